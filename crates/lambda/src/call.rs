@@ -1,4 +1,4 @@
-//! One invocation: its event's common fields, its deadline, and the answer that it begins.
+//! One invocation: its event's common fields, its deadline, and the start of its answer.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -38,23 +38,23 @@ impl<'a> Call<'a> {
         Self { environment, deadline, invocation, common, made: Mutex::default() }
     }
 
-    /// The client for the event's endpoint.
+    /// Returns the client for the event's endpoint.
     pub(crate) fn client(&self) -> Result<Client> {
         self.environment.client(self.common.endpoint_url.as_deref())
     }
 
-    /// A run of the transfer engine that ends before the deadline.
+    /// Starts the transfer engine, which ends before the deadline.
     pub(crate) fn run(&self, concurrency: Option<usize>) -> Result<Run> {
         Run::start(&self.client()?, self.deadline, concurrency)
     }
 
-    /// Seconds since the start, for a stage that has just been reached.
+    /// Seconds since the start of the invocation, for the stage that was just reached.
     #[expect(clippy::unnecessary_wraps, reason = "stages are optional")]
     pub(crate) fn now(&self) -> Option<f64> {
         Some(self.deadline.elapsed().as_secs_f64())
     }
 
-    /// The answer of an action that is ready to begin.
+    /// Makes the answer of an action that is ready to begin.
     pub(crate) fn answer(
         &self,
         verb: &'static str,
@@ -79,8 +79,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Where a copy of `source` goes: as the event says, else below the function's directory under
-    /// its own name.
+    /// Returns the destination of a copy of `source`: the stated one, otherwise a file of the same
+    /// name below the function's directory.
     pub(crate) fn destination(&self, stated: Option<&str>, source: &Location) -> Result<Location> {
         let own = || {
             source.file_name().ok_or_else(|| {
@@ -97,29 +97,31 @@ impl<'a> Call<'a> {
         if is_directory { Ok(destination.child(&own()?)) } else { Ok(destination) }
     }
 
-    /// A path below the function's directory; `None` for any other location.
+    /// Returns the path of a location below the function's directory. `None` for any other
+    /// location.
     pub(crate) fn below_directory<'p>(&self, destination: &'p Location) -> Option<&'p Path> {
         destination.as_local().filter(|path| path.starts_with(self.environment.directory()))
     }
 
-    /// Whether what it writes below the function's directory stays.
+    /// Whether files below the function's directory stay after the answer.
     pub(crate) fn keeps(&self) -> bool {
         self.common.keep
     }
 
-    /// Whether a failure leaves what was made: for a call that may be repeated with its token.
-    pub(crate) fn leaves(&self, failure: &Failure) -> bool {
+    /// Whether files stay after a failure, because the call may be repeated with its token.
+    pub(crate) fn keeps_files_after(&self, failure: &Failure) -> bool {
         self.common.continues && failure.kind != FailureKind::Changed
     }
 
-    /// Notes a path that is removed with the answer, unless it is to stay.
-    pub(crate) fn makes(&self, path: &Path) {
+    /// Records a path to remove with the answer, unless the event says `keep`.
+    pub(crate) fn remove_with_answer(&self, path: &Path) {
         if !self.common.keep {
             self.made.lock().unwrap_or_else(PoisonError::into_inner).push(path.to_owned());
         }
     }
 
-    /// Completes an answer: measures the process, and removes what is not to stay.
+    /// Completes an answer: measures the process and, if there is no token, removes the recorded
+    /// paths.
     pub(crate) fn finish(&self, mut answer: Answer) -> Answer {
         answer.receipt.finish(self.deadline.started());
         answer.receipt.init_seconds = self.environment.init_seconds();
@@ -131,10 +133,10 @@ impl<'a> Call<'a> {
         answer
     }
 
-    /// Removes what was made; near the deadline the next call does so.
+    /// Removes the recorded paths. Near the deadline this is left to the next call.
     pub(crate) fn clean(&self) {
         let made = std::mem::take(&mut *self.made.lock().unwrap_or_else(PoisonError::into_inner));
-        self.environment.leave(made);
+        self.environment.add_leftovers(made);
         if self.deadline.remaining() > self.deadline.floor() / 2 {
             self.environment.clear();
         }

@@ -1,30 +1,31 @@
 //! The deadline of one invocation, and the margin before it at which work stops.
 //!
-//! Lambda kills a function at its deadline, and the answer is lost with it. Every wait of an action
-//! ends when [`Deadline::is_near`] says so.
+//! Lambda kills a function at its deadline, and the answer is lost. Every wait of an action ends
+//! when [`Deadline::is_near`] is true.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::meter::Rate;
 
-/// Lambda's longest timeout. It is also taken if the host states no time: `cargo lambda watch`
-/// states one in 1970.
+/// Lambda's longest timeout. It is used too if the host states no time; `cargo lambda watch` states
+/// a time in 1970.
 const LONGEST: Duration = Duration::from_secs(15 * 60);
-/// A deadline before this moment (2000-01-01) does not count.
-const FIRST_MOMENT: Duration = Duration::from_secs(946_684_800);
-/// The time to end a run, to write the answer and to send it, on a whole processor: some ten times
-/// what is measured.
+/// The earliest valid deadline (2000-01-01), since 1970.
+const EARLIEST_DEADLINE: Duration = Duration::from_secs(946_684_800);
+/// The time to end a run, and to write and send the answer, on a whole processor: some ten times
+/// the measured time.
 const REPLY: Duration = Duration::from_millis(150);
-/// The same for a function with a small share of a processor.
+/// The longest such time, for a function with a small share of a processor.
 const LONGEST_REPLY: Duration = Duration::from_secs(1);
-/// Memory in MiB at which a function has a whole processor; below it has a share in proportion.
+/// Bytes of memory (1,769 MiB) at which a function has a whole processor. With less memory its
+/// share is proportional.
 const ONE_PROCESSOR: u64 = 1769 << 20;
-/// Bytes that have been asked for and that a stop waits for at most: a step of a read.
-const IN_HAND: f64 = (2 << 20) as f64;
-/// Divisor of the whole time: bytes in hand are waited for during this share of it at most.
-const SHARE: u32 = 4;
+/// The most bytes in flight that a stop waits for.
+const MAX_IN_FLIGHT_BYTES: f64 = (2 << 20) as f64;
+/// Divisor of the whole time: the wait for bytes in flight takes at most this part of it.
+const MAX_WAIT_DIVISOR: u32 = 4;
 
-/// When an invocation has to be over.
+/// The time at which an invocation has to end.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline {
     started: Instant,
@@ -33,47 +34,48 @@ pub struct Deadline {
 }
 
 impl Deadline {
-    /// The deadline that Lambda states in milliseconds since 1970, of an invocation that began at
-    /// `started`, in a function of so much memory.
+    /// Makes the deadline that Lambda states as `milliseconds` since 1970. The invocation began at
+    /// `started`, and the function has `memory` bytes.
     #[must_use]
     pub fn new(started: Instant, milliseconds: u64, memory: Option<u64>) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let stated = Duration::from_millis(milliseconds);
-        let left = if stated < FIRST_MOMENT { LONGEST } else { stated.saturating_sub(since).min(LONGEST) };
+        let left =
+            if stated < EARLIEST_DEADLINE { LONGEST } else { stated.saturating_sub(since).min(LONGEST) };
         Self { started, ends: Instant::now() + left, floor: floor(memory) }
     }
 
-    /// Since the start of the invocation.
+    /// Returns the time since the start of the invocation.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// The start of the invocation.
+    /// Returns the start of the invocation.
     #[must_use]
     pub fn started(&self) -> Instant {
         self.started
     }
 
-    /// Until the deadline.
+    /// Returns the time until the deadline.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.ends.saturating_duration_since(Instant::now())
     }
 
-    /// The time that is kept for the answer, whatever the work is.
+    /// Returns the time that is reserved for the answer of any action.
     #[must_use]
     pub fn floor(&self) -> Duration {
         self.floor
     }
 
-    /// The time before the deadline at which work stops: for the answer, and for the bytes in hand
-    /// at the measured rate.
+    /// Returns the time before the deadline at which work stops: for the answer, and for the bytes
+    /// in flight at the measured rate.
     #[must_use]
     pub fn margin(&self, rate: Option<Rate>) -> Duration {
-        let longest = self.ends.saturating_duration_since(self.started) / SHARE;
-        let in_hand = rate.map_or(Duration::ZERO, |rate| rate.time_of(IN_HAND));
-        self.floor + in_hand.min(longest)
+        let longest = self.ends.saturating_duration_since(self.started) / MAX_WAIT_DIVISOR;
+        let in_flight = rate.map_or(Duration::ZERO, |rate| rate.time_of(MAX_IN_FLIGHT_BYTES));
+        self.floor + in_flight.min(longest)
     }
 
     /// Whether work has to stop now.
@@ -83,7 +85,8 @@ impl Deadline {
     }
 }
 
-/// The time for the answer grows as a function's share of a processor shrinks.
+/// Returns the time reserved for the answer, which grows as a function's share of a processor
+/// shrinks.
 #[expect(clippy::cast_precision_loss, reason = "a ratio of sizes of memory")]
 fn floor(memory: Option<u64>) -> Duration {
     let memory = memory.filter(|memory| *memory > 0).unwrap_or(ONE_PROCESSOR).min(ONE_PROCESSOR);

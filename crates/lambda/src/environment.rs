@@ -1,5 +1,5 @@
-//! What lives as long as the process: the identity of this execution environment, the client with
-//! its connections, and files that a later call removes.
+//! The state that lives as long as the process: the identity of this execution environment, the
+//! client with its connections, and files that a later call removes.
 //!
 //! One [`Environment`] is made before the first event. Making it costs a few system calls.
 
@@ -16,26 +16,26 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::error::Result;
 use crate::tmp;
 
-/// One execution environment: a process that answers one event after the other.
+/// An execution environment: a process that answers one event after the other.
 pub struct Environment {
     id: String,
-    /// Seconds since 1970.
+    /// The start in seconds since 1970.
     started: f64,
-    /// The age of the process when this was made.
+    /// The age of the process when this value was made.
     age: Duration,
     begun: Instant,
     init_seconds: OnceLock<f64>,
     invocations: AtomicU64,
     memory: Option<u64>,
     directory: PathBuf,
-    /// The client of the latest endpoint.
+    /// The client of the latest endpoint, with the endpoint's URL.
     client: Mutex<Option<(Option<String>, Client)>>,
-    /// Files of earlier calls that there was no time to remove.
+    /// Paths of earlier calls that were not removed for lack of time.
     leftovers: Mutex<Vec<PathBuf>>,
 }
 
 impl Environment {
-    /// The environment of this process, which has just started.
+    /// Makes the environment of this process, which has just started.
     #[must_use]
     pub fn begin(lookup: Lookup<'_>) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -54,52 +54,52 @@ impl Environment {
         }
     }
 
-    /// Initialisation is over: from here on events are asked for.
+    /// Ends the initialisation, before the first event is requested.
     pub fn ready(&self) {
         self.init_seconds.get_or_init(|| (self.age + self.begun.elapsed()).as_secs_f64());
     }
 
-    /// A random name of it.
+    /// Returns the random name of the environment.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Its start, in seconds since 1970.
+    /// Returns the start of the environment, in seconds since 1970.
     #[must_use]
     pub fn started(&self) -> f64 {
         self.started
     }
 
-    /// The time from the start of the process to the first request for an event, to a hundredth of
-    /// a second.
+    /// Returns the time in seconds from the start of the process to the first request for an event,
+    /// to a hundredth of a second.
     #[must_use]
     pub fn init_seconds(&self) -> Option<f64> {
         self.init_seconds.get().copied()
     }
 
-    /// Counts an invocation. 1 is the cold one.
+    /// Counts an invocation and returns its number. Invocation 1 is the cold one.
     pub fn invoked(&self) -> u64 {
         self.invocations.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// The memory of the function, in bytes.
+    /// Returns the memory of the function, in bytes.
     #[must_use]
     pub fn memory(&self) -> Option<u64> {
         self.memory
     }
 
-    /// Where the function writes.
+    /// Returns the directory in which the function writes.
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// The client for an endpoint; `None` is the one that the variables name. It stays for the next
-    /// call, with its connections. It has no cache: reads are not written anywhere.
+    /// Returns the client for an endpoint; `None` is the one of the environment variables. It is
+    /// kept for the next call, with its connections. It has no cache, so reads write nothing.
     ///
     /// # Errors
-    /// A variable or an endpoint that cannot be used.
+    /// A variable or an endpoint is not valid.
     pub fn client(&self, endpoint_url: Option<&str>) -> Result<Client> {
         let mut kept = self.client.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((endpoint, client)) = &*kept
@@ -117,20 +117,20 @@ impl Environment {
         Ok(client)
     }
 
-    /// Has a later call remove these files.
-    pub(crate) fn leave(&self, paths: Vec<PathBuf>) {
+    /// Adds paths that this or a later call removes.
+    pub(crate) fn add_leftovers(&self, paths: Vec<PathBuf>) {
         self.leftovers.lock().unwrap_or_else(PoisonError::into_inner).extend(paths);
     }
 
-    /// Removes what earlier calls left.
+    /// Removes the paths that calls have left.
     pub(crate) fn clear(&self) {
         let left = std::mem::take(&mut *self.leftovers.lock().unwrap_or_else(PoisonError::into_inner));
         tmp::remove(&left, &self.directory);
     }
 }
 
-/// Since the start of this process, which the kernel reports in ticks of a hundredth of a second:
-/// the 22nd field of proc(5)'s `stat`, the 20th behind the name.
+/// Returns the time since the start of this process, which the kernel reports in hundredths of a
+/// second: the 22nd field of proc(5)'s `stat`, the 20th after the name.
 fn age_of_process() -> Option<Duration> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
     let (_, behind_name) = stat.rsplit_once(')')?;
@@ -142,7 +142,7 @@ fn age_of_process() -> Option<Duration> {
 
 fn random_id() -> String {
     let mut bytes = [0_u8; 8];
-    // It blocks, or fails, only before the system has gathered entropy, which is at its boot.
+    // The call blocks, or fails, only before the system has gathered entropy at its boot.
     if rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).is_err() {
         bytes = std::process::id().to_le_bytes().repeat(2).try_into().unwrap_or_default();
     }

@@ -1,5 +1,5 @@
-//! The error that ends an invocation: a stable name for programs, and one line for people with
-//! what failed, where, why, and what to try.
+//! The error that ends an invocation: a stable name for programs, and one line for users with what
+//! failed, where, why, and what to try.
 //!
 //! Lambda passes both on as `errorType` and `errorMessage`.
 
@@ -9,42 +9,42 @@ use firstbyte_location::{Location, LocationError, one_line, shown};
 use firstbyte_store::{Error as StoreError, FailureKind, Trace};
 use lambda_runtime::Diagnostic;
 
-/// This crate's results.
+/// A result with this crate's error.
 pub type Result<T> = std::result::Result<T, Failure>;
 
 /// A failed invocation.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// Its kind. The name of the variant is the `errorType`.
+    /// The kind. Its variant's name is the `errorType`.
     pub kind: FailureKind,
-    /// The line.
+    /// The line for users.
     pub message: String,
 }
 
 impl Failure {
-    /// A failure of this kind.
+    /// Makes a failure of this kind.
     pub fn new(kind: FailureKind, message: impl AsRef<str>) -> Self {
         Self { kind, message: one_line(message.as_ref()) }
     }
 
-    /// An event that cannot be meant.
+    /// Returns the failure for an invalid event.
     pub fn event(message: impl AsRef<str>) -> Self {
         Self::new(FailureKind::BadInput, message)
     }
 
-    /// The work of an invocation panicked.
+    /// Returns the failure for a panic during the invocation.
     #[must_use]
     pub fn panicked(panic: &dyn fmt::Display) -> Self {
         Self::new(FailureKind::Internal, format!("a mistake in firstbyte: {panic}; please report it"))
     }
 
-    /// A failed file operation.
+    /// Converts a failed file operation.
     #[must_use]
     pub fn io(path: &std::path::Path, error: &std::io::Error) -> Self {
         Self::new(FailureKind::of_io(error), format!("{}: {error}", shown(path)))
     }
 
-    /// A failed request or file operation of the store.
+    /// Converts a failed request or file operation of the store.
     #[must_use]
     pub fn of_store(error: &StoreError) -> Self {
         let kind = error.kind();
@@ -65,13 +65,13 @@ impl Failure {
                 | FailureKind::Certificate => {
                     "check the endpoint, and the function's subnet, route and VPC endpoint"
                 }
-                _ => return Self::new(kind, said(error, error.trace())),
+                _ => return Self::new(kind, line_with_trace(error, error.trace())),
             },
         };
-        Self::new(kind, format!("{}; {advice}", said(error, error.trace())))
+        Self::new(kind, format!("{}; {advice}", line_with_trace(error, error.trace())))
     }
 
-    /// A failed transfer.
+    /// Converts a failed transfer.
     #[must_use]
     pub fn of_transfer(error: &firstbyte_transfer::Error) -> Self {
         use firstbyte_transfer::Error as Transfer;
@@ -82,7 +82,7 @@ impl Failure {
         }
     }
 
-    /// A failure of the library.
+    /// Converts a failure of the library.
     #[must_use]
     pub fn of_library(error: &firstbyte::Error) -> Self {
         use firstbyte::Error as Library;
@@ -95,19 +95,21 @@ impl Failure {
         }
     }
 
-    /// The deadline came before there was anything that another call could continue from.
+    /// Returns the failure for a deadline that came before any progress from which another call
+    /// could continue.
     pub(crate) fn no_progress(source: &Location) -> Self {
         Self::near(&format!("{source}: the time was too short to get anywhere"))
     }
 
-    /// Not enough time.
+    /// Returns the failure for too little time.
     pub(crate) fn near(why: &str) -> Self {
         Self::new(FailureKind::Deadline, format!("{why}; give the function a longer timeout"))
     }
 }
 
-/// The line of an error, with the identifiers of its request: the log of a function has no more.
-fn said(error: &StoreError, trace: Option<&Trace>) -> String {
+/// Formats an error in one line, with its request's identifiers, because a function's log has
+/// nothing else.
+fn line_with_trace(error: &StoreError, trace: Option<&Trace>) -> String {
     match trace.map(ToString::to_string).filter(|trace| !trace.is_empty()) {
         Some(trace) => format!("{error} [{trace}]"),
         None => error.to_string(),

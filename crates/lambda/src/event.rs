@@ -1,6 +1,6 @@
-//! The event of an invocation, as JSON, and what it asks for.
+//! The event of an invocation, parsed from JSON.
 //!
-//! A field that no action has is an error: a misspelt `continue` would begin a download anew.
+//! An unknown field is an error, because a misspelt `continue` would start a download again.
 
 use firstbyte_location::{ByteRange, units};
 use serde::Deserialize;
@@ -8,20 +8,20 @@ use serde_json::{Map, Value};
 
 use crate::error::{Failure, Result};
 
-/// The fields of an event that every action has.
+/// The fields of an event that all actions have.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Common {
-    /// The S3 endpoint, instead of the one that the variables name.
+    /// The S3 endpoint. `None`: the one of the environment variables.
     pub(crate) endpoint_url: Option<String>,
     /// Whether files made below the function's directory stay after the answer.
     #[serde(default)]
     pub(crate) keep: bool,
-    /// Whether it continues an earlier call.
+    /// Whether the event continues an earlier call.
     #[serde(skip)]
     pub(crate) continues: bool,
 }
 
-/// What an event asks for.
+/// The action of an event, with its fields.
 #[derive(Debug)]
 pub(crate) enum Action {
     Download(Download),
@@ -31,7 +31,7 @@ pub(crate) enum Action {
     Mounted(Mounted),
 }
 
-/// Copy one object to a file or another store.
+/// Copies one object to a file or another store.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Download {
@@ -40,7 +40,7 @@ pub(crate) struct Download {
     pub(crate) r#continue: Option<String>,
 }
 
-/// Open an object and read a part of it; nothing is written.
+/// Opens an object and reads a part of it, without writing.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Open {
@@ -50,7 +50,7 @@ pub(crate) struct Open {
     pub(crate) r#continue: Option<String>,
 }
 
-/// Copy everything below a location.
+/// Copies all objects below a location.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CopyMany {
@@ -60,7 +60,7 @@ pub(crate) struct CopyMany {
     pub(crate) r#continue: Option<String>,
 }
 
-/// Count what is below a location.
+/// Counts the objects below a location.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct List {
@@ -68,7 +68,7 @@ pub(crate) struct List {
     pub(crate) r#continue: Option<String>,
 }
 
-/// Check that a directory is there, and read a file in it.
+/// Checks that a directory exists, and reads a file in it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Mounted {
@@ -76,7 +76,7 @@ pub(crate) struct Mounted {
     pub(crate) file: Option<String>,
     #[serde(default)]
     pub(crate) read: Read,
-    /// The type of file system that it must be, as `nfs4`.
+    /// The required type of the file system, such as `nfs4`.
     pub(crate) filesystem: Option<String>,
 }
 
@@ -84,18 +84,18 @@ pub(crate) struct Mounted {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(try_from = "ReadText")]
 pub enum Read {
-    /// All of it.
+    /// The whole object.
     #[default]
     All,
-    /// So many hundredths of it, from its start.
+    /// A percentage of the object, from its start.
     Percent(f64),
-    /// So many bytes, from its start.
+    /// A number of bytes, from the start of the object.
     Bytes(u64),
-    /// This range.
+    /// A range of the object.
     Range(ByteRange),
 }
 
-/// `read` as it is written.
+/// The text or object form of `read`.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "`read` is `all`, a share, a size, or an object of `offset` and `length`")]
 enum ReadText {
@@ -118,7 +118,7 @@ impl Read {
     /// Parses `all`, a share such as `1%`, or a size such as `180MB`.
     ///
     /// # Errors
-    /// The text cannot be parsed; the reason.
+    /// The text is not valid; returns the reason.
     pub fn parse(text: &str) -> std::result::Result<Self, String> {
         if text == "all" {
             return Ok(Self::All);
@@ -131,7 +131,7 @@ impl Read {
         size.map_err(|_| format!("`{text}` is not `all`, a share such as `1%` or a size such as `180MB`"))
     }
 
-    /// The range that it is of an object of `size` bytes.
+    /// Returns the range of an object of `size` bytes.
     #[must_use]
     pub fn of(self, size: u64) -> ByteRange {
         let whole = ByteRange::new(0, size);
@@ -154,7 +154,6 @@ fn percent_of(size: u64, percent: f64) -> u64 {
     ((size as f64 * percent / 100.0).ceil() as u64).min(size)
 }
 
-/// Parses an event.
 pub(crate) fn parse(event: Value) -> Result<(Action, Common)> {
     let Value::Object(mut fields) = event else {
         return Err(Failure::event(

@@ -1,44 +1,44 @@
-//! How far a copy in order has come: the name up to which every object is done, although several
-//! are in flight and end in any order.
+//! The progress of a copy in order: the name up to which every object is done, although several are
+//! in flight and end in any order.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
 
-/// Names that were started in order. The feeder of a run begins them, its workers end them.
+/// Names in the order of their start. The feeder of a run starts them, its workers end them.
 #[derive(Debug, Default)]
 pub(crate) struct Frontier(Mutex<Names>);
 
 #[derive(Debug, Default)]
 struct Names {
-    /// The name that was begun last, of those that are text.
+    /// The last name that was started and is valid UTF-8.
     last: Option<String>,
     begun: u64,
-    /// For each object in flight, by its number: the last name before it.
+    /// The name before each object in flight, by the object's number.
     before: BTreeMap<u64, Option<String>>,
     /// The numbers of sources in flight.
     numbers: HashMap<String, u64>,
 }
 
 impl Frontier {
-    /// Everything up to `name` was done by an earlier call.
+    /// Starts after `name`, up to which an earlier call has done everything.
     pub(crate) fn after(name: Option<String>) -> Self {
         Self(Mutex::new(Names { last: name, ..Names::default() }))
     }
 
-    /// The object `source` of this name begins. Names come in order.
+    /// Records that the object `source` with this name starts. Names must come in order.
     pub(crate) fn begin(&self, name: &[u8], source: &str) {
         let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (number, before) = (names.begun, names.last.clone());
         names.begun += 1;
         names.before.insert(number, before);
         names.numbers.insert(source.to_owned(), number);
-        // A key is text. After any other name the next call looks at one name more.
+        // A key is UTF-8. After any other name the next call repeats one more name.
         if let Ok(name) = std::str::from_utf8(name) {
             names.last = Some(name.to_owned());
         }
     }
 
-    /// It has ended, complete or failed.
+    /// Records that the object `source` has ended, complete or failed.
     pub(crate) fn end(&self, source: &str) {
         let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(number) = names.numbers.remove(source) {
@@ -46,7 +46,7 @@ impl Frontier {
         }
     }
 
-    /// The name up to which all have ended.
+    /// Returns the name up to which all objects have ended.
     pub(crate) fn through(&self) -> Option<String> {
         let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         names.before.values().next().cloned().unwrap_or_else(|| names.last.clone())

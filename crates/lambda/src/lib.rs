@@ -1,9 +1,9 @@
-//! firstbyte inside AWS Lambda: what the function `bootstrap` and the example API share.
+//! firstbyte inside AWS Lambda: code shared by the function `bootstrap` and the example API.
 //!
-//! An invocation is a [`perform`] of one event. It runs on a blocking thread, within the memory and
-//! the `/tmp` of the function, and ends before the deadline: what is not done by then is in the
-//! answer's token, with which the next call continues. `docs/reference/functions.md` has
-//! events and answers.
+//! An invocation calls [`perform`] with one event. It runs on a blocking thread, within the memory
+//! and the `/tmp` of the function, and ends before the deadline. The answer's token describes the
+//! rest of the work, with which the next call continues. `docs/reference/functions.md` has events
+//! and answers.
 
 mod actions;
 mod answer;

@@ -1,4 +1,4 @@
-//! `bootstrap`: the function. Lambda starts it, and it asks for one event after the other.
+//! `bootstrap`: the function. Lambda starts it, and it requests one event after the other.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,7 +9,7 @@ use lambda_runtime::{Error, LambdaEvent, service_fn};
 use serde_json::Value;
 
 fn main() -> Result<(), Error> {
-    // Nothing else is made before the first event: clients are, when an event needs them.
+    // Clients are made later, when an event needs them.
     let environment = Arc::new(Environment::begin(&variable));
     let handler = service_fn(|event| handle(Arc::clone(&environment), event));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -1,4 +1,4 @@
-//! Measures what arrives during a run: the first byte, and the rate of the latest moments.
+//! Measures the bytes of a run: the time of the first byte, and the latest rate.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ const WINDOW: Duration = Duration::from_millis(500);
 pub struct Rate(f64);
 
 impl Rate {
-    /// So many bytes in so long a time; at least one byte, and a microsecond.
+    /// Returns the rate of `bytes` in `time`; at least one byte and one microsecond are assumed.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a rate")]
     pub fn new(bytes: u64, time: Duration) -> Self {
@@ -25,14 +25,14 @@ impl Rate {
         self.0
     }
 
-    /// The time that so many bytes take; at most a day.
+    /// Returns the time that `bytes` take, at most a day.
     #[must_use]
     pub fn time_of(self, bytes: f64) -> Duration {
         Duration::from_secs_f64((bytes / self.0).clamp(0.0, 86_400.0))
     }
 }
 
-/// Counts bytes. Worker threads add to it.
+/// Counts the bytes that worker threads receive.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     bytes: AtomicU64,
@@ -45,13 +45,13 @@ impl Meter {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// When the first byte arrived.
+    /// Returns the time of the first byte.
     pub(crate) fn first(&self) -> Option<Instant> {
         self.first.get().copied()
     }
 }
 
-/// The latest rate of a meter, for one thread that looks at it again and again.
+/// The latest rate of a meter, polled by one thread.
 #[derive(Debug)]
 pub(crate) struct Window<'a> {
     meter: &'a Meter,
@@ -65,7 +65,7 @@ impl<'a> Window<'a> {
         Self { meter, since: Instant::now(), bytes: 0, rate: None }
     }
 
-    /// The rate of the last whole window; `None` before there was one with a byte.
+    /// Returns the rate of the last complete window. `None` before the first window with a byte.
     pub(crate) fn rate(&mut self) -> Option<Rate> {
         let bytes = self.meter.bytes.load(Ordering::Relaxed);
         let elapsed = self.since.elapsed();

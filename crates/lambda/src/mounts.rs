@@ -1,26 +1,26 @@
-//! The file system that a directory is on, in the words of errors and answers.
+//! The file system of a directory, as described in errors and answers.
 
 use std::path::Path;
 
 use firstbyte_location::shown;
 use firstbyte_mount::mount_table::{Mount, Mounts};
 
-/// The file system that `path` is on; `None` if the table of mounts does not say.
-pub(crate) fn of(path: &Path) -> Option<Mount> {
+/// Finds the mount that contains `path`. `None` if the table of mounts does not have it.
+pub(crate) fn find_mount(path: &Path) -> Option<Mount> {
     let real = path.ancestors().find_map(|path| path.canonicalize().ok())?;
     Mounts::current().ok()?.of(&real).cloned()
 }
 
-/// A mount as `nfs4 (fs-1.efs:/ at /mnt/efs)`.
-pub(crate) fn named(mount: &Mount) -> String {
+/// Formats a mount as `nfs4 (fs-1.efs:/ at /mnt/efs)`.
+pub(crate) fn describe(mount: &Mount) -> String {
     format!("{} ({} at {})", mount.kind, shown(&mount.device), shown(&mount.at))
 }
 
-/// Every mount but those of the system itself, for people who look for theirs.
-pub(crate) fn all() -> String {
+/// Lists all mounts, except the operating system's, for users who look for theirs.
+pub(crate) fn describe_all() -> String {
     let table = Mounts::current().unwrap_or_default();
     let own = |mount: &Mount| ["/proc", "/sys", "/dev", "/run"].iter().any(|at| mount.at.starts_with(at));
-    let mounts: Vec<String> = table.iter().filter(|mount| !own(mount)).map(named).collect();
+    let mounts: Vec<String> = table.iter().filter(|mount| !own(mount)).map(describe).collect();
     if mounts.is_empty() { "nothing".into() } else { mounts.join(", ") }
 }
 
@@ -38,7 +38,7 @@ mod tests {
         let mount = |path: &str| table.of(Path::new(path)).unwrap();
         assert_eq!((mount("/mnt/efs/x").kind.as_str(), mount("/mnt/efsx").kind.as_str()), ("nfs4", "ext4"));
         assert_eq!(mount("/mnt/a b").kind, "fuse.firstbyte");
-        assert_eq!(named(mount("/mnt/efs")), "nfs4 (fs-1.efs:/ at /mnt/efs)");
-        assert!(of(Path::new("/proc/self")).unwrap().kind == "proc");
+        assert_eq!(describe(mount("/mnt/efs")), "nfs4 (fs-1.efs:/ at /mnt/efs)");
+        assert!(find_mount(Path::new("/proc/self")).unwrap().kind == "proc");
     }
 }

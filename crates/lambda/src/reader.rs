@@ -1,4 +1,4 @@
-//! Reads a range in steps, in bounded memory, until it is read, its reader has seen enough, or the
+//! Reads a range in steps, in bounded memory, until it is complete, the caller stops it, or the
 //! deadline is near.
 
 use std::ops::ControlFlow;
@@ -13,20 +13,20 @@ use crate::error::{Failure, Result};
 use crate::meter::{Meter, Rate, Window};
 use crate::run::Run;
 
-/// The first step: one block, so that the first byte does not wait for others.
-const FIRST: u64 = 128 << 10;
-/// Each further step.
+/// Bytes in the first step: one block, so that the first byte does not wait for others.
+const FIRST_STEP: u64 = 128 << 10;
+/// Bytes in each later step.
 const STEP: u64 = 1 << 20;
-/// While a read waits, the deadline is looked at so often.
-const LOOK: Duration = Duration::from_millis(20);
+/// The interval at which a waiting read checks the deadline.
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Something that can be read at an offset.
+/// An object or a file that can be read at an offset.
 pub trait Source {
-    /// Reads into `buffer`; fewer bytes only at the end. While it waits, it asks `go_on`; `None` if
-    /// that said no.
+    /// Reads into `buffer`; fewer bytes only at the end. While it waits, it calls `go_on`. Returns
+    /// `None` if that was false.
     ///
     /// # Errors
-    /// What keeps it from reading.
+    /// The read fails.
     fn read_at(
         &self,
         buffer: &mut [u8],
@@ -44,7 +44,7 @@ impl Source for LazyFile {
     ) -> Result<Option<usize>> {
         use firstbyte::Error;
         use firstbyte_hydrate::Error as Read;
-        match self.read_at_while(buffer, offset, LOOK, go_on) {
+        match self.read_at_while(buffer, offset, CHECK_INTERVAL, go_on) {
             Ok(read) => Ok(Some(read)),
             Err(Error::Store(StoreError::Cancelled)) => Ok(None),
             Err(Error::Read(Read::Store(error))) if matches!(*error, StoreError::Cancelled) => Ok(None),
@@ -53,10 +53,10 @@ impl Source for LazyFile {
     }
 }
 
-/// Opens an object lazily: one request, which ends before the deadline.
+/// Opens an object lazily, with one request that ends before the deadline.
 ///
 /// # Errors
-/// What keeps the store from describing it; a directory; a length that the server does not send.
+/// The store's error; a directory; a server that does not send the length.
 pub fn open(client: &Client, source: &Location, deadline: Deadline) -> Result<LazyFile> {
     let run = Run::start(client, deadline, None)?;
     let stat = run.store().stat(source).map_err(|error| Failure::of_store(&error))?;
@@ -69,23 +69,23 @@ pub fn open(client: &Client, source: &Location, deadline: Deadline) -> Result<La
     Ok(client.open_version(source, stat.version))
 }
 
-/// How far a read came.
+/// The progress of a read.
 #[derive(Clone, Debug)]
 pub struct Reading {
     /// Bytes read, from the start of the range.
     pub bytes: u64,
-    /// When the first of them arrived, since the start of the invocation.
+    /// The time of the first byte, since the start of the invocation.
     pub first_byte: Option<Duration>,
-    /// Their CRC-32C.
+    /// CRC-32C of the bytes.
     pub crc32c: Checksum,
-    /// The latest rate.
+    /// The latest rate; `None` before it is measured.
     pub rate: Option<Rate>,
 }
 
-/// Reads `range` and hands each step to `look`, which may end it.
+/// Reads `range` and passes each step to `look`, which may end the read.
 ///
 /// # Errors
-/// Those of the source; the end of the source before that of the range.
+/// An error of the source, or a source that ends before the range.
 pub fn read(
     source: &dyn Source,
     range: ByteRange,
@@ -99,7 +99,7 @@ pub fn read(
     let empty = Hasher::new(Algorithm::Crc32c).finish();
     let mut reading = Reading { bytes: 0, first_byte: None, crc32c: empty, rate: None };
     while reading.bytes < range.len() {
-        let step = if reading.bytes == 0 { FIRST } else { STEP }.min(range.len() - reading.bytes);
+        let step = if reading.bytes == 0 { FIRST_STEP } else { STEP }.min(range.len() - reading.bytes);
         let step = &mut buffer[..to_usize(step)];
         let mut go_on = || !deadline.is_near(reading.rate);
         if !go_on() {

@@ -1,5 +1,5 @@
-//! A run of the transfer engine within one invocation. A thread of its own watches the deadline and
-//! stops it in time.
+//! A run of the transfer engine within one invocation. A separate thread watches the deadline and
+//! stops the run in time.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -15,15 +15,15 @@ use crate::error::{Failure, Result};
 use crate::frontier::Frontier;
 use crate::meter::{Meter, Window};
 
-/// The interval at which the deadline is looked at; a fraction of the smallest margin.
-const LOOK: Duration = Duration::from_millis(20);
+/// The interval at which the deadline is checked, a fraction of the smallest margin.
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// An engine whose requests and transfers end before the deadline.
 pub(crate) struct Run {
     pub(crate) engine: Engine,
     pub(crate) stop: Stop,
     pub(crate) meter: Arc<Meter>,
-    /// Dropping it ends the watch.
+    /// Ends the watching thread when it is dropped.
     _watch: Sender<()>,
 }
 
@@ -41,12 +41,12 @@ impl Run {
         Ok(Self { engine: client.transfers(settings), stop, meter, _watch: watch })
     }
 
-    /// The store; its requests end with the run.
+    /// Returns the store, whose requests end with the run.
     pub(crate) fn store(&self) -> &Store {
         self.engine.store()
     }
 
-    /// Whether the deadline has ended it.
+    /// Whether the deadline has stopped the run.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.is_stopped()
     }
@@ -56,7 +56,7 @@ fn watch(deadline: Deadline, meter: Arc<Meter>, stop: Stop) -> Result<Sender<()>
     let (sender, ended) = mpsc::channel();
     let look = move || {
         let mut window = Window::of(&meter);
-        while ended.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+        while ended.recv_timeout(CHECK_INTERVAL) == Err(RecvTimeoutError::Timeout) {
             if deadline.is_near(window.rate()) {
                 stop.stop();
                 return;
@@ -69,7 +69,7 @@ fn watch(deadline: Deadline, meter: Arc<Meter>, stop: Stop) -> Result<Sender<()>
     Ok(sender)
 }
 
-/// Hears what the engine does: bytes for the meter, objects for the frontier.
+/// Receives events of the engine: bytes for the meter, objects for the frontier.
 pub(crate) struct Progress<'a> {
     pub(crate) meter: &'a Meter,
     pub(crate) frontier: &'a Frontier,

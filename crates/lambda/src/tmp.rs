@@ -1,5 +1,4 @@
-//! The function's directory: the room in it, what is used of it, and the removal of what a call
-//! made.
+//! The function's directory: its free space, its used space, and the removal of a call's files.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -12,35 +11,36 @@ use firstbyte_store::FailureKind;
 
 use crate::error::{Failure, Result};
 
-/// Bytes for the journal of a download: at most 32,768 records of 17 bytes.
+/// Bytes reserved for the journal of a download: at most 32,768 records of 17 bytes.
 const JOURNAL: u64 = 1 << 20;
-/// Bytes of a block in `st_blocks`.
+/// Bytes of a unit in `st_blocks`.
 const BLOCK: u64 = 512;
 
-/// Bytes of disk that files below `directory` use.
+/// Bytes of disk space that files below `directory` use.
 pub(crate) fn used(directory: &Path) -> u64 {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     entries
         .map(|entry| match entry.metadata() {
             Ok(metadata) if metadata.is_dir() => used(&entry.path()),
             Ok(metadata) => metadata.blocks() * BLOCK,
-            // It was removed meanwhile.
+            // The file was removed meanwhile.
             Err(_) => 0,
         })
         .sum()
 }
 
-/// Bytes that can still be written where `path` is or will be; `None` if the system does not say.
+/// Returns the free bytes on the file system of `path`, which need not exist. `None` if the system
+/// does not report them.
 pub(crate) fn free(path: &Path) -> Option<u64> {
     let existing = path.ancestors().find(|path| path.exists())?;
     let file_system = rustix::fs::statvfs(existing).ok()?;
     Some(file_system.f_bavail * file_system.f_frsize)
 }
 
-/// Checks that a file of `size` bytes fits at `path`, beside what an earlier call has left of it.
+/// Checks that a file of `size` bytes fits at `path`, counting the partial file of an earlier call.
 ///
 /// # Errors
-/// [`FailureKind::Full`], with the size that is needed.
+/// [`FailureKind::Full`], with the required size.
 pub(crate) fn check_room(path: &Path, size: u64) -> Result<()> {
     let here: u64 =
         partial_files(path).iter().filter_map(|path| path.metadata().ok()).map(|m| m.blocks() * BLOCK).sum();
@@ -51,7 +51,7 @@ pub(crate) fn check_room(path: &Path, size: u64) -> Result<()> {
     Err(too_small(path, &human(size.saturating_add(JOURNAL)), free.saturating_add(here)))
 }
 
-/// The failure of what needs more room than there is.
+/// Returns the failure for a call that needs more space than is free.
 pub(crate) fn too_small(path: &Path, needed: &str, free: u64) -> Failure {
     Failure::new(
         FailureKind::Full,
@@ -64,7 +64,7 @@ pub(crate) fn too_small(path: &Path, needed: &str, free: u64) -> Failure {
     )
 }
 
-/// The unfinished copy of `path` and its journal, which lie beside it.
+/// Returns the partial file of `path` and its journal, in the same directory.
 pub(crate) fn partial_files(path: &Path) -> Vec<PathBuf> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Vec::new() };
     let beginning = [b".", name.as_bytes(), b".firstbyte-"].concat();
@@ -75,7 +75,7 @@ pub(crate) fn partial_files(path: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Whether nothing is at `path`, or an empty directory.
+/// Whether `path` does not exist or is an empty directory.
 pub(crate) fn is_vacant(path: &Path) -> bool {
     match fs::read_dir(path) {
         Ok(mut entries) => entries.next().is_none(),
@@ -83,13 +83,13 @@ pub(crate) fn is_vacant(path: &Path) -> bool {
     }
 }
 
-/// Removes files with their unfinished copies, and directories with all that is in them. `root`
-/// itself stays.
+/// Removes files with their partial files, and directories with all their content. `root` itself
+/// stays.
 pub(crate) fn remove(paths: &[PathBuf], root: &Path) {
     for path in paths {
         let partial = partial_files(path);
         for path in partial.iter().chain([path]) {
-            // What cannot be removed shows in the next answer's `tmp_bytes`.
+            // Paths that cannot be removed count in the next answer's `tmp_bytes`.
             let _ = match path.symlink_metadata() {
                 Ok(metadata) if metadata.is_dir() && path == root => remove_contents(path),
                 Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path),

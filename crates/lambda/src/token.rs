@@ -1,8 +1,8 @@
-//! The token of an answer that is not the whole: what the next call continues from.
+//! The token of an incomplete answer, from which the next call continues.
 //!
 //! It is opaque to callers: JSON in base64. It pins the version of the object, so that bytes of two
-//! versions are never put together. It works in any environment; only the files that a download
-//! has below `/tmp` are gone in another one.
+//! versions are never combined. It works in any environment, but a download's files below `/tmp`
+//! exist in one only.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -15,7 +15,7 @@ use crate::error::{Failure, Result};
 /// Incremented when the meaning of a field changes.
 const FORMAT: u32 = 1;
 
-/// What a call had done when it stopped.
+/// The progress of a call when it stopped.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Token {
     pub(crate) format: u32,
@@ -26,7 +26,7 @@ pub(crate) struct Token {
     /// Bytes done, counted from the start of the object or range.
     #[serde(default)]
     pub(crate) bytes: u64,
-    /// Offset and length of the range that is read.
+    /// Offset and length of the range to read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) range: Option<(u64, u64)>,
     /// CRC-32C of the bytes read so far, in hex.
@@ -35,12 +35,12 @@ pub(crate) struct Token {
     /// The name below the source up to which everything is done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) through: Option<String>,
-    /// Where a copy goes.
+    /// The destination of a copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) destination: Option<String>,
 }
 
-/// A version, as the token holds it.
+/// A version of an object, in a token.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Pinned {
     size: Option<u64>,
@@ -51,12 +51,12 @@ pub(crate) struct Pinned {
 }
 
 impl Token {
-    /// The token of an action on a source that has done nothing yet.
+    /// Makes the token of an action that has not started yet.
     pub(crate) fn new(action: &str, source: &Location) -> Self {
         Self { format: FORMAT, action: action.to_owned(), source: source.to_string(), ..Self::default() }
     }
 
-    /// The same, with the version that is read.
+    /// Adds the version that is read.
     pub(crate) fn pinned(mut self, version: &Version) -> Self {
         self.version = Some(Pinned {
             size: version.size,
@@ -68,13 +68,14 @@ impl Token {
         self
     }
 
-    /// The token as text.
+    /// Encodes the token as text.
     pub(crate) fn encode(&self) -> String {
-        // It has texts and numbers only, which always serialise.
+        // Serialising texts and numbers cannot fail.
         URL_SAFE_NO_PAD.encode(serde_json::to_vec(self).unwrap_or_default())
     }
 
-    /// Reads the token of an event, if it has one, for an action on a source.
+    /// Decodes the token of an event, if there is one, and checks that it is for this action and
+    /// source.
     pub(crate) fn decode(text: Option<&str>, action: &str, source: &Location) -> Result<Option<Self>> {
         let Some(text) = text else { return Ok(None) };
         let refuse = |why: String| Failure::event(format!("`continue`: {why}; leave it out to begin anew"));
@@ -97,7 +98,7 @@ impl Token {
         }
     }
 
-    /// Checks that the object is the version that the call before read.
+    /// Checks that the object still has the version that the earlier call read.
     pub(crate) fn check(&self, location: &Location, found: &Version) -> Result<()> {
         let expected = self.version.as_ref().map(Pinned::version);
         match expected {
@@ -113,7 +114,7 @@ impl Token {
         }
     }
 
-    /// The range that is read.
+    /// Returns the range to read.
     pub(crate) fn range(&self) -> Option<ByteRange> {
         self.range.map(|(offset, length)| ByteRange::at(offset, length))
     }

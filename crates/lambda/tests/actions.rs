@@ -1,4 +1,4 @@
-//! Each action of the function, on a real store, and what it leaves behind.
+//! Each action of the function on a real store, and the files that remain afterwards.
 
 use crate::support;
 
@@ -102,7 +102,7 @@ fn a_prefix_is_copied_and_listed() {
     function.fails(&event, "BadInput", &["has files already", "\"keep\": true"]);
     assert_eq!(function.names(), ["run"]);
 
-    // And back, from the files to the store.
+    // In the other direction, from the files to the store.
     let back = json!({"action": "copy-many", "source": function.path("run").to_str().unwrap(), "destination": format!("s3://{BUCKET}/back")});
     assert_eq!(function.answer(&back)["objects"], 40);
     assert_eq!(
@@ -177,7 +177,7 @@ fn what_cannot_be_done_is_one_line_with_a_stable_type() {
     );
     let unreachable = json!({"action": "open", "source": source, "endpoint_url": "http://127.0.0.1:9"});
     function.fails(&unreachable, "Unreachable", &["127.0.0.1:9", "VPC endpoint"]);
-    // It works after every failure.
+    // The function works after every failure.
     assert_eq!(function.answer(&json!({"action": "open", "source": source}))["bytes"], MIB);
     assert!(function.names().is_empty(), "{:?}", function.names());
 }
@@ -235,7 +235,7 @@ fn a_store_that_cannot_be_reached_through_its_link_does_not_outlast_the_deadline
 
 #[test]
 fn a_store_that_asks_to_slow_down_is_waited_for_and_counted() {
-    // The object is one block, so it is asked for whole.
+    // The object is one block, so it is requested whole.
     let busy = Scripted::start(|number, head| match number {
         0 => Reply::answer("503 Slow Down", &[], b""),
         _ if head.starts_with("HEAD") => Reply::raw("200 OK", &["etag: \"1\"", "content-length: 4"], b""),

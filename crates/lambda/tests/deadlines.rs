@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 use support::{Function, Outcome, Store};
 
 const MIB: usize = 1 << 20;
-/// The rate of the link to the store. It is high enough for each of the parallel requests to
-/// complete a chunk before the deadline, within which two thirds of an object come at most.
+/// The rate of the link to the store in bytes per second. Each parallel request completes a chunk
+/// before the deadline, but at most two thirds of an object arrive in that time.
 const RATE: u64 = 32 << 20;
 const SIZE: usize = 64 * MIB;
-/// A deadline that stops work. `answer_within` raises it where nothing is done by then.
+/// A deadline that stops work. `answer_within` raises it if the function makes no progress.
 const SHORT: Duration = Duration::from_millis(1_300);
 
 fn bytes_of(answer: &Value, name: &str) -> u64 {
@@ -39,8 +39,8 @@ fn a_download_that_the_deadline_stops_finishes_over_several_calls() {
     }
     let last = answers.last().unwrap();
     assert_eq!((bytes_of(last, "objects"), bytes_of(last, "bytes")), (1, content.len() as u64));
-    // What is read twice is at most a chunk of 2 MiB for each request of each stopped call, and
-    // what the kernels between hold.
+    // Bytes read twice are at most a chunk of 2 MiB for each request of each stopped call, and the
+    // bytes in socket buffers.
     let requests: u64 = answers.iter().map(|answer| bytes_of(answer, "requests")).sum();
     let most = content.len() as u64 + requests * (2 << 20);
     assert!(link.counters().bytes_to_client < most, "{} > {most}", link.counters().bytes_to_client);
@@ -58,7 +58,7 @@ fn another_environment_begins_a_download_anew_and_says_so() {
     assert!(event["continue"].is_string() && bytes_of(&stopped, "done_bytes") > 0, "{stopped}");
     let mut other = Function::start(&store.url());
     event["keep"] = json!(true);
-    // The token has the destination, which here is a directory of the first environment.
+    // The token has the destination, a directory of the first environment.
     event["destination"] = json!(other.path("big").to_str().unwrap());
     let answer = other.answer(&event);
     assert_eq!(answer["began_anew"], true, "{answer}");
@@ -114,7 +114,7 @@ fn a_copy_of_many_continues_behind_the_last_name_that_is_done() {
     for (name, content) in &objects {
         store.put(&format!("run/{name}"), content);
     }
-    // The requests under way together take a small part of a call's time.
+    // The requests in flight take a small part of a call's time.
     let link = store.behind(RATE / 2);
     let mut function = Function::start(&format!("http://{}", link.address()));
     let event = json!({"action": "copy-many", "source": format!("s3://{BUCKET}/run/"), "keep": true});
@@ -123,7 +123,7 @@ fn a_copy_of_many_continues_behind_the_last_name_that_is_done() {
     for (name, content) in &objects {
         assert!(fs::read(function.path("run").join(name)).unwrap() == *content, "{name}");
     }
-    // Each continues: no call copies all.
+    // Each call continues the previous one, so none copies all.
     assert!(answers.iter().all(|answer| bytes_of(answer, "objects") < 600), "{answers:#?}");
 }
 
@@ -142,7 +142,7 @@ fn a_deadline_that_leaves_no_time_is_an_error_at_once() {
     }
 }
 
-/// A file system of its own, too small for what is put there. Mounting it takes root.
+/// A separate file system that is too small for its files. Mounting it requires root.
 struct Small(tempfile::TempDir);
 
 impl Small {
@@ -180,7 +180,7 @@ fn what_does_not_fit_is_refused_before_a_byte_moves() {
     let many = json!({"action": "copy-many", "source": format!("s3://{BUCKET}/dir/")});
     function.fails(&many, "Full", &["needs 11.0 MiB or more", "8.00 MiB are free"]);
     assert!(function.names().is_empty(), "{:?}", function.names());
-    // Reading it needs no room.
+    // A read needs no space.
     assert_eq!(bytes_of(&function.answer(&json!({"action": "open", "source": source})), "bytes"), 10 << 20);
     assert_eq!(
         bytes_of(

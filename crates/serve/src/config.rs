@@ -13,7 +13,7 @@ use firstbyte_store::Via;
 
 use crate::access::keys::Keys;
 
-/// Source of a server.
+/// The content to serve.
 #[derive(Clone, Debug)]
 pub enum Source {
     /// A directory; nothing outside it is reachable.
@@ -39,19 +39,20 @@ pub struct GatewayConfig {
     pub location: Location,
     /// The cache, and the store that reads the origin.
     pub hydrator: Hydrator,
-    /// How long an object is served before it is looked up again; zero: each time.
+    /// How long a look-up of an object is valid before the origin is asked again; zero: each
+    /// request asks.
     pub fresh: Duration,
-    /// How long after that it is still served while the origin is down.
+    /// How much longer a look-up is used while the origin is down.
     pub stale: Duration,
-    /// Bytes of memory for clients that wait, and for bytes that are not in the cached file.
+    /// Bytes of memory for clients that wait, and for content that is not in the cached file.
     pub memory: u64,
-    /// How long a call of the origin may take.
+    /// Deadline of one call of the origin.
     pub deadline: Duration,
     /// The header `Via` of the store's requests, which the gateway sets to detect loops.
     pub via: Via,
-    /// The price of a request to the origin, for the counters.
+    /// The price in USD of one request to the origin, for the counters.
     pub usd_per_request: Option<f64>,
-    /// The objects that listings show. `None`: those that the origin lists.
+    /// The objects that listings show. `None`: the origin's own.
     pub names: Option<NameSource>,
 }
 
@@ -72,19 +73,19 @@ impl std::fmt::Debug for GatewayConfig {
     }
 }
 
-/// Everything a [`crate::Server`] needs to know. [`Config::new`] is the safe start: read-only,
-/// loopback, no keys.
+/// The settings of a [`crate::Server`]. [`Config::new`] has safe defaults: read-only, loopback, no
+/// keys.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Source to serve.
+    /// The content to serve.
     pub source: Source,
-    /// The address to listen on; port 0 for any free one, see [`crate::Server::url`].
+    /// The address to listen on. Port 0 takes any free port, which [`crate::Server::url`] returns.
     pub listen: SocketAddr,
     /// Whether clients may change the directory.
     pub writing: Writing,
     /// How the directory maps to S3 buckets.
     pub buckets: Buckets,
-    /// Who may come in.
+    /// The clients that are admitted.
     pub authentication: Authentication,
     /// The versions of S3 signatures that are accepted.
     pub signatures: SignatureVersions,
@@ -92,17 +93,17 @@ pub struct Config {
     pub exposure: Exposure,
     /// Certificate and key, for HTTPS.
     pub tls: Option<Tls>,
-    /// What pages of other origins may do from a browser.
+    /// The rights of web pages from other origins in a browser.
     pub cors: Cors,
-    /// Names of the server, beside the machine's and those of its certificate. A request for
-    /// another name is refused.
+    /// Further names of the server, in addition to the machine's and the certificate's. A request
+    /// for another name is refused.
     pub names: Vec<String>,
-    /// Names of the server that may have a bucket in front, such as `s3.lab.example`: then
+    /// Names of the server that may have a bucket in front. With `s3.lab.example`,
     /// `bucket.s3.lab.example/key` is `/bucket/key`.
     pub host_style: Vec<String>,
-    /// Path prefix a reverse proxy puts before everything, such as `/data`; empty for none.
+    /// Path prefix that a reverse proxy adds, such as `/data`; empty for none.
     pub base_path: String,
-    /// True to log each request on stderr.
+    /// The receiver of log lines for requests.
     pub access_log: AccessLog,
     /// Bounds on connections, time and rate.
     pub limits: Limits,
@@ -151,13 +152,13 @@ pub enum Writing {
 pub enum Buckets {
     /// Each first-level directory is a bucket.
     FirstLevel,
-    /// The directory itself is the one bucket, under this name.
+    /// The directory itself is the only bucket, under this name.
     Named(String),
 }
 
 impl Buckets {
-    /// Cuts a plain `path` that begins in the one bucket behind the bucket's name. The rest is
-    /// empty or begins with `/`.
+    /// If a plain `path` begins with the name of the only bucket, splits it after that name. The
+    /// rest is empty or begins with `/`.
     pub(crate) fn split<'a>(&self, path: &'a str) -> Option<(&'a str, &'a str)> {
         let Self::Named(name) = self else { return None };
         let end = path.strip_prefix('/')?.find('/').map_or(path.len(), |at| at + 1);
@@ -166,10 +167,10 @@ impl Buckets {
     }
 }
 
-/// Who may come in.
+/// The clients that are admitted.
 #[derive(Clone, Debug)]
 pub enum Authentication {
-    /// Anyone; signatures are accepted unread.
+    /// All clients; signatures are not checked.
     None,
     /// Holders of these keys, each within its rights.
     Keys(Keys),
@@ -180,7 +181,8 @@ pub enum Authentication {
 pub enum SignatureVersions {
     /// Version 4 only. Version 2 covers neither the host nor most of the query.
     V4Only,
-    /// Version 2 as well, for clients that know nothing else; within 15 minutes of its date.
+    /// Version 2 as well, for clients that support nothing else, within 15 minutes of the
+    /// signature's date.
     V2Too,
 }
 
@@ -196,9 +198,9 @@ pub enum Exposure {
 /// Whether each answered request is reported.
 #[derive(Clone, Copy, Debug)]
 pub enum AccessLog {
-    /// It is not.
+    /// Requests are not reported.
     Off,
-    /// A line each, its end included, is given to this, which must neither block nor panic.
+    /// The function gets each line with its line feed. It must neither block nor panic.
     To(fn(&str)),
 }
 
@@ -211,55 +213,55 @@ pub struct Tls {
     pub key: PathBuf,
 }
 
-/// What pages of other origins may do from a browser.
+/// The rights of web pages from other origins in a browser.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cors {
-    /// Those that may read.
+    /// Origins that may read.
     pub read: Origins,
-    /// Those that may read and write.
+    /// Origins that may read and write.
     pub write: Origins,
 }
 
-/// Some origins.
+/// A set of web origins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Origins {
-    /// None.
+    /// No origin.
     #[default]
     None,
-    /// All, without credentials.
+    /// All origins, without credentials.
     Any,
-    /// These, such as `https://lab.example`.
+    /// The listed origins, such as `https://lab.example`.
     Listed(Vec<String>),
 }
 
 /// Bounds on connections, time and rate.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Connections held at once; further ones wait in the kernel's queue.
+    /// The most open connections; further ones wait in the kernel's queue.
     pub connections: usize,
-    /// How long a request head may take from its first byte to its last.
+    /// The longest time from the first byte of a request head to its last.
     pub head: Duration,
     /// How long a kept-alive connection may wait for its next request.
     pub idle: Duration,
-    /// How long a peer may neither send nor take a byte in the middle of a body.
+    /// How long a peer may neither send nor receive a byte in the middle of a body.
     pub stall: Duration,
-    /// How long running requests may continue after a stop was asked for.
+    /// How long running requests may continue after the server was asked to stop.
     pub drain: Duration,
-    /// How long a multipart upload may lie untouched before what it holds is removed.
+    /// How long a multipart upload may receive nothing before it is removed.
     pub abandoned: Duration,
-    /// Bytes in the smallest part of a multipart upload but its last.
+    /// The least bytes in a part of a multipart upload, except its last.
     pub smallest_part: u64,
-    /// Bytes per second over all connections; none for no limit.
+    /// Bytes per second over all connections; `None` for no limit.
     pub rate: Option<u64>,
-    /// Bytes per second for one connection; none for no limit.
+    /// Bytes per second for one connection; `None` for no limit.
     pub connection_rate: Option<u64>,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            // Each costs a descriptor or two; most hosts allow a process far more after raising its
-            // soft limit.
+            // Each connection costs a descriptor or two. Most hosts allow a process far more after
+            // raising its soft limit.
             connections: 16_384,
             // Long enough for a head over a bad mobile link, short enough that slowloris gains
             // little.
@@ -269,7 +271,7 @@ impl Default for Limits {
             drain: Duration::from_secs(30),
             // Longer than an intended pause; the value that S3 recommends for its lifecycle rule.
             abandoned: Duration::from_secs(7 * 24 * 3600),
-            // S3's own.
+            // S3's limit.
             smallest_part: 5 << 20,
             rate: None,
             connection_rate: None,

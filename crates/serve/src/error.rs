@@ -10,7 +10,7 @@ use firstbyte_location::shown;
 /// A result with this crate's [`enum@Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a server cannot start.
+/// The reason for which a server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The directory to serve cannot be opened.
@@ -18,15 +18,15 @@ pub enum Error {
     Directory {
         /// The directory.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The address cannot be listened on.
+    /// Listening on the address fails.
     #[error("cannot listen on {address}: {source}; try another port, or port 0 for a free one")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// Listening beyond loopback without keys would give access to all clients.
@@ -39,7 +39,7 @@ pub enum Error {
         address: SocketAddr,
         /// The served location.
         source_name: String,
-        /// What every client could do there.
+        /// The rights that every client would have there.
         may: &'static str,
     },
     /// The key file cannot be used.
@@ -47,7 +47,7 @@ pub enum Error {
     Keys {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and where.
+        /// The reason, with the number of the line.
         reason: String,
     },
     /// The certificate or its key cannot be used.
@@ -55,13 +55,13 @@ pub enum Error {
     Tls {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
-    /// A setting makes no sense.
+    /// A setting is invalid.
     #[error("{0}")]
     Setting(String),
-    /// The runtime or its threads cannot be had.
+    /// The runtime or its threads cannot be created.
     #[error("cannot start the server's threads: {0}")]
     Runtime(#[source] io::Error),
 }

@@ -1,7 +1,7 @@
 //! Serves a directory, or a remote location through the block cache, over HTTP/1.1 and the S3 API,
 //! on one port, zero-copy.
 //!
-//! Rooms, from the top to the bottom; each imports from its own and from those below:
+//! Modules from top to bottom. Each imports only from its own line and the lines below:
 //!
 //! - `server` starts and stops it, and sweeps leftovers;
 //! - `route` chooses the API of a request, and isolates stored documents from the server's origin;

@@ -1,30 +1,30 @@
 //! The names of entries below the served directory, as values.
 //!
-//! A text is checked once, when it becomes an [`EntryPath`]. Such a path leads upwards nowhere and
-//! names nothing that the server keeps for itself. Links are the business of `object::root`, which
-//! resolves it. Used by every module that names a file.
+//! A text is checked once, when it becomes an [`EntryPath`]. Such a path never leads upwards and
+//! never names a file that is reserved for the server. `object::root` resolves it, links included.
+//! Used by every module that names a file.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The name below which the server keeps what it alone may see: uploads in progress. Opened by
+/// The name of the server's private directory, which contains uploads in progress. Opened by
 /// `object::reserved`.
 pub(crate) const RESERVED: &str = ".firstbyte";
 
-/// The longest name a Linux file system takes, in bytes.
+/// The longest file name on Linux, in bytes.
 const LONGEST_NAME: usize = 255;
 
-/// A path below the served directory: no empty, `.` or `..` component, no NUL, nothing hidden by
+/// A path below the served directory: no empty, `.` or `..` component, no NUL, no name that
 /// [`is_hidden`]. The empty path is the directory itself.
 ///
-/// It may be fenced: then links below its first components must not lead out of what these name.
-/// Two paths of the same name are equal whatever their fences.
+/// It may have a fence: links below the directory that its first components name must not lead out
+/// of that directory. Two paths of the same name are equal whatever their fences.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EntryPath {
     path: PathBuf,
-    /// The number of bytes of `path` that name the directory which links must not leave; 0 for the
-    /// served directory.
+    /// The number of leading bytes of `path` that name the directory which links must not leave; 0
+    /// for the served directory.
     fence: usize,
 }
 
@@ -54,7 +54,7 @@ impl Ord for EntryPath {
     }
 }
 
-/// Why a text is no [`EntryPath`].
+/// The reason for which a text is not an [`EntryPath`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PathError {
     /// `.`, `..`, an empty component or NUL.
@@ -63,24 +63,24 @@ pub(crate) enum PathError {
     /// A component above 255 bytes.
     #[error("no file can have this name: a component is longer than 255 bytes")]
     TooLong,
-    /// A name the server keeps for itself.
+    /// A name that is reserved for the server.
     #[error("this name is reserved for files in the making")]
     Hidden,
 }
 
-/// Whether `name` belongs to writers: `.firstbyte`, and temporary files such as
+/// Whether `name` belongs to unfinished writes: `.firstbyte`, and temporary files such as
 /// `.NAME.firstbyte-part`.
 #[must_use]
 pub(crate) fn is_hidden(name: &[u8]) -> bool {
     let marker = b".firstbyte-";
-    // Without regard to case, as some file systems look names up.
+    // Case-insensitive, because some file systems look names up so.
     name.eq_ignore_ascii_case(RESERVED.as_bytes())
         || (name.first() == Some(&b'.')
             && name.windows(marker.len()).any(|window| window.eq_ignore_ascii_case(marker)))
 }
 
 impl EntryPath {
-    /// The path the decoded bytes `path` name; one leading and one trailing slash are dropped.
+    /// Parses the decoded bytes of a path. Drops one leading and one trailing slash.
     pub(crate) fn parse(path: &[u8]) -> Result<Self, PathError> {
         let path = path.strip_prefix(b"/").unwrap_or(path);
         let path = path.strip_suffix(b"/").unwrap_or(path);
@@ -101,58 +101,57 @@ impl EntryPath {
         Ok(Self { path: PathBuf::from(OsStr::from_bytes(path)), fence: 0 })
     }
 
-    /// The same path, whose links must not lead out of the directory that its first `fence` bytes
-    /// name.
+    /// Sets the fence: links must not lead out of the directory that the first `fence` bytes name.
     pub(crate) fn fenced(mut self, fence: usize) -> Self {
         self.fence = fence;
         self
     }
 
-    /// The number of bytes of the path that name the directory which links must not leave.
+    /// Returns the number of leading bytes that name the directory which links must not leave.
     pub(crate) fn fence(&self) -> usize {
         self.fence
     }
 
-    /// The path a percent-encoded URL path names, decoded exactly once.
+    /// Parses a percent-encoded URL path, decoding it exactly once.
     pub(crate) fn from_url(path: &str) -> Result<Self, PathError> {
         let decoded: Vec<u8> = percent_encoding::percent_decode_str(path).collect();
         Self::parse(&decoded)
     }
 
-    /// The entry `name` in this directory.
+    /// Returns the path of the entry `name` in this directory.
     pub(crate) fn join(&self, name: &OsStr) -> Self {
         Self { path: self.path.join(name), fence: self.fence }
     }
 
-    /// Whether it is the served directory itself.
+    /// Whether the path is the served directory itself.
     pub(crate) fn is_root(&self) -> bool {
         self.path.as_os_str().is_empty()
     }
 
-    /// The last component; none for the root.
+    /// Returns the last component; `None` for the root.
     pub(crate) fn name(&self) -> Option<&OsStr> {
         self.path.file_name()
     }
 
-    /// The first component; the root for the root.
+    /// Returns the first component; for the root, the root.
     pub(crate) fn first(&self) -> Self {
         let path = self.path.iter().next().map(PathBuf::from).unwrap_or_default();
         Self { path, fence: 0 }
     }
 
-    /// The directory it lies in; the root for the root. Above its fence there is none.
+    /// Returns the parent directory; for the root, the root. A parent above the fence has no fence.
     pub(crate) fn parent(&self) -> Self {
         let path = self.path.parent().map(Path::to_path_buf).unwrap_or_default();
         let fence = if path.as_os_str().len() < self.fence { 0 } else { self.fence };
         Self { path, fence }
     }
 
-    /// Its bytes, `/` between components.
+    /// Returns the bytes of the path, with `/` between components.
     pub(crate) fn as_bytes(&self) -> &[u8] {
         self.path.as_os_str().as_bytes()
     }
 
-    /// Its bytes with a `/` behind them; nothing for the root.
+    /// Returns the bytes of the path followed by `/`; empty for the root.
     pub(crate) fn as_directory(&self) -> Vec<u8> {
         let mut bytes = self.as_bytes().to_vec();
         if !bytes.is_empty() {
@@ -161,19 +160,18 @@ impl EntryPath {
         bytes
     }
 
-    /// The relative path.
     pub(crate) fn as_path(&self) -> &Path {
         &self.path
     }
 
-    /// The path as system calls take it: the root is `.`.
+    /// Returns the path for system calls: the root is `.`.
     pub(crate) fn for_kernel(&self) -> &Path {
         if self.is_root() { Path::new(".") } else { &self.path }
     }
 
-    /// The directory that links must not leave, and the path below it; none if that is the served
-    /// one. The directory's own name was given by the owner of the server, so links in it
-    /// are followed anywhere inside.
+    /// Returns the directory that links must not leave, and the path below it. `None` if that is
+    /// the served directory. The server's owner chose the fence's directory, so links on the way to
+    /// it are followed anywhere inside the served directory.
     pub(crate) fn at_fence(&self) -> Option<(&Path, &Path)> {
         let bytes = self.as_bytes();
         if self.fence == 0 || self.fence >= bytes.len() {

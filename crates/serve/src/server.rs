@@ -1,4 +1,4 @@
-//! Starts and stops a server: binds the port, makes the shared state, and runs listener and
+//! Starts and stops a server: binds the port, makes the shared state, and runs the listener and the
 //! sweeper.
 
 mod sweeper;
@@ -27,7 +27,8 @@ use crate::path::EntryPath;
 use crate::route::Router;
 use crate::state::{DirectoryState, Served, ServerState};
 
-/// Connections the kernel holds before they are accepted: a thousand clients may start at once.
+/// Connections that the kernel queues before they are accepted. A thousand clients may start at
+/// once.
 const BACKLOG: u32 = 4096;
 
 /// A server that listens but does not answer yet.
@@ -49,8 +50,8 @@ impl Server {
     /// Opens the directory and listens. Must be called inside a tokio runtime.
     ///
     /// # Errors
-    /// When the directory, the address, the certificate or a setting cannot be used, or when access
-    /// needs no keys and the configuration does not confirm that this is intended.
+    /// The directory, the address, the certificate or a setting cannot be used, or access needs no
+    /// keys and the configuration does not confirm that this is intended.
     pub fn bind(mut config: Config) -> Result<Self> {
         let open = matches!(config.authentication, Authentication::None);
         if open && !config.listen.ip().is_loopback() && config.exposure == Exposure::Guarded {
@@ -82,13 +83,13 @@ impl Server {
         Ok(Self { listener, acceptor, connections: Arc::new(connections), state, served })
     }
 
-    /// Where to reach it, such as `http://127.0.0.1:8080`.
+    /// Returns the URL of the server, such as `http://127.0.0.1:8080`.
     #[must_use]
     pub fn url(&self) -> String {
         format!("{}://{}{}", self.state.scheme(), self.state.address, self.state.config.base_path)
     }
 
-    /// Answers until `shutdown` is done, then lets running requests finish within the drain time.
+    /// Answers until `shutdown` completes, then lets running requests finish within the drain time.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let router = Arc::new(Router::new(self.state, self.served.clone()));
         let serving = listener::run(self.listener, self.acceptor, self.connections, router, shutdown);
@@ -104,10 +105,10 @@ impl Server {
         }
     }
 
-    /// Starts a server on threads of its own.
+    /// Starts a server on its own threads.
     ///
     /// # Errors
-    /// As [`Self::bind`], or when the threads cannot be had.
+    /// As [`Self::bind`], or the threads cannot be created.
     pub fn start(config: Config) -> Result<Running> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .thread_name("firstbyte-serve")
@@ -132,14 +133,14 @@ impl Server {
     }
 }
 
-/// The source, before the server has its state.
+/// The opened source of a server that has no state yet.
 enum OpenedSource {
     Directory(Root),
     Gateway(Box<Gateway>),
 }
 
 impl OpenedSource {
-    /// Opens the source of `config`. A gateway chooses the buckets.
+    /// Opens the source of `config`. A gateway sets `config.buckets`.
     fn new(config: &mut Config) -> Result<Self> {
         match &config.source {
             Source::Directory(path) => {
@@ -170,7 +171,7 @@ impl OpenedSource {
     }
 }
 
-/// A server running on threads of its own; dropping it stops it.
+/// A server on its own threads. Dropping it stops it.
 #[derive(Debug)]
 pub struct Running {
     url: String,
@@ -180,19 +181,19 @@ pub struct Running {
 }
 
 impl Running {
-    /// Where to reach it, such as `http://127.0.0.1:8080`.
+    /// Returns the URL of the server, such as `http://127.0.0.1:8080`.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The address it listens on.
+    /// Returns the address it listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Stops it: running requests may finish within the drain time.
+    /// Stops the server. Running requests may finish within the drain time.
     pub fn stop(mut self) {
         self.end();
     }
@@ -220,7 +221,7 @@ fn listen(address: SocketAddr) -> Result<TcpListener> {
     socket.listen(BACKLOG).map_err(error)
 }
 
-/// Refuses a name of the one bucket that cannot stand in a path.
+/// Refuses a name for the only bucket that is not a valid path component.
 fn check_bucket(buckets: &Buckets) -> Result<()> {
     let Buckets::Named(name) = buckets else { return Ok(()) };
     let is_name = EntryPath::parse(name.as_bytes()).is_ok_and(|path| path.as_bytes() == name.as_bytes());
@@ -230,14 +231,13 @@ fn check_bucket(buckets: &Buckets) -> Result<()> {
     Err(Error::Setting(format!("the bucket cannot be called `{name}`; give it a plain name, such as data")))
 }
 
-/// The base path with one leading and no trailing slash, or empty.
+/// Normalizes the base path: one leading slash and no trailing one, or empty.
 fn base_path(text: &str) -> Result<String> {
     let trimmed = text.trim_matches('/');
     if trimmed.is_empty() {
         return Ok(String::new());
     }
-    // Paths are compared as they are sent, so nothing may stand here that a client would write in
-    // another way.
+    // Paths are compared as sent, so a character that clients may encode differently is refused.
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte);
     let is_name = |name: &str| !matches!(name, "" | "." | "..") && name.bytes().all(is_plain);
     if !trimmed.split('/').all(is_name) {

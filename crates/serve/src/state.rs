@@ -1,5 +1,5 @@
-//! The state that all requests of one server share: the policies, the counters, and what is served.
-//! Identifies the caller of a request too. Used by the APIs and the router.
+//! The state that all requests of one server share: the policies, the counters, and the served
+//! source. It also identifies the client of a request. Used by the APIs and the router.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Deref;
@@ -23,11 +23,9 @@ use crate::path::EntryPath;
 /// The state that all requests of one server share.
 #[derive(Debug)]
 pub(crate) struct ServerState {
-    /// The configuration.
     pub(crate) config: Config,
     /// The bound address.
     pub(crate) address: SocketAddr,
-    /// Browser sessions.
     pub(crate) sessions: Sessions,
     /// Recent wrong secrets.
     pub(crate) attempts: Arc<Attempts>,
@@ -44,13 +42,13 @@ pub(crate) enum Served {
     Gateway(Arc<Gateway>),
 }
 
-/// The state of a server of a directory: that of every server, and the directory.
+/// The state of a server of a directory: the general state, and the directory.
 #[derive(Debug)]
 pub(crate) struct DirectoryState {
     pub(crate) shared: Arc<ServerState>,
     /// The served directory.
     pub(crate) root: Root,
-    /// Uploads in parts, of S3 clients and of the page.
+    /// Multipart uploads of S3 clients and of the page.
     pub(crate) uploads: Arc<Uploads>,
 }
 
@@ -65,19 +63,20 @@ impl Deref for DirectoryState {
 /// The result of checking an access key and a secret.
 #[derive(Clone, Debug)]
 pub(crate) enum SignIn {
-    /// They belong together.
+    /// The secret is the key's.
     Key(Arc<Key>),
-    /// They do not.
+    /// The secret is wrong.
     Wrong,
-    /// They were not compared: too many wrong secrets came for this key from this address.
+    /// The secret was not checked: too many wrong secrets came for this key from this address.
     Wait(Duration),
 }
 
 impl ServerState {
-    /// The access of a request, by HTTP Basic or session cookie. The S3 service checks signatures.
+    /// Identifies the client of a request by HTTP Basic or session cookie. The S3 service checks
+    /// signatures.
     ///
     /// # Errors
-    /// The time to wait, after too many wrong secrets.
+    /// The time to wait after too many wrong secrets.
     pub(crate) fn access(&self, request: &Request) -> Result<Access, Duration> {
         let Authentication::Keys(keys) = &self.config.authentication else { return Ok(Access::Everyone) };
         if let Some((access_key, secret)) = request.header(AUTHORIZATION).and_then(basic) {
@@ -93,7 +92,7 @@ impl ServerState {
         Ok(key.map_or(Access::Nobody, |key| Access::Key(key.clone())))
     }
 
-    /// Weighs a secret, unless too many wrong ones came before.
+    /// Checks a secret, unless too many wrong ones came before.
     pub(crate) fn sign_in(&self, from: IpAddr, access_key: &str, secret: &str) -> SignIn {
         let Authentication::Keys(keys) = &self.config.authentication else { return SignIn::Wrong };
         let counted = self.counted(access_key);
@@ -112,8 +111,8 @@ impl ServerState {
         }
     }
 
-    /// The name under which wrong secrets of `access_key` are counted: all unknown ones share the
-    /// empty name.
+    /// Returns the name under which wrong secrets of `access_key` are counted. All unknown keys
+    /// share the empty name.
     pub(crate) fn counted<'a>(&self, access_key: &'a str) -> &'a str {
         match &self.config.authentication {
             Authentication::Keys(keys) if keys.get(access_key).is_some() => access_key,
@@ -121,8 +120,8 @@ impl ServerState {
         }
     }
 
-    /// `path` for writing by `access`, fenced by its rights; none where it has no right to, or the
-    /// server takes no writes at all.
+    /// Returns `path` for writing, fenced by the rights of `access`. `None` if there is no right to
+    /// write, or the server refuses all writes.
     pub(crate) fn writable(&self, access: &Access, path: &EntryPath) -> Option<EntryPath> {
         if self.config.writing == Writing::Refused {
             return None;
@@ -130,13 +129,13 @@ impl ServerState {
         Some(path.clone().fenced(access.fence(Rights::Write, path.as_bytes())?))
     }
 
-    /// The name of the cookie that holds a session. Cookies of one host are shared by its ports, so
-    /// it holds the port.
+    /// Returns the name of the session cookie. It contains the port, because all ports of a host
+    /// share cookies.
     pub(crate) fn session_cookie(&self) -> String {
         format!("{SESSION_COOKIE}_{}", self.address.port())
     }
 
-    /// The scheme of the server's own URLs.
+    /// Returns the scheme of the server's own URLs.
     pub(crate) fn scheme(&self) -> &'static str {
         if self.config.tls.is_some() { "https" } else { "http" }
     }

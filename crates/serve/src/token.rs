@@ -1,6 +1,6 @@
 //! Random names for sessions, uploads and temporary files.
 
-/// 128 random bits as hex.
+/// Returns 128 random bits in hex.
 pub(crate) fn random_token() -> String {
     let mut bytes = [0; 16];
     let mut filled = 0;

@@ -1,6 +1,6 @@
 //! Makes certificates for one test with openssl: self-signed, like those of `openssl req -x509`,
-//! which are server certificate and trust anchor at once. Used by the TLS tests of `store` and
-//! `cli` and by [`TlsPeer`](crate::TlsPeer).
+//! which are both server certificate and trust anchor. Used by the TLS tests of `store` and `cli`
+//! and by [`TlsPeer`](crate::TlsPeer).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,12 +14,12 @@ use tempfile::TempDir;
 
 use crate::data::scratch;
 
-/// The kinds of certificates.
+/// The kinds of test certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Made {
-    /// As `openssl req -x509` makes it: CA:TRUE, for `localhost` and `127.0.0.1`.
+    /// An output of `openssl req -x509`: CA:TRUE, for `localhost` and `127.0.0.1`.
     Authority,
-    /// The same with CA:FALSE.
+    /// Like [`Authority`](Self::Authority), but with CA:FALSE.
     Leaf,
     /// Like [`Authority`](Self::Authority), but for another host.
     ForAnotherHost,
@@ -58,7 +58,7 @@ impl Certificate {
     /// Makes a certificate.
     ///
     /// # Panics
-    /// When openssl is not installed or refuses.
+    /// openssl is not installed or fails.
     #[must_use]
     pub fn make(made: Made) -> Self {
         let directory = scratch();
@@ -84,28 +84,29 @@ impl Certificate {
         Self { directory }
     }
 
-    /// The directory of both files: `public.crt` and `private.key`, the names that MinIO requires.
+    /// Returns the directory of both files: `public.crt` and `private.key`, the names that MinIO
+    /// requires.
     #[must_use]
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// The certificate.
+    /// Returns the path of the certificate.
     #[must_use]
     pub fn certificate(&self) -> PathBuf {
         self.directory.path().join("public.crt")
     }
 
-    /// Its private key.
+    /// Returns the path of the private key.
     #[must_use]
     pub fn key(&self) -> PathBuf {
         self.directory.path().join("private.key")
     }
 
-    /// The settings of a client that trusts it alone.
+    /// Makes the settings of a client that trusts only this certificate.
     ///
     /// # Panics
-    /// When the file is no certificate.
+    /// The file is not a certificate.
     #[must_use]
     pub fn client(&self) -> Arc<ClientConfig> {
         let mut roots = RootCertStore::empty();

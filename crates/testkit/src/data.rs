@@ -10,13 +10,13 @@ use tempfile::TempDir;
 /// Bytes per write of [`write_file`].
 const STEP: usize = 4 << 20;
 
-/// The first `len` bytes of the stream of `seed`.
+/// Generates the first `len` bytes of the stream of `seed`.
 #[must_use]
 pub fn bytes(seed: u64, len: usize) -> Vec<u8> {
     bytes_at(seed, 0, len)
 }
 
-/// `len` bytes of the stream from `offset`, without generating those before.
+/// Generates `len` bytes of the stream from `offset`, without those before.
 #[must_use]
 pub fn bytes_at(seed: u64, offset: u64, len: usize) -> Vec<u8> {
     let skip = to_usize(offset % 8);
@@ -32,10 +32,10 @@ pub fn bytes_at(seed: u64, offset: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Writes a file of `len` bytes of the stream.
+/// Writes a file with the first `len` bytes of the stream.
 ///
 /// # Errors
-/// Those of the file.
+/// A system call fails.
 pub fn write_file(path: &Path, seed: u64, len: u64) -> io::Result<()> {
     let mut file = File::create(path)?;
     let mut offset = 0;
@@ -47,10 +47,10 @@ pub fn write_file(path: &Path, seed: u64, len: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// A temporary directory, removed on drop; in memory if the system has `/dev/shm`.
+/// Makes a temporary directory, removed on drop; in memory if the system has `/dev/shm`.
 ///
 /// # Panics
-/// When no directory can be made.
+/// No directory can be made.
 #[must_use]
 pub fn scratch() -> TempDir {
     let memory = Path::new("/dev/shm");
@@ -58,7 +58,8 @@ pub fn scratch() -> TempDir {
     made.expect("a directory for test files")
 }
 
-/// Word `index` of the stream. The state of SplitMix64 is a counter, which gives random access.
+/// Computes word `index` of the stream. The state of SplitMix64 is a counter, which gives random
+/// access.
 fn word(seed: u64, index: u64) -> u64 {
     let mut z = seed.wrapping_add(index.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -66,7 +67,8 @@ fn word(seed: u64, index: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A count from the environment, for the long runs; the default is what a test run can afford.
+/// Returns a number of test cases from the environment, for long runs. The default suits a normal
+/// test run.
 pub fn count(name: &str, default: u64) -> u64 {
     std::env::var(name)
         .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))

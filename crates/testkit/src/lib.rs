@@ -1,13 +1,13 @@
-//! Shared by the tests of several crates: real servers, seeded data, and one conformance suite for
-//! every store.
+//! Code shared by the tests of several crates: real servers, seeded data, and one conformance suite
+//! for every store.
 //!
 //! [`mod@conformance`] states the contract of a [`Store`] once and runs it against every backend.
 //! The [`Capabilities`] of a backend list the operations that it does not support, with the reason;
 //! tests check that they are refused. No test is skipped: if a server is not installed, the test
 //! fails and names the command that installs it.
 //!
-//! [`QuirkStore`] is an S3 store in memory with any of the [`Quirk`]s that real servers were seen
-//! with. [`Scripted`] sends single responses as a test dictates.
+//! [`QuirkStore`] is an S3 store in memory with any of the [`Quirk`]s that were seen on real
+//! servers. [`Scripted`] sends single responses as a test dictates.
 //!
 //! [`Store`]: firstbyte_store::Store
 

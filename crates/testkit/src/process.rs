@@ -1,4 +1,4 @@
-//! Starts and ends a server process for one test. Runs code without root's privileges, and notes
+//! Starts and ends a server process for one test. Runs code without root's privileges, and records
 //! tests that need them.
 
 use std::fs::File;
@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::wait::{until, wait_limit};
 
-/// Ports of test servers, below those that Linux gives to connections.
+/// Ports of test servers, below those that Linux assigns to connections.
 const PORTS: Range<u16> = 20_000..32_000;
 
 /// A running server; dropping it kills exactly this process and waits for it.
@@ -23,11 +23,11 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `program` and waits until it answers. `configure` adds its arguments and is given a
-    /// free address to listen on.
+    /// Starts `program` and waits until it answers. `configure` gets a free address to listen on,
+    /// and adds the arguments.
     ///
     /// # Panics
-    /// When the program is not installed, ends at once, or does not answer in time.
+    /// The program is not installed, ends at once, or does not answer in time.
     pub fn start(program: &str, configure: impl FnOnce(&mut Command, SocketAddr)) -> Self {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
         let mut command = Command::new(find(program));
@@ -44,24 +44,23 @@ impl Process {
         process
     }
 
-    /// The number of the process.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// The address it listens on.
+    /// Returns the address on which the process listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its URL, without a `/` at the end.
+    /// Returns the URL of the server, without a `/` at the end.
     #[must_use]
     pub fn url(&self) -> String {
         format!("{}://{}", self.scheme, self.address)
     }
 
-    /// The same process, whose URL begins with `https`.
+    /// Returns the same process with a URL that begins with `https`.
     pub(crate) fn over_tls(self) -> Self {
         let mut process = self;
         process.scheme = "https";
@@ -71,35 +70,35 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Fails if the process has ended already; `wait` then returns at once.
+        // Fails if the process has ended already. `wait` then returns at once.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Whether a server at `address` sends anything. A connection alone proves nothing: MinIO listens
-/// on its port to see whether it is free, and closes it again before it serves
-/// (`checkPortAvailability` in its cmd/net.go).
+/// Whether a server at `address` sends any byte. A connection proves nothing: MinIO listens on its
+/// port to check that it is free, and closes it again before it serves (`checkPortAvailability` in
+/// its cmd/net.go).
 fn answers(address: SocketAddr) -> bool {
     let ask = || {
         let mut stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(wait_limit()))?;
-        // The status of any HTTP or TLS server; SSH sends its version first.
+        // Any HTTP or TLS server answers with a status. SSH sends its version first.
         stream.write_all(b"GET / HTTP/1.0\r\n\r\n")?;
         stream.read_exact(&mut [0])
     };
     ask().is_ok()
 }
 
-/// A port that is free, and that no other test is given while this process lives. The system
-/// chooses it for no connection.
+/// Finds a free port, which no other test gets while this process lives. The system does not assign
+/// it to connections.
 ///
 /// # Panics
-/// If all are taken.
+/// All ports are taken.
 #[must_use]
 pub fn free_port() -> u16 {
     static RESERVED: Mutex<Vec<File>> = Mutex::new(Vec::new());
-    // Another user may not open the locks of this one, and begins with other ports.
+    // A user may not open the locks of another, so each user begins with other ports.
     let user = rustix::process::geteuid().as_raw();
     let first = PORTS.start + u16::try_from(user % 12).expect("a small number") * 1000;
     let directory = std::env::temp_dir().join(format!("firstbyte-test-ports-{user}"));
@@ -107,8 +106,8 @@ pub fn free_port() -> u16 {
     let mut reserved = RESERVED.lock().unwrap_or_else(PoisonError::into_inner);
     for port in (first..PORTS.end).chain(PORTS.start..first) {
         let lock = File::create(directory.join(port.to_string())).expect("a file for the lock of a port");
-        // Not by listening: a process that another thread starts at that moment would hold the
-        // listener until it executes its program, and be taken for the server.
+        // Checked by connecting: another thread's child process could inherit a listener until it
+        // executes its program, and be taken for the server.
         if lock.try_lock().is_ok() && TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
             reserved.push(lock);
             return port;
@@ -133,11 +132,11 @@ fn find(program: &str) -> PathBuf {
         })
 }
 
-/// Runs `work` on a thread without root's privileges, so that file permissions apply also if root
+/// Runs `work` on a thread without root's privileges, so that file permissions apply even if root
 /// runs the tests.
 ///
 /// # Panics
-/// When `work` does, or the thread may not change its user.
+/// `work` panics, or the thread may not change its user.
 pub fn unprivileged<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let run = || {
@@ -153,11 +152,11 @@ pub fn unprivileged<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 }
 
 /// True if a test that needs root cannot run: `if lacks_root() { return; }`. A line that names the
-/// test is appended to the file of the environment variable `FIRSTBYTE_NOT_RUN`, if there is one;
-/// `make test` lists these lines at its end.
+/// test is appended to the file in the environment variable `FIRSTBYTE_NOT_RUN`, if it is set;
+/// `make test` prints these lines at its end.
 ///
 /// # Panics
-/// When the file cannot be written.
+/// The file cannot be written.
 #[must_use]
 #[track_caller]
 pub fn lacks_root() -> bool {
@@ -165,14 +164,14 @@ pub fn lacks_root() -> bool {
         return false;
     }
     let thread = std::thread::current();
-    // With one thread for all tests, the thread has no name of a test.
+    // If all tests share one thread, its name is not that of a test.
     let place = std::panic::Location::caller();
     let test = thread.name().filter(|name| *name != "main").map_or(place.to_string(), str::to_owned);
     let line = format!("not run: {test}: needs root\n");
     eprint!("{line}");
     if let Some(list) = std::env::var_os("FIRSTBYTE_NOT_RUN") {
         let opened = File::options().append(true).create(true).open(list);
-        // One call of write: lines of other processes do not come between.
+        // A single write call, so that lines of other processes do not mix with it.
         opened.and_then(|mut list| list.write_all(line.as_bytes())).expect("the list of tests not run");
     }
     true

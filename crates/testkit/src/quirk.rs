@@ -1,8 +1,8 @@
-//! The ways in which servers differ from S3's documentation, by name.
+//! Deviations of servers from S3's documentation, by name.
 //!
-//! One table holds name and description of each, so a test that runs under all of them names the
-//! quirk in its failures, and the table in the documents has the same words. [`QuirkStore`]
-//! behaves accordingly.
+//! One table has the name and description of each quirk. A test that runs under all of them reports
+//! the quirk in its failures, and the documents have the same words. [`QuirkStore`] implements the
+//! quirks.
 //!
 //! [`QuirkStore`]: crate::QuirkStore
 
@@ -25,7 +25,7 @@ pub enum Quirk {
     UnencodedNames,
     /// A space is `+` in listings.
     PlusForSpace,
-    /// Only the first version of the listing request.
+    /// Only the first version of the listing request works.
     NoListV2,
     /// Bytes follow the end of XML.
     TrailingGarbage,
@@ -55,7 +55,7 @@ pub enum Quirk {
     NoRanges,
     /// Another range than was requested is sent.
     WrongRanges,
-    /// At most 1,000 bytes are sent for a range.
+    /// At most 10,000 bytes are sent for a range.
     ShortRanges,
     /// The first body of each object ends in the middle.
     ShortBodies,
@@ -92,7 +92,7 @@ pub enum Quirk {
 }
 
 impl Quirk {
-    /// All of them, in the order of the documents.
+    /// All quirks, in the order of the documents.
     pub const ALL: [Self; 40] = [
         Self::UnsortedPages,
         Self::UnsortedListing,
@@ -136,13 +136,13 @@ impl Quirk {
         Self::ClockBehind,
     ];
 
-    /// Its name, as in the table of the documents.
+    /// Returns the name, as in the table of the documents.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.entry().0
     }
 
-    /// The server's behaviour, as a clause for the table of the documents.
+    /// Returns the server's behaviour, as a clause for the table of the documents.
     #[must_use]
     pub fn description(self) -> &'static str {
         self.entry().1

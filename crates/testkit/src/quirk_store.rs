@@ -1,7 +1,7 @@
-//! An S3 store in memory whose deviations are chosen by name.
+//! An S3 store in memory with deviations that a test selects by name.
 //!
 //! Without quirks it complies with S3's documentation as far as tests need: conditions, ranges,
-//! metadata, checksums, copies, uploads in parts, listings of both versions, sessions of directory
+//! metadata, checksums, copies, multipart uploads, listings of both versions, sessions of directory
 //! buckets. Signatures are not verified. Any bucket exists. [`Quirk`]s can change while it runs. It
 //! is also a web server for `http://` URLs of its objects.
 
@@ -22,13 +22,13 @@ use crate::scripted::{Received, Reply, Scripted};
 use crate::servers::BUCKET;
 use request::Request;
 
-/// Deviation of a clock that is ahead or behind.
+/// Difference of a clock that is ahead or behind.
 const SKEW: Duration = Duration::from_secs(3600);
 
-/// Keys of a page, unless [`QuirkStore::set_page`] changes it: several pages for a few objects.
+/// Keys per page by default: several pages for a few objects. [`QuirkStore::set_page`] changes it.
 const PAGE: usize = 5;
 
-/// A store in memory, on a free loopback port. Dropping it ends the server.
+/// An S3 store in memory, on a free loopback port. Dropping it ends the server.
 pub struct QuirkStore {
     server: Scripted,
     state: Arc<Mutex<State>>,
@@ -42,21 +42,20 @@ struct State {
     quirks: HashSet<Quirk>,
     page: usize,
     objects: BTreeMap<Name, Object>,
-    /// Names that were deleted.
+    /// Deleted objects.
     deleted: BTreeMap<Name, Object>,
     uploads: BTreeMap<String, multipart::Pending>,
     started_uploads: u64,
-    /// Events that a quirk lets happen once.
+    /// Events of quirks that occur only once.
     happened: HashSet<String>,
     /// Method and target of each request.
     requests: Vec<String>,
 }
 
-/// A stored object.
 #[derive(Clone)]
 struct Object {
     content: Vec<u8>,
-    /// Without quotes.
+    /// The tag without quotes.
     etag: String,
     modified: SystemTime,
     /// Headers that responses repeat.
@@ -76,7 +75,7 @@ impl QuirkStore {
     /// Starts a store with these quirks.
     ///
     /// # Panics
-    /// When there is no port to listen on.
+    /// There is no port to listen on.
     #[must_use]
     pub fn start(quirks: &[Quirk]) -> Self {
         let state = State { page: PAGE, quirks: quirks.iter().copied().collect(), ..State::default() };
@@ -84,62 +83,62 @@ impl QuirkStore {
         let shared = Arc::clone(&state);
         let answer = move |received: &Received| {
             let mut state = lock(&shared);
-            // Of the clock by which objects are dated.
+            // The date by the clock that dates objects.
             let date = format!("date: {}", reading::date(state.stated(SystemTime::now())));
             state.answer(received).with_header(&date)
         };
         Self { server: Scripted::start_with_bodies(answer), state }
     }
 
-    /// Its URL, without a `/` at the end.
+    /// Returns the URL of the server, without a `/` at the end.
     #[must_use]
     pub fn url(&self) -> &str {
         self.server.url()
     }
 
-    /// Replaces the quirks and forgets which of their events have happened.
+    /// Replaces the quirks, and allows their single events again.
     pub fn set_quirks(&self, quirks: &[Quirk]) {
         let mut state = lock(&self.state);
         state.quirks = quirks.iter().copied().collect();
         state.happened.clear();
     }
 
-    /// Sets the number of keys of a page.
+    /// Sets the number of keys per page.
     pub fn set_page(&self, keys: usize) {
         lock(&self.state).page = keys;
     }
 
-    /// Stores an object in [`BUCKET`], written now.
+    /// Stores an object in [`BUCKET`], dated now.
     pub fn insert(&self, key: &str, content: &[u8]) {
         self.insert_at(key, content, SystemTime::now());
     }
 
-    /// Stores an object in [`BUCKET`], written at `modified`.
+    /// Stores an object in [`BUCKET`], dated `modified`.
     pub fn insert_at(&self, key: &str, content: &[u8], modified: SystemTime) {
         let object = Object { modified, ..Object::new(content.to_vec()) };
         lock(&self.state).objects.insert(named(key), object);
     }
 
-    /// Dates an object of [`BUCKET`] as if it were written at `modified`.
+    /// Changes the date of an object in [`BUCKET`] to `modified`.
     pub fn set_written(&self, key: &str, modified: SystemTime) {
         if let Some(object) = lock(&self.state).objects.get_mut(&named(key)) {
             object.modified = modified;
         }
     }
 
-    /// Removes an object of [`BUCKET`].
+    /// Removes an object from [`BUCKET`].
     pub fn remove(&self, key: &str) {
         lock(&self.state).delete(&named(key));
     }
 
-    /// Removes everything, and forgets requests and events.
+    /// Removes all objects, and forgets requests and events.
     pub fn clear(&self) {
         let mut state = lock(&self.state);
         let (quirks, page) = (std::mem::take(&mut state.quirks), state.page);
         *state = State { quirks, page, ..State::default() };
     }
 
-    /// Keys and contents in [`BUCKET`].
+    /// Returns the keys and contents of [`BUCKET`].
     #[must_use]
     pub fn objects(&self) -> BTreeMap<String, Vec<u8>> {
         let state = lock(&self.state);
@@ -147,21 +146,22 @@ impl QuirkStore {
         own.map(|((_, key), object)| (key.clone(), object.content.clone())).collect()
     }
 
-    /// The headers that were stored with an object of [`BUCKET`]: content type, user metadata,
-    /// access list, encryption and others of a write. `None` if it does not exist.
+    /// Returns the headers that were stored with an object in [`BUCKET`]: content type, user
+    /// metadata, access list, encryption and others of a write. `None` if the object does not
+    /// exist.
     #[must_use]
     pub fn headers(&self, key: &str) -> Option<BTreeMap<String, String>> {
         let state = lock(&self.state);
         Some(state.objects.get(&named(key))?.headers.iter().cloned().collect())
     }
 
-    /// The ids of uploads that are neither complete nor aborted.
+    /// Returns the ids of uploads that are neither complete nor aborted.
     #[must_use]
     pub fn uploads(&self) -> BTreeSet<String> {
         lock(&self.state).uploads.keys().cloned().collect()
     }
 
-    /// Method and target of each request so far.
+    /// Method and target of each request.
     #[must_use]
     pub fn requests(&self) -> Vec<String> {
         lock(&self.state).requests.clone()
@@ -181,7 +181,7 @@ impl State {
         self.quirks.contains(&quirk)
     }
 
-    /// True once for each event, if the store has the quirk.
+    /// Returns true once for each event, if the store has the quirk.
     fn once(&mut self, quirk: Quirk, event: &str) -> bool {
         self.has(quirk) && self.happened.insert(format!("{quirk:?} {event}"))
     }
@@ -206,7 +206,7 @@ impl State {
         reply
     }
 
-    /// The refusal of a whole request, if a quirk demands it.
+    /// Returns the response that refuses the whole request, if a quirk demands it.
     fn refuse(&mut self, request: &Request) -> Option<Reply> {
         let to_object = !request.key.is_empty();
         if self.has(Quirk::HostStyleOnly) && !request.host_style && !request.bucket.is_empty() {
@@ -244,7 +244,7 @@ impl State {
         }
     }
 
-    /// Answers CreateSession, as for a directory bucket. Its end is not stated.
+    /// Answers CreateSession, as for a directory bucket, without an expiry.
     fn begin_session(&self) -> Reply {
         self.xml(
             "<CreateSessionResult><Credentials><SessionToken>token</SessionToken>\
@@ -253,14 +253,13 @@ impl State {
         )
     }
 
-    /// An XML response.
     fn xml(&self, text: &str) -> Reply {
         let rest = if self.has(Quirk::TrailingGarbage) { "\n\0\0<garbage" } else { "" };
         let text = format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{text}{rest}");
         Reply::answer("200 OK", &["content-type: application/xml"], text.as_bytes())
     }
 
-    /// A time by the store's clock.
+    /// Converts a time to the store's clock.
     fn stated(&self, time: SystemTime) -> SystemTime {
         if self.has(Quirk::ClockAhead) {
             time + SKEW
@@ -272,23 +271,22 @@ impl State {
     }
 }
 
-/// An error as S3 sends it.
+/// Makes an error response as S3 does.
 fn xml_error(status: &str, code: &str, message: &str) -> Reply {
     let text = format!("<Error><Code>{code}</Code><Message>{message}</Message></Error>");
     Reply::answer(status, &["content-type: application/xml"], text.as_bytes())
 }
 
-/// An error to HEAD, which has no body.
+/// Makes an error response to HEAD, which has no body.
 fn head_error(status: &str) -> Reply {
     Reply::raw(status, &["content-length: 0"], b"")
 }
 
-/// A text in XML.
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// The texts of the elements `name` in XML.
+/// Returns the texts of all elements `name` in XML.
 fn elements(text: &str, name: &str) -> Vec<String> {
     let (open, close) = (format!("<{name}>"), format!("</{name}>"));
     let inner = text.split(&open).skip(1).filter_map(|rest| rest.split_once(&close));

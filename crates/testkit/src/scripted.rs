@@ -1,4 +1,4 @@
-//! An HTTP server that misbehaves in ways that real servers cannot be configured to.
+//! An HTTP server with misbehaviour for which real servers cannot be configured.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -31,15 +31,15 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// A response with `status` (`206 Partial Content`), header lines and body; adds the correct
-    /// `Content-Length`.
+    /// Makes a response with `status` (`206 Partial Content`), header lines and body, and adds the
+    /// correct `Content-Length`.
     #[must_use]
     pub fn answer(status: &str, headers: &[&str], body: &[u8]) -> Self {
         let length = format!("content-length: {}", body.len());
         Self::raw(status, &[headers, &[length.as_str()]].concat(), body)
     }
 
-    /// Like [`answer`](Self::answer), but adds no header, so that a `Content-Length` may be wrong.
+    /// Like [`answer`](Self::answer), but adds no header, so that `Content-Length` may be wrong.
     #[must_use]
     pub fn raw(status: &str, headers: &[&str], body: &[u8]) -> Self {
         let mut bytes = format!("HTTP/1.1 {status}\r\n").into_bytes();
@@ -52,7 +52,7 @@ impl Reply {
         Self::Send(bytes)
     }
 
-    /// Sends a header line more, behind the status line.
+    /// Adds a header line after the status line.
     pub(crate) fn with_header(self, line: &str) -> Self {
         let add = |mut bytes: Vec<u8>| {
             if let Some(end) = bytes.windows(2).position(|pair| pair == b"\r\n") {
@@ -64,7 +64,7 @@ impl Reply {
             Self::Send(bytes) => Self::Send(add(bytes)),
             Self::SendAndClose(bytes) => Self::SendAndClose(add(bytes)),
             Self::Trickle { bytes, step, pause } => {
-                // As many pieces as before.
+                // The number of pieces stays the same.
                 let (pieces, bytes) = (bytes.len().div_ceil(step.max(1)), add(bytes));
                 let step = bytes.len().div_ceil(pieces.max(1));
                 Self::Trickle { bytes, step, pause }
@@ -92,17 +92,17 @@ pub struct Received {
     pub body: Vec<u8>,
 }
 
-/// Bytes of a body that are kept.
+/// The most bytes of a body that are recorded.
 const KEPT_BODY: u64 = 64 << 10;
 
-/// A script that sees the number and the head of each request.
+/// A script that gets the number and the head of each request.
 type HeadScript = dyn Fn(usize, &str) -> Reply + Send + Sync;
 
 /// Decides the reaction to a request.
 enum Script {
-    /// By its number and its head. Requests are recorded.
+    /// Decides by the number and the head of a request. Requests are recorded.
     Heads(Box<HeadScript>),
-    /// By the request with its whole body. Nothing is recorded.
+    /// Decides by the request with its whole body. Requests are not recorded.
     Bodies(Box<dyn Fn(&Received) -> Reply + Send + Sync>),
 }
 
@@ -115,23 +115,23 @@ pub struct Scripted {
 struct State {
     script: Script,
     listener: TcpListener,
-    /// Requests so far, in order of arrival.
+    /// Requests in order of arrival.
     requests: Mutex<Vec<Received>>,
     count: AtomicUsize,
     open: Mutex<Option<Vec<TcpStream>>>,
 }
 
 impl Scripted {
-    /// Starts a server. `script` is given a request's number, from 0, and its head.
+    /// Starts a server. `script` gets a request's number, from 0, and its head.
     ///
     /// # Panics
-    /// When there is no port to listen on.
+    /// There is no port to listen on.
     #[must_use]
     pub fn start(script: impl Fn(usize, &str) -> Reply + Send + Sync + 'static) -> Self {
         Self::with(Script::Heads(Box::new(script)))
     }
 
-    /// Starts a server whose script is given whole requests. It records none.
+    /// Starts a server whose script gets whole requests, which are not recorded.
     pub(crate) fn start_with_bodies(script: impl Fn(&Received) -> Reply + Send + Sync + 'static) -> Self {
         Self::with(Script::Bodies(Box::new(script)))
     }
@@ -151,25 +151,25 @@ impl Scripted {
         Self { url, state }
     }
 
-    /// Its URL, without a `/` at the end.
+    /// Returns the URL of the server, without a `/` at the end.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Number of the requests so far.
+    /// Returns the number of requests.
     #[must_use]
     pub fn count(&self) -> usize {
         self.state.count.load(Ordering::Relaxed)
     }
 
-    /// The requests so far.
+    /// Returns the recorded requests.
     #[must_use]
     pub fn requests(&self) -> Vec<Received> {
         self.state.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The heads of the requests so far.
+    /// Returns the heads of the recorded requests.
     #[must_use]
     pub fn heads(&self) -> Vec<String> {
         self.requests().into_iter().map(|request| request.head).collect()
@@ -180,7 +180,7 @@ impl Drop for Scripted {
     fn drop(&mut self) {
         let open = self.state.open.lock().unwrap_or_else(PoisonError::into_inner).take();
         for connection in open.unwrap_or_default() {
-            // Fails if the client has closed it already.
+            // Fails if the client has already closed the connection.
             let _ = connection.shutdown(Shutdown::Both);
         }
         // Wakes the accepting thread, which then ends.
@@ -199,7 +199,7 @@ impl State {
                 _ => return,
             }
             let state = Arc::clone(&self);
-            // Errors of a connection are for the client under test to handle.
+            // Errors of a connection concern only the client under test.
             thread::spawn(move || drop(state.converse(connection)));
         }
     }
@@ -243,7 +243,7 @@ impl State {
     }
 }
 
-/// Reads the next request and at most `kept` bytes of its body; `None` at the end of the
+/// Reads the next request with at most `kept` bytes of its body. `None` at the end of the
 /// connection.
 fn read_request(reader: &mut BufReader<TcpStream>, kept: u64) -> io::Result<Option<Received>> {
     let mut head = String::new();

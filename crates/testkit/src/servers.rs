@@ -9,17 +9,17 @@ use crate::process::Process;
 
 /// The access key of every test server.
 pub const ACCESS_KEY: &str = "testkit";
-/// Its secret. MinIO requires eight characters or more.
+/// The secret of the access key. MinIO requires eight characters or more.
 pub const SECRET_KEY: &str = "testkit-secret";
 /// The account of Azure's emulators.
 pub const AZURE_ACCOUNT: &str = "devstoreaccount1";
-/// Its key, which is the same everywhere.
+/// The key of the account, which is the same everywhere.
 pub const AZURE_KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 /// The bucket of every test server: a directory of this name below its root.
 pub const BUCKET: &str = "bucket";
 
-/// Sets the environment variables that the credential chain reads first to the test servers' keys.
+/// Sets the environment variables that the credential chain reads first, to the test servers' keys.
 /// Call it before starting a server.
 pub fn set_credentials() {
     static ONCE: Once = Once::new();
@@ -37,7 +37,7 @@ pub fn set_credentials() {
     });
 }
 
-/// versitygw, a gateway from S3 to plain files, over `root`.
+/// Starts versitygw, a gateway from S3 to plain files, over `root`.
 #[must_use]
 pub fn versitygw(root: &Path) -> Process {
     make_bucket(root);
@@ -47,13 +47,13 @@ pub fn versitygw(root: &Path) -> Process {
     })
 }
 
-/// MinIO, an object store of its own format, over `root`.
+/// Starts MinIO, an object store with its own format, over `root`.
 #[must_use]
 pub fn minio(root: &Path) -> Process {
     minio_with(root, None)
 }
 
-/// MinIO over `root`, with TLS if a certificate is given.
+/// Starts MinIO over `root`, with TLS if a certificate is given.
 #[must_use]
 pub fn minio_with(root: &Path, certificate: Option<&Certificate>) -> Process {
     make_bucket(root);
@@ -69,11 +69,11 @@ pub fn minio_with(root: &Path, certificate: Option<&Certificate>) -> Process {
     if certificate.is_some() { process.over_tls() } else { process }
 }
 
-/// nginx over the files below `root`, with directory pages; `/bucket/denied/` is forbidden. `state`
-/// holds its own files.
+/// Starts nginx over the files below `root`, with directory pages; `/bucket/denied/` is forbidden.
+/// `state` is a directory for its own files.
 ///
 /// # Panics
-/// When its configuration cannot be written.
+/// The configuration cannot be written.
 #[must_use]
 pub fn nginx(root: &Path, state: &Path) -> Process {
     make_bucket(root);
@@ -87,7 +87,7 @@ pub fn nginx(root: &Path, state: &Path) -> Process {
 
 fn nginx_configuration(root: &Path, state: &Path, address: &str) -> String {
     let (root, state) = (root.display(), state.display());
-    // A single process: workers would survive when the test kills the master.
+    // A single process, because workers would survive when the test kills the master.
     format!(
         "daemon off; master_process off; pid \"{state}/pid\"; events {{ worker_connections 64; }}
         http {{
@@ -102,20 +102,20 @@ fn nginx_configuration(root: &Path, state: &Path, address: &str) -> String {
     )
 }
 
-/// fake-gcs-server, an emulator of Google Cloud Storage, with its objects in memory. It has no
-/// bucket yet.
+/// Starts fake-gcs-server, an emulator of Google Cloud Storage, with objects in memory and without
+/// buckets.
 #[must_use]
 pub fn fake_gcs_server() -> Process {
     Process::start("fake-gcs-server", |command, address| {
         command.args(["-scheme", "http", "-backend", "memory", "-log-level", "error"]);
         command.arg("-host").arg(address.ip().to_string()).arg("-port").arg(address.port().to_string());
-        // The host by which objects are read; any other name is taken for that of a bucket.
+        // The host for reading objects. Any other name is taken for a bucket's.
         command.arg("-public-host").arg(address.to_string());
     })
 }
 
-/// Azurite, an emulator of Azure Blob Storage, with its blobs in memory. It takes a second to
-/// start, so tests that run at the same time share it. It has no container yet.
+/// Starts Azurite, an emulator of Azure Blob Storage, with blobs in memory and without containers.
+/// The start takes a second, so concurrent tests share it.
 #[must_use]
 pub fn azurite() -> Arc<Process> {
     static RUNNING: Mutex<Weak<Process>> = Mutex::new(Weak::new());
@@ -127,14 +127,14 @@ pub fn azurite() -> Arc<Process> {
         command.args(["--inMemoryPersistence", "--silent", "--disableTelemetry", "--skipApiVersionCheck"]);
         command.arg("--blobHost").arg(address.ip().to_string());
         command.arg("--blobPort").arg(address.port().to_string());
-        // Where it would write if it wrote anything.
+        // The directory of files that it might write.
         command.current_dir(std::env::temp_dir());
     }));
     *running = Arc::downgrade(&process);
     process
 }
 
-/// The connection string of an emulator of Azure at `url`, with this key.
+/// Returns the connection string of an Azure emulator at `url`, with this key.
 #[must_use]
 pub fn azure_connection(url: &str, key: &str) -> String {
     format!("AccountName={AZURE_ACCOUNT};AccountKey={key};BlobEndpoint={url}/{AZURE_ACCOUNT}")

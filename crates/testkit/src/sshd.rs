@@ -1,4 +1,4 @@
-//! OpenSSH's server, for one test: with keys, known hosts and a client's configuration of its own.
+//! OpenSSH's server for one test, with its own keys, known hosts and client configuration.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,22 +9,22 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::process::Process;
 
-/// A running `sshd`. It serves the whole file system to this user by SFTP.
+/// A running `sshd`. It gives this user access to the whole file system by SFTP.
 #[derive(Debug)]
 pub struct Sshd {
     process: Process,
-    /// Holds keys and configurations.
+    /// The directory with keys and configurations.
     directory: PathBuf,
 }
 
-/// What a client knows and may.
+/// The key and the known hosts of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Client {
-    /// It has a key that the server accepts, and knows that of the server.
+    /// The server accepts the client's key, and the client knows the server's.
     Friend,
-    /// Its key is not accepted.
+    /// The server does not accept the client's key.
     Stranger,
-    /// It does not know the server's key.
+    /// The client does not know the server's key.
     Newcomer,
 }
 
@@ -39,10 +39,10 @@ impl Client {
 }
 
 impl Sshd {
-    /// Starts it. Its files lie in `state`, a path without blanks.
+    /// Starts the server with its files in `state`, a path without blanks.
     ///
     /// # Panics
-    /// When OpenSSH is not installed, or does not start.
+    /// OpenSSH is not installed, or does not start.
     #[must_use]
     pub fn start(state: &Path) -> Self {
         let directory = state.join("ssh");
@@ -51,7 +51,7 @@ impl Sshd {
         ["host", "friend", "stranger"].iter().for_each(|name| make_key(&directory.join(name)));
         fs::copy(directory.join("friend.pub"), directory.join("authorized")).expect("the accepted key");
         if rustix::process::geteuid().is_root() {
-            // It holds nothing: where the server gives its rights up.
+            // An empty directory, in which sshd drops its privileges.
             fs::create_dir_all("/run/sshd").expect("/run/sshd");
         }
         let configuration = directory.join("sshd_config");
@@ -83,32 +83,32 @@ impl Sshd {
         Self { process, directory }
     }
 
-    /// The URL of the host, without a `/` at the end.
+    /// Returns the URL of the host, without a `/` at the end.
     #[must_use]
     pub fn url(&self) -> String {
         format!("sftp://{}", self.process.address())
     }
 
-    /// The program that connects, with its arguments.
+    /// Returns the command that connects, with its arguments.
     #[must_use]
     pub fn ssh(&self, client: Client) -> String {
         format!("ssh -F {}", self.directory.join(client.file()).display())
     }
 
-    /// Ends all its sessions. It takes new ones.
+    /// Ends all sessions of the server, which accepts new ones.
     pub fn cut(&self) {
         let mut sessions = children(self.process.id());
         while let Some(session) = sessions.pop() {
             sessions.extend(children(session.as_raw_nonzero().get().cast_unsigned()));
-            // Fails if it has ended meanwhile.
+            // Fails if the session has ended meanwhile.
             let _ = kill_process(session, Signal::KILL);
         }
     }
 
-    /// Stops it: new connections get no answer.
+    /// Stops the server, so that new connections get no answer.
     ///
     /// # Panics
-    /// When it has ended.
+    /// The server has ended.
     pub fn freeze(&self) {
         let process = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw).expect("its number");
         kill_process(process, Signal::STOP).expect("a process to stop");

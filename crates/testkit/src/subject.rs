@@ -58,12 +58,12 @@ pub enum Place {
     Scripted,
 }
 
-/// Whether a backend supports something, and if not, why.
+/// Whether a backend supports a feature, and if not, why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Support {
     /// Supported.
     Yes,
-    /// Not supported, for this reason; attempts must fail.
+    /// Not supported, for this reason. Attempts must fail.
     No(&'static str),
 }
 
@@ -71,7 +71,7 @@ impl Support {
     /// True if supported. Otherwise makes the `attempt`, which must fail.
     ///
     /// # Panics
-    /// When an unsupported attempt succeeds.
+    /// An unsupported attempt succeeds.
     pub fn or_refuses<T>(self, attempt: impl FnOnce() -> Result<T>) -> bool {
         let Self::No(reason) = self else { return true };
         match attempt() {
@@ -82,7 +82,7 @@ impl Support {
     }
 }
 
-/// What a backend supports besides reading.
+/// The features that a backend supports in addition to reading.
 #[derive(Clone, Copy, Debug)]
 pub struct Capabilities {
     /// Objects can be written and deleted.
@@ -110,7 +110,7 @@ pub struct Capabilities {
     /// Keys need not be paths: empty, `.` and `..` components are ordinary names. Otherwise such
     /// keys must be refused or distinct from all others.
     pub free_keys: Support,
-    /// Names that the service would change, and that are therefore refused.
+    /// Names that are refused because the service would change them.
     pub refused_names: &'static [&'static str],
     /// Keys that the service confuses with other keys.
     pub mistaken_keys: &'static [&'static str],
@@ -120,10 +120,10 @@ pub struct Capabilities {
     pub denies: Support,
     /// A write can be made conditional on the current version.
     pub replace_if_matches: Support,
-    /// How reliable versions are.
+    /// The reliability of versions.
     pub strength: Strength,
-    /// Names of large listings: several pages of a thousand, but few for a server that takes
-    /// milliseconds for each.
+    /// The number of names in large listings: several pages of a thousand, but few for a server
+    /// that takes milliseconds for each name.
     pub many: usize,
 }
 
@@ -156,7 +156,7 @@ const WHOLE_FILE: Support = Support::No("a file is written whole, by one session
 const GATEWAY: Support = Support::No("a gateway only reads");
 const READ_ONLY: Support = Support::No("nginx is configured for reading only");
 
-/// The capabilities of a gateway, whose origin has those in `origin`.
+/// Returns the capabilities of a gateway whose origin has the capabilities `origin`.
 fn of_gateway(origin: Capabilities) -> Capabilities {
     Capabilities {
         write: GATEWAY,
@@ -178,7 +178,7 @@ impl Place {
         !matches!(self, Self::Minio | Self::MinioTls | Self::Google | Self::Azure | Self::Scripted)
     }
 
-    /// The options of a store for the server of this place.
+    /// Returns the options of a store for this backend's server.
     fn options(self, url: Option<&str>, azure_key: &str) -> Options {
         let url = url.map(ToOwned::to_owned);
         match self {
@@ -191,7 +191,7 @@ impl Place {
         }
     }
 
-    /// The capabilities of this backend.
+    /// Returns the capabilities of this backend.
     #[must_use]
     pub fn capabilities(self) -> Capabilities {
         let files = Capabilities { free_keys: KEYS_ARE_PATHS, long_components: NAMES_ARE_FILES, ..FULL };
@@ -278,7 +278,7 @@ enum Backing {
     Scripted(#[allow(dead_code, reason = "held for its drop, which ends the server")] QuirkStore),
 }
 
-/// A store and a base location; the server and all files are removed on drop.
+/// A store and a base location. The server and all files are removed on drop.
 pub struct Subject {
     /// The store under test.
     pub store: Store,
@@ -290,7 +290,7 @@ pub struct Subject {
     pub can: Capabilities,
     /// A store at the same server without valid keys.
     stranger: Store,
-    /// The directory that holds the objects as plain files; `None` if the server keeps none.
+    /// The directory with the objects as plain files; `None` if the server has none.
     files: Option<PathBuf>,
     // Fields are dropped in order: first the server, then its directory.
     _backing: Backing,
@@ -302,7 +302,7 @@ impl Subject {
     /// Starts the server of `place`.
     ///
     /// # Panics
-    /// When it cannot be started.
+    /// The server cannot be started.
     #[must_use]
     pub fn start(place: Place) -> Self {
         set_credentials();
@@ -357,7 +357,7 @@ impl Subject {
         let endpoint = url.as_deref().filter(|_| place != Place::Sftp);
         let options = Options { ca_bundle, ssh: ssh(Client::Friend), ..place.options(endpoint, AZURE_KEY) };
         let stranger = match place {
-            // To strangers a container does not exist.
+            // Without valid keys, a container does not exist.
             Place::Azure => place.options(endpoint, "d3Jvbmc="),
             _ => Options { signing: Signing::Anonymous, ssh: ssh(Client::Stranger), ..options.clone() },
         };
@@ -378,10 +378,10 @@ impl Subject {
         }
     }
 
-    /// Starts a scripted store with these quirks.
+    /// Starts a [`QuirkStore`] with these quirks.
     ///
     /// # Panics
-    /// When it cannot be started.
+    /// The store cannot be started.
     #[must_use]
     pub fn with_quirks(quirks: &[Quirk]) -> Self {
         let subject = Self::start(Place::Scripted);
@@ -391,25 +391,25 @@ impl Subject {
         subject
     }
 
-    /// The location of an object.
+    /// Returns the location of an object.
     #[must_use]
     pub fn at(&self, name: &str) -> Location {
         self.base.join(name.as_bytes())
     }
 
-    /// The plain file that holds an object.
+    /// Returns the plain file that holds an object.
     ///
     /// # Panics
-    /// When the backend does not keep objects as files.
+    /// The backend does not keep objects as files.
     #[must_use]
     pub fn file(&self, name: &str) -> PathBuf {
         self.files.as_ref().expect("a place of files").join(name)
     }
 
-    /// Writes an object: through the store, or as a file if the store cannot write.
+    /// Writes an object through the store, or as a file if the store cannot write.
     ///
     /// # Panics
-    /// When it cannot be written.
+    /// The object cannot be written.
     pub fn place(&self, name: &str, bytes: &[u8]) {
         if self.can.write == Support::Yes {
             let written = self.store.put(&self.at(name), Payload::Bytes(bytes), &PutOptions::default());
@@ -422,7 +422,7 @@ impl Subject {
     /// Writes many small objects, directly as files if possible.
     ///
     /// # Panics
-    /// When one cannot be written.
+    /// An object cannot be written.
     pub fn place_many(&self, names: &[String]) {
         if self.files.is_some() {
             names.iter().for_each(|name| self.place_file(name, name.as_bytes()));
@@ -438,7 +438,7 @@ impl Subject {
     fn place_file(&self, name: &str, bytes: &[u8]) {
         let path = self.files.as_ref().expect("a place of files").join(name);
         fs::create_dir_all(path.parent().expect("a directory above")).expect("that directory");
-        // A new file each time, because the version of a file is its identity.
+        // Each object is a new file, because the version of a file is its identity.
         let fresh = self.scratch.path().join("fresh");
         fs::write(&fresh, bytes).and_then(|()| fs::rename(&fresh, &path)).expect("a file");
     }
@@ -446,7 +446,7 @@ impl Subject {
     /// Reads the whole object.
     ///
     /// # Errors
-    /// The store's.
+    /// The error of the store.
     pub fn read(&self, name: &str, get: &Get) -> Result<Vec<u8>> {
         read(&self.store, &self.at(name), get)
     }
@@ -454,7 +454,7 @@ impl Subject {
     /// Reads the whole object at a location of this store.
     ///
     /// # Errors
-    /// The store's.
+    /// The error of the store.
     pub fn read_at(&self, location: &Location, get: &Get) -> Result<Vec<u8>> {
         read(&self.store, location, get)
     }
@@ -474,12 +474,12 @@ impl Subject {
     }
 }
 
-/// The location of a bucket that no other subject has.
+/// Makes the location of a bucket for one subject.
 fn bucket(service: Service) -> Location {
     static MADE: AtomicUsize = AtomicUsize::new(0);
     let bucket = match service {
         Service::S3 | Service::NamedS3(_) | Service::Google => BUCKET.to_owned(),
-        // The server is shared.
+        // All subjects share the server.
         Service::Azure => format!("{BUCKET}-{}", MADE.fetch_add(1, Ordering::Relaxed)),
     };
     Location::Object(ObjectLocation { service, bucket, key: String::new() })
@@ -521,8 +521,8 @@ fn serve(root: &std::path::Path, place: Place, certificate: Option<&Certificate>
     (Backing::Serve(server), url)
 }
 
-/// A gateway, whose clients need the keys, and its origin, whose files are written directly: so
-/// each object is looked up each time.
+/// Starts a gateway, whose clients need keys, and its origin. Files of the origin are written
+/// directly, so each request looks up its object.
 fn gateway(root: &std::path::Path, cache: &std::path::Path) -> (Backing, String) {
     let origin = Server::start(Config::new(root)).expect("our own server");
     let via = Via::default();
@@ -549,11 +549,11 @@ fn gateway(root: &std::path::Path, cache: &std::path::Path) -> (Backing, String)
     (Backing::Gateway([server, origin]), url)
 }
 
-/// True if an error is a refusal for lack of rights.
+/// Whether an error is a refusal for lack of rights.
 #[must_use]
 pub(crate) fn is_denial(error: &Error) -> bool {
     match error {
-        // A host lets a stranger in nowhere.
+        // An SSH host refuses a stranger at the connection.
         Error::Denied { .. } | Error::Credentials { .. } => true,
         Error::Io { source, .. } => source.kind() == std::io::ErrorKind::PermissionDenied,
         _ => false,

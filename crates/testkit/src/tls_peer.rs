@@ -14,24 +14,24 @@ use rustls::{ServerConfig, ServerConnection, SupportedProtocolVersion};
 
 use crate::certificate::Certificate;
 
-/// How a body is delimited, and how its connection ends.
+/// The framing of a body, and the end of its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// By `Content-Length`; the connection stays open.
+    /// Framed by `Content-Length`; the connection stays open.
     KeptAlive,
-    /// By the end of the connection, after close_notify.
+    /// Framed by the end of the connection, after close_notify.
     Notified,
-    /// By the end of the connection without close_notify, as an attacker could cause it.
+    /// Framed by the end of the connection without close_notify, as an attacker could cause it.
     Unnotified,
-    /// By `Content-Length`, with half of the body missing; the connection ends after close_notify.
+    /// Framed by `Content-Length`, but half of the body is missing; close_notify is sent.
     CutNotified,
-    /// By `Content-Length`, with half of the body missing; no close_notify.
+    /// Framed by `Content-Length`, but half of the body is missing; close_notify is not sent.
     Cut,
-    /// By the end of the connection, with more bytes after close_notify in the same segment.
+    /// Framed by the end of the connection; more bytes follow close_notify in the same segment.
     NotifiedThenJunk,
 }
 
-/// The unusual behaviour.
+/// The settings of a server's unusual behaviour.
 #[derive(Clone, Debug)]
 pub struct Unusual {
     /// The protocol version.
@@ -46,16 +46,16 @@ pub struct Unusual {
     pub fragment: Option<usize>,
     /// Sends KeyUpdate after this many bytes of a body.
     pub key_update: Option<usize>,
-    /// How bodies end.
+    /// The framing and the end of bodies.
     pub ending: Ending,
     /// Redirects every GET and HEAD to this URL.
     pub redirect: Option<String>,
-    /// Number of bodies that end with `ending`; all later ones use [`Ending::KeptAlive`].
+    /// The number of bodies that end with `ending`. All later bodies use [`Ending::KeptAlive`].
     pub endings: usize,
 }
 
 impl Default for Unusual {
-    /// Nothing unusual: TLS 1.3, the largest records.
+    /// Usual behaviour: TLS 1.3 and the largest records.
     fn default() -> Self {
         Self {
             version: &rustls::version::TLS13,
@@ -71,7 +71,7 @@ impl Default for Unusual {
     }
 }
 
-/// The server; its threads end with the process.
+/// An HTTPS server, whose threads end with the process.
 pub struct TlsPeer {
     url: String,
     state: Arc<State>,
@@ -90,7 +90,7 @@ impl TlsPeer {
     /// Serves `content` with this certificate.
     ///
     /// # Panics
-    /// When there is no port to listen on, or rustls refuses the certificate.
+    /// There is no port to listen on, or rustls refuses the certificate.
     #[must_use]
     pub fn start(certificate: &Certificate, unusual: Unusual, content: Vec<u8>) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
@@ -116,19 +116,19 @@ impl TlsPeer {
         Self { url, state }
     }
 
-    /// Its URL, without a `/` at the end.
+    /// Returns the URL of the server, without a `/` at the end.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Connections so far.
+    /// Returns the number of connections.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.state.connections.load(Ordering::SeqCst)
     }
 
-    /// The bodies of PUT requests, in order of arrival.
+    /// Returns the bodies of PUT requests, in order of arrival.
     #[must_use]
     pub fn puts(&self) -> Vec<Vec<u8>> {
         self.state.puts.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -222,7 +222,7 @@ impl State {
         }
     }
 
-    /// Reads the next bytes; false at the end of the connection.
+    /// Reads the next bytes. False at the end of the connection.
     fn receive(
         &self,
         session: &mut ServerConnection,
@@ -292,7 +292,7 @@ impl State {
                 while session.wants_write() {
                     session.write_tls(&mut last)?;
                 }
-                // More than the client reads at once.
+                // More bytes than the client reads at once.
                 last.extend_from_slice(&[0x17; 20_000]);
                 (&mut &*socket).write_all(&last)?;
             }

@@ -1,8 +1,8 @@
-//! How long a test waits: one definition for every test, so that a slow machine is no failure.
+//! Limits for waits in tests, defined once, so that a slow machine is no failure.
 //!
 //! Times in tests are stated for an idle machine of 2026 and multiplied by the [`slowness`] of this
-//! one, which is measured once a process. Every wait has an end: a test that hangs fails, and says
-//! what it waited for. tests/waiting.py is the same for Python.
+//! machine, which is measured once per process. Every wait has an end: a test that hangs fails, and
+//! names the awaited condition. tests/waiting.py is the same for Python.
 
 use std::ops::RangeInclusive;
 use std::process::{Child, ExitStatus};
@@ -12,58 +12,59 @@ use std::time::{Duration, Instant};
 
 /// Rounds of the [`spin`].
 const ROUNDS: u32 = 560;
-/// Its time on an idle machine of 2026: one core of an AMD EPYC at 3 GHz.
+/// Duration of the [`spin`] on an idle machine of 2026: one core of an AMD EPYC at 3 GHz.
 const AT_REST: Duration = Duration::from_millis(20);
-/// Bounds of the factor. The spin sees one thread at one moment, while load comes and goes and
-/// tests wait for several processes: waits are never shorter than four times those at rest.
+/// Bounds of the slowness. The spin measures one thread at one moment, while load varies and tests
+/// wait for several processes. So waits have at least four times the duration on an idle machine.
 const FACTOR: RangeInclusive<f64> = 4.0..=40.0;
-/// Time for what happens at once on an idle machine: a server starts, a thread reads a message.
+/// Limit for events without delay on an idle machine: a server starts, a thread reads a message.
 const AT_ONCE: Duration = Duration::from_secs(15);
-/// Time between two looks at a condition.
+/// Time between two checks of a condition.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// How many times longer than on an idle machine a wait may last here: at least 4, at most 40.
+/// Returns the factor by which waits are longer here than on an idle machine: at least 4, at most
+/// 40.
 #[must_use]
 pub fn slowness() -> f64 {
     static MEASURED: LazyLock<f64> = LazyLock::new(|| factor(spin()));
     *MEASURED
 }
 
-/// The factor of a machine that spins for `measured`.
+/// Returns the slowness of a machine whose [`spin`] takes `measured`.
 fn factor(measured: Duration) -> f64 {
     let times = measured.as_secs_f64() / AT_REST.as_secs_f64();
     (times * FACTOR.start()).clamp(*FACTOR.start(), *FACTOR.end())
 }
 
-/// The longest that may last here what takes `at_rest` on an idle machine.
+/// Returns the limit here of a wait that takes `at_rest` on an idle machine.
 #[must_use]
 pub fn patience(at_rest: Duration) -> Duration {
     at_rest.mul_f64(slowness())
 }
 
-/// The limit of waits for what happens at once on an idle machine: a minute, or longer on a slow
-/// machine. For the timeouts of channels, sockets and processes.
+/// Returns the limit of waits for events without delay on an idle machine: a minute, or longer on a
+/// slow machine. For the timeouts of channels, sockets and processes.
 #[must_use]
 pub fn wait_limit() -> Duration {
     patience(AT_ONCE)
 }
 
-/// Waits until a condition holds, for [`wait_limit`] at most.
+/// Waits until a condition holds, at most for [`wait_limit`].
 ///
 /// # Panics
-/// When it does not hold in time; the message names `what`.
+/// The condition does not hold in time. The message contains `what`.
 #[track_caller]
 pub fn until(what: &str, holds: impl FnMut() -> bool) {
     assert!(holds_within(AT_ONCE, holds), "not within {:?}: {what}", wait_limit());
 }
 
-/// Waits until a condition holds that holds after `at_rest` on an idle machine. True if it did.
+/// Waits for a condition that holds after `at_rest` on an idle machine. True if it holds in time.
 pub fn holds_within(at_rest: Duration, mut holds: impl FnMut() -> bool) -> bool {
     let began = Instant::now();
     while !holds() {
-        // The machine is measured only if the wait is long already: most tests never need it.
+        // The slowness is measured only after a long wait. Most tests never need it.
         if began.elapsed() > at_rest && began.elapsed() > patience(at_rest) {
-            // This thread itself may have been kept from running since it looked.
+            // This thread may have been delayed since its last check, so it checks again.
             return holds();
         }
         thread::sleep(POLL_INTERVAL);
@@ -71,11 +72,11 @@ pub fn holds_within(at_rest: Duration, mut holds: impl FnMut() -> bool) -> bool 
     true
 }
 
-/// Waits for the end of a process that ends after `at_rest` on an idle machine. A process that does
-/// not is killed, and there is no status.
+/// Waits for the end of a process that ends after `at_rest` on an idle machine. Kills it if it does
+/// not end in time, and returns `None`.
 ///
 /// # Panics
-/// When the process is not a child that can be waited for.
+/// The process is not a child of this one.
 pub fn ends_within(at_rest: Duration, child: &mut Child) -> Option<ExitStatus> {
     let mut status = None;
     holds_within(at_rest, || {
@@ -89,8 +90,8 @@ pub fn ends_within(at_rest: Duration, child: &mut Child) -> Option<ExitStatus> {
     status
 }
 
-/// The time of a fixed piece of work: the check of a text in a cache. The function is compiled with
-/// the standard library, so its speed does not depend on the profile of this crate.
+/// Measures a fixed piece of work: validating a text that is in the cache. The function is compiled
+/// with the standard library, so its speed does not depend on the profile of this crate.
 fn spin() -> Duration {
     let text = "\u{e4}".repeat(32 << 10);
     let began = Instant::now();

@@ -1,7 +1,8 @@
-//! Shows a directory with the weaknesses of other file systems, by FUSE: names that are the same in
-//! upper and lower case, lengths that are stated as 0, renames that cannot refuse to replace.
+//! Mounts a directory by FUSE with the weaknesses of other file systems: names that are equal in
+//! upper and lower case, lengths that are reported as 0, renames that cannot refuse to replace.
 //!
-//! Requests are answered one at a time. An inode has the number and the times of the file below.
+//! Requests are answered one at a time. An inode has the number and the times of the underlying
+//! file.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -27,7 +28,7 @@ const KEPT: Duration = Duration::ZERO;
 pub enum Weakness {
     /// `a` and `A` are one name, as on exFAT and SMB. Renames cannot refuse to replace.
     FoldsCase,
-    /// The length of every file is stated as 0, as in `/proc`.
+    /// The length of every file is reported as 0, as in `/proc`.
     StatesNoLength,
 }
 
@@ -39,10 +40,10 @@ pub struct WeakFs {
 }
 
 impl WeakFs {
-    /// Shows `directory` at `mountpoint`; both exist.
+    /// Mounts a view of `directory` at `mountpoint`. Both must exist.
     ///
     /// # Panics
-    /// When it cannot be mounted.
+    /// The mount fails.
     #[must_use]
     pub fn mount(directory: &Path, mountpoint: &Path, weakness: Weakness) -> Self {
         let directory = directory.canonicalize().expect("the directory");
@@ -72,7 +73,7 @@ struct Tree {
 }
 
 struct State {
-    /// Paths below, by inode.
+    /// Paths of underlying files, by inode.
     paths: HashMap<u64, PathBuf>,
     open: HashMap<u64, File>,
     next: u64,
@@ -95,7 +96,7 @@ impl Tree {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The path of a name below, as it is spelled there.
+    /// Returns the path of an underlying name, in its own spelling.
     fn real(&self, state: &State, parent: INodeNo, name: &OsStr) -> io::Result<PathBuf> {
         let directory = state.path(parent)?;
         let folded = |name: &OsStr| name.to_string_lossy().to_lowercase();
@@ -145,7 +146,7 @@ impl Tree {
         Ok(attributes)
     }
 
-    /// The file behind an inode: one that was unlinked while it is open, too.
+    /// Returns the metadata of the underlying file, even if it was unlinked while open.
     fn metadata(&self, state: &State, ino: INodeNo) -> io::Result<FileAttr> {
         Ok(self.attributes(&fs::metadata(state.path(ino)?)?, ino.0))
     }

@@ -1,7 +1,7 @@
-//! `copy-many`: copies everything below a location.
+//! `copy-many`: copies all objects below a location.
 //!
-//! Objects are listed and started in the order of their names, so that the name up to which all are
-//! done says where the next call continues, in any environment.
+//! Objects are listed and started in the order of their names. So one name, up to which all are
+//! done, states where the next call continues, in any environment.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -32,14 +32,15 @@ pub(super) fn run(call: &Call<'_>, event: &CopyMany) -> Result<Answer> {
     let stated =
         event.destination.as_deref().or(token.as_ref().and_then(|token| token.destination.as_deref()));
     let destination = call.destination(stated, &source)?;
-    claim(call, &destination, token.is_some())?;
+    claim_destination(call, &destination, token.is_some())?;
     let run = call.run(event.concurrency)?;
     let mut answer = call.answer(VERB, &source, Some(&destination));
 
     let through = token.and_then(|token| token.through);
     let listed = run.store().list(&source, &options(&run, through.clone()));
     let mut listing = listed.map_err(|error| Failure::of_store(&error))?;
-    // The first page is here at once: what is too large for the room is refused before it is begun.
+    // The first page is there already, so objects that do not fit are refused before copying
+    // begins.
     let room = Room::of(&destination);
     let page: Vec<_> = listing.by_ref().take(PAGE).collect();
     page.iter().flatten().for_each(|entry| room.add(entry, &run.stop));
@@ -74,7 +75,8 @@ pub(super) fn run(call: &Call<'_>, event: &CopyMany) -> Result<Answer> {
     Ok(answer)
 }
 
-/// Everything below the source, in the order of names, behind what is done.
+/// Returns the options to list all objects below the source, in the order of names, after
+/// `through`.
 fn options(run: &Run, through: Option<String>) -> ListOptions {
     ListOptions {
         recursive: true,
@@ -98,8 +100,9 @@ fn tree(source: &Location, destination: &Location) -> Tree<'static> {
     }
 }
 
-/// Sees that what is removed with the answer was made by this call, or by those that it continues.
-fn claim(call: &Call<'_>, destination: &Location, continues: bool) -> Result<()> {
+/// Checks that the files that are removed with the answer were made by this call, or by the calls
+/// that it continues.
+fn claim_destination(call: &Call<'_>, destination: &Location, continues: bool) -> Result<()> {
     let Some(path) = call.below_directory(destination).filter(|_| !call.keeps()) else { return Ok(()) };
     if !continues && !tmp::is_vacant(path) {
         return Err(Failure::event(format!(
@@ -107,7 +110,7 @@ fn claim(call: &Call<'_>, destination: &Location, continues: bool) -> Result<()>
              `destination`, or `\"keep\": true`"
         )));
     }
-    call.makes(path);
+    call.remove_with_answer(path);
     Ok(())
 }
 
@@ -120,17 +123,17 @@ fn record(answer: &mut Answer, summary: &Summary) {
     }));
 }
 
-/// Makes jobs of entries.
+/// Converts entries to jobs.
 struct Plan<'a> {
     source: &'a Location,
     destination: &'a Location,
     frontier: &'a Frontier,
-    /// Counts pipes, sockets and devices.
+    /// The number of pipes, sockets and devices.
     left_out: &'a AtomicU64,
 }
 
 impl Plan<'_> {
-    /// The job that copies an entry; `None` for what is no object.
+    /// Returns the job that copies an entry. `None` if it is not an object.
     fn job(&self, entry: firstbyte_store::Result<Entry>) -> Option<std::result::Result<Job, FailedJob>> {
         let failed = |location: &Location, error: StoreError| {
             Some(Err(FailedJob { location: location.to_string(), error: error.into() }))
@@ -142,7 +145,7 @@ impl Plan<'_> {
         if entry.kind == EntryKind::Other {
             self.left_out.fetch_add(1, Ordering::Relaxed);
         }
-        // Markers of directories end in `/`.
+        // Keys of directory markers end in `/`.
         if entry.kind != EntryKind::File || entry.name.ends_with(b"/") {
             return None;
         }
@@ -156,7 +159,7 @@ impl Plan<'_> {
     }
 }
 
-/// The room at a local destination, and what is listed to be written there.
+/// The free space at a local destination, and the bytes that are to be written there.
 struct Room {
     destination: Location,
     free: Option<u64>,
@@ -170,7 +173,7 @@ impl Room {
         Self { destination: destination.clone(), free, listed: Mutex::default(), exceeded: OnceLock::new() }
     }
 
-    /// Counts an entry. If it cannot fit any more, the run ends.
+    /// Adds the size of an entry. Stops the run if the total does not fit.
     fn add(&self, entry: &Entry, stop: &Stop) {
         let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
         *listed += entry.size.unwrap_or(0);
@@ -179,7 +182,7 @@ impl Room {
         }
     }
 
-    /// Fails if what has been listed does not fit.
+    /// Fails if the listed entries do not fit.
     fn check(&self) -> Result<()> {
         let (Some(()), Some(path), Some(free)) =
             (self.exceeded.get(), self.destination.as_local(), self.free)

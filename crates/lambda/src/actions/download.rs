@@ -1,8 +1,7 @@
-//! `download`: copies one object, to a file below the function's directory unless the event says
-//! otherwise.
+//! `download`: copies one object, by default to a file below the function's directory.
 //!
 //! A download that the deadline stops keeps its partial file and journal. The next call in this
-//! environment resumes from them; in another environment it begins anew, and says so.
+//! environment resumes from them; in another environment it starts again, and reports this.
 
 use firstbyte_location::{Kind as EntryKind, Location};
 
@@ -34,7 +33,7 @@ pub(super) fn run(call: &Call<'_>, event: &Download) -> Result<Answer> {
     }
     answer.stages.opened_seconds = call.now();
     if let Some(path) = call.below_directory(&destination) {
-        call.makes(path);
+        call.remove_with_answer(path);
     }
     if let Some(token) = &token {
         token.check(&source, &stat.version)?;

@@ -1,4 +1,4 @@
-//! `list`: counts the objects below a location and adds up their lengths.
+//! `list`: counts the objects below a location and sums their lengths.
 
 use firstbyte_location::{Kind as EntryKind, Location};
 use firstbyte_store::{Error as StoreError, ListOptions, Order};
@@ -18,7 +18,7 @@ pub(super) fn run(call: &Call<'_>, event: &List) -> Result<Answer> {
     let before = run.store().counters();
     let mut answer = call.answer(VERB, &source, None);
     let mut through = token.and_then(|token| token.through);
-    // In order, so that the last name says what is done.
+    // In order, so that the last name says how much is done.
     let options = ListOptions {
         recursive: true,
         order: Order::Bytes,

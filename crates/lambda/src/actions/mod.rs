@@ -1,4 +1,4 @@
-//! The actions, one module each, and the way from an event to its answer.
+//! The actions, one module each, and the conversion of an event to its answer.
 
 mod copy_many;
 mod download;
@@ -15,10 +15,10 @@ use crate::environment::Environment;
 use crate::error::{Failure, Result};
 use crate::event::{self, Action};
 
-/// Does what an event asks for, and answers before the deadline.
+/// Performs the action of an event, and answers before the deadline.
 ///
 /// # Errors
-/// The one reason why it could not. Objects of many that failed are in the answer.
+/// The reason for which the action failed. Failures of single objects are in the answer.
 pub fn perform(environment: &Environment, event: Value, deadline: Deadline) -> Result<Answer> {
     let invocation = environment.invoked();
     environment.clear();
@@ -38,7 +38,7 @@ pub fn perform(environment: &Environment, event: Value, deadline: Deadline) -> R
     match answer {
         Ok(answer) => Ok(call.finish(answer)),
         Err(failure) => {
-            if !call.leaves(&failure) {
+            if !call.keeps_files_after(&failure) {
                 call.clean();
             }
             Err(failure)

@@ -1,5 +1,5 @@
-//! `mounted`: checks that a directory is there, as a function that trusts its mount does, and then
-//! reads a file in it. Both are timed apart, since the check reads nothing.
+//! `mounted`: checks that a directory exists, like a function that trusts its mount, and then reads
+//! a file in it. Both are timed separately, since the check reads no content.
 
 use std::fs::File;
 use std::ops::ControlFlow;
@@ -23,10 +23,10 @@ pub(super) fn run(call: &Call<'_>, event: &Mounted) -> Result<Answer> {
     let directory = PathBuf::from(&event.directory);
     let is_there = directory.is_dir();
     let ready = call.now();
-    let mount = mounts::of(&directory);
-    let on = mount.as_ref().map_or_else(|| "an unknown file system".to_owned(), mounts::named);
+    let mount = mounts::find_mount(&directory);
+    let on = mount.as_ref().map_or_else(|| "an unknown file system".to_owned(), mounts::describe);
     if !is_there {
-        let why = format!("there is no such directory; mounted here are {}", mounts::all());
+        let why = format!("there is no such directory; mounted here are {}", mounts::describe_all());
         return Err(not_mounted(&directory, &why));
     }
     if let Some(expected) = &event.filesystem
@@ -73,7 +73,7 @@ fn not_mounted(directory: &Path, why: &str) -> Failure {
     Failure::new(FailureKind::NotMounted, format!("{}: {why}; {advice}", shown(directory)))
 }
 
-/// A file as the operating system has it: no layer of ours is in between.
+/// A file of the operating system, read without firstbyte's own layers.
 struct Plain<'a> {
     file: File,
     path: &'a Path,

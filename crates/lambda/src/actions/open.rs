@@ -1,5 +1,5 @@
-//! `open`: opens an object lazily and reads a part of it, or all. Nothing is written: bytes are
-//! checksummed and dropped.
+//! `open`: opens an object lazily and reads a part of it, or all. Bytes are checksummed and
+//! dropped, not written.
 
 use std::ops::ControlFlow;
 
@@ -60,7 +60,7 @@ pub(super) fn run(call: &Call<'_>, event: &Open) -> Result<Answer> {
     Ok(answer)
 }
 
-/// Takes in how far a read came.
+/// Copies the bytes and times of a reading into the answer.
 pub(super) fn record(answer: &mut Answer, reading: &Reading) {
     answer.receipt.bytes = reading.bytes;
     let first = reading.first_byte.map(|at| at.as_secs_f64());
@@ -68,7 +68,7 @@ pub(super) fn record(answer: &mut Answer, reading: &Reading) {
     answer.stages.first_byte_seconds = first;
 }
 
-/// The range is read.
+/// Records in the answer that the range was read.
 pub(super) fn finished(answer: &mut Answer, read: Read, call: &Call<'_>) {
     answer.receipt.objects = 1;
     match read {

@@ -1,5 +1,5 @@
 //! Runs the real programs as Lambda does: with the Runtime API on loopback, one event at a time,
-//! and a kill at the deadline. Objects lie in a real store.
+//! and a kill at the deadline. Objects are in a real store.
 
 mod runtime_api;
 
@@ -23,12 +23,12 @@ pub struct Store {
 }
 
 impl Store {
-    /// versitygw.
+    /// Starts versitygw.
     pub fn start() -> Self {
         Self::of(versitygw)
     }
 
-    /// MinIO, whose answers to what is missing or denied differ.
+    /// Starts MinIO, which answers differently if an object is missing or denied.
     pub fn minio() -> Self {
         Self::of(minio)
     }
@@ -61,7 +61,7 @@ impl Store {
         (self.put(key, &content), content)
     }
 
-    /// A link to it with a total rate, bytes a second.
+    /// Starts a link to the store with a total rate in bytes per second.
     pub fn behind(&self, rate: u64) -> Running {
         let config = LinkConfig::new("127.0.0.1:0".parse().unwrap(), self.process.address().to_string());
         let rate = Some(Rate::bytes_per_second(rate));
@@ -69,26 +69,26 @@ impl Store {
     }
 }
 
-/// One execution environment.
+/// An execution environment with a running function.
 pub struct Function {
     child: Child,
     api: RuntimeApi,
     tmp: PathBuf,
-    /// Its directory, if that ends with it.
+    /// The function's directory, if it is removed with the environment.
     own: Option<tempfile::TempDir>,
 }
 
-/// What became of an invocation.
+/// The result of an invocation.
 #[derive(Debug)]
 pub enum Outcome {
     Answer(Value),
     Error(Value),
-    /// It had not answered at its deadline, and was killed.
+    /// The function had not answered at its deadline, and was killed.
     Killed,
 }
 
 impl Function {
-    /// The function, with a directory of its own to write in.
+    /// Starts the function with its own directory.
     pub fn start(endpoint: &str) -> Self {
         let own = scratch();
         let mut function = Self::start_in(endpoint, own.path(), &[]);
@@ -96,12 +96,12 @@ impl Function {
         function
     }
 
-    /// The function, with `tmp` to write in, and more variables.
+    /// Starts the function with the directory `tmp` and more variables.
     pub fn start_in(endpoint: &str, tmp: &Path, variables: &[(&str, &str)]) -> Self {
         Self::spawn(env!("CARGO_BIN_EXE_bootstrap"), endpoint, tmp, variables)
     }
 
-    /// The example API.
+    /// Starts the example API.
     pub fn start_api(endpoint: &str, tmp: &Path) -> Self {
         Self::spawn(env!("CARGO_BIN_EXE_api"), endpoint, tmp, &[])
     }
@@ -125,7 +125,7 @@ impl Function {
         Self { child, api, tmp: tmp.to_owned(), own: None }
     }
 
-    /// Has it answer an event, and kills it at the deadline.
+    /// Sends an event, and kills the function at the deadline.
     pub fn invoke(&mut self, event: &Value, timeout: Duration) -> Outcome {
         match self.api.invoke(event, timeout) {
             Some(Reply::Answer(answer)) => Outcome::Answer(answer),
@@ -137,14 +137,14 @@ impl Function {
         }
     }
 
-    /// The answer to an event that succeeds, within a generous deadline.
+    /// Returns the answer to an event that succeeds, within a generous deadline.
     #[track_caller]
     pub fn answer(&mut self, event: &Value) -> Value {
         self.answer_within(event, wait_limit())
     }
 
-    /// The answer to an event. The deadline is raised by a half as long as the function says that
-    /// it got nowhere, which happens on a slow machine.
+    /// Returns the answer to an event. The deadline is raised by half while the function reports no
+    /// progress, which occurs on a slow machine.
     #[track_caller]
     pub fn answer_within(&mut self, event: &Value, mut timeout: Duration) -> Value {
         loop {
@@ -160,7 +160,7 @@ impl Function {
         }
     }
 
-    /// The error of an event that fails: its type, with a message of one line that has these parts.
+    /// Checks the error of an event: its type, and a message of one line with these parts.
     #[track_caller]
     pub fn fails(&mut self, event: &Value, kind: &str, parts: &[&str]) {
         match self.invoke(event, wait_limit()) {
@@ -176,7 +176,7 @@ impl Function {
         }
     }
 
-    /// Answers `event` and, as long as there is a token, its continuations.
+    /// Returns the answer to `event` and, while there is a token, to its continuations.
     #[track_caller]
     pub fn answers(&mut self, event: &Value, timeout: Duration) -> Vec<Value> {
         let mut event = event.clone();
@@ -193,12 +193,12 @@ impl Function {
         }
     }
 
-    /// A path below its directory.
+    /// Returns a path below the function's directory.
     pub fn path(&self, name: &str) -> PathBuf {
         self.tmp.join(name)
     }
 
-    /// The names in its directory.
+    /// Returns the names in the function's directory.
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = std::fs::read_dir(&self.tmp)
             .unwrap()
@@ -211,13 +211,13 @@ impl Function {
 
 impl Drop for Function {
     fn drop(&mut self) {
-        // It may have been killed already.
+        // The function may have been killed already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The event of a function URL or of API Gateway's HTTP API.
+/// Makes the event of a function URL or of API Gateway's HTTP API.
 pub fn http_event(query: &str) -> Value {
     json!({
         "version": "2.0", "routeKey": "$default", "rawPath": "/query", "rawQueryString": query, "headers": {},

@@ -1,4 +1,4 @@
-//! The Runtime API of AWS Lambda, as far as one environment uses it: `next`, `response`, `error`.
+//! The Runtime API of AWS Lambda for one environment: `next`, `response`, `error`.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use firstbyte_testkit::{count, patience, wait_limit};
 use serde_json::Value;
 
-/// What the function sent.
+/// The message that the function sent.
 pub enum Reply {
     Answer(Value),
     Error(Value),
@@ -42,7 +42,7 @@ impl RuntimeApi {
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let (stream, shared) = (stream.unwrap(), Arc::clone(&serving));
-                // It ends with the function's connection.
+                // The thread ends with the function's connection.
                 std::thread::spawn(move || while answer(&stream, &shared).is_some() {});
             }
         });
@@ -53,10 +53,10 @@ impl RuntimeApi {
         &self.address
     }
 
-    /// Gives the function an event. `None`: it has not answered at the deadline, nor within a time
-    /// of grace.
+    /// Sends an event to the function. `None` if it has not answered at the deadline and a grace
+    /// period later.
     pub fn invoke(&self, event: &Value, timeout: Duration) -> Option<Reply> {
-        // A function's start is not within the time of its first event.
+        // The start of the function does not count for the time of its first event.
         let starts = Instant::now() + wait_limit();
         let mut state = self.shared.state.lock().unwrap();
         state.events.push_back((event.to_string(), timeout.as_millis()));
@@ -77,7 +77,7 @@ impl RuntimeApi {
     }
 }
 
-/// Answers one request; `None` once the connection is closed.
+/// Answers one request. `None` after the connection was closed.
 fn answer(stream: &TcpStream, shared: &Shared) -> Option<()> {
     let mut reader = BufReader::new(stream);
     let mut request = String::new();

@@ -1,10 +1,10 @@
-//! Counts recent wrong secrets, and delays further attempts. Guessing a secret is equally slow by
-//! form, by HTTP Basic and by signature.
+//! Counts recent wrong secrets and delays further attempts. Guessing a secret takes equally long by
+//! sign-in form, HTTP Basic and signature.
 //!
-//! Wrong secrets are counted for each pair of address and access key. Only the key that is being
-//! guessed from an address is delayed there. So behind a proxy, where all clients have one address,
-//! other keys are not delayed. Access keys that do not exist share one count for each address,
-//! which bounds the memory that an address can use.
+//! Wrong secrets are counted for each pair of address and access key, and only that pair is
+//! delayed. Behind a proxy all clients have one address, but other keys are not delayed. Access
+//! keys that do not exist share one count for each address, which bounds the memory that an address
+//! can use.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -12,23 +12,23 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The wrong secret that brings the first delay. Fewer are typing errors, or a program that sends
-/// an outdated secret in parallel.
-const DELAYED: u32 = 10;
-/// The delay after it, which doubles with each further one.
+/// The number of wrong secrets that brings the first delay. Fewer are typing errors, or a program
+/// that sends an outdated secret in parallel.
+const FIRST_DELAYED: u32 = 10;
+/// The first delay. Each further wrong secret doubles it.
 const FIRST_DELAY: Duration = Duration::from_secs(10);
-/// The longest delay: it leaves some 300 guesses a day.
+/// The longest delay. It allows some 300 guesses a day.
 const LONGEST_DELAY: Duration = Duration::from_secs(300);
-/// How long wrong secrets are remembered after the last; longer than [`LONGEST_DELAY`].
+/// How long after the last wrong secret a pair is remembered; longer than [`LONGEST_DELAY`].
 const REMEMBERED: Duration = Duration::from_secs(900);
-/// Pairs remembered at once, some 100 bytes each.
+/// The most pairs remembered, some 100 bytes each.
 const MOST_PAIRS: usize = 10_000;
 
-/// Wrong secrets of late, by address and access key.
+/// Recent wrong secrets, by address and access key.
 #[derive(Debug, Default)]
 pub(crate) struct Attempts {
     failures: Mutex<HashMap<(IpAddr, String), Failures>>,
-    /// The number of pairs. If it is zero, a request need not take the lock.
+    /// The number of pairs. If it is zero, a request does not take the lock.
     pairs: AtomicUsize,
 }
 
@@ -40,7 +40,7 @@ struct Failures {
 
 impl Failures {
     fn delay(&self) -> Duration {
-        self.count.checked_sub(DELAYED).map_or(Duration::ZERO, |further| {
+        self.count.checked_sub(FIRST_DELAYED).map_or(Duration::ZERO, |further| {
             FIRST_DELAY.saturating_mul(1 << further.min(20)).min(LONGEST_DELAY)
         })
     }
@@ -52,8 +52,9 @@ impl Failures {
 }
 
 impl Attempts {
-    /// How long secrets of `access_key` from this address are still refused unread; `None` if one
-    /// may be checked now. Use an empty `access_key` for every key that does not exist.
+    /// How long secrets of `access_key` from this address are still refused without a check.
+    /// `None`: a secret may be checked now. Use an empty `access_key` for every key that does not
+    /// exist.
     pub(crate) fn wait(&self, from: IpAddr, access_key: &str) -> Option<Duration> {
         if self.pairs.load(Ordering::Relaxed) == 0 {
             return None;
@@ -77,7 +78,7 @@ impl Attempts {
         self.pairs.store(failures.len(), Ordering::Relaxed);
     }
 
-    /// Forgets the wrong secrets, now that the right one came.
+    /// Forgets the wrong secrets of a pair after the right secret came.
     pub(crate) fn succeeded(&self, from: IpAddr, access_key: &str) {
         if self.pairs.load(Ordering::Relaxed) == 0 {
             return;
@@ -92,8 +93,8 @@ impl Attempts {
     }
 }
 
-/// Drops what is outdated, else the pair with the fewest failures: one under attack is never
-/// forgotten for a new one.
+/// Drops outdated pairs or, if there are none, the pair with the fewest failures. So a new pair
+/// never displaces one under attack.
 fn make_room(failures: &mut HashMap<(IpAddr, String), Failures>, now: Instant) {
     failures.retain(|_, entry| now.duration_since(entry.last) <= REMEMBERED);
     if failures.len() < MOST_PAIRS {
@@ -109,7 +110,7 @@ fn pair(from: IpAddr, access_key: &str) -> (IpAddr, String) {
     (network(from), access_key.to_owned())
 }
 
-/// The address, or the network of an IPv6 one: a single client has 2^64 of these.
+/// Returns the address, or for IPv6 its /64 network, because one client has 2^64 addresses.
 fn network(from: IpAddr) -> IpAddr {
     match from.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from(u128::from(address) & (u128::MAX << 64)).into(),
@@ -125,7 +126,7 @@ mod tests {
 
     #[test]
     fn delays_double_up_to_a_bound() {
-        let delays: Vec<u64> = (DELAYED - 2..DELAYED + 8)
+        let delays: Vec<u64> = (FIRST_DELAYED - 2..FIRST_DELAYED + 8)
             .map(|count| Failures { count, last: Instant::now() }.delay().as_secs())
             .collect();
         assert_eq!(delays, [0, 0, 10, 20, 40, 80, 160, 300, 300, 300]);
@@ -135,7 +136,7 @@ mod tests {
     #[test]
     fn one_key_from_one_address_is_delayed_and_no_other() {
         let attempts = Attempts::default();
-        for _ in 0..DELAYED {
+        for _ in 0..FIRST_DELAYED {
             assert_eq!(attempts.wait(HERE, "alice"), None);
             attempts.failed(HERE, "alice");
         }
@@ -149,7 +150,7 @@ mod tests {
     #[test]
     fn addresses_of_one_ipv6_network_count_as_one() {
         let attempts = Attempts::default();
-        for host in 0..DELAYED {
+        for host in 0..FIRST_DELAYED {
             attempts.failed(format!("2001:db8::{host:x}").parse().unwrap(), "alice");
         }
         assert!(attempts.wait("2001:db8::ffff".parse().unwrap(), "alice").is_some());
@@ -159,7 +160,7 @@ mod tests {
     #[test]
     fn a_flood_of_addresses_is_bounded_and_does_not_end_a_delay() {
         let attempts = Attempts::default();
-        for _ in 0..DELAYED + 5 {
+        for _ in 0..FIRST_DELAYED + 5 {
             attempts.failed(HERE, "alice");
         }
         for number in 0..u32::try_from(MOST_PAIRS).unwrap() + 50 {

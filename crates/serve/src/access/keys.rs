@@ -1,4 +1,4 @@
-//! Keys from a file, and the rights that each gives by prefix.
+//! Keys from a file, and the rights that each key has by path prefix.
 //!
 //! An S3 request proves its key by a signature, which s3s checks with the secret from [`Keys`]. A
 //! plain HTTP request carries the same key by HTTP Basic, or a session cookie that the login form
@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use crate::error::{Error, Result};
 use crate::path::EntryPath;
 
-/// What a key's holder may do below a prefix.
+/// The right of a key's holder below a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rights {
     /// List and read.
@@ -24,15 +24,15 @@ pub enum Rights {
     Write,
 }
 
-/// An access key, its secret, and what they open.
+/// An access key, its secret, and its rights.
 #[derive(Clone)]
 pub struct Key {
     /// The access key's id.
     pub access_key: String,
     /// The secret that proves it.
     pub secret: String,
-    /// Rights and the paths they hold for and below, without `/` at either end; the empty one is
-    /// everything.
+    /// Rights, each with the path at and below which they hold. A path has no `/` at either end;
+    /// the empty path is everything.
     pub grants: Vec<(Rights, String)>,
 }
 
@@ -52,9 +52,9 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Reads a key file: a line each of `ACCESS_KEY SECRET read|write [PREFIX]`. A line that begins
-    /// with `#` is a comment; elsewhere it belongs to a secret or a prefix. A key may stand on
-    /// several lines with several prefixes.
+    /// Reads a key file. Each line is `ACCESS_KEY SECRET read|write [PREFIX]`. A line that begins
+    /// with `#` is a comment; elsewhere `#` belongs to a secret or a prefix. A key may have several
+    /// lines with different prefixes.
     ///
     /// # Errors
     /// [`Error::Keys`], naming the line.
@@ -64,10 +64,10 @@ impl Keys {
         Self::parse(&text).map_err(error)
     }
 
-    /// The keys the lines of `text` give, as [`Self::read`] has them.
+    /// Parses the text of a key file, as [`Self::read`] describes it.
     ///
     /// # Errors
-    /// What is wrong, naming the line.
+    /// The reason, with the number of the line.
     pub fn parse(text: &str) -> std::result::Result<Self, String> {
         let mut keys: HashMap<String, Key> = HashMap::new();
         for (number, line) in (1..).zip(text.lines()) {
@@ -109,13 +109,13 @@ impl Keys {
         Ok(Self { by_id: keys.into_iter().map(|(id, key)| (id, Arc::new(key))).collect() })
     }
 
-    /// The key of this id.
+    /// Returns the key with this id.
     #[must_use]
     pub fn get(&self, access_key: &str) -> Option<&Arc<Key>> {
         self.by_id.get(access_key)
     }
 
-    /// The key of this id, when `secret` is its secret; takes the same time whether or not.
+    /// Returns the key with this id if `secret` is its secret. Takes the same time if it is not.
     #[must_use]
     pub fn check(&self, access_key: &str, secret: &str) -> Option<&Arc<Key>> {
         let key = self.by_id.get(access_key);
@@ -131,14 +131,14 @@ fn same(left: &[u8], right: &[u8]) -> bool {
     std::hint::black_box(difference) == 0
 }
 
-/// The rights of one request, before the server's own policy on writing.
+/// The rights of one request. The server's policy on writing is checked separately.
 #[derive(Clone, Debug)]
 pub(crate) enum Access {
     /// The server has no keys.
     Everyone,
     /// The holder of this key.
     Key(Arc<Key>),
-    /// Keys are needed and none was shown.
+    /// Keys are needed and the request has none.
     Nobody,
 }
 
@@ -148,8 +148,8 @@ impl Access {
         self.fence(rights, path).is_some()
     }
 
-    /// The length of the widest prefix that gives `rights` for `path`; none where none does. Links
-    /// on the way from there to the file must not lead out of it: see [`EntryPath::fenced`].
+    /// Returns the length of the shortest prefix that gives `rights` for `path`; `None` if no
+    /// prefix does. Links below it must not lead out of it: see [`EntryPath::fenced`].
     pub(crate) fn fence(&self, rights: Rights, path: &[u8]) -> Option<usize> {
         match self {
             Self::Everyone => Some(0),
@@ -161,8 +161,8 @@ impl Access {
         }
     }
 
-    /// Whether some path that starts with the bytes of `path` may be read. If so, a directory
-    /// `path` (ending in `/`) is shown, and keys with this prefix are listed.
+    /// Whether some path that starts with the bytes of `path` may be read. If so, the directory
+    /// `path` (with `/` at the end) is shown, and keys with this prefix are listed.
     pub(crate) fn reaches(&self, path: &[u8]) -> bool {
         match self {
             Self::Everyone => true,
@@ -173,7 +173,8 @@ impl Access {
         }
     }
 
-    /// The directory that all these rights lie in: where a visitor begins.
+    /// Returns the deepest directory that contains all paths of these rights: the page's start for
+    /// a visitor.
     pub(crate) fn home(&self) -> EntryPath {
         let Self::Key(key) = self else { return EntryPath::default() };
         let mut prefixes = key.grants.iter().map(|(_, prefix)| Path::new(prefix));
@@ -185,7 +186,7 @@ impl Access {
         EntryPath::parse(home.as_os_str().as_encoded_bytes()).unwrap_or_default()
     }
 
-    /// `directory`, fenced where all that lies in it may be read.
+    /// Returns `directory`, fenced if everything in it may be read.
     pub(crate) fn entering(&self, directory: EntryPath) -> EntryPath {
         match self.fence(Rights::Read, directory.as_bytes()) {
             Some(fence) => directory.fenced(fence),
@@ -193,7 +194,7 @@ impl Access {
         }
     }
 
-    /// The name for the access log.
+    /// Returns the name of the client in the access log.
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Key(key) => &key.access_key,
@@ -202,7 +203,7 @@ impl Access {
     }
 }
 
-/// Whether `path` is what `prefix` names or lies below it.
+/// Whether `path` equals `prefix` or lies below it.
 fn covers(prefix: &str, path: &[u8]) -> bool {
     let rest = path.strip_prefix(prefix.as_bytes());
     prefix.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'/')

@@ -12,13 +12,13 @@ use base64::Engine;
 
 use crate::token::random_token;
 
-/// The beginning of the name of the cookie that holds a browser session.
+/// Prefix of the name of the cookie that holds a browser session.
 pub(crate) const SESSION_COOKIE: &str = "firstbyte_session";
 
-/// A working day; after that the user has to sign in again.
+/// Lifetime of a session: a working day. Then the user has to sign in again.
 const SESSION_LIFE: Duration = Duration::from_secs(12 * 3600);
 
-/// Bounds the memory of sessions: about 100 bytes each.
+/// The most sessions, about 100 bytes each.
 const MOST_SESSIONS: usize = 10_000;
 
 /// Browser sessions: random tokens, held in memory only.
@@ -28,14 +28,14 @@ pub(crate) struct Sessions {
 }
 
 impl std::fmt::Debug for Sessions {
-    /// Shows no token: each is as good as a secret.
+    /// Omits the tokens, because each is as good as a secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Sessions").finish_non_exhaustive()
     }
 }
 
 impl Sessions {
-    /// A new session for the holder of `access_key`; gives the cookie's value.
+    /// Begins a session for the holder of `access_key`. Returns the cookie's value.
     pub(crate) fn begin(&self, access_key: &str) -> String {
         let token = random_token();
         let now = Instant::now();
@@ -55,7 +55,7 @@ impl Sessions {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).remove(token);
     }
 
-    /// Whose session it is.
+    /// Returns the access key of a session, or `None` if there is no such session.
     pub(crate) fn holder(&self, token: &str) -> Option<String> {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let (access_key, since) = held.get(token)?;
@@ -63,7 +63,7 @@ impl Sessions {
     }
 }
 
-/// The access key and secret of an `Authorization: Basic` value.
+/// Parses an `Authorization: Basic` value into access key and secret.
 pub(crate) fn basic(authorization: &str) -> Option<(String, String)> {
     let (scheme, encoded) = authorization.split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("basic") {
@@ -75,7 +75,7 @@ pub(crate) fn basic(authorization: &str) -> Option<(String, String)> {
     Some((access_key.to_owned(), secret.to_owned()))
 }
 
-/// The value of cookie `name` in a `Cookie` header.
+/// Finds the value of cookie `name` in a `Cookie` header.
 pub(crate) fn cookie<'a>(header: &'a str, name: &str) -> Option<&'a str> {
     header
         .split(';')

@@ -1,5 +1,5 @@
-//! Signature Version 4: the key of a scope, and URLs that are signed for reading. Verification of
-//! chunks in `s3` and the links of `page` call it.
+//! Signature Version 4: the signing key of a scope, and URLs that are signed for reading. Called by
+//! the verification of chunks in `s3` and by the links of `page`.
 //! Source: "Authenticating requests: using query parameters",
 //! <https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-query-string-auth.html>, read 2026-11-27.
 
@@ -12,31 +12,31 @@ use time::OffsetDateTime;
 
 use super::keys::Key;
 
-/// All but RFC 3986's unreserved characters.
+/// Characters to percent-encode: all but RFC 3986's unreserved ones.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// The region that a scope names. `serve` accepts any.
+/// The region that signed URLs name. `serve` accepts any.
 const REGION: &str = "us-east-1";
 
-/// The longest time that a signed URL may be valid, as in S3.
-pub(crate) const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
+/// The longest validity of a signed URL, as in S3.
+pub(crate) const MAX_VALIDITY: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// The key with which `secret` signs in `scope` (`DATE/REGION/SERVICE/aws4_request`).
+/// Derives the key with which `secret` signs in `scope` (`DATE/REGION/SERVICE/aws4_request`).
 pub(crate) fn scope_key(secret: &str, scope: &str) -> hmac::Key {
     let first = format!("AWS4{secret}").into_bytes();
     let key = scope.split('/').fold(first, |key, part| sign(&hmac::Key::new(hmac::HMAC_SHA256, &key), part));
     hmac::Key::new(hmac::HMAC_SHA256, &key)
 }
 
-/// The path and query of a URL by which anyone may GET `path` from `host` until `valid` has passed.
-/// `path` is percent-encoded but for RFC 3986's unreserved characters and `/`.
+/// Signs a URL, by which any client may GET `path` from `host` for the time `valid`. Returns its
+/// path and query. `path` is percent-encoded, except RFC 3986's unreserved characters and `/`.
 pub(crate) fn presigned(key: &Key, host: &str, path: &str, now: SystemTime, valid: Duration) -> String {
     let now = OffsetDateTime::from(now);
     let date = format!("{:04}{:02}{:02}", now.year(), u8::from(now.month()), now.day());
     let stamp = format!("{date}T{:02}{:02}{:02}Z", now.hour(), now.minute(), now.second());
     let scope = format!("{date}/{REGION}/s3/aws4_request");
     let credential = encoded(&format!("{}/{scope}", key.access_key));
-    // In the order of their names, as the signature wants them.
+    // Sorted by name, as the signature requires.
     let query = format!(
         "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential={credential}&X-Amz-Date={stamp}&X-Amz-Expires={}&X-Amz-SignedHeaders=host",
         valid.as_secs()
@@ -51,7 +51,7 @@ fn sign(key: &hmac::Key, text: &str) -> Vec<u8> {
     hmac::sign(key, text.as_bytes()).as_ref().to_vec()
 }
 
-/// A value of a query, percent-encoded.
+/// Percent-encodes a query value.
 fn encoded(text: &str) -> String {
     utf8_percent_encode(text, ESCAPED).to_string()
 }

@@ -1,9 +1,8 @@
 //! Detects loops: a gateway whose origin leads back to it.
 //!
-//! Every request to an origin names, in `Via` (RFC 9110, 7.6.3), this gateway and those that ask
-//! it.
-//! A fetch serves many requests, so the gateways of the last minute are named, not those of one
-//! request. A request that names its receiver has passed it before and is refused.
+//! Every request to an origin names in `Via` (RFC 9110, 7.6.3) this gateway and the gateways that
+//! sent it requests within the last minute. They are not those of one request, because one fetch
+//! serves many requests. A request that names its receiver has passed it before and is refused.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -16,16 +15,16 @@ use http::header::VIA;
 use super::error::Unserved;
 use crate::token::random_token;
 
-/// The beginning of a gateway's name in `Via`.
+/// Prefix of a gateway's name in `Via`.
 const NAME: &str = "firstbyte-";
 
-/// How long a gateway is named after it has asked.
+/// How long a gateway is named after its last request.
 const REMEMBERED: Duration = Duration::from_secs(60);
 
-/// The most gateways that are named. A chain is not longer.
+/// The most gateways that are named. No real chain is longer.
 const MOST_NAMED: usize = 16;
 
-/// Name of this gateway, and names of the gateways that ask it.
+/// The name of this gateway, and the names of the gateways that send it requests.
 #[derive(Debug)]
 pub(super) struct Chain {
     own: String,
@@ -34,14 +33,15 @@ pub(super) struct Chain {
 }
 
 impl Chain {
-    /// A new name, which is in all requests with `via` from now on.
+    /// Makes a new name and sets it in all requests with `via`.
     pub(super) fn new(via: Via) -> Self {
         let chain = Self { own: format!("{NAME}{}", random_token()), askers: Mutex::default(), via };
         chain.announce(&HashMap::new());
         chain
     }
 
-    /// Refuses a request that has passed this gateway; remembers the gateways of another.
+    /// Refuses a request that has passed this gateway. Remembers the gateways that another request
+    /// names.
     pub(super) fn check(&self, headers: &HeaderMap, now: Instant) -> Result<(), Unserved> {
         let named: Vec<&str> = headers.get_all(VIA).iter().filter_map(|value| value.to_str().ok()).collect();
         let named = named.iter().flat_map(|value| value.split(',')).filter_map(pseudonym);
@@ -78,7 +78,7 @@ impl Chain {
     }
 }
 
-/// The name of a gateway in one element of `Via`.
+/// Parses the name of a gateway from one element of `Via`.
 fn pseudonym(element: &str) -> Option<&str> {
     let name = element.split_whitespace().nth(1)?;
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';

@@ -1,14 +1,14 @@
-//! The reasons for which a gateway does not answer with an object. The APIs turn them into their
+//! The reasons for which a gateway does not answer with an object. The APIs convert them to their
 //! own responses.
 
 use firstbyte_store::FailureKind;
 use http::StatusCode;
 
-/// Seconds after which a client should ask again while the origin is down: an outage of a moment
-/// is over by then.
+/// Seconds after which a client should ask again while the origin is down. A short outage is over
+/// by then.
 pub(crate) const RETRY_SECONDS: u64 = 5;
 
-/// Why a request is not answered.
+/// The reason for which a request is not answered.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum Unserved {
     /// There is no such object.
@@ -17,10 +17,10 @@ pub(crate) enum Unserved {
     /// There is no such bucket.
     #[error("there is no such bucket")]
     NoBucket,
-    /// No store is asked for such a key.
+    /// The key is not valid for any store.
     #[error("{0}")]
     BadKey(&'static str),
-    /// The rights of the request do not cover it.
+    /// The rights of the request do not cover the object.
     #[error("this key gives no right to do so")]
     Forbidden,
     /// The origin refuses the gateway's own credentials.
@@ -40,19 +40,19 @@ pub(crate) enum Unserved {
         "this gateway has asked itself: its origin leads back to it; start it with the URL of the store as its location"
     )]
     Loop,
-    /// The gateway only reads.
+    /// The request writes, and a gateway only reads.
     #[error("this is a gateway, which only reads; write to {0} itself")]
     ReadOnly(String),
-    /// Not possible here.
+    /// The gateway does not support the request.
     #[error("{0}")]
     Unsupported(&'static str),
-    /// Anything else.
+    /// Any other error.
     #[error("{0}")]
     Failed(String),
 }
 
 impl Unserved {
-    /// The HTTP status of the response.
+    /// Returns the HTTP status of the response.
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             Self::NotFound | Self::NoBucket => StatusCode::NOT_FOUND,
@@ -67,12 +67,12 @@ impl Unserved {
         }
     }
 
-    /// Whether the origin could not be reached, so that what is known of it may be served.
+    /// Whether the origin could not be reached, so that a stale answer may be served.
     pub(crate) fn is_outage(&self) -> bool {
         matches!(self, Self::Unavailable(_))
     }
 
-    /// The error of a failed call of the origin.
+    /// Converts the error of a failed call of the origin.
     fn of(kind: FailureKind, text: String) -> Self {
         match kind {
             FailureKind::NotFound | FailureKind::IsDirectory => Self::NotFound,
@@ -93,7 +93,7 @@ impl Unserved {
 
 impl From<firstbyte_store::Error> for Unserved {
     fn from(error: firstbyte_store::Error) -> Self {
-        // A gateway that asked itself has this answer from itself.
+        // Status 508 comes from this gateway itself if it asked itself.
         if matches!(&error, firstbyte_store::Error::Server { status: 508, .. }) {
             return Self::Loop;
         }

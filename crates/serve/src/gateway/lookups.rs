@@ -1,9 +1,8 @@
-//! Looks objects up at the origin, once for all clients, and keeps the answers for a time.
+//! Looks up objects at the origin, once for all clients, and keeps the results for a time.
 //!
-//! A look-up is shared by all clients that ask for the object meanwhile, and serves for the time of
-//! `fresh`, counted from when it was asked. While the origin is down, an object that was known
-//! within `stale` is still served. The number of objects is bounded; the least recently used ones
-//! are forgotten.
+//! A look-up is shared by all clients that ask for the object meanwhile. It is valid for the time
+//! `fresh` from its start. While the origin is down, it is used for the time `stale` longer. The
+//! number of objects is bounded; the least recently used ones are forgotten.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -15,13 +14,13 @@ use firstbyte_store::{Stat, Store};
 
 use super::error::Unserved;
 use super::object::RemoteObject;
-use super::{Gateway, PATIENCE};
+use super::{Gateway, MAX_LOOKUP_WAIT};
 
-/// The most objects remembered: some 10 MB.
-const MOST: usize = 10_000;
+/// The most objects remembered, some 10 MB.
+const MAX_OBJECTS: usize = 10_000;
 
-/// After the origin was found down, it is not asked again for so long: clients get what is known,
-/// or an error, at once.
+/// The time after an outage of the origin in which it is not asked again. Clients get a stale
+/// answer or an error at once.
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// The look-ups of one gateway.
@@ -29,28 +28,28 @@ pub(super) struct Lookups {
     fresh: Duration,
     objects: Mutex<HashMap<Id, Arc<Known>>>,
     clock: AtomicU64,
-    /// When the origin was last found down, and the error.
+    /// The time and the error of the last outage of the origin.
     outage: Mutex<Option<(Instant, Unserved)>>,
 }
 
-/// An object, and the version that was asked for by its id.
+/// An object, and its version id if the request names one.
 type Id = (Location, Option<String>);
 
-/// Knowledge of one object.
+/// The last look-up of one object.
 #[derive(Default)]
 struct Known {
     last: Mutex<Option<LookUp>>,
-    /// Held by the client that asks the origin; others wait for its answer.
+    /// Held while the origin is asked, so that other clients wait for the same answer.
     asking: tokio::sync::Mutex<()>,
     used: AtomicU64,
 }
 
-/// A request, as far as it decides which look-up answers it.
+/// The properties of a request that decide which look-up answers it.
 struct Arrival<'a> {
     at: Instant,
-    /// Whether it asks for a version by its id.
+    /// Whether the request names a version by its id.
     is_version: bool,
-    /// Value of `If-Match`.
+    /// The value of `If-Match`.
     expected: Option<&'a str>,
 }
 
@@ -65,8 +64,8 @@ impl Lookups {
         Self { fresh, objects: Mutex::default(), clock: AtomicU64::new(0), outage: Mutex::default() }
     }
 
-    /// The object at `location`, of the version with this id if one is given. `expected` is the
-    /// tag that the request expects.
+    /// Looks up the object at `location`, in the version with this id if one is given. `expected`
+    /// is the tag in the request's `If-Match`.
     pub(super) async fn get(
         &self,
         gateway: &Gateway,
@@ -92,8 +91,8 @@ impl Lookups {
             known.last().filter(|last| last.asked.elapsed() <= self.fresh.saturating_add(gateway.stale));
         let outcome = match &before {
             None => asked.await,
-            Some(_) => tokio::time::timeout(PATIENCE, asked).await.unwrap_or_else(|_| {
-                Err(Unserved::Unavailable(format!("{location}: no answer within {PATIENCE:?}")))
+            Some(_) => tokio::time::timeout(MAX_LOOKUP_WAIT, asked).await.unwrap_or_else(|_| {
+                Err(Unserved::Unavailable(format!("{location}: no answer within {MAX_LOOKUP_WAIT:?}")))
             }),
         };
         match (outcome, before) {
@@ -111,7 +110,7 @@ impl Lookups {
         }
     }
 
-    /// Whether a look-up answers a request. The version of an id does not change. A client that
+    /// Whether a look-up answers a request. A version named by its id never changes. A client that
     /// expects another tag than a fresh look-up has may know of a newer version.
     fn serves(&self, look_up: &LookUp, arrival: &Arrival<'_>) -> bool {
         let is_expected = || {
@@ -152,13 +151,13 @@ impl Lookups {
         Ok(look_up)
     }
 
-    /// Forgets what was known, because the origin has answered otherwise.
+    /// Forgets the look-up because the origin now answers otherwise. Returns `error`.
     fn drop_known(&self, known: &Known, error: Unserved) -> Unserved {
         *known.lock() = None;
         error
     }
 
-    /// Forgets an object, so that it is looked up by the next request.
+    /// Forgets an object, so that the next request looks it up.
     pub(super) fn forget(&self, location: &Location) {
         self.objects().remove(&(location.clone(), None));
     }
@@ -169,7 +168,7 @@ impl Lookups {
         let known = match objects.get(id) {
             Some(known) => Arc::clone(known),
             None => {
-                if objects.len() >= MOST {
+                if objects.len() >= MAX_OBJECTS {
                     forget_least_used(&mut objects);
                 }
                 Arc::clone(objects.entry(id.clone()).or_default())
@@ -198,7 +197,7 @@ impl Known {
     }
 }
 
-/// Forgets half of the objects, so that this is rare.
+/// Forgets half of the objects, so that this happens rarely.
 fn forget_least_used(objects: &mut HashMap<Id, Arc<Known>>) {
     let mut uses: Vec<u64> = objects.values().map(|known| known.used.load(Relaxed)).collect();
     let middle = uses.len() / 2;

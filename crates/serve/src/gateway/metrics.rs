@@ -9,15 +9,15 @@ use firstbyte_hydrate::Hydrator;
 /// Counters of a gateway since it was started.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
-    /// Requests answered from a look-up that was fresh.
+    /// Requests answered from a fresh look-up.
     pub(super) looked_up_fresh: AtomicU64,
     /// Look-ups at the origin.
     pub(super) looked_up_at_origin: AtomicU64,
-    /// Requests answered from what was known before, because the origin is down.
+    /// Requests answered from an outdated look-up because the origin is down.
     pub(super) looked_up_stale: AtomicU64,
     /// Requests without an answer.
     pub(super) look_ups_failed: AtomicU64,
-    /// Body bytes that were cached when they were asked for.
+    /// Body bytes that were cached when the client asked for them.
     pub(super) cached_bytes: AtomicU64,
     /// Body bytes that clients had to wait for.
     pub(super) awaited_bytes: AtomicU64,
@@ -25,7 +25,7 @@ pub(super) struct Counters {
     waiting: AtomicU64,
 }
 
-/// A client that waits, until this is dropped.
+/// Guard: counts one waiting client while it lives.
 pub(super) struct Waiting(Arc<Counters>);
 
 impl Drop for Waiting {
@@ -35,13 +35,14 @@ impl Drop for Waiting {
 }
 
 impl Counters {
-    /// Counts a client that waits.
+    /// Counts one more waiting client.
     pub(super) fn begin_wait(self: &Arc<Self>) -> Waiting {
         self.waiting.fetch_add(1, Relaxed);
         Waiting(Arc::clone(self))
     }
 
-    /// The text that Prometheus reads. `usd_per_request`: the price of a request to the origin.
+    /// Formats the counters for Prometheus. `usd_per_request` is the price of a request to the
+    /// origin.
     pub(super) fn render(&self, hydrator: &Hydrator, usd_per_request: Option<f64>) -> String {
         let origin = hydrator.store().counters();
         let of = |value: &AtomicU64| value.load(Relaxed).to_string();

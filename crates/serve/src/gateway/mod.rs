@@ -1,5 +1,5 @@
-//! A read-through gateway: a remote location, served from the block cache. Used by the APIs in
-//! place of a directory.
+//! A read-through gateway: serves a remote location from the block cache. Used by the APIs in place
+//! of a directory.
 //!
 //! An object is looked up at its origin ([`lookups`]), then read through `hydrate`: cached blocks
 //! leave by sendfile, others are fetched once for all clients ([`reading`]). Invariants: a response
@@ -43,21 +43,20 @@ use crate::error::Result;
 use crate::http::request::Request;
 use crate::http::response::Body;
 
-/// The header of a response about an object that could not be looked up again: the seconds since it
-/// was.
+/// Response header for an object whose last look-up is outdated: the seconds since that look-up.
 pub(crate) const STALE: &str = "x-firstbyte-stale";
 
-/// The header of a request for blocks with checksums, and of its response.
+/// Header of a request for blocks with checksums, and of its response.
 pub(crate) const FRAMES: &str = "x-firstbyte-frames";
 
-/// Requests to the origin at once that look objects up or list. Each takes a thread; the rest of
-/// the threads stay free for cold reads of the disk.
+/// The most concurrent look-ups and listings at the origin. Each takes a thread; the other threads
+/// stay free for cold reads of the disk.
 const ORIGIN_CALLS: usize = 32;
 
-/// How long clients of an object that is known wait for a look-up before they get what is known.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a client waits for a new look-up before it gets the previous one, if there is one.
+const MAX_LOOKUP_WAIT: Duration = Duration::from_secs(5);
 
-/// The served location.
+/// A remote location, and the state to serve it.
 pub(crate) struct Gateway {
     origin: Origin,
     hydrator: Hydrator,
@@ -65,7 +64,7 @@ pub(crate) struct Gateway {
     budgets: Arc<Budgets>,
     calls: Arc<Semaphore>,
     chain: Chain,
-    /// The names of listings, if they are not the origin's.
+    /// The names for listings, if a manifest replaces the origin's.
     names: Option<Arc<Names>>,
     counters: Arc<Counters>,
     stale: Duration,
@@ -80,10 +79,10 @@ impl std::fmt::Debug for Gateway {
 }
 
 impl Gateway {
-    /// A gateway, and the buckets that it has.
+    /// Makes a gateway. Returns the buckets that clients see too.
     ///
     /// # Errors
-    /// A location that cannot be served.
+    /// The location cannot be served.
     pub(crate) fn new(config: &GatewayConfig, buckets: &Buckets) -> Result<(Self, Buckets)> {
         let (origin, buckets) = Origin::new(&config.location, buckets)?;
         let names = config.names.as_ref().map(|names| Names::sorted(names, &origin)).transpose()?;
@@ -103,42 +102,42 @@ impl Gateway {
         Ok((gateway, buckets))
     }
 
-    /// Refuses a request that this gateway has sent itself: its origin leads back to it.
+    /// Refuses a request that has passed this gateway before, because its origin leads back to it.
     pub(crate) fn check_loop(&self, request: &Request) -> std::result::Result<(), Unserved> {
         self.chain.check(&request.headers, Instant::now())
     }
 
-    /// The served location, for messages.
+    /// Returns the served location, for messages.
     pub(crate) fn location(&self) -> &Location {
         self.origin.location()
     }
 
-    /// Whether the first level of names are buckets.
+    /// Whether the first level of names is a list of buckets.
     pub(crate) fn has_buckets(&self) -> bool {
         self.origin.has_buckets()
     }
 
-    /// The path by which rights are judged, and which plain URLs have.
+    /// Returns the path that rights are checked against, and that plain URLs have.
     pub(crate) fn path(&self, bucket: &str, key: &str) -> String {
         self.origin.path(bucket, key)
     }
 
-    /// Whether there is a bucket of this name.
+    /// Checks that the bucket exists.
     ///
     /// # Errors
-    /// There is none, or the origin cannot be asked.
+    /// The bucket does not exist, or the origin does not answer.
     pub(crate) async fn check_bucket(&self, bucket: &str) -> std::result::Result<(), Unserved> {
         let Some(location) = self.origin.bucket(bucket)? else { return Ok(()) };
         let store = self.hydrator.store().clone();
         self.call(move || store.stat(&location)).await.map(drop)
     }
 
-    /// The object `key` of `bucket` as it is at the origin, if `access` may read it. The rights are
-    /// judged by the names alone, before the origin is asked.
+    /// Looks up the object `key` of `bucket` at the origin, if `access` may read it. Rights are
+    /// checked by the names alone, before the origin is asked.
     ///
     /// # Errors
-    /// The caller may not, there is no such object, or the origin cannot be asked and nothing
-    /// recent is known of the object.
+    /// The client has no right, the object does not exist, or the origin does not answer and no
+    /// recent look-up is known.
     pub(crate) async fn look_up(
         &self,
         access: &Access,
@@ -160,8 +159,8 @@ impl Gateway {
         }
     }
 
-    /// The form in which a request wants a range of an object of `size` bytes: in frames, if it is
-    /// of whole blocks.
+    /// Chooses the form of a response body: frames, if the request has the header [`FRAMES`] and
+    /// the range consists of whole blocks.
     pub(crate) fn frames(
         headers: &HeaderMap,
         range: Option<ByteRange>,
@@ -179,11 +178,11 @@ impl Gateway {
         }
     }
 
-    /// The bytes of a range. If the object changed at the origin since it was looked up, and these
-    /// bytes are not cached, it is looked up again for the next request.
+    /// Reads a range. If the object has changed at the origin and the bytes are not cached, the
+    /// next request looks it up again.
     ///
     /// # Errors
-    /// The first bytes cannot be had within the deadline.
+    /// The first bytes do not arrive within the deadline.
     pub(crate) async fn read(
         self: &Arc<Self>,
         object: &RemoteObject,
@@ -206,10 +205,10 @@ impl Gateway {
         Ok(Body::Pieces(Box::new(Reading::begin(file, range, frames, shared).await?)))
     }
 
-    /// One page of a listing of the keys below `prefix`, which is empty or ends in `/`.
+    /// Reads one page of a listing of the keys below `prefix`, which is empty or ends in `/`.
     ///
     /// # Errors
-    /// The origin cannot be asked.
+    /// The origin does not answer.
     pub(crate) async fn list_page(
         &self,
         bucket: &str,
@@ -225,10 +224,10 @@ impl Gateway {
         self.call(move || store.list_page(&location, &options)).await
     }
 
-    /// A listing of the keys below `prefix`. Its iterator blocks.
+    /// Lists the keys below `prefix`. The returned iterator blocks.
     ///
     /// # Errors
-    /// The origin cannot be asked.
+    /// The origin does not answer.
     pub(crate) async fn list(
         &self,
         bucket: &str,
@@ -243,10 +242,10 @@ impl Gateway {
         self.call(move || store.list(&location, &options)).await
     }
 
-    /// Whether keys lie below `key`, as below a directory.
+    /// Whether keys lie below `key`, as in a directory.
     ///
     /// # Errors
-    /// The origin cannot be asked.
+    /// The origin does not answer.
     pub(crate) async fn is_directory(&self, bucket: &str, key: &str) -> std::result::Result<bool, Unserved> {
         let location = self.origin.directory(bucket, key)?;
         if let Some(names) = self.names.clone() {
@@ -263,10 +262,10 @@ impl Gateway {
         }
     }
 
-    /// The buckets of the origin, where it has several.
+    /// Lists the buckets of an origin that has several.
     ///
     /// # Errors
-    /// The origin cannot be asked.
+    /// The origin does not answer.
     pub(crate) async fn buckets(&self) -> std::result::Result<Vec<String>, Unserved> {
         let name = |entry: Entry| String::from_utf8(entry.name).ok();
         if let Some(names) = self.names.clone() {
@@ -279,12 +278,12 @@ impl Gateway {
         Ok(entries.into_iter().filter_map(name).collect())
     }
 
-    /// The keys of a bucket that `access` may see.
+    /// Returns the keys of a bucket that `access` may see.
     pub(crate) fn visible<'a>(&'a self, access: &'a Access, bucket: &'a str) -> Visible<'a> {
         Visible::new(&self.origin, access, bucket)
     }
 
-    /// Calls the origin from a thread that may block, within the deadline.
+    /// Calls the origin on a blocking thread, within the deadline.
     async fn call<T: Send + 'static>(
         &self,
         call: impl FnOnce() -> firstbyte_store::Result<T> + Send + 'static,
@@ -308,13 +307,13 @@ impl Gateway {
         }
     }
 
-    /// The counters of the gateway, as Prometheus reads them.
+    /// Formats the gateway's counters for Prometheus.
     pub(crate) fn render_metrics(&self) -> String {
         self.counters.render(&self.hydrator, self.usd_per_request)
     }
 }
 
-/// Reads names of this machine, which wait for no call of the origin.
+/// Reads local names on a blocking thread, without waiting for other calls of the origin.
 async fn without_origin<T: Send + 'static>(
     read: impl FnOnce() -> firstbyte_store::Result<T> + Send + 'static,
 ) -> std::result::Result<T, Unserved> {

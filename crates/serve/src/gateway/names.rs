@@ -1,8 +1,8 @@
-//! Lists the names of a manifest in place of the origin's, which is not asked.
+//! Lists the names of a manifest instead of the origin's. The origin is not asked.
 //!
-//! The objects are sorted once, when the gateway starts, in bounded memory. A record is the path by
-//! which rights are judged, a NUL, which no path has, and the attributes; so records are in the
-//! order of paths. Called by the gateway, whose callers show what a request may see.
+//! The objects are sorted once, when the gateway starts, in bounded memory. A record is the path
+//! that rights are checked against, a NUL, which no path contains, and the attributes. So records
+//! are in the order of paths. The gateway calls this; its callers filter by rights.
 
 use std::io;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::object::sorted::SortedNames;
 /// Bytes of memory for sorting.
 const ROOM: usize = 4 << 20;
 
-/// The most entries of a page, as S3 has it.
+/// The most entries of a page, as in S3.
 const PAGE: usize = 1000;
 
 /// The served objects of a manifest.
@@ -28,10 +28,10 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Reads a manifest. Objects that are not served are left out.
+    /// Reads and sorts a manifest. Objects that are not served are skipped.
     ///
     /// # Errors
-    /// It cannot be read or sorted, or has no served object.
+    /// The manifest cannot be read or sorted, or has no served object.
     pub(super) fn sorted(source: &NameSource, origin: &Origin) -> Result<Self> {
         let failed = |error: io::Error| Error::Setting(format!("--names: {error}"));
         let objects = source().map_err(failed)?;
@@ -49,7 +49,7 @@ impl Names {
         Ok(Self { sorted })
     }
 
-    /// One page of the entries below `base`, which is empty or ends in `/`.
+    /// Reads one page of the entries below `base`, which is empty or ends in `/`.
     ///
     /// # Errors
     /// The sorted names cannot be read.
@@ -58,7 +58,7 @@ impl Names {
             .map_err(|source| StoreError::Io { location: "the names of --names".to_owned(), source })
     }
 
-    /// All entries below `base`, read page by page.
+    /// Lists all entries below `base`, reading page by page.
     pub(super) fn listing(self: &Arc<Self>, base: String, options: ListOptions) -> Listing {
         let (names, mut next) = (Arc::clone(self), Some(options));
         let pages = std::iter::from_fn(move || {
@@ -108,7 +108,7 @@ impl Names {
     }
 }
 
-/// The name after which a listing continues behind an entry.
+/// Returns the name to start after, so that a listing continues behind `entry`.
 fn behind(entry: &Entry) -> String {
     let name = String::from_utf8_lossy(&entry.name);
     match entry.kind {

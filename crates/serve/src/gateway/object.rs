@@ -1,5 +1,5 @@
-//! An object at the origin as clients see it: its version, its metadata, and how old this knowledge
-//! is.
+//! An object at the origin as clients see it: its version, its metadata, and the age of the
+//! look-up.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -11,7 +11,6 @@ use crate::object::checksum::Values;
 use crate::object::described::Described;
 use crate::object::metadata::ObjectMetadata;
 
-/// An object at the origin.
 #[derive(Clone, Debug)]
 pub(crate) struct RemoteObject {
     pub(super) location: Location,
@@ -21,8 +20,8 @@ pub(crate) struct RemoteObject {
 }
 
 impl RemoteObject {
-    /// The version of the object, in HTTP's terms. An unknown length counts as 0: such an object is
-    /// sent as a stream.
+    /// Returns the version of the object, in HTTP's terms. An unknown length is reported as 0; such
+    /// an object is sent as a stream.
     pub(crate) fn described(&self) -> Described {
         let version = &self.stat.version;
         Described {
@@ -34,12 +33,13 @@ impl RemoteObject {
         }
     }
 
-    /// Whether it can only be sent whole, as a stream: nothing identifies its content.
+    /// Whether the object can only be sent whole, as a stream, because nothing identifies its
+    /// content.
     pub(crate) fn is_stream(&self) -> bool {
         self.stat.version.strength() == firstbyte_location::Strength::None
     }
 
-    /// The metadata that the origin keeps with the object.
+    /// Returns the metadata that the origin keeps with the object.
     pub(crate) fn metadata(&self) -> ObjectMetadata {
         let metadata = &self.stat.metadata;
         let header = |name: &str| metadata.headers.get(name).cloned();
@@ -62,7 +62,7 @@ impl RemoteObject {
     }
 }
 
-/// Seconds since 1970 with a fraction, as rclone writes a time into metadata.
+/// Formats seconds since 1970 with a fraction, as rclone writes a time into metadata.
 fn seconds(time: SystemTime) -> String {
     let text = |since: Duration, sign: &str| {
         let text = format!("{sign}{}.{:09}", since.as_secs(), since.subsec_nanos());

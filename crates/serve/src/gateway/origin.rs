@@ -1,8 +1,8 @@
 //! Maps buckets and keys of a gateway to locations at its origin. Pure.
 //!
-//! A key goes to the origin as it is. Stores differ on what `.` and `..` in a key name, and some
-//! resolve them like paths, so that a key below an allowed prefix could name an object outside of
-//! it: such keys are refused for all stores.
+//! A key goes to the origin unchanged. Stores differ on `.` and `..` in a key: some resolve them
+//! like paths, so that a key below an allowed prefix could name an object outside of it. Such keys
+//! are refused for all stores.
 
 use firstbyte_location::{Location, ObjectLocation};
 
@@ -13,23 +13,23 @@ use crate::error::{Error, Result};
 /// The served location.
 #[derive(Debug)]
 pub(super) struct Origin {
-    /// As it was given.
+    /// The location as it was given.
     location: Location,
-    /// The location of the one bucket, or of the service whose buckets are served.
+    /// The location of the only bucket, or of the service whose buckets are served.
     base: Location,
-    /// The key that all served keys are, or lie below; empty for all.
+    /// The key prefix of all served objects, or the key of the only one; empty for all.
     scope: String,
-    /// Whether the buckets of the origin are served, not one.
+    /// Whether several buckets of the origin are served.
     has_buckets: bool,
 }
 
 impl Origin {
-    /// The origin at `location`, and the buckets that clients see. Of an object store it is the
-    /// bucket of the location, with the keys that it has there; with a name given, the location
-    /// itself is the bucket of this name, and keys are relative to it.
+    /// Maps `location` to buckets that clients see. By default an object store has the location's
+    /// bucket, with the same keys. If a bucket name is given, the location itself is that bucket,
+    /// and keys are relative to it.
     ///
     /// # Errors
-    /// A location that cannot be served.
+    /// The location cannot be served.
     pub(super) fn new(location: &Location, asked: &Buckets) -> Result<(Self, Buckets)> {
         let setting = |why: &str| Error::Setting(format!("cannot serve {location}: {why}"));
         let named = |default: &str| match asked {
@@ -69,22 +69,23 @@ impl Origin {
         Ok((Self { location: location.clone(), base, scope, has_buckets }, buckets))
     }
 
-    /// The location as it was given.
+    /// Returns the location as it was given.
     pub(super) fn location(&self) -> &Location {
         &self.location
     }
 
-    /// The key that all served keys are, or lie below; empty for all.
+    /// Returns the key prefix of all served objects, or the key of the only one; empty for all.
     pub(super) fn scope(&self) -> &str {
         &self.scope
     }
 
-    /// Whether the first level of the origin are its buckets.
+    /// Whether the first level of the origin is a list of buckets.
     pub(super) fn has_buckets(&self) -> bool {
         self.has_buckets
     }
 
-    /// The location of a bucket, to ask whether it exists. `None` if there is only one.
+    /// Returns the location of a bucket, to ask whether it exists. `None` if there is only one
+    /// bucket.
     pub(super) fn bucket(&self, name: &str) -> std::result::Result<Option<Location>, Unserved> {
         if !self.has_buckets {
             return Ok(None);
@@ -93,12 +94,13 @@ impl Origin {
         Ok(Some(self.base.join(name.as_bytes())))
     }
 
-    /// The path by which rights are judged: below the one bucket, or with the bucket's name.
+    /// Returns the path that rights are checked against: below the only bucket, or with the
+    /// bucket's name.
     pub(super) fn path(&self, bucket: &str, key: &str) -> String {
         if self.has_buckets { format!("{bucket}/{key}") } else { key.to_owned() }
     }
 
-    /// The path of an object that was named by its location. `None`: it is not served.
+    /// Returns the path of the object at `location`. `None` if it is not served.
     pub(super) fn path_of(&self, location: &Location) -> Option<String> {
         let (path, key) = match (location, &self.base, self.has_buckets) {
             (Location::Object(object), Location::Object(base), true) => {
@@ -119,15 +121,15 @@ impl Origin {
         self.scope.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
-    /// Whether a key that starts so is served.
+    /// Whether some served key starts with `beginning`.
     pub(super) fn reaches(&self, beginning: &str) -> bool {
         self.serves(beginning) || self.scope.starts_with(beginning)
     }
 
-    /// The location of an object.
+    /// Returns the location of an object.
     ///
     /// # Errors
-    /// A key that is not served, or that no store is asked for.
+    /// The key is not served, or is not valid for any store.
     pub(super) fn locate(&self, bucket: &str, key: &str) -> std::result::Result<Location, Unserved> {
         check_names(key)?;
         if key.is_empty() {
@@ -139,7 +141,7 @@ impl Origin {
         self.place(bucket, key)
     }
 
-    /// The location of all keys that start with `prefix`, which is empty or ends in `/`.
+    /// Returns the location of all keys that start with `prefix`, which is empty or ends in `/`.
     ///
     /// # Errors
     /// As [`locate`](Self::locate).
@@ -169,7 +171,7 @@ impl Origin {
     }
 }
 
-/// Refuses keys that stores take for different names.
+/// Refuses keys that stores interpret differently.
 fn check_names(key: &str) -> std::result::Result<(), Unserved> {
     if key.split(['/', '\\']).any(|name| matches!(name, "." | "..")) {
         return Err(Unserved::BadKey(
@@ -182,14 +184,13 @@ fn check_names(key: &str) -> std::result::Result<(), Unserved> {
     Ok(())
 }
 
-/// The host in `USER:PASSWORD@HOST:PORT`, without brackets.
+/// Returns the host in `USER:PASSWORD@HOST:PORT`, without brackets.
 fn host(authority: &str) -> &str {
     let host = authority.rsplit('@').next().unwrap_or_default();
     let end = if host.starts_with('[') { ']' } else { ':' };
     host.trim_start_matches('[').split(end).next().unwrap_or_default()
 }
 
-/// The last name in a path.
 fn last_name(path: &str) -> Option<&str> {
     path.trim_end_matches('/').rsplit('/').next().filter(|name| !name.is_empty())
 }

@@ -1,8 +1,8 @@
-//! Reads a range of a cached object piece by piece, as it is sent.
+//! Reads a range of a cached object piece by piece while it is sent.
 //!
 //! Cached blocks are sent from the cached file. For an absent block the reading waits for the fetch
-//! that brings it, which all clients share; the blocks after it are fetched ahead, never beyond the
-//! range. A waiting reading takes a share of a budget, and so do bytes that only memory holds, so
+//! that brings it, which all clients share. The following blocks are fetched ahead, never beyond
+//! the range. Waiting readings, and bytes that only memory holds, take shares of a budget. So
 //! thousands of clients need no more memory than a few.
 
 use std::io;
@@ -17,29 +17,29 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use super::metrics::Counters;
 use crate::http::response::{Piece, Pieces};
 
-/// Bytes that are looked for in the cache at once.
+/// Bytes that are looked up in the cache at once.
 const STRIDE: u64 = 1 << 20;
 
-/// Bytes that are requested ahead of a client: more than a link of 1 Gbit/s with 100 ms has under
-/// way. They are cached, so they take no memory.
+/// Bytes that are requested ahead of a client: more than are in flight on a link of 1 Gbit/s with a
+/// round-trip time of 100 ms. They go to the cache, so they take no memory.
 const AHEAD: u64 = 32 << 20;
 
-/// The memory of one gateway for readings, in blocks.
+/// The memory budgets of one gateway for readings, in blocks.
 pub(super) struct Budgets {
-    /// Readings that wait for a block, which may arrive as bytes.
+    /// For readings that wait for a block, which may arrive as bytes in memory.
     waiting: Arc<Semaphore>,
-    /// Small objects, which are copied out of the cache.
+    /// For small objects, which are copied out of the cache.
     small: Arc<Semaphore>,
 }
 
 impl Budgets {
-    /// Budgets of `memory` bytes together.
+    /// Splits `memory` bytes equally between the two budgets.
     pub(super) fn new(memory: u64) -> Self {
         let blocks = to_usize(memory / 2 / BLOCK).max(1);
         Self { waiting: Arc::new(Semaphore::new(blocks)), small: Arc::new(Semaphore::new(blocks)) }
     }
 
-    /// A share for one block.
+    /// Waits for a share of one block.
     pub(super) async fn share(&self) -> io::Result<OwnedSemaphorePermit> {
         Arc::clone(&self.waiting).acquire_owned().await.map_err(io::Error::other)
     }
@@ -48,37 +48,37 @@ impl Budgets {
 /// The form of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BlockFrames {
-    /// The bytes of the range.
+    /// The plain bytes of the range.
     None,
-    /// Blocks, each with its CRC-32C behind it, as other caches read them.
+    /// Whole blocks, each followed by its CRC-32C, for other caches.
     Blocks,
 }
 
-/// Bytes of a checksum.
-const SUM: u64 = 4;
+/// Length of a checksum in bytes.
+const CHECKSUM_BYTES: u64 = 4;
 
 /// A range that is being sent.
 pub(super) struct Reading {
     file: File,
     range: ByteRange,
-    /// The end of what was sent.
+    /// The offset up to which bytes were sent.
     at: u64,
-    /// The end of what was requested ahead.
+    /// The offset up to which bytes were requested ahead.
     ahead: u64,
-    /// Requests ahead are wanted while this lives.
+    /// Keeps the requests ahead wanted while it lives.
     interest: Handle,
     first: Option<Piece>,
     frames: BlockFrames,
-    /// The checksum that follows what was sent.
+    /// The checksum to send next.
     checksum: Option<u32>,
     shared: Shared,
 }
 
-/// State that the readings of a gateway share, and what one of them reports.
+/// State that all readings of a gateway share, and a callback of one reading.
 pub(super) struct Shared {
     pub(super) budgets: Arc<Budgets>,
     pub(super) counters: Arc<Counters>,
-    /// Called when the object turns out to have changed.
+    /// Called if the object has changed at the origin.
     pub(super) changed: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -101,7 +101,7 @@ impl Reading {
         Ok(reading)
     }
 
-    /// The piece at `at`, which is before the end.
+    /// Returns the piece at `at`, which is before the end.
     async fn piece(&mut self) -> firstbyte_hydrate::Result<Piece> {
         if let Some(piece) = self.cached() {
             self.shared.counters.cached_bytes.fetch_add(self.length_of(&piece), Relaxed);
@@ -121,8 +121,8 @@ impl Reading {
         Ok(piece)
     }
 
-    /// The bytes at `at` that are in the cached file, if any: the rest of a complete object, or up
-    /// to the end of a stride or a block.
+    /// Returns the bytes at `at` that are in the cached file: the whole rest of a complete object,
+    /// otherwise up to the end of a stride or a block. `None` if they are absent.
     fn cached(&self) -> Option<Piece> {
         if self.frames == BlockFrames::Blocks {
             return pinned(&self.file, ByteRange::new(self.at, block_end(self.at).min(self.range.end)));
@@ -134,7 +134,7 @@ impl Reading {
         [to(self.at + STRIDE), to(block_end(self.at))].into_iter().find_map(|range| pinned(&self.file, range))
     }
 
-    /// The rest of the range, of an object so small that the cache packs it.
+    /// Returns the rest of the range, if the object is so small that the cache packs it.
     async fn small(&self) -> Option<Piece> {
         if self.file.size() > BLOCK || !self.file.is_complete() {
             return None;
@@ -145,7 +145,7 @@ impl Reading {
         Some(Piece::Bytes(bytes, Some(share)))
     }
 
-    /// Requests what follows, so that one request brings many blocks.
+    /// Requests the following bytes, so that one request brings many blocks.
     fn request_ahead(&mut self) {
         let end = self.range.end.min(self.at + AHEAD);
         let is_due = self.ahead < self.range.end && self.ahead < self.at + AHEAD / 2;
@@ -155,7 +155,7 @@ impl Reading {
         }
     }
 
-    /// The rest of the block at `at`, when it has arrived.
+    /// Waits for the block at `at`. Returns its rest.
     async fn wait(&self) -> firstbyte_hydrate::Result<Piece> {
         let range = ByteRange::new(self.at, block_end(self.at).min(self.range.end));
         let closed = || firstbyte_hydrate::Error::from(firstbyte_store::Error::Cancelled);
@@ -164,22 +164,23 @@ impl Reading {
         let (sender, receiver) = oneshot::channel();
         let file = self.file.clone();
         let arrived = move |result: firstbyte_hydrate::Result<&[u8]>| {
-            // It is in the cached file by now, unless there was no room. A client that has left
-            // takes nothing.
+            // The block is in the cached file by now, unless there was no room. A client that has
+            // left takes nothing.
             let piece = result.map(|bytes| {
                 pinned(&file, range)
                     .unwrap_or_else(|| Piece::Bytes(Bytes::copy_from_slice(bytes), Some(share)))
             });
             let _ = sender.send(piece);
         };
-        // A handle of its own: one that sees all reads would read ahead beyond the range.
+        // A separate handle: a handle that sees all reads would read ahead beyond the range.
         self.file.handle().read_then(range.start, to_usize(range.len()), Box::new(arrived));
         let piece = receiver.await.map_err(|_| closed())?;
         drop(waiting);
         piece
     }
 
-    /// The CRC-32C of the block at `at`: as the cache has it, or of bytes that just came.
+    /// Returns the CRC-32C of the block at `at`, from the cache or computed from bytes that just
+    /// arrived.
     fn checksum_of(&self, piece: &Piece) -> io::Result<u32> {
         match piece {
             Piece::File(..) => self
@@ -203,7 +204,7 @@ impl Pieces for Reading {
     fn length(&self) -> u64 {
         match self.frames {
             BlockFrames::None => self.range.len(),
-            BlockFrames::Blocks => self.range.len() + SUM * self.range.len().div_ceil(BLOCK),
+            BlockFrames::Blocks => self.range.len() + CHECKSUM_BYTES * self.range.len().div_ceil(BLOCK),
         }
     }
 
@@ -222,7 +223,7 @@ impl Pieces for Reading {
             self.checksum = Some(self.checksum_of(&piece)?);
         }
         self.at += self.length_of(&piece);
-        // While it is sent, the next blocks arrive.
+        // The next blocks arrive while this piece is sent.
         if self.at < self.range.end && !matches!(&piece, Piece::File(_, range) if range.len() > STRIDE) {
             self.request_ahead();
         }
@@ -235,13 +236,13 @@ fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
 
-/// The cached file, if all of `range` is in it.
+/// Returns the cached file if it contains all of `range`.
 fn pinned(file: &File, range: ByteRange) -> Option<Piece> {
     let (blocks, range) = file.handle().pin_blocks(range.start, to_usize(range.len()))?;
     Some(Piece::File(Arc::new(blocks), range))
 }
 
-/// The end of the block that has the byte at `offset`.
+/// Returns the end of the block that contains the byte at `offset`.
 fn block_end(offset: u64) -> u64 {
     (offset / BLOCK + 1) * BLOCK
 }

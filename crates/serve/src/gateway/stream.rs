@@ -1,5 +1,5 @@
-//! Passes on an object whose server sends nothing that identifies its content: one response, from
-//! its first byte to its last, cached nowhere.
+//! Passes on an object whose server sends nothing that identifies its content: one response from
+//! its first byte to its last, without caching.
 
 use std::io;
 
@@ -13,10 +13,10 @@ use super::error::Unserved;
 use super::reading::Budgets;
 use crate::http::response::Body;
 
-/// Pieces between the thread that receives and the client.
+/// Pieces queued between the receiving thread and the client.
 const QUEUED: usize = 1;
 
-/// The whole object as a stream. A thread receives it as fast as the client takes it.
+/// Returns the whole object as a stream. A thread receives it as fast as the client takes it.
 pub(super) async fn body(store: &Store, location: &Location, budgets: &Budgets) -> Result<Body, Unserved> {
     let share = budgets.share().await.map_err(|error| Unserved::Failed(error.to_string()))?;
     let (sender, mut receiver) = mpsc::channel::<io::Result<Bytes>>(QUEUED);

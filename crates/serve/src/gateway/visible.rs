@@ -1,5 +1,5 @@
-//! The keys of a bucket that a request may see: those that are served and that its rights cover.
-//! Listings ask the origin only for keys below their common directory, and show no others.
+//! The keys of a bucket that a request may see: they are served and its rights cover them. Listings
+//! ask the origin only for keys below their common directory, and show no others.
 
 use super::origin::Origin;
 use crate::access::keys::{Access, Rights};
@@ -17,19 +17,19 @@ impl<'a> Visible<'a> {
         Self { origin, access, bucket }
     }
 
-    /// Whether the key is visible.
     pub(crate) fn shows(&self, key: &str) -> bool {
         self.origin.serves(key)
             && self.access.allows(Rights::Read, self.origin.path(self.bucket, key).as_bytes())
     }
 
-    /// Whether a key that starts so may be visible.
+    /// Whether some visible key may start with `beginning`.
     pub(crate) fn reaches(&self, beginning: &str) -> bool {
         self.origin.reaches(beginning)
             && self.access.reaches(self.origin.path(self.bucket, beginning).as_bytes())
     }
 
-    /// The key that all visible keys are, or lie below; empty for all. `None`: no key is visible.
+    /// Returns the key prefix of all visible keys, or the only visible key; empty for all. `None`:
+    /// no key is visible.
     pub(crate) fn root(&self) -> Option<String> {
         let home = String::from_utf8_lossy(self.access.home().as_bytes()).into_owned();
         let home = match self.origin.has_buckets() {

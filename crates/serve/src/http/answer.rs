@@ -19,10 +19,10 @@ use crate::http::response::{Body, Response};
 use crate::http::sendfile::{Follow, send_bytes, send_file, send_pieces, send_throttled};
 use crate::http::wire::Transport;
 
-/// Bodies up to this length are copied behind the head, to leave in one call.
+/// Bodies up to this length are copied behind the head and sent in the same call.
 const SMALL_BODY: usize = 16 << 10;
 
-/// The parts of the request that decide how its answer is framed.
+/// The parts of a request that decide how its response is framed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Framing<'a> {
     pub(crate) method: &'a Method,
@@ -30,7 +30,7 @@ pub(crate) struct Framing<'a> {
     pub(crate) persistence: Persistence,
 }
 
-/// The result of sending an answer.
+/// The result of sending a response.
 #[derive(Debug)]
 pub(crate) struct Answered {
     pub(crate) persistence: Persistence,
@@ -47,7 +47,6 @@ enum End {
     Close,
 }
 
-/// Sends `response`.
 pub(crate) async fn send(
     transport: &mut Transport,
     response: Response,
@@ -134,7 +133,7 @@ fn end(response: &Response, framing: Framing<'_>) -> End {
     }
     let announced = response.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
     match (response.body.length(), announced) {
-        // A HEAD answered without the body at hand.
+        // A response to HEAD that has no body to measure.
         (Some(0), Some(length)) if framing.method == Method::HEAD => End::Length(length),
         (Some(length), _) => End::Length(length),
         (None, _) if framing.minor_version >= 1 => End::Chunked,

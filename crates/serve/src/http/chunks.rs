@@ -1,9 +1,9 @@
 //! Parses the grammar of chunked bodies, HTTP's own and `aws-chunked`: the boundaries of sizes,
 //! data and trailers.
 //!
-//! It does no I/O: `http::wire` and the bodies of S3 requests fill the buffer and move the data.
-//! Input that two implementations could read differently is an error. After an error nothing more
-//! is parsed: the end of such a body is unknown, so the bytes after it must not be taken for a
+//! Does no I/O: `http::wire` and the bodies of S3 requests fill the buffer and move the data. Input
+//! that two implementations could read differently is an error. After an error nothing more is
+//! parsed, because the end of the body is unknown and the bytes after it must not be taken for a
 //! request.
 
 use std::io;
@@ -11,13 +11,13 @@ use std::io;
 use bytes::{Buf, BytesMut};
 use firstbyte_location::to_usize;
 
-/// The longest line between chunks: a size with its extensions, or a trailer.
+/// The longest line between chunks, in bytes: a size with its extensions, or a trailer.
 const LONGEST_LINE: usize = 4096;
 
-/// The most bytes of trailers: as many as of a head.
+/// The most bytes of trailers, equal to the limit of a head.
 const MOST_TRAILERS: usize = crate::http::head::LONGEST_HEAD;
 
-/// Whose chunks they are.
+/// The variant of the chunked encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChunkDialect {
     /// `Transfer-Encoding: chunked`, RFC 9112 section 7.1.
@@ -30,20 +30,20 @@ pub enum ChunkDialect {
 /// A line between the data of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Line<'a> {
-    /// The beginning of a chunk, with the text behind `;`. The last chunk is empty.
+    /// The start of a chunk, with the text after `;`. The last chunk is empty.
     Size { extension: &'a [u8] },
     /// A trailer.
     Trailer { name: &'a [u8], value: &'a [u8] },
 }
 
-/// What comes next in a body.
+/// The next element of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// More bytes are needed to tell.
+    /// Unknown until more bytes arrive.
     More,
-    /// This many bytes of data; report those moved by [`Chunks::took`].
+    /// The number of bytes of data. Report those moved by [`Chunks::took`].
     Data(u64),
-    /// Nothing: the body has ended.
+    /// The end of the body.
     End,
 }
 
@@ -65,15 +65,15 @@ pub(crate) struct Chunks {
 }
 
 impl Chunks {
-    /// The beginning of a body.
+    /// Starts at the beginning of a body.
     pub(crate) fn new(dialect: ChunkDialect) -> Self {
         Self { dialect, state: State::Size }
     }
 
-    /// Takes lines off the front of `buffer` up to the next data; `see` gets each of them.
+    /// Removes lines from the front of `buffer`, up to the next data, and passes each to `see`.
     ///
     /// # Errors
-    /// `InvalidData` when the body is malformed, and the error of `see`; then and ever after.
+    /// `InvalidData` if the body is malformed, or the error of `see`; all later calls fail too.
     pub(crate) fn next(
         &mut self,
         buffer: &mut BytesMut,
@@ -86,7 +86,7 @@ impl Chunks {
         next
     }
 
-    /// `count` bytes of the data last reported were moved.
+    /// Reports that `count` bytes of the current data were moved.
     pub(crate) fn took(&mut self, count: u64) {
         if let State::Data(left) = self.state {
             let left = left.saturating_sub(count);
@@ -94,8 +94,7 @@ impl Chunks {
         }
     }
 
-    /// Whether the body is complete if the input ends here. S3 clients leave out the last empty
-    /// line.
+    /// Whether the body is complete if the input ends here. S3 clients omit the last empty line.
     pub(crate) fn may_end_here(&self) -> bool {
         self.dialect == ChunkDialect::Aws && matches!(self.state, State::Trailers(_))
     }
@@ -127,7 +126,7 @@ impl Chunks {
         }
     }
 
-    /// The state behind `line`, which stands in front of a line feed.
+    /// Returns the state after `line`, which is given without its line feed.
     fn after_line(&self, line: &[u8], see: &mut impl FnMut(Line<'_>) -> io::Result<()>) -> io::Result<State> {
         let in_trailers = matches!(self.state, State::Trailers(_));
         let line = match line.strip_suffix(b"\r") {
@@ -150,7 +149,8 @@ impl Chunks {
             State::Trailers(seen) => {
                 let (name, value) = split_trailer(line)?;
                 see(Line::Trailer { name, value })?;
-                // Each line counts for more than it holds, so that short ones have an end too.
+                // Each line counts for more than its length, so that empty names do not add up
+                // without limit.
                 Ok(State::Trailers(seen + line.len() + 2))
             }
             state => Ok(state),
@@ -162,13 +162,13 @@ fn broken(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("malformed chunked body: {what}"))
 }
 
-/// The number at the start of a chunk-size line, and the extensions behind `;`.
+/// Parses a chunk-size line into the size and the extensions after `;`.
 fn chunk_size(line: &[u8]) -> io::Result<(u64, &[u8])> {
     if line.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') {
         return Err(broken("a control character stands in a chunk's line"));
     }
     let (digits, extension) = match line.iter().position(|byte| *byte == b';') {
-        // RFC 9112 has blanks before `;` read past, and nowhere else.
+        // RFC 9112 allows blanks before `;` and nowhere else.
         Some(at) => (line[..at].trim_ascii_end(), &line[at + 1..]),
         None => (line, &line[line.len()..]),
     };
@@ -179,8 +179,8 @@ fn chunk_size(line: &[u8]) -> io::Result<(u64, &[u8])> {
         .ok_or_else(|| broken("a chunk's size is not a hexadecimal number"))
 }
 
-/// Name and value of a trailer. Folded lines, blanks around a name and control characters are
-/// errors.
+/// Splits a trailer into name and value. Folded lines, blanks around a name and control characters
+/// are errors.
 fn split_trailer(line: &[u8]) -> io::Result<(&[u8], &[u8])> {
     let colon = line.iter().position(|byte| *byte == b':').ok_or_else(|| broken("a trailer has no colon"))?;
     let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
@@ -192,11 +192,11 @@ fn split_trailer(line: &[u8]) -> io::Result<(&[u8], &[u8])> {
     Ok((name, value))
 }
 
-/// Decodes the chunked body at the start of `bytes`, given to the decoder in pieces of `piece`
-/// bytes: its content and its coded length; none while it has not ended.
+/// Decodes the chunked body at the start of `bytes`, feeding the decoder `piece` bytes at a time.
+/// Returns the content and the encoded length, or `None` if the body is incomplete.
 ///
 /// # Errors
-/// `InvalidData` when it is malformed.
+/// `InvalidData` if the body is malformed.
 pub fn decode_chunked(
     dialect: ChunkDialect,
     bytes: &[u8],

@@ -10,27 +10,27 @@ use crate::http::etag::Identity;
 
 use crate::http::date::parse_http_date;
 
-/// The current version of what a request names.
+/// The current version of the entity that a request names.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Current<'a> {
-    /// Its strong tag, without quotes.
+    /// The strong tag, without quotes.
     pub(crate) etag: &'a str,
-    /// When it last changed, to the second, if that is known.
+    /// The time of the last change, to the second; `None` if unknown.
     pub(crate) modified: Option<SystemTime>,
 }
 
 /// The result of evaluating a request's conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Go on.
+    /// The conditions hold.
     Proceed,
-    /// 304: the client has it already.
+    /// 304: the client has the current version.
     NotModified,
-    /// 412: it is not what the client believes.
+    /// 412: the current version is not the expected one.
     Failed,
 }
 
-/// The headers with conditions on something that exists, in the order of evaluation.
+/// The names of the headers with conditions on an existing entity, in the order of evaluation.
 struct Names {
     matches: HeaderName,
     unmodified_since: HeaderName,
@@ -52,12 +52,12 @@ static OF_A_COPY_SOURCE: Names = Names {
     modified_since: HeaderName::from_static("x-amz-copy-source-if-modified-since"),
 };
 
-/// Judges a GET or HEAD of something that exists.
+/// Evaluates a GET or HEAD of an existing entity.
 pub(crate) fn judge_read(headers: &HeaderMap, current: Current<'_>) -> Verdict {
     judge_existing(headers, &OF_A_READ, current)
 }
 
-/// Judges the source of an S3 copy, whose conditions have headers of their own.
+/// Evaluates the conditions on the source of an S3 copy, which have their own headers.
 pub(crate) fn judge_copy_source(headers: &HeaderMap, current: Current<'_>) -> Verdict {
     match judge_existing(headers, &OF_A_COPY_SOURCE, current) {
         Verdict::Proceed => Verdict::Proceed,
@@ -85,7 +85,7 @@ fn judge_existing(headers: &HeaderMap, names: &Names, current: Current<'_>) -> V
     Verdict::Proceed
 }
 
-/// Whether both times are known, and compare so.
+/// Whether both times are known and `compare` holds for them.
 fn both(
     modified: Option<SystemTime>,
     date: Option<SystemTime>,
@@ -94,10 +94,10 @@ fn both(
     modified.zip(date).is_some_and(|(modified, date)| compare(modified, date))
 }
 
-/// A condition on the current version, without which a write or a removal does not take place. By
-/// default it always holds.
+/// A condition on the current version, required by a write or a removal. By default it always
+/// holds.
 ///
-/// It is judged under the lock of the name that changes (`publish`), never before.
+/// It is evaluated only under the lock of the changed name (`publish`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Condition {
     matches: Option<String>,
@@ -107,35 +107,34 @@ pub(crate) struct Condition {
     size: Option<u64>,
 }
 
-/// Why a condition does not hold.
+/// The reason for which a condition does not hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unmet {
-    /// A version is expected and none is there.
+    /// A version is expected, and none exists.
     #[error("the request expects a version of what does not exist")]
     Missing,
-    /// Another version is there, or one where none is expected.
+    /// Another version exists, or a version exists and none is expected.
     #[error("the current version is not what the request expects")]
     Different,
 }
 
 impl Condition {
-    /// The condition that `If-Match`, `If-None-Match` and `If-Unmodified-Since` state.
+    /// Parses `If-Match`, `If-None-Match` and `If-Unmodified-Since`.
     pub(crate) fn of_headers(headers: &HeaderMap) -> Self {
         Self {
-            matches: all(headers, IF_MATCH),
-            differs: all(headers, IF_NONE_MATCH),
+            matches: join_values(headers, IF_MATCH),
+            differs: join_values(headers, IF_NONE_MATCH),
             unmodified_since: date(headers, &IF_UNMODIFIED_SINCE),
             ..Self::default()
         }
     }
 
-    /// The condition that nothing exists.
+    /// Returns the condition that no version exists.
     pub(crate) fn absent() -> Self {
         Self { differs: Some("*".to_owned()), ..Self::default() }
     }
 
-    /// Also expects the tag `etag`, this length in bytes and this time of modification, where they
-    /// are given.
+    /// Adds the given expectations: the tag `etag`, the length in bytes and the modification time.
     pub(crate) fn and_is(
         mut self,
         etag: Option<String>,
@@ -148,15 +147,15 @@ impl Condition {
         self
     }
 
-    /// Whether it requires that nothing exists.
+    /// Whether the condition requires that no version exists.
     pub(crate) fn expects_absence(&self) -> bool {
         self.differs.as_deref().is_some_and(|tags| tags.split(',').any(|tag| tag.trim() == "*"))
     }
 
-    /// Judges it against the current version.
+    /// Evaluates the condition against the current version.
     ///
     /// # Errors
-    /// Why it does not hold.
+    /// The reason for which the condition does not hold.
     pub(crate) fn judge(&self, current: Option<&Identity>) -> Result<(), Unmet> {
         let Some(current) = current else {
             let expects = self.matches.is_some() || self.size.is_some() || self.modified.is_some();
@@ -172,8 +171,8 @@ impl Condition {
     }
 }
 
-/// All values of header `name` as one list. What is no text matches no tag.
-fn all(headers: &HeaderMap, name: HeaderName) -> Option<String> {
+/// Joins all values of header `name` into one list. A value that is not UTF-8 matches no tag.
+fn join_values(headers: &HeaderMap, name: HeaderName) -> Option<String> {
     let values: Vec<_> =
         headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
     (!values.is_empty()).then(|| values.join(","))
@@ -188,11 +187,11 @@ fn to_the_second(time: SystemTime) -> SystemTime {
 pub(crate) fn range_applies(headers: &HeaderMap, current: Current<'_>) -> bool {
     let mut values = headers.get_all(IF_RANGE).iter();
     let Some(value) = values.next() else { return true };
-    // Two values, or one that is no text, name no version.
+    // Two values, or a value that is not text, name no version.
     let (Ok(value), None) = (value.to_str(), values.next()) else { return false };
     match parse_http_date(value) {
         Some(date) => current.modified == Some(date),
-        // Weak tags never match here: `lists` compares strongly once the weak mark is ruled out.
+        // Weak tags never match here. `lists` ignores the weak mark, so it is excluded first.
         None => !value.trim_start().starts_with("W/") && lists(value, current.etag),
     }
 }
@@ -205,7 +204,7 @@ fn date(headers: &HeaderMap, name: impl AsHeaderName) -> Option<SystemTime> {
     parse_http_date(text(headers, name)?)
 }
 
-/// Whether a list of tags is `*` or names `etag`; S3 clients leave the quotes out.
+/// Whether a list of tags is `*` or contains `etag`. Some S3 clients omit the quotes.
 fn lists(tags: &str, etag: &str) -> bool {
     tags.split(',').map(str::trim).any(|tag| {
         let tag = tag.strip_prefix("W/").unwrap_or(tag);

@@ -1,9 +1,9 @@
 //! Runs one connection: reads the head of a request, sends the response, and repeats until either
 //! side closes.
 //!
-//! An idle connection has no buffer. A buffer is made when the first byte of a request arrives, and
-//! dropped when it is empty. Requests sent ahead (pipelined) wait in the buffer and are answered in
-//! order. The answers come from a [`Handler`].
+//! An idle connection has no buffer. A buffer is allocated when the first byte of a request
+//! arrives, and freed when it is empty. Requests sent ahead (pipelined) wait in the buffer and are
+//! answered in order. A [`Handler`] makes the responses.
 
 use std::future::Future;
 use std::io;
@@ -29,23 +29,23 @@ use crate::http::request_id;
 use crate::http::response::Response;
 use crate::http::wire::{Transport, Wire, WireBody};
 
-/// Bytes of the buffer that a request head is read into. Most heads fit.
+/// Initial size of the buffer for a request head, in bytes. Most heads fit.
 const HEAD_ROOM: usize = 4 << 10;
 
-/// A refused body up to this length is read past, so that the connection stays in use; a longer one
-/// ends it.
-const READ_PAST: usize = 256 << 10;
+/// The most bytes of a refused body that are discarded to keep the connection. A longer body ends
+/// the connection.
+const MAX_DISCARDED: usize = 256 << 10;
 
-/// The longest wait for the rest of a body that was refused: enough for bytes that are already on
-/// their way. The answer waits for it.
-const ON_ITS_WAY: Duration = Duration::from_secs(2);
+/// The longest wait for the rest of a refused body, which delays the response. It is enough for
+/// bytes that are already in flight.
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// An answer, and its entries in the log and in the counters.
+/// A response, with the fields that the log and the counters need.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) response: Response,
     pub(crate) route: Route,
-    /// The access key that was proved, or `-`.
+    /// The access key that the request proved, or `-`.
     pub(crate) who: String,
 }
 
@@ -96,7 +96,7 @@ pub(crate) async fn run(
     }
 }
 
-/// Answers one request; gives the wire back when another may follow.
+/// Answers one request. Returns the wire if another request may follow.
 async fn exchange(
     mut wire: Wire,
     head: Head,
@@ -163,20 +163,20 @@ async fn exchange(
     }
 }
 
-/// Waits for the first bytes of a request; false if the peer left.
+/// Waits for the first bytes of a request. False if the peer has left.
 async fn await_request(wire: &mut Wire, connections: &Connections) -> io::Result<bool> {
     if !wire.buffer.is_empty() {
         return Ok(true);
     }
     let idle = connections.limits.idle;
     if let Transport::Plain(stream) = &wire.transport {
-        // Nothing is allocated before there is something to read.
+        // The buffer is allocated only when there are bytes to read.
         timeout(idle, stream.readable()).await??;
     }
     Ok(timeout(idle, fill(wire)).await?? > 0)
 }
 
-/// Reads the head that has begun; none when the peer left in its midst.
+/// Reads a head that has begun. `None` if the peer leaves before its end.
 async fn read_head(
     wire: &mut Wire,
     connections: &Connections,
@@ -204,7 +204,7 @@ async fn fill(wire: &mut Wire) -> io::Result<usize> {
     std::future::poll_fn(|context| wire.poll_fill(context, HEAD_ROOM)).await
 }
 
-/// Reads past what the handler left of the body; whether another request can follow.
+/// Discards the part of the body that the handler did not read. True if another request can follow.
 async fn read_past(wire: &mut Wire) -> bool {
     if wire.body_is_done() {
         return true;
@@ -213,12 +213,12 @@ async fn read_past(wire: &mut Wire) -> bool {
         return false;
     }
     if wire.awaits_continue() {
-        // The client got no 100 Continue: the next bytes may be the body or another request.
+        // The client got no 100 Continue, so the next bytes may be the body or another request.
         return false;
     }
     let drain = async {
         let mut read = 0;
-        while read <= READ_PAST {
+        while read <= MAX_DISCARDED {
             match std::future::poll_fn(|context| wire.poll_body(context)).await {
                 Ok(piece) if piece.is_empty() => return true,
                 Ok(piece) => read += piece.len(),
@@ -227,7 +227,7 @@ async fn read_past(wire: &mut Wire) -> bool {
         }
         false
     };
-    timeout(ON_ITS_WAY, drain).await.unwrap_or(false)
+    timeout(DISCARD_TIMEOUT, drain).await.unwrap_or(false)
 }
 
 async fn refuse(wire: &mut Wire, outcome: Outcome, connections: &Connections) {
@@ -240,15 +240,15 @@ async fn refuse(wire: &mut Wire, outcome: Outcome, connections: &Connections) {
     }
 }
 
-/// Closes so that the peer reads the answer first: closing with its bytes unread would reset the
-/// connection.
+/// Closes the connection after the peer could read the response. Closing while bytes of the peer
+/// are unread would reset the connection.
 async fn close(wire: &mut Wire) {
     if wire.transport.shutdown().await.is_err() {
         return;
     }
     let linger = async {
         let mut read = 0;
-        while read < READ_PAST {
+        while read < MAX_DISCARDED {
             wire.buffer.clear();
             match fill(wire).await {
                 Ok(count) if count > 0 => read += count,
@@ -256,5 +256,5 @@ async fn close(wire: &mut Wire) {
             }
         }
     };
-    let _ = timeout(ON_ITS_WAY, linger).await;
+    let _ = timeout(DISCARD_TIMEOUT, linger).await;
 }

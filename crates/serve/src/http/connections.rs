@@ -15,31 +15,32 @@ use crate::http::metrics::Metrics;
 pub(crate) struct Connections {
     /// Bounds on connections, time and rate.
     pub(crate) limits: Limits,
-    /// The receiver of a line for each answered request.
+    /// The receiver of log lines for requests.
     pub(crate) access_log: AccessLog,
     /// The counters behind `/metrics`.
     pub(crate) metrics: Arc<Metrics>,
     /// The rate over all connections.
     rate: Option<Arc<RateLimit>>,
-    /// Closes the connection that is idle for longest: another one waits for its place.
+    /// Asks the connection that has been idle longest to close, because another one waits to be
+    /// accepted.
     pub(crate) crowded: Notify,
 }
 
 impl Connections {
-    /// Those of a server with these limits.
+    /// Makes the state of a server with these limits.
     pub(crate) fn new(limits: Limits, access_log: AccessLog, metrics: Arc<Metrics>) -> Self {
         let rate = limits.rate.map(|rate| Arc::new(RateLimit::new(rate)));
         Self { limits, access_log, metrics, rate, crowded: Notify::default() }
     }
 
-    /// The rate limits that a new connection keeps to.
+    /// Returns the rate limits of a new connection.
     pub(crate) fn throttle(&self) -> Throttle {
         let own = self.limits.connection_rate.map(|rate| Arc::new(RateLimit::new(rate)));
         self.rate.iter().cloned().chain(own).collect()
     }
 }
 
-/// Waits until some bytes may be sent, `most` at the most; returns how many.
+/// Waits until some bytes may be sent, at most `most`. Returns the number.
 pub(crate) async fn wait_for(throttle: &Throttle, most: u64) -> u64 {
     if throttle.is_unlimited() || most == 0 {
         return most;
@@ -51,7 +52,7 @@ pub(crate) async fn wait_for(throttle: &Throttle, most: u64) -> u64 {
     grant.bytes
 }
 
-/// Waits until all of `bytes` may be sent.
+/// Waits until `bytes` bytes may be sent.
 pub(crate) async fn wait_for_all(throttle: &Throttle, bytes: usize) {
     let mut remaining = bytes as u64;
     while remaining > 0 {

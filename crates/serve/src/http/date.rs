@@ -4,12 +4,12 @@ use std::time::SystemTime;
 
 use time::OffsetDateTime;
 
-/// The last second of the year 9999, counted from 1970: no date on the wire has a year of five
-/// digits. File systems keep later times than that, and clients send them.
+/// The last second of the year 9999, counted from 1970, because a date in HTTP has a year of four
+/// digits. File systems store later times, and clients send them.
 pub(crate) const LAST_SECOND: u64 = 253_402_300_799;
 
-/// `time` as HTTP writes dates: `Sun, 06 Nov 1994 08:49:37 GMT`. Times outside 1970 to 9999 become
-/// the nearest of them.
+/// Formats `time` as HTTP writes dates: `Sun, 06 Nov 1994 08:49:37 GMT`. Times outside 1970 to 9999
+/// are clamped.
 #[must_use]
 pub(crate) fn http_date(time: SystemTime) -> String {
     let format = time::macros::format_description!(
@@ -21,8 +21,7 @@ pub(crate) fn http_date(time: SystemTime) -> String {
     time.format(format).unwrap_or_default()
 }
 
-/// The moment an HTTP date names, in any of its three forms (RFC 9110, section 5.6.7); none for
-/// other text.
+/// Parses an HTTP date in any of its three forms (RFC 9110, section 5.6.7). `None` for other text.
 #[must_use]
 pub(crate) fn parse_http_date(text: &str) -> Option<SystemTime> {
     use time::macros::format_description;
@@ -40,8 +39,8 @@ pub(crate) fn parse_http_date(text: &str) -> Option<SystemTime> {
     Some(date.assume_utc().into())
 }
 
-/// The oldest form of a date: `Sunday, 06-Nov-94 08:49:37 GMT`. A year that would be more than 50
-/// years ahead is the last one with these digits.
+/// Parses the oldest form of a date: `Sunday, 06-Nov-94 08:49:37 GMT`. A year of two digits is at
+/// most 50 years ahead, otherwise in the past.
 fn parse_rfc_850(text: &str) -> Option<time::PrimitiveDateTime> {
     let (_, text) = text.split_once("day, ")?;
     let (day, rest) = text.split_once('-')?;

@@ -1,7 +1,7 @@
 //! The version of a file in HTTP's terms: a strong entity tag, and the time of its last change.
 //!
 //! The tag contains device, inode, size, modification and change time. So it is the same in the
-//! response to a PUT, a HEAD and a list, and differs after every change. It is never 32 hex digits,
+//! responses to PUT, HEAD and list, and differs after every change. It is never 32 hex digits,
 //! because clients take such a tag for an MD5.
 
 use std::fmt::Write as _;
@@ -26,7 +26,7 @@ const YEAR_ONE: i128 = -62_135_596_800_000_000_000;
 pub(crate) struct Identity {
     device: u64,
     inode: u64,
-    /// In bytes.
+    /// Length in bytes.
     pub(crate) size: u64,
     /// Time of the last modification, nanoseconds since 1970.
     pub(crate) modified: i128,
@@ -60,18 +60,18 @@ impl From<&Stat> for Identity {
 }
 
 impl Identity {
-    /// A directory's, as an object without bytes.
+    /// Identifies a directory, as an object without bytes.
     pub(crate) fn of_directory(metadata: &Metadata) -> Self {
         Self { size: 0, ..Self::from(metadata) }
     }
 
-    /// The strong tag, without quotes.
+    /// Returns the strong tag, without quotes.
     #[must_use]
     pub(crate) fn etag(&self) -> String {
         self.tag_between("")
     }
 
-    /// The strong tag in quotes, as a header has it.
+    /// Returns the strong tag in quotes, as in a header.
     #[must_use]
     pub(crate) fn quoted_etag(&self) -> String {
         self.tag_between("\"")
@@ -80,27 +80,27 @@ impl Identity {
     fn tag_between(&self, quote: &str) -> String {
         let Self { device, inode, size, modified, changed } = self;
         let lead = changed.wrapping_sub(*modified) as u64;
-        // Enough for most tags: a list has one for each key.
+        // Enough for most tags. A list has one tag for each key.
         let mut tag = String::with_capacity(64);
         let _ = write!(tag, "{quote}{device:x}-{inode:x}-{size:x}-{modified:x}-{lead:x}{quote}");
         tag
     }
 
-    /// When the file last changed.
+    /// Returns the time of the last modification.
     pub(crate) fn modified_at(&self) -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_nanos(u64::try_from(self.modified).unwrap_or(0))
     }
 
-    /// When the file last changed, to the second. Clamped to what HTTP dates and S3's XML can name:
-    /// 1970 to 9999.
+    /// Returns the time of the last modification, to the second, clamped to 1970 to 9999 for HTTP
+    /// dates and S3's XML.
     #[must_use]
     pub(crate) fn last_modified(&self) -> SystemTime {
         let seconds = u64::try_from(self.modified.div_euclid(1_000_000_000)).unwrap_or(0);
         SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.min(LAST_SECOND))
     }
 
-    /// When the file last changed, with its fraction, as RFC 3339 writes it. Clamped to the years 1
-    /// to 9999.
+    /// Returns the time of the last modification in RFC 3339, with its fraction, clamped to the
+    /// years 1 to 9999.
     pub(crate) fn rfc3339(&self) -> String {
         let last = i128::from(LAST_SECOND) * 1_000_000_000 + 999_999_999;
         let time = OffsetDateTime::from_unix_timestamp_nanos(self.modified.clamp(YEAR_ONE, last));
@@ -108,9 +108,9 @@ impl Identity {
     }
 }
 
-/// Gives `file` a modification time that no other file has from this process, so that its tag is
-/// never the one of an earlier version: the kernel's clock may stand still for milliseconds, and
-/// inode numbers are used again.
+/// Sets a modification time that this process has given to no other file. So the tag never equals
+/// that of an earlier version, although the kernel's clock may stand still for milliseconds and
+/// inode numbers are reused.
 pub(crate) fn stamp(file: &File) -> io::Result<()> {
     static LAST: AtomicU64 = AtomicU64::new(0);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

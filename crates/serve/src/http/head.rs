@@ -7,11 +7,11 @@
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
-/// The longest head taken, in bytes: S3 allows 1,024-byte keys, each byte percent-encoded, and 8
-/// KiB of metadata.
+/// The longest accepted head, in bytes. S3 allows keys of 1,024 bytes, each byte percent-encoded,
+/// and 8 KiB of metadata.
 pub(crate) const LONGEST_HEAD: usize = 64 << 10;
 
-/// The most headers taken.
+/// The most headers accepted.
 const MOST_HEADERS: usize = 100;
 
 /// A parsed request head.
@@ -19,13 +19,13 @@ const MOST_HEADERS: usize = 100;
 pub struct Head {
     /// The method.
     pub method: Method,
-    /// The path as sent, percent-encoded, starting with `/` (or `*`).
+    /// The path as sent, percent-encoded. It starts with `/` or is `*`.
     pub path: String,
-    /// What stands after `?`; empty for none.
+    /// The text after `?`, or empty.
     pub query: String,
     /// The headers.
     pub headers: HeaderMap,
-    /// How the body is framed.
+    /// The framing of the body.
     pub framing: Framing,
     /// Whether the connection may carry another request.
     pub persistence: Persistence,
@@ -33,29 +33,29 @@ pub struct Head {
     pub expects_continue: bool,
     /// The minor version: 1 for HTTP/1.1, which allows chunked answers, or 0 for 1.0.
     pub minor_version: u8,
-    /// The head's length in bytes.
+    /// The length of the head in bytes.
     pub length: usize,
 }
 
 /// How a request body is framed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// This many bytes; 0 for no body.
+    /// The number of bytes; 0 for no body.
     Length(u64),
-    /// Chunks until an empty one.
+    /// Chunks up to an empty one.
     Chunked,
 }
 
 /// Whether the connection may carry another request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persistence {
-    /// It may.
+    /// The connection may carry another request.
     KeepAlive,
-    /// It ends with this one.
+    /// The connection ends after this request.
     Close,
 }
 
-/// Why a head is refused; the connection ends after the answer.
+/// The reason for which a head is refused. The connection ends after the response.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeadError {
     /// Not HTTP/1.x, or ambiguous.
@@ -70,7 +70,7 @@ pub enum HeadError {
 }
 
 impl HeadError {
-    /// The status to answer with.
+    /// Returns the status of the response.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         match self {
@@ -81,10 +81,10 @@ impl HeadError {
     }
 }
 
-/// Parses the head at the start of `bytes`; none when more bytes are needed.
+/// Parses the head at the start of `bytes`. `None` if more bytes are needed.
 ///
 /// # Errors
-/// When the bytes cannot become a request this server takes.
+/// The head is malformed, too large, or uses an unknown transfer coding.
 pub fn parse_head(bytes: &[u8]) -> Result<Option<Head>, HeadError> {
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
     let mut parsed = httparse::Request::new(&mut headers);
@@ -117,7 +117,7 @@ pub fn parse_head(bytes: &[u8]) -> Result<Option<Head>, HeadError> {
         return Err(HeadError::Malformed("there must be exactly one Host header"));
     }
     if let Some(authority) = authority {
-        // RFC 9112, section 3.2.2: it counts, whatever Host says.
+        // RFC 9112, section 3.2.2: the target's host replaces the header `Host`.
         map.insert(HOST, authority);
     }
     let framing = framing(&map, minor_version)?;
@@ -138,7 +138,7 @@ pub fn parse_head(bytes: &[u8]) -> Result<Option<Head>, HeadError> {
     }))
 }
 
-/// Whether a line of the head ends in a bare line feed. httparse accepts that, a proxy may not.
+/// Whether a line of the head ends in a bare line feed. httparse accepts that; a proxy may not.
 fn has_bare_line_feed(head: &[u8]) -> bool {
     let mut before = 0;
     head.iter().any(|byte| std::mem::replace(&mut before, *byte) != b'\r' && *byte == b'\n')

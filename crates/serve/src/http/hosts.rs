@@ -1,22 +1,22 @@
-//! The names of the server: what a `Host` header may say, and which bucket stands in it.
+//! The names of the server: the accepted values of `Host`, and the bucket that a value names.
 //!
-//! A name that is not the server's is refused. It may be one that was pointed at this address from
-//! outside (DNS rebinding), or a bucket in front of a name that was not announced by
-//! `--host-style`: then the path names an object of that bucket, and would be taken for bucket and
-//! key. An address is no such name. Called before anything else is made of a request.
+//! A name that is not the server's is refused. An attacker may have pointed it at this address (DNS
+//! rebinding). Or it has a bucket in front of a name that `--host-style` does not list: then the
+//! path names a key of that bucket, and would be read as bucket and key. IP addresses are always
+//! accepted. Called first for every request.
 
 use std::net::IpAddr;
 
 use crate::error::{Error, Result};
 
-/// What a `Host` header names.
+/// The target of a `Host` header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Addressed {
     /// The server.
     Server,
-    /// This bucket of the server.
+    /// The bucket of this name.
     Bucket(String),
-    /// Neither.
+    /// Neither the server nor a bucket.
     Elsewhere,
 }
 
@@ -24,37 +24,37 @@ pub(crate) enum Addressed {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hosts {
     names: Vec<String>,
-    /// The machine's own name: with its domain it is the server's as well.
+    /// The machine's own name. The server has this name also with a domain behind it.
     machine: String,
     /// Names of the server that may have a bucket in front.
     domains: Vec<String>,
 }
 
 impl Hosts {
-    /// The server is called by `names`, by `domains` and by the machine's name. A bucket may stand
-    /// in front of each of `domains`.
+    /// Accepts `names`, `domains` and the machine's name. A bucket may stand in front of each of
+    /// `domains`.
     ///
     /// # Errors
-    /// One of `domains` is no name of a host.
+    /// One of `domains` is not a host name.
     pub(crate) fn new(names: &[String], domains: &[String]) -> Result<Self> {
-        let domains = domains.iter().map(|domain| match normal(domain) {
+        let domains = domains.iter().map(|domain| match normalize(domain) {
             Some(name) if is_name(&name) && !domain.contains(':') => Ok(name),
             _ => Err(Error::Setting(format!(
                 "--host-style {domain}: write a host name without a port, such as s3.lab.example"
             ))),
         });
         let machine = rustix::system::uname().nodename().to_string_lossy().to_lowercase();
-        let names = names.iter().filter_map(|name| normal(name)).collect();
+        let names = names.iter().filter_map(|name| normalize(name)).collect();
         Ok(Self { names, machine, domains: domains.collect::<Result<_>>()? })
     }
 
-    /// What the `Host` header's value `host` names. It is empty if there is no such header, as in
+    /// Classifies the value of a `Host` header. It is empty if the header is missing, as in
     /// HTTP/1.0.
     pub(crate) fn judge(&self, host: &str) -> Addressed {
         if host.is_empty() {
             return Addressed::Server;
         }
-        let Some(name) = normal(host) else { return Addressed::Elsewhere };
+        let Some(name) = normalize(host) else { return Addressed::Elsewhere };
         if name.parse::<IpAddr>().is_ok()
             || name == "localhost"
             || self.names.contains(&name)
@@ -71,7 +71,7 @@ impl Hosts {
         }
     }
 
-    /// Whether `name` is the machine's, or that with a domain behind it.
+    /// Whether `name` is the machine's name, with or without a domain behind it.
     fn is_machine(&self, name: &str) -> bool {
         let domain = name.strip_prefix(self.machine.as_str());
         let machine_again =
@@ -81,16 +81,16 @@ impl Hosts {
     }
 }
 
-/// The name or the address in a `Host` value: without its port, brackets and final dot, in lower
-/// case. `None` if the port is no number.
-fn normal(host: &str) -> Option<String> {
+/// Normalizes a `Host` value to its name or address: without port, brackets and final dot, in lower
+/// case. `None` if the port is not a number.
+fn normalize(host: &str) -> Option<String> {
     let (name, port) = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((address, rest)) => (address, rest),
         None => host.find(':').map_or((host, ""), |at| host.split_at(at)),
     };
     let is_port = port.is_empty()
         || port.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok() || port.is_empty());
-    // An IPv6 address may stand without brackets where no port follows.
+    // An IPv6 address may have no brackets if no port follows.
     if host.parse::<IpAddr>().is_ok() {
         return Some(host.to_lowercase());
     }

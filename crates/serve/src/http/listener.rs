@@ -17,13 +17,14 @@ use crate::http::connection::{self, Handler};
 use crate::http::connections::Connections;
 use crate::http::wire::Transport;
 
-/// How long to wait when the process has no descriptor left for another connection.
+/// The pause after the process ran out of descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Descriptors reckoned for a connection: its socket, and a directory and two files of a request.
+/// Descriptors to expect for each connection: its socket, and a directory and two files of a
+/// request.
 const DESCRIPTORS_EACH: u64 = 4;
 
-/// Accepts and serves until `shutdown` is done, then drains.
+/// Accepts and serves connections until `shutdown` completes, then drains.
 pub(crate) async fn run(
     listener: TcpListener,
     acceptor: Option<TlsAcceptor>,
@@ -58,7 +59,7 @@ pub(crate) async fn run(
         });
     }
     drop(listener);
-    // When the server stops, idle connections close at once and the others after their response.
+    // Idle connections close at once, the others after their response.
     let _ = stopping.send(true);
     let all = u32::try_from(most).unwrap_or(u32::MAX);
     if tokio::time::timeout(connections.limits.drain, permits.acquire_many(all)).await.is_err() {
@@ -66,15 +67,15 @@ pub(crate) async fn run(
     }
 }
 
-/// The connections held at once: `limit`, and never so many that their descriptors are all that the
-/// process may have.
+/// Returns the most open connections: `limit`, or fewer if the process may not have enough
+/// descriptors.
 fn most_connections(limit: usize) -> usize {
     let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let share = descriptors.map_or(usize::MAX, |most| to_usize(most / DESCRIPTORS_EACH));
     limit.min(share).clamp(1, Semaphore::MAX_PERMITS)
 }
 
-/// Accepts a connection, and waits until it may be served.
+/// Accepts a connection and waits until it may be served.
 async fn accept(
     listener: &TcpListener,
     permits: &Arc<Semaphore>,
@@ -84,7 +85,7 @@ async fn accept(
     let permit = match permits.clone().try_acquire_owned() {
         Ok(permit) => permit,
         Err(_) => {
-            // The connection that is idle for longest makes room.
+            // The connection that has been idle longest closes.
             connections.crowded.notify_one();
             permits.clone().acquire_owned().await.map_err(io::Error::other)?
         }
@@ -93,7 +94,7 @@ async fn accept(
 }
 
 async fn prepare(stream: TcpStream, acceptor: Option<TlsAcceptor>) -> io::Result<Transport> {
-    // Answers are written whole or corked: waiting for more to fill a packet would only delay them.
+    // Responses are written whole or corked, so waiting to fill a packet would only delay them.
     stream.set_nodelay(true)?;
     match acceptor {
         None => Ok(Transport::Plain(stream)),

@@ -1,5 +1,5 @@
-//! Formats lines of the access log: one per request, in the common log format plus the time it
-//! took and its identifier.
+//! Formats lines of the access log: one per request, in the common log format plus the duration and
+//! the identifier of the request.
 
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
@@ -9,10 +9,10 @@ use http::{Method, StatusCode};
 use crate::http::date::http_date;
 use crate::http::request::query_pairs;
 
-/// Query parameters that prove who asks.
+/// Query parameters with secrets or signatures, in lower case.
 const SECRETS: [&str; 3] = ["x-amz-signature", "x-amz-security-token", "signature"];
 
-/// The target with the values of its [`SECRETS`] left out.
+/// Replaces the values of [`SECRETS`] in a target by `...`.
 fn without_secrets(target: &str) -> String {
     let Some((path, query)) = target.split_once('?') else { return target.to_owned() };
     let shown = |pair: &str| {
@@ -36,16 +36,16 @@ pub(crate) struct Line<'a> {
     pub(crate) status: StatusCode,
     pub(crate) bytes: u64,
     pub(crate) took: Duration,
-    /// The request's identifier, as its answer has it.
+    /// The identifier of the request, which the response has too.
     pub(crate) id: &'a str,
 }
 
 impl Line<'_> {
-    /// The line, with its end.
+    /// Formats the line, with a line feed.
     pub(crate) fn text(&self) -> String {
         let date = http_date(SystemTime::now());
-        // The target comes from outside: control characters must not reach a terminal, and what it
-        // holds of a signature would let every reader of the log send the request again.
+        // The target comes from outside: control characters must not reach a terminal, and with its
+        // signature every reader of the log could repeat the request.
         let target = without_secrets(self.target);
         let target = target.escape_debug();
         format!(

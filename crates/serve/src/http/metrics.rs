@@ -22,7 +22,7 @@ impl Route {
     /// All routes, in the order of their discriminants.
     pub(crate) const ALL: [Self; 4] = [Self::S3, Self::Plain, Self::Reserved, Self::Metrics];
 
-    /// Its label in `/metrics`.
+    /// Returns the label of the route in `/metrics`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::S3 => "s3",
@@ -36,21 +36,22 @@ impl Route {
 const ROUTES: usize = 4;
 const CLASSES: usize = 5;
 
-/// What happened since the server started.
+/// Counts of events since the server started.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     requests: [[AtomicU64; CLASSES]; ROUTES],
-    /// Body bytes that left by sendfile.
+    /// Body bytes sent by sendfile.
     pub(crate) sendfile_bytes: AtomicU64,
-    /// Body bytes that left through this process's memory.
+    /// Body bytes sent from this process's memory.
     pub(crate) copied_bytes: AtomicU64,
-    /// Body bytes that came in.
+    /// Body bytes received.
     pub(crate) received_bytes: AtomicU64,
     /// Connections accepted.
     pub(crate) accepted: AtomicU64,
     /// Connections open now.
     pub(crate) open: AtomicU64,
-    /// Quanta of a file that were not in the page cache and were read ahead on a blocking thread.
+    /// Quanta of a file that were absent from the page cache, so that a blocking thread read them
+    /// ahead.
     pub(crate) cold_reads: AtomicU64,
 }
 
@@ -61,7 +62,7 @@ impl Metrics {
         self.requests[route as usize][class].fetch_add(1, Relaxed);
     }
 
-    /// The text Prometheus reads.
+    /// Formats the counters for Prometheus.
     pub(crate) fn render(&self) -> String {
         let mut text = String::with_capacity(2048);
         text.push_str(

@@ -1,5 +1,5 @@
-//! HTTP/1.1 on a socket: heads, bodies, connections and answers. It knows no file below the served
-//! directory and no API; the router ([`connection::Handler`]) makes the answers.
+//! HTTP/1.1 on a socket: heads, bodies, connections and responses. Knows neither files nor APIs;
+//! the router ([`connection::Handler`]) makes the responses.
 
 pub(crate) mod answer;
 pub(crate) mod chunks;

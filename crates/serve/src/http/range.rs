@@ -1,12 +1,12 @@
 //! Evaluates the `Range` header for a file of known size.
 //!
-//! One range is answered with 206. Several are answered with the whole file, as RFC 9110 section
-//! 14.2 allows: a multipart response could not be sent by sendfile in one piece, and no client in
-//! use asks for it. Malformed headers are ignored, as the same section demands.
+//! One range is answered with 206. Several ranges are answered with the whole file, as RFC 9110
+//! section 14.2 allows: sendfile could not send a multipart response in one piece, and no client in
+//! use asks for one. Malformed headers are ignored, as the same section demands.
 
 use firstbyte_location::ByteRange;
 
-/// What a `Range` header means for a file.
+/// The meaning of a `Range` header for a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RangeAnswer {
     /// 200 with the whole file.
@@ -17,7 +17,7 @@ pub enum RangeAnswer {
     Unsatisfiable,
 }
 
-/// Reads a `Range` header's value for a file of `size` bytes.
+/// Parses the value of a `Range` header for a file of `size` bytes.
 #[must_use]
 pub fn parse_range(value: &str, size: u64) -> RangeAnswer {
     let Some((unit, spec)) = value.split_once('=') else { return RangeAnswer::Whole };
@@ -57,7 +57,7 @@ fn position(digits: &str) -> Position {
     if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return Position::Malformed;
     }
-    // A number past u64 is past every file's end.
+    // A number that exceeds u64 is past the end of every file.
     Position::At(digits.parse().unwrap_or(u64::MAX))
 }
 

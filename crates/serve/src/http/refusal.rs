@@ -10,7 +10,7 @@ use http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 
 use crate::http::response::Response;
 
-/// 401, asking for a key by HTTP Basic.
+/// 401: asks for a key by HTTP Basic.
 pub(crate) fn unauthorized() -> Response {
     Response::text(StatusCode::UNAUTHORIZED, "an access key and its secret are needed")
         .with_header(WWW_AUTHENTICATE, "Basic realm=\"firstbyte\", charset=\"UTF-8\"")
@@ -23,9 +23,9 @@ pub(crate) fn too_many_attempts(wait: Duration) -> Response {
     Response::text(StatusCode::TOO_MANY_REQUESTS, line).with_header(RETRY_AFTER, seconds.to_string())
 }
 
-/// The reason for which a request for `host` is refused, and the remedy.
+/// Returns the reason for which a request for `host` is refused, with the remedy.
 pub(crate) fn unknown_host_line(host: &str) -> String {
-    // It comes from outside: only a name is repeated.
+    // The value comes from outside, so only a valid name is repeated.
     let name = host.split(':').next().unwrap_or_default();
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
     let name = if !name.is_empty() && name.bytes().all(is_name) { name } else { "NAME" };
@@ -36,23 +36,23 @@ pub(crate) fn unknown_host_line(host: &str) -> String {
     )
 }
 
-/// 403: the host is not the server's.
+/// 403: the host is not one of the server's names.
 pub(crate) fn unknown_host(host: &str) -> Response {
     Response::text(StatusCode::FORBIDDEN, unknown_host_line(host))
 }
 
-/// 403: the key does not reach so far.
+/// 403: the rights of the key do not cover the request.
 pub(crate) fn forbidden() -> Response {
     Response::text(StatusCode::FORBIDDEN, "this key gives no right to do so")
 }
 
-/// 404.
+/// 404: not found.
 pub(crate) fn not_found() -> Response {
     Response::text(StatusCode::NOT_FOUND, "there is no such file or directory")
 }
 
-/// The response to a failed file operation. A link that leads outside gives the same response as a
-/// missing file.
+/// Makes the response to a failed file operation. A link that leads outside gives the same response
+/// as a missing file.
 pub(crate) fn failure(error: &io::Error) -> Response {
     let (status, line) = match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::CrossesDevices => return not_found(),

@@ -11,42 +11,40 @@ use http::{HeaderMap, Method};
 
 use crate::http::wire::WireBody;
 
-/// A request, its target relative to the base path and, by plain HTTP, to the name of the one
+/// A request. Its target is relative to the base path and, by plain HTTP, to the name of the only
 /// bucket.
 #[derive(Debug)]
 pub(crate) struct Request {
-    /// The method.
     pub(crate) method: Method,
-    /// The beginning of the path that was removed from `path`: the base path, and the name of the
-    /// one bucket if the request named it. Links and redirections begin with it.
+    /// The beginning that was removed from `path`: the base path, and the name of the only bucket
+    /// if the request has it. Links and redirections begin with it.
     pub(crate) prefix: String,
-    /// The path as sent, still percent-encoded, starting with `/`.
+    /// The path as sent, percent-encoded, starting with `/`.
     pub(crate) path: String,
-    /// What stands after `?`, still percent-encoded; empty for none.
+    /// The text after `?`, percent-encoded, or empty.
     pub(crate) query: String,
-    /// The headers.
     pub(crate) headers: HeaderMap,
-    /// Who asks.
+    /// The address of the client.
     pub(crate) peer: SocketAddr,
     /// The body; read it with [`RequestBody::next`] or as a stream.
     pub(crate) body: RequestBody,
 }
 
 impl Request {
-    /// The value of header `name`, when present and text.
+    /// Returns the value of header `name`. `None` if it is missing or not text.
     #[must_use]
     pub(crate) fn header(&self, name: impl http::header::AsHeaderName) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// The decoded value of query parameter `name`; an empty string when it stands without a value.
+    /// Returns the decoded value of query parameter `name`; empty if the parameter has no value.
     #[must_use]
     pub(crate) fn query(&self, name: &str) -> Option<String> {
         query_pairs(&self.query).find(|(key, _)| key == name).map(|(_, value)| value)
     }
 }
 
-/// The decoded pairs of a query string, in order; `+` means a space, as browsers send it.
+/// Decodes the pairs of a query string, in order; `+` means a space, as browsers send it.
 pub(crate) fn query_pairs(query: &str) -> impl Iterator<Item = (String, String)> {
     let decode = |text: &str| {
         let spaced = text.replace('+', " ");
@@ -58,29 +56,28 @@ pub(crate) fn query_pairs(query: &str) -> impl Iterator<Item = (String, String)>
     })
 }
 
-/// A request's body: bytes as they come off the wire, in pieces of at most
-/// [`crate::http::wire::BODY_PIECE`].
+/// The body of a request, received in pieces of at most [`crate::http::wire::BODY_PIECE`] bytes.
 #[derive(Debug)]
 pub(crate) enum RequestBody {
-    /// None was sent.
+    /// The request has no body.
     Empty,
-    /// Still on the wire.
+    /// The body is still to be received.
     Wire(WireBody),
 }
 
 impl RequestBody {
-    /// The next piece; none at the end.
+    /// Receives the next piece. `None` at the end.
     ///
     /// # Errors
-    /// When the peer leaves, stalls, or breaks the framing.
+    /// The peer leaves, stalls, or breaks the framing.
     pub(crate) async fn next(&mut self) -> Option<io::Result<Bytes>> {
         std::future::poll_fn(|context| self.poll_next_piece(context)).await
     }
 
-    /// The whole body, when it has at most `limit` bytes.
+    /// Receives the whole body, up to `limit` bytes.
     ///
     /// # Errors
-    /// As [`Self::next`]; `InvalidData` past the limit.
+    /// As [`Self::next`]; `InvalidData` if the body exceeds the limit.
     pub(crate) async fn collect(&mut self, limit: usize) -> io::Result<Vec<u8>> {
         let mut whole = Vec::new();
         while let Some(piece) = self.next().await {
@@ -93,7 +90,7 @@ impl RequestBody {
         Ok(whole)
     }
 
-    /// The body's length in bytes, where it was announced.
+    /// Returns the announced length in bytes. `None` if it was not announced.
     #[must_use]
     pub(crate) fn length(&self) -> Option<u64> {
         match self {

@@ -1,25 +1,25 @@
-//! Identifiers of requests: answers of the S3 API and lines of the access log have them, so that a
-//! failure that a client reports is found in the log.
+//! Identifiers of requests. Responses of the S3 API and lines of the access log contain them, so
+//! that a failure reported by a client is found in the log.
 
 use std::process;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The header of S3.
+/// The name of S3's header.
 pub(crate) const NAME: &str = "x-amz-request-id";
 
-/// An odd number without a pattern: its multiples modulo 2^64 are all different.
+/// An odd number without a pattern, so that its multiples modulo 2^64 all differ.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The next identifier: 16 digits, as S3 has them. No two of this process are equal, and those of
-/// another one begin elsewhere.
+/// Returns the next identifier: 16 digits, as in S3. It is unique in this process; another process
+/// starts elsewhere.
 pub(crate) fn next() -> String {
     static FIRST: OnceLock<u64> = OnceLock::new();
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let first = FIRST.get_or_init(|| {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        // The lower half changes fastest, and is enough.
+        // The lower half changes fastest, and is sufficient.
         (now.as_nanos() as u64) ^ (u64::from(process::id()) << 40)
     });
     let count = COUNT.fetch_add(1, Ordering::Relaxed);

@@ -15,36 +15,34 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::http::etag::Identity;
 
-/// Status, headers and body. The loop sets `content-length` (or chunked framing), `date`,
-/// `connection`.
+/// Status, headers and body. The connection loop sets `content-length` (or chunked framing), `date`
+/// and `connection`.
 #[derive(Debug)]
 pub(crate) struct Response {
-    /// The status.
     pub(crate) status: StatusCode,
-    /// The headers, without framing ones; a `content-length` set here is kept for HEAD and 304
+    /// The headers, without framing ones. A `content-length` set here is kept for HEAD and 304
     /// only.
     pub(crate) headers: HeaderMap,
-    /// The body.
     pub(crate) body: Body,
 }
 
-/// A range of an open file, of the version that the head states.
+/// A range of an open file, in the version that the response's head states.
 #[derive(Clone, Debug)]
 pub(crate) struct FileContent {
     pub(crate) file: Arc<File>,
     pub(crate) range: ByteRange,
-    /// Length and modification time of the whole file.
+    /// The version of the whole file.
     pub(crate) version: Identity,
 }
 
 impl FileContent {
-    /// Fails if the file was changed since its version was read.
+    /// Checks that the file has not changed since its version was read.
     ///
     /// # Errors
-    /// It was, or its metadata cannot be read.
+    /// The file has changed, or its metadata cannot be read.
     pub(crate) fn check_unchanged(&self) -> io::Result<()> {
         let now = Identity::from(&self.file.metadata()?);
-        // Not the change time: it changes as well when another file takes the name.
+        // The change time is ignored, because it changes too when another file takes the name.
         if (now.size, now.modified) == (self.version.size, self.version.modified) {
             return Ok(());
         }
@@ -52,41 +50,41 @@ impl FileContent {
     }
 }
 
-/// An open file whose bytes do not change while this lives.
+/// An open file whose bytes do not change while this value lives.
 pub(crate) trait FixedFile: AsFd + Send + Sync + 'static {}
 
 impl<F: AsFd + Send + Sync + 'static> FixedFile for F {}
 
-/// The next bytes of a body, wherever they are.
+/// The next bytes of a body, in a file or in memory.
 pub(crate) enum Piece {
-    /// A range of a file: by sendfile on plain TCP.
+    /// A range of a file, sent by sendfile on plain TCP.
     File(Arc<dyn FixedFile>, ByteRange),
-    /// Bytes in memory, with the share of the memory budget that they take, unless they are few.
+    /// Bytes in memory, with their share of the memory budget. Few bytes have no share.
     Bytes(Bytes, Option<OwnedSemaphorePermit>),
 }
 
 /// A body that becomes available piece by piece. Its length is known before it is sent.
 #[async_trait::async_trait]
 pub(crate) trait Pieces: Send {
-    /// Bytes of all pieces together.
+    /// Returns the total length of all pieces in bytes.
     fn length(&self) -> u64;
 
-    /// The next piece. `None` after the last.
+    /// Returns the next piece. `None` after the last.
     ///
     /// # Errors
-    /// The rest cannot be had: the response must break off.
+    /// The rest cannot be read, so the response must break off.
     async fn next(&mut self) -> io::Result<Option<Piece>>;
 }
 
-/// What follows the head.
+/// The body of a response.
 pub(crate) enum Body {
-    /// Nothing.
+    /// No body.
     Empty,
-    /// These bytes.
+    /// Bytes in memory.
     Bytes(Bytes),
-    /// A range of a file: by sendfile on plain TCP.
+    /// A range of a file, sent by sendfile on plain TCP.
     File(FileContent),
-    /// Pieces of known total length, of files or in memory.
+    /// Pieces in files or in memory, of known total length.
     Pieces(Box<dyn Pieces>),
     /// Pieces made while sending, of unknown total length.
     Stream(Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>),
@@ -105,7 +103,7 @@ impl std::fmt::Debug for Body {
 }
 
 impl Body {
-    /// Its length in bytes, where known before sending.
+    /// Returns the length in bytes. `None` if it is unknown before sending.
     #[must_use]
     pub(crate) fn length(&self) -> Option<u64> {
         match self {
@@ -119,13 +117,13 @@ impl Body {
 }
 
 impl Response {
-    /// An empty response.
+    /// Makes an empty response.
     #[must_use]
     pub(crate) fn new(status: StatusCode) -> Self {
         Self { status, headers: HeaderMap::new(), body: Body::Empty }
     }
 
-    /// One plain line of text, for people reading a terminal.
+    /// Makes a response with one line of plain text, for a terminal.
     #[must_use]
     pub(crate) fn text(status: StatusCode, line: impl std::fmt::Display) -> Self {
         Self::new(status)
@@ -133,13 +131,13 @@ impl Response {
             .with_body(Body::Bytes(format!("{line}\n").into()))
     }
 
-    /// A document of the given content type.
+    /// Makes a response with a document of the given content type.
     #[must_use]
     pub(crate) fn document(content_type: &'static str, bytes: impl Into<Bytes>) -> Self {
         Self::new(StatusCode::OK).with_header(CONTENT_TYPE, content_type).with_body(Body::Bytes(bytes.into()))
     }
 
-    /// The same with `name: value` set; a value no header can carry is left out.
+    /// Sets the header `name`. A value that is not valid in a header is omitted.
     #[must_use]
     pub(crate) fn with_header(mut self, name: HeaderName, value: impl AsRef<str>) -> Self {
         if let Ok(value) = HeaderValue::from_str(value.as_ref()) {
@@ -148,7 +146,6 @@ impl Response {
         self
     }
 
-    /// The same with another body.
     #[must_use]
     pub(crate) fn with_body(mut self, body: Body) -> Self {
         self.body = body;
@@ -156,7 +153,7 @@ impl Response {
     }
 }
 
-/// `attachment` with a file's name in the form every browser since 2011 reads.
+/// Formats `attachment` with a file's name, in the form that every browser since 2011 reads.
 pub(crate) fn attachment(name: &[u8]) -> String {
     let name = percent_encoding::percent_encode(name, percent_encoding::NON_ALPHANUMERIC);
     format!("attachment; filename*=UTF-8''{name}")

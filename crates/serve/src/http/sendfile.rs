@@ -1,11 +1,11 @@
-//! Sends ranges of files: by sendfile(2) on plain TCP; on TLS it reads and encrypts.
+//! Sends ranges of files: by sendfile(2) on plain TCP, by reading and encrypting on TLS.
 //!
-//! The socket never blocks, but the disk might. Before each quantum `preadv2` with `RWF_NOWAIT`
-//! checks whether the quantum is in the page cache. If it is not, it is read ahead and a blocking
-//! thread waits for it, so that a slow disk delays its own connection and no other.
+//! The socket never blocks, but the disk may. Before each quantum, `preadv2` with `RWF_NOWAIT`
+//! checks whether the quantum is in the page cache. If not, the quantum is read ahead and a
+//! blocking thread waits for it, so that a slow disk delays no other connection.
 //!
-//! The last bytes are sent only if the file is still the version that the head states. A file that
-//! another program rewrites meanwhile gives a broken answer, never a mixture that looks whole.
+//! The last bytes are sent only if the file is still the version that the head states. If another
+//! program rewrites the file meanwhile, the response breaks off and never looks complete.
 
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -26,19 +26,19 @@ use crate::http::response::{FileContent, Piece, Pieces};
 use crate::http::wire::Transport;
 
 /// Bytes that one connection sends before others get their turn. It is more than a socket buffer
-/// takes at once, so that a fast reader is not slowed. It is small enough for a thousand
-/// connections to take turns within a second.
+/// takes at once, so that a fast reader is not slowed, and small enough for a thousand connections
+/// to take turns within a second.
 const QUANTUM: u64 = 1 << 20;
 
-/// Bytes that are read and encrypted at once on TLS: sixteen records. This is also the memory that
-/// such a connection needs.
+/// Bytes that are read and encrypted at once on TLS: sixteen records. This is also the memory of
+/// such a connection.
 const TLS_PIECE: u64 = 256 << 10;
 
-/// Bytes at the end of a file's content that are read and held back until the file's version was
-/// looked at again. Small files are read whole, and leave in one call with the head.
+/// Bytes at the end of a range that are read but held back until the file's version was checked
+/// again. Small files are read whole, and sent in one call with the head.
 const HELD_BACK: u64 = 16 << 10;
 
-/// Sends `head` and the `content`.
+/// Sends `head` and `content`.
 pub(crate) async fn send_file(
     transport: &mut Transport,
     mut head: Vec<u8>,
@@ -87,7 +87,7 @@ pub(crate) async fn send_pieces(
                 remaining = remaining.saturating_sub(range.len());
                 send_range(transport, &file, range, connections, throttle).await?;
             }
-            // A few bytes wait for those that follow, instead of taking a packet.
+            // A few bytes wait for the next piece instead of taking a packet.
             Piece::Bytes(bytes, None) if remaining > bytes.len() as u64 && throttle.is_unlimited() => {
                 remaining -= bytes.len() as u64;
                 send_bytes(transport, &bytes, Follow::More, stall).await?;
@@ -122,13 +122,12 @@ pub(crate) async fn send_throttled(
     Ok(())
 }
 
-/// The error for a file that is shorter than when its length was announced: the client must see a
-/// broken answer, not a short one.
+/// Returns the error for a file that became shorter than its announced length. The client must see
+/// a broken response, not a short one.
 fn shrunk() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "the file shrank while it was sent")
 }
 
-/// Sends `range` of `file`.
 async fn send_range<F: AsFd + Send + Sync + ?Sized + 'static>(
     transport: &mut Transport,
     file: &Arc<F>,
@@ -163,7 +162,7 @@ async fn send_range<F: AsFd + Send + Sync + ?Sized + 'static>(
         }
         rest = rest.skip(sent);
         throttle.refund(allowed.saturating_sub(sent));
-        // With one connection a yield only wakes a second thread, on the processor of the client.
+        // With one connection, a yield only wakes a second thread, on the client's processor.
         if !rest.is_empty() && connections.metrics.open.load(Relaxed) > 1 {
             tokio::task::yield_now().await;
         }
@@ -171,7 +170,7 @@ async fn send_range<F: AsFd + Send + Sync + ?Sized + 'static>(
     Ok(())
 }
 
-/// One sendfile, as soon as the socket takes any byte.
+/// Calls sendfile once, as soon as the socket accepts bytes.
 async fn splice(stream: &TcpStream, file: BorrowedFd<'_>, part: ByteRange) -> io::Result<u64> {
     let count = to_usize(part.len());
     let sent = stream
@@ -183,8 +182,8 @@ async fn splice(stream: &TcpStream, file: BorrowedFd<'_>, part: ByteRange) -> io
     Ok(sent as u64)
 }
 
-/// Reads `part` into the page cache if it is not there. Returns false if reading this file never
-/// waits.
+/// Reads `part` into the page cache if it is not there. Returns false if reads of this file never
+/// wait.
 async fn warm<F: AsFd + Send + Sync + ?Sized + 'static>(
     file: &Arc<F>,
     part: ByteRange,
@@ -201,8 +200,8 @@ async fn warm<F: AsFd + Send + Sync + ?Sized + 'static>(
     Ok(true)
 }
 
-/// True if the byte at `offset` can be read without waiting. `None` if the file system cannot say:
-/// tmpfs, where nothing waits.
+/// True if the byte at `offset` can be read without waiting. `None` if the file system cannot
+/// report it: tmpfs, where reads never wait.
 fn is_cached(file: BorrowedFd<'_>, offset: u64) -> Option<bool> {
     let mut byte = [0];
     let mut target = [IoSliceMut::new(&mut byte)];
@@ -213,12 +212,11 @@ fn is_cached(file: BorrowedFd<'_>, offset: u64) -> Option<bool> {
     }
 }
 
-/// Reads `part` into the page cache: announced whole, then touched page by page in the order the
-/// disk delivers.
+/// Reads `part` into the page cache: announces all of it, then touches it at intervals, in order.
 fn read_ahead(file: BorrowedFd<'_>, part: ByteRange) -> io::Result<()> {
     let length = std::num::NonZeroU64::new(part.len());
     rustix::fs::fadvise(file, part.start, length, Advice::WillNeed)?;
-    // One byte every 128 KiB, the default read-ahead window, is enough to wait for all of it.
+    // One byte every 128 KiB, the default read-ahead window, is enough to wait for the whole part.
     let mut byte = [0];
     for offset in (part.start..part.end).step_by(128 << 10).chain([part.end - 1]) {
         rustix::io::pread(file, &mut byte, offset)?;
@@ -226,8 +224,8 @@ fn read_ahead(file: BorrowedFd<'_>, part: ByteRange) -> io::Result<()> {
     Ok(())
 }
 
-/// Appends the bytes of `part` to `piece`: read here when cached, else once a blocking thread has
-/// waited for them.
+/// Appends the bytes of `part` to `piece`. If they are not cached, a blocking thread waits for them
+/// first.
 async fn read_piece<F: AsFd + Send + Sync + ?Sized + 'static>(
     file: &Arc<F>,
     part: ByteRange,
@@ -247,7 +245,8 @@ async fn read_piece<F: AsFd + Send + Sync + ?Sized + 'static>(
     Ok(())
 }
 
-/// Writes `bytes` whole within the stall time for each step, `more` to follow at once or not.
+/// Writes all `bytes`; each step may take the time `stall`. `follow` says whether more bytes
+/// follow.
 pub(crate) async fn send_bytes(
     transport: &mut Transport,
     bytes: &[u8],

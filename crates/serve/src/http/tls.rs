@@ -11,8 +11,8 @@ use tokio_rustls::TlsAcceptor;
 use crate::config::Tls;
 use crate::error::{Error, Result};
 
-/// Reads the PEM files of `tls`; gives also the names that the certificate is for. A name with `*`
-/// does not count: a bucket may stand in its place.
+/// Reads the PEM files of `tls`. Returns the names of the certificate too, except those with `*`,
+/// where a bucket may stand.
 pub(crate) fn acceptor(tls: &Tls) -> Result<(TlsAcceptor, Vec<String>)> {
     let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(&tls.certificate)
         .and_then(Iterator::collect)
@@ -22,7 +22,7 @@ pub(crate) fn acceptor(tls: &Tls) -> Result<(TlsAcceptor, Vec<String>)> {
     };
     let names = webpki::EndEntityCert::try_from(leaf)
         .map(|leaf| leaf.valid_dns_names().filter(|name| !name.contains('*')).map(str::to_owned).collect());
-    // One that cannot be read is refused below, with a better reason.
+    // An unreadable certificate is refused below, with a better reason.
     let names = names.unwrap_or_default();
     let key = PrivateKeyDer::from_pem_file(&tls.key).map_err(|cause| error(&tls.key, &cause))?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());

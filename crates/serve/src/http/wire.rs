@@ -1,8 +1,8 @@
 //! A connection's transport and read buffer, and the request bodies that are read through them.
 //!
 //! While a handler runs, the [`Wire`] is in a slot that its [`WireBody`] shares. The handler reads
-//! the body straight from the socket, and the connection loop takes the wire out of the slot
-//! afterwards. A body that outlives its request finds the slot empty and fails.
+//! the body straight from the socket. Afterwards the connection loop takes the wire out of the
+//! slot, so a body that outlives its request finds the slot empty and fails.
 
 use std::future::Future;
 use std::io;
@@ -21,42 +21,43 @@ use tokio_rustls::server::TlsStream;
 use crate::http::chunks::{ChunkDialect, Chunks, Next};
 use crate::http::head::Framing;
 
-/// The most body bytes handed on at once: large enough that a write to disk outweighs its task
-/// switch, small enough that a thousand uploads stay within memory.
+/// The most body bytes in one piece: large enough that a write to disk outweighs its task switch,
+/// small enough that a thousand uploads stay within memory.
 pub(crate) const BODY_PIECE: usize = 128 << 10;
 
-/// Room made for the lines between chunks.
+/// Bytes reserved in the buffer for the lines between chunks.
 const LINE_ROOM: usize = 4096;
 
 /// The connection that carries the bytes.
 #[derive(Debug)]
 pub(crate) enum Transport {
-    /// Plain TCP: files leave by sendfile.
+    /// Plain TCP: sendfile sends files.
     Plain(TcpStream),
     /// TLS: files are read and encrypted.
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// A transport and what was read from it but not yet used.
+/// A transport, and the bytes that were read from it but not used.
 #[derive(Debug)]
 pub(crate) struct Wire {
     pub(crate) transport: Transport,
     pub(crate) buffer: BytesMut,
     body: Progress,
-    /// The client waits for `100 Continue`.
+    /// Whether the client waits for `100 Continue`.
     awaits_continue: bool,
 }
 
 /// The position of the wire in the request body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
-    /// Past its end.
+    /// After the end of the body.
     Done,
-    /// So many bytes to come.
+    /// The number of bytes that are still to come.
     Data(u64),
     /// In a chunked body.
     Chunked(Chunks),
-    /// An error: where the body ends is unknown, so what follows must not be taken for a request.
+    /// After an error: the end of the body is unknown, so later bytes must not be taken for a
+    /// request.
     Broken,
 }
 
@@ -65,7 +66,7 @@ impl Wire {
         Self { transport, buffer: BytesMut::new(), body: Progress::Done, awaits_continue: false }
     }
 
-    /// Begins a request whose body is framed so.
+    /// Begins a request whose body has this framing.
     pub(crate) fn begin_body(&mut self, framing: Framing, awaits_continue: bool) {
         self.body = match framing {
             Framing::Length(0) => Progress::Done,
@@ -86,12 +87,12 @@ impl Wire {
         self.body == Progress::Broken
     }
 
-    /// True if the client still waits for 100 Continue: it may never send the body.
+    /// Whether the client still waits for 100 Continue. It may never send the body.
     pub(crate) fn awaits_continue(&self) -> bool {
         self.awaits_continue
     }
 
-    /// Reads more into the buffer; 0 at the end of the stream.
+    /// Reads more bytes into the buffer. Returns 0 at the end of the stream.
     pub(crate) fn poll_fill(&mut self, context: &mut Context<'_>, room: usize) -> Poll<io::Result<usize>> {
         self.buffer.reserve(room);
         let spare = self.buffer.spare_capacity_mut();
@@ -104,7 +105,7 @@ impl Wire {
         Poll::Ready(Ok(count))
     }
 
-    /// The next piece of the body; empty at its end. After an error there are only errors.
+    /// Returns the next piece of the body, empty at its end. After an error, all calls fail.
     pub(crate) fn poll_body(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
         let piece = ready!(self.poll_piece(context));
         if piece.is_err() {
@@ -116,7 +117,7 @@ impl Wire {
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
         if self.awaits_continue && self.buffer.is_empty() {
             let line = b"HTTP/1.1 100 Continue\r\n\r\n";
-            // Nothing else is on its way out, so a line this short fits the socket's buffer.
+            // Nothing else is being sent, so this short line fits into the socket's buffer.
             ready!(Pin::new(&mut self.transport).poll_write(context, line))?;
             ready!(Pin::new(&mut self.transport).poll_flush(context))?;
         }
@@ -137,7 +138,7 @@ impl Wire {
                     return Poll::Ready(Ok(piece));
                 }
                 Progress::Chunked(mut chunks) => {
-                    // Trailers are read past: nothing here has a use for them.
+                    // Trailers are ignored; they have no use here.
                     let next = chunks.next(&mut self.buffer, |_| Ok(()))?;
                     self.body = Progress::Chunked(chunks);
                     match next {
@@ -159,7 +160,7 @@ impl Wire {
         }
     }
 
-    /// Up to `left` bytes: what is buffered, else as much as one piece takes without waiting twice.
+    /// Returns up to `left` bytes: all that arrive without waiting, but at least one byte.
     fn poll_data(&mut self, context: &mut Context<'_>, left: u64) -> Poll<io::Result<Bytes>> {
         let wanted = to_usize(left).min(BODY_PIECE);
         while self.buffer.len() < wanted {
@@ -237,7 +238,7 @@ impl WireBody {
         Self { slot, length, stall, deadline: None, received: 0 }
     }
 
-    /// The announced length in bytes.
+    /// Returns the announced length in bytes. `None` if it was not announced.
     pub(crate) fn length(&self) -> Option<u64> {
         self.length
     }

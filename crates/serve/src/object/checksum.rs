@@ -1,5 +1,5 @@
-//! Computes checksums of content while it is written, several at once. What they are compared with
-//! is in `stated`, and those of parts in `part_checksums`.
+//! Computes checksums of content while it is written, several at once. `stated` compares them;
+//! `part_checksums` has those of parts.
 
 use std::collections::BTreeMap;
 
@@ -7,40 +7,40 @@ use firstbyte_location::{Algorithm, Hasher};
 
 use crate::object::writer::Digest;
 
-/// The header an algorithm's value is announced in.
+/// Returns the name of the header with an algorithm's value.
 pub(crate) fn header(algorithm: Algorithm) -> &'static str {
     algorithm.header().unwrap_or("content-md5")
 }
 
-/// Why the checksums of a request are refused.
+/// The reason for which the checksums of a request are refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
-    /// The content is another.
+    /// A computed checksum differs from the stated one.
     #[error("{0}")]
     Differs(String),
-    /// A stated value that no content can have.
+    /// A stated value is not valid for its algorithm.
     #[error("Value for {0} header is invalid.")]
     Malformed(&'static str),
     /// The content is not the one that the signature covers.
     #[error("the body does not have the hash that x-amz-content-sha256 states")]
     WrongHash,
-    /// Such checksums can be neither computed nor compared here.
+    /// The algorithm or the kind is not supported.
     #[error("{0}")]
     Unsupported(String),
-    /// A part lacks the checksum that was agreed on.
+    /// A part lacks the checksum that the upload was begun with.
     #[error("a part has no {0} checksum")]
     Missing(Algorithm),
 }
 
-/// Values by algorithm, each in base64 as the API has them.
+/// Checksums by algorithm, each in base64.
 pub(crate) type Values = BTreeMap<Algorithm, String>;
 
-/// Computes several checksums over the bytes as they pass.
+/// Computes several checksums of the same bytes.
 #[derive(Debug)]
 pub(crate) struct Checksums(Vec<Hasher>);
 
 impl Checksums {
-    /// These, each once.
+    /// Computes each of these algorithms once.
     pub(crate) fn of(algorithms: impl IntoIterator<Item = Algorithm>) -> Self {
         let mut all: Vec<Algorithm> = algorithms.into_iter().collect();
         all.sort_unstable();
@@ -48,12 +48,12 @@ impl Checksums {
         Self(all.into_iter().map(Hasher::new).collect())
     }
 
-    /// This one alone.
+    /// Computes only this algorithm.
     pub(crate) fn only(algorithm: Algorithm) -> Self {
         Self(vec![Hasher::new(algorithm)])
     }
 
-    /// The values.
+    /// Returns the checksums.
     pub(crate) fn finish(self) -> Values {
         let value = |hasher: Hasher| (hasher.algorithm(), hasher.finish().to_base64());
         self.0.into_iter().map(value).collect()

@@ -9,7 +9,7 @@ use firstbyte_location::{ByteRange, to_usize};
 
 use crate::object::writer::{Digest, WriteAt};
 
-/// Copies `range` of `from` to `offset` of `to`, inside the kernel where it can. Blocking.
+/// Copies `range` of `from` to `offset` of `to`, inside the kernel if possible. Blocking.
 pub(crate) fn copy_range(from: &File, range: ByteRange, to: &File, offset: u64) -> io::Result<()> {
     let (mut rest, mut offset) = (range, offset);
     while !rest.is_empty() {
@@ -19,7 +19,7 @@ pub(crate) fn copy_range(from: &File, range: ByteRange, to: &File, offset: u64) 
         {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(copied) => copied as u64,
-            // Another file system, or one that cannot.
+            // On another file system, or one that does not support it.
             Err(_) => return copy_digesting(from, rest, to, offset, &mut ()),
         };
         rest = rest.skip(copied);
@@ -28,7 +28,7 @@ pub(crate) fn copy_range(from: &File, range: ByteRange, to: &File, offset: u64) 
     Ok(())
 }
 
-/// Copies through memory, for `digest` to see every byte. Blocking.
+/// Copies through memory, so that `digest` gets every byte. Blocking.
 pub(crate) fn copy_digesting(
     from: &File,
     range: ByteRange,
@@ -45,7 +45,7 @@ pub(crate) fn copy_digesting(
     })
 }
 
-/// Hands `range` of `from` to `see`, piece by piece. Blocking.
+/// Passes `range` of `from` to `see`, piece by piece. Blocking.
 pub(crate) fn read_range(
     from: &File,
     range: ByteRange,

@@ -1,5 +1,5 @@
-//! The version of an object in HTTP's terms, wherever its bytes are: conditions are judged by it,
-//! and answers state it.
+//! The version of an object in HTTP's terms, for objects of directories and gateways. Conditions
+//! are evaluated against it, and responses state it.
 
 use std::time::SystemTime;
 
@@ -11,11 +11,11 @@ use crate::http::etag::Identity;
 pub(crate) struct Described {
     /// Length in bytes.
     pub(crate) size: u64,
-    /// The tag as a header has it, with its quotes.
+    /// The tag in quotes, as in a header.
     pub(crate) etag: Option<String>,
-    /// When it last changed, to the second.
+    /// The time of the last change, to the second.
     pub(crate) modified: Option<SystemTime>,
-    /// The id of the version, where several are kept.
+    /// The id of the version, if the store keeps several versions.
     pub(crate) version_id: Option<String>,
     /// S3 storage class, if it is not the standard one.
     pub(crate) storage_class: Option<String>,
@@ -33,7 +33,7 @@ impl From<&Identity> for Described {
 }
 
 impl Described {
-    /// The version, to judge conditions by.
+    /// Returns the version, to evaluate conditions against.
     pub(crate) fn current(&self) -> Current<'_> {
         let etag = self.etag.as_deref().unwrap_or_default();
         Current { etag: etag.strip_prefix("W/").unwrap_or(etag).trim_matches('"'), modified: self.modified }

@@ -19,16 +19,13 @@ use crate::path::{EntryPath, is_hidden};
 /// One visible entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// Its name.
     pub(crate) name: OsString,
-    /// What it is.
     pub(crate) kind: Kind,
 }
 
 /// The kind of an entry. Everything else (sockets, devices, links leading out) is invisible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
-    /// A regular file.
     File,
     /// A directory.
     Directory,
@@ -36,51 +33,50 @@ pub(crate) enum Kind {
     LinkedDirectory,
 }
 
-/// Where a reader of a directory stands.
+/// The position of a reader in a directory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Position {
-    /// Device and inode.
+    /// Device and inode of the directory.
     directory: (u64, u64),
     offset: i64,
 }
 
-/// A directory being read: iterates over its visible entries, in the file system's order. Blocking.
+/// Iterates over the visible entries of a directory, in the file system's order. Blocking.
 #[derive(Debug)]
 pub(crate) struct Reader {
     root: Root,
     path: EntryPath,
     entries: Dir,
-    /// The offset behind the last entry, as the file system counts.
+    /// The file system's offset after the last entry.
     offset: i64,
-    /// Shows only what these rights allow reading, and the directories that lead there. `None`:
-    /// shows everything.
+    /// The rights that limit the visible entries to those that may be read, and the directories
+    /// that lead there. `None`: all entries are visible.
     shown_to: Option<Access>,
 }
 
 impl Reader {
-    /// Opens the directory `path`.
     pub(crate) fn open(root: &Root, path: &EntryPath) -> io::Result<Self> {
         let entries = Dir::new(root.open_directory(path)?)?;
         Ok(Self { root: root.clone(), path: path.clone(), entries, offset: 0, shown_to: None })
     }
 
-    /// Opens the directory `path`. The reader shows only what `access` may read, and the
-    /// directories that lead there.
+    /// Opens the directory `path`. The reader shows only the entries that `access` may read, and
+    /// the directories that lead there.
     pub(crate) fn open_for(root: &Root, path: &EntryPath, access: &Access) -> io::Result<Self> {
         let shown_to = (!access.allows(Rights::Read, path.as_bytes())).then(|| access.clone());
         Ok(Self { shown_to, ..Self::open(root, path)? })
     }
 
-    /// Where it stands, so that it may be closed and [resumed](Self::resume).
+    /// Returns the position, from which another reader can [resume](Self::resume).
     pub(crate) fn position(&self) -> io::Result<Position> {
         let found = self.entries.stat()?;
         Ok(Position { directory: (found.st_dev, found.st_ino), offset: self.offset })
     }
 
-    /// Opens the directory `path` for `access` where an earlier reader of it stood.
+    /// Opens the directory `path` for `access` at the position of an earlier reader.
     ///
     /// # Errors
-    /// Also if it is another directory now.
+    /// The directory cannot be opened, or another one has its place now.
     pub(crate) fn resume(
         root: &Root,
         path: &EntryPath,
@@ -96,7 +92,7 @@ impl Reader {
         Ok(reader)
     }
 
-    /// Whether the entry `name` may be shown, judged by its name and, once it is known, its `kind`.
+    /// Whether the entry `name` may be shown, judged by its name and, if known, its `kind`.
     fn is_shown(&self, name: &OsStr, kind: Option<Kind>) -> bool {
         let Some(access) = &self.shown_to else { return true };
         let path = self.path.join(name);
@@ -106,12 +102,12 @@ impl Reader {
         }
     }
 
-    /// The version of the entry `name` in this directory; none when it went away.
+    /// Returns the version of `entry`. `None` if it no longer exists.
     pub(crate) fn identity(&self, entry: &Entry) -> Option<Identity> {
         identity_at(&self.root, self.entries.fd().ok()?, &self.path, &entry.name)
     }
 
-    /// The path of the entry `name` of this directory.
+    /// Returns the path of the entry `name` in this directory.
     pub(crate) fn path_of(&self, name: &OsStr) -> EntryPath {
         self.path.join(name)
     }
@@ -161,9 +157,9 @@ impl Iterator for Reader {
     }
 }
 
-/// Whether lists and archives leave out the entry at `path`, because opening it failed with
-/// `error`: it went away since its name was read, or the server may not read it, which is logged.
-/// So a directory of another user (`lost+found`) does not hide the rest.
+/// Whether lists and archives omit the entry at `path` after opening it failed with `error`. It no
+/// longer exists, or the server may not read it, which is logged. So a directory of another user
+/// (`lost+found`) does not hide the rest.
 pub(crate) fn is_left_out(path: &EntryPath, error: &io::Error) -> bool {
     use io::ErrorKind::{CrossesDevices, NotADirectory, NotFound, PermissionDenied};
     if error.kind() == PermissionDenied {
@@ -173,8 +169,8 @@ pub(crate) fn is_left_out(path: &EntryPath, error: &io::Error) -> bool {
         || error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
 }
 
-/// The version of the entry `name` in the open `directory`, which is `path` in `root`; none when it
-/// went away. Blocking.
+/// Returns the version of the entry `name` in the open `directory`, which is `path` in `root`.
+/// `None` if it no longer exists. Blocking.
 pub(crate) fn identity_at(
     root: &Root,
     directory: BorrowedFd<'_>,

@@ -1,13 +1,13 @@
 //! Stores the S3 metadata of an object (content type, user metadata, checksums) in one extended
 //! attribute of its file.
 //!
-//! The attribute contains the file's size and modification time. After another program changes the
+//! The attribute contains the file's size and modification time. If another program changes the
 //! file, they differ and the attribute is ignored. If only the change time is later, checksums are
-//! ignored ([`change_time`]). So a checksum is never reported for other bytes.
-//! A directory's attribute, of a key that ends in `/`, holds whatever entries come and go.
-//! Metadata from a client is stored or refused ([`NotKept`]), never dropped. One exception: if the
-//! file system has no extended attributes, content types, checksums and part boundaries are not
-//! stored; the log reports it once.
+//! ignored ([`change_time`]). So a checksum is never reported for other bytes. The attribute of a
+//! directory, for a key that ends in `/`, stays valid when its entries change.
+//! Metadata from a client is stored or refused ([`MetadataRefusal`]), never dropped. One exception:
+//! if the file system has no extended attributes, content types, checksums and part boundaries are
+//! not stored, and the log reports this once.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -27,22 +27,22 @@ use crate::object::part_checksums::{ChecksumKind, PartChecksums, shown};
 
 const ATTRIBUTE: &str = "user.firstbyte.object";
 
-/// The most an attribute may hold, by the kernel's rule. ext4 takes some 4,000 bytes of all
-/// attributes of a file.
-const LONGEST: usize = 64 << 10;
+/// The kernel's limit for an attribute, in bytes. ext4 takes some 4,000 bytes for all attributes of
+/// a file.
+const MAX_ATTRIBUTE_BYTES: usize = 64 << 10;
 
-/// An attribute up to this length fits wherever there are attributes: if there is no space for it,
-/// the disk is full.
-const SMALL: usize = 1024;
+/// The size in bytes up to which an attribute fits on every file system with attributes. If it does
+/// not fit, the disk is full.
+const SMALL_ATTRIBUTE_BYTES: usize = 1024;
 
-/// The user metadata that clients send a file's modification time as.
+/// The name of the user metadata in which clients send a file's modification time.
 const MTIME: &str = "mtime";
 
 /// S3's limit for user metadata, keys and values together, and for the other headers kept with an
 /// object, in bytes.
 const MOST_METADATA: usize = 2048;
 
-/// The most parts of an object.
+/// S3's limit of the parts of an object.
 const MOST_PARTS: usize = 10_000;
 
 /// The metadata that S3 keeps with an object.
@@ -58,41 +58,41 @@ pub(crate) struct ObjectMetadata {
     pub(crate) content_encoding: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) content_language: Option<String>,
-    /// An HTTP date, as it was sent.
+    /// An HTTP date, unparsed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) expires: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) user: Vec<(String, String)>,
-    /// Of the full object.
+    /// Checksums of the full object.
     #[serde(default, skip_serializing_if = "Values::is_empty")]
     pub(crate) checksums: Values,
-    /// The checksum of the parts' checksums, where the upload was begun with one.
+    /// The checksum of the parts' checksums, if the upload was begun with one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) composite: Option<(Algorithm, String)>,
-    /// The request that completed the upload it was made by, for when it is repeated.
+    /// The request that completed the object's upload, to answer repetitions of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) completed: Option<Completed>,
     /// The boundaries of the parts of a multipart upload; empty for an object that was sent whole.
     #[serde(default, skip_serializing_if = "Parts::is_empty")]
     pub(crate) parts: Parts,
-    /// The checksum of each part, where the upload was begun with one.
+    /// The checksum of each part, if the upload was begun with one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) part_checksums: Option<PartChecksums>,
 }
 
-/// Which request completed an upload.
+/// Identifies the request that completed an upload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Completed {
     /// Id of the upload.
     pub(crate) upload: String,
-    /// Digest of the parts it listed.
+    /// Digest of the parts that the request listed.
     pub(crate) parts: String,
 }
 
-/// Why the metadata that a client sends with an object is refused.
+/// The reason for which the metadata of an object is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum NotKept {
-    /// More than S3 allows, or than the file system has room for.
+pub(crate) enum MetadataRefusal {
+    /// The metadata is larger than S3 allows, or than the file system can store.
     #[error(
         "the metadata is too large: 2,048 bytes of user metadata and 2,048 bytes of other headers at most, and \
          the file system may allow less"
@@ -104,7 +104,7 @@ pub(crate) enum NotKept {
          Content-Disposition, Content-Encoding, Content-Language and Expires cannot be kept"
     )]
     NoAttributes,
-    /// An answer could not carry it.
+    /// A response could not contain the metadata.
     #[error(
         "a value of the metadata has a line break or another control character, or a name has characters that a \
          header's name cannot have"
@@ -112,37 +112,38 @@ pub(crate) enum NotKept {
     NoHeader,
 }
 
-impl From<NotKept> for io::Error {
-    fn from(reason: NotKept) -> Self {
+impl From<MetadataRefusal> for io::Error {
+    fn from(reason: MetadataRefusal) -> Self {
         Self::other(reason)
     }
 }
 
-impl NotKept {
-    /// The reason behind an error of [`ObjectMetadata::write`], where it is one.
+impl MetadataRefusal {
+    /// Returns the [`MetadataRefusal`] in an error of [`ObjectMetadata::write`]. `None` for other
+    /// errors.
     pub(crate) fn of(error: &io::Error) -> Option<Self> {
         error.get_ref()?.downcast_ref().copied()
     }
 }
 
-/// The attribute: metadata, and the version of the file that it is of.
+/// The attribute: metadata, and the version of the file it belongs to.
 #[derive(Serialize, Deserialize)]
 struct Bound {
     size: u64,
     modified: i128,
-    /// See [`change_time`]; none for a directory.
+    /// The bound of [`change_time`]; `None` for a directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     changed_by: Option<i128>,
     object: ObjectMetadata,
 }
 
 impl Bound {
-    /// The attribute of `file`, if it has one.
+    /// Reads the attribute of `file`. `None` if there is none.
     fn read(file: &File) -> Option<Self> {
         let mut value = vec![0; 4096];
         let mut read = rustix::fs::fgetxattr(file, ATTRIBUTE, &mut value[..]);
         if read == Err(Errno::RANGE) {
-            value.resize(LONGEST, 0);
+            value.resize(MAX_ATTRIBUTE_BYTES, 0);
             read = rustix::fs::fgetxattr(file, ATTRIBUTE, &mut value[..]);
         }
         serde_json::from_slice(&value[..read.ok()?]).ok()
@@ -150,9 +151,9 @@ impl Bound {
 }
 
 impl ObjectMetadata {
-    /// The metadata stored with `file`; empty if the file has changed since.
+    /// Reads the metadata stored with `file`; empty if the file has changed since.
     pub(crate) fn read(file: &File) -> Self {
-        // Most files have none: nothing else is asked of them.
+        // Most files have no attribute, and need no further system call.
         let Some(bound) = Bound::read(file) else { return Self::default() };
         let Ok(metadata) = file.metadata() else { return Self::default() };
         match bound {
@@ -171,19 +172,19 @@ impl ObjectMetadata {
         }
     }
 
-    /// Leaves out the checksums. The request that completed the upload stays: it answers when that
-    /// is repeated after a restart, which forgets late publications.
+    /// Removes the checksums. The request that completed the upload stays, to answer a repetition
+    /// after a restart, which forgets late publications.
     fn forget_checksums(&mut self) {
         self.checksums = Values::default();
         (self.composite, self.part_checksums) = (None, None);
     }
 
-    /// It as the headers S3 answers with, beside the content type. Checksums are of the whole
-    /// object, whatever part of it the answer holds.
+    /// Formats the metadata as S3's headers, except the content type. Checksums are those of the
+    /// full object, even if the response has only a part of it.
     pub(crate) fn headers(&self) -> HeaderMap {
         let mut headers = HeaderMap::new();
         let mut set = |name: &str, value: &str| {
-            // A value that no header can carry is left out.
+            // A value that is not valid in a header is omitted.
             if let (Ok(name), Ok(value)) =
                 (HeaderName::try_from(name), HeaderValue::from_bytes(value.as_bytes()))
             {
@@ -210,36 +211,37 @@ impl ObjectMetadata {
         headers
     }
 
-    /// Checksums as S3 shows them, and their kind.
+    /// Returns the checksums that S3 reports, and their kind.
     pub(crate) fn shown_checksums(&self) -> (Values, ChecksumKind) {
         shown(&self.checksums, self.composite.as_ref())
     }
 
-    /// Checksums of the part with this number, from 1; none where the upload was begun without.
+    /// Returns the checksums of the part with this number, from 1; empty if the upload has none for
+    /// parts.
     pub(crate) fn checksums_of_part(&self, number: i32) -> Values {
         let index = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
         index.zip(self.part_checksums.as_ref()).and_then(|(index, sums)| sums.get(index)).unwrap_or_default()
     }
 
-    /// Refuses more than S3 allows, and what no header can carry.
-    pub(crate) fn check(&self) -> Result<(), NotKept> {
+    /// Refuses metadata above S3's limits, and values that are not valid in a header.
+    pub(crate) fn check(&self) -> Result<(), MetadataRefusal> {
         self.check_values()?;
         let headers = self.headers_beside_user_metadata();
         let others =
             self.content_type.iter().chain(headers.into_iter().flatten()).map(String::len).sum::<usize>();
         let user = self.user.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
-        if user <= MOST_METADATA && others <= MOST_METADATA { Ok(()) } else { Err(NotKept::TooLarge) }
+        if user <= MOST_METADATA && others <= MOST_METADATA { Ok(()) } else { Err(MetadataRefusal::TooLarge) }
     }
 
-    /// Refuses what no header can carry: it would be missing in every answer.
-    fn check_values(&self) -> Result<(), NotKept> {
+    /// Refuses values that are not valid in a header, because every response would lack them.
+    fn check_values(&self) -> Result<(), MetadataRefusal> {
         let is_value = |text: &String| HeaderValue::from_bytes(text.as_bytes()).is_ok();
         let headers = self.headers_beside_user_metadata();
         let fits = self.content_type.iter().chain(headers.into_iter().flatten()).all(is_value)
             && self.user.iter().all(|(name, value)| {
                 is_value(value) && HeaderName::try_from(format!("x-amz-meta-{name}")).is_ok()
             });
-        if fits { Ok(()) } else { Err(NotKept::NoHeader) }
+        if fits { Ok(()) } else { Err(MetadataRefusal::NoHeader) }
     }
 
     fn headers_beside_user_metadata(&self) -> [&Option<String>; 5] {
@@ -248,18 +250,18 @@ impl ObjectMetadata {
         [cache_control, content_disposition, content_encoding, content_language, expires]
     }
 
-    /// Whether it holds metadata that a client asked to keep. A modification time does not count
-    /// where the file itself keeps it.
+    /// Whether there is metadata that the client explicitly asked to store. A modification time
+    /// does not count, because the file itself has it.
     fn is_essential(&self) -> bool {
         self.user.iter().any(|(name, _)| name != MTIME)
             || self.headers_beside_user_metadata().into_iter().any(Option::is_some)
     }
 
-    /// Keeps it with `file`, whose bytes are complete; sets the modification time a client sent
-    /// along.
+    /// Stores the metadata with `file`, whose bytes are complete. Sets the modification time that
+    /// the client sent.
     ///
     /// # Errors
-    /// The file system's; [`NotKept`] where it has no room for all of it.
+    /// A system call fails, or the file system cannot store all of it ([`MetadataRefusal`]).
     pub(crate) fn write(&self, file: &File) -> io::Result<()> {
         self.check_values()?;
         match self.sent_modification_time() {
@@ -269,8 +271,8 @@ impl ObjectMetadata {
         self.keep(file)
     }
 
-    /// Keeps it with `directory` in place of what was kept. The directory's own time stays: it says
-    /// when entries came and went.
+    /// Replaces the metadata of `directory`. The directory's own modification time stays: it is the
+    /// time when its entries last changed.
     ///
     /// # Errors
     /// As [`Self::write`].
@@ -278,27 +280,28 @@ impl ObjectMetadata {
         self.check_values()?;
         if *self != Self::default() {
             return match self.keep(directory) {
-                // Nothing else keeps a modification time.
+                // A directory has no other place for a modification time.
                 Ok(()) if !self.user.is_empty() && Self::read(directory) == Self::default() => {
-                    Err(NotKept::NoAttributes.into())
+                    Err(MetadataRefusal::NoAttributes.into())
                 }
                 done => done,
             };
         }
-        // The server may be unable to change a directory that has nothing to remove.
+        // The server may have no right to change a directory without an attribute to remove.
         let has_none = Self::read(directory) == Self::default();
         if has_none { Ok(()) } else { Ok(rustix::fs::fremovexattr(directory, ATTRIBUTE)?) }
     }
 
-    /// Keeps it with `file`, whose times are set.
+    /// Stores the metadata with `file`, whose times are already set.
     fn keep(&self, file: &File) -> io::Result<()> {
-        // If it is too large, keep it without checksums of parts, or without their boundaries too.
-        // Everything else is needed.
+        // If the attribute is too large, it is stored without checksums of parts, or without their
+        // boundaries too. All other metadata is required.
         let without = Self { part_checksums: None, ..self.clone() };
         let bare = Self { parts: Parts::default(), ..without.clone() };
         let mut done = self.set_attribute(file);
         for less in [without, bare].iter().filter(|less| *less != self) {
-            if done.as_ref().is_err_and(|error| NotKept::of(error) == Some(NotKept::TooLarge)) {
+            if done.as_ref().is_err_and(|error| MetadataRefusal::of(error) == Some(MetadataRefusal::TooLarge))
+            {
                 done = less.set_attribute(file);
             }
         }
@@ -315,10 +318,10 @@ impl ObjectMetadata {
         set.or_else(|error| self.without_attribute(error, value.len()))
     }
 
-    /// The result of a write whose attribute of `length` bytes was refused with `error`.
+    /// Returns the result of a write whose attribute of `length` bytes was refused with `error`.
     fn without_attribute(&self, error: Errno, length: usize) -> io::Result<()> {
         match error {
-            Errno::NOTSUP | Errno::NOSYS if self.is_essential() => Err(NotKept::NoAttributes.into()),
+            Errno::NOTSUP | Errno::NOSYS if self.is_essential() => Err(MetadataRefusal::NoAttributes.into()),
             Errno::NOTSUP | Errno::NOSYS => {
                 static LOGGED: Once = Once::new();
                 LOGGED.call_once(|| {
@@ -327,14 +330,16 @@ impl ObjectMetadata {
                 });
                 Ok(())
             }
-            Errno::TOOBIG | Errno::RANGE => Err(NotKept::TooLarge.into()),
-            Errno::NOSPC | Errno::DQUOT if length > SMALL => Err(NotKept::TooLarge.into()),
+            Errno::TOOBIG | Errno::RANGE => Err(MetadataRefusal::TooLarge.into()),
+            Errno::NOSPC | Errno::DQUOT if length > SMALL_ATTRIBUTE_BYTES => {
+                Err(MetadataRefusal::TooLarge.into())
+            }
             error => Err(error.into()),
         }
     }
 
-    /// The modification time rclone and others send as `x-amz-meta-mtime`: seconds since 1970, with
-    /// a fraction.
+    /// Returns the modification time that rclone and others send as `x-amz-meta-mtime`: seconds
+    /// since 1970, with a fraction.
     fn sent_modification_time(&self) -> Option<SystemTime> {
         let (_, text) = self.user.iter().find(|(name, _)| name == MTIME)?;
         let (is_before, text) = text.strip_prefix('-').map_or((false, text.as_str()), |text| (true, text));
@@ -346,7 +351,7 @@ impl ObjectMetadata {
     }
 }
 
-/// The size and time that an attribute is bound to. Those of a directory change with its entries,
+/// Returns the size and time that an attribute is bound to. A directory's change with its entries,
 /// so its attribute is bound to neither.
 fn binding(metadata: &Metadata) -> (u64, i128) {
     if metadata.is_dir() {
@@ -356,25 +361,25 @@ fn binding(metadata: &Metadata) -> (u64, i128) {
     (identity.size, identity.modified)
 }
 
-/// Notes that `file`, of the version `identity`, has its final name.
-pub(crate) fn published(file: &File, identity: &Identity) {
+/// Records that `file`, in the version `identity`, has its final name.
+pub(crate) fn record_published(file: &File, identity: &Identity) {
     if let Some(Bound { changed_by: Some(bound), .. }) = Bound::read(file) {
-        change_time::published(identity, bound);
+        change_time::record_published(identity, bound);
     }
 }
 
-/// Gives the copy `to` of the file `from` its modification time and what is kept with it.
+/// Copies the modification time and the metadata of `from` to its copy `to`.
 ///
 /// # Errors
-/// The file system's; [`NotKept`] where that of the copy has no room for all of it.
+/// A system call fails, or the file system of `to` cannot store all of it ([`MetadataRefusal`]).
 pub(crate) fn carry_over(from: &File, to: &File) -> io::Result<()> {
     to.set_modified(from.metadata()?.modified()?)?;
     let kept = ObjectMetadata::read(from);
     if kept == ObjectMetadata::default() { Ok(()) } else { kept.keep(to) }
 }
 
-/// The lengths of an object's parts, in order: runs of equal ones, so that 10,000 like parts take
-/// some bytes.
+/// The lengths of an object's parts, in order, as runs of equal lengths. So 10,000 equal parts take
+/// a few bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Parts(Vec<(u32, u64)>);
 
@@ -391,8 +396,7 @@ impl Parts {
         Self(runs)
     }
 
-    /// Whether they can be the parts of an object of `size` bytes. The table lies in an attribute
-    /// that other programs may write.
+    /// Whether the lengths add up to `size` bytes. Other programs may have written the attribute.
     fn are_of(&self, size: u64) -> bool {
         let add = |(parts, bytes): (u64, u64), (count, length): &(u32, u64)| {
             Some((parts + u64::from(*count), bytes.checked_add(u64::from(*count).checked_mul(*length)?)?))
@@ -406,12 +410,12 @@ impl Parts {
         self.0.is_empty()
     }
 
-    /// The number of parts.
+    /// Returns the number of parts.
     pub(crate) fn count(&self) -> u32 {
         self.0.iter().map(|(count, _)| count).sum()
     }
 
-    /// The bytes of each part, in order.
+    /// Returns the bytes of each part, in order.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = ByteRange> {
         let lengths = self.0.iter().flat_map(|(count, length)| std::iter::repeat_n(*length, *count as usize));
         lengths.scan(0, |start: &mut u64, length| {

@@ -1,5 +1,5 @@
 //! Files of the served directory as objects: their names, versions, metadata and checksums, and how
-//! they are staged, assembled, published and deleted. Shared by all APIs; knows none of them.
+//! they are staged, assembled, published and deleted. Independent of the APIs, which share it.
 
 pub(crate) mod change_time;
 pub(crate) mod checksum;

@@ -1,6 +1,6 @@
 //! Locks names in the served tree while they change. `root` owns the table of locks.
 //!
-//! A name is its directory (device and inode, so that every path to it counts as one) and its last
+//! A name is its directory (device and inode, so that all paths to it count as one) and its last
 //! component. Names share a fixed number of locks. Changes of two names that share a lock wait for
 //! each other, for the time of a rename.
 
@@ -12,10 +12,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use firstbyte_location::to_usize;
 
-/// Many more than the threads that may change names at once.
+/// The number of locks: many more than the threads that may change names at once.
 const LOCKS: usize = 256;
 
-/// The locks.
+/// A fixed set of locks for names.
 #[derive(Debug)]
 pub(crate) struct NameLocks {
     locks: Vec<Mutex<()>>,

@@ -1,11 +1,11 @@
 //! Checksums of objects that are uploaded in parts, as S3 defines them.
 //!
-//! A checksum of the full object is that of its bytes; CRCs of parts combine into it. A composite
-//! one is the checksum of the parts' checksums, followed by `-` and their number. Which of them an
-//! object gets is agreed on when the upload begins. Sums are compared with botocore's in
-//! `tests/clients/test_matrix.py`. The kinds that each algorithm has were not tried on S3 itself.
-//! CRC-64/NVME of the full object is kept beside a composite checksum, so that every object can be
-//! read verified.
+//! A full-object checksum is that of all bytes; it can be combined from the CRCs of parts. A
+//! composite checksum is the checksum of the parts' checksums, followed by `-` and their number.
+//! The client chooses when it begins the upload. `tests/clients/test_matrix.py` compares the
+//! results with botocore's. The kinds of each algorithm were not tried on S3 itself. CRC-64/NVME of
+//! the full object is stored in addition to a composite checksum, so that every object can be read
+//! verified.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -22,14 +22,14 @@ const COMPOSITE: &str = "COMPOSITE";
 /// How the checksum of an object follows from those of its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ChecksumKind {
-    /// That of the bytes.
+    /// The checksum of all bytes.
     FullObject,
-    /// That of the parts' checksums.
+    /// The checksum of the parts' checksums.
     Composite,
 }
 
 impl ChecksumKind {
-    /// As S3 names it.
+    /// Returns the name in S3.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::FullObject => FULL_OBJECT,
@@ -50,11 +50,11 @@ pub(crate) struct Agreed {
 }
 
 impl Agreed {
-    /// The checksum that `CreateMultipartUpload` names; none leaves S3's default, CRC-64/NVME of
-    /// the full object.
+    /// Parses the checksum that `CreateMultipartUpload` names. `None` means S3's default,
+    /// CRC-64/NVME of the full object.
     ///
     /// # Errors
-    /// The algorithm is unknown, or has no checksum of this kind.
+    /// The algorithm is unknown, or does not support this kind.
     pub(crate) fn new(algorithm: Option<&str>, kind: Option<&str>) -> Result<Option<Self>, Refusal> {
         let kind = match kind {
             None => None,
@@ -110,7 +110,7 @@ impl Agreed {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PartChecksums {
     algorithm: Algorithm,
-    /// One behind the other, in base64.
+    /// The raw values, concatenated and encoded in base64.
     values: String,
 }
 
@@ -119,7 +119,7 @@ impl PartChecksums {
         Self { algorithm, values: BASE64_STANDARD.encode(values.concat()) }
     }
 
-    /// That of the part at `index`, from 0.
+    /// Returns the checksum of the part at `index`, from 0.
     pub(crate) fn get(&self, index: usize) -> Option<Values> {
         let bytes = BASE64_STANDARD.decode(&self.values).ok()?;
         let value = bytes.chunks_exact(self.algorithm.value_len()).nth(index)?;
@@ -130,17 +130,17 @@ impl PartChecksums {
 /// The checksums of an object made of parts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WholeChecksums {
-    /// Of the full object.
+    /// Checksums of the full object.
     pub(crate) full: Values,
     pub(crate) composite: Option<(Algorithm, String)>,
     pub(crate) parts: Option<PartChecksums>,
 }
 
 impl WholeChecksums {
-    /// Those of the whole made of parts with these checksums and lengths, in order.
+    /// Computes the checksums of an object from the checksums and lengths of its parts, in order.
     ///
     /// # Errors
-    /// A part has no checksum of the algorithm that was agreed on.
+    /// A part has no checksum of the agreed algorithm.
     pub(crate) fn new(agreed: Option<Agreed>, parts: &[(&Values, u64)]) -> Result<Self, Refusal> {
         let full = combine(parts.iter().copied());
         let Some(Agreed { algorithm, kind }) = agreed else {
@@ -158,10 +158,10 @@ impl WholeChecksums {
         Ok(Self { full, composite, parts: Some(PartChecksums::new(algorithm, &values)) })
     }
 
-    /// Compares them with those in the `headers` of the request that completes the upload.
+    /// Compares the checksums with those in the `headers` of the request that completes the upload.
     ///
     /// # Errors
-    /// One differs, or is of a kind that was not agreed on.
+    /// A checksum differs, or is not of the agreed kind.
     pub(crate) fn check(&self, agreed: Option<Agreed>, headers: &HeaderMap) -> Result<(), Refusal> {
         let kind = agreed.map_or(ChecksumKind::FullObject, |agreed| agreed.kind);
         if headers
@@ -176,7 +176,7 @@ impl WholeChecksums {
             for stated in headers.get_all(name) {
                 let stated = String::from_utf8_lossy(stated.as_bytes()).trim().to_owned();
                 let fits = match &self.composite {
-                    // S3 takes it with and without the number of parts.
+                    // S3 accepts the value with and without the number of parts.
                     Some((own, value)) if *own == algorithm => {
                         *value == stated || value.rsplit_once('-').is_some_and(|(sum, _)| sum == stated)
                     }
@@ -197,13 +197,13 @@ impl WholeChecksums {
         Ok(())
     }
 
-    /// Values as S3 shows them, and their kind.
+    /// Returns the checksums that S3 reports, and their kind.
     pub(crate) fn shown(&self) -> (Values, ChecksumKind) {
         shown(&self.full, self.composite.as_ref())
     }
 }
 
-/// The checksums of an object as S3 shows them, and their kind.
+/// Returns the checksums of an object that S3 reports, and their kind.
 pub(crate) fn shown(full: &Values, composite: Option<&(Algorithm, String)>) -> (Values, ChecksumKind) {
     let mut values = full.clone();
     match composite {
@@ -215,8 +215,7 @@ pub(crate) fn shown(full: &Values, composite: Option<&(Algorithm, String)>) -> (
     }
 }
 
-/// The checksums of the whole from those of its parts in order, with their lengths: the CRCs all
-/// parts have.
+/// Combines the checksums of parts, given with their lengths, for each CRC that all parts have.
 fn combine<'a>(parts: impl Iterator<Item = (&'a Values, u64)> + Clone) -> Values {
     let whole = |algorithm: Algorithm| {
         let mut pieces = parts.clone().map(|(values, length)| {

@@ -1,9 +1,9 @@
-//! Changes a name in the served tree: puts a finished file under it, or removes its entry.
+//! Changes a name in the served tree: moves a finished file to it, or removes its entry.
 //!
 //! One lock ([`Root::lock_name`]) is held while the current version is read, the request's
-//! condition is judged and the name is changed. Every writer takes it: S3 and plain PUT and DELETE,
-//! copies, completed uploads. So of two conditional writers the second sees the change of the
-//! first. Readers take no lock: a rename shows the old file or the new one.
+//! condition is evaluated and the name is changed. All writers take it: S3 and plain PUT and
+//! DELETE, copies, completed uploads. So of two conditional writers the second sees the change of
+//! the first. Readers take no lock, because a rename shows either the old file or the new one.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -23,16 +23,16 @@ use crate::object::root::Root;
 use crate::object::staging::{self, PartNote, TemporaryFile};
 use crate::path::EntryPath;
 
-/// How often a change is tried again after the directory that it needs was removed meanwhile.
+/// How often a change is repeated after another thread removed the directory it needs.
 const ATTEMPTS: u32 = 100;
 
-/// Why a name did not change.
+/// The reason for which a name did not change.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// The request's condition does not hold.
     #[error(transparent)]
     Unmet(#[from] Unmet),
-    /// The file system refuses.
+    /// A system call fails.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
@@ -49,10 +49,10 @@ impl From<io::ErrorKind> for Error {
     }
 }
 
-/// With this module's error.
+/// A result with this module's error.
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
-/// A complete file under a name of its own, which it loses when it is published.
+/// A complete file under a temporary name, which publishing replaces.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Finished<'a> {
     pub(crate) directory: BorrowedFd<'a>,
@@ -60,16 +60,16 @@ pub(crate) struct Finished<'a> {
     pub(crate) file: &'a File,
 }
 
-/// The version of a name after it was published, and the one before.
+/// The version of a name after publishing, and the version before.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Published {
     /// The new version.
     pub(crate) identity: Identity,
-    /// The version it took the place of.
+    /// The version that was replaced, if any.
     pub(crate) replaced: Option<Identity>,
 }
 
-/// What may be removed.
+/// The kind of entry to remove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A file or a link.
@@ -78,12 +78,11 @@ pub(crate) enum Kind {
     Directory,
 }
 
-/// Puts `finished` under the name `to` if `condition` holds; makes missing directories below
-/// `base`, which must exist. Blocking.
+/// Moves `finished` to the name `to` if `condition` holds. Makes missing directories below `base`,
+/// which must exist. Blocking.
 ///
 /// # Errors
-/// The condition does not hold; `NotFound` where `base` is missing, `IsADirectory` where `to` is a
-/// directory.
+/// The condition does not hold. `NotFound`: `base` is missing. `IsADirectory`: `to` is a directory.
 pub(crate) fn publish(
     root: &Root,
     finished: Finished<'_>,
@@ -100,7 +99,7 @@ pub(crate) fn publish(
         let (from, file) = (finished.name, finished.file);
         let flags = if condition.expects_absence() { RenameFlags::NOREPLACE } else { RenameFlags::empty() };
         let identity = match rename(finished.directory, from, parent, name, flags) {
-            Ok(()) => named(file)?,
+            Ok(()) => record_final_name(file)?,
             Err(Errno::EXIST) => return Err(Unmet::Different.into()),
             Err(Errno::XDEV) => {
                 let note = PartNote::create(root, base, &to.parent())?;
@@ -113,7 +112,7 @@ pub(crate) fn publish(
     in_parent(root, base, to, change)
 }
 
-/// Puts a temporary file under the name `to` below `base`, as [`publish`] does. Blocking.
+/// Moves a temporary file to the name `to` below `base`, as [`publish`] does. Blocking.
 pub(crate) fn publish_temporary(
     root: &Root,
     temporary: TemporaryFile,
@@ -127,8 +126,8 @@ pub(crate) fn publish_temporary(
     Ok(published)
 }
 
-/// Checks that `condition` holds now, for a write that has much to do before it is published. It is
-/// evaluated again at that time. Blocking.
+/// Checks that `condition` holds now, before a long write begins. It is evaluated again when the
+/// result is published. Blocking.
 ///
 /// # Errors
 /// The condition does not hold.
@@ -141,8 +140,8 @@ pub(crate) fn check(root: &Root, to: &EntryPath, condition: &Condition) -> Resul
     Ok(())
 }
 
-/// Makes the directory `to` if `condition` holds, and what is missing below `base`; `describe`
-/// writes what is kept with it. One that exists stays. Blocking.
+/// Makes the directory `to` if `condition` holds, and missing directories below `base`. `describe`
+/// writes the metadata. An existing directory stays. Blocking.
 pub(crate) fn publish_directory(
     root: &Root,
     base: &EntryPath,
@@ -166,7 +165,7 @@ pub(crate) fn publish_directory(
         let directory = File::from(root.open_directory(to)?);
         if let Err(error) = describe(&directory) {
             if is_new {
-                // The error that is reported is the first one.
+                // The first error is reported.
                 let _ = rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR);
             }
             return Err(error.into());
@@ -176,9 +175,8 @@ pub(crate) fn publish_directory(
     in_parent(root, base, to, change)
 }
 
-/// Runs `change` with the directory that `to` lies in and its name there, again where that
-/// directory was removed between being found and being used: a DELETE takes emptied directories
-/// along.
+/// Calls `change` with the parent directory of `to` and the name in it. Repeats this if another
+/// thread removed the directory in between, because a DELETE also removes emptied directories.
 fn in_parent<T>(
     root: &Root,
     base: &EntryPath,
@@ -203,7 +201,7 @@ fn in_parent<T>(
     }
 }
 
-/// Removes `path`, of this kind, if `condition` holds; whether it was there. Blocking.
+/// Removes `path`, of this kind, if `condition` holds. Returns whether it existed. Blocking.
 pub(crate) fn remove(root: &Root, path: &EntryPath, kind: Kind, condition: &Condition) -> Result<bool> {
     let name = path.name().ok_or(io::ErrorKind::PermissionDenied)?;
     let parent = match root.open_directory(&path.parent()) {
@@ -232,10 +230,10 @@ pub(crate) fn remove(root: &Root, path: &EntryPath, kind: Kind, condition: &Cond
     }
 }
 
-/// Removes the entry `path`, whatever it is, with all that it holds. Blocking.
+/// Removes the entry `path` of any kind, with all its content. Blocking.
 ///
 /// # Errors
-/// `NotFound` where there is none, `CrossesDevices` where another file system is mounted in it.
+/// `NotFound`: there is no entry. `CrossesDevices`: another file system is mounted in it.
 pub(crate) fn remove_all(root: &Root, path: &EntryPath) -> Result<()> {
     let name = path.name().ok_or(io::ErrorKind::PermissionDenied)?;
     let parent = root.open_directory(&path.parent())?;
@@ -244,10 +242,10 @@ pub(crate) fn remove_all(root: &Root, path: &EntryPath) -> Result<()> {
     Ok(staging::remove_tree(&parent, name)?)
 }
 
-/// Moves the entry `path`, whatever it is, to the name `new` in the open directory `to`. Blocking.
+/// Moves the entry `path` of any kind to the name `new` in the open directory `to`. Blocking.
 ///
 /// # Errors
-/// With `NOREPLACE`, `new` exists. `CrossesDevices` where `to` is of another file system.
+/// `new` exists, with `NOREPLACE`. `CrossesDevices`: `to` is on another file system.
 pub(crate) fn move_entry(
     root: &Root,
     path: &EntryPath,
@@ -264,7 +262,7 @@ pub(crate) fn move_entry(
     }
 }
 
-/// Moves the entry `old` of the open directory `from` to `path`, where nothing may be. Blocking.
+/// Moves the entry `old` of the open directory `from` to `path`, which must not exist. Blocking.
 ///
 /// # Errors
 /// `path` exists, or its directory does not.
@@ -282,8 +280,9 @@ fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// The version that readers see under `path`, whose directory is open as `parent`; `IsADirectory`
-/// where it is one. A link that leads nowhere is no version: it can be replaced and removed.
+/// Returns the version that readers see under `path`, whose directory is open as `parent`. A link
+/// that leads nowhere has no version, so it can be replaced and removed. `IsADirectory` for a
+/// directory.
 fn current(root: &Root, parent: &OwnedFd, path: &EntryPath) -> io::Result<Option<Identity>> {
     let name = path.name().unwrap_or_default();
     let stat = match rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -301,7 +300,7 @@ fn current(root: &Root, parent: &OwnedFd, path: &EntryPath) -> io::Result<Option
     }
 }
 
-/// Renames, on kernels without `renameat2` too.
+/// Renames an entry, on kernels without `renameat2` too.
 fn rename(
     from: BorrowedFd<'_>,
     old: &OsStr,
@@ -318,8 +317,8 @@ fn rename(
     }
 }
 
-/// Publishes where another file system is mounted below the bucket: by a copy beside the
-/// destination, called `beside` until it is complete.
+/// Publishes to a file system that is mounted below the bucket: makes a copy in the destination
+/// directory, named `beside` until it is complete.
 fn copy_across(
     finished: Finished<'_>,
     parent: &OwnedFd,
@@ -337,7 +336,7 @@ fn copy_across(
         match rename(parent.as_fd(), beside.as_ref(), parent, name, flags) {
             Err(Errno::EXIST) => Err(Unmet::Different.into()),
             Err(error) => Err(error.into()),
-            Ok(()) => Ok(named(&file)?),
+            Ok(()) => Ok(record_final_name(&file)?),
         }
     };
     let done = copy();
@@ -349,19 +348,19 @@ fn copy_across(
     done
 }
 
-/// The version of `file`, which has just got its final name.
-fn named(file: &File) -> io::Result<Identity> {
+/// Records that `file` has its final name. Returns its version.
+fn record_final_name(file: &File) -> io::Result<Identity> {
     let identity = Identity::from(&file.metadata()?);
-    metadata::published(file, &identity);
+    metadata::record_published(file, &identity);
     Ok(identity)
 }
 
-/// Gives `file` the group of a directory that hands its group on (set-group-ID), as a file made
-/// there would have it.
+/// Gives `file` the group of its directory if the directory has the set-group-ID bit, as for files
+/// created there.
 fn keep_group(parent: &OwnedFd, file: &File) -> io::Result<()> {
     let Stat { st_mode, st_gid, .. } = rustix::fs::fstat(parent)?;
     if Mode::from_raw_mode(st_mode).contains(Mode::SGID) && rustix::fs::fstat(file)?.st_gid != st_gid {
-        // A group the server is no member of: the file stays as it is, and stays usable.
+        // The server is no member of the group: the file keeps its group, and stays usable.
         let _ = rustix::fs::fchown(file, None, Some(rustix::fs::Gid::from_raw(st_gid)));
     }
     Ok(())

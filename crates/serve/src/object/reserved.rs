@@ -1,9 +1,8 @@
-//! The directory `.firstbyte` of a bucket, and the directories in it. Opened here and nowhere else.
+//! The directory `.firstbyte` of a bucket, and its subdirectories. Only this module opens them.
 //!
-//! No symbolic link is followed on the way from the bucket, neither to `.firstbyte` nor below it:
-//! whatever lies there is removed by sweeps, so a link would have them remove files elsewhere.
-//! [`Root`] refuses every path with such a name. Called by the modules that stage, assemble and
-//! delete. Everything here is blocking.
+//! No symbolic link is followed from the bucket to `.firstbyte` and below: sweeps remove entries
+//! there, and would follow a link to other files. [`Root`] refuses every path with such a name.
+//! Called by the modules that stage, assemble and delete. All functions block.
 
 use std::ffi::OsStr;
 use std::io;
@@ -16,12 +15,12 @@ use crate::path::{EntryPath, RESERVED};
 
 use crate::object::root::Root;
 
-/// A directory in `.firstbyte`.
+/// A subdirectory of `.firstbyte`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Area {
-    /// The entries that single requests are making.
+    /// Entries that single requests are writing.
     Temporary,
-    /// Uploads in parts.
+    /// Multipart uploads.
     Uploads,
     /// Entries that were deleted from the page.
     Trash,
@@ -47,7 +46,7 @@ pub(crate) fn is_reserved(name: &[u8]) -> bool {
 /// Opens `area` of `bucket`.
 ///
 /// # Errors
-/// `NotFound` where it is missing, `PermissionDenied` where a link or a file has a name on the way.
+/// `NotFound`: it is missing. `PermissionDenied`: a component is a link or a file.
 pub(crate) fn open(root: &Root, bucket: &EntryPath, area: Area) -> io::Result<OwnedFd> {
     let reserved = open_in(&root.open_directory(bucket)?, RESERVED.as_ref())?;
     open_in(&reserved, area.name().as_ref())
@@ -61,11 +60,11 @@ pub(crate) fn open_entry(root: &Root, bucket: &EntryPath, area: Area, name: &str
     open_in(&open(root, bucket, area)?, name.as_ref())
 }
 
-/// Opens `area` of `bucket`, which must exist, and makes what is missing.
+/// Opens `area` of `bucket`, which must exist, and makes missing directories.
 ///
 /// # Errors
-/// `NotFound` where the bucket is missing, or another thread removed an empty directory meanwhile;
-/// otherwise as [`open`].
+/// `NotFound`: the bucket is missing, or another thread removed an empty directory meanwhile.
+/// Otherwise as [`open`].
 pub(crate) fn make(root: &Root, bucket: &EntryPath, area: Area) -> io::Result<OwnedFd> {
     let reserved = make_in(&root.open_directory(bucket)?, RESERVED)?;
     make_in(&reserved, area.name())
@@ -83,7 +82,7 @@ fn make_in(parent: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
     open_in(parent, name.as_ref())
 }
 
-/// Opens the directory `name` in `parent`, a directory of `.firstbyte`, unless it is a link.
+/// Opens the directory `name` in `parent`, a directory in `.firstbyte`, unless it is a link.
 ///
 /// # Errors
 /// As [`open`].
@@ -98,12 +97,12 @@ pub(crate) fn open_in(parent: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
     }
 }
 
-/// Removes the directories of `bucket` that are empty, `.firstbyte` last.
+/// Removes the empty subdirectories of `.firstbyte` in `bucket`, then `.firstbyte` itself.
 pub(crate) fn tidy(root: &Root, bucket: &EntryPath) {
     let Ok(directory) = root.open_directory(bucket) else { return };
     if let Ok(reserved) = open_in(&directory, RESERVED.as_ref()) {
         for area in Area::ALL {
-            // One that is in use is not empty.
+            // A directory that is in use is not empty.
             let _ = rustix::fs::unlinkat(&reserved, area.name(), AtFlags::REMOVEDIR);
         }
         let _ = rustix::fs::unlinkat(&directory, RESERVED, AtFlags::REMOVEDIR);

@@ -1,11 +1,11 @@
-//! The served directory. Only this module opens, makes or removes anything below it.
+//! The served directory. Only this module opens, makes or removes entries below it.
 //!
 //! Nothing outside is reachable. Names are checked when they are parsed into an [`EntryPath`], and
 //! the kernel resolves them beneath the directory (`openat2` with `RESOLVE_BENEATH`). So a symbolic
 //! link may lead anywhere inside and nowhere else, even if the tree changes meanwhile. On kernels
 //! without `openat2` no link is followed at all.
 //!
-//! A lookup that the kernel answers from memory runs on the calling thread; others run on a
+//! A look-up that the kernel answers from memory runs on the calling thread; others run on a
 //! blocking thread.
 
 use std::ffi::OsStr;
@@ -22,10 +22,10 @@ use rustix::io::Errno;
 use crate::object::names::NameLocks;
 use crate::path::{EntryPath, is_hidden};
 
-/// How often a name is resolved again after the kernel gave up on it.
+/// How often a look-up is repeated after the kernel gave up on a name.
 const ATTEMPTS: usize = 1_000;
 
-/// The served directory, held open.
+/// The open served directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Root {
     directory: Arc<OwnedFd>,
@@ -40,8 +40,8 @@ impl Root {
         Ok(Self { directory: Arc::new(directory), names: Arc::default() })
     }
 
-    /// Opens a regular file for reading; other kinds are `InvalidInput`, directories
-    /// `IsADirectory`.
+    /// Opens a regular file for reading. `IsADirectory` for directories, `InvalidInput` for other
+    /// kinds.
     pub(crate) async fn open_file(&self, path: &EntryPath) -> io::Result<File> {
         // Non-blocking, so that a FIFO in the tree cannot hold a thread; it changes nothing for
         // regular files.
@@ -57,12 +57,12 @@ impl Root {
         Ok(file)
     }
 
-    /// Opens anything that is there without reading it, for its metadata.
+    /// Opens an entry of any kind without the right to read it, for its metadata.
     pub(crate) async fn open_entry(&self, path: &EntryPath) -> io::Result<File> {
         Ok(self.resolve(path, OFlags::PATH | OFlags::CLOEXEC).await?.into())
     }
 
-    /// Opens anything that is there and can be read; one that cannot only for its metadata.
+    /// Opens an entry of any kind for reading or, if that is not allowed, only for its metadata.
     pub(crate) async fn open_to_read(&self, path: &EntryPath) -> io::Result<File> {
         match self.resolve(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC).await {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => self.open_entry(path).await,
@@ -76,17 +76,17 @@ impl Root {
         Ok(open_entry(&self.directory, path, flags, ResolveFlags::empty())?)
     }
 
-    /// Opens a file with `flags` without waiting for other tasks. Blocking.
+    /// Opens a file with `flags` on the calling thread. Blocking.
     pub(crate) fn open_blocking(&self, path: &EntryPath, flags: OFlags) -> io::Result<File> {
         Ok(open_entry(&self.directory, path, flags | OFlags::CLOEXEC, ResolveFlags::empty())?.into())
     }
 
-    /// Opens the directory `path`, making what is missing on the way. Blocking.
+    /// Opens the directory `path`, making missing directories. Blocking.
     pub(crate) fn make_directory(&self, path: &EntryPath) -> io::Result<OwnedFd> {
         self.make_directory_below(&EntryPath::default(), path)
     }
 
-    /// Opens the directory `path`, making what is missing below `base`; `NotFound` where `base` is
+    /// Opens the directory `path`, making missing directories below `base`. `NotFound` if `base` is
     /// missing. Blocking.
     pub(crate) fn make_directory_below(&self, base: &EntryPath, path: &EntryPath) -> io::Result<OwnedFd> {
         match self.open_directory(path) {
@@ -103,14 +103,14 @@ impl Root {
         self.open_directory(path)
     }
 
-    /// Waits until no other thread changes what `name` in the open directory `parent` stands for.
-    /// Whatever puts a file under a name or removes a name holds this, so that a condition and the
-    /// change are one step. Blocking.
+    /// Locks `name` in the open directory `parent` against changes by other threads. Every function
+    /// that publishes or removes a name holds this lock, so that the condition and the change are
+    /// one step. Blocking.
     pub(crate) fn lock_name(&self, parent: &OwnedFd, name: &OsStr) -> io::Result<MutexGuard<'_, ()>> {
         self.names.lock(parent, name)
     }
 
-    /// Removes a file; `flags` with `REMOVEDIR` an empty directory. Blocking.
+    /// Removes a file or, with `REMOVEDIR` in `flags`, an empty directory. Blocking.
     pub(crate) fn remove(&self, path: &EntryPath, flags: AtFlags) -> io::Result<()> {
         let name = path.name().ok_or(io::ErrorKind::PermissionDenied)?;
         let parent = self.open_directory(&path.parent())?;
@@ -131,8 +131,8 @@ impl Root {
 
     async fn resolve(&self, path: &EntryPath, flags: OFlags) -> io::Result<OwnedFd> {
         match open_entry(&self.directory, path, flags, ResolveFlags::CACHED) {
-            // Not in the kernel's memory: the lookup may wait for a disk or a network, other
-            // connections must not.
+            // The kernel does not have the name in memory. The look-up may wait for a disk or a
+            // network, and must not delay other connections.
             Err(Errno::AGAIN | Errno::INVAL | Errno::NOSYS) => {}
             done => return Ok(done?),
         }
@@ -148,14 +148,14 @@ impl AsFd for Root {
     }
 }
 
-/// Opens `path` below `root`, and below its fence where it has one.
+/// Opens `path` below `root` and below the fence of `path`.
 fn open_entry(
     root: &OwnedFd,
     path: &EntryPath,
     flags: OFlags,
     extra: ResolveFlags,
 ) -> rustix::io::Result<OwnedFd> {
-    // Opened by `reserved` alone, which follows no link.
+    // Only `reserved` opens these, without following links.
     if path.as_path().iter().any(|name| is_hidden(name.as_bytes())) {
         return Err(Errno::NOENT);
     }
@@ -178,8 +178,7 @@ fn open_beneath(
     if !extra.is_empty() {
         return open();
     }
-    // The kernel gives up on the `..` of a link if anything anywhere is renamed meanwhile
-    // (openat2(2)).
+    // The kernel gives up on `..` in a link after a concurrent rename anywhere (openat2(2)).
     let raced = |opened: &rustix::io::Result<OwnedFd>| matches!(opened, Err(Errno::AGAIN));
     match (0..ATTEMPTS).map(|_| open()).find(|opened| !raced(opened)).unwrap_or(Err(Errno::AGAIN)) {
         Err(Errno::NOSYS) => open_without_links(root, path, flags),
@@ -187,7 +186,7 @@ fn open_beneath(
     }
 }
 
-/// For kernels before 5.6: component by component, following no link.
+/// Opens `path` component by component without following links, for kernels before 5.6.
 fn open_without_links(root: &OwnedFd, path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
     let step = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut directory = rustix::fs::openat(root, ".", step, Mode::empty())?;

@@ -1,9 +1,9 @@
-//! Keeps names in byte order, in bounded memory for any number of names: those of one directory, or
-//! of a manifest.
+//! Sorts any number of names in byte order, in bounded memory: those of one directory, or of a
+//! manifest.
 //!
 //! Names are collected up to a bound and sorted. If there are more, each sorted run is written to
-//! an unlinked file, and all runs are merged once into another. Only the first name of every block
-//! of that file stays in memory, so a page of a listing reads the one or two blocks it shows.
+//! an unlinked file, and all runs are merged into another. Only the first name of every block of
+//! that file stays in memory, so a page of a listing reads one or two blocks.
 //!
 //! A record is the name's length in two bytes, then the name. Blocks contain whole records.
 
@@ -18,12 +18,12 @@ use std::sync::Arc;
 
 use rustix::fs::{MemfdFlags, Mode, OFlags};
 
-/// Bytes of one read. A hundred million names of 20 bytes take 140,000 blocks, whose first names
-/// take 6 MiB.
+/// Bytes in one block, which is read at once. A hundred million names of 20 bytes take 140,000
+/// blocks, whose first names take 6 MiB.
 const BLOCK: u64 = 16 << 10;
 
-/// The memory that a kept file counts as, in addition to the first names of its blocks. A file
-/// holds a descriptor, and these are scarce.
+/// The weight of a spilled file, in addition to the first names of its blocks. A file holds a
+/// descriptor, and descriptors are scarce.
 const DESCRIPTOR_WEIGHT: usize = 256 << 10;
 
 /// Names in byte order.
@@ -31,7 +31,7 @@ const DESCRIPTOR_WEIGHT: usize = 256 << 10;
 pub(crate) struct SortedNames {
     store: Store,
     blocks: Vec<Block>,
-    /// Where the last block ends in the store.
+    /// The end of the last block in the store.
     end: u64,
 }
 
@@ -48,7 +48,7 @@ struct Block {
 }
 
 impl SortedNames {
-    /// Sorts `names`, holding about `room` bytes of them in memory at a time.
+    /// Sorts `names` with about `room` bytes of them in memory at a time.
     pub(crate) fn collect(names: impl Iterator<Item = io::Result<Vec<u8>>>, room: usize) -> io::Result<Self> {
         let mut unsorted = Unsorted::default();
         let mut spill: Option<Spill> = None;
@@ -76,8 +76,8 @@ impl SortedNames {
         self.blocks.is_empty()
     }
 
-    /// Reads on from the first name for which `before` does not hold; it must hold for a leading
-    /// run of names.
+    /// Starts reading at the first name for which `before` is false. `before` must be true for a
+    /// leading run of names only.
     pub(crate) fn skip_while(&self, before: impl Fn(&[u8]) -> bool) -> io::Result<Cursor<'_>> {
         let block = self.blocks.partition_point(|block| before(&block.first)).saturating_sub(1);
         let mut cursor = Cursor { names: self, block, bytes: Vec::new(), at: 0 };
@@ -90,7 +90,7 @@ impl SortedNames {
         Ok(cursor)
     }
 
-    /// The bytes that count towards the limit of the index while it is kept.
+    /// Returns the bytes that the names count towards the limit of the index.
     pub(crate) fn weight(&self) -> usize {
         let store = match &self.store {
             Store::Memory(bytes) => bytes.len(),
@@ -118,25 +118,25 @@ impl SortedNames {
     }
 }
 
-/// Reads names in order, a block at a time.
+/// Reads names in order, one block at a time.
 #[derive(Debug)]
 pub(crate) struct Cursor<'a> {
     names: &'a SortedNames,
-    /// The block to read when `bytes` is used up.
+    /// The block to read after `bytes`.
     block: usize,
     bytes: Vec<u8>,
     at: usize,
 }
 
 impl Cursor<'_> {
-    /// The next name; none at the end.
+    /// Returns the next name. `None` at the end.
     pub(crate) fn next_name(&mut self) -> io::Result<Option<&[u8]>> {
         let Some(name) = self.peek()? else { return Ok(None) };
         self.at = name.end;
         Ok(Some(&self.bytes[name]))
     }
 
-    /// Where the next name lies in `bytes`.
+    /// Returns the range of the next name in `bytes`.
     fn peek(&mut self) -> io::Result<Option<Range<usize>>> {
         if self.at == self.bytes.len() {
             let Some(range) = self.names.block(self.block) else { return Ok(None) };
@@ -150,7 +150,7 @@ impl Cursor<'_> {
     }
 }
 
-/// Writes records and notes where blocks begin.
+/// Writes records and collects the beginnings of blocks.
 struct Records<W> {
     out: W,
     blocks: Vec<Block>,
@@ -174,11 +174,11 @@ impl<W: Write> Records<W> {
     }
 }
 
-/// Names end to end in one allocation, in the order they came.
+/// Names in one allocation, in the order of arrival.
 #[derive(Default)]
 struct Unsorted {
     names: Vec<u8>,
-    /// Where each name ends in `names`.
+    /// The end of each name in `names`.
     ends: Vec<u32>,
 }
 
@@ -188,7 +188,7 @@ impl Unsorted {
         self.ends.push(u32::try_from(self.names.len()).unwrap_or(u32::MAX));
     }
 
-    /// The bytes in use, including those that sorting will need.
+    /// Returns the bytes in use, including those that sorting will need.
     fn bytes(&self) -> usize {
         self.names.len() + 2 * size_of::<u32>() * self.ends.len()
     }
@@ -209,7 +209,7 @@ impl Unsorted {
     }
 }
 
-/// Sorted runs, one behind the other in one file.
+/// Sorted runs, one after another in one file.
 struct Spill {
     file: Arc<File>,
     runs: Vec<SortedNames>,
@@ -257,8 +257,9 @@ fn merge(runs: &[SortedNames]) -> io::Result<SortedNames> {
     Ok(SortedNames { store: Store::File(file.clone()), blocks, end })
 }
 
-/// A file without a name, gone with its descriptor. `/var/tmp` is on a disk where `/tmp` may be
-/// memory; where neither takes such files, it is memory of the kernel's that may be swapped out.
+/// Opens a file without a name, which is freed with its descriptor. `/var/tmp` comes first, because
+/// `/tmp` may be in memory. If neither supports such files, the file is in kernel memory that may
+/// be swapped out.
 fn unlinked_file() -> io::Result<File> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let on_disk = ["/var/tmp", "/tmp"].into_iter();

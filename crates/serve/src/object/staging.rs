@@ -1,11 +1,10 @@
-//! Unfinished writes of a bucket. All of them are below `BUCKET/.firstbyte`, which clients cannot
-//! see.
+//! Unfinished writes of a bucket. They all are below `BUCKET/.firstbyte`, which clients cannot see.
 //!
-//! `tmp/` has the entries that single requests are making. A process holds a lock (flock) on each
-//! of its entries, so an unlocked one was left by a killed process, whatever its age. `uploads/`
-//! has uploads in parts, which outlive a process (`object::uploads`), and `trash/` entries deleted
-//! from the page (`object::trash`). [`sweep`] removes what processes left in `tmp/`, at the start
-//! and from time to time. A finished file is moved out by a rename (`publish`); only then are the
+//! `tmp/` has the entries that single requests are writing. A process holds a lock (flock) on each
+//! of its entries, so an unlocked entry was left by a killed process, whatever its age. `uploads/`
+//! has multipart uploads, which survive a process (`object::uploads`), and `trash/` has entries
+//! deleted from the page (`object::trash`). [`sweep`] removes abandoned entries of `tmp/`, at the
+//! start and from time to time. `publish` moves out a finished file by a rename; only then are the
 //! directories of its final name made.
 
 use std::ffi::{OsStr, OsString};
@@ -29,8 +28,8 @@ use crate::token::random_token;
 /// locked.
 const ATTEMPTS: u32 = 100;
 
-/// The bucket whose staging holds unfinished writes into `directory`: the bucket that contains it,
-/// or the served directory if no such bucket exists. Blocking.
+/// Returns the bucket for unfinished writes to `directory`: the bucket that contains it, or the
+/// served directory if no such bucket exists. Blocking.
 pub(crate) fn bucket_of(root: &Root, buckets: &Buckets, directory: &EntryPath) -> EntryPath {
     let first = match buckets {
         Buckets::Named(_) => EntryPath::default(),
@@ -39,8 +38,7 @@ pub(crate) fn bucket_of(root: &Root, buckets: &Buckets, directory: &EntryPath) -
     if root.open_directory(&first).is_ok() { first } else { EntryPath::default() }
 }
 
-/// An unfinished file in the staging of a bucket. It is removed if it is dropped before it is
-/// published.
+/// An unfinished file in the staging of a bucket. Dropping it before it is published removes it.
 #[derive(Debug)]
 pub(crate) struct TemporaryFile {
     directory: OwnedFd,
@@ -49,23 +47,23 @@ pub(crate) struct TemporaryFile {
 }
 
 impl TemporaryFile {
-    /// Makes one in the staging of `bucket`, which must exist. Blocking.
+    /// Creates a file in the staging of `bucket`, which must exist. Blocking.
     pub(crate) fn create(root: &Root, bucket: &EntryPath) -> io::Result<Self> {
         let (directory, name, file) = create(root, bucket, "", new_file)?;
         Ok(Self { directory, name: name.into(), file: Arc::new(file.into()) })
     }
 
-    /// The open file, for writing and for extended attributes.
+    /// Returns the open file, for writing and for extended attributes.
     pub(crate) fn file(&self) -> &Arc<File> {
         &self.file
     }
 
-    /// The directory it lies in, and its name there.
+    /// Returns the directory of the file, and its name there.
     pub(crate) fn place(&self) -> (BorrowedFd<'_>, &OsStr) {
         (self.directory.as_fd(), &self.name)
     }
 
-    /// Forgets it: it was moved out of the staging.
+    /// Forgets the file after it was moved out of the staging.
     pub(crate) fn moved(mut self) {
         self.name.clear();
     }
@@ -74,28 +72,28 @@ impl TemporaryFile {
 impl Drop for TemporaryFile {
     fn drop(&mut self) {
         if !self.name.is_empty() {
-            // If this fails, a sweep removes it later.
+            // If this fails, a sweep removes the file later.
             let _ = rustix::fs::unlinkat(&self.directory, &self.name, AtFlags::empty());
         }
     }
 }
 
-/// The note of a file that is being made outside the staging, on another file system: beside its
-/// final name, as `.TOKEN.firstbyte-part`. A sweep removes what the note of a killed process names.
-/// Dropped, it is removed itself.
+/// A note about a file that is written outside the staging, because its final name is on another
+/// file system: it is in the final directory, as `.TOKEN.firstbyte-part`. A sweep removes the files
+/// that the notes of killed processes name. Dropping a note removes it.
 #[derive(Debug)]
 pub(crate) struct PartNote {
     directory: OwnedFd,
     name: String,
-    /// Holds the lock.
+    /// The open note, which holds its lock.
     _file: OwnedFd,
 }
 
-/// The beginning of a note's name; its token follows.
+/// Prefix of a note's name; its token follows.
 const NOTE: &str = "part-";
 
 impl PartNote {
-    /// Notes in the staging of `bucket` that a part is being made in the directory `place`.
+    /// Notes in the staging of `bucket` that a part is being written in the directory `place`.
     /// Blocking.
     pub(crate) fn create(root: &Root, bucket: &EntryPath, place: &EntryPath) -> io::Result<Self> {
         let (directory, name, file) = create(root, bucket, NOTE, new_file)?;
@@ -104,7 +102,7 @@ impl PartNote {
         Ok(note)
     }
 
-    /// The name of the part.
+    /// Returns the name of the part.
     pub(crate) fn part(&self) -> String {
         part_of(&self.name).unwrap_or_default()
     }
@@ -112,7 +110,7 @@ impl PartNote {
 
 impl Drop for PartNote {
     fn drop(&mut self) {
-        // If this fails, a sweep removes it later.
+        // If this fails, a sweep removes the note later.
         let _ = rustix::fs::unlinkat(&self.directory, &self.name, AtFlags::empty());
     }
 }
@@ -121,7 +119,7 @@ fn part_of(note: &str) -> Option<String> {
     note.strip_prefix(NOTE).map(|token| format!(".{token}.firstbyte-part"))
 }
 
-/// Removes the part that an abandoned note names. What is gone already is no error.
+/// Removes the part that an abandoned note names. A missing part is no error.
 fn remove_part(root: &Root, part: &str, note: OwnedFd) -> io::Result<()> {
     let mut place = Vec::new();
     File::from(note).read_to_end(&mut place)?;
@@ -140,8 +138,8 @@ fn new_file(directory: &OwnedFd, name: &str) -> rustix::io::Result<OwnedFd> {
     rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(0o666))
 }
 
-/// An unfinished directory in the staging of a bucket. It is removed, with what it holds, if it is
-/// dropped before it is moved.
+/// An unfinished directory in the staging of a bucket. Dropping it before it is moved removes it
+/// with its content.
 #[derive(Debug)]
 pub(crate) struct TemporaryDirectory {
     parent: OwnedFd,
@@ -150,7 +148,7 @@ pub(crate) struct TemporaryDirectory {
 }
 
 impl TemporaryDirectory {
-    /// Makes one in the staging of `bucket`, which must exist. Blocking.
+    /// Creates a directory in the staging of `bucket`, which must exist. Blocking.
     pub(crate) fn create(root: &Root, bucket: &EntryPath) -> io::Result<Self> {
         let (parent, name, directory) = create(root, bucket, "", |parent, name| {
             rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o777))?;
@@ -160,12 +158,12 @@ impl TemporaryDirectory {
         Ok(Self { parent, name, directory })
     }
 
-    /// The open directory.
     pub(crate) fn directory(&self) -> &OwnedFd {
         &self.directory
     }
 
-    /// Moves it, complete, into `area` of `bucket` under `name`, where nothing may be. Blocking.
+    /// Moves the complete directory into `area` of `bucket` as `name`, which must not exist.
+    /// Blocking.
     pub(crate) fn rename(
         mut self,
         root: &Root,
@@ -175,7 +173,7 @@ impl TemporaryDirectory {
     ) -> io::Result<()> {
         for _ in 0..ATTEMPTS {
             let target = match reserved::make(root, bucket, area) {
-                // An emptied directory was removed while it was made.
+                // Another thread removed the empty area while it was opened.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     root.open_directory(bucket)?;
                     continue;
@@ -183,7 +181,7 @@ impl TemporaryDirectory {
                 done => done?,
             };
             match rustix::fs::renameat(&self.parent, &self.name, &target, name) {
-                // The emptied directory was removed between the two steps.
+                // Another thread removed the empty area between the two steps.
                 Err(Errno::NOENT) => {}
                 done => {
                     done?;
@@ -204,8 +202,8 @@ impl Drop for TemporaryDirectory {
     }
 }
 
-/// Makes an entry whose name begins with `prefix` by `make` and locks it; again where a sweep was
-/// faster than the lock.
+/// Calls `make` with a new name that begins with `prefix`, and locks the entry. Repeats this if a
+/// sweep removed the entry before it was locked.
 fn create(
     root: &Root,
     bucket: &EntryPath,
@@ -222,8 +220,8 @@ fn create(
         match made {
             Ok((parent, entry)) => {
                 let locked = rustix::fs::flock(&entry, FlockOperation::NonBlockingLockExclusive);
-                // A sweep that holds it is about to remove it. Any other failure is that of a file
-                // system without locks: there a sweep leaves entries until they are old.
+                // A sweep that holds the lock is about to remove the entry. Any other failure means
+                // a file system without locks, where a sweep leaves entries until they are old.
                 if locked != Err(Errno::WOULDBLOCK) && rustix::fs::fstat(&entry)?.st_nlink > 0 {
                     return Ok((parent, name, entry));
                 }
@@ -237,20 +235,20 @@ fn create(
         if attempt == ATTEMPTS {
             return Err(io::ErrorKind::NotFound.into());
         }
-        // Two loops in step would meet at the same point each time.
+        // The growing pause separates two loops that collide each time.
         std::thread::sleep(Duration::from_micros(10) * attempt);
     }
 }
 
-/// Removes what killed processes left in `tmp` of `bucket`; where the file system has no locks,
-/// what is older than `age`. Blocking.
+/// Removes the entries of killed processes in `tmp` of `bucket`; on a file system without locks,
+/// the entries older than `age`. Blocking.
 pub(crate) fn sweep(root: &Root, bucket: &EntryPath, age: Duration) -> io::Result<()> {
     for_each_abandoned(root, bucket, Area::Temporary, age, |directory, name, locked| {
         tracing::info!(entry = ?name, "removing what a killed server left");
         if let Some(part) = name.to_str().and_then(part_of)
             && let Err(error) = remove_part(root, &part, locked)
         {
-            // The note stays until it can be removed.
+            // The note stays until its part can be removed.
             tracing::warn!(%error, part, "what a killed server left cannot be removed");
             return Ok(());
         }
@@ -258,10 +256,9 @@ pub(crate) fn sweep(root: &Root, bucket: &EntryPath, age: Duration) -> io::Resul
     })
 }
 
-/// Calls `visit` with each entry of a staging directory that no process holds, which stays locked
-/// meanwhile: a process that made the entry and locks it only later then finds it removed. Then
-/// tidies the staging of `bucket`; not if the directory is missing, as a process may be about to
-/// make it.
+/// Calls `visit` with each entry of a staging directory that no process holds. The entry is locked
+/// meanwhile, so a process that has just made it and locks it later finds it removed. Then tidies
+/// the staging of `bucket`, unless the directory is missing, as a process may be about to make it.
 pub(crate) fn for_each_abandoned(
     root: &Root,
     bucket: &EntryPath,
@@ -287,7 +284,7 @@ pub(crate) fn for_each_abandoned(
     Ok(())
 }
 
-/// Locks an entry that no process holds; where the file system has no locks, one older than `age`.
+/// Locks an entry that no process holds; on a file system without locks, one older than `age`.
 fn lock_abandoned(directory: &OwnedFd, name: &OsStr, age: Duration) -> io::Result<Option<OwnedFd>> {
     let flags = OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let open = |access| rustix::fs::openat(directory, name, flags | access, Mode::empty());
@@ -297,7 +294,7 @@ fn lock_abandoned(directory: &OwnedFd, name: &OsStr, age: Duration) -> io::Resul
     };
     let entry = match opened {
         Ok(entry) => entry,
-        // Gone meanwhile, or of another user: nothing to remove, and no reason to leave the others.
+        // The entry is gone, or belongs to another user. The sweep continues with the others.
         Err(_) => return Ok(None),
     };
     match rustix::fs::flock(&entry, FlockOperation::NonBlockingLockExclusive) {
@@ -310,8 +307,8 @@ fn lock_abandoned(directory: &OwnedFd, name: &OsStr, age: Duration) -> io::Resul
     }
 }
 
-/// Removes `name` in `parent`: a file, or a directory with all it holds. What is gone already is no
-/// error. What is mounted below it is not touched: `CrossesDevices`. Blocking.
+/// Removes `name` in `parent`: a file, or a directory with all its content. A missing entry is no
+/// error. Mounted file systems below it are not touched: `CrossesDevices`. Blocking.
 pub(crate) fn remove_tree(parent: impl AsFd, name: &OsStr) -> io::Result<()> {
     let parent = parent.as_fd();
     let gone = |done: rustix::io::Result<()>| match done {
@@ -323,7 +320,7 @@ pub(crate) fn remove_tree(parent: impl AsFd, name: &OsStr) -> io::Result<()> {
         done => return gone(done),
     }
     let directory = enter(parent, name)?;
-    // Its owner may have been unable to write there. Removing says what is still refused.
+    // The owner may have had no right to write there. If this fails, the removal reports it.
     let _ = rustix::fs::fchmod(&directory, Mode::RWXU);
     let mut entries = rustix::fs::Dir::new(directory)?;
     while let Some(entry) = entries.read() {
@@ -368,7 +365,7 @@ mod tests {
         }
         sweep(&root, &base, Duration::from_secs(3600)).unwrap();
         assert!(part.exists(), "its process lives");
-        // As a kill leaves it: the lock is gone, the note is not.
+        // A kill releases the lock and leaves the note.
         let killed = std::mem::ManuallyDrop::new(note);
         rustix::fs::flock(&killed._file, FlockOperation::Unlock).unwrap();
         sweep(&root, &base, Duration::from_secs(3600)).unwrap();

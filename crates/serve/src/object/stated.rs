@@ -1,7 +1,7 @@
-//! The checksums that a request states for its content, and the only comparison with them: every
-//! body is checked by [`Stated`], whether it is stored or parsed.
+//! The checksums that a request states for its content, and their only comparison: [`Stated`]
+//! checks every body, whether it is stored or parsed.
 //!
-//! CRC-64/NVME is always computed, as S3 does, so that every object written here can be read
+//! CRC-64/NVME is always computed, as in S3, so that every object written here can be read
 //! verified. Other checksums are computed if the client states them.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,17 +12,17 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use crate::object::checksum::{Checksums, Refusal, Values, header};
 use crate::object::writer::Digest;
 
-/// The trailers of a body, there once it was read to its end.
+/// The trailers of a body, complete after the body was read to its end.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trailers(Arc<Mutex<HeaderMap>>);
 
 impl Trailers {
-    /// The trailers that have arrived.
+    /// Returns the trailers that have arrived.
     pub(crate) fn get(&self) -> HeaderMap {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Adds one; false if it was there.
+    /// Adds a trailer. False if there was one of this name.
     pub(crate) fn keep(&self, name: &HeaderName, value: HeaderValue) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name, value).is_none()
     }
@@ -32,33 +32,35 @@ impl Trailers {
 /// the hash that its signature covers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stated {
-    /// Values in base64; more than one of an algorithm contradict each other.
+    /// Values in base64. Several values of one algorithm contradict each other.
     values: Vec<(Algorithm, HeaderValue)>,
-    /// Algorithms to compute without a value: it comes in a trailer, or none was sent.
+    /// Algorithms to compute whose value is not in a header: a trailer has it, or the client sent
+    /// none.
     named: Vec<Algorithm>,
     trailers: Trailers,
-    /// SHA-256 in hex.
+    /// The SHA-256 that the signature covers, in hex.
     hash: Option<String>,
 }
 
 impl Stated {
-    /// The algorithm whose value the header `name` carries.
+    /// Returns the algorithm of the checksum in the header `name`.
     pub(crate) fn algorithm_of(name: &HeaderName) -> Option<Algorithm> {
         Algorithm::ALL.into_iter().find(|algorithm| algorithm.header() == Some(name.as_str()))
     }
 
-    /// Those of `headers`, of the trailers `announced`, and the SHA-256 `hash` in hex.
+    /// Collects the checksums in `headers`, in the trailers `announced`, and the SHA-256 `hash` in
+    /// hex.
     ///
     /// # Errors
-    /// The headers name an algorithm that is not computed here, or a value that none has: such a
-    /// request is refused before its body comes.
+    /// The headers name an unknown algorithm or have an invalid value. The request is refused
+    /// before its body arrives.
     pub(crate) fn of_headers(
         headers: &HeaderMap,
         announced: &[HeaderName],
         hash: Option<String>,
         trailers: Trailers,
     ) -> Result<Self, Refusal> {
-        // One pass: most requests have no checksum.
+        // A single pass, because most requests have no checksum.
         let stated = |(name, value): (&HeaderName, &HeaderValue)| {
             let algorithm = Algorithm::ALL.into_iter().find(|algorithm| header(*algorithm) == name.as_str());
             algorithm.map(|algorithm| (algorithm, value.clone()))
@@ -72,35 +74,35 @@ impl Stated {
         Ok(Self { values, named, trailers, hash })
     }
 
-    /// These values, in base64.
+    /// States these values, in base64.
     pub(crate) fn of_values(values: impl IntoIterator<Item = (Algorithm, String)>) -> Self {
         let value = |(algorithm, text): (Algorithm, String)| {
-            // What no header can carry is no checksum: it matches nothing.
+            // A text that is not valid in a header is replaced by a value that matches nothing.
             let value = HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static("-"));
             (algorithm, value)
         };
         Self { values: values.into_iter().map(value).collect(), ..Self::default() }
     }
 
-    /// Without the values in headers, which are those of the whole object where the request
-    /// completes an upload. `Content-MD5` is the body's in any case.
+    /// Drops the values in headers except `Content-MD5`. In a request that completes an upload, the
+    /// others are those of the whole object.
     pub(crate) fn of_body_only(mut self) -> Self {
         self.values.retain(|(algorithm, _)| *algorithm == Algorithm::Md5);
         self
     }
 
-    /// Also computes `algorithm`.
+    /// Computes `algorithm` too.
     pub(crate) fn naming(mut self, algorithm: Option<Algorithm>) -> Self {
         self.named.extend(algorithm);
         self
     }
 
-    /// The algorithms whose values or names are given.
+    /// Returns the algorithms that are stated with or without a value.
     pub(crate) fn algorithms(&self) -> impl Iterator<Item = Algorithm> {
         self.values.iter().map(|(algorithm, _)| *algorithm).chain(self.named.iter().copied())
     }
 
-    /// The algorithms needed to check the content.
+    /// Returns the algorithms needed to check the content.
     fn compared(&self) -> impl Iterator<Item = Algorithm> {
         self.algorithms().chain(self.hash.as_ref().map(|_| Algorithm::Sha256))
     }
@@ -118,7 +120,7 @@ impl Stated {
     /// Checks the whole content of a body that is not stored.
     ///
     /// # Errors
-    /// It is not what was stated.
+    /// A checksum differs from the stated one.
     pub(crate) fn check_document(&self, content: &[u8]) -> Result<(), Refusal> {
         if self.values.is_empty() && self.named.is_empty() && self.hash.is_none() {
             return Ok(());
@@ -128,10 +130,11 @@ impl Stated {
         self.check(checksums.finish()).map(drop)
     }
 
-    /// Compares `computed` with what was stated, once the body was read. Gives the values to keep.
+    /// Compares `computed` with the stated values after the body was read. Returns the values to
+    /// store.
     ///
     /// # Errors
-    /// One differs.
+    /// A checksum differs from the stated one.
     pub(crate) fn check(&self, computed: Values) -> Result<Values, Refusal> {
         let differs = |algorithm: Algorithm, stated: &HeaderValue| {
             let stated = stated.as_bytes().trim_ascii();
@@ -151,7 +154,7 @@ impl Stated {
             return Err(Refusal::WrongHash);
         }
         let mut kept = computed;
-        // It guards one request; nothing shows it later.
+        // MD5 protects one request only; no response reports it later.
         kept.remove(&Algorithm::Md5);
         kept.retain(|algorithm, _| {
             *algorithm == Algorithm::Crc64Nvme || self.algorithms().any(|stated| stated == *algorithm)
@@ -160,10 +163,10 @@ impl Stated {
     }
 }
 
-/// The algorithm that `x-amz-sdk-checksum-algorithm` or `x-amz-checksum-algorithm` names.
+/// Returns the algorithm that `x-amz-sdk-checksum-algorithm` or `x-amz-checksum-algorithm` names.
 ///
 /// # Errors
-/// It is not computed here.
+/// The algorithm is not supported.
 pub(crate) fn named_algorithm(headers: &HeaderMap) -> Result<Option<Algorithm>, Refusal> {
     let names = ["x-amz-sdk-checksum-algorithm", "x-amz-checksum-algorithm"];
     let Some(value) = names.into_iter().find_map(|name| headers.get(name)) else { return Ok(None) };
@@ -173,8 +176,8 @@ pub(crate) fn named_algorithm(headers: &HeaderMap) -> Result<Option<Algorithm>, 
     algorithm.map(Some).ok_or_else(unsupported)
 }
 
-/// Whether a header can be a checksum of the algorithm: base64 of its length. That of an upload in
-/// parts may end in `-PARTS`.
+/// Whether a header is a valid checksum of the algorithm: base64 of the right length. The value for
+/// a multipart upload may end in `-PARTS`.
 fn is_value(algorithm: Algorithm, value: &HeaderValue) -> bool {
     let Ok(text) = value.to_str() else { return false };
     let of_parts = text.rsplit_once('-').filter(|(_, parts)| parts.bytes().all(|byte| byte.is_ascii_digit()));

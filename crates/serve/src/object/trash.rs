@@ -1,11 +1,10 @@
-//! What was deleted from the page, until it expires: `BUCKET/.firstbyte/trash/ID/`.
+//! Entries that were deleted from the page, until they expire: `BUCKET/.firstbyte/trash/ID/`.
 //!
-//! `entry` is the file, link or directory as it was, and `origin` a link to the path it had. The
-//! directory is there, with its origin, before the entry is moved into it by one rename, so that a
-//! kill leaves the entry at one place or the other. A thread that moves or removes an entry holds a
-//! lock (flock) on its directory. Removing begins with the origin: what has none is never moved
-//! back. Everything here is blocking; called by the page, by the sweeper, and when a bucket is
-//! removed.
+//! `entry` is the unchanged file, link or directory, and `origin` is a link to its former path. The
+//! directory and its origin exist before one rename moves the entry into it, so that a kill leaves
+//! the entry in one place or the other. A thread that moves or removes an entry holds a lock
+//! (flock) on its directory. Removal begins with the origin, so an entry without origin is never
+//! restored. All functions block; called by the page, by the sweeper, and when a bucket is removed.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -27,39 +26,40 @@ use crate::token::random_token;
 const ENTRY: &str = "entry";
 const ORIGIN: &str = "origin";
 
-/// Moves the entry `path` into the trash of `bucket`; gives the id under which it is there.
+/// Moves the entry `path` into the trash of `bucket`. Returns its id there.
 ///
 /// # Errors
-/// `NotFound` where there is none, `CrossesDevices` where it is not of the bucket's file system.
+/// `NotFound`: there is no entry. `CrossesDevices`: it is not on the bucket's file system.
 pub(crate) fn put(root: &Root, bucket: &EntryPath, path: &EntryPath) -> publish::Result<String> {
     let made = TemporaryDirectory::create(root, bucket)?;
-    // What was in a private directory stays private.
+    // An entry of a private directory stays private.
     rustix::fs::fchmod(made.directory(), Mode::RWXU)?;
     write_origin(made.directory(), path)?;
     let id = random_token();
-    // Shares the lock, so that no sweep takes the directory before the entry is in it.
+    // The cloned descriptor keeps the lock, so that no sweep takes the directory before the entry
+    // arrives.
     let held = made.directory().try_clone()?;
     made.rename(root, bucket, Area::Trash, &id)?;
     match move_entry(root, path, &held, ENTRY.as_ref(), RenameFlags::empty()) {
         Ok(()) => Ok(id),
         Err(error) => match rustix::fs::statat(&held, ENTRY, AtFlags::SYMLINK_NOFOLLOW) {
-            // A network file system may report failure of a rename that it has done.
+            // A network file system may report failure of a rename that succeeded.
             Ok(_) => Ok(id),
             Err(Errno::NOENT) => {
                 discard(root, bucket, &id)?;
                 Err(error)
             }
-            // Unknown: it is kept until it expires.
+            // The result is unknown, so the directory is kept until it expires.
             Err(_) => Err(error),
         },
     }
 }
 
-/// Moves the entry `id` back to where it was in `directory`; gives its name.
+/// Moves the entry `id` back to its former place in `directory`. Returns its name.
 ///
 /// # Errors
-/// `NotFound` where it has expired, was deleted from another directory, or that directory is gone;
-/// another entry has its name.
+/// `NotFound`: it has expired, it was deleted from another directory, or that directory is gone.
+/// Also fails if another entry has its name.
 pub(crate) fn restore(
     root: &Root,
     bucket: &EntryPath,
@@ -82,8 +82,8 @@ pub(crate) fn restore(
     Ok(name.as_bytes().to_vec())
 }
 
-/// Keeps the path as the target of a link that leads nowhere. Unlike the content of a file it takes
-/// no space of its own on most file systems, so that a full disk can be cleared.
+/// Stores the path as the target of a link that leads nowhere. On most file systems a link takes no
+/// space, unlike a file, so that a full disk can be cleared.
 fn write_origin(directory: &OwnedFd, path: &EntryPath) -> io::Result<()> {
     match rustix::fs::symlinkat(path.as_path(), directory, ORIGIN) {
         Ok(()) => return Ok(()),
@@ -114,7 +114,7 @@ fn discard(root: &Root, bucket: &EntryPath, id: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes what was deleted from `bucket` at least `age` ago.
+/// Removes the entries that were deleted from `bucket` at least `age` ago.
 pub(crate) fn sweep(root: &Root, bucket: &EntryPath, age: Duration) -> io::Result<()> {
     staging::for_each_abandoned(root, bucket, Area::Trash, age, |directory, name, held| {
         if !has_expired(&held, age)? {
@@ -125,7 +125,7 @@ pub(crate) fn sweep(root: &Root, bucket: &EntryPath, age: Duration) -> io::Resul
             Ok(()) | Err(Errno::NOENT | Errno::NOTDIR) => {}
             Err(error) => return Err(error.into()),
         }
-        // One that cannot be removed keeps no other.
+        // An entry that cannot be removed does not stop the sweep.
         if let Err(error) = staging::remove_tree(directory, name) {
             tracing::warn!(%error, entry = ?name, "what was deleted long ago cannot be removed");
         }
@@ -133,13 +133,13 @@ pub(crate) fn sweep(root: &Root, bucket: &EntryPath, age: Duration) -> io::Resul
     })
 }
 
-/// Whether the entry in `directory` was deleted at least `age` ago, or its removal was cut short.
+/// Whether the entry in `directory` was deleted at least `age` ago, or its removal was interrupted.
 fn has_expired(directory: &OwnedFd, age: Duration) -> io::Result<bool> {
     let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     match rustix::fs::openat(directory, ORIGIN, flags, Mode::empty()) {
         Ok(origin) => {
             let deleted = File::from(origin).metadata()?.modified()?;
-            // A clock that was set back makes it younger than nothing.
+            // If the clock was set back, the age counts as zero.
             Ok(deleted.elapsed().map_or(age.is_zero(), |since| since >= age))
         }
         Err(Errno::NOENT | Errno::NOTDIR) => Ok(true),

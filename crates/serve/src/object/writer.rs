@@ -1,5 +1,5 @@
 //! Writes a request body to a file. Pieces are written and hashed (`Digest`) in order on blocking
-//! threads, each while the next is read from the network.
+//! threads, each while the next one is received.
 
 use std::fs::File;
 use std::io;
@@ -9,12 +9,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::task::JoinHandle;
 
-/// A destination of pieces.
+/// A file or a claim that pieces are written to.
 pub(crate) trait WriteAt: Send + Sync + std::fmt::Debug + 'static {
     /// Writes all of `bytes` at `offset`. Blocking.
     ///
     /// # Errors
-    /// The operating system's, or that these bytes may not be written.
+    /// A system call fails, or these bytes may not be written.
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 }
 
@@ -24,7 +24,7 @@ impl WriteAt for File {
     }
 }
 
-/// Writes pieces to a file in order, each while the next is on its way.
+/// Writes pieces to a file in order, each while the next one is received.
 #[derive(Debug)]
 pub(crate) struct Writer<D> {
     file: Arc<dyn WriteAt>,
@@ -33,9 +33,9 @@ pub(crate) struct Writer<D> {
     running: Option<JoinHandle<io::Result<D>>>,
 }
 
-/// Takes every byte as it is written.
+/// Consumes all bytes in order, such as a checksum.
 pub(crate) trait Digest: Send + 'static {
-    /// Takes the next bytes.
+    /// Consumes the next bytes.
     fn update(&mut self, bytes: &[u8]);
 }
 
@@ -44,12 +44,12 @@ impl Digest for () {
 }
 
 impl<D: Digest> Writer<D> {
-    /// Begins at `offset` of `file`.
+    /// Starts at `offset` of `file`.
     pub(crate) fn new(file: Arc<dyn WriteAt>, offset: u64, digest: D) -> Self {
         Self { file, offset, digest: Some(digest), running: None }
     }
 
-    /// Writes `piece` behind the ones before; waits for the one before only.
+    /// Writes `piece` after the previous pieces. Waits only until the previous one is written.
     pub(crate) async fn write(&mut self, piece: Bytes) -> io::Result<()> {
         let mut digest = self.digest().await?;
         let (file, offset) = (self.file.clone(), self.offset);
@@ -62,12 +62,12 @@ impl<D: Digest> Writer<D> {
         Ok(())
     }
 
-    /// The offset of the next piece.
+    /// Returns the offset of the next piece.
     pub(crate) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Waits for the last piece; gives what saw all of them.
+    /// Waits for the last piece. Returns the digest.
     pub(crate) async fn finish(mut self) -> io::Result<D> {
         self.digest().await
     }

@@ -1,5 +1,5 @@
 //! Changes of entries over HTTP, below `/.firstbyte/changes`. Every request names the directory by
-//! `path`, and entries, written as in their URLs. All are POST with a JSON body.
+//! `path`, and entries, as in their URLs. All requests are POST with a JSON body.
 //!
 //! | request | body | answers |
 //! | --- | --- | --- |
@@ -8,11 +8,11 @@
 //! | `changes/delete?path=` | `{entries: [], forever}` | `{done: [], failed: []}` |
 //! | `changes/restore?path=` | `{ids: []}` | `{done: [], failed: []}` |
 //!
-//! An entry that is done is `{entry, id}`, without an id if it was deleted for ever. One that
-//! failed has `error` and `message` beside it. The trash needs some room: after the error `space`
-//! only `forever` can delete on this full disk.
+//! A done entry is `{entry, id}`, without an id if it was deleted forever. A failed entry also has
+//! `error` and `message`. The trash needs some room: after the error `space`, only `forever` can
+//! delete on the full disk.
 //!
-//! Refusals, and what protects from other sites, are those of the upload [`super::protocol`].
+//! Refusals and the protection from other sites are those of the upload [`super::protocol`].
 
 use http::{Method, StatusCode};
 use serde::Deserialize;
@@ -25,7 +25,7 @@ use crate::http::request::Request;
 use crate::http::response::Response;
 use crate::state::DirectoryState;
 
-/// Longest JSON body read: 10,000 names of common length, selected on the page.
+/// The longest JSON body in bytes: 10,000 names of common length, selected on the page.
 const LONGEST_JSON: usize = 1 << 20;
 
 impl From<Error> for Refusal {
@@ -61,7 +61,7 @@ struct Restoration {
     ids: Vec<String>,
 }
 
-/// Answers one request of the protocol; `what` is its last component.
+/// Answers one request of the protocol. `what` is the last component of its path.
 pub(super) async fn answer(
     state: &DirectoryState,
     access: &Access,
@@ -108,7 +108,7 @@ async fn dispatch(state: &DirectoryState, access: &Access, mut request: Request,
     Ok(json_response(StatusCode::OK, &done))
 }
 
-/// Does `work` for each of `items`; one that fails does not keep the others from being done.
+/// Calls `work` for each of `items`. Failed items do not stop the others.
 fn each(items: &[String], key: &str, work: impl Fn(&str) -> Result<Value, Error>) -> Value {
     let (mut done, mut failed) = (Vec::new(), Vec::new());
     for item in items {

@@ -1,8 +1,8 @@
-//! Changes of a directory's entries from its page: make a folder, rename, delete, and undo that.
+//! Changes a directory's entries from its page: makes folders, renames, deletes and restores.
 //!
-//! Existing entries are named as in a URL, percent-encoded, so that every name on disk can be said.
-//! Nothing is replaced: of two entries that want one name, the second is refused. What is deleted
-//! goes to the trash (`object::trash`). Plain blocking code; [`super::changes`] does the HTTP.
+//! Existing entries are named as in a URL, percent-encoded, so that every name on disk is possible.
+//! No entry is replaced: of two entries that want one name, the second is refused. Deleted entries
+//! go to the trash (`object::trash`). The code is blocking; [`super::changes`] does the HTTP.
 
 use std::ffi::OsStr;
 use std::io;
@@ -20,34 +20,34 @@ use crate::object::{staging, trash};
 use crate::page::html::visible;
 use crate::path::EntryPath;
 
-/// What can go wrong with a change.
+/// The reason for which a change fails.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// Not a name that an entry may have.
+    /// The name is not valid.
     #[error("\"{0}\" cannot be a name here; choose another")]
     Name(String),
-    /// The name is taken.
+    /// Another entry has the name.
     #[error("\"{0}\" exists already; choose another name, or rename or delete that one first")]
     Exists(String),
-    /// It is not there.
+    /// The entry does not exist.
     #[error("\"{0}\" is not there any more; reload the page")]
     Missing(String),
-    /// Nothing of that id can come back here.
+    /// No entry with this id can be restored here.
     #[error("it cannot be brought back: it has expired, or the folder that it was in is gone")]
     Expired,
-    /// A mount point, or in another file system than the bucket's trash.
+    /// The entry is a mount point, or on another file system than the bucket's trash.
     #[error("\"{0}\" is on another file system than the trash; delete it without the page")]
     Elsewhere(String),
-    /// The operating system says no.
+    /// A system call fails.
     #[error("{place}: {cause}")]
     Io { place: String, cause: io::Error },
 }
 
-/// With this module's error.
+/// A result with this module's error.
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// The error of a change of the entry `name`.
+    /// Converts an error of changing the entry `name`.
     fn of(name: &[u8], error: publish::Error) -> Self {
         let name = visible(name);
         match error {
@@ -61,7 +61,7 @@ impl Error {
         }
     }
 
-    /// The HTTP status and the code for programs.
+    /// Returns the HTTP status, and the code for programs.
     pub(crate) fn code(&self) -> (StatusCode, &'static str) {
         match self {
             Self::Name(_) => (StatusCode::BAD_REQUEST, "name"),
@@ -81,7 +81,7 @@ impl Error {
     }
 }
 
-/// The directory whose entries are changed; `path` is fenced by the right to write.
+/// A directory whose entries are changed. `path` is fenced by the right to write.
 #[derive(Clone, Debug)]
 pub(crate) struct Directory {
     pub(crate) root: Root,
@@ -90,7 +90,6 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// Makes the folder `name`.
     pub(crate) fn make(&self, name: &str) -> Result<()> {
         let folder = self.entry(name.as_bytes())?;
         let failed = |error| Error::of(name.as_bytes(), error);
@@ -99,7 +98,6 @@ impl Directory {
         Ok(())
     }
 
-    /// Gives `entry` the name `name`.
     pub(crate) fn rename(&self, entry: &str, name: &str) -> Result<()> {
         let entry = self.existing(entry)?;
         let to = self.entry(name.as_bytes())?;
@@ -117,21 +115,21 @@ impl Directory {
         })
     }
 
-    /// Moves `entry` into the trash of its bucket; gives its id there.
+    /// Moves `entry` into the trash of its bucket. Returns its id there.
     pub(crate) fn delete(&self, entry: &str) -> Result<String> {
         let entry = self.existing(entry)?;
         let name = entry.name().unwrap_or_default().as_bytes();
         trash::put(&self.root, &self.bucket(), &entry).map_err(|error| Error::of(name, error))
     }
 
-    /// Removes `entry` and all that it holds, past the trash.
+    /// Removes `entry` with all its content, without the trash.
     pub(crate) fn delete_forever(&self, entry: &str) -> Result<()> {
         let entry = self.existing(entry)?;
         let name = entry.name().unwrap_or_default();
         publish::remove_all(&self.root, &entry).map_err(|error| Error::of(name.as_bytes(), error))
     }
 
-    /// Brings back what was deleted from here; gives its name as in a URL.
+    /// Restores an entry that was deleted from this directory. Returns its name as in a URL.
     pub(crate) fn restore(&self, id: &str) -> Result<String> {
         match trash::restore(&self.root, &self.bucket(), &self.path, id) {
             Ok(name) => Ok(crate::page::html::url_path(&name)),
@@ -145,7 +143,7 @@ impl Directory {
         staging::bucket_of(&self.root, &self.buckets, &self.path)
     }
 
-    /// The path of the entry `name`, which is one plain component and not hidden.
+    /// Returns the path of the entry `name`, which must be one plain component and not hidden.
     fn entry(&self, name: &[u8]) -> Result<EntryPath> {
         match EntryPath::parse(name) {
             Ok(path) if path.as_bytes() == name && !path.is_root() && !name.contains(&b'/') => {

@@ -4,7 +4,8 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Fills `{{name}}` places in one pass: what a value brings in is never read as a place again.
+/// Replaces each `{{name}}` by its value in a single pass, so that `{{` inside a value has no
+/// effect.
 pub(crate) fn fill(template: &str, value: impl Fn(&str) -> Cow<'static, str>) -> String {
     let mut out = String::with_capacity(template.len() * 2);
     let mut rest = template;
@@ -18,13 +19,13 @@ pub(crate) fn fill(template: &str, value: impl Fn(&str) -> Cow<'static, str>) ->
     out
 }
 
-/// `text` for element content and quoted attributes.
+/// Escapes `text` for element content and quoted attributes.
 pub(crate) fn escape(text: &str) -> String {
     quick_xml::escape::escape(text).into_owned()
 }
 
-/// A file's name for people: bytes that are no UTF-8 as `\xNN`, and characters that would break the
-/// line or make one name look like another as their code. Not yet escaped.
+/// Formats a file's name for display, without escaping it for HTML. Bytes that are not UTF-8 become
+/// `\xNN`. Characters that break the line or make names look alike become their code.
 pub(crate) fn visible(name: &[u8]) -> String {
     let mut out = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {
@@ -52,8 +53,8 @@ pub(crate) fn visible(name: &[u8]) -> String {
     out
 }
 
-/// `bytes` percent-encoded but for `/` and what RFC 3986 leaves unreserved: safe in any URL and any
-/// attribute.
+/// Percent-encodes `bytes`, except `/` and RFC 3986's unreserved characters. The result is safe in
+/// URLs and attributes.
 pub(crate) fn url_path(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for &byte in bytes {
@@ -69,7 +70,7 @@ pub(crate) fn url_path(bytes: &[u8]) -> String {
     out
 }
 
-/// A size for people, with two or three digits.
+/// Formats a size for display, with two or three digits.
 pub(crate) fn human_size(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if bytes < 1024 {

@@ -1,8 +1,8 @@
-//! Links to files that anyone may open for a while, made for the page's "Copy link":
-//! `POST /.firstbyte/links?path=/DIR/FILE` with `{seconds}` answers `{url}`, a path and query
-//! signed with the key of the visitor. The link gives what that key may read, for this file alone.
+//! Public links to files for a limited time, made for the page's "Copy link": `POST
+//! /.firstbyte/links?path=/DIR/FILE` with `{seconds}` answers `{url}`, a path and query signed with
+//! the visitor's key. A link has that key's right to read, for this file only.
 //!
-//! Refusals, and what protects from other sites, are those of the upload [`super::protocol`].
+//! Refusals and the protection from other sites are those of the upload [`super::protocol`].
 
 use std::time::{Duration, SystemTime};
 
@@ -14,14 +14,14 @@ use serde_json::json;
 use super::html::url_path;
 use super::protocol::{Answer, Refusal, from_page, json_response, read_json};
 use crate::access::keys::{Access, Rights};
-use crate::access::signing::{LONGEST, presigned};
+use crate::access::signing::{MAX_VALIDITY, presigned};
 use crate::config::Buckets;
 use crate::http::request::Request;
 use crate::http::response::Response;
 use crate::path::EntryPath;
 use crate::state::ServerState;
 
-/// Longest JSON body read.
+/// The longest JSON body in bytes.
 const LONGEST_JSON: usize = 1 << 10;
 
 #[derive(Deserialize)]
@@ -29,7 +29,6 @@ struct Asked {
     seconds: u64,
 }
 
-/// Answers a request for a link.
 pub(super) async fn answer(state: &ServerState, access: &Access, request: Request) -> Response {
     link(state, access, request).await.unwrap_or_else(Refusal::into_response)
 }
@@ -55,7 +54,7 @@ async fn link(state: &ServerState, access: &Access, mut request: Request) -> Ans
     }
     let Asked { seconds } = read_json(&mut request.body, LONGEST_JSON).await?;
     let valid = Duration::from_secs(seconds);
-    if seconds == 0 || valid > LONGEST {
+    if seconds == 0 || valid > MAX_VALIDITY {
         return Err(refused(StatusCode::BAD_REQUEST, "request", "a link is valid for 1 second to 7 days"));
     }
     let object = object_path(state, &path).ok_or_else(|| {
@@ -67,7 +66,7 @@ async fn link(state: &ServerState, access: &Access, mut request: Request) -> Ans
     Ok(json_response(StatusCode::OK, &json!({ "url": url, "seconds": seconds })))
 }
 
-/// The path of an object's URL, as S3 clients ask for it; `None` for a name that is in no bucket.
+/// Returns the path of an object's URL in the S3 API. `None` if the name is in no bucket.
 fn object_path(state: &ServerState, path: &EntryPath) -> Option<String> {
     let below = url_path(path.as_bytes());
     let base = &state.config.base_path;

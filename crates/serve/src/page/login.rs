@@ -1,7 +1,7 @@
-//! Sign-in from a browser: the form takes key and secret once, and returns a session cookie that
-//! scripts cannot read and other sites cannot send. Then the browser is redirected to the page it
-//! requested, or to the directory of what the key opens if it requested none or one that the key
-//! may not read.
+//! Sign-in from a browser. The form sends key and secret once, and the response sets a session
+//! cookie that scripts cannot read and other sites cannot send. Then the browser is redirected to
+//! the page it requested. If it requested none, or one that the key may not read, it is redirected
+//! to the key's start directory.
 
 use http::StatusCode;
 use http::header::{COOKIE, LOCATION, RETRY_AFTER, SET_COOKIE};
@@ -17,10 +17,11 @@ use crate::page::html::url_path;
 use crate::path::EntryPath;
 use crate::state::{ServerState, SignIn};
 
-/// Longest form read: a key, a secret and a path fit well.
+/// The longest form in bytes. A key, a secret and a path fit well.
 const LONGEST_FORM: usize = 16 << 10;
 
-/// Takes the form: on the right secret a session and the way back, else the form again.
+/// Checks the submitted form. Begins a session and redirects if the secret is right; otherwise
+/// shows the form again.
 pub(super) async fn sign_in(state: &ServerState, root: Option<&Root>, mut request: Request) -> Response {
     let base = &state.config.base_path;
     let Ok(form) = request.body.collect(LONGEST_FORM).await else {
@@ -57,16 +58,17 @@ pub(super) async fn sign_in(state: &ServerState, root: Option<&Root>, mut reques
     }
 }
 
-/// Whether `next`, a path on this server, leads to something that the key may read. The first page
-/// is not what was chosen: a browser asks for it where it knows no other.
+/// Whether the key may read `next`, a path on this server that the user chose. The root does not
+/// count: a browser requests it by default.
 fn opens(state: &ServerState, access: &Access, next: &str) -> bool {
     let path = next.split(['?', '#']).next().unwrap_or_default();
     let path = state.config.buckets.split(path).map_or(path, |(_, rest)| rest);
     EntryPath::from_url(path).is_ok_and(|path| !path.is_root() && access.reaches(&path.as_directory()))
 }
 
-/// The page where `access` begins, as a path on this server: the directory that has all it opens,
-/// or the nearest one above that exists. A gateway, which has no `root`, looks nothing up.
+/// Returns the start page of `access`, as a path on this server: the directory that contains all
+/// its paths, or the nearest existing one above. For a gateway, which has no `root`, nothing is
+/// looked up.
 pub(super) async fn home(state: &ServerState, root: Option<&Root>, access: &Access) -> String {
     let mut path = access.home();
     while let Some(root) = root.filter(|_| !path.is_root()) {
@@ -83,7 +85,7 @@ pub(super) async fn home(state: &ServerState, root: Option<&Root>, access: &Acce
     format!("{bucket}/{}", url_path(&path.as_directory()))
 }
 
-/// Ends the session, here and in the browser.
+/// Ends the session on the server and in the browser.
 pub(super) fn sign_out(state: &ServerState, request: &Request) -> Response {
     if let Some(token) = request.header(COOKIE).and_then(|header| cookie(header, &state.session_cookie())) {
         state.sessions.end(token);
@@ -92,7 +94,8 @@ pub(super) fn sign_out(state: &ServerState, request: &Request) -> Response {
         .with_header(SET_COOKIE, set_cookie(state, "", "; Max-Age=0"))
 }
 
-/// Without Max-Age the cookie also ends with the browser; the server ends the session in any case.
+/// Sets the cookie without Max-Age, so that it ends with the browser. The server ends the session
+/// in any case.
 fn set_cookie(state: &ServerState, token: &str, more: &str) -> String {
     let secure = if state.config.tls.is_some() { "; Secure" } else { "" };
     format!(
@@ -106,7 +109,7 @@ fn go_to(base: &str, next: &str) -> Response {
     Response::new(StatusCode::SEE_OTHER).with_header(LOCATION, format!("{base}{next}"))
 }
 
-/// Whether `next` is a path on this server: browsers read `//x` and `/\x` as another host.
+/// Whether `next` is a path on this server. Browsers read `//x` and `/\x` as another host.
 fn is_local(next: &str) -> bool {
     next.starts_with('/') && !next[1..].starts_with(['/', '\\']) && !next.contains(|c: char| c.is_control())
 }

@@ -1,10 +1,10 @@
 //! Pages for browsers: the directory page, uploads and changes from it, and sign-in.
 //!
 //! The page is a small shell ([`shell`]) whose script reads the same NDJSON listing as other
-//! programs. Only the rows in view are in the document, so the page opens at once for any number of
+//! programs. Only the visible rows are in the document, so the page opens fast for any number of
 //! entries. The reserved path `/.firstbyte/` has the worker script, the [`mod@login`] form, the
-//! upload [`protocol`], the [`changes`] of entries and the [`links`] to them. The first two call
-//! [`upload`] and [`entries`], which do not depend on HTTP.
+//! upload [`protocol`], the [`changes`] of entries and the [`links`] to them. The protocol and the
+//! changes call [`upload`] and [`entries`], which do not depend on HTTP.
 
 mod changes;
 mod entries;
@@ -29,7 +29,7 @@ use crate::page::rows::Row;
 use crate::path::EntryPath;
 use crate::state::{DirectoryState, ServerState};
 
-/// The page of the directory `path`, which `access` may list.
+/// Makes the page of the directory `path`, which `access` may list.
 pub(crate) async fn directory(
     state: &DirectoryState,
     request: &Request,
@@ -50,7 +50,7 @@ pub(crate) async fn directory(
     shown(state, request, path, access, writing, &rows)
 }
 
-/// The page of the directory `path` of a gateway. Nothing can be changed there.
+/// Makes the page of the directory `path` of a gateway, which offers no changes.
 pub(crate) fn remote_directory(
     state: &ServerState,
     request: &Request,
@@ -80,8 +80,8 @@ fn shown(
     })
 }
 
-/// Leads from the root to the same page below the bucket's name, where the directory holds an entry
-/// of that name: the links of the page to that entry would lead back to the bucket.
+/// Redirects from the root to the same page below the bucket's name, if the directory has an entry
+/// of that name. Otherwise the page's links to that entry would lead back to the bucket.
 pub(crate) async fn below_the_bucket(
     state: &DirectoryState,
     request: &Request,
@@ -97,20 +97,19 @@ pub(crate) async fn below_the_bucket(
     Some(moved.with_header(LOCATION, target))
 }
 
-/// Asks a browser that showed no key to sign in, and brings it back to what it asked for
-/// afterwards.
+/// Asks a browser without a key to sign in, and redirects it to the requested page afterwards.
 pub(crate) fn login(state: &ServerState, request: &Request) -> Response {
     let query = if request.query.is_empty() { String::new() } else { format!("?{}", request.query) };
     let next = format!("{}{}{query}", own_prefix(state, request), request.path);
     shell::login(&state.config.base_path, &next, None, None)
 }
 
-/// The answer to a browser that asks for a name that does not exist.
+/// Answers a browser's request for a name that does not exist.
 pub(crate) fn missing(state: &ServerState, request: &Request) -> Response {
     shell::missing(&state.config.base_path, &request.path)
 }
 
-/// Answers what lies below `/.firstbyte/`, at `rest`.
+/// Answers a request for `/.firstbyte/`, followed by `rest`.
 pub(crate) async fn reserved(
     state: &DirectoryState,
     request: Request,
@@ -130,8 +129,8 @@ pub(crate) async fn reserved(
     }
 }
 
-/// Answers what lies below `/.firstbyte/` on every server: signing in and out. `root` is the served
-/// directory, if there is one.
+/// Answers requests for `/.firstbyte/` that every server supports: signing in and out. `root` is
+/// the served directory, if there is one.
 pub(crate) async fn account(
     state: &ServerState,
     root: Option<&Root>,
@@ -146,8 +145,8 @@ pub(crate) async fn account(
     }
 }
 
-/// Refuses a page that the visitor's key does not open, and shows the way to what it does open or
-/// to another key.
+/// Refuses a page that the visitor's key may not read. Links to a page that it may read, and to the
+/// sign-in.
 pub(crate) async fn refused(
     state: &ServerState,
     root: Option<&Root>,
@@ -162,8 +161,8 @@ pub(crate) async fn refused(
     answer
 }
 
-/// The prefix of the request without the base path: the name of the one bucket, if the request
-/// named it.
+/// Returns the request's prefix without the base path: the name of the only bucket, if the request
+/// has it.
 fn own_prefix<'a>(state: &ServerState, request: &'a Request) -> &'a str {
     request.prefix.strip_prefix(state.config.base_path.as_str()).unwrap_or_default()
 }

@@ -1,5 +1,5 @@
-//! Uploads over HTTP, below `/.firstbyte/uploads`. Every request names the directory by `path`,
-//! written as in its URL.
+//! Uploads over HTTP, below `/.firstbyte/uploads`. Every request names the directory by `path`, as
+//! in its URL.
 //!
 //! | request | does | answers |
 //! | --- | --- | --- |
@@ -9,10 +9,10 @@
 //! | `POST uploads/ID/complete?path=` `{existing, crc32c}` | puts the file in place | `{name}` |
 //! | `DELETE uploads/ID?path=` | forgets it | 204 |
 //!
-//! A refusal is `{error, message}` with a fitting status. All but GET need the header
-//! `x-firstbyte-page`, which no other site can make a browser send, besides the checks on Host and
-//! Origin. A body goes from the socket to the file piece by piece; only one piece is held at a
-//! time.
+//! A refusal is `{error, message}` with a fitting status. All requests but GET need the header
+//! `x-firstbyte-page`, which no other site can make a browser send, in addition to the checks of
+//! Host and Origin. A body goes from the socket to the file piece by piece, with one piece in
+//! memory.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -31,22 +31,23 @@ use crate::object::writer::Writer;
 use crate::path::EntryPath;
 use crate::state::DirectoryState;
 
-/// Longest JSON body read: a file name of 255 bytes, escaped, fits many times.
+/// The longest JSON body in bytes. An escaped file name of 255 bytes fits many times.
 const LONGEST_JSON: usize = 16 << 10;
-/// Longest body that completes an upload: 10,000 sums of eight digits, quoted, fit twice.
+/// The longest body that completes an upload, in bytes. 10,000 quoted sums of eight digits fit
+/// twice.
 const LONGEST_COMPLETION: usize = 256 << 10;
-/// Carries the part's CRC32C as eight hex digits.
+/// The header with the part's CRC32C as eight hex digits.
 const CRC32C: &str = "x-firstbyte-crc32c";
-/// Says that the page itself asks.
+/// The header that marks a request as the page's own.
 const FROM_PAGE: &str = "x-firstbyte-page";
 
-/// A refusal: status, code for programs, sentence for people.
+/// A refusal: status, code for programs, sentence for the user.
 pub(super) struct Refusal(pub(super) StatusCode, pub(super) &'static str, pub(super) String);
 
 pub(super) type Answer = std::result::Result<Response, Refusal>;
 
 impl Refusal {
-    /// Its response: `{error, message}`.
+    /// Makes the response: `{error, message}`.
     pub(super) fn into_response(self) -> Response {
         let Self(status, code, message) = self;
         json_response(status, &json!({ "error": code, "message": message }))
@@ -71,17 +72,16 @@ fn bad(message: &str) -> Refusal {
 struct Completion {
     #[serde(default)]
     existing: Existing,
-    /// The CRC32C of every part, from the first on.
+    /// The CRC32C of every part, in order.
     crc32c: Option<Vec<String>>,
 }
 
-/// Answers one request of the protocol.
 pub(super) async fn answer(state: &DirectoryState, access: &Access, request: Request) -> Response {
     dispatch(state, access, request).await.unwrap_or_else(Refusal::into_response)
 }
 
-/// The directory that a request names, for writing by `access`; refuses what another site may have
-/// made a browser send.
+/// Returns the directory that a request names, for writing by `access`. Refuses requests that
+/// another site may have caused.
 pub(super) fn writable(
     state: &DirectoryState,
     access: &Access,
@@ -99,7 +99,7 @@ pub(super) fn writable(
     Ok(path)
 }
 
-/// Refuses what another site may have made a browser send.
+/// Refuses requests that another site may have caused.
 pub(super) fn from_page(request: &Request) -> std::result::Result<(), Refusal> {
     if request.headers.get(FROM_PAGE).is_some() {
         return Ok(());
@@ -147,7 +147,7 @@ async fn dispatch(state: &DirectoryState, access: &Access, mut request: Request)
     }
 }
 
-/// Takes part `number` off the wire and into its place.
+/// Receives part `number` and writes it to its place.
 async fn receive(
     state: &DirectoryState,
     directory: Directory,
@@ -163,7 +163,7 @@ async fn receive(
     let id = id.to_owned();
     let claimed = blocking(move || claim(&directory.find(&id)?, number, length, crc)).await?;
     let Some(claim) = claimed else {
-        // Read to its end, so that the connection can carry the next request.
+        // The body is read to its end, so that the connection can carry the next request.
         while let Some(piece) = request.body.next().await {
             piece.map_err(|e| bad(&e.to_string()))?;
         }
@@ -182,7 +182,7 @@ async fn receive(
     Ok(json_response(StatusCode::CREATED, &json!({ "part": number })))
 }
 
-/// Runs file system work where it may wait for the disk without holding up other connections.
+/// Runs file system work on a blocking thread, so that other connections do not wait for the disk.
 pub(super) async fn blocking<T: Send + 'static, E: Into<Refusal> + Send + 'static>(
     work: impl FnOnce() -> Result<T, E> + Send + 'static,
 ) -> std::result::Result<T, Refusal> {

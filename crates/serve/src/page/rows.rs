@@ -8,16 +8,16 @@ use crate::object::directory::{Kind, Reader};
 use crate::object::root::Root;
 use crate::path::EntryPath;
 
-/// The most rows that a page contains for browsers without scripts, some 100 KB. Directories that
-/// people browse by hand usually have fewer entries.
+/// The most rows of a page without scripts, some 100 KB. Directories that users browse by hand
+/// usually have fewer entries.
 pub(crate) const ROWS_WITHOUT_SCRIPTS: usize = 1000;
 
 /// One row of a page without scripts.
 #[derive(Debug)]
 pub(crate) struct Row {
-    /// The entry's name, as it is on disk.
+    /// The entry's name, as on disk.
     pub(crate) name: Vec<u8>,
-    /// A file's length in bytes; none for a directory.
+    /// The length of a file in bytes; `None` for a directory.
     pub(crate) size: Option<u64>,
 }
 
@@ -38,7 +38,7 @@ pub(super) fn first(root: &Root, path: &EntryPath, access: &Access) -> io::Resul
     Ok(rows)
 }
 
-/// Directories first, then by name.
+/// Sorts directories first, then by name.
 pub(crate) fn sort(rows: &mut [Row]) {
     rows.sort_by(|a, b| (a.size.is_some(), &a.name).cmp(&(b.size.is_some(), &b.name)));
 }

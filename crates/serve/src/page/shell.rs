@@ -1,9 +1,8 @@
 //! Renders the pages: one HTML shell with its style and scripts inside, so that a page is one
 //! request.
 //!
-//! Nothing is loaded from other servers. The content security policy names the hashes of exactly
-//! these scripts and this style, so markup that was injected through a name or a file would not
-//! run.
+//! No content comes from other servers. The content security policy has the hashes of exactly these
+//! scripts and this style, so that markup injected by a name or a file would not run.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -35,7 +34,7 @@ const UPLOAD_BUTTONS: &str = include_str!("assets/upload-buttons.html");
 const UPLOAD_PANEL: &str = include_str!("assets/upload-panel.html");
 const LOGIN: &str = include_str!("assets/login.html");
 const SIGN_OUT: &str = include_str!("assets/sign-out.html");
-/// The worker that sends parts; the one script a page loads by URL.
+/// The worker that sends parts, the only script that a page loads by URL.
 pub(super) const UPLOAD_WORKER: &str = include_str!("assets/upload-worker.js");
 
 static POLICY: LazyLock<String> = LazyLock::new(|| {
@@ -53,9 +52,9 @@ static POLICY: LazyLock<String> = LazyLock::new(|| {
 /// Whether the page offers to upload, rename and delete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Writing {
-    /// It does.
+    /// The page offers them.
     Offered {
-        /// How long the trash keeps what is deleted.
+        /// How long deleted entries stay in the trash.
         kept: Duration,
     },
     /// The server is read-only, or the visitor may not write here.
@@ -67,8 +66,8 @@ pub(super) enum Writing {
 pub(super) struct Directory<'a> {
     /// Path prefix of a reverse proxy, such as `/data`; empty for none.
     pub(super) base: &'a str,
-    /// The beginning of links to files and directories: the base, and the name of the one bucket if
-    /// the request named it.
+    /// Prefix of links to files and directories: the base, and the name of the only bucket if the
+    /// request has it.
     pub(super) links: &'a str,
     /// The directory's path below the served directory.
     pub(super) path: &'a EntryPath,
@@ -80,8 +79,8 @@ pub(super) struct Directory<'a> {
     pub(super) rows: &'a [Row],
 }
 
-/// The page of a directory. Its entries come by the program listing, so it is as small for 10^6 of
-/// them as for one.
+/// Makes the page of a directory. Its script loads the entries, so the page is as small for 10^6
+/// entries as for one.
 pub(super) fn directory(of: &Directory<'_>) -> Response {
     let trail = of.path.as_bytes();
     let name = trail.rsplit(|b| *b == b'/').next().filter(|name| !name.is_empty());
@@ -100,7 +99,7 @@ pub(super) fn directory(of: &Directory<'_>) -> Response {
         "actions_js" => ACTIONS.into(),
         "links_js" => LINKS.into(),
         "link_time" if of.account.is_some() => LINK_TIME.into(),
-        "kept" => kept.map_or(Cow::Borrowed(""), |kept| period(kept).into()),
+        "kept" => kept.map_or(Cow::Borrowed(""), |kept| format_duration(kept).into()),
         "change_buttons" => offered(CHANGE_BUTTONS).into(),
         "change_dialog" => offered(CHANGE_DIALOG).into(),
         "upload_buttons" => offered(UPLOAD_BUTTONS).into(),
@@ -116,8 +115,8 @@ pub(super) fn directory(of: &Directory<'_>) -> Response {
     page(StatusCode::OK, html)
 }
 
-/// The form that asks for a key and its secret; `next` is where to go afterwards, and `home` what
-/// the visitor's present key opens, if there is one.
+/// Makes the sign-in form. `next` is the page to show afterwards, and `home` the start page of the
+/// visitor's present key, if there is one.
 pub(super) fn login(base: &str, next: &str, problem: Option<&str>, home: Option<&str>) -> Response {
     let status = StatusCode::UNAUTHORIZED;
     let html = fill(LOGIN, |place| match place {
@@ -135,7 +134,7 @@ pub(super) fn login(base: &str, next: &str, problem: Option<&str>, home: Option<
     page(status, html)
 }
 
-/// The page of a name that does not exist.
+/// Makes the page for a name that does not exist.
 pub(super) fn missing(base: &str, path: &str) -> Response {
     let html = fill(MISSING, |place| match place {
         "head" => head("Not found").into(),
@@ -146,7 +145,7 @@ pub(super) fn missing(base: &str, path: &str) -> Response {
     page(StatusCode::NOT_FOUND, html)
 }
 
-/// The head of a page with this title.
+/// Makes the HTML head of a page with this title.
 fn head(title: &str) -> String {
     fill(HEAD, |place| if place == "title" { escape(title).into() } else { CSS.into() })
 }
@@ -161,8 +160,8 @@ fn page(status: StatusCode, html: String) -> Response {
         .with_body(Body::Bytes(html.into()))
 }
 
-/// A time for people: days where it has some, else hours or seconds.
-fn period(time: Duration) -> String {
+/// Formats a duration for display: in days if it is at least one, else in hours or seconds.
+fn format_duration(time: Duration) -> String {
     let seconds = time.as_secs();
     let (count, unit) = match seconds {
         86_400.. => (seconds / 86_400, "day"),
@@ -180,7 +179,7 @@ fn sign_out(base: &str, account: &str) -> String {
     })
 }
 
-/// Links to every directory above, outermost first.
+/// Makes links to every parent directory, outermost first.
 fn crumbs(base: &str, trail: &[u8]) -> String {
     if trail.is_empty() {
         return "<h1 aria-current=\"page\">Home</h1>".into();

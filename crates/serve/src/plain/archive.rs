@@ -1,11 +1,10 @@
 //! A directory, or some of its entries, as one tar file that is made while it is sent.
 //!
-//! An archive that has its end (two empty blocks) is whole: every file in it is one version, with
-//! the length that its head announces. If a file changes while it is read, the answer breaks off.
-//! Names are those of entries below the archive's directory. Links to files are stored as the
-//! files, and links to directories are left out, as in recursive listings. However deep the
-//! directory is, an archive holds one piece in memory and few open files, and no thread while the
-//! client reads it.
+//! An archive with its end mark (two empty blocks) is complete: every file in it is one version,
+//! with the length that its head announces. If a file changes while it is read, the response breaks
+//! off. Names are relative to the archive's directory. Links to files are stored as files, and
+//! links to directories are omitted, as in recursive listings. An archive of any depth holds one
+//! piece in memory and few open files, and no thread while the client reads it.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -32,20 +31,20 @@ use crate::object::root::Root;
 use crate::path::EntryPath;
 use crate::state::DirectoryState;
 
-/// Bytes that are read and sent at once. Each slow client holds so many.
+/// Bytes that are read and sent at once, the memory of each slow client.
 const PIECE: usize = 64 << 10;
 
-/// Directories that are held open, innermost ones. Those above are opened again when they go on.
+/// The most open directories, innermost first. Outer ones are reopened when they continue.
 const OPEN_LEVELS: usize = 8;
 
-/// The name of an entry that holds the next one's name.
+/// The name of a tar entry that contains the next entry's name.
 const LONG_NAME: &[u8] = b"././@LongLink";
 
-/// The unit that tar counts in: heads have one, and files are padded to it.
+/// The unit of tar in bytes: a head takes one, and files are padded to a multiple.
 const BLOCK: usize = 512;
 
-/// Answers with the archive of the directory `path`, as far as `access` may read it, or of those of
-/// its entries that the query names.
+/// Answers with the archive of the directory `path`, or of those of its entries that the query
+/// names, within the rights of `access`.
 pub(crate) async fn answer(
     state: &Arc<DirectoryState>,
     request: &Request,
@@ -68,7 +67,7 @@ pub(crate) async fn answer(
     let stream = futures::stream::try_unfold(archive, |mut archive| async move {
         let next = move || archive.piece().map(|piece| piece.map(|piece| (piece, archive)));
         let next = tokio::task::spawn_blocking(next).await.map_err(io::Error::other)?;
-        // The answer breaks off, so that the client does not take it for whole.
+        // The response breaks off, so that the client does not take it for complete.
         next.inspect_err(|error| tracing::warn!(%error, "an archive ended early"))
     });
     Response::new(StatusCode::OK)
@@ -78,7 +77,6 @@ pub(crate) async fn answer(
         .with_body(Body::Stream(Box::pin(stream)))
 }
 
-/// The name of the archive of `path`.
 fn file_name(path: &EntryPath, buckets: &Buckets) -> Vec<u8> {
     let name = match (path.name(), buckets) {
         (Some(name), _) => name.as_bytes(),
@@ -92,22 +90,22 @@ fn file_name(path: &EntryPath, buckets: &Buckets) -> Vec<u8> {
 struct Archive {
     root: Root,
     access: Access,
-    /// Entries that were asked for and are still to come.
+    /// Requested entries that are still to come.
     asked: VecDeque<Item>,
-    /// The directories on the way to the next entry, outermost first.
+    /// The directories above the next entry, outermost first.
     levels: Vec<Level>,
     /// The file whose content comes next.
     content: Option<Content>,
     has_end: bool,
 }
 
-/// An entry and its name in the archive.
+/// An entry, and its name in the archive.
 struct Item {
     path: EntryPath,
     name: Vec<u8>,
 }
 
-/// A directory being read, and the beginning of its entries' names.
+/// A directory being read, and the prefix of its entries' names.
 struct Level {
     path: EntryPath,
     state: LevelState,
@@ -125,7 +123,7 @@ impl Level {
         Ok(Self { path: path.clone(), state, prefix })
     }
 
-    /// The reader, where it stood.
+    /// Returns the reader, reopened at its position if it was closed.
     fn reader(&mut self, root: &Root, access: &Access) -> io::Result<&mut Reader> {
         if let LevelState::Closed(position) = self.state {
             self.state = LevelState::Open(Reader::resume(root, &self.path, access, position)?);
@@ -145,7 +143,8 @@ impl Level {
 }
 
 impl Archive {
-    /// Of the directory `path`, or of its entries `names`, which are written as in a URL. Blocking.
+    /// Makes an archive of the directory `path`, or of its entries `names`, written as in a URL.
+    /// Blocking.
     fn open(root: Root, path: &EntryPath, names: &[String], access: Access) -> io::Result<Self> {
         let mut asked = VecDeque::new();
         for name in names {
@@ -160,7 +159,7 @@ impl Archive {
             if !is_shown {
                 return Err(io::ErrorKind::NotFound.into());
             }
-            // What is asked for by name is not left out.
+            // An entry that was requested by name is never omitted, so it must open.
             root.open_blocking(&path, OFlags::RDONLY | OFlags::NONBLOCK)?;
             asked.push_back(Item { path, name: entry.as_bytes().to_vec() });
         }
@@ -176,7 +175,7 @@ impl Archive {
         Ok(Self { root, access, asked, levels, content: None, has_end: false })
     }
 
-    /// The next bytes; none behind the end. Blocking.
+    /// Returns the next bytes. `None` after the end. Blocking.
     fn piece(&mut self) -> io::Result<Option<Bytes>> {
         let mut buffer = Vec::with_capacity(PIECE);
         while buffer.len() < PIECE && !self.has_end {
@@ -221,8 +220,8 @@ impl Archive {
         Ok(self.asked.pop_front())
     }
 
-    /// Writes the head of `item`; its content, or its entries, come next. What went away since it
-    /// was listed, or may not be read, is left out.
+    /// Writes the head of `item`. Its content, or its entries, come next. An entry that no longer
+    /// exists, or may not be read, is omitted.
     fn begin(&mut self, item: Item, buffer: &mut Vec<u8>) -> io::Result<()> {
         let Item { path, name } = item;
         // Non-blocking, so that a FIFO cannot hold the thread.
@@ -263,7 +262,7 @@ impl Content {
         Ok(Self { file, path, left: metadata.len(), size: metadata.len(), modified: metadata.modified()? })
     }
 
-    /// Reads on until the piece is full; whether the content is complete, and padded.
+    /// Reads until the piece is full. True if the content is complete and padded.
     fn read(&mut self, buffer: &mut Vec<u8>) -> io::Result<bool> {
         let room = PIECE.saturating_sub(buffer.len()) as u64;
         let count = (&mut self.file).take(self.left.min(room)).read_to_end(buffer)?;
@@ -272,7 +271,7 @@ impl Content {
             return if count > 0 { Ok(false) } else { Err(self.changed()) };
         }
         let now = self.file.metadata()?;
-        // Not the change time: it changes as well when another file takes the name.
+        // The change time is ignored, because it changes too when another file takes the name.
         if now.len() != self.size || now.modified()? != self.modified {
             return Err(self.changed());
         }
@@ -286,7 +285,7 @@ impl Content {
     }
 }
 
-/// Writes the head of an entry: its name, however long, and what `metadata` has but its owner.
+/// Writes the head of an entry: its name of any length, and its metadata without the owner.
 fn write_head(buffer: &mut Vec<u8>, name: &[u8], metadata: &Metadata) -> io::Result<()> {
     let mut header = tar::Header::new_gnu();
     let is_directory = metadata.is_dir();
@@ -297,7 +296,7 @@ fn write_head(buffer: &mut Vec<u8>, name: &[u8], metadata: &Metadata) -> io::Res
     header.set_uid(0);
     header.set_gid(0);
     let mut builder = tar::Builder::new(std::mem::take(buffer));
-    // The crate's own way to write a long name shortens it to text.
+    // The crate's own function for long names would shorten them as text.
     let room = header.as_old().name.len();
     if name.len() > room {
         let mut long = tar::Header::new_gnu();

@@ -1,5 +1,5 @@
-//! The lines of a listing for programs: one object per entry in JSON or NDJSON, one name a line as
-//! plain text, or one link for programs that follow links.
+//! The lines of a listing for programs: one object per entry in JSON or NDJSON, one name per line
+//! as plain text, or one link for programs that follow links.
 //!
 //! An object is `{"name", "kind", "size", "modified", "etag"}`. In a name that is not UTF-8,
 //! invalid bytes are replaced, and `"name_hex"` has the exact bytes. Plain text escapes such bytes
@@ -14,11 +14,11 @@ use serde::Serialize;
 use crate::http::request::Request;
 use crate::page::html::{escape, url_path, visible};
 
-/// Lines are sent in pieces of this size: few system calls, little memory.
+/// Bytes of lines sent at once: few system calls, little memory.
 const PIECE: usize = 64 << 10;
 
-/// Programs that read a directory by following the links of its page (the last one as fsspec's
-/// HTTP file system). They accept anything, so they are known by their name only.
+/// Programs that read a directory by following the links of its page (the last one is fsspec's HTTP
+/// file system). They accept any content type, so only their user agent identifies them.
 const LINK_FOLLOWERS: [&str; 4] = ["Wget/", "rclone/", "lftp/", "aiohttp/"];
 
 /// The beginning and the end of a page of links.
@@ -27,21 +27,22 @@ const LINKS: [&str; 2] = [
     "</ul>\n</html>\n",
 ];
 
-/// Form that was asked for.
+/// The form of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// One array.
+    /// A JSON array.
     Json,
-    /// One object a line.
+    /// One JSON object per line.
     Ndjson,
-    /// One name a line; those of directories end in `/`.
+    /// One name per line. Directory names end in `/`.
     Text,
     /// A page of links.
     Links,
 }
 
 impl Format {
-    /// The form `request` asks for by `?format=` or `Accept`; none for the page for browsers.
+    /// Returns the form that `request` asks for by `?format=` or `Accept`. `None` means the page
+    /// for browsers.
     pub(crate) fn asked_by(request: &Request) -> Option<Self> {
         let accept = request.header(ACCEPT).unwrap_or_default();
         let agent = request.header(USER_AGENT).unwrap_or_default();
@@ -57,7 +58,6 @@ impl Format {
         }
     }
 
-    /// The content type of the listing.
     pub(crate) fn content_type(self) -> &'static str {
         match self {
             Self::Json => "application/json",
@@ -86,39 +86,38 @@ pub(crate) struct Line<'a> {
     pub(crate) name: &'a [u8],
     pub(crate) is_file: bool,
     pub(crate) size: u64,
-    /// As RFC 3339 writes it; empty if unknown.
+    /// The time in RFC 3339; empty if unknown.
     pub(crate) modified: String,
     pub(crate) etag: Option<String>,
 }
 
-/// Lines in one form, until they are sent.
+/// Formatted lines that wait to be sent.
 pub(crate) struct Lines {
     buffer: Vec<u8>,
     format: Format,
-    /// The beginning of every link: the path of the directory.
+    /// Prefix of every link: the path of the directory.
     links: String,
     rows: u64,
 }
 
 impl Lines {
-    /// None so far.
+    /// Starts a listing without entries.
     pub(crate) fn new(format: Format, links: String) -> Self {
         let start = if format == Format::Links { LINKS[0] } else { "" };
         Self { buffer: start.as_bytes().to_vec(), format, links, rows: 0 }
     }
 
-    /// Whether there are enough to be sent.
+    /// Whether there are enough lines to be sent.
     pub(crate) fn is_full(&self) -> bool {
         self.buffer.len() >= PIECE
     }
 
-    /// Lines that were not taken yet. `None` if there are none.
+    /// Returns the lines since the last call. `None` if there are none.
     pub(crate) fn take(&mut self) -> Option<Bytes> {
         let piece = std::mem::take(&mut self.buffer);
         (!piece.is_empty()).then(|| piece.into())
     }
 
-    /// Adds an entry.
     pub(crate) fn add(&mut self, line: &Line<'_>) -> io::Result<()> {
         let slash = if line.is_file { "" } else { "/" };
         match self.format {
@@ -154,7 +153,7 @@ impl Lines {
         Ok(())
     }
 
-    /// Ends the listing.
+    /// Adds the end of the listing.
     pub(crate) fn end(&mut self) {
         let end: &[u8] = match self.format {
             Format::Json if self.rows == 0 => b"[]\n",

@@ -21,7 +21,7 @@ use crate::page::html::url_path;
 use crate::path::EntryPath;
 use crate::state::DirectoryState;
 
-/// Streams what `access` may see of the listing of `path`. No thread waits for the client.
+/// Streams the listing of `path`, within the rights of `access`. No thread waits for the client.
 pub(crate) async fn answer(
     state: &Arc<DirectoryState>,
     request: &Request,
@@ -39,7 +39,7 @@ pub(crate) async fn answer(
         Ok(Err(error)) | Err(error) => return failure(&error),
     };
     let stream = futures::stream::try_unfold(rows, |mut rows| async move {
-        // An error breaks the answer off, so that the client does not take it for whole.
+        // An error breaks off the response, so that the client does not take it for complete.
         let next = move || rows.piece().map(|piece| piece.map(|piece| (piece, rows)));
         let next = tokio::task::spawn_blocking(next).await.map_err(io::Error::other)?;
         next.inspect_err(|error| tracing::warn!(%error, "a list ended early"))
@@ -49,21 +49,20 @@ pub(crate) async fn answer(
         .with_body(Body::Stream(Box::pin(stream)))
 }
 
-/// A listing being made: the entries of each directory, then those of the directories in it.
+/// A listing in progress: the entries of each directory, then those of its subdirectories.
 struct Rows {
     lines: Lines,
     root: Root,
-    /// The rights of the request. If they do not cover a whole directory, only what they cover is
-    /// listed.
+    /// The rights of the request. Entries outside of them are omitted.
     access: Access,
     recursive: bool,
-    /// The directory being read, if any is left.
+    /// The directory being read. `None` at the end.
     level: Option<Level>,
-    /// Directories to read after it, the next one last.
+    /// The directories to read afterwards, the next one last.
     left: Vec<Directory>,
 }
 
-/// A directory of a listing, and the beginning of its entries' names.
+/// A directory of a listing, and the prefix of its entries' names.
 struct Directory {
     path: EntryPath,
     prefix: Vec<u8>,
@@ -73,12 +72,12 @@ struct Directory {
 struct Level {
     directory: Directory,
     reader: Reader,
-    /// The directories found in it, in order.
+    /// The subdirectories found so far, in order.
     below: Vec<Directory>,
 }
 
 impl Rows {
-    /// Blocking, as is [`piece`](Self::piece).
+    /// Opens a listing of `path`. Blocking, as is [`piece`](Self::piece).
     fn open(
         root: Root,
         path: &EntryPath,
@@ -93,7 +92,7 @@ impl Rows {
         Ok(Self { lines: Lines::new(format, links), root, access, recursive, level, left: Vec::new() })
     }
 
-    /// The next lines. `None` after the last.
+    /// Returns the next lines. `None` after the last.
     fn piece(&mut self) -> io::Result<Option<Bytes>> {
         while !self.lines.is_full() && self.level.is_some() {
             self.advance()?;
@@ -126,7 +125,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Opens the next directory that is still there and may be read.
+    /// Opens the next directory that exists and may be read.
     fn descend(&mut self) -> io::Result<()> {
         while let Some(directory) = self.left.pop() {
             match Reader::open_for(&self.root, &directory.path, &self.access) {

@@ -72,8 +72,7 @@ pub(crate) async fn answer(state: &Arc<DirectoryState>, request: Request, access
     }
 }
 
-/// Answers from the path alone what `access` has no right to: whether anything has that name is not
-/// looked at.
+/// Answers a GET or HEAD. A path without rights is refused by its name alone, without a look-up.
 async fn get(state: &Arc<DirectoryState>, request: Request, path: EntryPath, access: &Access) -> Response {
     if matches!(access, Access::Nobody) {
         return if asks_for_page(&request) { page::login(state, &request) } else { unauthorized() };
@@ -82,8 +81,7 @@ async fn get(state: &Arc<DirectoryState>, request: Request, path: EntryPath, acc
         if !access.reaches(&path.as_directory()) {
             return refuse_read(state, &request, access).await;
         }
-        // A directory above what the key opens: of its entries only those that lead there are
-        // shown.
+        // A directory above the key's paths shows only the entries that lead to them.
         return match state.root.open_entry(&path).await.and_then(|entry| entry.metadata()) {
             Ok(metadata) if metadata.is_dir() => directory(state, request, &path, access).await,
             _ => refuse_read(state, &request, access).await,
@@ -106,7 +104,7 @@ async fn get(state: &Arc<DirectoryState>, request: Request, path: EntryPath, acc
     }
 }
 
-/// 404, as a page for browsers.
+/// Answers 404 with a page for browsers.
 fn missing(state: &DirectoryState, request: &Request) -> Response {
     if asks_for_page(request) { page::missing(state, request) } else { not_found() }
 }
@@ -150,7 +148,7 @@ async fn directory(
     }
 }
 
-/// The answer with a file, or what conditions and ranges make of it.
+/// Answers with a file, after conditions and ranges.
 fn file_response(request: &Request, path: &EntryPath, file: File, metadata: &Metadata) -> Response {
     let version = Identity::from(metadata);
     let kept = ObjectMetadata::read(&file);
@@ -180,10 +178,10 @@ impl Selected {
     }
 }
 
-/// Judges the conditions and the range of a read.
+/// Evaluates the conditions and the range of a read.
 ///
 /// # Errors
-/// The answer without content.
+/// The response without content.
 fn select(request: &Request, described: &Described) -> Result<Selected, Box<Response>> {
     let current = described.current();
     let without = |status| Box::new(described_response(status, described));
@@ -202,7 +200,7 @@ fn select(request: &Request, described: &Described) -> Result<Selected, Box<Resp
     }
 }
 
-/// An answer that states the version of an object.
+/// Makes a response with the version of an object.
 fn described_response(status: StatusCode, described: &Described) -> Response {
     let mut response = Response::new(status).with_header(ACCEPT_RANGES, "bytes");
     if let Some(etag) = &described.etag {
@@ -214,7 +212,7 @@ fn described_response(status: StatusCode, described: &Described) -> Response {
     response
 }
 
-/// The answer with an object called `name`, but for its body.
+/// Makes the response with the object `name`, without its body.
 fn object_response(
     request: &Request,
     name: Option<&OsStr>,
@@ -253,7 +251,7 @@ async fn put(state: &Arc<DirectoryState>, mut request: Request, path: &EntryPath
         return Ok(Response::text(StatusCode::BAD_REQUEST, "a file's name cannot end in `/`"));
     }
     if request.headers.contains_key(CONTENT_RANGE) {
-        // RFC 9110 section 14.5: storing a part as the whole would corrupt the file.
+        // RFC 9110 section 14.5: storing a part as the whole file would corrupt it.
         return Ok(Response::text(StatusCode::BAD_REQUEST, "a PUT must carry the whole file"));
     }
     if request.headers.get_all(CONTENT_ENCODING).iter().any(names_chunks) {
@@ -283,7 +281,7 @@ async fn put(state: &Arc<DirectoryState>, mut request: Request, path: &EntryPath
     let (root, path) = (state.root.clone(), path.clone());
     let publish = move || {
         stamp(temporary.file())?;
-        settled(publish::publish_temporary(&root, temporary, &EntryPath::default(), &path, &condition))
+        separate_unmet(publish::publish_temporary(&root, temporary, &EntryPath::default(), &path, &condition))
     };
     let published = match blocking(publish).await? {
         Ok(published) => published,
@@ -296,7 +294,7 @@ async fn put(state: &Arc<DirectoryState>, mut request: Request, path: &EntryPath
 async fn delete(state: &Arc<DirectoryState>, request: &Request, path: EntryPath) -> io::Result<Response> {
     let (root, condition) = (state.root.clone(), Condition::of_headers(&request.headers));
     let remove = move || {
-        let remove = |kind| settled(publish::remove(&root, &path, kind, &condition));
+        let remove = |kind| separate_unmet(publish::remove(&root, &path, kind, &condition));
         match remove(Kind::File)? {
             Ok(false) | Err(Unmet::Missing) => remove(Kind::Directory),
             done => Ok(done),
@@ -309,12 +307,12 @@ async fn delete(state: &Arc<DirectoryState>, request: &Request, path: EntryPath)
     })
 }
 
-/// Whether a `Content-Encoding` names S3's own coding: its framing must never be stored.
+/// Whether a `Content-Encoding` names S3's own coding, whose framing must never be stored.
 fn names_chunks(value: &HeaderValue) -> bool {
     String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase().contains("aws-chunked")
 }
 
-/// Judges a write early, before its body is read; it is judged again when it is published.
+/// Evaluates the condition of a write before its body is read. Publishing evaluates it again.
 async fn check_write(
     state: &DirectoryState,
     path: &EntryPath,
@@ -324,16 +322,16 @@ async fn check_write(
         return Ok(Ok(()));
     }
     let (root, path, condition) = (state.root.clone(), path.clone(), condition.clone());
-    blocking(move || settled(publish::check(&root, &path, &condition))).await
+    blocking(move || separate_unmet(publish::check(&root, &path, &condition))).await
 }
 
-/// Runs file system work where it may wait without holding up other connections.
+/// Runs file system work on a blocking thread, so that other connections do not wait.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
     tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
 }
 
-/// An unmet condition apart from what went wrong.
-fn settled<T>(done: publish::Result<T>) -> io::Result<Result<T, Unmet>> {
+/// Separates an unmet condition from other errors.
+fn separate_unmet<T>(done: publish::Result<T>) -> io::Result<Result<T, Unmet>> {
     match done {
         Ok(done) => Ok(Ok(done)),
         Err(publish::Error::Unmet(unmet)) => Ok(Err(unmet)),

@@ -56,7 +56,7 @@ pub(crate) async fn answer(
     }
 }
 
-/// The response to a request that is not answered with an object.
+/// Makes the response for a request that the gateway does not serve.
 pub(crate) fn unserved(refused: &Unserved) -> Response {
     let response = match refused {
         Unserved::NotFound | Unserved::NoBucket => return not_found(),
@@ -75,7 +75,7 @@ struct Name {
 }
 
 impl Name {
-    /// Decodes the path once. Where there is one bucket, its name was removed already.
+    /// Decodes the path once. If there is only one bucket, its name was removed before.
     fn parse(gateway: &Gateway, path: &str) -> Option<Self> {
         let path = path.strip_prefix('/').unwrap_or(path);
         let path = percent_encoding::percent_decode_str(path).decode_utf8().ok()?.into_owned();
@@ -94,7 +94,7 @@ impl Name {
     }
 }
 
-/// The object, or a redirection if the name is that of a directory.
+/// Answers with the object, or with a redirection if the name is a directory's.
 async fn object(
     gateway: &Arc<Gateway>,
     request: &Request,
@@ -123,7 +123,7 @@ async fn object(
     };
     let file_name = name.key.rsplit('/').next().map(OsStr::new);
     let response = object_response(request, file_name, &described, &found.metadata(), selected);
-    let response = said(response, &found);
+    let response = with_stale_header(response, &found);
     if request.method == Method::HEAD {
         return Ok(
             response.with_header(http::header::CONTENT_LENGTH, selected.range(&described).len().to_string())
@@ -139,8 +139,8 @@ async fn object(
     Ok(response.with_body(gateway.read(&found, range, frames).await?))
 }
 
-/// The response, which says how old it is if the origin could not be asked.
-fn said(response: Response, found: &RemoteObject) -> Response {
+/// Adds the age of the look-up to the response, if the origin could not be asked.
+fn with_stale_header(response: Response, found: &RemoteObject) -> Response {
     match found.stale {
         Some(age) => response.with_header(HeaderName::from_static(STALE), age.as_secs().to_string()),
         None => response,
@@ -187,15 +187,15 @@ async fn directory(
     }
 }
 
-/// Lines of a listing, and the rest of it; `None` after the last.
+/// Lines of a listing, and its rest, which is `None` after the last.
 type Step = (Bytes, Option<(Rows, Lines)>);
 
-/// A listing for programs. No thread waits for the client.
+/// Answers with a listing for programs. No thread waits for the client.
 fn stream(rows: Rows, format: Format, links: String) -> Response {
     let state = Some((rows, Lines::new(format, links)));
     let stream = futures::stream::try_unfold(state, |state| async move {
         let Some((mut rows, mut lines)) = state else { return Ok(None) };
-        // An error breaks the answer off, so that the client does not take it for whole.
+        // An error breaks off the response, so that the client does not take it for complete.
         let next = move || -> io::Result<Option<Step>> {
             while !lines.is_full() {
                 match rows.next()? {
@@ -226,7 +226,7 @@ fn line(entry: &Entry) -> Line<'_> {
     }
 }
 
-/// The entries of a directory that a request may see, as the origin lists them.
+/// The entries of a directory that a request may see, in the origin's order.
 struct Rows {
     gateway: Arc<Gateway>,
     access: Access,
@@ -237,11 +237,11 @@ struct Rows {
 }
 
 impl Rows {
-    /// Opens the listing, and reads its first entry.
+    /// Opens the listing and reads its first entry.
     ///
     /// # Errors
-    /// There is no such directory, the request may see nothing of it, or the origin cannot be
-    /// asked.
+    /// The directory does not exist, the request may not see any of its entries, or the origin does
+    /// not answer.
     async fn open(
         gateway: &Arc<Gateway>,
         name: &Name,
@@ -271,7 +271,7 @@ impl Rows {
         let root = visible.root().ok_or(Unserved::Forbidden)?;
         if let Some(below) = root.strip_prefix(key.as_str()).filter(|below| below.contains('/') && !recursive)
         {
-            // All that may be seen lies further below.
+            // All visible entries lie further below.
             let next = below.split('/').next().unwrap_or_default();
             rows.first = Some(Entry::named(next.as_bytes().to_vec(), Kind::Directory));
             return Ok(rows);
@@ -315,7 +315,7 @@ impl Rows {
     }
 }
 
-/// Runs what may wait for the origin where it holds up no other connection.
+/// Runs work on a blocking thread, so that other connections do not wait for the origin.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
     tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
 }

@@ -12,12 +12,12 @@
 //! 6. its host name holds a bucket (`--host-style`).
 //!
 //! With one named bucket (`--bucket NAME`), a plain path whose first component is NAME begins in
-//! the bucket, as it does for S3: a client that signs nothing sends the same path and must get the
-//! same object. NAME can be left out.
+//! the bucket, as in S3: a client without signatures sends the same path and must get the same
+//! object. NAME is optional.
 //!
 //! So an unsigned `curl http://host/bucket/key` is a plain GET, and `curl
-//! http://host/bucket?list-type=2` an S3 list. The two agree on what bytes and which `ETag` a file
-//! has; they differ in what errors and directories look like.
+//! http://host/bucket?list-type=2` an S3 list. Both APIs return the same bytes and `ETag` for a
+//! file; they differ in errors and directories.
 
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, Method};
@@ -72,7 +72,7 @@ const SUB_RESOURCES: [&str; 42] = [
 ];
 
 /// Headers that only S3 clients send: those that every SDK adds to a request without a signature,
-/// and those that change what is stored or read. What a proxy adds decides nothing.
+/// and those that change what is stored or read. Headers of proxies do not count.
 const S3_HEADERS: [&str; 18] = [
     "x-amz-acl",
     "x-amz-checksum-mode",
@@ -94,7 +94,7 @@ const S3_HEADERS: [&str; 18] = [
     "x-amz-write-offset-bytes",
 ];
 
-/// The beginnings of further ones.
+/// Prefixes of further headers that only S3 clients send.
 const S3_HEADER_FAMILIES: [&str; 9] = [
     "x-amz-checksum-",
     "x-amz-copy-source-",
@@ -107,10 +107,11 @@ const S3_HEADER_FAMILIES: [&str; 9] = [
     "x-amz-website-redirect-",
 ];
 
-/// The beginning of the headers that CloudFront adds to every request.
+/// Prefix of the headers that CloudFront adds to every request.
 const INFRASTRUCTURE: &str = "x-amz-cf-";
 
-/// Removes what a content delivery network adds: no client sends it, so no signature covers it.
+/// Removes the headers of a content delivery network: no client sends them, so no signature covers
+/// them.
 pub(crate) fn remove_infrastructure(headers: &mut HeaderMap) {
     let added = headers.keys().filter(|name| name.as_str().starts_with(INFRASTRUCTURE));
     for name in added.cloned().collect::<Vec<_>>() {
@@ -118,7 +119,7 @@ pub(crate) fn remove_infrastructure(headers: &mut HeaderMap) {
     }
 }
 
-/// Whether a header of this name makes a request S3's.
+/// Whether a header of this name marks an S3 request.
 fn is_s3_header(name: &str) -> bool {
     S3_HEADERS.contains(&name) || S3_HEADER_FAMILIES.iter().any(|family| name.starts_with(family))
 }

@@ -1,8 +1,8 @@
-//! Pages of other origins: what a browser lets them do here (the CORS part of the Fetch standard).
+//! Rights of web pages from other origins in a browser (the CORS part of the Fetch standard).
 //!
-//! An origin is listed for reading or for reading and writing. The lists decide twice: in the
-//! answers, by which a browser lets a page read them, and before a write, which a browser may send
-//! without asking.
+//! An origin is listed for reading, or for reading and writing. The lists are used twice: in
+//! responses, so that a browser lets a page read them, and before a write, which a browser may send
+//! without a preflight.
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -16,10 +16,10 @@ use crate::error::{Error, Result};
 use crate::http::request_id;
 use crate::http::response::Response;
 
-/// Seconds for which a browser may keep the answer to a preflight.
+/// Seconds for which a browser may cache the response to a preflight.
 const PREFLIGHT_AGE: &str = "600";
 
-/// What the answer to a preflight depends on.
+/// The request headers that decide the response to a preflight.
 const PREFLIGHT_VARIES: HeaderValue =
     HeaderValue::from_static("access-control-request-method, access-control-request-headers");
 
@@ -32,7 +32,7 @@ impl Origins {
         }
     }
 
-    /// Checks that each is an origin as browsers write it, and brings it to lower case.
+    /// Checks that each origin is written as browsers send it, and converts it to lower case.
     fn normalise(&mut self) -> Result<()> {
         let Self::Listed(origins) = self else { return Ok(()) };
         for origin in origins {
@@ -55,7 +55,7 @@ impl Cors {
     /// Checks and normalises both lists.
     ///
     /// # Errors
-    /// What is no origin; every origin for writing where no key is needed.
+    /// A text is not an origin, or every origin may write although no key is needed.
     pub(crate) fn check(&mut self, has_keys: bool) -> Result<()> {
         if self.write == Origins::Any && !has_keys {
             return Err(Error::Setting(
@@ -77,8 +77,8 @@ impl Cors {
         self.write.lists(origin)
     }
 
-    /// The answer to OPTIONS. A preflight gets the names that it asks for: in this list `*` stands
-    /// for all names but Authorization, and `x-amz-*` for nothing.
+    /// Answers OPTIONS. A preflight gets exactly the header names that it asks for: in this list
+    /// `*` means all names but Authorization, and `x-amz-*` has no meaning.
     pub(crate) fn preflight(&self, headers: &HeaderMap) -> Response {
         let answer =
             Response::new(StatusCode::NO_CONTENT).with_header(ALLOW, "GET, HEAD, PUT, POST, DELETE, OPTIONS");
@@ -98,9 +98,10 @@ impl Cors {
         }
     }
 
-    /// Adds what lets a page of the request's origin read `response`, with all its headers.
+    /// Adds the headers with which a page of the request's origin may read `response` and its
+    /// headers.
     pub(crate) fn finish(&self, origin: Option<&str>, method: &Method, mut response: Response) -> Response {
-        // Caches must not give the answer of one origin to another.
+        // Caches must not give the response for one origin to another.
         response.headers.append(VARY, HeaderValue::from_static("origin"));
         if *method == Method::OPTIONS {
             response.headers.append(VARY, PREFLIGHT_VARIES);
@@ -114,7 +115,7 @@ impl Cors {
     }
 }
 
-/// The names of all headers of an answer, those added while it is sent included.
+/// Returns the names of all headers of a response, including those that are added while it is sent.
 fn exposed(headers: &HeaderMap) -> String {
     let names = headers.keys().filter(|name| !matches!(**name, SET_COOKIE | VARY));
     let names = names.map(HeaderName::as_str).filter(|name| !name.starts_with("access-control-"));
@@ -124,16 +125,16 @@ fn exposed(headers: &HeaderMap) -> String {
     names.join(", ")
 }
 
-/// The origin of the page that sent a request, where a browser names one.
+/// Returns the origin of the page that caused the request. `None` if no browser sent it.
 pub(crate) fn origin(headers: &HeaderMap) -> Option<&str> {
     headers.get(ORIGIN)?.to_str().ok()
 }
 
-/// Refuses a write that a page of an origin which is neither the server's own nor listed had a
-/// browser send. `scheme` is the one that the server speaks.
+/// Refuses a write that was caused by a page of a foreign origin that is not listed. `scheme` is
+/// the server's.
 ///
 /// # Errors
-/// One line on what was wrong.
+/// The reason in one line.
 pub(crate) fn check_write(
     cors: &Cors,
     headers: &HeaderMap,
@@ -152,8 +153,8 @@ pub(crate) fn check_write(
     let Some(origin) = origin(headers) else { return refused };
     let host = headers.get(HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let same = origin.split_once("://").is_some_and(|(sent, authority)| {
-        // Behind a proxy that speaks TLS the browser's scheme is another. It says itself whether
-        // the page is of the origin that it asks.
+        // Behind a TLS proxy the browser uses another scheme. Its header says whether the page has
+        // the same origin.
         authority.eq_ignore_ascii_case(host) && (sent == scheme || site == Some("same-origin"))
     });
     if same || cors.writes(origin) { Ok(()) } else { refused }

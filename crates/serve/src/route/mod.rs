@@ -1,6 +1,6 @@
-//! The router turns a request into a response: it checks host and origin, removes the base path,
-//! chooses the API, checks access and calls the API. Every response passes [`sandbox`] on its way
-//! back. Called by the connection loop.
+//! Turns a request into a response: checks host and origin, removes the base path, chooses the API,
+//! checks access and calls the API. Every response passes through [`sandbox`]. Called by the
+//! connection loop.
 
 mod choose;
 mod cors;
@@ -34,18 +34,17 @@ pub(crate) struct Router {
 }
 
 impl Router {
-    /// The router of a server with this state.
     pub(crate) fn new(state: Arc<ServerState>, served: Served) -> Self {
         Self { s3: s3::Service::new(&state, &served), state, served }
     }
 
-    /// Isolates the document in `response`, if it has one. `named` is the content type that the
-    /// requested path's name stands for.
+    /// Isolates the document in `response`, if it has one. `named` is the content type that follows
+    /// from the requested path's name.
     fn confine(&self, named: &str, response: Response) -> Response {
         sandbox::confine(&self.state, named, response)
     }
 
-    /// Answers a request for one of the server's names: finds its path and its route.
+    /// Finds the path and the route of a request for one of the server's names, and answers it.
     async fn addressed(&self, mut request: Request) -> (Response, Route, Option<String>) {
         let state = &self.state;
         let host = request.headers.get(HOST).map_or(Ok(""), |host| host.to_str());
@@ -102,7 +101,7 @@ impl Router {
 }
 
 impl Router {
-    /// Answers a request that proves its key by password or cookie, if at all.
+    /// Answers a request with a password, with a cookie, or without credentials.
     async fn unsigned(&self, mut request: Request, route: Route, access: &Access) -> Response {
         let state = &self.state;
         match route {
@@ -128,8 +127,8 @@ impl Router {
         }
     }
 
-    /// Whether `/metrics` means the counters: only when no file or bucket has that name. A gateway,
-    /// whose origin would have to be asked, has its counters there.
+    /// Whether `/metrics` means the counters: only if no file or bucket has that name. On a gateway
+    /// it always does, because the origin would have to be asked.
     async fn is_metrics(&self, request: &Request) -> bool {
         let Served::Directory(directory) = &self.served else { return request.path == "/metrics" };
         request.path == "/metrics"
@@ -170,8 +169,8 @@ impl Handler for Router {
     }
 }
 
-/// Keeps an answer to the holder of a key from caches that others share. A session is no
-/// `Authorization`, by which such caches would know.
+/// Forbids shared caches to store the response for a key's holder. They would not recognise a
+/// session, because it is not an `Authorization`.
 fn keep_private(headers: &mut HeaderMap) {
     let said = headers.get(CACHE_CONTROL).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let is_shared = |directive: &&str| {
@@ -185,7 +184,7 @@ fn keep_private(headers: &mut HeaderMap) {
     }
 }
 
-/// Takes the base path off a request's path; gives the path as it was sent, where there is a base.
+/// Removes the base path from a request's path. Returns the path as sent, if there is a base path.
 fn strip_base(state: &ServerState, request: &mut Request) -> Result<Option<String>, Box<Response>> {
     let base = &state.config.base_path;
     if base.is_empty() {

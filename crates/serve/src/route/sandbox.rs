@@ -1,9 +1,9 @@
 //! Isolates stored documents from the origin of the server's own pages.
 //!
-//! Every response passes through it, from any route: a file is the same document by plain HTTP, by
-//! S3, by a presigned URL and with a `response-content-type` of the link's choosing. A document
-//! gets an origin of its own, from which it can neither write to this server nor read with the
-//! visitor's session.
+//! Every response of every route passes through this module: a file is the same document by plain
+//! HTTP, by S3, by a presigned URL and with a link's `response-content-type`. A document gets a
+//! separate origin, from which it can neither write to this server nor read with the visitor's
+//! session.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -16,12 +16,12 @@ use crate::http::response::Response;
 use crate::object::content_type::content_type;
 use crate::state::ServerState;
 
-/// Scripts may run, without this server's origin.
+/// The policy that lets scripts run, but without this server's origin.
 const POLICY: HeaderValue = HeaderValue::from_static("sandbox allow-scripts allow-popups allow-downloads");
 
-/// Content types that no browser runs as a document of their origin. The policy would do them no
-/// good, and keeps browsers from showing a PDF. Everything else gets the policy: SVG is an image,
-/// and a browser guesses what it does not know.
+/// Content types that no browser runs as a document of their origin. They get no policy, which
+/// would keep browsers from showing a PDF. All other types get the policy, including SVG, which can
+/// contain scripts, and unknown types, which a browser guesses.
 const INERT: [&str; 58] = [
     "text/plain",
     "text/csv",
@@ -83,7 +83,7 @@ const INERT: [&str; 58] = [
     "font/collection",
 ];
 
-/// Adds the headers. `named` is the content type that the requested path's name stands for.
+/// Adds the headers. `named` is the content type that follows from the requested path's name.
 pub(crate) fn confine(state: &ServerState, named: &str, mut response: Response) -> Response {
     let headers = &mut response.headers;
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -96,10 +96,9 @@ pub(crate) fn confine(state: &ServerState, named: &str, mut response: Response) 
         headers.insert(CONTENT_SECURITY_POLICY, POLICY);
         return response;
     };
-    // On a read-only server without keys, a script can misuse neither uploads nor a session. So a
-    // report there keeps its origin, and with it everything that it may need of a browser. This
-    // holds only if the content type follows from the file's name. An uploader or a link may have
-    // chosen any other.
+    // On a read-only server without keys, a script can misuse neither uploads nor a session. So an
+    // HTML report there keeps its origin, with all browser features. This holds only if the content
+    // type follows from the file's name, because an uploader or a link may have chosen another.
     let guarded = state.config.writing == Writing::Allowed
         || matches!(state.config.authentication, Authentication::Keys(_));
     if is_inert(kind) || (!guarded && kind == named) {
@@ -109,15 +108,15 @@ pub(crate) fn confine(state: &ServerState, named: &str, mut response: Response) 
     response
 }
 
-/// The content type that the name of the file at `path`, a URL's, stands for.
+/// Returns the content type that follows from the file name in `path`, a URL's path.
 pub(crate) fn named_type(path: &str) -> &'static str {
     content_type(Path::new(OsStr::new(path)).file_name())
 }
 
-/// Whether `value`, all of it, is exactly one type of [`INERT`] with well-formed parameters.
+/// Whether the whole `value` is exactly one type of [`INERT`] with well-formed parameters.
 ///
-/// Browsers read a value with a comma as several types, and the last one counts (Fetch standard,
-/// "extract a MIME type", read on 27 November 2026). So no comma may stand anywhere, not even in
+/// Browsers read a value with a comma as several types and use the last one (Fetch standard,
+/// "extract a MIME type", read on 27 November 2026). So a comma is refused anywhere, even in
 /// quotes.
 fn is_inert(value: &str) -> bool {
     let (essence, parameters) =
@@ -128,8 +127,8 @@ fn is_inert(value: &str) -> bool {
         && parameters.is_none_or(|parameters| parameters.split(';').all(is_parameter))
 }
 
-/// Whether `text` is a parameter, `NAME=VALUE`, or nothing. A semicolon in quotes is not
-/// understood: such a value is not inert.
+/// Whether `text` is a parameter `NAME=VALUE`, or empty. A semicolon in quotes is not parsed, so
+/// such a value is not inert.
 fn is_parameter(text: &str) -> bool {
     let text = text.trim_matches([' ', '\t']);
     let is_token = |text: &str| {
@@ -150,7 +149,8 @@ mod tests {
 
     use super::*;
 
-    /// Types beside those of [`INERT`]: documents, unknown ones, and what only looks like a type.
+    /// Types that are not in [`INERT`]: documents, unknown types, and texts that only look like a
+    /// type.
     const OTHERS: &str = include_str!("../../tests/content_types.txt");
 
     #[test]
@@ -182,7 +182,7 @@ mod tests {
     }
 
     proptest! {
-        /// What a browser may take for another type is never inert, wherever it stands.
+        /// A value that a browser may take for another type is never inert.
         #[test]
         fn a_type_beside_another_is_never_inert(
             first in proptest::sample::select(&INERT[..]),

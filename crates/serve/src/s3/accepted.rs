@@ -1,9 +1,9 @@
-//! Headers that S3 accepts and s3s refuses: brings them into the form that s3s takes.
+//! Converts headers that S3 accepts and s3s refuses into the form that s3s accepts.
 //!
-//! A malformed `Range` or date is ignored, as RFC 9110 has it for plain HTTP (sections 14.2 and
-//! 13.1). Dates have three forms (section 5.6.7). The source of a copy may be of any bucket that is
-//! served, whose name need not be one of S3. A signature covers the headers as they were sent, so
-//! they are rewritten behind its check.
+//! A malformed `Range` or date is ignored, as RFC 9110 requires for plain HTTP (sections 14.2 and
+//! 13.1). Dates have three forms (section 5.6.7). A copy source may be in any served bucket, even
+//! if its name is not valid in S3. A signature covers the headers as sent, so they are rewritten
+//! after it was checked.
 
 use http::header::{IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, RANGE};
 use http::{Extensions, HeaderMap, HeaderName};
@@ -21,7 +21,7 @@ const DATES: [HeaderName; 4] = [
     HeaderName::from_static("x-amz-copy-source-if-unmodified-since"),
 ];
 
-/// The source of a copy whose bucket has no name of S3's, as it was sent.
+/// A copy source whose bucket name is not valid in S3, kept as it was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Source {
     pub(super) bucket: String,
@@ -29,7 +29,7 @@ pub(super) struct Source {
     pub(super) version: Option<String>,
 }
 
-/// Rewrites `headers`; a source that s3s cannot name goes into `extensions`.
+/// Rewrites `headers`. A copy source that s3s cannot parse goes into `extensions`.
 pub(super) fn rewrite(headers: &mut HeaderMap, extensions: &mut Extensions) {
     replace(headers, &RANGE, is_range, |text| {
         let (unit, ranges) = text.split_once('=')?;
@@ -45,8 +45,8 @@ pub(super) fn rewrite(headers: &mut HeaderMap, extensions: &mut Extensions) {
     }
 }
 
-/// Replaces a value that is not taken by what `with` makes of it; removes it if that is nothing, or
-/// if there are several.
+/// Replaces a value that is not accepted by the result of `with`. Removes the header if the result
+/// is `None`, or if there are several values.
 fn replace(
     headers: &mut HeaderMap,
     name: &HeaderName,
@@ -77,7 +77,7 @@ fn is_date(text: &str) -> bool {
     Timestamp::parse(TimestampFormat::HttpDate, text).is_ok()
 }
 
-/// Reads `BUCKET/KEY[?versionId=ID]`, percent-encoded, with or without a `/` in front.
+/// Parses `BUCKET/KEY[?versionId=ID]`, percent-encoded, with or without a leading `/`.
 fn source(text: &str) -> Option<Source> {
     let (path, version) = match text.rsplit_once("?versionId=") {
         Some((path, version)) => (path, Some(version.to_owned())),

@@ -1,4 +1,4 @@
-//! Connects our rights to s3s: allows or refuses each operation.
+//! Checks the rights of each operation for s3s.
 
 use s3s::access::{S3Access, S3AccessContext};
 use s3s::path::S3Path;
@@ -11,7 +11,7 @@ use crate::http::request::query_pairs;
 use crate::path::EntryPath;
 use crate::s3::{attempt, verify};
 
-/// Bucket names are directory names: more is allowed than S3 allows.
+/// Accepts every directory name as a bucket name, although S3 allows fewer.
 #[derive(Debug)]
 pub(crate) struct DirectoryNames;
 
@@ -21,20 +21,20 @@ impl NameValidation for DirectoryNames {
     }
 }
 
-/// The rights of a signed request.
+/// Returns the rights of a signed request.
 pub(crate) fn access(keys: Option<&Keys>, credentials: Option<&s3s::auth::Credentials>) -> Access {
     let Some(keys) = keys else { return Access::Everyone };
     let key = credentials.and_then(|credentials| keys.get(&credentials.access_key));
     key.map_or(Access::Nobody, |key| Access::Key(key.clone()))
 }
 
-/// Whether an operation of this name only reads.
+/// Whether an operation with this name only reads.
 fn is_read(operation: &str) -> bool {
     operation.starts_with("Get") || operation.starts_with("List")
 }
 
-/// Lets an operation pass only within the signer's rights. What a request names beside its path
-/// (sources of copies, keys of a multiple delete) is checked where it is read.
+/// Allows an operation only within the signer's rights. Names outside the path (copy sources, keys
+/// of a multiple delete) are checked where they are read.
 #[derive(Debug)]
 pub(crate) struct RightsByPrefix {
     pub(crate) keys: Keys,
@@ -44,7 +44,7 @@ pub(crate) struct RightsByPrefix {
 #[async_trait::async_trait]
 impl S3Access for RightsByPrefix {
     async fn check(&self, context: &mut S3AccessContext<'_>) -> S3Result<()> {
-        // Only a form has its signature verified here.
+        // Only the signature of a form is verified here.
         if let Some(credentials) = context.credentials() {
             attempt::proved(&credentials.access_key);
         }
@@ -63,14 +63,14 @@ impl S3Access for RightsByPrefix {
             Buckets::Named(_) => key.to_owned(),
         };
         let allowed = match (context.s3_path(), operation) {
-            // Lists show only what the key may read.
+            // Lists show only entries that the key may read.
             (S3Path::Root, _) => true,
             (
                 S3Path::Bucket { bucket },
                 "ListObjects" | "ListObjectsV2" | "ListObjectVersions" | "ListMultipartUploads",
             ) => access.reaches(below(bucket, &prefix).as_bytes()),
-            // None of them shows anything of an object; each key to delete, and the key that a form
-            // posts, is checked by itself.
+            // These operations return no content of an object. Each key to delete, and the key that
+            // a form posts, is checked separately.
             (S3Path::Bucket { bucket }, "HeadBucket" | "DeleteObjects" | "PostObject") => {
                 access.reaches(below(bucket, "").as_bytes())
             }

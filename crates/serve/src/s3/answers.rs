@@ -1,4 +1,4 @@
-//! Answers of s3s, and S3's errors, as responses of the connection loop.
+//! Converts responses of s3s, and S3's errors, to responses of the connection loop.
 
 use bytes::Bytes;
 use futures::StreamExt;
@@ -9,10 +9,10 @@ use s3s::S3Error;
 use crate::http::response::{Body, Response};
 use crate::s3::opened::SentBody;
 
-/// Bytes within which the root element of a document begins.
+/// The bytes at the start of a document that contain the start of its root element.
 const ROOT_WITHIN: usize = 256;
 
-/// An S3 error made before s3s sees the request.
+/// Makes the response for an S3 error that occurs before s3s gets the request.
 pub(crate) fn error_response(error: S3Error) -> Response {
     match error.to_http_response() {
         Ok(response) => from_s3s(response),
@@ -23,7 +23,7 @@ pub(crate) fn error_response(error: S3Error) -> Response {
     }
 }
 
-/// The answer of s3s; a file in its extensions is the body.
+/// Converts a response of s3s. A file in its extensions becomes the body.
 pub(crate) fn from_s3s(response: http::Response<s3s::Body>) -> Response {
     let (mut parts, body) = response.into_parts();
     let body = match (parts.extensions.remove::<SentBody>().and_then(SentBody::take), body.bytes()) {
@@ -43,8 +43,8 @@ fn is_xml(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/xml"))
 }
 
-/// Removes the quotes of the tag in an answer to GetObjectAttributes, the one answer in which S3
-/// writes none (versitygw #1114, 2026-11-28). s3s writes quotes everywhere.
+/// Removes the quotes of the tag in a GetObjectAttributes document. Only there S3 writes the tag
+/// without quotes (versitygw #1114, 2026-11-28); s3s quotes all tags.
 fn without_quotes(document: Bytes) -> Bytes {
     let root = &document[..document.len().min(ROOT_WITHIN)];
     let Some(tag) = find(root, b"<GetObjectAttributesResponse").and_then(|_| find(&document, b"<ETag>"))
@@ -61,11 +61,11 @@ fn find(document: &[u8], wanted: &[u8]) -> Option<usize> {
     document.windows(wanted.len()).position(|found| found == wanted)
 }
 
-/// The document with its control characters as references, as S3 writes them. s3s writes them as
-/// they are, and a parser takes a bare carriage return for a line feed (XML 1.0, section 2.11).
+/// Replaces control characters in the document by references, as S3 does. s3s writes them
+/// unchanged, and a parser takes a bare carriage return for a line feed (XML 1.0, section 2.11).
 fn with_references(document: Bytes) -> Bytes {
     let is_control = |byte: u8| byte < b' ' && !matches!(byte, b'\t' | b'\n');
-    // Without a way out in the middle, which the compiler could not vectorise: lists are long.
+    // A fold without early exit, which the compiler can vectorise, because lists are long.
     if !document.iter().fold(false, |found, byte| found | is_control(*byte)) {
         return document;
     }

@@ -1,4 +1,4 @@
-//! Shared by all S3 operations: turns bucket and key into paths, and checks rights that the
+//! Functions for all S3 operations: convert bucket and key to paths, and check rights that the
 //! request's own path does not cover. [`operations`](crate::s3::operations) lists the operations
 //! and their modules.
 
@@ -25,7 +25,7 @@ use crate::s3::signed::version_2_refused;
 use crate::s3::verify;
 use crate::state::Served;
 
-/// The operations over what is served.
+/// The S3 operations on the served source.
 #[derive(Debug)]
 pub(crate) struct Api {
     pub(crate) objects: Objects,
@@ -34,7 +34,7 @@ pub(crate) struct Api {
     signatures: SignatureVersions,
 }
 
-/// Where the objects are.
+/// The storage of the objects.
 #[derive(Debug)]
 pub(crate) enum Objects {
     Directory(Directory),
@@ -48,9 +48,9 @@ pub(crate) struct Directory {
     pub(crate) index: Arc<Index>,
     writing: Writing,
     pub(crate) uploads: Arc<Uploads>,
-    /// How long an upload may lie untouched.
+    /// How long an upload may receive nothing before it is removed.
     pub(crate) abandoned: Duration,
-    /// Bytes in the smallest part of an upload but its last.
+    /// The least bytes in a part of an upload, except its last.
     pub(crate) smallest_part: u64,
 }
 
@@ -74,7 +74,7 @@ impl Api {
         Self { objects, buckets: config.buckets.clone(), keys, signatures: config.signatures }
     }
 
-    /// The served directory, for what only a directory has.
+    /// Returns the served directory, for operations that a gateway does not support.
     ///
     /// # Errors
     /// A gateway is served, which only reads.
@@ -85,7 +85,7 @@ impl Api {
         }
     }
 
-    /// The directory of an existing bucket.
+    /// Returns the path of an existing bucket.
     pub(crate) async fn bucket(&self, name: &str) -> S3Result<EntryPath> {
         let path = match &self.buckets {
             Buckets::Named(own) if own == name => return Ok(EntryPath::default()),
@@ -94,7 +94,7 @@ impl Api {
         };
         let directory = match &self.objects {
             Objects::Directory(directory) => directory,
-            // Its origin says so where it is asked for an object or a list.
+            // The origin reports a missing bucket when an object or a list is requested.
             Objects::Gateway(_) => return Ok(path),
         };
         let entry = directory.root.open_entry(&path).await.and_then(|entry| entry.metadata());
@@ -104,9 +104,8 @@ impl Api {
         }
     }
 
-    /// The bucket and path of an object that `access` has `rights` to. These are judged by the
-    /// names alone, before it is looked up whether there is such a bucket; the path is fenced by
-    /// them.
+    /// Returns the bucket and path of an object that `access` has `rights` to, with the fence of
+    /// these rights. They are checked by the names alone, before the bucket is looked up.
     pub(crate) async fn target(
         &self,
         access: &Access,
@@ -129,7 +128,7 @@ impl Api {
         Ok(Target { bucket: self.bucket(bucket).await?, path: path.fenced(fence) })
     }
 
-    /// The served directory, if it takes writes.
+    /// Returns the served directory, if it accepts writes.
     pub(crate) fn check_writing(&self) -> S3Result<&Directory> {
         let directory = self.directory()?;
         match directory.writing {
@@ -140,7 +139,7 @@ impl Api {
         }
     }
 
-    /// The bucket and path of an object that the signer may read.
+    /// Returns the bucket and path of an object that the signer may read.
     pub(crate) async fn readable<T>(
         &self,
         request: &S3Request<T>,
@@ -150,7 +149,7 @@ impl Api {
         self.target(&self.access(request), Rights::Read, bucket, key).await
     }
 
-    /// The object `key` of `bucket`, if the signer may read it.
+    /// Opens the object `key` of `bucket`, if the signer may read it.
     pub(crate) async fn open<T>(
         &self,
         request: &S3Request<T>,
@@ -174,7 +173,7 @@ impl Api {
         }
     }
 
-    /// The bucket and path of an object that the signer may write, where writes are taken.
+    /// Returns the bucket and path of an object that the signer may write, if writes are accepted.
     pub(crate) async fn writable<T>(
         &self,
         request: &S3Request<T>,
@@ -185,8 +184,8 @@ impl Api {
         self.target(&self.access(request), Rights::Write, bucket, key).await
     }
 
-    /// Refuses an object put by an HTML form that is signed by Signature Version 2, where that is
-    /// not taken: only version 4 names a region.
+    /// Refuses an HTML form that is signed by Signature Version 2, if only version 4 is accepted.
+    /// Only version 4 names a region.
     pub(crate) fn check_form<T>(&self, request: &S3Request<T>) -> S3Result<()> {
         let is_version_2 = request.region.is_none();
         if self.keys.is_some() && is_version_2 && self.signatures == SignatureVersions::V4Only {
@@ -195,14 +194,14 @@ impl Api {
         Ok(())
     }
 
-    /// Whose request it is.
+    /// Returns the rights of a request.
     pub(crate) fn access<T>(&self, request: &S3Request<T>) -> Access {
         let before = || verify::signer(&request.extensions);
         access(self.keys.as_ref(), request.credentials.as_ref().or_else(before))
     }
 
-    /// The source of a copy. The signer must be allowed to read it, and it must meet the request's
-    /// conditions.
+    /// Opens the source of a copy. The signer must have the right to read it, and it must meet the
+    /// request's conditions.
     pub(crate) async fn source<T>(&self, request: &S3Request<T>, source: &CopySource) -> S3Result<Found> {
         let (bucket, key, version) = match (request.extensions.get::<accepted::Source>(), source) {
             (Some(source), _) => (&*source.bucket, &*source.key, source.version.as_deref()),
@@ -223,7 +222,7 @@ impl Api {
     }
 }
 
-/// Refuses a version other than `null`, the only one an object has where versions are not kept.
+/// Refuses a version other than `null`, the only one of an object without versioning.
 pub(crate) fn check_version(version_id: Option<&str>) -> S3Result<()> {
     match version_id {
         None | Some("null") => Ok(()),

@@ -1,10 +1,10 @@
-//! The key of a request: which one it names, and whether its signature proved it.
+//! The key of a request: the key whose secret was compared, and the key that the signature proved.
 //!
-//! s3s asks for the secret of a key in one place, for every kind of signature: header, URL and
-//! form, versions 2 and 4. There ([`KeyFile`]) a key that is guessed too often is refused, and the
-//! key is noted. So a guess counts for the key whose secret was compared, and a count is reset for
-//! the key that was proved, whatever else the request names. The notes are of one task, in which
-//! s3s runs.
+//! s3s asks for a key's secret in one place for every kind of signature: header, URL and form,
+//! versions 2 and 4. There ([`KeyFile`]) the key is recorded, and refused if it is guessed too
+//! often. So a wrong signature counts for the key whose secret was compared, and a right one resets
+//! the count of the proved key, whatever else the request names. The records belong to one task, in
+//! which s3s runs.
 
 use std::future::Future;
 use std::net::IpAddr;
@@ -23,7 +23,7 @@ tokio::task_local! {
     static CURRENT: Attempt;
 }
 
-/// What is known of the key of a request.
+/// Records about the key of a request.
 #[derive(Clone, Debug)]
 pub(super) struct Attempt {
     from: IpAddr,
@@ -37,32 +37,31 @@ struct Notes {
 }
 
 impl Attempt {
-    /// A request from this address.
+    /// Starts the records of a request from this address.
     pub(super) fn new(from: IpAddr) -> Self {
         Self { from, notes: Arc::default() }
     }
 
-    /// Where the request came from.
     pub(super) fn address(&self) -> IpAddr {
         self.from
     }
 
-    /// Forgets what was compared: it was no guess.
+    /// Forgets the compared key, because its comparison was no guess.
     pub(super) fn forget(&self) {
         self.notes().compared = None;
     }
 
-    /// Runs s3s with this request.
+    /// Runs `work`, which calls s3s, with these records.
     pub(super) async fn run<T>(&self, work: impl Future<Output = T>) -> T {
         CURRENT.scope(self.clone(), work).await
     }
 
-    /// The key whose secret was compared.
+    /// Returns the key whose secret was compared.
     pub(super) fn compared(&self) -> Option<String> {
         self.notes().compared.clone()
     }
 
-    /// The key that the signature proved.
+    /// Returns the key that the signature proved.
     pub(super) fn proved(&self) -> Option<String> {
         self.notes().proved.clone()
     }
@@ -72,13 +71,13 @@ impl Attempt {
     }
 }
 
-/// Notes that the signature of the current request proved this key.
+/// Records the key that the signature of the current request proved.
 pub(super) fn proved(access_key: &str) {
-    // Outside of a request nothing is noted.
+    // Outside of a request there are no records.
     let _ = CURRENT.try_with(|attempt| attempt.notes().proved = Some(access_key.to_owned()));
 }
 
-/// Gives s3s the secrets to check signatures with.
+/// Gives s3s the secrets to check signatures.
 #[derive(Debug)]
 pub(super) struct KeyFile {
     pub(super) keys: Keys,
@@ -105,8 +104,8 @@ impl S3Auth for KeyFile {
     }
 }
 
-/// Asks to try later, in the words that S3 clients wait upon: too many wrong signatures came for a
-/// key.
+/// Returns the error after too many wrong signatures of a key, with the code upon which S3 clients
+/// wait.
 fn too_many_attempts(wait: Duration) -> S3Error {
     let seconds = wait.as_secs() + 1;
     let message =

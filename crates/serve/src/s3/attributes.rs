@@ -16,7 +16,7 @@ pub(crate) async fn get(
 ) -> S3Result<S3Response<GetObjectAttributesOutput>> {
     let input = &request.input;
     let found = api.open(&request, &input.bucket, &input.key, input.version_id.as_deref()).await?;
-    // They come in one header, separated by commas, or in several.
+    // They come in one header, separated by commas, or in several headers.
     let asked = input.object_attributes.iter().flat_map(|attributes| attributes.as_str().split(','));
     let asked: Vec<&str> = asked.map(str::trim).collect();
     let asks = |name: &str| asked.contains(&name);
@@ -41,7 +41,7 @@ pub(crate) async fn get(
     }))
 }
 
-/// The parts behind `marker`, `most` of them at the most.
+/// Makes a page of at most `most` parts after `marker`.
 fn page(metadata: &ObjectMetadata, marker: Option<i32>, most: Option<i32>) -> GetObjectAttributesParts {
     let parts = &metadata.parts;
     let after = marker.unwrap_or(0).max(0);

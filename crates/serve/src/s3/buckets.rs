@@ -1,4 +1,4 @@
-//! Operations on buckets, which are directories: list, make and remove them.
+//! Operations on buckets, which are directories: list, make and remove.
 
 use std::time::Duration;
 
@@ -23,10 +23,10 @@ use crate::s3::objects::{self, Target, blocking};
 use crate::s3::page_builder::Query;
 use crate::s3::{outputs, private};
 
-/// The region that all buckets are in.
+/// The region of all buckets.
 const REGION: &str = "us-east-1";
 
-/// The buckets the signer reaches.
+/// Lists the buckets that the signer may reach.
 pub(crate) async fn list(
     api: &Api,
     request: S3Request<ListBucketsInput>,
@@ -60,7 +60,7 @@ pub(crate) async fn list(
     }))
 }
 
-/// The names of all buckets, where there are several.
+/// Returns the names of all buckets of a source with several buckets.
 async fn first_level(objects: &Objects) -> S3Result<Vec<String>> {
     let root = match objects {
         Objects::Directory(directory) => directory.root.clone(),
@@ -74,13 +74,13 @@ async fn first_level(objects: &Objects) -> S3Result<Vec<String>> {
     .await
 }
 
-/// The name that a page of buckets continues behind.
+/// Returns the name after which a page of buckets begins.
 fn decode_token(token: &str) -> S3Result<String> {
     let name = hex::decode(token).ok().and_then(|name| String::from_utf8(name).ok());
     name.ok_or_else(|| s3_error!(InvalidArgument, "this server gave no such continuation token"))
 }
 
-/// Buckets on a page: all, unless the request wants fewer.
+/// Returns the most buckets on a page: all, unless the request asks for fewer.
 fn most_buckets(asked: Option<i32>) -> S3Result<usize> {
     match asked.map(usize::try_from) {
         None => Ok(usize::MAX),
@@ -89,7 +89,7 @@ fn most_buckets(asked: Option<i32>) -> S3Result<usize> {
     }
 }
 
-/// Answers whether a bucket exists.
+/// Answers if a bucket exists.
 pub(crate) async fn head(
     api: &Api,
     request: S3Request<HeadBucketInput>,
@@ -101,7 +101,7 @@ pub(crate) async fn head(
     Ok(S3Response::new(HeadBucketOutput { bucket_region: Some(REGION.to_owned()), ..Default::default() }))
 }
 
-/// Nowhere in particular.
+/// Answers with an empty location, S3's default region.
 pub(crate) async fn location(
     api: &Api,
     request: S3Request<GetBucketLocationInput>,
@@ -110,20 +110,20 @@ pub(crate) async fn location(
     Ok(S3Response::new(GetBucketLocationOutput::default()))
 }
 
-/// Whether S3 allows a bucket of this name. Directories of other names are served too. Not all S3
-/// clients can reach them, since some put the bucket's name into a host name.
+/// Whether S3 allows a bucket of this name. Directories of other names are served too, but not all
+/// S3 clients reach them, since some put the bucket's name into a host name.
 fn is_bucket_name(name: &str) -> bool {
     const RESERVED_STARTS: [&str; 3] = ["xn--", "sthree-", "amzn-s3-demo-"];
     const RESERVED_ENDS: [&str; 4] = ["-s3alias", "--ol-s3", ".mrap", "--table-s3"];
     s3s::path::check_bucket_name(name)
-        // Each label between the dots begins and ends with a letter or digit.
+        // Each label between dots begins and ends with a letter or digit.
         && !name.contains(".-")
         && !name.contains("-.")
         && !RESERVED_STARTS.iter().any(|start| name.starts_with(start))
         && !RESERVED_ENDS.iter().any(|end| name.ends_with(end))
 }
 
-/// Makes a bucket, where directories are buckets.
+/// Makes a bucket, if directories are buckets.
 pub(crate) async fn create(
     api: &Api,
     request: S3Request<CreateBucketInput>,
@@ -151,8 +151,8 @@ pub(crate) async fn create(
     Ok(S3Response::new(CreateBucketOutput { location: Some(format!("/{name}")) }))
 }
 
-/// Fails if a bucket could not be removed in the end: what is in its trash would be lost for
-/// nothing. It has to be a plain directory that holds nothing but the server's own.
+/// Checks that the bucket can be removed, before its trash is deleted: it must be a plain directory
+/// that contains only `.firstbyte`.
 fn is_removable(root: &Root, path: &EntryPath) -> std::io::Result<()> {
     let refused = || std::io::Error::from(std::io::ErrorKind::PermissionDenied);
     let parent = root.open_directory(&path.parent())?;
@@ -172,7 +172,7 @@ fn is_removable(root: &Root, path: &EntryPath) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Removes an empty bucket, with what is unfinished or deleted in it: nothing of that is an object.
+/// Removes a bucket without objects, with its unfinished uploads and its trash.
 pub(crate) async fn delete(
     api: &Api,
     request: S3Request<DeleteBucketInput>,

@@ -1,7 +1,7 @@
 //! Verifies the signatures of the chunks and trailers of a signed body.
 //!
-//! Each signature covers the one before, from that of the request's head on. Called by the decoder
-//! of bodies ([`super::payload`]).
+//! Each signature covers the previous one, starting from that of the request's head. Called by the
+//! decoder of bodies ([`super::payload`]).
 //! Source: "Signature calculations: transferring a payload in multiple chunks",
 //! <https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-streaming.html> and its page on trailers,
 //! read 2026-11-27.
@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::access::signing::scope_key;
 
-/// The signatures of a body.
+/// Verifies the chunk signatures of a body.
 pub(crate) struct ChunkSignatures {
     key: hmac::Key,
     /// `x-amz-date`, and the scope of the credential.
@@ -32,21 +32,21 @@ struct Chunk {
 }
 
 impl std::fmt::Debug for ChunkSignatures {
-    /// Shows neither the key nor a signature.
+    /// Omits the key and the signatures.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ChunkSignatures").field("scope", &self.scope).finish_non_exhaustive()
     }
 }
 
 impl ChunkSignatures {
-    /// Those that follow `seed`, the signature of the head, made at `date` (`x-amz-date`) with
-    /// `secret` for `scope` (`DATE/REGION/SERVICE/aws4_request`).
+    /// Verifies the signatures after `seed`, the signature of the head. `date` is `x-amz-date`, and
+    /// `scope` is `DATE/REGION/SERVICE/aws4_request`.
     pub(crate) fn new(secret: &str, date: &str, scope: &str, seed: &str) -> Self {
         let key = scope_key(secret, scope);
         Self { key, date: date.to_owned(), scope: scope.to_owned(), last: seed.to_owned(), chunk: None }
     }
 
-    /// Begins a chunk, whose size is followed by `extension`; verifies the one before.
+    /// Verifies the previous chunk and begins one whose size is followed by `extension`.
     pub(crate) fn begin(&mut self, extension: &[u8]) -> io::Result<()> {
         self.end_chunk()?;
         let signature =
@@ -56,14 +56,14 @@ impl ChunkSignatures {
         Ok(())
     }
 
-    /// Takes the next bytes of the chunk.
+    /// Adds the next bytes of the chunk.
     pub(crate) fn data(&mut self, bytes: &[u8]) {
         if let Some(chunk) = &mut self.chunk {
             chunk.hash.update(bytes);
         }
     }
 
-    /// Verifies the chunk that has been read, if there is one.
+    /// Verifies the chunk that was read, if there is one.
     pub(crate) fn end_chunk(&mut self) -> io::Result<()> {
         let Some(Chunk { signature, hash }) = self.chunk.take() else { return Ok(()) };
         let Self { date, scope, last, .. } = self;
@@ -74,7 +74,7 @@ impl ChunkSignatures {
         Ok(())
     }
 
-    /// Verifies the last chunk, and `signature`, which covers the `trailers`.
+    /// Verifies the last chunk, and `signature`, which covers `trailers`.
     pub(crate) fn end(&mut self, trailers: &HeaderMap, signature: Option<&str>) -> io::Result<()> {
         self.end_chunk()?;
         let mut lines: Vec<Vec<u8>> = trailers

@@ -9,19 +9,19 @@ use s3s::{S3Error, S3ErrorCode, s3_error};
 use crate::gateway::{Gateway, RETRY_SECONDS, Unserved};
 use crate::http::condition::Unmet;
 use crate::object::checksum::Refusal;
-use crate::object::metadata::NotKept;
+use crate::object::metadata::MetadataRefusal;
 use crate::object::publish;
 use crate::object::uploads;
 use crate::path::PathError;
 
-/// An error whose code s3s does not know.
+/// Makes an error whose code s3s does not know.
 pub(crate) fn custom(code: &'static str, status: StatusCode, why: impl Into<String>) -> S3Error {
     let mut error = S3Error::with_message(S3ErrorCode::Custom(code.into()), why.into());
     error.set_status_code(status);
     error
 }
 
-/// A write to a gateway.
+/// Returns the error for a write to a gateway.
 pub(crate) fn read_only(gateway: &Gateway) -> S3Error {
     Unserved::ReadOnly(gateway.location().to_string()).into()
 }
@@ -50,7 +50,7 @@ impl From<Unserved> for S3Error {
     }
 }
 
-/// A body that cannot be read: the decoder's error, or the connection's.
+/// Converts an error of reading a body: the decoder's, or the connection's.
 pub(crate) fn from_body(error: io::Error) -> S3Error {
     match error.downcast::<S3Error>() {
         Ok(refused) => refused,
@@ -58,9 +58,9 @@ pub(crate) fn from_body(error: io::Error) -> S3Error {
     }
 }
 
-/// A failed file operation on an object.
+/// Converts an error of a file operation on an object.
 pub(crate) fn from_io(error: &io::Error) -> S3Error {
-    match NotKept::of(error) {
+    match MetadataRefusal::of(error) {
         Some(reason) => reason.into(),
         None => from_kind(error),
     }
@@ -79,7 +79,7 @@ fn from_kind(error: &io::Error) -> S3Error {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::InvalidInput => {
             s3_error!(AccessDenied, "the server may not do that to this file")
         }
-        // By another program, while its content was copied.
+        // Another program changed the source while it was copied.
         io::ErrorKind::StaleNetworkFileHandle => {
             s3_error!(OperationAborted, "the source changed meanwhile; try again")
         }
@@ -88,7 +88,7 @@ fn from_kind(error: &io::Error) -> S3Error {
             s3_error!(IncompleteBody, "the request's body is cut short or malformed")
         }
         _ if is_full(error) => {
-            // Not retried by clients, as InternalError and SlowDown would be.
+            // Clients do not retry this code, unlike InternalError and SlowDown.
             custom("InsufficientStorage", StatusCode::INSUFFICIENT_STORAGE, "the server's disk is full")
         }
         _ => match error.get_ref().and_then(|inner| inner.downcast_ref::<uploads::Error>()) {
@@ -101,13 +101,12 @@ fn from_kind(error: &io::Error) -> S3Error {
     }
 }
 
-/// A name that was not changed.
 pub(crate) fn from_publish(error: &publish::Error) -> S3Error {
     match error {
         publish::Error::Unmet(Unmet::Missing) => s3_error!(NoSuchKey, "{error}"),
         publish::Error::Unmet(Unmet::Different) => s3_error!(PreconditionFailed, "{error}"),
         publish::Error::Io(error) => match error.kind() {
-            // Only the bucket may be missing: directories of the key are made.
+            // Only the bucket can be missing, because directories of the key are made.
             io::ErrorKind::NotFound => s3_error!(NoSuchBucket, "there is no such bucket"),
             io::ErrorKind::IsADirectory => from_io(&io::ErrorKind::NotADirectory.into()),
             _ => from_io(error),
@@ -115,7 +114,7 @@ pub(crate) fn from_publish(error: &publish::Error) -> S3Error {
     }
 }
 
-/// A failed step of an upload in parts.
+/// Converts an error of a multipart upload.
 pub(crate) fn from_upload(error: &uploads::Error) -> S3Error {
     match error {
         uploads::Error::NoUpload(_) => s3_error!(NoSuchUpload, "there is no such upload of this key"),
@@ -137,7 +136,7 @@ impl From<uploads::Error> for S3Error {
     }
 }
 
-/// A key or bucket that no file can be named after.
+/// Converts an error of a key or bucket that is not valid as a path.
 pub(crate) fn from_path(error: PathError) -> S3Error {
     match error {
         PathError::TooLong => s3_error!(KeyTooLongError, "{error}"),
@@ -159,12 +158,12 @@ impl From<Refusal> for S3Error {
     }
 }
 
-impl From<NotKept> for S3Error {
-    fn from(reason: NotKept) -> Self {
+impl From<MetadataRefusal> for S3Error {
+    fn from(reason: MetadataRefusal) -> Self {
         match reason {
-            NotKept::TooLarge => s3_error!(MetadataTooLarge, "{reason}"),
-            NotKept::NoAttributes => s3_error!(NotImplemented, "{reason}"),
-            NotKept::NoHeader => s3_error!(InvalidArgument, "{reason}"),
+            MetadataRefusal::TooLarge => s3_error!(MetadataTooLarge, "{reason}"),
+            MetadataRefusal::NoAttributes => s3_error!(NotImplemented, "{reason}"),
+            MetadataRefusal::NoHeader => s3_error!(InvalidArgument, "{reason}"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! An object that an HTML form posts: metadata and checksums come from the form's fields, since the
+//! An object that an HTML form posts. Metadata and checksums come from the form's fields, since the
 //! headers describe the form.
 
 use firstbyte_location::Algorithm;
@@ -12,10 +12,10 @@ use crate::object::stated::Stated;
 use crate::s3::outputs::moment;
 use crate::s3::understood;
 
-/// The metadata to keep with the object.
+/// Returns the metadata to store with the object.
 ///
 /// # Errors
-/// It cannot be kept, or a field asks for what is not done here.
+/// The metadata cannot be stored, or a field requests an unsupported feature.
 pub(crate) fn described(input: &PutObjectInput) -> S3Result<ObjectMetadata> {
     check_fields(input)?;
     let expires = input.expires.clone().map(|time| http_date(moment(time)));
@@ -37,7 +37,7 @@ pub(crate) fn described(input: &PutObjectInput) -> S3Result<ObjectMetadata> {
     Ok(described)
 }
 
-/// The checksums that fields state for the file.
+/// Returns the checksums that fields state for the file.
 pub(crate) fn stated(input: &PutObjectInput) -> Stated {
     let values = [
         (Algorithm::Crc32, &input.checksum_crc32),
@@ -50,7 +50,7 @@ pub(crate) fn stated(input: &PutObjectInput) -> Stated {
     Stated::of_values(values.into_iter().filter_map(|(algorithm, value)| Some((algorithm, value.clone()?))))
 }
 
-/// Checks the fields that s3s knows by the table of headers. It drops the others.
+/// Checks the fields that s3s knows against the table of headers. s3s drops the others.
 fn check_fields(input: &PutObjectInput) -> S3Result<()> {
     let text = |value: &Option<String>| value.clone();
     let other = |is_there: bool| is_there.then(String::new);

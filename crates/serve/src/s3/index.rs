@@ -1,11 +1,11 @@
-//! Keeps sorted directories in memory while they are unchanged, so that paging through a wide
+//! Keeps sorted directories in memory while they are unchanged, so that paging through a large
 //! directory reads and sorts it once.
 //!
-//! The name of a directory is kept with a `/` behind it, which gives S3's byte order of whole keys:
-//! `a.txt` before `a/`. Memory is bounded: the least recently used directories are dropped, and
-//! [`SortedNames`] writes the names of large ones to disk. Each use compares the directory's
-//! modification time, which every change of its names updates. A listing that continues may read
-//! on in names that have changed since, so that a busy directory is not sorted for every page.
+//! The name of a directory is stored with a trailing `/`, which gives S3's byte order of whole
+//! keys: `a.txt` before `a/`. Memory is bounded: the least recently used directories are dropped,
+//! and [`SortedNames`] writes the names of large ones to disk. Each use compares the directory's
+//! modification time, which every change of its names updates. A continued listing may use names
+//! that have changed since, so that a busy directory is not sorted for every page.
 
 use std::collections::HashMap;
 use std::io;
@@ -19,22 +19,22 @@ use crate::object::root::Root;
 use crate::object::sorted::SortedNames;
 use crate::path::EntryPath;
 
-/// Bytes of names held in memory while a directory is read. 150,000 names of common length fit,
-/// which is more than most directories have.
+/// Bytes of names in memory while a directory is read. 150,000 names of common length fit, which is
+/// more than most directories have.
 const ROOM: usize = 4 << 20;
 
-/// The most bytes of all kept directories together. One or two that just fit [`ROOM`] take as much,
-/// or 32 that were written to disk.
+/// The most bytes of all kept directories: one or two that just fit [`ROOM`], or 32 that were
+/// written to disk.
 const MOST_BYTES: usize = 8 << 20;
 
-/// A directory changed so recently may change again within the same tick of its clock, unseen.
+/// The age below which a change of a directory may hide another in the same tick of its clock.
 const SETTLED: Duration = Duration::from_millis(20);
 
-/// Age up to which a continued listing uses names that have changed since.
+/// The least age up to which a continued listing uses names that have changed since.
 const RECENT: Duration = Duration::from_secs(1);
 
-/// The same in multiples of the time that reading and sorting them took. A directory that changes
-/// all the time is then sorted for a tenth of the time that its listing takes.
+/// Factor for the same age, times the duration of reading and sorting. So a directory that changes
+/// all the time is sorted for a tenth of the time of its listing.
 const RECENT_SORTS: u32 = 10;
 
 /// How current the names of a page must be.
@@ -43,19 +43,20 @@ pub(crate) enum Freshness {
     /// Every change before the request is seen.
     #[default]
     Current,
-    /// Changes may be missing for so long: the client has asked for no better.
+    /// Changes within this time may be missing, as the client allows by a header.
     Within(Duration),
-    /// Recent changes may be missing: the page continues a listing that began before.
+    /// Recent changes may be missing, because the page continues an earlier listing.
     Recent,
 }
 
 #[derive(Debug)]
 struct Kept {
     names: Arc<SortedNames>,
-    /// `None` if the directory may have changed unseen while it was read.
+    /// The version that was read. `None` if the directory may have changed unnoticed during the
+    /// read.
     version: Option<Identity>,
     read: Instant,
-    /// The age up to which [`Freshness::Recent`] allows it.
+    /// The age up to which [`Freshness::Recent`] accepts the names.
     recent: Duration,
     used: u64,
 }
@@ -73,19 +74,18 @@ impl Kept {
 
 #[derive(Debug, Default)]
 struct State {
-    /// By path and fence, since links are visible or not by the latter.
+    /// Sorted directories by path and fence. The fence decides which links are visible.
     kept: HashMap<(EntryPath, usize), Kept>,
     bytes: usize,
     clock: u64,
 }
 
-/// Sorted directories, kept while unchanged.
+/// Sorted directories, kept while they are unchanged.
 #[derive(Debug)]
 pub(crate) struct Index {
     room: usize,
     state: Mutex<State>,
-    /// Held while a directory is read: threads that wait use the result, so it is read and stored
-    /// once.
+    /// Held while a directory is read, so that waiting threads use the result.
     reading: Mutex<()>,
 }
 
@@ -96,12 +96,12 @@ impl Default for Index {
 }
 
 impl Index {
-    /// One that reads directories in `room` bytes.
+    /// Makes an index that reads directories in `room` bytes.
     pub(crate) fn with_room(room: usize) -> Self {
         Self { room, state: Mutex::default(), reading: Mutex::default() }
     }
 
-    /// The directory `path`, read if it is not kept or too old. Blocking.
+    /// Returns the names of the directory `path`, reading it if it is absent or too old. Blocking.
     pub(crate) fn get(
         &self,
         root: &Root,
@@ -176,7 +176,7 @@ fn read(root: &Root, path: &EntryPath, room: usize) -> io::Result<SortedNames> {
 }
 
 impl State {
-    /// Down to half of what is allowed, so that this is rare.
+    /// Drops directories down to half of the limit, so that this happens rarely.
     fn drop_least_used(&mut self) {
         let mut by_use: Vec<(u64, (EntryPath, usize))> =
             self.kept.iter().map(|(key, kept)| (kept.used, key.clone())).collect();
@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(names(), ["a.txt", "a/", "b"]);
     }
 
-    /// Makes a directory of two files that were not modified for long.
+    /// Makes a directory with two files that was not modified recently.
     fn settled_directory(path: &std::path::Path) {
         std::fs::create_dir_all(path).unwrap();
         for name in ["a", "b"] {
@@ -244,7 +244,7 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &get(Freshness::Within(Duration::from_secs(600)))));
         let changed = get(Freshness::Within(Duration::ZERO));
         assert!(!Arc::ptr_eq(&first, &changed));
-        // The change is so young that another one may follow unseen.
+        // The change is so recent that another one may follow unnoticed.
         assert!(!Arc::ptr_eq(&changed, &get(Freshness::Current)));
     }
 

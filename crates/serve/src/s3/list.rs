@@ -1,8 +1,8 @@
 //! Makes one page of a listing: keys in byte order after a given key, grouped by a delimiter.
 //!
 //! The walk begins in the directory of the prefix, goes straight to the entry after the last key in
-//! each directory on the way, and stops when the page is full. So the cost of a page depends on its
-//! own entries only, given sorted directories ([`Index`]).
+//! each directory on the way, and stops when the page is full. So the cost of a page depends only
+//! on its own entries, given sorted directories ([`Index`]).
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,7 +15,7 @@ use crate::path::EntryPath;
 use crate::s3::index::Index;
 use crate::s3::page_builder::{After, Page, PageBuilder, Query, Step};
 
-/// Lists one page of the bucket at `bucket`, with what `access` may read of it. Blocking.
+/// Lists one page of the directory `bucket`, within the rights of `access`. Blocking.
 pub(crate) fn page(
     root: &Root,
     index: &Index,
@@ -27,7 +27,7 @@ pub(crate) fn page(
     if query.limit == 0 {
         return Ok(walk.page.page);
     }
-    // The deepest directory every wanted key lies in.
+    // The deepest directory that contains all matching keys.
     let base = query.prefix.rfind('/').map_or("", |at| &query.prefix[..=at]);
     let mut path = bucket.clone();
     if !base.is_empty() {
@@ -46,11 +46,11 @@ pub(crate) fn page(
     }
 }
 
-/// The longest key, in bytes, as in S3: a longer one could not be asked for.
+/// The longest key in bytes, as in S3. No client can request a longer one.
 const LONGEST_KEY: usize = 1024;
 
-/// Directories that a walk holds open, outermost ones. Those below are opened again when the walk
-/// comes back to them.
+/// The most open directories of a walk, outermost first. Those below are reopened when the walk
+/// returns to them.
 const OPEN_LEVELS: usize = 16;
 
 struct Walk<'a> {
@@ -59,7 +59,7 @@ struct Walk<'a> {
     query: &'a Query,
     access: &'a Access,
     page: PageBuilder<'a, Identity>,
-    /// The number of directories on the way.
+    /// The number of directories that the walk is in.
     depth: usize,
 }
 
@@ -72,7 +72,7 @@ impl Walk<'_> {
         let mut directory = Some(self.root.open_directory(path)?);
         let mut names = sorted.skip_while(|name| self.lies_before(key, name))?;
         while let Some(name) = names.next_name()? {
-            // Keys are Unicode: others cannot be asked for, so they are not shown.
+            // Keys are Unicode. Other names cannot be requested, so they are not shown.
             let Ok(name) = std::str::from_utf8(name) else { continue };
             let full = [key, name].concat();
             if !full.starts_with(&self.query.prefix) {
@@ -94,8 +94,8 @@ impl Walk<'_> {
         Ok(Step::On)
     }
 
-    /// Whether the entry `name` may be shown, in a directory that may not be read as a whole. The
-    /// entry itself may be readable, or lead to readable ones.
+    /// Whether the entry `name` may be shown in a directory without a right to all of it. The entry
+    /// itself may be readable, or lead to readable ones.
     fn may_show(&self, directory: &EntryPath, name: &str) -> bool {
         match name.strip_suffix('/') {
             Some(name) => self.access.reaches(&directory.join(name.as_ref()).as_directory()),
@@ -103,8 +103,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Adds the entry `name` of `path`, which is open as `directory` unless it was closed for one
-    /// below it.
+    /// Adds the entry `name` of `path`. `directory` is open, unless it was closed for one below it.
     fn entry(
         &mut self,
         path: &EntryPath,
@@ -132,7 +131,7 @@ impl Walk<'_> {
             Some(open) => open,
             None => match self.root.open_directory(path) {
                 Ok(open) => directory.insert(open),
-                // Removed meanwhile: the rest of its names with it.
+                // The directory was removed meanwhile, and with it the rest of its names.
                 Err(error) if is_left_out(path, &error) => return Ok(Step::On),
                 Err(error) => return Err(error),
             },
@@ -143,7 +142,7 @@ impl Walk<'_> {
         }
     }
 
-    /// An empty directory is an empty object whose key ends in `/`.
+    /// Adds an empty directory as an empty object whose key ends in `/`.
     fn marker(&mut self, path: &EntryPath, key: &str) -> io::Result<Step> {
         if self.query.after.is_behind(key) || !key.starts_with(&self.query.prefix) {
             return Ok(Step::On);
@@ -154,8 +153,7 @@ impl Walk<'_> {
         Ok(self.page.put_object(key.to_owned(), identity))
     }
 
-    /// Whether all keys of the entry `name` below `key` come before the start of the page or before
-    /// the prefix.
+    /// Whether all keys of the entry `name` below `key` are before the page or before the prefix.
     fn lies_before(&self, key: &str, name: &[u8]) -> bool {
         let before = |bound: &str, inclusive: bool| {
             let Some(rest) = bound.strip_prefix(key) else { return false };

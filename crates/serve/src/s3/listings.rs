@@ -1,4 +1,4 @@
-//! The list operations: a page of keys in the shapes of both versions of the call, and as the
+//! The list operations: a page of keys in the formats of both versions of the call, and as the
 //! versions of an unversioned bucket.
 
 use s3s::dto::*;
@@ -16,7 +16,7 @@ use crate::s3::pages::{asked_freshness, from_token, is_url, limit, token};
 use crate::s3::private;
 use crate::s3::remote_list;
 
-/// `ListObjectsV2`.
+/// Answers `ListObjectsV2`.
 pub(crate) async fn second_version(
     api: &Api,
     request: S3Request<ListObjectsV2Input>,
@@ -56,7 +56,7 @@ pub(crate) async fn second_version(
     }))
 }
 
-/// `ListObjects`, which pages by key instead of by token.
+/// Answers `ListObjects`, which pages by key instead of by token.
 pub(crate) async fn first_version(
     api: &Api,
     request: S3Request<ListObjectsInput>,
@@ -96,7 +96,7 @@ pub(crate) async fn first_version(
     }))
 }
 
-/// `ListObjectVersions`: each object is its own and only version, called `null` as in any bucket
+/// Answers `ListObjectVersions`. Each object has one version, called `null` as in any bucket
 /// without versioning.
 pub(crate) async fn versions(
     api: &Api,
@@ -159,8 +159,8 @@ pub(crate) async fn versions(
     }))
 }
 
-/// The start of the page after a marker. A marker that ends with the delimiter is a common prefix,
-/// the last of its page.
+/// Returns the start of the page after a marker. A marker that ends with the delimiter is a common
+/// prefix, the last of its page.
 fn after_marker(marker: Option<&str>, delimiter: Option<&str>) -> After {
     match (marker.filter(|marker| !marker.is_empty()), delimiter) {
         (None, _) => After::Start,
@@ -169,7 +169,7 @@ fn after_marker(marker: Option<&str>, delimiter: Option<&str>) -> After {
     }
 }
 
-/// The page as far as `access` may see it.
+/// Lists a page, within the rights of `access`.
 async fn page_of(api: &Api, access: Access, bucket: &str, query: Query) -> S3Result<Page<Described>> {
     let path = api.bucket(bucket).await?;
     match &api.objects {

@@ -1,9 +1,9 @@
-//! The S3 API over the directory. s3s parses and verifies requests and renders responses; [`api`]
-//! reads and writes files.
+//! The S3 API over the served source. s3s parses requests, checks signatures and renders responses;
+//! [`api`] reads and writes files.
 //!
 //! s3s is called as a service with the request that the connection loop has read. If the answer is
-//! a file, s3s does not stream it: the handler leaves a `FileContent` in the response's
-//! extensions, and the loop sends that range itself.
+//! a file, s3s does not stream it: the handler leaves a `FileContent` in the response's extensions,
+//! and the loop sends that range itself.
 
 mod accepted;
 mod access;
@@ -60,9 +60,9 @@ use crate::http::request::{Request, RequestBody};
 use crate::http::response::{Body, Response};
 use crate::state::ServerState;
 
-/// Answers an S3 request. Also returns the access key that its signature proved, for the log.
-/// `sent_path` is its path as it was sent, where that is another: with the base path, or without
-/// the bucket in the host name.
+/// Answers an S3 request. Returns the access key that its signature proved too, for the log.
+/// `sent_path` is the path as sent if it differs: with the base path, or without the bucket in the
+/// host name.
 pub(crate) async fn answer(
     service: &Service,
     state: &ServerState,
@@ -92,11 +92,11 @@ pub(crate) async fn answer(
     (response, None)
 }
 
-/// The way in which a request is signed, and its signer; nothing of both without keys.
+/// Checks how a request is signed and by whom. Without keys it is unsigned and has no signer.
 ///
 /// # Errors
-/// The answer to a request whose signature does not hold, or that has none. HTML forms have theirs
-/// among their fields.
+/// The response to a request with an invalid signature or none. HTML forms are not checked here,
+/// because their signature is among their fields.
 async fn verified(
     service: &Service,
     state: &ServerState,
@@ -123,7 +123,7 @@ async fn verified(
     };
     let is_presigned = matches!(scheme, Scheme::Presigned { .. } | Scheme::PresignedVersion2);
     if request.method == Method::HEAD && is_presigned && is_wrong_signature(&refused) {
-        // The holder of the URL of a GET does not guess a secret.
+        // The holder of a URL for GET is not guessing a secret.
         let holder = Attempt::new(attempt.address());
         let read = verify::verify(verifying, request, &Method::GET, sent_path);
         if holder.run(read).await.is_ok() {
@@ -133,7 +133,7 @@ async fn verified(
     Err(refused)
 }
 
-/// Begins a session for a directory bucket that is there, and that the signer reaches.
+/// Begins a session for an existing directory bucket that the signer may reach.
 async fn begin_session(
     service: &Service,
     request: Request,
@@ -152,9 +152,8 @@ async fn begin_session(
     }
 }
 
-/// Hands the request to s3s as if it had come without signature and without any coding of its
-/// body. The content of an object stays a stream; any other body is a document, read and checked
-/// here.
+/// Passes the request to s3s without signature and without body coding. The content of an object
+/// stays a stream; any other body is a document, read and checked here.
 async fn pass_on(
     service: &Service,
     mut request: Request,
@@ -207,7 +206,7 @@ async fn pass_on(
     call(&service.service, http::Request::from_parts(parts, body), attempt).await
 }
 
-/// Hands an HTML form to s3s. Where there are keys, one without a signature is refused before its
+/// Passes an HTML form to s3s. If there are keys, a form without a signature is refused before its
 /// file is read.
 async fn pass_form_on(
     service: &Service,
@@ -246,7 +245,7 @@ pub(crate) fn unknown_host(host: &str) -> Response {
     error_response(s3_error!(InvalidRequest, "{}", unknown_host_line(host)))
 }
 
-/// Whether s3s found the signature to be made with another secret.
+/// Whether the response says that the signature was made with another secret.
 fn is_wrong_signature(response: &Response) -> bool {
     let code = b"<Code>SignatureDoesNotMatch</Code>";
     response.status == StatusCode::FORBIDDEN

@@ -1,4 +1,4 @@
-//! The operations of multipart uploads in the API's terms. `object::uploads` stores the uploads.
+//! The operations of multipart uploads in S3's terms. `object::uploads` stores the uploads.
 
 use std::sync::Arc;
 
@@ -24,8 +24,8 @@ use crate::s3::outputs::{self, tag, with_checksums};
 use crate::s3::writes::described;
 use crate::token::random_token;
 
-/// Works on uploads where it may block.
-pub(crate) async fn working<T: Send + 'static>(
+/// Runs work on uploads on a blocking thread.
+pub(crate) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> uploads::Result<T> + Send + 'static,
 ) -> S3Result<T> {
     match tokio::task::spawn_blocking(work).await {
@@ -34,11 +34,11 @@ pub(crate) async fn working<T: Send + 'static>(
     }
 }
 
-/// The upload `id` of this key.
+/// Finds the upload `id` of this key.
 pub(crate) async fn find(api: &Api, bucket: &str, key: &str, id: &str) -> S3Result<Arc<Upload>> {
     let bucket = api.bucket(bucket).await?;
     let (uploads, id) = (api.directory()?.uploads.clone(), id.to_owned());
-    let upload = working(move || uploads.find(&bucket, &id)).await?;
+    let upload = run_blocking(move || uploads.find(&bucket, &id)).await?;
     match &upload.description.origin {
         Origin::S3 { key: own, .. } if own == key => Ok(upload),
         _ => Err(s3_error!(NoSuchUpload, "there is no such upload of this key")),
@@ -59,7 +59,7 @@ pub(crate) async fn create(
     let origin = Origin::S3 { key: input.key.clone(), checksum };
     let description = Description { origin, object: described(&request.headers)?, slots: None };
     let (uploads, id) = (api.directory()?.uploads.clone(), random_token());
-    let upload = working(move || uploads.create(&target.bucket, &id, &description)).await?;
+    let upload = run_blocking(move || uploads.create(&target.bucket, &id, &description)).await?;
     Ok(S3Response::new(CreateMultipartUploadOutput {
         bucket: Some(input.bucket.clone()),
         key: Some(input.key.clone()),
@@ -70,7 +70,7 @@ pub(crate) async fn create(
     }))
 }
 
-/// The upload that part `number` is for, and the number as the engine has it.
+/// Finds the upload of part `number`, and converts the number for `object::uploads`.
 async fn upload_of_part(
     api: &Api,
     bucket: &str,
@@ -85,7 +85,7 @@ async fn upload_of_part(
     }
 }
 
-/// The checksum that an upload of S3 was begun with.
+/// Returns the checksum that an S3 upload was begun with.
 pub(crate) fn agreed(upload: &Upload) -> Option<Agreed> {
     match &upload.description.origin {
         Origin::S3 { checksum, .. } => *checksum,
@@ -93,14 +93,14 @@ pub(crate) fn agreed(upload: &Upload) -> Option<Agreed> {
     }
 }
 
-/// The checksums to show of a part: the one that was agreed on, else all.
+/// Returns the checksums to report for a part: the agreed one, otherwise all.
 pub(crate) fn shown(agreed: Option<Agreed>, part: &Part) -> Values {
     let mut values = part.checksums.clone();
     values.retain(|algorithm, _| agreed.is_none_or(|agreed| agreed.algorithm == *algorithm));
     values
 }
 
-/// The checksums stated for a part, and the one that was agreed on.
+/// Returns the checksums stated for a part, and the agreed one.
 fn stated_of_part<T>(request: &S3Request<T>, agreed: Option<Agreed>) -> S3Result<Stated> {
     let stated = objects::stated(request);
     if let Some(agreed) = agreed {
@@ -109,7 +109,7 @@ fn stated_of_part<T>(request: &S3Request<T>, agreed: Option<Agreed>) -> S3Result
     Ok(stated.naming(agreed.map(|agreed| agreed.algorithm)))
 }
 
-/// A part may come again at any time, so it is never held already.
+/// Claims a part. S3 allows sending a part again at any time.
 fn claim(upload: &Arc<Upload>, number: u32, length: u64) -> uploads::Result<Arc<Claim>> {
     match upload.claim(number, length, Resending::Replaces)? {
         Claimed::Write(claim) => Ok(claim),
@@ -130,9 +130,9 @@ pub(crate) async fn upload_part(
         announced.ok_or_else(|| s3_error!(MissingContentLength, "a part's length must be announced"))?;
     let agreed = agreed(&upload);
     let stated = stated_of_part(&request, agreed)?;
-    let claim = working(move || claim(&upload, number, length)).await?;
+    let claim = run_blocking(move || claim(&upload, number, length)).await?;
     let (length, checksums) = objects::receive(&stated, body, claim.clone()).await?;
-    let part = working(move || claim.record(length, checksums)).await?;
+    let part = run_blocking(move || claim.record(length, checksums)).await?;
     let output = UploadPartOutput { e_tag: Some(tag(part.etag())), ..Default::default() };
     Ok(S3Response::new(with_checksums!(output, shown(agreed, &part))))
 }
@@ -152,7 +152,7 @@ pub(crate) async fn copy_part(
     let agreed = agreed(&upload);
     let mut checksums = objects::stated(&request).naming(agreed.map(|agreed| agreed.algorithm)).checksums();
     let from = FileContent { file: source.file, range, version: source.identity };
-    let part = working(move || {
+    let part = run_blocking(move || {
         let claim = claim(&upload, number, range.len())?;
         copy_digesting(&from.file, range, &*claim, 0, &mut checksums)
             .and_then(|()| from.check_unchanged())
@@ -166,8 +166,8 @@ pub(crate) async fn copy_part(
     Ok(S3Response::new(UploadPartCopyOutput { copy_part_result: Some(result), ..Default::default() }))
 }
 
-/// The bytes of a source that become a part. Unlike the range of a read, one that is malformed or
-/// reaches beyond the source is refused: the part would have other bytes than the client means.
+/// Parses the range of a source that becomes a part. Unlike the range of a read, a malformed range
+/// or one beyond the source is refused: the part would have other bytes than the client means.
 fn copied_range(text: &str, size: u64) -> S3Result<ByteRange> {
     let malformed = || {
         s3_error!(
@@ -192,7 +192,7 @@ fn copied_range(text: &str, size: u64) -> S3Result<ByteRange> {
     Ok(ByteRange::new(first, last + 1))
 }
 
-/// The checksums that a client lists for a part.
+/// Returns the checksums that a client lists for a part.
 fn listed_checksums(part: &CompletedPart) -> impl Iterator<Item = (Algorithm, &String)> {
     [
         (Algorithm::Crc32, &part.checksum_crc32),
@@ -205,7 +205,7 @@ fn listed_checksums(part: &CompletedPart) -> impl Iterator<Item = (Algorithm, &S
     .filter_map(|(algorithm, value)| Some((algorithm, value.as_ref()?)))
 }
 
-/// The parts a client lists, in its order.
+/// Returns the parts that a client lists, in its order.
 fn listed(
     known: &std::collections::BTreeMap<u32, Part>,
     parts: &[CompletedPart],
@@ -233,7 +233,7 @@ fn listed(
     Ok(chosen)
 }
 
-/// Refuses parts that are too small, and a whole of another length than was announced.
+/// Refuses parts that are too small, and a total length that differs from the announced one.
 fn check_lengths(parts: &[(u32, Part)], smallest: u64, announced: Option<i64>) -> S3Result<()> {
     let before_last = &parts[..parts.len().saturating_sub(1)];
     if let Some((number, _)) = before_last.iter().find(|(_, part)| part.length < smallest) {
@@ -252,8 +252,8 @@ fn check_lengths(parts: &[(u32, Part)], smallest: u64, announced: Option<i64>) -
     Ok(())
 }
 
-/// Identifies the request that completed an object, so that a repeated request is recognised: the
-/// upload id, and a digest of the listed parts.
+/// Identifies the request that completed an object by the upload's id and a digest of the listed
+/// parts, so that a repeated request is recognised.
 fn completed(input: &CompleteMultipartUploadInput) -> Completed {
     let parts =
         input.multipart_upload.as_ref().and_then(|upload| upload.parts.as_deref()).unwrap_or_default();
@@ -276,7 +276,7 @@ pub(crate) async fn complete(
         Err(error) => Err(error),
     };
     let (identity, (checksums, kind)) = match done {
-        // It is complete already, or was while this request waited for another.
+        // The upload is complete already, or became complete while this request waited for another.
         Err(error) if *error.code() == s3s::S3ErrorCode::NoSuchUpload => {
             published_before(api, input, &target).await.ok_or(error)?
         }
@@ -293,15 +293,14 @@ pub(crate) async fn complete(
     Ok(S3Response::new(with_checksums!(output, checksums)))
 }
 
-/// The version of an object and its checksums.
-type Made = (Identity, (Values, ChecksumKind));
+type VersionAndChecksums = (Identity, (Values, ChecksumKind));
 
 async fn publish_upload(
     api: &Api,
     request: &S3Request<CompleteMultipartUploadInput>,
     upload: Arc<Upload>,
     target: &Target,
-) -> S3Result<Made> {
+) -> S3Result<VersionAndChecksums> {
     let (input, headers) = (request.input.clone(), request.headers.clone());
     let directory = api.directory()?;
     let (root, uploads, target) = (directory.root.clone(), directory.uploads.clone(), target.clone());
@@ -339,8 +338,12 @@ async fn publish_upload(
     }
 }
 
-/// The object, where this very request has made it before and it is unchanged.
-async fn published_before(api: &Api, input: &CompleteMultipartUploadInput, target: &Target) -> Option<Made> {
+/// Returns the object, if the same request has already made it and it is unchanged.
+async fn published_before(
+    api: &Api,
+    input: &CompleteMultipartUploadInput,
+    target: &Target,
+) -> Option<VersionAndChecksums> {
     let found = objects::open(&api.directory().ok()?.root, &target.path, &input.key).await.ok()?;
     let same = found.metadata.completed.as_ref() == Some(&completed(input));
     same.then(|| (found.identity, found.metadata.shown_checksums()))
@@ -354,6 +357,6 @@ pub(crate) async fn abort(
     let input = &request.input;
     let upload = find(api, &input.bucket, &input.key, &input.upload_id).await?;
     let uploads = api.directory()?.uploads.clone();
-    working(move || uploads.remove(&upload)).await?;
+    run_blocking(move || uploads.remove(&upload)).await?;
     Ok(S3Response::new(AbortMultipartUploadOutput::default()))
 }

@@ -22,7 +22,7 @@ use crate::object::writer::{WriteAt, Writer};
 use crate::path::EntryPath;
 use crate::s3::error::{from_io, from_publish};
 
-/// The content type of a directory that has no other.
+/// The content type of a directory that was stored without one.
 pub(crate) const DIRECTORY_TYPE: &str = "application/x-directory";
 
 /// The bucket and the path of a request's object.
@@ -32,7 +32,7 @@ pub(crate) struct Target {
     pub(crate) path: EntryPath,
 }
 
-/// An object as it is now.
+/// An open object.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) file: Arc<File>,
@@ -40,7 +40,7 @@ pub(crate) struct Found {
     pub(crate) metadata: ObjectMetadata,
 }
 
-/// Opens the object at `path`; `key` ending in `/` names a directory, an empty object.
+/// Opens the object at `path`. If `key` ends in `/`, it is a directory, an empty object.
 pub(crate) async fn open(root: &Root, path: &EntryPath, key: &str) -> S3Result<Found> {
     if key.ends_with('/') {
         let opened = root.open_to_read(path).await;
@@ -60,13 +60,13 @@ pub(crate) async fn open(root: &Root, path: &EntryPath, key: &str) -> S3Result<F
     Ok(Found { file: Arc::new(file), identity, metadata })
 }
 
-/// The checksums that a request states for its content, as its head was read.
+/// Returns the checksums that a request states for its content, parsed from its head.
 pub(crate) fn stated<T>(request: &S3Request<T>) -> Stated {
     request.extensions.get::<Stated>().cloned().unwrap_or_default()
 }
 
-/// Writes `body` to `file` from its beginning on; gives its length and the checksums to keep, if
-/// they are those that were `stated`.
+/// Writes `body` to `file` from offset 0. Returns its length and the checksums to store, after
+/// comparing them with `stated`.
 pub(crate) async fn receive(
     stated: &Stated,
     body: Option<StreamingBlob>,
@@ -84,8 +84,8 @@ pub(crate) async fn receive(
     Ok((length, stated.check(values)?))
 }
 
-/// Reads `body`, which must be empty and have the checksums that were `stated`: a directory holds
-/// no bytes.
+/// Reads `body`, which must be empty because a directory has no bytes, and compares its checksums
+/// with `stated`.
 pub(crate) async fn receive_nothing(stated: &Stated, body: Option<StreamingBlob>) -> S3Result<()> {
     if let Some(mut body) = body {
         while let Some(piece) = body.next().await {
@@ -100,7 +100,7 @@ pub(crate) async fn receive_nothing(stated: &Stated, body: Option<StreamingBlob>
     Ok(stated.check_document(b"")?)
 }
 
-/// Converts an error of reading a body: the decoder's ([`crate::s3::payload`]), or one of the form
+/// Converts an error of reading a body: the decoder's ([`crate::s3::payload`]), or that of a form
 /// that s3s parses.
 fn from_stream(error: s3s::StdError) -> S3Error {
     match error.downcast::<S3Error>() {
@@ -109,8 +109,7 @@ fn from_stream(error: s3s::StdError) -> S3Error {
     }
 }
 
-/// Refuses early a write whose condition does not hold now; it is judged again when the write is
-/// published.
+/// Refuses a write whose condition does not hold now. Publishing evaluates it again.
 pub(crate) async fn check_write(root: &Root, path: &EntryPath, condition: &Condition) -> S3Result<()> {
     if *condition == Condition::default() {
         return Ok(());
@@ -119,7 +118,6 @@ pub(crate) async fn check_write(root: &Root, path: &EntryPath, condition: &Condi
     publishing(move || publish::check(&root, &path, &condition)).await
 }
 
-/// Makes the temporary file for an object of `bucket`.
 pub(crate) async fn create(root: &Root, bucket: &EntryPath) -> S3Result<TemporaryFile> {
     let (root, bucket) = (root.clone(), bucket.clone());
     let made = spawn_blocking(move || TemporaryFile::create(&root, &bucket)).await;
@@ -127,7 +125,7 @@ pub(crate) async fn create(root: &Root, bucket: &EntryPath) -> S3Result<Temporar
         .map_err(|error| from_publish(&publish::Error::Io(error)))
 }
 
-/// Puts a complete file and what is kept beside it in place if `condition` holds; gives its new
+/// Publishes a complete file with its metadata `kept` if `condition` holds. Returns its new
 /// version.
 pub(crate) async fn commit(
     root: &Root,
@@ -145,7 +143,7 @@ pub(crate) async fn commit(
     .await
 }
 
-/// Makes the directory a key ending in `/` names, if `condition` holds, and keeps `kept` with it.
+/// Makes the directory for a key that ends in `/`, with metadata `kept`, if `condition` holds.
 pub(crate) async fn make_directory(
     root: &Root,
     target: Target,
@@ -160,8 +158,8 @@ pub(crate) async fn make_directory(
     .await
 }
 
-/// Removes an object if `condition` holds, and the directories it leaves empty, as a prefix
-/// disappears with its last key. What is not there is removed already.
+/// Removes an object if `condition` holds, and directories that become empty, as a prefix
+/// disappears with its last key. A missing object counts as removed.
 pub(crate) async fn delete(root: &Root, target: Target, key: &str, condition: Condition) -> S3Result<()> {
     let kind = if key.ends_with('/') { Kind::Directory } else { Kind::File };
     let root = root.clone();
@@ -172,14 +170,14 @@ pub(crate) async fn delete(root: &Root, target: Target, key: &str, condition: Co
             }
             Ok(())
         }
-        // A directory in use stays, since the keys below it do.
+        // A directory with entries stays, because its keys stay.
         Err(publish::Error::Io(error)) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
         Err(error) => Err(error),
     })
     .await
 }
 
-/// Changes a name where it may block.
+/// Runs a change of names on a blocking thread.
 pub(crate) async fn publishing<T: Send + 'static>(
     task: impl FnOnce() -> publish::Result<T> + Send + 'static,
 ) -> S3Result<T> {
@@ -187,7 +185,7 @@ pub(crate) async fn publishing<T: Send + 'static>(
     done.map_err(|error| from_publish(&error))
 }
 
-/// Runs a file operation where it may block.
+/// Runs a file operation on a blocking thread.
 pub(crate) async fn blocking<T: Send + 'static>(
     task: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> S3Result<T> {

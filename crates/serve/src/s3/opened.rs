@@ -1,5 +1,4 @@
-//! An object that a request reads, wherever its bytes are: in a file of the served directory, or
-//! behind a gateway.
+//! An object that a request reads, in a file of the served directory or behind a gateway.
 
 use std::fs::File;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,7 +15,7 @@ use crate::object::described::Described;
 use crate::object::metadata::ObjectMetadata;
 use crate::s3::objects::Found;
 
-/// An object as it is now.
+/// An open object.
 pub(crate) struct Opened {
     pub(crate) described: Described,
     pub(crate) metadata: ObjectMetadata,
@@ -36,13 +35,13 @@ impl From<Found> for Opened {
 }
 
 impl Opened {
-    /// An object behind a gateway.
+    /// Returns an object behind a gateway.
     pub(crate) fn remote(gateway: &Arc<Gateway>, found: RemoteObject) -> Self {
         let (described, metadata) = (found.described(), found.metadata());
         Self { described, metadata, content: Content::Remote(Arc::clone(gateway), found) }
     }
 
-    /// The age of what is known of it, if its origin could not be asked.
+    /// Returns the age of the look-up, if the origin could not be asked.
     pub(crate) fn stale(&self) -> Option<Duration> {
         match &self.content {
             Content::File(..) => None,
@@ -50,12 +49,12 @@ impl Opened {
         }
     }
 
-    /// Whether it can only be sent whole.
+    /// Whether the object can only be sent whole.
     pub(crate) fn is_stream(&self) -> bool {
         matches!(&self.content, Content::Remote(_, found) if found.is_stream())
     }
 
-    /// The form in which a request wants a range.
+    /// Returns the form in which a request asks for a range.
     pub(crate) fn frames(&self, headers: &HeaderMap, range: Option<ByteRange>) -> BlockFrames {
         match &self.content {
             Content::File(..) => BlockFrames::None,
@@ -63,10 +62,10 @@ impl Opened {
         }
     }
 
-    /// The bytes of a range, which the connection loop sends.
+    /// Returns the body with the bytes of a range, which the connection loop sends.
     ///
     /// # Errors
-    /// The origin of a gateway does not send the first of them.
+    /// The first bytes do not arrive from the gateway's origin.
     pub(crate) async fn body(&self, range: ByteRange, frames: BlockFrames) -> S3Result<SentBody> {
         let body = match &self.content {
             Content::File(file, identity) => {
@@ -78,12 +77,13 @@ impl Opened {
     }
 }
 
-/// A body on its way to the connection loop, in the extensions of a response, which are cloned.
+/// A body on its way to the connection loop. It is in the extensions of a response, which are
+/// cloned.
 #[derive(Clone)]
 pub(crate) struct SentBody(Arc<Mutex<Option<Body>>>);
 
 impl SentBody {
-    /// The body, once.
+    /// Returns the body at the first call, then `None`.
     pub(crate) fn take(self) -> Option<Body> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

@@ -1,6 +1,6 @@
 //! Maps each S3 operation to its function. s3s answers operations that are missing here with
-//! NotImplemented. docs/reference/serve.md has the same table for users, and a test
-//! compares the two.
+//! NotImplemented. docs/reference/serve.md has the same table for users, and a test compares the
+//! two.
 
 use s3s::dto::*;
 use s3s::{S3, S3Request, S3Response, S3Result};
@@ -21,13 +21,13 @@ macro_rules! operations {
                 $function(self, request).await
             })*
 
-            // Nothing is set: the answer is empty.
+            // No configuration is stored, so the answer is empty.
             $(async fn $empty(&self, request: S3Request<$empty_input>) -> S3Result<S3Response<$empty_output>> {
                 self.bucket(&request.input.bucket).await?;
                 Ok(S3Response::new(<$empty_output>::default()))
             })*
 
-            // Nothing is set, so there is nothing to delete.
+            // No configuration is stored, so there is nothing to delete.
             $(async fn $done(&self, request: S3Request<$done_input>) -> S3Result<S3Response<$done_output>> {
                 self.check_writing()?;
                 self.bucket(&request.input.bucket).await?;
@@ -35,7 +35,7 @@ macro_rules! operations {
                 Ok(S3Response::with_status(<$done_output>::default(), status))
             })*
 
-            // Nothing is set, which S3 answers with an error of its own.
+            // No configuration is stored, and S3 has a specific error for it.
             $(async fn $none(&self, request: S3Request<$none_input>) -> S3Result<S3Response<$none_output>> {
                 self.bucket(&request.input.bucket).await?;
                 Err(private::not_configured($code))

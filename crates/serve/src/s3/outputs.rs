@@ -10,43 +10,42 @@ use crate::http::etag::Identity;
 use crate::object::checksum::Values;
 use crate::object::described::Described;
 
-/// A strong tag.
 pub(crate) fn tag(text: impl Into<String>) -> ETag {
     ETag::Strong(text.into())
 }
 
-/// A tag as a header has it.
+/// Converts a tag that has quotes, as in a header.
 pub(crate) fn sent_tag(mut text: String) -> ETag {
     if let Some(weak) = text.strip_prefix("W/") {
         return ETag::Weak(weak.trim_matches('"').to_owned());
     }
-    // In its own memory: a list has a tag for each key.
+    // Truncated in place, because a list has a tag for each key.
     text.truncate(text.trim_end_matches('"').len());
     text.drain(..text.len() - text.trim_start_matches('"').len());
     ETag::Strong(text)
 }
 
-/// When a version was last modified.
+/// Returns the time when a version was last modified.
 pub(crate) fn modified(identity: &Identity) -> Timestamp {
     Timestamp::from(identity.last_modified())
 }
 
-/// A date of `Expires`, kept as it was sent.
+/// Returns a date of `Expires`, kept as it was sent.
 pub(crate) fn expires(text: &str) -> Option<Timestamp> {
     Timestamp::parse(TimestampFormat::HttpDate, text.trim()).ok()
 }
 
-/// The time that a request states.
+/// Converts the time that a request states.
 pub(crate) fn moment(time: Timestamp) -> SystemTime {
     time::OffsetDateTime::from(time).into()
 }
 
-/// Now.
+/// Returns the current time.
 pub(crate) fn now() -> Timestamp {
     Timestamp::from(SystemTime::now())
 }
 
-/// A text as a listing shows it: percent-encoded when the client asked so (`encoding-type=url`).
+/// Returns a text for a listing, percent-encoded if the client asked for it (`encoding-type=url`).
 pub(crate) fn shown(text: String, encoded: bool) -> String {
     const KEPT: percent_encoding::AsciiSet =
         percent_encoding::NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'/');
@@ -59,7 +58,7 @@ pub(crate) fn shown(text: String, encoded: bool) -> String {
     }
 }
 
-/// Rows of a listing, with their owner if the client wants it.
+/// Makes the objects of a listing, with their owner if the client wants it.
 pub(crate) fn objects(rows: Vec<(String, Described)>, encoded: bool, owner: Option<Owner>) -> Vec<Object> {
     let standard = || ObjectStorageClass::from_static(ObjectStorageClass::STANDARD);
     let object = |(key, described): (String, Described)| Object {
@@ -74,7 +73,7 @@ pub(crate) fn objects(rows: Vec<(String, Described)>, encoded: bool, owner: Opti
     rows.into_iter().map(object).collect()
 }
 
-/// Common prefixes of a listing.
+/// Makes the common prefixes of a listing.
 pub(crate) fn prefixes(prefixes: Vec<String>, encoded: bool) -> Vec<CommonPrefix> {
     prefixes.into_iter().map(|prefix| CommonPrefix { prefix: Some(shown(prefix, encoded)) }).collect()
 }
@@ -95,7 +94,6 @@ macro_rules! with_checksums {
 }
 pub(crate) use with_checksums;
 
-/// One checksum's value.
 pub(crate) fn value(values: &Values, algorithm: Algorithm) -> Option<String> {
     values.get(&algorithm).cloned()
 }

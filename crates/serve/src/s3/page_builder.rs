@@ -1,5 +1,5 @@
-//! One page of a listing and the query that it answers. Fills the page with keys in their order, up
-//! to its limit, and groups them by the delimiter. Called by the listings of a directory and of a
+//! One page of a listing, and the query that it answers. Fills the page with keys in order, up to
+//! its limit, and groups them by the delimiter. Called by the listings of a directory and of a
 //! gateway's origin.
 
 use crate::http::etag::Identity;
@@ -9,12 +9,12 @@ use crate::s3::index::Freshness;
 /// The keys to list.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Query {
-    /// Only keys that start so.
+    /// The prefix of the keys to list.
     pub(crate) prefix: String,
-    /// Keys that share the text from the prefix to the next delimiter are shown as one common
-    /// prefix.
+    /// The delimiter: keys with the same text from the prefix to the next delimiter are shown as
+    /// one common prefix.
     pub(crate) delimiter: Option<String>,
-    /// Only keys behind this one; none for all.
+    /// The position after which keys are listed.
     pub(crate) after: After,
     /// The most keys and common prefixes together.
     pub(crate) limit: usize,
@@ -22,26 +22,26 @@ pub(crate) struct Query {
     pub(crate) freshness: Freshness,
 }
 
-/// Where a page begins.
+/// The position at which a page begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum After {
-    /// At the first key.
+    /// The first key.
     #[default]
     Start,
-    /// Behind this key.
+    /// The first key after this one.
     Key(String),
-    /// Behind every key that starts so: the last page ended with this common prefix.
+    /// The first key after all keys with this prefix. The last page ended with this common prefix.
     Prefix(String),
 }
 
-/// One page.
+/// A page of a listing.
 #[derive(Debug)]
 pub(crate) struct Page<V = Identity> {
     /// Keys and their versions.
     pub(crate) objects: Vec<(String, V)>,
     /// Common prefixes.
     pub(crate) prefixes: Vec<String>,
-    /// Where the next page begins; none for the last page.
+    /// The position of the next page; `None` for the last page.
     pub(crate) next: Option<After>,
 }
 
@@ -52,7 +52,7 @@ impl<V> Default for Page<V> {
 }
 
 impl Page {
-    /// The page, with versions in HTTP's terms.
+    /// Converts the versions to HTTP's terms.
     pub(crate) fn described(self) -> Page<Described> {
         let describe = |(key, identity): (String, Identity)| (key, Described::from(&identity));
         let objects = self.objects.into_iter().map(describe).collect();
@@ -61,7 +61,8 @@ impl Page {
 }
 
 impl Query {
-    /// The text of `key` up to the delimiter behind the query's prefix, with which the key begins.
+    /// Returns the part of `key` up to the first delimiter after the query's prefix, with which the
+    /// key begins.
     pub(crate) fn common_prefix<'k>(&self, key: &'k str) -> Option<&'k str> {
         let delimiter = self.delimiter.as_deref().filter(|delimiter| !delimiter.is_empty())?;
         let start = self.prefix.len();
@@ -71,7 +72,7 @@ impl Query {
 }
 
 impl After {
-    /// Whether the page begins behind `key`.
+    /// Whether `key` is before the start of the page.
     pub(crate) fn is_behind(&self, key: &str) -> bool {
         match self {
             Self::Start => false,
@@ -84,7 +85,7 @@ impl After {
 /// Whether the listing continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// The page takes more.
+    /// The page takes more entries.
     On,
     /// The page is full.
     Full,
@@ -93,19 +94,19 @@ pub(crate) enum Step {
 /// A page that is being filled.
 pub(crate) struct PageBuilder<'a, V> {
     query: &'a Query,
-    /// The page so far.
+    /// The page that was filled up to now.
     pub(crate) page: Page<V>,
-    /// Whether the last entry of the page so far is a common prefix.
+    /// Whether the last entry of the page is a common prefix.
     ends_in_prefix: bool,
 }
 
 impl<'a, V> PageBuilder<'a, V> {
-    /// An empty page.
+    /// Starts with an empty page.
     pub(crate) fn new(query: &'a Query) -> Self {
         Self { query, page: Page::default(), ends_in_prefix: false }
     }
 
-    /// Adds a common prefix, once.
+    /// Adds a common prefix, unless it was just added.
     pub(crate) fn put_prefix(&mut self, prefix: &str) -> Step {
         let is_shown = self.page.prefixes.last().is_some_and(|last| last == prefix)
             || matches!(&self.query.after, After::Prefix(after) if after == prefix);
@@ -130,7 +131,7 @@ impl<'a, V> PageBuilder<'a, V> {
         Step::On
     }
 
-    /// Called with one more in hand: when full, that one begins the next page.
+    /// Whether the page is full. If it is, the entry to be added begins the next page.
     fn is_full(&mut self) -> bool {
         let is_full = self.page.objects.len() + self.page.prefixes.len() >= self.query.limit;
         if is_full {
@@ -139,7 +140,7 @@ impl<'a, V> PageBuilder<'a, V> {
         is_full
     }
 
-    /// The last entry of the page so far.
+    /// Returns the last entry of the page.
     fn last(&self) -> After {
         let last = match self.ends_in_prefix {
             true => self.page.prefixes.last().cloned().map(After::Prefix),

@@ -1,5 +1,5 @@
-//! Reads the paging parameters of list requests: the position at which a page begins, its length,
-//! and how old it may be.
+//! Parses the paging parameters of list requests: the position at which a page begins, its length,
+//! and the allowed age.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::s3::page_builder::After;
 /// The most keys on a page, as in S3.
 const LARGEST_PAGE: i32 = 1000;
 
-/// The largest number of keys on a page.
+/// Returns the most keys on a page.
 pub(crate) fn limit(max_keys: Option<i32>) -> S3Result<i32> {
     match max_keys.unwrap_or(LARGEST_PAGE) {
         negative if negative < 0 => Err(s3_error!(InvalidArgument, "max-keys must not be negative")),
@@ -24,10 +24,11 @@ pub(crate) fn limit(max_keys: Option<i32>) -> S3Result<i32> {
     }
 }
 
-/// The age in seconds that a request allows by `Cache-Control: max-age` (RFC 9111, 5.2.1.1).
+/// Returns the age in seconds that a request allows by `Cache-Control: max-age` (RFC 9111,
+/// 5.2.1.1).
 ///
-/// A client that lists ranges of keys at once begins each with a key instead of a token. By this
-/// header it says since when the listing has been running.
+/// A client that lists ranges of keys in parallel begins each with a key instead of a token. By
+/// this header it states how long the listing has been running.
 pub(crate) fn asked_freshness(headers: &HeaderMap) -> Freshness {
     let directives = headers.get(CACHE_CONTROL).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let age = directives.split(',').find_map(|directive| {
@@ -37,12 +38,12 @@ pub(crate) fn asked_freshness(headers: &HeaderMap) -> Freshness {
     age.map_or(Freshness::Current, |seconds| Freshness::Within(Duration::from_secs(seconds)))
 }
 
-/// Whether keys in the answer are percent-encoded.
+/// Whether keys in the response are percent-encoded.
 pub(crate) fn is_url(encoding: Option<&EncodingType>) -> bool {
     encoding.is_some_and(|encoding| encoding.as_str() == EncodingType::URL)
 }
 
-/// The continuation token for a page that begins at `next`.
+/// Returns the continuation token for a page that begins at `next`.
 pub(crate) fn token(next: &After) -> Option<String> {
     match next {
         After::Start => None,
@@ -51,7 +52,7 @@ pub(crate) fn token(next: &After) -> Option<String> {
     }
 }
 
-/// Reads the start of a page from a continuation token.
+/// Parses a continuation token into the start of a page.
 pub(crate) fn from_token(token: &str) -> S3Result<After> {
     let decoded = URL_SAFE_NO_PAD.decode(token).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     let decoded = decoded.as_deref().and_then(|text| Some((text.get(..1)?, text.get(1..)?)));

@@ -1,11 +1,10 @@
-//! Decodes the body of every S3 request: the only place where S3's own coding (`aws-chunked`) is
-//! read.
+//! Decodes the bodies of all S3 requests. Only this module reads S3's own coding (`aws-chunked`).
 //!
-//! s3s gets no coded body and no signature of one. [`Payload::new`] takes the coding and its
-//! headers away. The stream gives the content piece by piece, however long a chunk is. It ends
-//! without an error only if the body is complete: the announced length, the last chunk, every
-//! announced trailer, and, with keys, every signature of a chunk. Checksums of the content are
-//! compared by [`Stated::check`] where the content is written or parsed.
+//! s3s gets neither a coded body nor its signature. [`Payload::new`] removes the headers of the
+//! coding. The stream returns the content piece by piece, however long a chunk is. It ends without
+//! an error only if the body is complete: the announced length, the last chunk, every announced
+//! trailer, and, with keys, every signature of a chunk. [`Stated::check`] compares checksums where
+//! the content is written or parsed.
 
 use std::io;
 use std::pin::Pin;
@@ -37,7 +36,7 @@ const TRAILER_SIGNATURE: &[u8] = b"x-amz-trailer-signature";
 pub(crate) struct Payload {
     body: RequestBody,
     frames: Option<Frames>,
-    /// Bytes of content still to come, where the request announces its length.
+    /// Bytes of content that are still to come, if the request announces its length.
     left: Option<u64>,
 }
 
@@ -59,7 +58,7 @@ struct Lines {
     trailer_signature: Option<String>,
 }
 
-/// The coding that `x-amz-content-sha256` and `Content-Encoding` state.
+/// The coding of a body, according to `x-amz-content-sha256` and `Content-Encoding`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Coding {
     Whole,
@@ -67,9 +66,9 @@ enum Coding {
 }
 
 impl Payload {
-    /// The content of `body`, and the checksums stated for it. Removes the headers of the coding:
-    /// `Content-Length` and `Content-Encoding` are the content's afterwards. `signatures` are those
-    /// of chunks, where they have to be verified.
+    /// Decodes `body`. Returns the checksums stated for the content too. Removes the headers of the
+    /// coding, so that `Content-Length` and `Content-Encoding` describe the content. `signatures`
+    /// verify the chunks if there are keys.
     ///
     /// # Errors
     /// The coding is unknown or contradicts itself.
@@ -112,7 +111,7 @@ impl Payload {
         Ok((Self { body, frames, left }, stated))
     }
 
-    /// The whole content, which has at most `limit` bytes.
+    /// Reads the whole content, up to `limit` bytes.
     pub(crate) async fn collect(mut self, limit: usize) -> S3Result<Bytes> {
         let mut whole = BytesMut::new();
         while let Some(piece) = std::future::poll_fn(|context| self.poll_content(context)).await {
@@ -125,7 +124,7 @@ impl Payload {
         Ok(whole.freeze())
     }
 
-    /// The next piece of the content; none at the end of a complete body.
+    /// Returns the next piece of the content. `None` at the end of a complete body.
     fn poll_content(&mut self, context: &mut Context<'_>) -> Poll<Option<S3Result<Bytes>>> {
         let piece = match &mut self.frames {
             Some(frames) => ready!(frames.poll_piece(&mut self.body, context)),
@@ -172,7 +171,7 @@ impl Frames {
         loop {
             match self.chunks.next(&mut self.buffer, |line| self.lines.see(line))? {
                 Next::End => {
-                    // Another reader may see content in bytes behind the last chunk.
+                    // Another reader could take bytes after the last chunk for content.
                     let rest = match self.buffer.is_empty() {
                         true => ready!(Pin::new(&mut *body).poll_next(context)).transpose()?,
                         false => Some(self.buffer.split().freeze()),
@@ -192,7 +191,7 @@ impl Frames {
                 }
                 Next::Data(_) | Next::More => {
                     match ready!(Pin::new(&mut *body).poll_next(context)).transpose()? {
-                        // Usually the only owner: no copy.
+                        // The buffer is usually the only owner, so nothing is copied.
                         Some(piece) if self.buffer.is_empty() => self.buffer = BytesMut::from(piece),
                         Some(piece) => self.buffer.extend_from_slice(&piece),
                         None if self.buffer.is_empty() && self.chunks.may_end_here() => {
@@ -236,7 +235,7 @@ impl Lines {
         }
     }
 
-    /// Checks what can be checked only at the end of the body.
+    /// Checks the conditions that are known only at the end of the body.
     fn end(&mut self) -> io::Result<()> {
         let arrived = self.trailers.get();
         if let Some(missing) = self.announced.iter().find(|name| !arrived.contains_key(*name)) {
@@ -261,8 +260,8 @@ pub(super) fn is_signed_in_chunks(headers: &HeaderMap) -> bool {
     headers.get_all(&PAYLOAD_HASH).iter().any(|value| value.as_bytes().starts_with(b"STREAMING-AWS4-"))
 }
 
-/// The coding, and the SHA-256 of the content in hex, from `x-amz-content-sha256` and whether
-/// `Content-Encoding` names `aws-chunked`.
+/// Determines the coding, and the SHA-256 of the content in hex, from `x-amz-content-sha256` and
+/// from whether `Content-Encoding` names `aws-chunked`.
 fn coding(hash: Option<&str>, names_chunks: bool) -> S3Result<(Coding, Option<String>)> {
     let chunked = |is_signed, has_trailer| Ok((Coding::Chunked { is_signed, has_trailer }, None));
     match hash {
@@ -296,7 +295,7 @@ fn length(text: &str) -> S3Result<u64> {
     length.ok_or_else(|| s3_error!(InvalidArgument, "{DECODED_LENGTH} must be a number"))
 }
 
-/// Removes the header `name` and gives its only value.
+/// Removes the header `name` and returns its only value.
 fn take_one(headers: &mut HeaderMap, name: &HeaderName) -> S3Result<Option<String>> {
     let mut values = headers.get_all(name).iter();
     let (value, None) = (values.next(), values.next()) else {
@@ -309,8 +308,8 @@ fn take_one(headers: &mut HeaderMap, name: &HeaderName) -> S3Result<Option<Strin
     Ok(Some(text))
 }
 
-/// Removes `aws-chunked` from `Content-Encoding`; whether it was there. The other codings are the
-/// content's own and stay.
+/// Removes `aws-chunked` from `Content-Encoding`. True if it was there. The other codings belong to
+/// the content and stay.
 fn take_chunked(headers: &mut HeaderMap) -> bool {
     let lines = headers.get_all(CONTENT_ENCODING).iter();
     let lines: Vec<String> =
@@ -329,7 +328,7 @@ fn take_chunked(headers: &mut HeaderMap) -> bool {
     true
 }
 
-/// The names in `x-amz-trailer`: checksums alone can come behind a body.
+/// Returns the names in `x-amz-trailer`. Only checksums may come after a body.
 fn announced_trailers(headers: &mut HeaderMap) -> S3Result<Vec<HeaderName>> {
     let Some(text) = take_one(headers, &TRAILER)? else { return Ok(Vec::new()) };
     let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());

@@ -1,8 +1,8 @@
 //! HTML forms that post an object (`POST /bucket`, `multipart/form-data`).
 //!
 //! The fields before the file are read here, once, and bounded. So a form costs little before its
-//! key is known: s3s reads its buffer from the start again with every piece, and would hold the
-//! file of a form without a signature. s3s gets the fields in one piece, checks policy and
+//! key is known: s3s would read its buffer from the start again with every piece, and would hold
+//! the file of a form without a signature. s3s gets the fields in one piece, checks policy and
 //! signature, and holds the file.
 
 use std::io;
@@ -19,10 +19,10 @@ use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
 use crate::http::request::RequestBody;
 use crate::s3::signature_dates::{is_credential, is_date};
 
-/// The most bytes before the file: S3 allows 20 KB of fields.
+/// The most bytes before the file. S3 allows 20 KB of fields.
 pub(super) const MOST_FIELDS: usize = 64 << 10;
 
-/// The least bytes of a file that are handed on at once, since s3s holds each piece.
+/// The least bytes of a file in one piece, because s3s holds each piece.
 const FILE_PIECE: usize = 16 << 10;
 
 /// The body of a form, read up to its file.
@@ -31,7 +31,7 @@ pub(super) struct Form {
     /// The names of the fields, in lower case.
     names: Vec<String>,
     fields: Option<Bytes>,
-    /// The beginning of the file, of at most one piece.
+    /// The beginning of the file, at most one piece.
     gathered: Vec<u8>,
     rest: RequestBody,
     length: Option<u64>,
@@ -41,7 +41,7 @@ impl Form {
     /// Reads `body` up to the head of its file.
     ///
     /// # Errors
-    /// It is no form, its fields are too long, or the client leaves.
+    /// The body is not a form, its fields are too long, or the client leaves.
     pub(super) async fn read(headers: &HeaderMap, mut body: RequestBody) -> S3Result<Self> {
         let length = body.length();
         let mut fields = Fields::new(&boundary(headers)?);
@@ -68,7 +68,7 @@ impl Form {
         }
     }
 
-    /// Whether it has a signature, of either version.
+    /// Whether the form has a signature, of either version.
     pub(super) fn is_signed(&self) -> bool {
         self.names.iter().any(|name| matches!(name.as_str(), "x-amz-signature" | "signature"))
     }
@@ -107,7 +107,7 @@ fn malformed() -> S3Error {
     s3_error!(MalformedPOSTRequest, "the body is no multipart/form-data with a file behind its fields")
 }
 
-/// The boundary that the content type names.
+/// Returns the boundary in the content type.
 fn boundary(headers: &HeaderMap) -> S3Result<String> {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let parameters = kind.split(';').skip(1).filter_map(|pair| pair.trim().split_once('='));
@@ -119,25 +119,25 @@ fn boundary(headers: &HeaderMap) -> S3Result<String> {
     }
 }
 
-/// What the next line belongs to.
+/// The context of the next line.
 #[derive(Debug)]
 enum Place {
     /// Before the first boundary.
     Start,
-    /// The head of a part, and its name as far as it is known.
+    /// The head of a part, with its name if it is known.
     Head(String),
     /// The value of a field.
     Value,
 }
 
-/// Finds the head of the file. Every byte is looked at once.
+/// Finds the head of the file. Reads every byte once.
 #[derive(Debug)]
 struct Fields {
     text: Vec<u8>,
     names: Vec<String>,
     delimiter: Vec<u8>,
     place: Place,
-    /// The beginning of the line that is not complete, and how far its end was looked for.
+    /// The start of the incomplete line, and the position up to which its end was searched.
     line: usize,
     seen: usize,
     /// The name of the file on the client.
@@ -151,9 +151,9 @@ impl Fields {
         Self { text, names, delimiter, place, line: 0, seen: 0, file_name: String::new() }
     }
 
-    /// Puts the file's name into the fields where `${filename}` stands, as S3 does before it
-    /// compares the key with the policy. (scaleway.com/en/docs/object-storage-post-object and
-    /// Amazon's Ruby SDK, rubydoc.info, `Aws::S3::PresignedPost`; both read 2026-11-27.)
+    /// Replaces `${filename}` in the fields by the file's name, as S3 does before it compares the
+    /// key with the policy. (scaleway.com/en/docs/object-storage-post-object and Amazon's Ruby SDK,
+    /// rubydoc.info, `Aws::S3::PresignedPost`; both read 2026-11-27.)
     fn insert_file_name(&mut self) {
         const VARIABLE: &[u8] = b"${filename}";
         let mut written = Vec::with_capacity(self.text.len());
@@ -167,7 +167,7 @@ impl Fields {
         self.text = written;
     }
 
-    /// The position behind the head of the file, once it is there.
+    /// Returns the position after the head of the file. `None` until the head is complete.
     fn find_file(&mut self) -> S3Result<Option<usize>> {
         while let Some(at) = self.text[self.seen..].iter().position(|byte| *byte == b'\n') {
             let end = self.seen + at + 1;
@@ -215,7 +215,7 @@ impl Fields {
     }
 }
 
-/// The name in a part's `Content-Disposition`, in lower case; empty in any other line.
+/// Returns the name in a part's `Content-Disposition`, in lower case; empty for any other line.
 fn part_name(line: &[u8]) -> String {
     let line = String::from_utf8_lossy(line);
     let Some((name, value)) = line.split_once(':') else { return String::new() };
@@ -227,8 +227,8 @@ fn part_name(line: &[u8]) -> String {
     name.map(|(_, value)| value.trim().trim_matches('"').to_ascii_lowercase()).unwrap_or_default()
 }
 
-/// The name of the file in a part's `Content-Disposition`, without the directories that some
-/// browsers send.
+/// Returns the name of the file in a part's `Content-Disposition`, without the directories that
+/// some browsers send.
 fn part_file_name(line: &[u8]) -> Option<String> {
     let line = String::from_utf8_lossy(line);
     let (name, value) = line.split_once(':')?;

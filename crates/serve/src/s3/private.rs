@@ -1,6 +1,6 @@
-//! Answers questions about the configuration of a bucket, such as its ACL, as a private unversioned
-//! bucket would. [`operations`](crate::s3::operations) calls it for requests that clients send
-//! before they use a bucket. No configuration is stored: a request to change it is refused.
+//! Answers questions about the configuration of a bucket, such as its ACL, like a private
+//! unversioned bucket. [`operations`](crate::s3::operations) calls it for requests that clients
+//! send before they use a bucket. No configuration is stored, so requests to change it are refused.
 
 use http::StatusCode;
 use s3s::dto::*;
@@ -9,15 +9,15 @@ use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 use crate::s3::api::Api;
 use crate::s3::objects::{self, Target};
 
-/// The owner of everything: the server has users, but no accounts.
+/// The owner of all buckets and objects. The server has users, but no accounts.
 pub(super) const OWNER: &str = "firstbyte";
 
-/// The owner of every bucket.
+/// Returns the owner of every bucket.
 pub(super) fn owner() -> Owner {
     Owner { display_name: Some(OWNER.to_owned()), id: Some(OWNER.to_owned()) }
 }
 
-/// The owner may do everything.
+/// Returns the only grant: full control for the owner.
 fn grants() -> Vec<Grant> {
     let grantee = Grantee {
         display_name: Some(OWNER.to_owned()),
@@ -32,7 +32,7 @@ fn grants() -> Vec<Grant> {
     }]
 }
 
-/// The error S3 has for a configuration that is not set: 404.
+/// Returns the error for a configuration that is not set: 404.
 pub(crate) fn not_configured(code: &'static str) -> S3Error {
     let code = S3ErrorCode::from_bytes(code.as_bytes()).unwrap_or(S3ErrorCode::NoSuchResource);
     let mut error =
@@ -59,8 +59,8 @@ pub(crate) async fn object_acl(
     Ok(S3Response::new(GetObjectAclOutput { grants, owner, ..Default::default() }))
 }
 
-/// Confirms what holds anyway; any other access list is refused, as by a bucket whose owner owns
-/// all objects.
+/// Accepts an access list that changes nothing. Any other list is refused, as by a bucket whose
+/// owner owns all objects.
 fn check_acl<T>(request: &S3Request<T>, canned: Option<&str>) -> S3Result<()> {
     let has_grants = request.headers.keys().any(|name| name.as_str().starts_with("x-amz-grant-"));
     match canned {
@@ -152,7 +152,7 @@ fn not_locked() -> S3Error {
     s3_error!(InvalidRequest, "Bucket is missing Object Lock Configuration")
 }
 
-/// Refuses an object that does not exist.
+/// Refuses the request if the object does not exist.
 async fn exists(api: &Api, target: Target, key: &str) -> S3Result<()> {
     objects::open(&api.directory()?.root, &target.path, key).await.map(drop)
 }

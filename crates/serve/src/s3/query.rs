@@ -1,14 +1,14 @@
-//! The query of an S3 request: fields of its signature, and headers that clients move there.
+//! The query of an S3 request: signature fields, and headers that clients move there.
 //!
-//! SDKs put `x-amz-*` headers of a presigned request into its URL. [`take_headers`] makes headers
-//! of them, before anything reads the request. Nothing else looks for them in the query.
+//! SDKs put `x-amz-*` headers of a presigned request into its URL. [`take_headers`] converts them
+//! to headers before the request is processed. No other code reads them from the query.
 
 use http::{HeaderName, HeaderValue};
 use s3s::{S3Result, s3_error};
 
 use crate::http::request::{Request, query_pairs};
 
-/// The fields that make up a signature, of version 4 and 2. They are no headers.
+/// The fields of a signature, of versions 4 and 2, which are not headers.
 const SIGNATURE: [&str; 10] = [
     "X-Amz-Signature",
     "X-Amz-Credential",
@@ -26,7 +26,7 @@ fn is_of_signature(name: &str) -> bool {
     SIGNATURE.contains(&name)
 }
 
-/// The `x-amz-` fields of a query that count as headers: names in lower case, and values.
+/// Returns the `x-amz-` fields of a query that count as headers: names in lower case, and values.
 pub(super) fn amz_fields(query: &str) -> impl Iterator<Item = (String, String)> {
     query_pairs(query)
         .filter(|(name, _)| !is_of_signature(name))
@@ -34,10 +34,10 @@ pub(super) fn amz_fields(query: &str) -> impl Iterator<Item = (String, String)> 
         .filter(|(name, _)| name.starts_with("x-amz-"))
 }
 
-/// Makes headers of the `x-amz-` fields in the query, whose signature has been verified.
+/// Converts the `x-amz-` fields of the query, whose signature was verified, to headers.
 ///
 /// # Errors
-/// A field cannot be a header, or contradicts one.
+/// A field is not valid in a header, or contradicts one.
 pub(super) fn take_headers(request: &mut Request) -> S3Result<()> {
     let fields: Vec<_> = amz_fields(&request.query).collect();
     if fields.is_empty() {
@@ -62,18 +62,18 @@ pub(super) fn take_headers(request: &mut Request) -> S3Result<()> {
     Ok(())
 }
 
-/// `query` without the fields of a signature.
+/// Returns `query` without the fields of a signature.
 pub(super) fn unsigned(query: &str) -> String {
     without(query, is_of_signature)
 }
 
-/// `query` without the fields whose names `is_removed`; the others stay as they were sent.
+/// Returns `query` without the fields for which `is_removed`; the others are unchanged.
 fn without(query: &str, is_removed: impl Fn(&str) -> bool) -> String {
     let stays = |pair: &&str| query_pairs(pair).next().is_some_and(|(name, _)| !is_removed(&name));
     query.split('&').filter(stays).collect::<Vec<_>>().join("&")
 }
 
-/// The target with this path and this query, if it has one.
+/// Joins a path and a query, which may be empty.
 pub(super) fn join(path: &str, query: &str) -> String {
     if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
 }

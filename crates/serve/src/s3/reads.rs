@@ -20,9 +20,9 @@ use crate::s3::api::Api;
 use crate::s3::opened::Opened;
 use crate::s3::outputs::{expires, sent_tag, with_checksums};
 
-/// What a read requests in addition to the object's own headers.
+/// Options of a read beyond the object itself.
 struct Asked {
-    /// A part by its number, and so how many there are.
+    /// The number of a part to read. The response then states the number of parts.
     part: Option<i32>,
     checksums: bool,
 }
@@ -34,7 +34,7 @@ impl Asked {
     }
 }
 
-/// An object's headers.
+/// Answers with an object's headers.
 pub(crate) async fn head(
     api: &Api,
     request: S3Request<HeadObjectInput>,
@@ -45,10 +45,10 @@ pub(crate) async fn head(
     let range = asked(request.input.part_number, &request.headers, &found)?;
     let asked = Asked::new(request.input.part_number, request.input.checksum_mode.as_ref());
     let stale = found.stale();
-    Ok(said(S3Response::new(head_output(found, key, range, &asked)), stale))
+    Ok(with_stale_header(S3Response::new(head_output(found, key, range, &asked)), stale))
 }
 
-/// An object, or a range of it: the loop sends the file itself.
+/// Answers with an object, or a range of it. The connection loop sends the file itself.
 pub(crate) async fn get(
     api: &Api,
     request: S3Request<GetObjectInput>,
@@ -90,11 +90,11 @@ pub(crate) async fn get(
     if frames == BlockFrames::Blocks {
         response.headers.insert(FRAMES, 1.into());
     }
-    Ok(said(response, stale))
+    Ok(with_stale_header(response, stale))
 }
 
-/// The response, which says how old it is if the origin of a gateway could not be asked.
-fn said<T>(mut response: S3Response<T>, stale: Option<Duration>) -> S3Response<T> {
+/// Adds the age of the look-up to the response, if a gateway's origin could not be asked.
+fn with_stale_header<T>(mut response: S3Response<T>, stale: Option<Duration>) -> S3Response<T> {
     if let Some(age) = stale {
         response.headers.insert(STALE, age.as_secs().into());
     }
@@ -115,7 +115,8 @@ fn check_read(headers: &HeaderMap, found: &Opened) -> S3Result<()> {
     }
 }
 
-/// The headers that RFC 9110 (15.4.5) requires of a 304. A cache updates its entry with them.
+/// Returns the headers that RFC 9110 (15.4.5) requires of a 304. A cache updates its entry with
+/// them.
 fn headers_of_unmodified(found: &Opened) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let mut set = |name: &'static str, value: &str| {
@@ -130,7 +131,7 @@ fn headers_of_unmodified(found: &Opened) -> HeaderMap {
     headers
 }
 
-/// The range asked for, by bytes or by part; none for the whole object.
+/// Returns the range that the request asks for, by bytes or by part. `None`: the whole object.
 fn asked(part: Option<i32>, headers: &HeaderMap, found: &Opened) -> S3Result<Option<ByteRange>> {
     match part {
         Some(number) => asked_part(number, headers, found),
@@ -138,8 +139,8 @@ fn asked(part: Option<i32>, headers: &HeaderMap, found: &Opened) -> S3Result<Opt
     }
 }
 
-/// The range of the `Range` header, unless `If-Range` names another version: then the whole object,
-/// so that a resumed download mixes no two.
+/// Returns the range of the `Range` header. `None`, the whole object, if `If-Range` names another
+/// version, so that a resumed download does not mix two.
 fn asked_range(headers: &HeaderMap, found: &Opened) -> S3Result<Option<ByteRange>> {
     let size = found.described.size;
     if !range_applies(headers, found.described.current()) {
@@ -160,8 +161,8 @@ fn asked_range(headers: &HeaderMap, found: &Opened) -> S3Result<Option<ByteRange
     }
 }
 
-/// The range of a read by `partNumber`. An object without known parts counts as one part, as in S3
-/// an object that was sent whole.
+/// Returns the range of a read by `partNumber`. An object without known parts counts as one part,
+/// as in S3 an object that was sent whole.
 fn asked_part(number: i32, headers: &HeaderMap, found: &Opened) -> S3Result<Option<ByteRange>> {
     if headers.contains_key("range") {
         return Err(s3_error!(InvalidRequest, "a range and a part number cannot both be asked for"));
@@ -184,10 +185,10 @@ fn asked_part(number: i32, headers: &HeaderMap, found: &Opened) -> S3Result<Opti
     Ok((!range.is_empty()).then_some(range))
 }
 
-/// The object's own headers, in the form HEAD has them.
+/// Makes the object's own headers, as for HEAD.
 ///
-/// Checksums are those of the whole object or of the part that is read, and are sent only to a
-/// client that requests them: one that does not may take them for the checksum of what it reads.
+/// Checksums are those of the whole object or of the part that is read. They are sent only if the
+/// client requests them, because another client may take them for the checksum of a range.
 fn head_output(found: Opened, key: &str, range: Option<ByteRange>, asked: &Asked) -> HeadObjectOutput {
     let Opened { described, metadata, .. } = found;
     let whole = ByteRange::new(0, described.size);

@@ -10,13 +10,13 @@ use crate::gateway::{Gateway, Unserved, Visible};
 use crate::object::described::Described;
 use crate::s3::page_builder::{After, Page, PageBuilder, Query, Step};
 
-/// Behind every key that has this text and more: the last character of Unicode.
+/// The last character of Unicode: appended to a text, it is after every key with that prefix.
 const LAST: char = char::MAX;
 
-/// One page of the keys of `bucket` that `access` may see.
+/// Makes one page of the keys of `bucket` that `access` may see.
 ///
 /// # Errors
-/// The origin cannot be asked.
+/// The origin does not answer.
 pub(crate) async fn page(
     gateway: &Gateway,
     access: &Access,
@@ -24,7 +24,7 @@ pub(crate) async fn page(
     query: &Query,
 ) -> Result<Page<Described>, Unserved> {
     let visible = gateway.visible(access, bucket);
-    let mut made = Made { query, visible, page: PageBuilder::new(query) };
+    let mut made = RemotePage { query, visible, page: PageBuilder::new(query) };
     let Some(prefix) = made.asked_prefix().filter(|_| query.limit > 0) else { return Ok(made.page.page) };
     let cut = prefix.rfind('/').map_or(0, |slash| slash + 1);
     let (base, beginning) = prefix.split_at(cut);
@@ -56,16 +56,16 @@ pub(crate) async fn page(
     }
 }
 
-/// A page being made.
-struct Made<'a> {
+/// A page in progress.
+struct RemotePage<'a> {
     query: &'a Query,
     visible: Visible<'a>,
     page: PageBuilder<'a, Described>,
 }
 
-impl Made<'_> {
-    /// The prefix to ask the origin for: the request's, or that of all visible keys if it is
-    /// longer. `None`: no visible key has the request's prefix.
+impl RemotePage<'_> {
+    /// Returns the prefix to request from the origin: the request's, or that of all visible keys if
+    /// it is longer. `None`: no visible key has the request's prefix.
     fn asked_prefix(&self) -> Option<String> {
         let (root, prefix) = (self.visible.root()?, &self.query.prefix);
         if root.starts_with(prefix.as_str()) {
@@ -79,15 +79,15 @@ impl Made<'_> {
         self.query.delimiter.as_deref() != Some("/") || asked != self.query.prefix
     }
 
-    /// The key of an entry of a listing below `base`; that of a directory ends in `/`. `None` for a
-    /// name that no key can be.
+    /// Returns the key of an entry in a listing below `base`. A directory's ends in `/`. `None` if
+    /// the name is not valid in a key.
     fn key(&self, base: &str, entry: &Entry) -> Option<String> {
         let name = std::str::from_utf8(&entry.name).ok()?;
         let slash = if entry.kind == Kind::Directory { "/" } else { "" };
         Some(format!("{base}{name}{slash}"))
     }
 
-    /// The position behind an entry.
+    /// Returns the position after an entry.
     fn position(&self, base: &str, entry: &Entry) -> Option<After> {
         let key = self.key(base, entry)?;
         Some(if entry.kind == Kind::Directory { After::Prefix(key) } else { After::Key(key) })
@@ -106,7 +106,7 @@ impl Made<'_> {
             let shown = if is_directory { self.visible.reaches(&key) } else { self.visible.shows(&key) };
             return if shown { self.page.put_prefix(prefix) } else { Step::On };
         }
-        // A listing of all keys has no directories but those that are empty, on some file systems.
+        // A listing of all keys has only empty directories, on some file systems.
         if is_directory || !self.visible.shows(&key) {
             return Step::On;
         }
@@ -121,7 +121,7 @@ impl Made<'_> {
     }
 }
 
-/// The key behind which the origin's listing begins.
+/// Returns the key after which the origin's listing begins.
 fn position(after: &After) -> Option<String> {
     match after {
         After::Start => None,
@@ -130,11 +130,11 @@ fn position(after: &After) -> Option<String> {
     }
 }
 
-/// A key as a name below `base`. `None` if all names below it come behind the key.
+/// Converts a key to a name below `base`. `None` if all names below it are after the key.
 fn behind(key: &str, base: &str) -> Option<String> {
     match key.strip_prefix(base) {
         Some(rest) => Some(rest.to_owned()).filter(|rest| !rest.is_empty()),
-        // All of them come before it: nothing follows.
+        // All names are before the key, so nothing follows.
         None if key > base => Some(LAST.to_string()),
         None => None,
     }

@@ -20,15 +20,15 @@ use crate::config::Authentication;
 use crate::http::hosts::{Addressed, Hosts};
 use crate::state::{Served, ServerState};
 
-/// The largest XML document taken: a `CompleteMultipartUpload` of 10,000 parts with checksums is
-/// half of it.
+/// The largest XML document in bytes. A `CompleteMultipartUpload` of 10,000 parts with checksums
+/// takes half of it.
 pub(super) const LARGEST_XML: usize = 4 << 20;
 
-/// Objects posted by HTML forms are held in memory by s3s, so they stay small; pages upload by
-/// their own protocol.
+/// The largest object posted by an HTML form, in bytes. s3s holds it in memory; pages upload by
+/// another protocol.
 const LARGEST_FORM: u64 = 1 << 20;
 
-/// The most forms whose file is held at once.
+/// The most concurrent forms with a file in memory.
 const MOST_FORMS: usize = 8;
 
 /// The S3 API of one server.
@@ -38,10 +38,10 @@ pub(crate) struct Service {
     pub(super) verifying: Option<S3Service>,
     /// The service that answers HTML forms.
     pub(super) forms: S3Service,
-    /// Bounds the files of forms that are held: [`LARGEST_FORM`] each.
+    /// Limits the concurrent forms, each with a file of at most [`LARGEST_FORM`].
     pub(super) forms_at_once: Semaphore,
     pub(super) sessions: Sessions,
-    /// The keys and the count of wrong guesses; `None` without keys.
+    /// The keys and the counts of wrong guesses. `None` without keys.
     pub(super) key_file: Option<KeyFile>,
 }
 
@@ -69,7 +69,7 @@ impl Service {
         };
         let service = answering(S3Config::default());
         let mut of_forms = S3Config::default();
-        // A form is valid as long as its policy says, whatever the date beside its signature.
+        // A form is valid as long as its policy says, whatever the date of its signature.
         of_forms.presigned_url_max_skew_time_secs = u32::MAX;
         of_forms.post_object_max_file_size = LARGEST_FORM;
         of_forms.form_max_field_size = MOST_FIELDS;
@@ -86,13 +86,13 @@ impl Service {
         Self { service, verifying, forms, forms_at_once, sessions, key_file: key_file() }
     }
 
-    /// The keys of the server, if it has any.
+    /// Returns the keys of the server. `None` without keys.
     pub(super) fn keys(&self) -> Option<&Keys> {
         self.key_file.as_ref().map(|file| &file.keys)
     }
 }
 
-/// Settings shared by all S3 services of a server.
+/// Settings that all S3 services of a server share.
 fn builder(operations: impl S3, keys: Option<KeyFile>, mut limits: S3Config) -> S3ServiceBuilder {
     let mut builder = S3ServiceBuilder::new(operations);
     limits.xml_max_body_size = LARGEST_XML;
@@ -104,7 +104,7 @@ fn builder(operations: impl S3, keys: Option<KeyFile>, mut limits: S3Config) -> 
     builder
 }
 
-/// For signatures of version 2, which cover the bucket in the host name.
+/// Finds the bucket in the host name for signatures of version 2, which cover it.
 impl S3Host for Hosts {
     fn parse_host_header<'a>(&'a self, host: &'a str) -> S3Result<VirtualHost<'a>> {
         let server = VirtualHost::new(host);

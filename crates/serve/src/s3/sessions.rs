@@ -1,9 +1,9 @@
 //! Sessions of directory buckets, whose names end in `--x-s3`: CreateSession, and requests that are
 //! signed for the service `s3express`, which s3s does not verify.
 //!
-//! A session's key names the holder's key, the bucket, its end and its mode, and the server derives
-//! secret and token from it. So nothing is kept of a session, and it ends with the server at the
-//! latest. Called before a request is handed to s3s.
+//! A session's key contains the holder's key, the bucket, its end and its mode, and the server
+//! derives secret and token from it. So no session is stored, and it ends with the server at the
+//! latest. Called before a request is passed to s3s.
 //! <https://docs.aws.amazon.com/AmazonS3/latest/API/API_CreateSession.html>, read 2026-11-27.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -28,32 +28,32 @@ use crate::token::random_token;
 
 /// The name of the service in signatures.
 const SERVICE: &str = "s3express";
-/// The end of the names of directory buckets.
+/// Suffix of the names of directory buckets.
 const DIRECTORY_BUCKET: &str = "--x-s3";
-/// The beginning of a session's key.
+/// Prefix of a session's key.
 const PREFIX: &str = "SESSION";
 /// The header with the token of a session.
 const TOKEN: HeaderName = HeaderName::from_static("x-amz-s3session-token");
 const MODE: HeaderName = HeaderName::from_static("x-amz-create-session-mode");
-/// As long as AWS's.
-const LIFE: Duration = Duration::from_secs(5 * 60);
-/// Bytes that are not encoded in the canonical form of a request.
+/// Lifetime of a session, as in AWS.
+const S3_SESSION_LIFE: Duration = Duration::from_secs(5 * 60);
+/// Characters that are not encoded in the canonical form of a request.
 const UNRESERVED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 const IN_PATHS: AsciiSet = UNRESERVED.remove(b'/');
 
 /// Makes sessions, and verifies requests with them.
 #[derive(Debug)]
 pub(super) struct Sessions {
-    /// Derives secrets and tokens; new with each start.
+    /// The key that derives secrets and tokens, new with each start.
     seal: hmac::Key,
 }
 
-/// The facts that a session's key states.
+/// The fields of a session's key.
 #[derive(Debug, PartialEq, Eq)]
 struct Session {
     holder: String,
     bucket: String,
-    /// Seconds since 1970.
+    /// The end of the session, in seconds since 1970.
     ends: u64,
     reads_only: bool,
 }
@@ -85,7 +85,7 @@ impl Sessions {
         hex::encode(hmac::sign(&self.seal, format!("{what} {id}").as_bytes()))
     }
 
-    /// The answer to CreateSession for a bucket that exists and that `holder` reaches.
+    /// Answers CreateSession for an existing bucket that `holder` may reach.
     pub(super) fn begin(&self, request: &Request, holder: &str) -> S3Result<Response> {
         let bucket = bucket(&request.path);
         if !bucket.ends_with(DIRECTORY_BUCKET) {
@@ -99,7 +99,7 @@ impl Sessions {
             Some(b"ReadOnly") => true,
             Some(_) => return Err(s3_error!(InvalidArgument, "{MODE} is ReadOnly or ReadWrite")),
         };
-        let ends = since_epoch(SystemTime::now() + LIFE);
+        let ends = since_epoch(SystemTime::now() + S3_SESSION_LIFE);
         let id = Session { holder: holder.to_owned(), bucket, ends, reads_only }.id();
         let ends = OffsetDateTime::from(UNIX_EPOCH + Duration::from_secs(ends)).format(&Rfc3339);
         let ends = ends.unwrap_or_default();
@@ -114,7 +114,7 @@ impl Sessions {
     }
 
     /// Verifies a request that is signed for directory buckets, with a key of the server or of a
-    /// session. Its path was sent as `sent_path`.
+    /// session. `sent_path` is the path as sent, if it differs.
     pub(super) async fn verify(
         &self,
         request: &Request,
@@ -173,7 +173,7 @@ impl Sessions {
         Ok(Verified::new(&holder, secret, (scope.region, SERVICE.to_owned())))
     }
 
-    /// Refuses a session that has ended, is not this server's, or does not allow the request.
+    /// Refuses a session that has ended, belongs to another server, or does not cover the request.
     fn check_session(&self, session: &Session, id: &str, request: &Request) -> S3Result<()> {
         let token = request.headers.get(TOKEN).map_or(&b""[..], http::HeaderValue::as_bytes);
         let is_own =
@@ -194,7 +194,7 @@ impl Sessions {
     }
 }
 
-/// Whether a request begins a session.
+/// Whether the request is CreateSession.
 pub(super) fn is_asked_for(request: &Request) -> bool {
     request.method == Method::GET
         && !request.path.trim_matches('/').contains('/')
@@ -206,7 +206,7 @@ pub(super) fn is_signed_for(headers: &HeaderMap) -> bool {
     Scope::of(headers).is_some()
 }
 
-/// Removes the headers that concern sessions alone.
+/// Removes the headers that only concern sessions.
 pub(super) fn remove_headers(headers: &mut HeaderMap) {
     for name in [TOKEN, MODE] {
         headers.remove(name);
@@ -232,7 +232,7 @@ impl Scope {
     }
 }
 
-/// The canonical form of a request whose signature covers the headers `signed`.
+/// Makes the canonical form of a request whose signature covers the headers `signed`.
 fn canonical(request: &Request, path: &str, signed: &str) -> String {
     let encode = |text: &str| utf8_percent_encode(text, &UNRESERVED).to_string();
     let path = percent_decode_str(path).decode_utf8_lossy();
@@ -258,7 +258,7 @@ fn canonical(request: &Request, path: &str, signed: &str) -> String {
     )
 }
 
-/// The first component of a path.
+/// Returns the first component of a path.
 fn bucket(path: &str) -> String {
     let name = path.trim_start_matches('/').split('/').next().unwrap_or_default();
     percent_decode_str(name).decode_utf8_lossy().into_owned()

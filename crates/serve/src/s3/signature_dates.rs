@@ -1,8 +1,8 @@
-//! The dates of a signature of version 4, as far as s3s may see them.
+//! Checks the dates of a signature of version 4 before s3s gets them.
 //!
-//! s3s 0.14 subtracts `0` from each of their characters before it looks whether that is a digit,
-//! which panics in builds that check for overflow. So a date with other characters than letters and
-//! digits is refused before. Called for heads and for the fields of forms.
+//! s3s 0.14 subtracts `0` from each character of a date before it checks that it is a digit, which
+//! panics in builds that check for overflow. So a date with characters other than letters and
+//! digits is refused first. Called for heads and for the fields of forms.
 
 /// Whether s3s can read the date in `credential`: `KEY/DATE/REGION/s3/aws4_request`.
 pub(super) fn is_credential(credential: &str) -> bool {

@@ -1,9 +1,9 @@
-//! Checks what a signature covers and how old it is, beyond the checks of s3s.
+//! Checks the coverage and the age of signatures, beyond the checks of s3s.
 //!
-//! s3s verifies a signature over the parts of the request that it covers, but not which parts those
-//! are. This module refuses a request that contains more than its signer signed: otherwise the
-//! holder of an upload URL could turn it into a copy of any object that the signer may read. It
-//! runs before s3s sees the request, and does not decide who the signer is.
+//! s3s verifies a signature over the parts of the request that it covers, but does not check which
+//! parts those are. This module refuses a request with parts that its signer did not sign:
+//! otherwise the holder of an upload URL could turn it into a copy of any object that the signer
+//! may read. It runs before s3s gets the request, and does not identify the signer.
 
 use std::time::{Duration, SystemTime};
 
@@ -19,7 +19,7 @@ use crate::http::request::{Request, query_pairs};
 use crate::s3::query;
 use crate::s3::signature_dates::{is_credential, is_date};
 
-/// The longest life of a presigned URL, as AWS has it.
+/// The longest validity of a presigned URL in seconds, as in AWS.
 const LONGEST_LIFE: u64 = 7 * 24 * 3600;
 
 /// The largest difference between the date of a request signed by Signature Version 2 and the
@@ -29,34 +29,34 @@ const MOST_SKEW: Duration = Duration::from_secs(15 * 60);
 /// The form of `x-amz-date`.
 const AMZ_DATE: &[BorrowedFormatItem<'_>] = format_description!("[year][month][day]T[hour][minute][second]Z");
 
-/// The one `x-amz-` header that need not be listed as signed. In a request signed by header, the
-/// signature covers its value in any case. Beside a presigned URL clients send it unsigned, and it
-/// can only cause a body with another hash to be refused.
+/// The only `x-amz-` header that need not be signed. In a request signed by header, the signature
+/// covers its value anyway. With a presigned URL, clients send it unsigned; it can only cause a
+/// body with another hash to be refused.
 const BOUND_OTHERWISE: &str = "x-amz-content-sha256";
 
 /// How a request is signed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Scheme {
-    /// Not at all in its head.
+    /// The head has no signature.
     Unsigned,
-    /// Version 4, with what it names as signed, and the signature.
+    /// Version 4 in a header: the names of signed headers, and the signature.
     Header { signed: String, signature: String },
-    /// Version 4 in the query, with how long it says to be good.
+    /// Version 4 in the query: the names of signed headers, and the validity in seconds.
     Presigned { signed: String, expires: String },
-    /// Version 2, which covers every `x-amz-` header that there is.
+    /// Version 2 in a header, which covers every `x-amz-` header.
     HeaderVersion2,
-    /// The same in the query.
+    /// Version 2 in the query.
     PresignedVersion2,
 }
 
-/// Refuses what its signature does not cover, and signatures that are not to be taken; gives the
-/// way of signing. Where s3s could read a request in another way than this does, it is refused.
+/// Refuses unsigned parts and signatures that are not accepted. Returns the scheme. A request that
+/// s3s could read differently is refused.
 ///
 /// # Errors
-/// The S3 error to answer with.
+/// The S3 error of the response.
 pub(super) fn check(request: &Request, versions: SignatureVersions) -> S3Result<Scheme> {
     if may_be_form(request) {
-        // Its fields are signed, nothing of its head is.
+        // The fields of a form are signed; its head is not.
         refuse_unsigned(&request.headers, "host", "")?;
         refuse_in_query(request)?;
     }
@@ -82,7 +82,7 @@ pub(super) fn check(request: &Request, versions: SignatureVersions) -> S3Result<
     Ok(scheme)
 }
 
-/// The error for a signature of version 2 if only version 4 is accepted.
+/// Returns the error for a signature of version 2 if only version 4 is accepted.
 pub(super) fn version_2_refused() -> S3Error {
     s3_error!(
         InvalidRequest,
@@ -135,8 +135,7 @@ fn scheme(request: &Request) -> S3Result<Scheme> {
     }
 }
 
-/// Refuses an `Authorization` of version 4, or an `x-amz-date` beside it, whose date s3s cannot
-/// read.
+/// Refuses an `Authorization` of version 4, or an `x-amz-date`, whose date s3s cannot parse.
 fn check_dates(authorization: &str, headers: &HeaderMap) -> S3Result<()> {
     let credentials = authorization.split("Credential=").skip(1).map(|rest| rest.split(',').next());
     let mut dates = headers.get_all("x-amz-date").iter().map(|date| date.to_str().unwrap_or("-"));
@@ -146,7 +145,7 @@ fn check_dates(authorization: &str, headers: &HeaderMap) -> S3Result<()> {
     Err(s3_error!(AuthorizationHeaderMalformed, "the credential or x-amz-date has no valid date"))
 }
 
-/// The one `Authorization` value, which is text.
+/// Returns the only `Authorization` value, if it is text.
 fn authorization(headers: &HeaderMap) -> S3Result<Option<&str>> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let (value, None) = (values.next(), values.next()) else {
@@ -168,9 +167,8 @@ pub(super) fn is_form(headers: &HeaderMap) -> bool {
     kinds.any(|kind| kind.contains("form-data"))
 }
 
-/// The `SignedHeaders` of an `Authorization` value of version 4. They must stand there once and
-/// hold nothing but names: nothing signs the value itself, and s3s passes over names that it does
-/// not find.
+/// Returns the `SignedHeaders` of an `Authorization` value of version 4. They must occur once and
+/// contain only names: nothing signs the value itself, and s3s ignores names that it does not find.
 fn signed_headers(authorization: &str) -> S3Result<String> {
     let malformed = |why: &'static str| s3_error!(AuthorizationHeaderMalformed, "{why}");
     if !authorization.starts_with("AWS4-HMAC-SHA256 ") {
@@ -188,8 +186,8 @@ fn signed_headers(authorization: &str) -> S3Result<String> {
     Ok(signed.to_owned())
 }
 
-/// Refuses a request whose host or any of whose `x-amz-` headers but `exempt` is not among
-/// `signed`, names joined by `;`.
+/// Refuses a request whose host or `x-amz-` headers, except `exempt`, are missing in `signed`,
+/// names joined by `;`.
 fn refuse_unsigned(headers: &HeaderMap, signed: &str, exempt: &str) -> S3Result<()> {
     let is_signed = |name: &str| signed.split(';').any(|signed| signed == name);
     let names = headers.keys().map(http::HeaderName::as_str);
@@ -198,8 +196,8 @@ fn refuse_unsigned(headers: &HeaderMap, signed: &str, exempt: &str) -> S3Result<
     if unsigned.is_empty() { Ok(()) } else { Err(not_signed(&unsigned)) }
 }
 
-/// Refuses a request whose query holds `x-amz-` fields, which count as headers, but whose signature
-/// does not cover the query.
+/// Refuses a request whose query has `x-amz-` fields, which count as headers, if its signature does
+/// not cover the query.
 fn refuse_in_query(request: &Request) -> S3Result<()> {
     let names: Vec<String> = query::amz_fields(&request.query).map(|(name, _)| name).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -221,8 +219,8 @@ fn check_life(expires: &str) -> S3Result<()> {
     ))
 }
 
-/// Refuses a request that was signed at another time than now: it may have been captured. s3s
-/// checks those of version 4 that it verifies.
+/// Refuses a request whose date differs from the current time, because it may have been captured.
+/// s3s checks the dates of version 4 that it verifies.
 pub(super) fn check_date(headers: &HeaderMap) -> S3Result<()> {
     let name = if headers.contains_key("x-amz-date") { "x-amz-date" } else { "date" };
     let mut values = headers.get_all(name).iter();
@@ -238,7 +236,7 @@ pub(super) fn check_date(headers: &HeaderMap) -> S3Result<()> {
     Err(s3_error!(RequestTimeTooSkewed, "the request's date is more than 15 minutes from the server's"))
 }
 
-/// A date as clients of version 2 send it: HTTP's form, with `+0000` for `GMT` too, or that of
+/// Parses a date of a version 2 client: HTTP's form, also with `+0000` for `GMT`, or the form of
 /// `x-amz-date`.
 fn parse_date(text: &str) -> Option<SystemTime> {
     let text = text.trim();
@@ -300,7 +298,7 @@ mod tests {
         }
     }
 
-    /// A request with this `Authorization` and a header that its signature does not cover.
+    /// Returns a request with this `Authorization`, and a header that its signature does not cover.
     fn with_value(authorization: &str) -> Request {
         let mut request = request("/b/k", &[("x-amz-copy-source", "/b/secret")]);
         let value = http::HeaderValue::from_bytes(authorization.as_bytes()).unwrap();
@@ -319,7 +317,7 @@ mod tests {
             assert!(check(&form, SignatureVersions::V4Only).is_err(), "{kind}");
             form.headers.remove("x-amz-acl");
             assert!(check(&form, SignatureVersions::V4Only).is_ok(), "{kind}");
-            // What looks like a form is checked for every other signature all the same.
+            // A request that looks like a form is still checked for every other signature.
             form.headers.append(AUTHORIZATION, "AWS a:b".parse().unwrap());
             assert!(check(&form, SignatureVersions::V4Only).is_err(), "{kind}");
         }

@@ -1,11 +1,11 @@
-//! The table of request headers and query fields that this server understands, and the refusal of
-//! every other that would change what is stored.
+//! The table of request headers and query fields that this server supports. Any other that would
+//! change what is stored is refused.
 //!
-//! A header that is ignored would make an answer of 200 a lie: the object would be kept without its
-//! tags, its lock or its encryption. So a write may carry the `x-amz-*` headers of [`HEADERS`] and
-//! no others. Fields of HTML forms are checked by the same table. Operations are distinguished by
-//! a bare name in the query (`PUT /bucket/key?renameObject`): s3s takes a request with an unknown
-//! name for the plain operation, so that renaming would empty an object, and a part would replace
+//! Ignoring a header would make status 200 a lie: the object would be stored without its tags, its
+//! lock or its encryption. So a write may have the `x-amz-*` headers of [`HEADERS`] and no others.
+//! Fields of HTML forms are checked by the same table. Operations are distinguished by a bare name
+//! in the query (`PUT /bucket/key?renameObject`). s3s takes a request with an unknown name for the
+//! plain operation, so that a rename would empty an object, and a part would replace one.
 //! one.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
@@ -15,19 +15,19 @@ use super::private::OWNER;
 use super::signed::is_form;
 use crate::http::request::query_pairs;
 
-/// How a header is treated.
+/// The accepted values of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Use {
-    /// It has its effect, or has none on what is stored.
+enum AcceptedValues {
+    /// Any value: the header has its effect, or none on what is stored.
     Any,
-    /// Only these values: they name what is done anyway.
+    /// Only these values, which describe what the server does anyway.
     Only(&'static [&'static str]),
 }
 
-use Use::{Any, Only};
+use AcceptedValues::{Any, Only};
 
-/// The `x-amz-*` headers of writes. A name that ends in `*` stands for all that begin so.
-const HEADERS: [(&str, Use); 40] = [
+/// The `x-amz-*` headers of writes. A name that ends in `*` stands for all names with that prefix.
+const HEADERS: [(&str, AcceptedValues); 40] = [
     // The object.
     ("x-amz-meta-*", Any),
     ("x-amz-acl", Only(&["private", "bucket-owner-full-control"])),
@@ -67,7 +67,7 @@ const HEADERS: [(&str, Use); 40] = [
     ("x-amz-date", Any),
     ("x-amz-security-token", Any),
     ("x-amz-signature", Any),
-    // No effect on what is stored.
+    // Headers without effect on what is stored.
     ("x-amz-bypass-governance-retention", Any),
     ("x-amz-cf-*", Any),
     ("x-amz-id-2", Any),
@@ -78,13 +78,13 @@ const HEADERS: [(&str, Use); 40] = [
     ("x-amz-user-agent", Any),
 ];
 
-/// The header of every copy, and the beginning of the names of its conditions and range.
+/// The header of every copy, and the prefix of the headers with its conditions and range.
 pub(super) const COPY_SOURCE: &str = "x-amz-copy-source";
 
 /// Names that may appear without a value in the query of any request.
 const PARAMETERS: [&str; 4] = ["uploadId", "partNumber", "versionId", "x-id"];
 
-/// The bare names that s3s distinguishes: of PUT and DELETE, of an object and of a bucket.
+/// The bare names that s3s distinguishes, for PUT and DELETE of an object and of a bucket.
 const PUT_OBJECT: [&str; 4] = ["acl", "legal-hold", "retention", "tagging"];
 const DELETE_OBJECT: [&str; 1] = ["tagging"];
 const PUT_BUCKET: [&str; 20] = [
@@ -126,7 +126,7 @@ const DELETE_BUCKET: [&str; 14] = [
     "website",
 ];
 
-/// Other names of sub-resources. With a value too they mean an operation, never the plain one.
+/// Other names of sub-resources. Even with a value they mean an operation, never the plain one.
 const OTHERS: [&str; 15] = [
     "abac",
     "annotation",
@@ -150,15 +150,15 @@ const OTHERS: [&str; 15] = [
 pub(super) enum BodyKind {
     /// The content of an object or of a part, which goes to a file.
     Content,
-    /// An HTML form, which holds the content and all that belongs to it.
+    /// An HTML form, which contains the content and its metadata.
     Form,
-    /// The list of parts that completes an upload. Checksums in headers are the object's.
+    /// The list of parts that completes an upload. Checksums in headers are those of the object.
     Completion,
-    /// A document, or nothing.
+    /// A document, or an empty body.
     Document,
 }
 
-/// The kind of a request's body.
+/// Returns the kind of a request's body.
 pub(super) fn body_kind(method: &Method, path: &str, query: &str, headers: &HeaderMap) -> BodyKind {
     let has = |names: &[&str]| query_pairs(query).any(|(name, _)| names.contains(&name.as_str()));
     match (method, is_object(path)) {
@@ -169,10 +169,10 @@ pub(super) fn body_kind(method: &Method, path: &str, query: &str, headers: &Head
     }
 }
 
-/// Refuses a request that asks for more than this server does.
+/// Refuses a request for an unsupported feature.
 ///
 /// # Errors
-/// The S3 error to answer with.
+/// The S3 error of the response.
 pub(super) fn check(method: &Method, path: &str, query: &str, headers: &HeaderMap) -> S3Result<()> {
     check_owner(headers)?;
     if matches!(*method, Method::PUT | Method::POST) {
@@ -182,10 +182,10 @@ pub(super) fn check(method: &Method, path: &str, query: &str, headers: &HeaderMa
     check_query(method, path, query)
 }
 
-/// Refuses headers, or fields of a form, that would change what is stored and are not understood.
+/// Refuses unsupported headers, or fields of a form, that would change what is stored.
 ///
 /// # Errors
-/// The S3 error to answer with.
+/// The S3 error of the response.
 pub(super) fn check_headers<'a>(
     headers: impl Iterator<Item = (&'a HeaderName, &'a HeaderValue)>,
 ) -> S3Result<()> {
@@ -202,7 +202,7 @@ pub(super) fn check_headers<'a>(
     Ok(())
 }
 
-fn rule(name: &str) -> Option<Use> {
+fn rule(name: &str) -> Option<AcceptedValues> {
     let matches = |pattern: &str| match pattern.strip_suffix('*') {
         Some(start) => name.len() > start.len() && name.starts_with(start),
         None => name == pattern,
@@ -210,7 +210,7 @@ fn rule(name: &str) -> Option<Use> {
     HEADERS.iter().find(|(pattern, _)| matches(pattern)).map(|(_, rule)| *rule)
 }
 
-/// Refuses parts of a copy without the copy: ranges and conditions would be ignored.
+/// Refuses conditions and ranges of a copy without a copy source, because they would be ignored.
 fn check_copy(method: &Method, query: &str, headers: &HeaderMap) -> S3Result<()> {
     let is_copy = *method == Method::PUT && headers.contains_key(COPY_SOURCE);
     let is_part = query_pairs(query).any(|(name, _)| name == "uploadId");
@@ -222,7 +222,7 @@ fn check_copy(method: &Method, query: &str, headers: &HeaderMap) -> S3Result<()>
     }
 }
 
-/// The owner of buckets may be named in any request.
+/// Checks the owner of a bucket, which any request may name.
 fn check_owner(headers: &HeaderMap) -> S3Result<()> {
     static NAMES: [HeaderName; 2] = [
         HeaderName::from_static("x-amz-expected-bucket-owner"),

@@ -7,7 +7,7 @@ use crate::access::keys::Rights;
 use crate::http::etag::Identity;
 use crate::object::uploads::{self, Listed, Origin};
 use crate::s3::api::Api;
-use crate::s3::multipart::{agreed, find, shown, working};
+use crate::s3::multipart::{agreed, find, run_blocking, shown};
 use crate::s3::objects::blocking;
 use crate::s3::outputs::{self, tag, with_checksums};
 use crate::s3::pages::is_url;
@@ -21,7 +21,7 @@ pub(crate) async fn list_parts(
     let after = input.part_number_marker.unwrap_or(0);
     let most = input.max_parts.unwrap_or(1000).clamp(0, 1000);
     let agreed = agreed(&upload);
-    let known = working(move || upload.parts()).await?;
+    let known = run_blocking(move || upload.parts()).await?;
     let mut rest = known.range(u32::try_from(after).unwrap_or(0).saturating_add(1)..);
     let row = |(number, part): (&u32, &uploads::Part)| {
         let row = Part {

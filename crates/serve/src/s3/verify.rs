@@ -1,11 +1,10 @@
-//! Verifies the signature of a request's head, before anything else is done with the request.
+//! Verifies the signature of a request's head, before the request is processed.
 //!
-//! With keys there are two services of s3s. The first verifies: it gets the head as it was sent,
-//! with the base path and without a bucket of the host name, and an empty body. Its single route
-//! takes every request and answers with the signer. The second answers: it gets the request without
-//! signature, base path and coding of the body, and the signer in the request's extensions, which a
-//! client cannot set. HTML forms
-//! carry their signature among their fields; the second service verifies it.
+//! With keys there are two services of s3s. The first verifies: it gets the head as sent, with the
+//! base path and without a bucket of the host name, and an empty body. Its single route takes every
+//! request and answers with the signer. The second answers: it gets the request without signature,
+//! base path and body coding, and the signer in the request's extensions, which a client cannot
+//! set. The signature of an HTML form is among its fields; the second service verifies it.
 
 use http::{Extensions, HeaderMap, Method, Uri};
 use s3s::auth::Credentials;
@@ -22,20 +21,20 @@ use super::signed::Scheme;
 use crate::http::request::Request;
 use crate::http::response::Response;
 
-/// The facts about a request that the first service verified.
+/// The result of the first service for a request.
 #[derive(Clone, Debug)]
 pub(super) struct Verified {
     credentials: Credentials,
-    /// Region and service of the signature's scope, version 4 alone.
+    /// Region and service of the signature's scope, for version 4 only.
     scope: Option<(String, String)>,
 }
 
-/// Whose signature was verified.
+/// Returns the credentials of the verified signer.
 pub(super) fn signer(extensions: &Extensions) -> Option<&Credentials> {
     extensions.get::<Verified>().map(|verified| &verified.credentials)
 }
 
-/// The first service's operations: none, for its route takes every request.
+/// The first service's operations: none, because its route takes every request.
 pub(super) struct NoOperations;
 
 impl S3 for NoOperations {}
@@ -60,11 +59,11 @@ impl S3Route for Signer {
     }
 }
 
-/// Verifies the signature of `request`, as if it had come by `method`. Its path was sent as
-/// `sent_path`.
+/// Verifies the signature of `request` with `method` in place of its own. `sent_path` is the path
+/// as sent, if it differs.
 ///
 /// # Errors
-/// The answer to a request whose signature does not hold.
+/// The response to a request with an invalid signature.
 pub(super) async fn verify(
     verifying: &S3Service,
     request: &Request,
@@ -79,8 +78,8 @@ pub(super) async fn verify(
     (*head.method_mut(), *head.uri_mut(), *head.headers_mut()) =
         (method.clone(), uri, request.headers.clone());
     if is_coded(&request.headers) {
-        // s3s wants it with a coded body, which it does not get. An unsigned header changes no
-        // signature of version 4.
+        // s3s requires this header with a coded body, which it does not get. An unsigned header
+        // changes no signature of version 4.
         let length = head.headers_mut().entry("x-amz-decoded-content-length");
         length.or_insert(http::HeaderValue::from_static("0"));
     }
@@ -97,19 +96,18 @@ pub(super) async fn verify(
 }
 
 impl Verified {
-    /// A request of the holder of `access_key` that was signed with `secret` for a region and a
+    /// Returns a request that the holder of `access_key` signed with `secret` for a region and a
     /// service.
     pub(super) fn new(access_key: &str, secret: String, scope: (String, String)) -> Self {
         let credentials = Credentials { access_key: access_key.to_owned(), secret_key: secret.into() };
         Self { credentials, scope: Some(scope) }
     }
 
-    /// The key whose holder has signed.
     pub(super) fn access_key(&self) -> &str {
         &self.credentials.access_key
     }
 
-    /// The signatures of the body's chunks, which follow from that of the head.
+    /// Returns the verifier of the body's chunk signatures, which follow from that of the head.
     pub(super) fn chunk_signatures(&self, scheme: &Scheme, headers: &HeaderMap) -> Option<ChunkSignatures> {
         let Scheme::Header { signature, .. } = scheme else { return None };
         let (region, service) = self.scope.as_ref()?;

@@ -22,11 +22,11 @@ use crate::s3::form;
 use crate::s3::objects::{self, DIRECTORY_TYPE, Found, blocking};
 use crate::s3::outputs::{modified, moment, tag, with_checksums};
 
-/// The most keys one request deletes, as in S3.
+/// The most keys that one request deletes, as in S3.
 const MOST_DELETED: usize = 1000;
 
-/// The metadata to keep with an object, from the headers of its request. An error if it cannot be
-/// kept.
+/// Returns the metadata to store with an object, from the headers of its request. Fails if it
+/// cannot be stored.
 pub(crate) fn described(headers: &HeaderMap) -> S3Result<ObjectMetadata> {
     let mut user: Vec<(String, String)> = Vec::new();
     for name in headers.keys() {
@@ -49,10 +49,10 @@ pub(crate) fn described(headers: &HeaderMap) -> S3Result<ObjectMetadata> {
     Ok(described)
 }
 
-/// The value of a header. Several lines are one list, as in S3.
+/// Returns the value of a header. Several lines are joined to one list, as in S3.
 ///
 /// # Errors
-/// It is not UTF-8, and could not be kept.
+/// A value is not UTF-8, so it cannot be stored.
 fn text(headers: &HeaderMap, name: &str) -> S3Result<Option<String>> {
     let line = |value: &HeaderValue| std::str::from_utf8(value.as_bytes()).map(str::to_owned);
     let lines: Result<Vec<String>, _> = headers.get_all(name).iter().map(line).collect();
@@ -60,7 +60,7 @@ fn text(headers: &HeaderMap, name: &str) -> S3Result<Option<String>> {
     Ok((!lines.is_empty()).then(|| lines.join(",")))
 }
 
-/// Writes an object; a key ending in `/` makes a directory.
+/// Writes an object. A key that ends in `/` makes a directory.
 pub(crate) async fn put(
     api: &Api,
     mut request: S3Request<PutObjectInput>,
@@ -72,7 +72,7 @@ pub(crate) async fn put(
     let target = api.writable(&request, &request.input.bucket, &request.input.key).await?;
     let condition = Condition::of_headers(&request.headers);
     let (described, stated) = match is_form {
-        // The headers describe the form.
+        // The headers describe the form, so the fields are used.
         true => (form::described(&request.input)?, form::stated(&request.input)),
         false => (described(&request.headers)?, objects::stated(&request)),
     };
@@ -100,7 +100,7 @@ pub(crate) async fn put(
     Ok(S3Response::new(with_checksums!(output, checksums)))
 }
 
-/// Copies an object, inside the kernel where it can.
+/// Copies an object, inside the kernel if possible.
 pub(crate) async fn copy(
     api: &Api,
     request: S3Request<CopyObjectInput>,
@@ -130,7 +130,7 @@ pub(crate) async fn copy(
     Ok(copied(&identity, checksums))
 }
 
-/// The metadata to keep with a copy: the source's, or the request's.
+/// Returns the metadata to store with a copy: the source's, or the request's.
 fn metadata_of_copy(request: &S3Request<CopyObjectInput>, source: &Found) -> S3Result<ObjectMetadata> {
     let input = &request.input;
     let replaced = input.metadata_directive.as_ref().is_some_and(|directive| directive.as_str() == "REPLACE");
@@ -147,7 +147,7 @@ fn metadata_of_copy(request: &S3Request<CopyObjectInput>, source: &Found) -> S3R
     Ok(ObjectMetadata {
         checksums: source.metadata.checksums.clone(),
         completed: None,
-        // A copy is one part, as in S3.
+        // A copy has one part, as in S3.
         parts: Parts::default(),
         composite: None,
         part_checksums: None,
@@ -155,8 +155,8 @@ fn metadata_of_copy(request: &S3Request<CopyObjectInput>, source: &Found) -> S3R
     })
 }
 
-/// Copies the content of `source`, and computes the checksum `wanted` of it. Fails if another
-/// program changes the source meanwhile.
+/// Copies the content of `source`, and computes its checksum `wanted`. Fails if another program
+/// changes the source meanwhile.
 async fn copy_content(source: Found, to: Arc<File>, wanted: Option<Algorithm>) -> S3Result<Values> {
     let range = ByteRange::new(0, source.identity.size);
     let from = FileContent { file: source.file, range, version: source.identity };
@@ -183,7 +183,7 @@ fn copied(identity: &Identity, checksums: Values) -> S3Response<CopyObjectOutput
     S3Response::new(CopyObjectOutput { copy_object_result: Some(result), ..Default::default() })
 }
 
-/// Removes an object, if the request's conditions hold.
+/// Removes an object if the request's conditions hold.
 pub(crate) async fn delete(
     api: &Api,
     request: S3Request<DeleteObjectInput>,

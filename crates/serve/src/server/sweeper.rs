@@ -1,6 +1,5 @@
 //! Removes leftovers of unfinished writes and expired trash from the buckets: when the server
-//! starts, from time to time while it runs, and when it stops. A server that takes no writes
-//! removes nothing.
+//! starts, regularly while it runs, and when it stops. A read-only server removes nothing.
 
 use std::ffi::OsString;
 use std::io;
@@ -17,12 +16,12 @@ use crate::object::uploads::Uploads;
 use crate::path::EntryPath;
 use crate::state::DirectoryState;
 
-/// The longest pause between two sweeps: leftovers only take room.
+/// The longest pause between two sweeps. Leftovers only take space.
 const PAUSE: Duration = Duration::from_secs(3600);
-/// The shortest, where uploads count as abandoned almost at once.
+/// The shortest pause between two sweeps, if uploads are abandoned almost at once.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 
-/// Sweeps now and again until it is dropped.
+/// Sweeps regularly until the future is dropped.
 pub(crate) async fn run(state: &DirectoryState) {
     if state.config.writing == Writing::Refused {
         return std::future::pending().await;
@@ -30,7 +29,7 @@ pub(crate) async fn run(state: &DirectoryState) {
     let pause = state.config.limits.abandoned.clamp(SHORTEST_PAUSE, PAUSE);
     loop {
         let sweeper = Sweeper::new(state);
-        // A failure is logged where it happens; a panic there must not end the server.
+        // The failure is logged where it occurs. A panic there must not end the server.
         let _ = tokio::task::spawn_blocking(move || sweeper.sweep()).await;
         tokio::time::sleep(pause).await;
     }
@@ -44,7 +43,7 @@ pub(crate) async fn finish(state: &DirectoryState) {
     }
 }
 
-/// The parts of the server that a sweep uses.
+/// The parts of the server's state that a sweep uses.
 struct Sweeper {
     root: Root,
     uploads: Arc<Uploads>,
@@ -61,7 +60,7 @@ impl Sweeper {
 
     fn sweep(&self) {
         for bucket in self.buckets() {
-            // A failure of one keeps none of the others from its work.
+            // A failure of one sweep does not stop the others.
             let swept = [
                 staging::sweep(&self.root, &bucket, self.abandoned),
                 self.uploads.sweep(&bucket, self.abandoned),
@@ -77,8 +76,8 @@ impl Sweeper {
         self.buckets().iter().for_each(|bucket| reserved::tidy(&self.root, bucket));
     }
 
-    /// Every directory that may have a staging directory: the served one too, for files beside the
-    /// buckets.
+    /// Every directory that may have a staging directory, including the served one, for files
+    /// outside of buckets.
     fn buckets(&self) -> Vec<EntryPath> {
         let served = EntryPath::default();
         let names = || -> io::Result<Vec<OsString>> {

@@ -1,4 +1,4 @@
-//! The upload protocol of the page, spoken by hand over TCP against a real server.
+//! Tests of the page's upload protocol, with raw requests over TCP to a real server.
 
 mod client;
 
@@ -28,7 +28,7 @@ fn parts_sent_in_parallel_out_of_order_and_twice_make_the_whole_file() {
         sends.into_iter().map(|send| send.join().unwrap()).collect()
     });
     assert_eq!(statuses.iter().filter(|status| **status == 201).count(), 3, "{statuses:?}");
-    // The second of each came while the first was under way, or after it.
+    // The second request of each pair came during the first or after it.
     assert!(statuses.iter().all(|status| [200, 201, 409].contains(status)), "{statuses:?}");
     assert_eq!(put(to, &id, 1, part(&whole, 1)).status, 200);
     let done = complete(to, &id, "refuse");
@@ -69,7 +69,7 @@ fn a_damaged_or_misshapen_part_is_refused_and_stays_missing() {
     }
     assert_eq!(put(to, &id, 3, bytes).json()["error"], "no-part");
     assert_eq!(ask(to, "PUT", &target(2), &[], bytes).status, 400, "without a checksum");
-    // Announces the whole part, sends half of it, leaves.
+    // Announces the whole part, sends half of it, and disconnects.
     let announced = bytes.len().to_string();
     let headers = [("x-firstbyte-crc32c", "00000000"), ("content-length", announced.as_str())];
     let mut stream = TcpStream::connect(to).unwrap();
@@ -82,7 +82,7 @@ fn a_damaged_or_misshapen_part_is_refused_and_stays_missing() {
     let missing = complete(to, &id, "refuse");
     assert_eq!((missing.status, missing.json()["error"].as_str()), (409, Some("incomplete")));
     assert!(!place.path().join("data.bin").exists());
-    // The cut request may still be ending; the page tries again just so.
+    // The cut request may still be ending, and the page repeats the part too.
     while put(to, &id, 2, bytes).status == 409 {}
     assert_eq!(begin(to)["held"], json!([2]));
 }
@@ -309,7 +309,7 @@ fn two_files_of_one_name_size_and_time_are_not_mixed() {
     let to = server.address();
     let id = id(&begin(to));
     assert_eq!(put(to, &id, 0, part(&one, 0)).status, 201);
-    // The second file, picked after the first upload was left.
+    // The second file is picked after the first upload was abandoned.
     let again = begin(to);
     let sum = |bytes: &[u8]| format!("{:08x}", crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes));
     assert_eq!((&again["held"], &again["crc32c"]), (&json!([0]), &json!([sum(part(&one, 0))])));
@@ -317,7 +317,7 @@ fn two_files_of_one_name_size_and_time_are_not_mixed() {
         assert_eq!(put(to, &id, number, part(&other, number)).status, 201, "part {number}");
         assert_eq!(put(to, &id, number, part(&other, number)).status, 200, "part {number} is held now");
     }
-    // Meanwhile the first continues in another tab.
+    // Meanwhile the first upload continues in another tab.
     assert_eq!(put(to, &id, 1, part(&one, 1)).status, 201);
     let sums: Vec<_> = (0..3).map(|number| sum(part(&other, number))).collect();
     let body = json!({ "existing": "refuse", "crc32c": sums }).to_string();

@@ -84,7 +84,7 @@ fn after_the_time_of_stale_nothing_is_served_without_the_origin() {
     assert_eq!(gateway.get("/bucket/k", "").status, 503);
 }
 
-/// Each read has all bytes of one version, or ends early, or is an error.
+/// Each read has all bytes of one version, or ends early, or fails.
 #[test]
 fn reads_of_an_object_that_is_overwritten_are_of_one_version_or_errors() {
     let (origin, rounds) = (Origin::start(), count("FIRSTBYTE_GATEWAY_OVERWRITES", 100));
@@ -116,14 +116,14 @@ fn reads_of_an_object_that_is_overwritten_are_of_one_version_or_errors() {
     });
 }
 
-/// The content of a version, which begins with its number.
+/// Returns the content of a version, which begins with its number.
 fn stamped(number: u16) -> Vec<u8> {
     let mut content = version(number.into(), LENGTH);
     content[..2].copy_from_slice(&number.to_le_bytes());
     content
 }
 
-/// The content, if the response is whole.
+/// Returns the content, if the response is complete.
 fn read(gateway: &Gateway) -> Option<Vec<u8>> {
     use std::io::Read as _;
     let mut client = Client::new(&gateway.server);

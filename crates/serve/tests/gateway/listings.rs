@@ -47,7 +47,7 @@ fn sorted(text: String) -> Vec<String> {
     lines
 }
 
-/// Parameters of listings that differ in what they group, skip and begin behind.
+/// Parameters of listings with different groups, prefixes and starts.
 const QUERIES: [&str; 15] = [
     "",
     "&delimiter=%2F",

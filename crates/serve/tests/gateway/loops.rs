@@ -1,4 +1,4 @@
-//! Loops: an origin that leads back to the gateway.
+//! Loops of gateways: an origin that leads back to the gateway.
 
 use firstbyte_testkit::free_port;
 

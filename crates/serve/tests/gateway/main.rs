@@ -1,4 +1,4 @@
-//! A gateway as clients see it, over origins that change, stop and misbehave.
+//! Tests of a gateway from a client's view, over origins that change, stop and misbehave.
 
 #[path = "../http/client.rs"]
 #[expect(dead_code, reason = "the tests of directories use more of it")]

@@ -40,7 +40,7 @@ impl Origin {
         std::fs::remove_file(self.directory.path().join("bucket").join(key)).unwrap();
     }
 
-    /// Stops the server; gives its port, to start it again by [`Self::restart`].
+    /// Stops the server. Returns its directory and port for [`Self::restart`].
     pub(crate) fn stop(self) -> (tempfile::TempDir, u16) {
         let port = self.server.address().port();
         self.server.stop();
@@ -52,7 +52,7 @@ impl Origin {
         Self { directory, server }
     }
 
-    /// Answers of its own.
+    /// Requests `target` from the origin itself.
     pub(crate) fn get(&self, target: &str, headers: &str) -> Answer {
         Client::new(&self.server).ask("GET", target, headers, b"")
     }
@@ -66,7 +66,7 @@ fn start(directory: &Path, port: u16) -> Running {
     Server::start(config).unwrap()
 }
 
-/// The objects that the origin has now, out of order, one of them twice.
+/// Lists the present objects of the origin, out of order, one of them twice.
 pub(crate) fn planned(origin: &Origin) -> NameSource {
     set_credentials();
     let endpoint_url = Some(origin.server.url().to_owned());
@@ -81,13 +81,13 @@ pub(crate) fn planned(origin: &Origin) -> NameSource {
     Arc::new(move || Ok(Box::new(objects.clone().into_iter().map(Ok)) as PlannedObjects))
 }
 
-/// A gateway with a cache of its own.
+/// A gateway with its own cache.
 pub(crate) struct Gateway {
     pub(crate) server: Running,
     _cache: tempfile::TempDir,
 }
 
-/// The settings of a gateway that tests choose.
+/// Settings of a gateway that a test chooses.
 pub(crate) struct Plan {
     pub(crate) location: &'static str,
     pub(crate) fresh: Duration,
@@ -115,7 +115,7 @@ impl Default for Plan {
 }
 
 impl Gateway {
-    /// A gateway whose S3 endpoint is `endpoint`.
+    /// Starts a gateway with the S3 endpoint `endpoint`.
     pub(crate) fn start(endpoint: &str, plan: &Plan, configure: impl FnOnce(&mut Config)) -> Self {
         set_credentials();
         let cache = tempfile::tempdir().unwrap();
@@ -155,7 +155,7 @@ impl Gateway {
         Self { server: Server::start(config).unwrap(), _cache: cache }
     }
 
-    /// A gateway before `origin`.
+    /// Starts a gateway before `origin`.
     pub(crate) fn before(origin: &Origin, plan: &Plan) -> Self {
         Self::start(origin.server.url(), plan, |_| {})
     }
@@ -169,7 +169,7 @@ impl Gateway {
     }
 }
 
-/// Content of a version, which shows its number and a wrong offset.
+/// Content of a version, in which its number and wrong offsets are visible.
 pub(crate) fn version(number: u64, length: usize) -> Vec<u8> {
     bytes_at(number, 0, length)
 }

@@ -32,7 +32,7 @@ fn content_and_headers_are_the_origins_cold_and_cached_by_both_apis() {
             }
         }
     }
-    // The bucket's name can be left out.
+    // The bucket's name is optional.
     assert_eq!(gateway.get("/a/small.csv", "").text(), "a,b\n1,2\n");
 }
 

@@ -1,5 +1,5 @@
-//! An attacker with a key of the gateway reaches nothing that the key does not open, and nothing
-//! outside the served prefix, at the origin neither.
+//! An attacker with a key of the gateway reaches only what the key covers, and nothing outside the
+//! served prefix, at the origin either.
 
 use firstbyte_serve::{Authentication, Keys};
 
@@ -7,7 +7,7 @@ use crate::client::{Answer, Client};
 use crate::origin::{Gateway, Origin, Plan, planned};
 use crate::signing::Signed;
 
-/// alice:secret
+/// HTTP Basic with alice:secret.
 const ALICE: &str = "Authorization: Basic YWxpY2U6c2VjcmV0\r\n";
 
 /// The source of a gateway's listings.
@@ -62,7 +62,8 @@ fn a_key_opens_its_prefix_and_the_served_prefix_bounds_all() {
             [400, 403, 404].contains(&found.status) && !found.text().contains("in run"),
             "{closed}: {found:?}"
         );
-        // With dots and doubled slashes the signature's canonical path is the client's affair.
+        // If the path has dots or doubled slashes, the client decides on the signature's canonical
+        // path.
         if !closed.contains("..")
             && !closed.contains("//")
             && !closed.contains('%')

@@ -1,4 +1,4 @@
-//! Requests that a client could send, and such that none should.
+//! Requests that a client could send, and requests that no client should send.
 
 use sha2::{Digest as _, Sha256};
 
@@ -34,7 +34,7 @@ const PATHS: [&str; 24] = [
     "/bucket/key?x?y#z",
 ];
 
-/// Query fields, with values that mean something.
+/// Query fields, with meaningful values.
 const QUERIES: [(&str, &str); 34] = [
     ("uploads", ""),
     ("uploadId", "0"),
@@ -134,7 +134,7 @@ const DOCUMENTS: [&str; 8] = [
     "{\"name\": \"x\", \"size\": 1e300, \"names\": [\"..\"], \"existing\": \"replace\"}",
 ];
 
-/// The bytes of one request, or of two on one connection.
+/// Makes the bytes of one request, or of two on one connection.
 pub(crate) fn request(random: &mut Random) -> Vec<u8> {
     let mut bytes = match random.below(5) {
         0 => plain(random),
@@ -180,7 +180,7 @@ fn body(random: &mut Random) -> Vec<u8> {
     vec![b'x'; length]
 }
 
-/// A message of these parts. The length that it announces is now and then another.
+/// Makes a message from these parts. It sometimes announces a wrong length.
 fn message(random: &mut Random, method: &str, target: &str, lines: &str, body: &[u8]) -> Vec<u8> {
     let length = match random.below(12) {
         0 => format!("content-length: {}\r\n", body.len() + 1),
@@ -214,14 +214,14 @@ fn plain(random: &mut Random) -> Vec<u8> {
     let target = if query.is_empty() { path.to_owned() } else { format!("{path}?{}", query.join("&")) };
     let mut lines = lines(&headers(random, 6));
     if random.once_in(2) {
-        // alice:secret
+        // HTTP Basic with alice:secret.
         lines.push_str("authorization: Basic YWxpY2U6c2VjcmV0\r\n");
     }
     let (method, body) = (METHODS[random.below(METHODS.len())], body(random));
     message(random, method, &target, &lines, &body)
 }
 
-/// Headers to sign: each name once, in order.
+/// Makes headers to sign: each name once, in order.
 fn to_sign(random: &mut Random, most: usize) -> Vec<(&'static str, String)> {
     let mut all = headers(random, most);
     all.retain(|(name, value)| {
@@ -257,7 +257,7 @@ fn signed(random: &mut Random) -> Vec<u8> {
     message(random, method, &target, &lines, &body)
 }
 
-/// An object or a part in chunks of S3's, signed and not, with trailers and without.
+/// Makes an object or a part in S3's chunks, signed or not, with or without trailers.
 fn chunked(random: &mut Random) -> Vec<u8> {
     let content = body(random);
     let payload = random.of(&[
@@ -296,7 +296,7 @@ fn chunked(random: &mut Random) -> Vec<u8> {
     message(random, "PUT", &target, &lines, &coded)
 }
 
-/// `content` in chunks of S3's, signed by `chain` if there is one; some are odd.
+/// Encodes `content` in S3's chunks, some of them odd. `chain` signs them.
 fn coded(random: &mut Random, content: &[u8], mut chain: Option<&mut Chain>, has_trailer: bool) -> Vec<u8> {
     let mut coded = Vec::new();
     let mut rest = content;
@@ -339,7 +339,7 @@ fn coded(random: &mut Random, content: &[u8], mut chain: Option<&mut Chain>, has
     coded
 }
 
-/// A PUT whose body is in HTTP's own chunks as well.
+/// Makes a PUT whose body is encoded in HTTP's chunks too.
 fn in_http_chunks(random: &mut Random, target: &str, lines: &str, coded: &[u8]) -> Vec<u8> {
     let mut outer = Vec::new();
     for piece in coded.chunks(random.below(30_000) + 1) {

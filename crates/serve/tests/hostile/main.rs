@@ -1,9 +1,9 @@
-//! Heads, chunked bodies, forms and documents that are odd, broken or hostile, many of them rightly
-//! signed, sent to a server with keys.
+//! Sends odd, broken or hostile heads, chunked bodies, forms and documents to a server with keys.
+//! Many are signed correctly.
 //!
-//! `FIRSTBYTE_HOSTILE_CASES` says how many cases there are, `FIRSTBYTE_SEED` the seed. Whatever
-//! comes, the server answers or hangs up: it neither panics nor fails (500), its memory stays below
-//! a ceiling, and nothing that the key does not open is read or changed.
+//! `FIRSTBYTE_HOSTILE_CASES` is the number of cases, and `FIRSTBYTE_SEED` the seed. For every input
+//! the server answers or disconnects. It neither panics nor fails (500), its memory stays below a
+//! ceiling, and files that the key does not cover are neither read nor changed.
 
 mod cases;
 mod random;
@@ -21,14 +21,14 @@ use firstbyte_testkit::wait_limit;
 use random::Random;
 use signing::{KEY, SECRET};
 
-/// Threads that send.
+/// Threads that send requests.
 const CLIENTS: u64 = 4;
 
-/// Bytes that the process may grow by, client and server together: a request holds at most some
-/// pieces of 128 KiB, and a document or the fields of a form.
+/// The most bytes by which the process may grow, client and server together. A request holds at
+/// most some pieces of 128 KiB, and a document or the fields of a form.
 const CEILING: u64 = 64 << 20;
 
-/// The content of an object of another bucket, which the key does not open.
+/// The content of an object in another bucket, which the key does not cover.
 const PRIVATE: &str = "the content of a bucket that the key does not open";
 
 static PANICS: AtomicUsize = AtomicUsize::new(0);
@@ -55,7 +55,7 @@ fn whatever_comes_is_answered_and_nothing_fails_grows_or_leaks() {
     config.authentication = Authentication::Keys(Keys::parse(&keys).unwrap());
     let server = Server::start(config).unwrap();
     count_panics();
-    // Before it is measured, the server has made its threads and tables.
+    // Before the measurement, the server has made its threads and tables.
     (0..100).for_each(|case| drop(send(server.address(), &cases::request(&mut Random::new(case)))));
     let before = memory("VmRSS");
     std::thread::scope(|scope| {
@@ -93,18 +93,18 @@ fn count_panics() {
     }));
 }
 
-/// A figure of this process's memory, in bytes.
+/// Reads a figure of this process's memory, in bytes.
 fn memory(name: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
 }
 
-/// Sends bytes and the end of the stream; gives all that comes back.
+/// Sends bytes and ends the stream. Returns the whole answer.
 fn send(server: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(server).unwrap();
     stream.set_read_timeout(Some(wait_limit())).unwrap();
-    // A server that refuses early may close before it has read everything.
+    // A server that refuses early may close before it has read the whole request.
     let _ = stream.write_all(bytes);
     let _ = stream.shutdown(Shutdown::Write);
     let mut answer = Vec::new();
@@ -116,7 +116,7 @@ fn send(server: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Checks the answers, one behind the other: none may say that the server failed, or show another
+/// Checks the responses of a connection: none may report a failure of the server, or show another
 /// bucket.
 fn judge(answer: &[u8]) -> Result<(), &'static str> {
     if !answer.is_empty() && !answer.starts_with(b"HTTP/1.1 ") {

@@ -1,6 +1,6 @@
-//! Numbers, choices and mutations from a seed.
+//! Pseudo-random numbers, choices and mutations from a seed.
 
-/// A generator (xorshift) that gives the same for the same seed.
+/// A generator (xorshift), which repeats its numbers for the same seed.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -10,7 +10,7 @@ impl Random {
         random
     }
 
-    /// A number below `bound`.
+    /// Draws a number below `bound`.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -18,7 +18,7 @@ impl Random {
         (self.0 >> 16) as usize % bound
     }
 
-    /// True once in `times`.
+    /// Draws true once in `times` draws on average.
     pub(crate) fn once_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }
@@ -27,7 +27,7 @@ impl Random {
         choices[self.below(choices.len())]
     }
 
-    /// Printable text, now and then with bytes that stand nowhere.
+    /// Draws printable text, sometimes with invalid bytes.
     pub(crate) fn text(&mut self, most: usize) -> String {
         let length = self.below(most + 1);
         (0..length)
@@ -40,7 +40,7 @@ impl Random {
             .collect()
     }
 
-    /// `bytes` with some bytes changed, removed, doubled or added.
+    /// Returns `bytes` with some bytes changed, removed, doubled or added.
     pub(crate) fn mutated(&mut self, mut bytes: Vec<u8>) -> Vec<u8> {
         for _ in 0..=self.below(4) {
             if bytes.is_empty() {

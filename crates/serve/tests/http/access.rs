@@ -1,4 +1,4 @@
-//! What a request may reach: origins, keys, traversal.
+//! Limits of requests: origins, keys, path traversal.
 
 use std::path::Path;
 
@@ -136,7 +136,7 @@ fn below_a_base_path_a_false_signature_and_none_are_refused() {
             SignedHeaders=host, Signature=00\r\n{date}"
     );
     assert_eq!(client.ask("GET", "/data/bucket?list-type=2", &signed, b"").status, 403);
-    // It names a key, but signs nothing.
+    // The request names a key, but has no signature.
     let named = "/data/bucket?list-type=2&X-Amz-Credential=alice/20260101/us-east-1/s3/aws4_request";
     assert_eq!(client.ask("GET", named, "", b"").status, 403);
     assert_eq!(client.ask("GET", "/data/bucket?list-type=2", date, b"").status, 403);

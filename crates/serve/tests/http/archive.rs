@@ -11,7 +11,7 @@ use firstbyte_serve::{Authentication, Keys};
 
 use crate::client::{Client, Fixture, connect, content, serve};
 
-/// Names and contents of an archive; directories have none.
+/// Names and contents of an archive's entries. Directories have no content.
 fn entries(archive: &[u8]) -> BTreeMap<Vec<u8>, Option<Vec<u8>>> {
     let mut found = BTreeMap::new();
     let mut archive = tar::Archive::new(archive);
@@ -48,7 +48,7 @@ fn a_directory_arrives_whole_with_odd_and_long_names() {
     for name in odd {
         std::fs::write(bucket.join("deep").join(&long).join(OsStr::from_bytes(name)), name).unwrap();
     }
-    // Longer than a piece, and no multiple of a block.
+    // Longer than a piece, and not a multiple of a block.
     let big = content((3 << 20) + 77);
     std::fs::write(bucket.join("big"), &big).unwrap();
     std::fs::write(bucket.join(".x.firstbyte-part"), "hidden").unwrap();
@@ -146,7 +146,7 @@ fn a_key_gets_what_it_may_read() {
     assert_eq!(client.ask("GET", "/bucket/?archive=tar", "", b"").status, 401);
 }
 
-/// Reads an answer to its end, however it ends; `change` runs once its head has arrived.
+/// Reads a response to its end, even if it breaks off. Calls `change` after its head has arrived.
 fn cut_answer(fixture: &Fixture, change: impl FnOnce()) -> Vec<u8> {
     let mut stream = connect(&fixture.server);
     stream.write_all(b"GET /bucket/?archive=tar HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
@@ -160,7 +160,7 @@ fn cut_answer(fixture: &Fixture, change: impl FnOnce()) -> Vec<u8> {
 
 #[test]
 fn a_file_that_changes_under_way_breaks_the_answer_off() {
-    // Longer than what the sockets and the server hold of it.
+    // Longer than all buffers of the sockets and the server.
     let size = 64 << 20;
     for change in ["none", "shorter", "longer", "other bytes"] {
         let fixture = serve(|_| {});

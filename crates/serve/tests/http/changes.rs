@@ -30,7 +30,7 @@ fn parsed(answer: &Answer) -> Value {
     serde_json::from_slice(&answer.body).unwrap()
 }
 
-/// Deletes one entry; gives its id in the trash.
+/// Deletes one entry. Returns its id in the trash.
 fn delete(fixture: &Fixture, path: &str, entry: &str) -> String {
     let done = parsed(&change(fixture, "delete", path, &json!({ "entries": [entry] })));
     assert_eq!(done["failed"], json!([]), "{done}");
@@ -137,7 +137,7 @@ fn what_is_deleted_is_hidden_everywhere_and_comes_back() {
     for list in ["/bucket/?recursive", "/bucket/?format=ndjson&recursive", "/bucket/?archive=tar"] {
         assert!(!client.ask("GET", list, "", b"").text().contains("deep"), "{list}");
     }
-    // Another took the name meanwhile: neither is lost.
+    // Another entry has the name now. Neither is lost.
     std::fs::write(bucket.join("sub"), "other").unwrap();
     let restore = |path: &str| parsed(&change(&fixture, "restore", path, &json!({ "ids": [id] })));
     assert_eq!(restore("/bucket/")["failed"][0]["error"], "exists");
@@ -196,7 +196,7 @@ fn the_trash_does_not_keep_a_bucket_from_being_deleted() {
     let mut client = Client::new(&fixture.server);
     assert_eq!(client.ask("DELETE", "/bucket", S3, b"").status, 204);
     assert!(!fixture.directory.path().join("bucket").exists());
-    // A whole bucket, deleted from the page of all buckets.
+    // Deletes a whole bucket from the page of all buckets.
     assert_eq!(client.ask("PUT", "/second-bucket", S3, b"").status, 200);
     assert_eq!(client.ask("PUT", "/second-bucket/f", S3, b"x").status, 200);
     delete(&fixture, "/", "second-bucket");
@@ -218,7 +218,7 @@ fn what_was_in_a_private_directory_is_private_in_the_trash() {
     let fixture = planted();
     let bucket = fixture.directory.path().join("bucket");
     std::fs::set_permissions(bucket.join("sub"), Permissions::from_mode(0o700)).unwrap();
-    // Its own mode lets everyone read it.
+    // The entry's own mode lets every user read it.
     let id = delete(&fixture, "/bucket/sub/", "deep");
     let kept = bucket.join(".firstbyte/trash").join(id);
     assert_eq!(std::fs::metadata(kept).unwrap().permissions().mode() & 0o777, 0o700);
@@ -310,7 +310,7 @@ fn of_many_who_want_one_name_one_gets_it_and_nothing_is_lost() {
         assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 1, "{statuses:?}");
         let there = |name: &str| root.join(name).exists();
         assert_eq!((0..ENTRIES).filter(|number| there(&format!("f{number}"))).count(), ENTRIES - 1);
-        // One of those who delete it finds it.
+        // Exactly one of the concurrent requests deletes it.
         let found: usize = std::thread::scope(|scope| {
             let deletions: Vec<_> = (0..4)
                 .map(|_| {

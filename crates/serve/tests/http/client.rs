@@ -1,5 +1,4 @@
-//! A server over a directory of its own, and a client that writes raw requests and reads raw
-//! answers.
+//! A server over its own directory, and a client that writes raw requests and reads raw responses.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -7,7 +6,7 @@ use std::net::TcpStream;
 use firstbyte_serve::{Config, Running, Server, Writing};
 use firstbyte_testkit::wait_limit;
 
-/// Any header that begins so makes a request one of S3's.
+/// A header with this prefix marks a request as S3's.
 pub(crate) const S3: &str = "x-amz-date: 20260101T000000Z\r\n";
 
 pub(crate) struct Fixture {
@@ -19,7 +18,7 @@ pub(crate) fn serve(configure: impl FnOnce(&mut Config)) -> Fixture {
     serve_in(tempfile::tempdir().unwrap(), configure)
 }
 
-/// A server over `directory`, which is empty.
+/// Starts a server over `directory`, which is empty.
 pub(crate) fn serve_in(directory: tempfile::TempDir, configure: impl FnOnce(&mut Config)) -> Fixture {
     std::fs::create_dir(directory.path().join("bucket")).unwrap();
     let mut config = Config::new(directory.path());
@@ -31,7 +30,7 @@ pub(crate) fn serve_in(directory: tempfile::TempDir, configure: impl FnOnce(&mut
     Fixture { directory, server }
 }
 
-/// Bytes that tell a wrong offset: a multiplicative generator, from a seed.
+/// Makes bytes from a seed that reveal a wrong offset, with a multiplicative generator.
 pub(crate) fn content(length: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let next = || {
@@ -158,7 +157,7 @@ pub(crate) fn metric(client: &mut Client, name: &str) -> u64 {
     line.rsplit(' ').next().unwrap().parse().unwrap()
 }
 
-/// The text of the first XML element `name` in an answer.
+/// Returns the text of the first XML element `name` in an answer.
 pub(crate) fn element(answer: &Answer, name: &str) -> Option<String> {
     let text = answer.text();
     let (_, behind) = text.split_once(&format!("<{name}>"))?;

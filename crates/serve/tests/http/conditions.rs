@@ -1,4 +1,4 @@
-//! Conditional writes and removals over S3: what they answer, and that they are one step.
+//! Conditional writes and removals over S3: their responses, and their atomicity.
 
 use crate::client::{Client, S3, content, element, serve};
 use crate::uploads::{begin, complete, part};
@@ -95,8 +95,8 @@ fn a_copy_keeps_the_conditions_on_its_destination() {
     assert_eq!((copy(&bound(&etag)), copy(&bound(&etag))), (200, 412));
 }
 
-/// Bodies are sent whole but for their last byte, then that byte of all at once: the servers' last
-/// steps meet.
+/// Sends all requests without their last byte, then the last bytes together, so that the server's
+/// last steps coincide.
 fn race(fixture: &crate::client::Fixture, requests: &[(&str, String)]) -> Vec<u16> {
     let mut clients: Vec<Client> = requests.iter().map(|_| Client::new(&fixture.server)).collect();
     for (client, (method, headers)) in clients.iter_mut().zip(requests) {

@@ -26,7 +26,7 @@ fn every_get_leaves_by_sendfile_whatever_came_before_on_its_connection() {
         let s3 =
             client.ask("GET", "/bucket/file", "Range: bytes=-7\r\nx-amz-date: 20260101T000000Z\r\n", b"");
         assert_eq!((s3.status, s3.body.as_slice()), (206, &bytes[2_999_993..]));
-        // All but the ends, which are held back until the file was looked at again.
+        // All bytes except the ends, which are held back until the version was checked again.
         assert_eq!(metric(&mut client, "sendfile_bytes_total") - before, 4_000_000 - 2 * (16 << 10));
     }
 }
@@ -142,7 +142,7 @@ fn an_idle_connection_makes_room_for_a_new_one() {
         idle.push(client);
     }
     assert!(idle[0].ended() && idle[1].ended() && idle[2].ended(), "those that were idle for longest");
-    // One that sends a request is not idle.
+    // A connection that sends a request is not idle.
     let mut busy = idle.pop().unwrap();
     busy.send(b"GET /f HTTP/1.1\r\nHost: local");
     for _ in 0..4 {

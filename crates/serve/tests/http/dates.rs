@@ -1,4 +1,4 @@
-//! Times that no date on the wire can name: from clients' metadata, and from files touched by hand.
+//! Times that have no date in HTTP: from clients' metadata, and set on files directly.
 
 use std::time::{Duration, SystemTime};
 
@@ -6,7 +6,7 @@ use crate::client::{Client, Fixture, serve_in};
 
 const S3: &str = "x-amz-date: 20260101T000000Z\r\n";
 
-/// A server on a file system that keeps times of 64 bits: ext4 would clamp them itself.
+/// Starts a server on a file system with 64-bit times, which ext4 would clamp.
 fn serve_in_memory() -> Fixture {
     serve_in(tempfile::tempdir_in("/dev/shm").unwrap(), |_| {})
 }

@@ -1,4 +1,4 @@
-//! Stored documents run in an origin of their own, whichever way they are asked for.
+//! Stored documents run in a separate origin, by every kind of request.
 
 use firstbyte_serve::{Authentication, Config, Keys, Writing};
 

@@ -1,8 +1,8 @@
-//! Where one request ends and the next begins: nothing a body holds may be taken for a request.
+//! Boundaries of requests: no part of a body may be taken for a request.
 
 use crate::client::{Client, Fixture, serve};
 
-/// The file a smuggled request would delete.
+/// Starts a server with the file that a smuggled request would delete.
 fn with_victim() -> Fixture {
     let fixture = serve(|_| {});
     std::fs::write(fixture.directory.path().join("victim"), "x").unwrap();
@@ -11,7 +11,7 @@ fn with_victim() -> Fixture {
 
 const SMUGGLED: &str = "DELETE /victim HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
-/// Sends `bytes`, which hold one request and behind it a second that must not be answered.
+/// Sends `bytes`, which contain one request and, after it, a second one that must not be answered.
 #[track_caller]
 fn one_answer_then_closed(bytes: &str, status: u16) {
     let fixture = with_victim();

@@ -1,4 +1,4 @@
-//! The host names that requests are for, and buckets in them.
+//! The host names of requests, and buckets in them.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use firstbyte_serve::{Authentication, Config, Keys, SignatureVersions};
 use crate::client::{Answer, Client, Fixture, S3, element, serve};
 use crate::signing::{Signed, http_date, version_2};
 
-/// A server with the buckets `one` and `two`, each with an object.
+/// Starts a server with the buckets `one` and `two`, each with an object.
 fn two_buckets(configure: impl FnOnce(&mut Config)) -> Fixture {
     let fixture = serve(configure);
     for bucket in ["one", "two"] {
@@ -31,7 +31,7 @@ fn ask(fixture: &Fixture, method: &str, host: &str, target: &str, headers: &str,
     client.answer(method == "HEAD")
 }
 
-/// A request signed for `host`.
+/// Sends a request signed for `host`.
 fn signed(
     fixture: &Fixture,
     method: &str,
@@ -108,7 +108,7 @@ fn an_announced_domain_serves_the_bucket_in_front_of_it() {
         assert!(buckets.text().contains("ListAllMyBucketsResult"), "{}", buckets.text());
         let none = ask(&fixture, "GET", "three.s3.lab.example", &target("/old"), "", b"");
         assert_eq!(element(&none, "Code").as_deref(), Some("NoSuchBucket"));
-        // Neither pages nor counters: all of that name is S3.
+        // Neither pages nor counters, because the name is only for S3.
         assert_ne!(ask(&fixture, "GET", host, &target("/.firstbyte/metrics"), "", b"").status, 200);
     }
 }

@@ -1,4 +1,4 @@
-//! The list that a directory is to clients that are no browsers.
+//! Listings of a directory for clients that are not browsers.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -1,4 +1,4 @@
-//! The server as clients see it: raw sockets against a running one.
+//! Tests of the server from a client's view, with raw sockets.
 
 mod access;
 mod archive;

@@ -1,4 +1,4 @@
-//! `Buckets::Named`: the directory itself is the bucket, under its name and without.
+//! `Buckets::Named`: the directory itself is the bucket, with and without its name in the path.
 
 use firstbyte_serve::{Authentication, Buckets, Keys};
 
@@ -53,13 +53,12 @@ fn a_directory_of_the_buckets_own_name_lies_below_the_bucket() {
     std::fs::create_dir(root.join("data")).unwrap();
     std::fs::write(root.join("data/key"), "inner").unwrap();
     let mut client = Client::new(&fixture.server);
-    // The same object, however it is asked for: an S3 client that signs nothing must not get
-    // another.
+    // Every form of request gets the same object, even from an S3 client without signatures.
     assert_eq!(client.ask("GET", "/data/key", "", b"").text(), "content");
     assert_eq!(client.ask("GET", "/data/key", "x-amz-date: x\r\n", b"").text(), "content");
     assert_eq!(client.ask("GET", "/data/data/key", "", b"").text(), "inner");
     assert_eq!(client.ask("GET", "/data/data/key", "x-amz-date: x\r\n", b"").text(), "inner");
-    // The page's links lead there.
+    // The page's links use the bucket's name.
     let moved = client.ask("GET", "/data/data", "", b"");
     assert_eq!((moved.status, moved.header("location")), (301, Some("/data/data/")));
     let page = client.ask("GET", "/data/", "Accept: text/html\r\n", b"").text();

@@ -1,5 +1,5 @@
-//! Bodies of S3 requests: each coding is read alike with keys and without, whole bodies are stored,
-//! and others are refused with nothing replaced.
+//! Bodies of S3 requests. Each coding is read equally with and without keys, complete bodies are
+//! stored, and others are refused without replacing an object.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -28,15 +28,15 @@ fn served(access: Access) -> Fixture {
     })
 }
 
-/// How the body is framed by HTTP.
+/// The framing of the body in HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Framing {
     Length,
-    /// In chunks of HTTP's own, of this many bytes.
+    /// In HTTP's chunks of this many bytes.
     Chunked(usize),
 }
 
-/// Sends a signed request with a body that `code` makes. Headers are in ascending order.
+/// Sends a signed request with the body that `code` makes. Headers are in ascending order.
 fn send(
     fixture: &Fixture,
     target: (&str, &[(&str, &str)]),
@@ -90,12 +90,12 @@ fn signed_chunks(chain: &mut Chain, bytes: &[u8], size: usize) -> Vec<u8> {
     coded
 }
 
-/// The SHA-256 of nothing that is sent here.
+/// A SHA-256 that no body here has.
 const ZEROS: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
 const TRAILER: (&str, &str) = ("x-amz-trailer", "x-amz-checksum-crc32");
 
-/// A body in each coding that clients send, with the headers that go with it.
+/// Makes a body in each coding that clients send, with its headers.
 fn coded(payload: &str, bytes: &[u8], size: usize, chain: &mut Chain) -> Vec<u8> {
     let sum = crc32(bytes);
     match payload {
@@ -171,7 +171,7 @@ fn begin(fixture: &Fixture) -> String {
     element(&answer, "UploadId").unwrap_or_else(|| panic!("{}", answer.text()))
 }
 
-/// What is wrong with a body: its headers beside those of its coding, and the body.
+/// An invalid body, and its headers in addition to those of its coding.
 struct Wrong {
     name: &'static str,
     payload: &'static str,
@@ -485,7 +485,7 @@ fn a_checksum_that_no_content_has_is_refused_before_the_body_comes() {
             "PUT /bucket/key HTTP/1.1\r\nHost: localhost\r\nx-amz-content-sha256: UNSIGNED-PAYLOAD\r\n\
              {name}: bad\r\nContent-Length: 1000\r\n\r\n"
         );
-        // The body never comes.
+        // The body is never sent.
         stream.write_all(head.as_bytes()).unwrap();
         stream.set_read_timeout(Some(wait_limit())).unwrap();
         let mut answer = Vec::new();

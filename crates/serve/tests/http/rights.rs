@@ -1,4 +1,4 @@
-//! Rights by prefix: where one ends, what links and listings show, and what a refusal reveals.
+//! Rights by prefix: their boundaries, and what links, listings and refusals reveal.
 
 use std::os::unix::fs::symlink;
 
@@ -7,7 +7,7 @@ use firstbyte_serve::{Authentication, Keys};
 use crate::client::{Answer, Client, Fixture, serve};
 use crate::signing::Signed;
 
-/// alice:secret
+/// HTTP Basic with alice:secret.
 const ALICE: &str = "Authorization: Basic YWxpY2U6c2VjcmV0\r\n";
 
 fn restricted(lines: &str) -> Fixture {

@@ -1,4 +1,4 @@
-//! Wrong secrets, by form and by HTTP Basic, and where signing in leads.
+//! Wrong secrets, by form and by HTTP Basic, and the redirection after signing in.
 
 use base64::Engine as _;
 use firstbyte_serve::{Authentication, Keys};
@@ -24,7 +24,7 @@ fn form(fixture: &Fixture, key: &str, secret: &str, next: &str) -> Answer {
     Client::new(&fixture.server).ask("POST", "/.firstbyte/login", "", body.as_bytes())
 }
 
-/// Sends wrong secrets of alice's until they are not weighed any more.
+/// Sends wrong secrets of alice's key until they are refused without a check.
 fn guess_until_refused(fixture: &Fixture) {
     let refused = (0..100).any(|_| basic(fixture, "alice", "guess").status == 429);
     assert!(refused, "100 wrong secrets were all weighed");

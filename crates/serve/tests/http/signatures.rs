@@ -1,4 +1,4 @@
-//! What a signature must cover, and which signatures are taken.
+//! The required coverage of signatures, and the accepted signatures.
 
 use firstbyte_serve::{Authentication, Keys, SignatureVersions};
 use time::OffsetDateTime;
@@ -37,7 +37,7 @@ fn the_holder_of_an_upload_url_cannot_copy_what_its_signer_may_read() {
         Signed { query: &[("partNumber", "1"), ("uploadId", "00")], ..Signed::new("PUT", "/bucket/drop") };
     let copy = client.ask("PUT", &part.presigned(), "x-amz-copy-source: /bucket/private\r\n", b"");
     assert!(is_refused(&copy), "{} {}", copy.status, copy.text());
-    // The URL itself does what it was made for.
+    // The URL itself allows the PUT for which it was made.
     assert_eq!(client.ask("PUT", &url, "", b"content").status, 200);
 }
 

@@ -1,5 +1,5 @@
-//! Requests that ask for more than the server does are refused, wherever they say so; nothing is
-//! replaced by half of what was asked for.
+//! Requests for unsupported features are refused, by header or by query. No object is replaced by a
+//! partly executed request.
 
 use firstbyte_serve::{Authentication, Keys, SignatureVersions};
 
@@ -64,11 +64,11 @@ fn what_is_not_done_is_refused_on_put_copy_and_multipart_alike() {
         assert!(answer.status == 400 || answer.status == 501, "{lines}: {}", answer.text());
     }
     assert_eq!(std::fs::read(path("key")).unwrap(), b"after");
-    // Two lines of one header are refused rather than one of them dropped.
+    // Two lines of one header are refused, because one would be dropped.
     let lines = format!("{S3}Content-Encoding: br\r\nContent-Encoding: gzip\r\n");
     assert_eq!(client.ask("PUT", "/bucket/list", &lines, b"x").status, 400);
     assert!(!path("list").exists());
-    // What infrastructure adds says nothing of the object.
+    // Headers of infrastructure do not concern the object.
     let lines = format!("{S3}X-Amz-Cf-Id: x\r\nX-Amz-Cf-Pop: y\r\nX-Amzn-Trace-Id: z\r\n");
     assert_eq!(client.ask("PUT", "/bucket/key", &lines, b"after").status, 200);
 }
@@ -113,7 +113,7 @@ fn headers_in_the_query_of_a_presigned_url_count_as_headers() {
         assert!(put.status == 400 || put.status == 501, "{name}: {} {}", put.status, put.text());
     }
     assert!(!fixture.directory.path().join("bucket/refused").exists());
-    // Two values say nothing.
+    // Two values are ambiguous.
     let twice = Signed {
         query: &[("x-amz-meta-run", "7"), ("x-amz-meta-run", "8")],
         ..Signed::new("PUT", "/bucket/key")

@@ -1,4 +1,4 @@
-//! Multipart uploads over S3 whose requests meet, come twice, or end in an unexpected order.
+//! Multipart uploads over S3 whose requests overlap, are repeated, or end in an unexpected order.
 
 use crate::client::{Answer, Client, Fixture, S3, content, element, serve};
 
@@ -7,7 +7,7 @@ pub(crate) fn begin(client: &mut Client, key: &str) -> String {
     element(&answer, "UploadId").unwrap_or_else(|| panic!("no upload id in {}", answer.text()))
 }
 
-/// Uploads a part; gives its tag.
+/// Uploads a part. Returns its tag.
 pub(crate) fn part(client: &mut Client, key: &str, id: &str, number: usize, bytes: &[u8]) -> String {
     let target = format!("/bucket/{key}?uploadId={id}&partNumber={number}");
     let answer = client.ask("PUT", &target, S3, bytes);
@@ -31,7 +31,7 @@ pub(crate) fn complete(
     client.ask("POST", &format!("/bucket/{key}?uploadId={id}"), &format!("{S3}{headers}"), body.as_bytes())
 }
 
-/// Sends the head of a part and half of its bytes; gives the connection.
+/// Sends the head of a part and half of its bytes. Returns the connection.
 fn half(fixture: &Fixture, key: &str, id: &str, number: usize, bytes: &[u8]) -> Client {
     let mut client = Client::new(&fixture.server);
     let length = bytes.len();
@@ -41,12 +41,12 @@ fn half(fixture: &Fixture, key: &str, id: &str, number: usize, bytes: &[u8]) -> 
     );
     client.send(head.as_bytes());
     client.send(&bytes[..length / 2]);
-    // Until these bytes are on disk: the staged files have grown by something.
+    // Waits until these bytes are on disk, so that the staged files have grown.
     settle();
     client
 }
 
-/// Gives the server time to take what was sent; too short a time makes a test weaker, never wrong.
+/// Gives the server time to receive the bytes. Too short a time makes a test weaker, never wrong.
 fn settle() {
     std::thread::sleep(std::time::Duration::from_millis(150));
 }
@@ -128,7 +128,7 @@ fn completing_some_parts_keeps_the_others_as_they_are_when_it_is_refused() {
     client.ask("PUT", "/bucket/key", S3, b"old");
     let id = begin(&mut client, "key");
     let parts = [other(1), other(2), other(3), other(4)[..1000].to_vec()];
-    // Part 3 goes apart: before the length is known.
+    // Part 3 goes to a separate file, because the length is not known yet.
     let third = part(&mut client, "key", &id, 3, &parts[2]);
     let tags = [1, 2, 4].map(|number| part(&mut client, "key", &id, number, &parts[number - 1]));
     let [first, second, fourth] = &tags;
@@ -147,8 +147,7 @@ fn parts_of_any_lengths_make_the_whole_after_a_restart_too() {
     let mut client = Client::new(&fixture.server);
     let id = begin(&mut client, "key");
     let bytes = other(1);
-    // The common length is found to be 3000 from parts 3 and 4; part 1 is then written anew,
-    // shorter.
+    // Parts 3 and 4 determine the common length 3000. Part 1 is then written again, shorter.
     for (number, length) in [(3, 3000), (4, 3000), (1, 3000), (1, 700)] {
         part(&mut client, "key", &id, number, &bytes[number..number + length]);
     }
@@ -244,7 +243,7 @@ fn a_part_refused_as_too_long_spares_its_neighbour() {
     let mut client = Client::new(&fixture.server);
     let id = begin(&mut client, "key");
     let tags = [part(&mut client, "key", &id, 1, &[1; 1000]), part(&mut client, "key", &id, 3, &[3; 1000])];
-    // It announces ten bytes and sends three thousand.
+    // The request announces ten bytes and sends three thousand.
     let head = format!(
         "{S3}x-amz-content-sha256: STREAMING-UNSIGNED-PAYLOAD-TRAILER\r\nx-amz-decoded-content-length: 10\r\n\
          x-amz-trailer: x-amz-checksum-crc32\r\n"

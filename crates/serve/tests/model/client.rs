@@ -1,4 +1,4 @@
-//! A client that writes requests to a socket and says when the server went away instead of failing.
+//! A client that writes raw requests and reports a lost server as an error.
 
 use std::io::{self, Read, Write};
 
@@ -13,7 +13,7 @@ pub(crate) trait Stream: Read + Write + Send {}
 
 impl<S: Read + Write + Send> Stream for S {}
 
-/// Makes a request one of S3's.
+/// A header that marks a request as S3's.
 pub(crate) const S3: &str = "x-amz-date: 20260101T000000Z\r\n";
 
 #[derive(Debug)]
@@ -37,13 +37,13 @@ impl Answer {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// The text of the first XML element `name`.
+    /// Returns the text of the first XML element `name`.
     pub(crate) fn element(&self, name: &str) -> Option<String> {
         elements(&self.text(), name).into_iter().next()
     }
 }
 
-/// The texts of all XML elements `name`, tags without their quotes.
+/// Returns the texts of all XML elements `name`, tags without their quotes.
 pub(crate) fn elements(text: &str, name: &str) -> Vec<String> {
     let (open, close) = (format!("<{name}>"), format!("</{name}>"));
     let behind = text.split(&open).skip(1);
@@ -52,11 +52,11 @@ pub(crate) fn elements(text: &str, name: &str) -> Vec<String> {
         .collect()
 }
 
-/// A kept connection, made anew after it broke.
+/// A kept-alive connection, which is replaced after it broke.
 pub(crate) struct Client<'a> {
     server: &'a Server,
     stream: Option<Box<dyn Stream>>,
-    /// Requests sent, by which the coding of a body is chosen.
+    /// The number of requests sent, by which the coding of a body is chosen.
     sent: usize,
 }
 
@@ -65,8 +65,8 @@ impl<'a> Client<'a> {
         Self { server, stream: None, sent: 0 }
     }
 
-    /// One request and its answer; an error says that the connection broke and the outcome is
-    /// unknown.
+    /// Sends one request and returns its response. An error means that the connection broke and the
+    /// outcome is unknown.
     pub(crate) fn ask(
         &mut self,
         method: &str,
@@ -106,7 +106,7 @@ impl<'a> Client<'a> {
     }
 }
 
-/// A request as it is sent.
+/// The parts of a request that are sent.
 struct Message {
     target: String,
     lines: String,
@@ -114,8 +114,8 @@ struct Message {
 }
 
 impl Message {
-    /// Signs a request of S3's, its body whole, unsigned or in signed chunks by turns. Any other
-    /// request names the key by HTTP Basic.
+    /// Signs an S3 request. Its body is in turn whole, unsigned or in signed chunks. Any other
+    /// request has the key by HTTP Basic.
     fn by_key(method: &str, target: &str, headers: &str, body: &[u8], turn: usize) -> Self {
         let Some(rest) = headers.strip_prefix(S3) else {
             use base64::Engine as _;

@@ -1,21 +1,21 @@
-//! Contents that say what they are: every 16-byte cell carries the number of its write, the length
-//! and its place.
+//! Contents that identify their write: every 16-byte cell has the number of its write, the length
+//! and its position.
 
 use std::fmt::Write as _;
 
 const CELL: usize = 16;
 
-/// The bytes of write `id`, `cells` cells long.
+/// Makes the bytes of write `id`, with `cells` cells.
 pub(crate) fn content(id: u64, cells: u32) -> Vec<u8> {
     let cell =
         |number: u32| [id.to_le_bytes().as_slice(), &cells.to_le_bytes(), &number.to_le_bytes()].concat();
     (0..cells).flat_map(cell).collect()
 }
 
-/// The writes that `bytes` are made of, in order.
+/// Returns the writes that make up `bytes`, in order.
 ///
 /// # Errors
-/// Where they are not whole writes one behind the other: a mixture.
+/// The bytes are not a sequence of whole writes but a mixture.
 pub(crate) fn writes(bytes: &[u8]) -> Result<Vec<u64>, String> {
     let mut found = Vec::new();
     let mut rest = bytes;

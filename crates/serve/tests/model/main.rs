@@ -1,9 +1,9 @@
 //! `serve --write` against a model: eight clients, few keys, every kind of write, `kill -9` at any
 //! moment. An open server without TLS, and one with keys and TLS.
 //!
-//! `FIRSTBYTE_OPERATIONS` says how many operations there are, `FIRSTBYTE_SEED` what they are drawn
-//! from. Contents say which write they belong to, so a mixture shows; the history of each key must
-//! be one that some order of the operations explains; in the end nothing is left but the objects.
+//! `FIRSTBYTE_OPERATIONS` is the number of operations, and `FIRSTBYTE_SEED` their seed. Contents
+//! identify their write, so a mixture is visible. The history of each key must be explained by some
+//! order of the operations. At the end only the objects are left.
 
 mod client;
 mod content;
@@ -25,7 +25,7 @@ use operations::{KEYS, Shared, Worker};
 use server::{Security, Server};
 
 const CLIENTS: u64 = 8;
-/// Operations between two kills, at most.
+/// The most operations between two kills.
 const PAUSE: u64 = 150;
 
 fn number(name: &str, otherwise: u64) -> u64 {
@@ -78,7 +78,7 @@ fn kill_now_and_then(shared: &Shared, seed: u64) {
     }
 }
 
-/// Ends what is unfinished, as its owner would; then there must be nothing else, and the bucket can
+/// Ends unfinished uploads as their owners would. Then nothing else may be left, and the bucket can
 /// be removed.
 fn only_objects_are_left(server: &Server) {
     let mut client = Client::new(server);
@@ -106,7 +106,7 @@ fn only_objects_are_left(server: &Server) {
     for key in KEYS {
         assert_eq!(ask("DELETE", &format!("/bucket/{key}"), S3).status, 204);
     }
-    // An empty directory that a removal left behind keeps the bucket as an object would.
+    // An empty directory that a removal left behind keeps the bucket, like an object.
     for directory in ["d/e/", "d/"] {
         assert_eq!(ask("DELETE", &format!("/bucket/{directory}"), S3).status, 204);
     }

@@ -1,9 +1,9 @@
-//! What one key may hold: a register that conditional writes compare and set, checked for
+//! A model of one key: a register with compare-and-set for conditional writes, checked for
 //! linearizability.
 //!
-//! Events are taken in the order they happened. All states that any order of the running operations
-//! could have led to are kept; an answer that fits none of them is an error. An operation cut off
-//! by a kill took effect before the kill or never.
+//! Events are read in the order in which they happened. The model keeps all states that any order
+//! of the running operations could have reached; a response that fits none of them is an error. An
+//! operation that a kill cut off took effect before the kill or never.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,11 +12,11 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) enum Bound {
     None,
     Absent,
-    /// To the version some write made.
+    /// The version of this write must exist.
     Version(u64),
 }
 
-/// What an operation does.
+/// The effect of an operation.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     /// Makes version `id`.
@@ -24,7 +24,7 @@ pub(crate) enum Action {
         id: u64,
         bound: Bound,
     },
-    /// Makes version `id`, once, however often it is asked to.
+    /// Makes version `id` once, even if it is requested repeatedly.
     Complete {
         id: u64,
         bound: Bound,
@@ -35,19 +35,19 @@ pub(crate) enum Action {
     Read,
 }
 
-/// How it ended.
+/// The result of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Done,
-    /// Its condition does not hold of the version that is there.
+    /// The condition does not hold for the current version.
     Different,
-    /// Its condition wants a version and there is none.
+    /// The condition requires a version, and none exists.
     Missing,
-    /// The upload is unknown: completed before, and the object is another now.
+    /// The upload is unknown: it was completed before, and the object has changed since.
     Unknown,
-    /// One of these two.
+    /// [`Different`](Self::Different) or [`Missing`](Self::Missing).
     Failed,
-    /// Nothing changed, for a reason the register does not know.
+    /// Nothing changed, for a reason that the register does not know.
     Refused,
     Seen(Option<u64>),
     /// The server was killed.
@@ -64,7 +64,7 @@ pub(crate) enum Event {
 struct State {
     version: Option<u64>,
     completed: BTreeSet<u64>,
-    /// Running operations that have taken effect, and how that must end.
+    /// Running operations that have taken effect, with their required result.
     effected: BTreeMap<u64, Ending>,
 }
 
@@ -88,13 +88,13 @@ impl State {
         }
     }
 
-    /// The state where nothing asks for the completion `id` any more.
+    /// Returns the state after the last request for the completion `id`.
     fn without(mut self, id: u64) -> Self {
         self.completed.remove(&id);
         self
     }
 
-    /// The state after `operation` took effect.
+    /// Returns the state after `operation` took effect.
     fn after(&self, operation: u64, action: &Action) -> Self {
         let mut next = self.clone();
         let ending = match action {
@@ -128,11 +128,11 @@ impl State {
 /// Checks the history of one key, which begins without a version.
 ///
 /// # Errors
-/// What no order of the operations explains.
+/// The event that no order of the operations explains.
 pub(crate) fn check(key: &str, history: &[Event]) -> Result<(), String> {
     let mut states = BTreeSet::from([State::default()]);
     let mut running: BTreeMap<u64, Action> = BTreeMap::new();
-    // How often each completion is still asked for: after that nothing depends on it.
+    // The number of remaining requests for each completion. At zero its record is dropped.
     let mut asked: BTreeMap<u64, usize> = BTreeMap::new();
     for event in history {
         if let Event::Begin { action: Action::Complete { id, .. }, .. } = event {
@@ -166,7 +166,7 @@ pub(crate) fn check(key: &str, history: &[Event]) -> Result<(), String> {
     Ok(())
 }
 
-/// All states that running operations may lead to from `states`, these included.
+/// All states that running operations can reach from `states`, including these.
 fn closure(states: BTreeSet<State>, running: &BTreeMap<u64, Action>) -> BTreeSet<State> {
     let mut reached = states.clone();
     let mut fresh: Vec<State> = states.into_iter().collect();
@@ -183,11 +183,11 @@ fn closure(states: BTreeSet<State>, running: &BTreeMap<u64, Action>) -> BTreeSet
     reached
 }
 
-/// The state without `operation`, if that can have ended so.
+/// Returns the state without `operation`, if `outcome` is possible for it.
 fn end(mut state: State, operation: u64, outcome: &Outcome) -> Option<State> {
     let effected = state.effected.remove(&operation);
     let fits = match (outcome, effected) {
-        // Before the kill, or never.
+        // The operation took effect before the kill, or never.
         (Outcome::Cut, _) | (Outcome::Refused, None) => true,
         (Outcome::Done, Some(ending)) => ending == Ending::Done,
         (Outcome::Different, Some(ending)) => ending == Ending::Different,

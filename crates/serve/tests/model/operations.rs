@@ -1,5 +1,5 @@
-//! One of the clients: random operations on few keys, each noted before it is asked for and after
-//! it was answered.
+//! One of the clients: random operations on few keys, each recorded before its request and after
+//! its response.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::SeqCst};
@@ -15,23 +15,23 @@ use crate::server::Server;
 
 pub(crate) const KEYS: [&str; 5] = ["a", "b", "d/x", "d/e/y", "d/e/z"];
 
-/// An upload in parts that several clients send parts of; the one that began it completes it.
+/// A multipart upload to which several clients send parts. The client that began it completes it.
 struct Board {
     key: &'static str,
     id: String,
-    /// Write and tag of every part that was acknowledged.
+    /// Write and tag of every acknowledged part.
     acknowledged: Mutex<BTreeMap<u32, Vec<(u64, String)>>>,
-    /// How many writes of each part were begun.
+    /// The number of writes of each part that were begun.
     begun: Mutex<BTreeMap<u32, usize>>,
 }
 
-/// What all clients share.
+/// State that all clients share.
 pub(crate) struct Shared {
     pub(crate) server: Server,
     pub(crate) left: AtomicI64,
     numbers: AtomicU64,
     pub(crate) history: Mutex<BTreeMap<&'static str, Vec<Event>>>,
-    /// The version made of each sequence of writes.
+    /// The version for each sequence of writes.
     made: Mutex<HashMap<Vec<u64>, u64>>,
     tags: Mutex<HashMap<String, u64>>,
     latest: Mutex<HashMap<&'static str, (String, u64)>>,
@@ -50,7 +50,7 @@ impl Shared {
         self.numbers.fetch_add(1, SeqCst)
     }
 
-    /// A tag names one version for ever.
+    /// Records a tag, which must always identify the same version.
     fn note(&self, key: &'static str, tag: String, version: u64) {
         let other = self.tags.lock().unwrap().insert(format!("{key} {tag}"), version);
         assert!(
@@ -68,7 +68,7 @@ pub(crate) struct Worker<'a> {
     random: u64,
 }
 
-/// One client that fails ends the run.
+/// Stops all clients if one panics.
 struct StopOnPanic<'a>(&'a Shared);
 
 impl Drop for StopOnPanic<'_> {
@@ -79,7 +79,7 @@ impl Drop for StopOnPanic<'_> {
     }
 }
 
-/// Why an operation has no answer: the server was killed meanwhile.
+/// The server was killed, so an operation has no response.
 struct Killed;
 
 type Asked = Result<Answer, Killed>;
@@ -123,7 +123,7 @@ impl<'a> Worker<'a> {
         })
     }
 
-    /// Notes an operation around what asks for it.
+    /// Records an operation before and after `ask` requests it.
     fn noted<T>(
         &mut self,
         key: &'static str,
@@ -169,7 +169,7 @@ impl<'a> Worker<'a> {
                 (Outcome::Done, ())
             }
             404 => (Outcome::Missing, ()),
-            // Plain HTTP says the same of a version that is missing.
+            // Plain HTTP has the same status for a missing version.
             412 if plain && matches!(bound, Bound::Version(_)) => (Outcome::Failed, ()),
             412 => (Outcome::Different, ()),
             status => panic!("PUT {key}: {status} {}", answer.text()),
@@ -212,7 +212,7 @@ impl<'a> Worker<'a> {
         self.noted(key, Action::Remove { bound }, ask, judge, ());
     }
 
-    /// An upload as the page makes it.
+    /// Uploads a file as the page does.
     fn page(&mut self, key: &'static str) {
         let id = self.shared.number();
         let bytes = content(id, self.below(200) as u32 + 1);
@@ -260,20 +260,20 @@ impl<'a> Worker<'a> {
 
     fn part(&mut self, board: &Board, number: u32) {
         let id = self.shared.number();
-        // Mostly of one length, so that most have a slot.
+        // Most parts have the same length, so that they have a slot.
         let cells = if self.below(3) == 0 { self.below(300) as u32 + 1 } else { 256 };
         *board.begun.lock().unwrap().entry(number).or_default() += 1;
         let target = format!("/bucket/{}?uploadId={}&partNumber={number}", board.key, board.id);
         let Ok(answer) = self.ask("PUT", &target, S3, &content(id, cells)) else { return };
         match answer.status {
             200 => board.acknowledged.lock().unwrap().entry(number).or_default().push((id, answer.etag())),
-            // Completed or aborted by its owner meanwhile.
+            // The owner has completed or aborted the upload meanwhile.
             404 | 409 => {}
             status => panic!("{target}: {status} {}", answer.text()),
         }
     }
 
-    /// An upload in parts, from its beginning to its end.
+    /// Runs a multipart upload from its beginning to its end.
     fn upload(&mut self, key: &'static str) {
         let Ok(begun) = self.ask("POST", &format!("/bucket/{key}?uploads"), S3, b"") else { return };
         let id = begun.element("UploadId").unwrap_or_else(|| panic!("{}", begun.text()));
@@ -292,7 +292,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// The parts there are, by what the server lists; none where the server was killed.
+    /// Returns the parts that the server lists. `None` if the server was killed.
     fn listed(&mut self, board: &Board) -> Option<Vec<(u32, u64, String)>> {
         let before = board.acknowledged.lock().unwrap().clone();
         let answer =
@@ -320,7 +320,7 @@ impl<'a> Worker<'a> {
         )
     }
 
-    /// Whether the upload has ended.
+    /// Completes the upload. True if it has ended.
     fn complete(&mut self, board: &Board) -> bool {
         let Some(mut parts) = self.listed(board) else { return false };
         if parts.len() > 1 && self.below(4) == 0 {
@@ -353,14 +353,15 @@ impl<'a> Worker<'a> {
                     (412, _) => (Outcome::Different, Some(false)),
                     (404, "NoSuchKey") => (Outcome::Missing, Some(false)),
                     (404, "NoSuchUpload") => (Outcome::Unknown, Some(true)),
-                    // A part was overwritten since it was listed.
+                    // A part was overwritten after it was listed.
                     (400, "InvalidPart") => (Outcome::Refused, Some(false)),
                     (status, _) => panic!("{target}: {status} {}", answer.text()),
                 }
             };
             let ask = |worker: &mut Self| worker.ask("POST", &target, &headers, body.as_bytes());
             let action = Action::Complete { id, bound: bound.clone() };
-            // After a kill the same request again: it answers as it would have, or publishes now.
+            // After a kill the same request is repeated. It answers as it would have, or publishes
+            // now.
             if let Some(ended) = self.noted(key, action, ask, judge, None) {
                 return ended;
             }

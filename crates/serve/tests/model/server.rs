@@ -1,6 +1,6 @@
-//! A server in a process of its own, which can be killed at any moment and started again at the
-//! same address: this test program, run again with the variable [`SERVE`]. It is open and plain, or
-//! has keys and TLS.
+//! A server in a separate process, which can be killed at any moment and restarted at the same
+//! address. It is this test program, run again with the variable [`SERVE`]. It is open and without
+//! TLS, or has keys and TLS.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -16,18 +16,18 @@ use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use crate::client::Stream;
 use crate::signing::{KEY, SECRET};
 
-/// Holds `ADDRESS CERTIFICATE DIRECTORY` where this program is to be the server; the certificate is
-/// `-` for an open one without TLS.
+/// The variable that makes this program the server: `ADDRESS CERTIFICATE DIRECTORY`. The
+/// certificate is `-` for an open server without TLS.
 const SERVE: &str = "FIRSTBYTE_TEST_SERVE";
 
-/// Keys and a certificate; the client trusts it.
+/// Keys, and a certificate that the client trusts.
 pub(crate) struct Security {
     certificate: Certificate,
     client: Arc<ClientConfig>,
 }
 
 impl Security {
-    /// Makes a certificate, for a server with the one key that `signing` signs with.
+    /// Makes a certificate for a server with the single key of `signing`.
     pub(crate) fn make() -> Self {
         let certificate = Certificate::make(Made::Leaf);
         let client = certificate.client();
@@ -37,10 +37,10 @@ impl Security {
 
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    /// None for an open server without TLS.
+    /// `None` for an open server without TLS.
     pub(crate) security: Option<Security>,
     pub(crate) directory: PathBuf,
-    /// The shell commands before the server's, such as limits on it.
+    /// Shell commands that run before the server, such as limits.
     limits: &'static str,
     child: Mutex<Child>,
     starts: AtomicU64,
@@ -48,14 +48,15 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(directory: &Path, limits: &'static str, security: Option<Security>) -> Self {
-        // Free now; a server that finds it taken ends at once, and the test says so.
+        // The address is free now. If it is taken later, the server ends at once and the test
+        // reports it.
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let child = Mutex::new(spawn(directory, address, limits, security.as_ref()));
         let directory = directory.to_owned();
         Self { address, security, directory, limits, child, starts: AtomicU64::new(1) }
     }
 
-    /// A connection, over TLS if the server speaks it.
+    /// Connects to the server, over TLS if it has a certificate.
     pub(crate) fn connect(&self) -> io::Result<Box<dyn Stream>> {
         let stream = TcpStream::connect(self.address)?;
         stream.set_read_timeout(Some(wait_limit()))?;
@@ -66,12 +67,12 @@ impl Server {
         Ok(Box::new(StreamOwned::new(session, stream)))
     }
 
-    /// How often it was started. What was asked of an earlier start has ended.
+    /// Returns the number of starts. Requests to an earlier start have ended.
     pub(crate) fn starts(&self) -> u64 {
         self.starts.load(SeqCst)
     }
 
-    /// `kill -9`, and a start.
+    /// Kills the server (`kill -9`) and starts it again.
     pub(crate) fn kill_and_start(&self) {
         let mut child = self.child.lock().unwrap();
         child.kill().unwrap();
@@ -89,7 +90,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         let child = self.child.get_mut().unwrap();
-        // It may have ended by itself: then there is nothing to kill, and waiting returns at once.
+        // The server may have ended already. Then the kill fails, and the wait returns at once.
         let _ = child.kill();
         let _ = child.wait();
     }
@@ -109,13 +110,13 @@ fn spawn(directory: &Path, address: SocketAddr, limits: &str, security: Option<&
         .unwrap();
     until("the server listens", || {
         assert_eq!(child.try_wait().unwrap(), None, "the server ended by itself");
-        // Without a listener, a socket may be given the very port it connects to, and meet itself.
+        // Without a listener, a socket may get the very port it connects to, and connect to itself.
         TcpStream::connect(address).is_ok_and(|stream| stream.local_addr().ok() != stream.peer_addr().ok())
     });
     child
 }
 
-/// Serves until it is killed where [`SERVE`] says so; otherwise starts a server, asks it, and stops
+/// Serves until killed if [`SERVE`] is set. Otherwise starts a server, sends a request, and stops
 /// it.
 #[test]
 fn a_server_answers_until_it_is_stopped() {

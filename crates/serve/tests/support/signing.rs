@@ -1,5 +1,5 @@
-//! Signs requests as S3 clients do, with the key `alice` and its secret `secret`, and leaves out
-//! what a test asks for.
+//! Signs requests as S3 clients do, with the key `alice` and its secret `secret`, and omits the
+//! parts that a test selects.
 
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
@@ -8,10 +8,10 @@ use time::macros::format_description;
 
 /// The access key that signs.
 pub(crate) const KEY: &str = "alice";
-/// Its secret.
+/// The secret of the access key.
 pub(crate) const SECRET: &str = "secret";
 
-/// What of a request is signed.
+/// The signed parts of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Signed<'a> {
     pub(crate) method: &'a str,
@@ -27,7 +27,7 @@ impl<'a> Signed<'a> {
         Self { method, path, query: &[], headers: &[("host", "localhost")], expires: "600" }
     }
 
-    /// The target of a presigned URL, Signature Version 4.
+    /// Returns the target of a presigned URL, Signature Version 4.
     pub(crate) fn presigned(&self) -> String {
         let (stamp, scope) = (stamp(), scope());
         let names = self.names();
@@ -45,14 +45,15 @@ impl<'a> Signed<'a> {
         format!("{}?{query}&X-Amz-Signature={signature}", self.path)
     }
 
-    /// The target and the header lines of a request signed by `Authorization`, Signature Version 4.
+    /// Returns the target and the header lines of a request signed by `Authorization`, Signature
+    /// Version 4.
     pub(crate) fn by_header(&self) -> (String, String) {
         let (target, lines, _) = self.with_payload("UNSIGNED-PAYLOAD");
         (target, lines)
     }
 
-    /// The target and the header lines of a request whose `x-amz-content-sha256` is `payload`, and
-    /// what the signatures of its chunks go on from.
+    /// Returns the target and the header lines of a request whose `x-amz-content-sha256` is
+    /// `payload`, and the signer of its chunks.
     pub(crate) fn with_payload(&self, payload: &str) -> (String, String, Chain) {
         let stamp = stamp();
         let mut headers = vec![("x-amz-content-sha256", payload), ("x-amz-date", stamp.as_str())];
@@ -93,14 +94,13 @@ impl<'a> Signed<'a> {
     }
 }
 
-/// The signatures of a body, each of which covers the one before.
+/// The chunk signatures of a body, each of which covers the previous one.
 pub(crate) struct Chain {
     stamp: String,
     last: String,
 }
 
 impl Chain {
-    /// `data` as a signed chunk.
     pub(crate) fn chunk(&mut self, data: &[u8]) -> Vec<u8> {
         let (empty, own) = (hex::encode(Sha256::digest(b"")), hex::encode(Sha256::digest(data)));
         let Self { stamp, last } = self;
@@ -112,7 +112,7 @@ impl Chain {
         [line.as_bytes(), data, end].concat()
     }
 
-    /// The signature of one trailer.
+    /// Returns the signature of one trailer.
     pub(crate) fn trailer(&self, name: &str, value: &str) -> String {
         let own = hex::encode(Sha256::digest(format!("{name}:{value}\n")));
         let Self { stamp, last } = self;
@@ -124,7 +124,7 @@ fn sign_4(text: &str) -> String {
     version_4(&scope(), text)
 }
 
-/// The signature of `text` within `scope`.
+/// Returns the signature of `text` within `scope`.
 fn version_4(scope: &str, text: &str) -> String {
     let key = scope
         .split('/')
@@ -136,11 +136,11 @@ fn version_4(scope: &str, text: &str) -> String {
 #[derive(Clone, Debug)]
 pub(crate) struct Form<'a> {
     pub(crate) key: &'a str,
-    /// The age of its signature.
+    /// The age of the signature in days.
     pub(crate) days: i64,
     /// When its policy expires.
     pub(crate) expiration: &'a str,
-    /// False for a signature that is wrong.
+    /// False for a wrong signature.
     pub(crate) is_right: bool,
 }
 
@@ -152,7 +152,7 @@ impl<'a> Form<'a> {
     /// The header line of a form.
     pub(crate) const HEAD: &'static str = "Content-Type: multipart/form-data; boundary=edge\r\n";
 
-    /// The body, with the file `content`.
+    /// Returns the body, with the file `content`.
     pub(crate) fn body(&self, content: &str) -> Vec<u8> {
         use base64::Engine as _;
         let stamp = stamp_of(OffsetDateTime::now_utc() - time::Duration::days(self.days));
@@ -182,7 +182,6 @@ impl<'a> Form<'a> {
     }
 }
 
-/// The body of a form.
 pub(crate) fn form(fields: &[(&str, &str)], content: &str) -> Vec<u8> {
     let mut body = String::new();
     for (name, value) in fields {
@@ -195,22 +194,22 @@ pub(crate) fn form(fields: &[(&str, &str)], content: &str) -> Vec<u8> {
     body.into_bytes()
 }
 
-/// The header lines of a request signed by Signature Version 2 at `date`.
+/// Returns the header lines of a request signed by Signature Version 2 at `date`.
 pub(crate) fn version_2(method: &str, path: &str, date: &str) -> String {
     let signature = sign_2(&format!("{method}\n\n\n{date}\n{path}"));
     format!("Date: {date}\r\nAuthorization: AWS {KEY}:{signature}\r\n")
 }
 
-/// The target of a URL presigned by Signature Version 2 that expires at `expires`, seconds since
-/// 1970.
+/// Returns the target of a URL presigned by Signature Version 2 that expires at `expires`, seconds
+/// since 1970.
 pub(crate) fn presigned_version_2(method: &str, path: &str, expires: i64) -> String {
     let signature = sign_2(&format!("{method}\n\n\n{expires}\n{path}"));
     let signature = encode(&signature);
     format!("{path}?AWSAccessKeyId={KEY}&Expires={expires}&Signature={signature}")
 }
 
-/// The header lines and the body of an HTML form that uploads a file, signed by Signature Version
-/// 2.
+/// Returns the header lines and the body of an HTML form that uploads a file, signed by Signature
+/// Version 2.
 pub(crate) fn form_version_2(bucket: &str, key: &str, content: &str) -> (String, Vec<u8>) {
     use base64::Engine as _;
     let policy = serde_json::json!({
@@ -235,7 +234,7 @@ fn hmac<D: Digest>(key: &[u8], text: &[u8]) -> Vec<u8> {
     D::new().chain_update(block.map(|byte| byte ^ 0x5c)).chain_update(inner).finalize().to_vec()
 }
 
-/// What is encoded in a canonical query.
+/// The characters to encode in a canonical query.
 const ENCODED: &percent_encoding::AsciiSet =
     &percent_encoding::NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
@@ -267,7 +266,7 @@ fn scope_of(stamp: &str) -> String {
     format!("{}/us-east-1/s3/aws4_request", &stamp[..8])
 }
 
-/// `seconds` from now as HTTP writes dates.
+/// Formats the time `seconds` from now as an HTTP date.
 pub(crate) fn http_date(seconds: i64) -> String {
     let format = format_description!(
         "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT"

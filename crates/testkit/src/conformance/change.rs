@@ -47,7 +47,7 @@ pub fn reading_a_replaced_version_fails_and_names_both_versions(subject: &Subjec
 /// A concurrent reader gets one of the written contents, complete.
 pub fn readers_see_the_old_or_the_new_content_and_never_a_mixture(subject: &Subject) {
     if subject.can.write != Support::Yes {
-        // Without writes through the store there is nothing to test.
+        // A store without writes cannot be tested.
         subject
             .can
             .write

@@ -123,7 +123,7 @@ pub fn a_listing_of_several_pages_is_complete(subject: &Subject) {
     assert_eq!(subject.store.list(&subject.base, &recursive()).unwrap().take(3).count(), 3);
 }
 
-/// Names that exist all the time are listed exactly once, while others are added and removed.
+/// Names that exist throughout are listed exactly once while others are added and removed.
 pub fn permanent_names_are_listed_once_while_others_are_added_and_removed(subject: &Subject) {
     if !can_list(subject) {
         return;

@@ -49,7 +49,7 @@ pub fn parts_can_be_sent_in_any_order(subject: &Subject) {
     assert!(subject.read(name, &Get::default()).unwrap() == content);
 }
 
-/// After an interruption the store lists the parts it has, and only the others are sent.
+/// After an interruption the store lists its parts, and only the missing ones are sent.
 pub fn an_interrupted_upload_resumes_with_the_missing_parts(subject: &Subject) {
     if !can_upload(subject) {
         return;

@@ -68,7 +68,7 @@ pub fn every_legal_name_is_preserved(subject: &Subject) {
 /// Keys that are not paths are distinct objects, or are refused without touching another object.
 pub fn a_key_that_is_not_a_path_is_distinct_or_refused(subject: &Subject) {
     const KEYS: [&str; 9] = ["a//b", "a/", "./x", "x/./y", "../up", "a/../b", "..", "/lead", "a/b//"];
-    // The objects that an implementation which normalises keys would write to.
+    // The objects that an implementation with normalised keys would write to.
     let neighbours =
         BTreeMap::from([("a/b", "1"), ("x", "2"), ("x2/y", "3"), ("b", "4"), ("up", "5"), ("lead", "6")]);
     if subject.can.write != Support::Yes {
@@ -100,7 +100,8 @@ pub fn a_key_that_is_not_a_path_is_distinct_or_refused(subject: &Subject) {
     }
 }
 
-/// A key of 1,024 bytes, in components that fit into file names and in one that does not.
+/// A key of 1,024 bytes is preserved, with components that fit into file names and with one that
+/// does not.
 pub fn the_longest_key_is_preserved(subject: &Subject) {
     let parts = format!("{0}/{0}/{0}/{0}/{1}", "p".repeat(200), "q".repeat(220));
     assert_eq!(parts.len(), 1024);
@@ -122,7 +123,7 @@ pub fn the_longest_key_is_preserved(subject: &Subject) {
 /// The location of exactly this key.
 fn verbatim(subject: &Subject, key: &str) -> Result<Location> {
     Ok(match &subject.base {
-        // The file name of a copy of such an object.
+        // The file for a copy of such an object.
         Location::Local(_) | Location::Sftp(_) => location_below(&subject.base, key.as_bytes())?,
         Location::Object(bucket) => Location::Object(bucket.with_key(key)),
         Location::Http(_) => subject.at(key),
@@ -143,7 +144,7 @@ fn put(subject: &Subject, key: &str, content: &str) -> Result<()> {
 fn listed(subject: &Subject) -> Vec<Vec<u8>> {
     let options = ListOptions { recursive: true, order: Order::Bytes, ..ListOptions::default() };
     match subject.store.list(&subject.base, &options) {
-        // A prefix exists while a key begins with it.
+        // A prefix exists only while a key begins with it.
         Err(Error::NotFound { .. }) => Vec::new(),
         listing => listing.unwrap().map(|entry| entry.unwrap().name).collect(),
     }

@@ -10,7 +10,7 @@ fn ranged(start: u64, end: u64) -> Get {
     Get { range: Some(ByteRange::new(start, end)), ..Get::default() }
 }
 
-/// Length and kind of an object and of an empty one.
+/// `stat` returns length and kind of an object and of an empty object.
 pub fn stat_returns_length_and_kind(subject: &Subject) {
     for (name, len) in [("empty", 0), ("small", 7), ("dir/large", 300_000)] {
         subject.place(name, &bytes(5, len));

@@ -15,8 +15,7 @@ fn can_write(subject: &Subject) -> bool {
     subject.can.write.or_refuses(put)
 }
 
-/// The version that a write returns is the one that a reader finds, also after replacing a longer
-/// object.
+/// A write returns the version that a reader finds, even after it replaced a longer object.
 pub fn a_write_replaces_the_object_and_returns_its_version(subject: &Subject) {
     if !can_write(subject) {
         return;
@@ -138,7 +137,7 @@ pub fn deleting_removes_only_the_named_objects(subject: &Subject) {
     assert!(matches!(subject.store.stat(&subject.at("one")), Err(Error::NotFound { .. })));
     subject.store.delete(&subject.at("one")).expect("what is gone already");
 
-    // More than fit into one request.
+    // More objects than fit into one request.
     let names: Vec<String> = (0..1200).map(|number| format!("many/{number}<&>")).collect();
     subject.place_many(&names);
     let mut locations: Vec<_> = names.iter().map(|name| subject.at(name)).collect();

@@ -12,11 +12,11 @@ use super::{Object, State, escape, xml_error};
 use crate::quirk::Quirk;
 use crate::scripted::Reply;
 
-/// Characters that AWS encodes in names: all but unreserved ones and `/`.
+/// Characters to percent-encode in names, as AWS does: all but unreserved ones and `/`.
 const NAME: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/').remove(b'*');
 
-/// The place of a key in a listing.
+/// The position of a key in a listing.
 type Rank = Vec<(String, bool)>;
 
 /// A page: keys, common prefixes, and the last key or prefix if more follow.
@@ -92,7 +92,7 @@ impl State {
         page
     }
 
-    /// Keys and common prefixes after a name, and whether each is a prefix.
+    /// Keys and common prefixes after a name, each with true if it is a prefix.
     fn items(&self, request: &Request, after: Option<&str>) -> BTreeMap<Rank, (String, bool)> {
         let prefix = request.value("prefix").unwrap_or_default();
         let delimiter = request.value("delimiter").filter(|text| !text.is_empty());
@@ -108,7 +108,7 @@ impl State {
                 Some(&key[..end])
             });
             let name = group.unwrap_or(key);
-            // A name within a group starts with the rest of the group, if there is an order.
+            // In a sorted listing `after` may be inside a group, whose rest is still listed.
             let compared = if self.has(Quirk::UnsortedListing) { name } else { key };
             let is_past =
                 after.as_ref().is_some_and(|(after, rank)| name == *after || self.rank(compared) <= *rank);
@@ -150,7 +150,7 @@ impl State {
         )
     }
 
-    /// A name as the listing has it.
+    /// Formats a name for a listing, as the quirks require.
     fn name(&self, text: &str, encoded: bool) -> String {
         if !encoded || self.has(Quirk::UnencodedNames) {
             return escape(text);
@@ -167,7 +167,7 @@ impl State {
     }
 }
 
-/// A text that sorts keys in another order than theirs.
+/// Converts a key to a text that sorts differently.
 fn mixed(key: &str) -> String {
     Hasher::of(Algorithm::Md5, key.as_bytes()).to_hex()
 }

@@ -11,10 +11,10 @@ use super::{Object, State, head_error, xml_error};
 use crate::quirk::Quirk;
 use crate::scripted::Reply;
 
-/// Bytes of a body that a server sends that ends every body early.
-const CUT: usize = 10_000;
-/// Bytes of a body that a server sends that answers a range by a shorter one.
-const SHORT: usize = 10_000;
+/// Bytes of each body with [`Quirk::CutBodies`].
+const CUT_BODY_BYTES: usize = 10_000;
+/// Bytes of each range with [`Quirk::ShortRanges`].
+const SHORT_RANGE_BYTES: usize = 10_000;
 
 impl State {
     pub(super) fn read(&mut self, request: &Request) -> Reply {
@@ -44,7 +44,7 @@ impl State {
         if is_head { self.head(&object, headers) } else { self.get(request, &object, headers) }
     }
 
-    /// Headers of both methods.
+    /// Returns the headers of GET and HEAD.
     fn describe(&self, request: &Request, object: &Object) -> Vec<String> {
         let mut headers: Vec<String> =
             object.headers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
@@ -93,7 +93,7 @@ impl State {
         }
         let (mut first, mut end) = (first, end.min(length));
         if self.has(Quirk::ShortRanges) {
-            end = end.min(first + SHORT);
+            end = end.min(first + SHORT_RANGE_BYTES);
         }
         if self.has(Quirk::WrongRanges) {
             first = first.saturating_sub(1);
@@ -103,7 +103,7 @@ impl State {
         self.body(request, "206 Partial Content", headers, &object.content[first..end])
     }
 
-    /// A response with a body, complete or not.
+    /// Makes a response with a body, complete or not.
     fn body(&mut self, request: &Request, status: &str, mut headers: Vec<String>, body: &[u8]) -> Reply {
         if self.has(Quirk::ChunkedBodies) {
             headers.push("transfer-encoding: chunked".to_owned());
@@ -119,8 +119,8 @@ impl State {
         if large && self.once(Quirk::Stalls, key) {
             return Reply::raw(status, &headers, half);
         }
-        if self.has(Quirk::CutBodies) && body.len() > CUT {
-            return Reply::raw(status, &headers, &body[..CUT]).then_close();
+        if self.has(Quirk::CutBodies) && body.len() > CUT_BODY_BYTES {
+            return Reply::raw(status, &headers, &body[..CUT_BODY_BYTES]).then_close();
         }
         match Reply::raw(status, &headers, body) {
             Reply::Send(bytes) if self.has(Quirk::Slow) => {
@@ -136,7 +136,7 @@ fn borrowed(headers: &[String]) -> Vec<&str> {
     headers.iter().map(String::as_str).collect()
 }
 
-/// First byte and end of a `Range` header.
+/// Parses a `Range` header into the first byte and the end.
 fn parse_range(text: &str, length: usize) -> Option<(usize, usize)> {
     let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
     if first.is_empty() {
@@ -157,7 +157,7 @@ fn chunked(body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A time as HTTP has it.
+/// Formats a time as an HTTP date.
 pub(super) fn date(time: SystemTime) -> String {
     let format = format_description!(
         "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT"

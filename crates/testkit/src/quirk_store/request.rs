@@ -7,17 +7,16 @@ use percent_encoding::percent_decode_str;
 use crate::scripted::Received;
 use crate::servers::BUCKET;
 
-/// A request to the store.
 pub(super) struct Request {
     pub(super) method: String,
-    /// Path and query.
+    /// The path and the query.
     pub(super) target: String,
     pub(super) bucket: String,
     pub(super) key: String,
     /// True if the bucket is in the host name.
     pub(super) host_style: bool,
     parameters: BTreeMap<String, String>,
-    /// By name in lower case.
+    /// The headers, by name in lower case.
     pub(super) headers: BTreeMap<String, String>,
     pub(super) body: Vec<u8>,
 }
@@ -31,7 +30,7 @@ impl Request {
             .filter_map(|line| line.split_once(':'))
             .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
             .collect();
-        // A client that takes this server for its proxy sends the whole URL.
+        // A client that uses this server as its proxy sends the whole URL.
         let (host, target) = match whole.strip_prefix("http://") {
             Some(rest) => rest.find('/').map_or((rest, "/"), |at| rest.split_at(at)),
             None => (headers.get("host").map_or("", String::as_str), whole),
@@ -53,7 +52,7 @@ impl Request {
         Some(Self { method, target, bucket, key, host_style, parameters, headers, body })
     }
 
-    /// A parameter of the query.
+    /// Returns a parameter of the query.
     pub(super) fn value(&self, name: &str) -> Option<&str> {
         self.parameters.get(name).map(String::as_str)
     }
@@ -62,12 +61,12 @@ impl Request {
         self.headers.get(name).map(String::as_str)
     }
 
-    /// Its object.
+    /// Returns the bucket and key of the request.
     pub(super) fn name(&self) -> (String, String) {
         (self.bucket.clone(), self.key.clone())
     }
 
-    /// Identifies requests that repeat each other.
+    /// Returns a text that is equal for repetitions of the same request.
     pub(super) fn event(&self) -> String {
         let part = self.value("partNumber").unwrap_or_default();
         let kind = ["uploads", "uploadId"].map(|name| self.value(name).is_some());

@@ -7,11 +7,11 @@ use super::{Name, Object, State, elements, escape, xml_error};
 use crate::quirk::Quirk;
 use crate::scripted::Reply;
 
-/// Header of the checksum of a write.
+/// The header with the checksum of a write.
 pub(super) const CHECKSUM: &str = "x-amz-checksum-crc64nvme";
 
 impl State {
-    /// Any request that changes an object or an upload.
+    /// Answers any request that changes an object or an upload.
     pub(super) fn write(&mut self, request: &Request) -> Reply {
         let (upload, part) = (request.value("uploadId"), request.value("partNumber"));
         match (request.method.as_str(), upload, part) {
@@ -64,7 +64,7 @@ impl State {
         Reply::answer("200 OK", &headers.iter().map(String::as_str).collect::<Vec<_>>(), b"")
     }
 
-    /// The 412 for a write whose condition does not hold.
+    /// Returns the 412 response to a write whose condition does not hold.
     pub(super) fn refuse_condition(&self, request: &Request) -> Option<Reply> {
         let known = self.objects.get(&request.name());
         let refused = match (request.header("if-none-match"), request.header("if-match")) {
@@ -78,7 +78,7 @@ impl State {
         refused.then(|| xml_error("412 Precondition Failed", "PreconditionFailed", "A condition failed."))
     }
 
-    /// The source of a copy, if its condition holds.
+    /// Returns the source of a copy, if its condition holds.
     pub(super) fn copied(&self, request: &Request) -> Result<Object, Reply> {
         let source = decode(request.header("x-amz-copy-source").unwrap_or_default());
         let source = source.trim_start_matches('/').split("?versionId=").next().unwrap_or_default();
@@ -131,16 +131,16 @@ impl State {
     }
 }
 
-/// The text of an error that a response of status 200 has.
+/// The error text inside a response with status 200.
 pub(super) const INTERNAL_ERROR: &str =
     "<Error><Code>InternalError</Code><Message>We encountered an internal error.</Message></Error>";
 
-/// CRC-64/NVME in base64.
+/// Computes CRC-64/NVME in base64.
 pub(super) fn checksum(content: &[u8]) -> String {
     Hasher::of(Algorithm::Crc64Nvme, content).to_base64()
 }
 
-/// The headers of a write that belong to the object.
+/// Returns the headers of a write that belong to the object.
 pub(super) fn stored_headers(request: &Request) -> Vec<(String, String)> {
     const KEPT: [&str; 9] = [
         "cache-control",

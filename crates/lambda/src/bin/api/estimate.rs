@@ -1,4 +1,4 @@
-//! Decides whether a part can be read in time, from the rate at which its first blocks came.
+//! Decides whether a part can be read in time, from the rate of its first blocks.
 
 use std::time::Duration;
 
@@ -6,15 +6,15 @@ use firstbyte_lambda::Deadline;
 use firstbyte_lambda::reader::Reading;
 use serde::Serialize;
 
-/// The share of the time at the start after which the rate is trusted.
-const TRIAL: u32 = 8;
-/// A part is refused early only if it would take so many times what is left: requests are still
-/// being added, so the rate may rise.
-const DOUBT: f64 = 1.5;
-/// The share of what the rate allows that is named as the largest.
-const SAFE: f64 = 0.9;
+/// Divisor of the time budget: the rate is trusted this long after the first byte.
+const TRIAL_DIVISOR: u32 = 8;
+/// A part is refused early only if it needs the remaining time multiplied by this factor. Requests
+/// are still being added, so the rate may rise.
+const REFUSAL_FACTOR: f64 = 1.5;
+/// The share of the estimated bytes that is reported as the largest part.
+const SAFETY_FACTOR: f64 = 0.9;
 
-/// What fits before the deadline, for the next request.
+/// The largest part that can be read before the deadline, for the next request.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Fits {
     pub(crate) largest_bytes: u64,
@@ -23,38 +23,37 @@ pub(crate) struct Fits {
     pub(crate) budget_seconds: f64,
 }
 
-/// The estimate for one request.
 #[derive(Debug)]
 pub(crate) struct Estimate {
     size: u64,
     wanted: u64,
-    /// From the start of the invocation to the last moment at which it may read.
+    /// The time from the start of the invocation to the last moment of reading.
     budget: Duration,
 }
 
 impl Estimate {
-    /// For a part of `wanted` bytes of an object of `size`.
+    /// Makes the estimate for a part of `wanted` bytes of an object of `size` bytes.
     pub(crate) fn new(size: u64, wanted: u64, deadline: &Deadline) -> Self {
         let budget = deadline.elapsed() + deadline.remaining().saturating_sub(deadline.margin(None));
         Self { size, wanted, budget }
     }
 
-    /// Whether what has been read so far shows that the part does not fit.
+    /// Whether the bytes read so far show that the part cannot be read in time.
     pub(crate) fn refuses(&self, reading: &Reading, elapsed: Duration) -> bool {
         let Some(first) = reading.first_byte else { return false };
-        if elapsed < first + self.budget / TRIAL || reading.bytes >= self.wanted {
+        if elapsed < first + self.budget / TRIAL_DIVISOR || reading.bytes >= self.wanted {
             return false;
         }
         let left = self.budget.saturating_sub(elapsed).as_secs_f64();
         let needed = as_f64(self.wanted - reading.bytes) / self.rate(reading, elapsed);
-        needed > left * DOUBT
+        needed > left * REFUSAL_FACTOR
     }
 
-    /// What fits, as far as this reading shows.
+    /// Returns the largest part that can be read in time, estimated from this reading.
     pub(crate) fn fits(&self, reading: &Reading, elapsed: Duration) -> Fits {
         let rate = self.rate(reading, elapsed);
         let reads = self.budget.saturating_sub(reading.first_byte.unwrap_or(self.budget)).as_secs_f64();
-        let bytes = (rate * reads * SAFE).min(as_f64(self.size));
+        let bytes = (rate * reads * SAFETY_FACTOR).min(as_f64(self.size));
         Fits {
             largest_bytes: firstbyte::size::whole(bytes),
             largest_share: share(bytes, self.size),
@@ -63,14 +62,15 @@ impl Estimate {
         }
     }
 
-    /// Bytes a second since the first byte.
+    /// Bytes per second since the first byte.
     fn rate(&self, reading: &Reading, elapsed: Duration) -> f64 {
         let since = elapsed.saturating_sub(reading.first_byte.unwrap_or(elapsed));
         if reading.bytes == 0 { 0.0 } else { as_f64(reading.bytes) / since.as_secs_f64().max(1e-3) }
     }
 }
 
-/// A share in percent, rounded down to two decimals, so that it fits where it is asked for.
+/// Formats a share in percent, rounded down to two decimals, so that this share fits when it is
+/// requested.
 fn share(bytes: f64, size: u64) -> String {
     let percent = if size == 0 { 100.0 } else { bytes / as_f64(size) * 100.0 };
     format!("{:.2}%", (percent * 100.0).floor() / 100.0)
@@ -95,12 +95,12 @@ mod tests {
     fn a_part_is_refused_once_the_rate_shows_that_it_does_not_fit() {
         let estimate = Estimate { size: 1000 << 20, wanted: 500 << 20, budget: Duration::from_secs(2) };
         let at = |milliseconds| Duration::from_millis(milliseconds);
-        // Too early to say; then 10 MiB in 0.3 s, which will be some 60 MiB.
+        // Too early to decide. Then 10 MiB in 0.3 s, which will be some 60 MiB.
         assert!(!estimate.refuses(&reading(1 << 20), at(110)));
         assert!(estimate.refuses(&reading(10 << 20), at(400)));
         let fits = estimate.fits(&reading(10 << 20), at(400));
         assert_eq!((fits.largest_bytes >> 20, fits.largest_share.as_str()), (57, "5.70%"));
-        // 100 MiB in 0.3 s: it fits.
+        // 100 MiB in 0.3 s is fast enough.
         assert!(!estimate.refuses(&reading(100 << 20), at(400)));
         let nothing = Reading { first_byte: None, ..reading(0) };
         assert_eq!(estimate.fits(&nothing, at(400)).largest_share, "0.00%");

@@ -2,7 +2,8 @@
 //! large object, behind API Gateway or a function URL.
 //!
 //! A part that cannot be read before the deadline is refused with 413 and the largest share that
-//! fits: as soon as the rate is known, and again while reading. So the deadline never kills it.
+//! fits. This is decided when the rate is known, and again while reading, so the function is never
+//! killed at its deadline.
 
 mod estimate;
 mod query;

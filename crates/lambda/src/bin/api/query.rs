@@ -1,4 +1,4 @@
-//! The query: a part of one object, and the figures that are derived from it.
+//! The query: reads a part of one object and derives figures from it.
 
 use std::ops::ControlFlow;
 
@@ -9,18 +9,18 @@ use serde_json::{Value, json};
 
 use crate::estimate::{Estimate, Fits};
 
-/// What a request asks for.
+/// The parameters of a request.
 #[derive(Debug)]
 pub(crate) struct Query {
     source: Location,
     read: Read,
 }
 
-/// What became of it.
+/// The result of a query.
 pub(crate) enum Outcome {
     /// The figures.
     Read(Value),
-    /// It does not fit; what does.
+    /// The part does not fit; the largest part that does.
     TooLarge(Value),
 }
 
@@ -45,7 +45,7 @@ impl Query {
         Ok(Self { source, read })
     }
 
-    /// Reads the part, unless it does not fit.
+    /// Reads the part if it fits.
     pub(crate) fn run(&self, environment: &Environment, deadline: &Deadline) -> Result<Outcome> {
         let invocation = environment.invoked();
         let client = environment.client(None)?;

@@ -1,4 +1,4 @@
-//! Tests of what is kept with an object, on a file system with extended attributes.
+//! Tests of object metadata, on a file system with extended attributes.
 
 use super::*;
 
@@ -42,7 +42,7 @@ fn metadata_within_the_limits_is_kept_whole() {
     };
     kept.check().unwrap();
     kept.write(&file).unwrap();
-    published(&file, &Identity::from(&file.metadata().unwrap()));
+    record_published(&file, &Identity::from(&file.metadata().unwrap()));
     assert_eq!(ObjectMetadata::read(&file), kept);
 }
 
@@ -51,9 +51,9 @@ fn metadata_beyond_the_limits_is_refused() {
     let of =
         |length| ObjectMetadata { user: vec![("k".into(), "v".repeat(length))], ..ObjectMetadata::default() };
     assert_eq!(of(2047).check(), Ok(()));
-    assert_eq!(of(2048).check(), Err(NotKept::TooLarge));
+    assert_eq!(of(2048).check(), Err(MetadataRefusal::TooLarge));
     let other = ObjectMetadata { cache_control: Some("c".repeat(2049)), ..ObjectMetadata::default() };
-    assert_eq!(other.check(), Err(NotKept::TooLarge));
+    assert_eq!(other.check(), Err(MetadataRefusal::TooLarge));
 }
 
 #[test]
@@ -70,10 +70,10 @@ fn what_no_header_can_carry_is_refused() {
         ObjectMetadata { content_type: Some("text/x\r\n".into()), ..ObjectMetadata::default() },
         ObjectMetadata { content_disposition: Some("a\nb".into()), ..ObjectMetadata::default() },
     ] {
-        assert_eq!(metadata.check(), Err(NotKept::NoHeader), "{metadata:?}");
+        assert_eq!(metadata.check(), Err(MetadataRefusal::NoHeader), "{metadata:?}");
         let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let refused = metadata.write(&object(directory.path())).unwrap_err();
-        assert_eq!(NotKept::of(&refused), Some(NotKept::NoHeader));
+        assert_eq!(MetadataRefusal::of(&refused), Some(MetadataRefusal::NoHeader));
     }
     assert_eq!(user("k", "a\tb \u{e9}").check(), Ok(()));
 }
@@ -94,9 +94,12 @@ fn a_directory_keeps_metadata_whatever_entries_come_and_go() {
 fn what_a_file_system_has_no_room_for_is_refused_and_never_dropped() {
     let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
     let file = object(directory.path());
-    let large = ObjectMetadata { user: vec![("k".into(), "v".repeat(LONGEST))], ..ObjectMetadata::default() };
+    let large = ObjectMetadata {
+        user: vec![("k".into(), "v".repeat(MAX_ATTRIBUTE_BYTES))],
+        ..ObjectMetadata::default()
+    };
     let refused = large.write(&file).unwrap_err();
-    assert_eq!(NotKept::of(&refused), Some(NotKept::TooLarge), "{refused}");
+    assert_eq!(MetadataRefusal::of(&refused), Some(MetadataRefusal::TooLarge), "{refused}");
 }
 
 #[test]
@@ -111,10 +114,10 @@ fn without_attributes_a_write_goes_through_only_if_nothing_that_was_asked_for_is
     plain.without_attribute(Errno::NOTSUP, 100).unwrap();
     for metadata in [described, encoded] {
         let refused = metadata.without_attribute(Errno::NOTSUP, 100).unwrap_err();
-        assert_eq!(NotKept::of(&refused), Some(NotKept::NoAttributes));
+        assert_eq!(MetadataRefusal::of(&refused), Some(MetadataRefusal::NoAttributes));
     }
     let full = plain.without_attribute(Errno::NOSPC, 100).unwrap_err();
-    assert_eq!((full.kind(), NotKept::of(&full)), (io::ErrorKind::StorageFull, None));
+    assert_eq!((full.kind(), MetadataRefusal::of(&full)), (io::ErrorKind::StorageFull, None));
     assert!(plain.without_attribute(Errno::ACCESS, 100).is_err());
 }
 

@@ -1,5 +1,4 @@
-//! Tests of publishing: names changed by many threads at once, and names of entries that are not
-//! files.
+//! Tests of publishing: many threads change names at once, and entries are not files.
 
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;

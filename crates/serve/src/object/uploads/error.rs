@@ -1,39 +1,39 @@
-//! Errors of an upload in parts. S3 and the page convert them to their own.
+//! Errors of a multipart upload. S3 and the page convert them to their own.
 
 use std::io;
 
 use crate::object::publish;
 
-/// What can go wrong with an upload in parts.
+/// The reason for which a request on a multipart upload fails.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// Unknown, complete or removed.
+    /// The upload is unknown, completed or removed.
     #[error("there is no upload {0} here; begin it again")]
     NoUpload(String),
-    /// It is being completed or removed: no part can be added now.
+    /// The upload is being completed or removed, so no part can be added.
     #[error("upload {0} is being ended by another request")]
     Ending(String),
-    /// Another server process works on it.
+    /// Another server process has the upload open.
     #[error("upload {0} is open in another server process; try again in a moment")]
     Elsewhere(String),
-    /// Another request sends this part.
+    /// Another request is sending this part.
     #[error("part {0} is being received by another request; try again in a moment")]
     InUse(u32),
     /// The body ended early.
     #[error("the body of part {number} ended {missing} bytes early; send it again")]
     Short { number: u32, missing: u64 },
-    /// A part that is to be in the whole is not the one that is recorded.
+    /// A part of the completed file differs from the recorded part.
     #[error("part {0} is not what was uploaded")]
     Changed(u32),
-    /// The whole could not be put under its name.
+    /// The completed file could not be published.
     #[error(transparent)]
     Publish(#[from] publish::Error),
-    /// The operating system says no.
+    /// A system call fails.
     #[error("{place}: {cause}")]
     Io { place: String, cause: io::Error },
 }
 
-/// With this module's error.
+/// A result with this module's error.
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
 impl Error {

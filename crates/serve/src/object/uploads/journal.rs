@@ -1,13 +1,14 @@
-//! The files of an upload on disk. After a kill the server loses no finished part and trusts no
+//! The files of an upload on disk. After a kill the server loses no finished part and uses no
 //! unfinished one.
 //!
 //! The upload's directory has `upload.json`, its description; `data`, the file being assembled;
-//! `apart-*`, parts that need files of their own; and `journal`, one line of JSON for each event,
-//! appended *after* it happened. A part's last line says where its bytes are, and they are not
-//! overwritten while that line is the last. An incomplete last line is cut off.
+//! `apart-*`, parts in separate files; and `journal`, one line of JSON for each event, appended
+//! *after* the event. The last line of a part has the place of its bytes, which are not overwritten
+//! while this line is the last. An incomplete last line is cut off.
 //!
-//! Written bytes survive the kill of a process, but not a power cut. So parts recorded under
-//! another boot are trusted only after their bytes were read and compared ([`Recorded::doubtful`]).
+//! Written bytes survive the kill of a process, but not a power cut. So parts that were recorded
+//! before the last reboot are used only after their checksums were verified
+//! ([`Recorded::doubtful`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -29,53 +30,53 @@ pub(super) const WHOLE: &str = "whole";
 pub(super) const DESCRIPTION: &str = "upload.json";
 pub(super) const JOURNAL: &str = "journal";
 
-/// Changes with every start of the machine; empty where the kernel does not tell, which never
-/// matches.
+/// The kernel's id of the current boot; empty if unknown. An empty id never matches.
 pub(super) static BOOT: LazyLock<String> = LazyLock::new(|| {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
         .map_or_else(|_| String::new(), |id| id.trim().into())
 });
 
-/// Where a part's bytes lie.
+/// The place of a part's bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Place {
     /// In `data`, at this offset.
     At(u64),
-    /// In a file of this name, from its start.
+    /// In the file of this name, from its start.
     Apart(String),
 }
 
-/// A part that has arrived whole.
+/// A part that has arrived completely.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Part {
-    /// In bytes.
+    /// Length in bytes.
     pub(crate) length: u64,
     pub(crate) place: Place,
     pub(crate) checksums: Values,
-    /// When it had arrived completely.
+    /// The time at which it was complete.
     pub(crate) arrived: SystemTime,
 }
 
 impl Part {
-    /// Its tag: a checksum every part has, in a form no client takes for an MD5.
+    /// Returns the tag of the part: one of its checksums, in a form that no client takes for an
+    /// MD5.
     pub(crate) fn etag(&self) -> String {
         let sum = self.checksums.get(&Algorithm::Crc64Nvme).map_or("", String::as_str);
         format!("{}-{:x}", hex::encode(sum.trim_end_matches('=')), self.length)
     }
 }
 
-/// One thing that happened.
+/// An event in the journal.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Line {
-    /// The next lines were written during this boot of the machine.
+    /// The following lines were written during this boot of the machine.
     Boot(String),
-    /// Slots have this length.
+    /// Slots have this length in bytes.
     Slots(u64),
     /// This part has arrived. It replaces an earlier part of the same number.
     Part(u32, Part),
-    /// The bytes of this part are not what was recorded.
+    /// The bytes of this part are not those that were recorded.
     Lost(u32),
-    /// The file of this name is the whole; it leaves the directory by being published.
+    /// The file of this name is the complete result. Publishing moves it out of the directory.
     Whole(String),
 }
 
@@ -83,7 +84,7 @@ pub(super) enum Line {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Recorded {
     pub(super) parts: BTreeMap<u32, Part>,
-    /// Those recorded under another boot.
+    /// Parts that were recorded before the last reboot.
     pub(super) doubtful: BTreeSet<u32>,
     pub(super) slots: Option<u64>,
     boot: String,
@@ -93,7 +94,7 @@ pub(super) struct Recorded {
 impl Recorded {
     fn of(text: &[u8]) -> Self {
         let mut recorded = Self::default();
-        // A malformed line was lost in a power failure.
+        // A malformed line is the result of a power failure.
         let lines = text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
         lines.for_each(|line| recorded.follow(line));
         recorded
@@ -119,7 +120,7 @@ impl Recorded {
         }
     }
 
-    /// Whether the upload in `directory` has ended, and only its removal was cut short.
+    /// Whether the upload in `directory` has ended, and only its removal was interrupted.
     pub(super) fn has_ended(&self, directory: &OwnedFd) -> bool {
         !exists(directory, DATA) || self.whole.as_deref().is_some_and(|whole| !exists(directory, whole))
     }
@@ -129,43 +130,41 @@ pub(super) fn exists(directory: &OwnedFd, name: &str) -> bool {
     rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
 }
 
-/// An open journal, locked against every other process.
+/// An open journal, locked against all other processes.
 #[derive(Debug)]
 pub(super) struct Journal {
     file: File,
-    /// Length of its whole lines.
+    /// Length of the complete lines in bytes.
     length: u64,
 }
 
 impl Journal {
-    /// Begins one in `directory`.
     pub(super) fn create(directory: &OwnedFd) -> io::Result<()> {
         let mut line = serde_json::to_vec(&Line::Boot(BOOT.clone())).map_err(io::Error::from)?;
         line.push(b'\n');
         open_at(directory, JOURNAL, OFlags::CREATE | OFlags::EXCL)?.write_all_at(&line, 0)
     }
 
-    /// Opens the one in `directory`; none where another process has it open.
+    /// Opens the journal in `directory`. `None` if another process has it open.
     pub(super) fn open(directory: &OwnedFd) -> io::Result<Option<Self>> {
         let file = open_at(directory, JOURNAL, OFlags::APPEND)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) => Ok(None),
-            // A file system without locks has one server at a time.
+            // A file system without locks must be used by one server at a time.
             _ => Ok(Some(Self { length: file.metadata()?.len(), file })),
         }
     }
 
-    /// The length of what is there.
+    /// Returns the length of the complete lines in bytes.
     pub(super) fn length(&self) -> u64 {
         self.length
     }
 
-    /// When a line was last added.
+    /// Returns the time at which a line was last added.
     pub(super) fn touched(&self) -> io::Result<SystemTime> {
         self.file.metadata()?.modified()
     }
 
-    /// Reads it.
     pub(super) fn read(&mut self) -> io::Result<Recorded> {
         let mut text = Vec::new();
         self.file.seek(SeekFrom::Start(0))?;
@@ -175,8 +174,8 @@ impl Journal {
         Ok(Recorded::of(&text[..whole]))
     }
 
-    /// Reads it to continue it: cuts off a torn last line, and notes the boot where it is
-    /// another.
+    /// Reads the journal before lines are added: cuts off an incomplete last line, and records the
+    /// boot if it is another one.
     pub(super) fn resume(&mut self) -> io::Result<Recorded> {
         let length = self.length;
         let recorded = self.read()?;
@@ -189,7 +188,7 @@ impl Journal {
         Ok(recorded)
     }
 
-    /// Adds a line, whole or not at all.
+    /// Appends a complete line, or nothing.
     pub(super) fn append(&mut self, line: &Line) -> io::Result<()> {
         let mut text = serde_json::to_vec(line).map_err(io::Error::from)?;
         text.push(b'\n');

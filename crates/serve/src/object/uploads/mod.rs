@@ -1,10 +1,9 @@
-//! Uploads in parts: one engine for S3 and for the upload page.
+//! Multipart uploads: one engine for S3 and for the upload page.
 //!
-//! An upload is a directory in its bucket's staging directory ([`mod@journal`] describes its
-//! files). A request for a part finds the upload ([`Uploads::find`]), claims the part
-//! ([`Upload::claim`]), writes it and records it ([`Claim::record`]). A request that ends the
-//! upload completes or removes it. [`mod@upload`] has the rules. Everything here is plain blocking
-//! code and independent of HTTP.
+//! An upload is a directory in its bucket's staging ([`mod@journal`] describes its files). A
+//! request for a part finds the upload ([`Uploads::find`]), claims the part ([`Upload::claim`]),
+//! writes it and records it ([`Claim::record`]). A request that ends the upload completes or
+//! removes it. [`mod@upload`] has the rules. The code is blocking and independent of HTTP.
 
 mod description;
 mod error;
@@ -38,35 +37,34 @@ use crate::object::root::Root;
 use crate::object::staging::{self, TemporaryDirectory};
 use crate::path::EntryPath;
 
-/// Uploads remembered at once, some 10 KB each; beyond, those no request works on are read from
-/// disk again.
+/// The most uploads in memory, some 10 KB each. Above it, idle uploads are read from disk again.
 const MOST_KNOWN: usize = 1024;
 
 /// The uploads of one server.
 #[derive(Debug)]
 pub(crate) struct Uploads {
     root: Root,
-    /// By bucket and id.
+    /// Uploads by bucket and id.
     known: Mutex<HashMap<(EntryPath, String), Arc<Upload>>>,
 }
 
-/// An upload as a listing shows it.
+/// An upload in a listing.
 #[derive(Debug)]
 pub(crate) struct Listed {
     pub(crate) id: String,
     pub(crate) description: Description,
-    /// When it was begun.
+    /// The version of the upload's description, whose time is when the upload was begun.
     pub(crate) begun: Identity,
 }
 
 impl Uploads {
-    /// Those below `root`.
+    /// Makes the uploads below `root`.
     pub(crate) fn new(root: Root) -> Self {
         Self { root, known: Mutex::default() }
     }
 
-    /// Begins one in the staging of `bucket`, which must exist; on disk it is there whole or not at
-    /// all. Blocking.
+    /// Creates an upload in the staging of `bucket`, which must exist. It appears on disk
+    /// atomically. Blocking.
     pub(crate) fn create(
         &self,
         bucket: &EntryPath,
@@ -79,15 +77,15 @@ impl Uploads {
         let text = serde_json::to_vec(description).map_err(|error| failed(error.into()))?;
         let fill = |directory: &OwnedFd| -> io::Result<()> {
             let create = OFlags::CREATE | OFlags::EXCL;
-            // If the file system has no room for this, the upload is refused now, and not after all
-            // parts have been sent.
+            // If the file system has no room for the metadata, the upload is refused now, not after
+            // all parts were sent.
             description.object.write(&open_at(directory, journal::DATA, create)?)?;
             Journal::create(directory)?;
             open_at(directory, journal::DESCRIPTION, create)?.write_all_at(&text, 0)
         };
         fill(made.directory()).map_err(failed)?;
         match made.rename(&self.root, bucket, Area::Uploads, id) {
-            // Two requests began the same one at once, as the page may.
+            // Two requests created the same upload at once, which the page may do.
             Err(error)
                 if matches!(
                     error.kind(),
@@ -98,7 +96,7 @@ impl Uploads {
         self.find(bucket, id)
     }
 
-    /// The upload `id` of `bucket`. Blocking.
+    /// Finds the upload `id` of `bucket`. Blocking.
     pub(crate) fn find(&self, bucket: &EntryPath, id: &str) -> Result<Arc<Upload>> {
         if !is_id(id) {
             return Err(Error::NoUpload(id.to_owned()));
@@ -122,7 +120,7 @@ impl Uploads {
         Ok(known.entry(name).or_insert_with(new).clone())
     }
 
-    /// All of `bucket`, in no order. Blocking.
+    /// Lists the uploads of `bucket`, unsorted. Blocking.
     pub(crate) fn list(&self, bucket: &EntryPath) -> io::Result<Vec<Listed>> {
         let mut listed = Vec::new();
         for id in self.ids(bucket)? {
@@ -156,9 +154,8 @@ impl Uploads {
         Ok(ids)
     }
 
-    /// Completes `upload`: `choose` decides which parts make the whole, `put` publishes it. Where
-    /// either fails the upload continues, but parts that were on their way have to be sent again.
-    /// Blocking.
+    /// Completes `upload`: `choose` selects the parts, `put` publishes the result. If either fails,
+    /// the upload continues, but parts in flight have to be sent again. Blocking.
     pub(crate) fn complete<T, E: From<Error>>(
         &self,
         upload: &Upload,
@@ -170,14 +167,14 @@ impl Uploads {
         Ok(done)
     }
 
-    /// Ends `upload` and removes what is there of it. Blocking.
+    /// Ends `upload` and removes its files. Blocking.
     pub(crate) fn remove(&self, upload: &Upload) -> Result<()> {
         upload.remove()?;
         self.forget(upload);
         Ok(())
     }
 
-    /// Ends all uploads of `bucket` but those another process works on. Blocking.
+    /// Ends all uploads of `bucket`, except those that another process works on. Blocking.
     pub(crate) fn remove_all(&self, bucket: &EntryPath) -> io::Result<()> {
         for id in self.ids(bucket)? {
             if let Err(error) = self.find(bucket, &id).and_then(|upload| self.remove(&upload)) {
@@ -191,15 +188,15 @@ impl Uploads {
         lock(&self.known).retain(|_, known| !std::ptr::eq(Arc::as_ptr(known), upload));
     }
 
-    /// Removes the uploads of `bucket` that have ended and whose removal was cut short, and those
-    /// abandoned: nothing came for `abandoned`. One that a request works on stays. Blocking.
+    /// Removes the uploads of `bucket` whose removal was interrupted, and those that received
+    /// nothing for the time `abandoned`. Uploads that a request works on stay. Blocking.
     pub(crate) fn sweep(&self, bucket: &EntryPath, abandoned: Duration) -> io::Result<()> {
         let parent = match reserved::open(&self.root, bucket, Area::Uploads) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             done => done?,
         };
         for id in self.ids(bucket)? {
-            // Locked while it is removed, so that no request begins to work on it.
+            // The lock is held during the removal, so that no request begins to work on the upload.
             let Some(_locked) = lock_over(&parent, &id, abandoned)? else { continue };
             tracing::info!(%bucket, upload = id, "removing what is left of an upload");
             staging::remove_tree(&parent, id.as_ref())?;
@@ -210,14 +207,14 @@ impl Uploads {
     }
 }
 
-/// Locks the upload `id` in `parent` if it is over: ended or abandoned.
+/// Locks the upload `id` in `parent` if it has ended or was abandoned.
 fn lock_over(parent: &OwnedFd, id: &str, abandoned: Duration) -> io::Result<Option<Option<Journal>>> {
     let directory = match reserved::open_in(parent, id.as_ref()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         done => done?,
     };
     let mut journal = match Journal::open(&directory) {
-        // It is begun with a journal; without one its removal was cut short.
+        // A new upload has a journal. If it is missing, a removal was interrupted.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Some(None)),
         Err(error) => return Err(error),
         Ok(None) => return Ok(None),
@@ -239,7 +236,7 @@ fn read_description(directory: &OwnedFd) -> io::Result<Description> {
     serde_json::from_str(&text).map_err(io::Error::from)
 }
 
-/// Whether `id` can name an upload; nothing else ever becomes part of a file name.
+/// Whether `id` is a valid upload id. Only valid ids become part of a file name.
 pub(crate) fn is_id(id: &str) -> bool {
     id.len() == 32 && id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }

@@ -1,8 +1,8 @@
 //! A request's claim to write one part.
 //!
-//! No other claim and no recorded part has bytes in the claim's place. The claim writes only in its
-//! place, until it is recorded, or revoked because the upload ends. It is released when its last
-//! owner is dropped. A write that still runs for a cancelled request is an owner too.
+//! No other claim and no recorded part has bytes in the claim's place. The claim writes only there,
+//! until it is recorded, or revoked because the upload ends. It is released when its last owner is
+//! dropped; a write that still runs for a cancelled request is an owner.
 
 use std::fs::File;
 use std::io;
@@ -16,10 +16,9 @@ use super::session::{Gate, Running, Session, State, lock};
 use crate::object::checksum::Values;
 use crate::object::writer::WriteAt;
 
-/// The right of one request to write one part. Offsets are those in the part.
+/// The right of one request to write one part. Offsets are relative to the part.
 #[derive(Debug)]
 pub(crate) struct Claim {
-    /// Of the upload.
     pub(super) id: String,
     pub(super) state: Arc<Mutex<State>>,
     pub(super) session: Arc<Session>,
@@ -46,17 +45,17 @@ impl WriteAt for Claim {
 }
 
 impl Claim {
-    /// Length of the part in bytes, as it was announced.
+    /// Returns the announced length of the part in bytes.
     pub(crate) fn length(&self) -> u64 {
         self.length
     }
 
-    /// Records that all `length` bytes are written and have these checksums: from now on this is
-    /// the part of that number. Nothing may be written by this claim meanwhile. Blocking.
+    /// Records that all `length` bytes are written and have these checksums. This replaces an
+    /// earlier part of the number. The claim must not write at the same time. Blocking.
     ///
     /// # Errors
-    /// The body was short, the upload is being ended, or the journal cannot be written; the part
-    /// before it stays.
+    /// The body was short, the upload is being ended, or the journal cannot be written. The earlier
+    /// part stays.
     pub(crate) fn record(&self, length: u64, checksums: Values) -> Result<Part> {
         let Running { number, place, gate } = &self.running;
         if length < self.length {

@@ -1,16 +1,16 @@
-//! Computes the offsets of an upload's parts in the final file, while they arrive in any order.
+//! Computes the offsets of an upload's parts in the final file, while parts arrive in any order.
 //!
-//! If all parts but the last have one length, part `n` belongs at `(n - 1) * length`, which is its
-//! slot. Parts written into their slots need no merging. The page states the length beforehand. For
-//! S3 the length is known when part 1 arrives (part 1 is not the short one, unless it is the only
-//! one) or when two parts of one length have arrived. A known length never changes, also not after
-//! a restart, so slots never overlap. A part that arrives earlier, or does not fit, has no slot.
+//! If all parts but the last have one length, part `n` belongs at `(n - 1) * length`, its slot.
+//! Parts written into their slots need no merging. The page states the length beforehand. For S3
+//! the length is known when part 1 arrives (it is not the short one, unless it is the only one) or
+//! when two parts of one length have arrived. A known length never changes, even after a restart,
+//! so slots never overlap. A part that arrives earlier, or does not fit, has no slot.
 
-/// The longest file in which parts are placed: within what file systems in use allow, above S3's
+/// The longest file with slots, in bytes: below the limits of common file systems, above S3's
 /// largest object.
 const LONGEST: u64 = 8 << 40;
 
-/// The common length of the parts, as far as it is known.
+/// The common length of the parts, if it is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Placement {
     length: Option<u64>,
@@ -18,17 +18,18 @@ pub(crate) struct Placement {
 }
 
 impl Placement {
-    /// With this common length, where it is known.
+    /// Starts with this common length, or without one.
     pub(crate) fn of(length: Option<u64>) -> Self {
         Self { length, seen: None }
     }
 
-    /// The length of a slot, once it is known.
+    /// Returns the length of a slot in bytes. `None` while it is unknown.
     pub(crate) fn length(&self) -> Option<u64> {
         self.length
     }
 
-    /// The offset of the slot for part `number` (from 1) of `length` bytes, where it has one.
+    /// Returns the offset of the slot for part `number` (from 1) of `length` bytes. `None` if it
+    /// has no slot.
     pub(crate) fn slot(&mut self, number: u32, length: u64) -> Option<u64> {
         if self.length.is_none() && length > 0 && (number == 1 || self.seen == Some(length)) {
             self.length = Some(length);

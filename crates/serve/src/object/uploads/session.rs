@@ -15,18 +15,18 @@ use super::placement::Placement;
 use crate::object::copying::read_range;
 use crate::token::random_token;
 
-/// What the holder of a claim may do.
+/// The rights of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gate {
-    /// Write.
+    /// The claim may write.
     Open,
-    /// Nothing: the upload is being ended.
+    /// The upload is being ended, so the claim may not write.
     Revoked,
-    /// Nothing more: the part has arrived.
+    /// The part is complete, so the claim may not write.
     Recorded,
 }
 
-/// The upload's own record of a claim.
+/// The upload's record of a claim in progress.
 #[derive(Clone, Debug)]
 pub(super) struct Running {
     pub(super) number: u32,
@@ -50,7 +50,7 @@ pub(super) struct State {
     pub(super) parts: BTreeMap<u32, Part>,
     pub(super) doubtful: BTreeSet<u32>,
     pub(super) running: Vec<Running>,
-    /// The journal's length when it was last looked at; zero before that.
+    /// The journal's length when it was last read; 0 before that.
     pub(super) journal: u64,
     pub(super) session: Weak<Session>,
 }
@@ -64,13 +64,13 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Removes a file that is no longer, or will not be, a part. What stays goes with the upload.
+    /// Removes a file that is not a part. If this fails, it is removed with the upload.
     pub(super) fn remove(&self, name: &str) {
         let _ = rustix::fs::unlinkat(&self.directory, name, AtFlags::empty());
     }
 
-    /// Gives back the space of a whole that was assembled and not published. A full disk may be why
-    /// it was not. A file that has another name by now is left as it is.
+    /// Frees the space of an assembled file that was not published, perhaps because the disk is
+    /// full. A file that also has another name is left unchanged.
     pub(super) fn give_back(&self, recorded: &BTreeMap<u32, Part>) {
         let placed = recorded.values().filter_map(|part| match part.place {
             Place::At(offset) => Some(offset + part.length),
@@ -96,7 +96,7 @@ impl Session {
         }
     }
 
-    /// Whether the bytes of `part` are those that were recorded.
+    /// Whether the bytes of `part` match the recorded checksum.
     fn holds(&self, part: &Part) -> bool {
         let Some((algorithm, expected)) =
             part.checksums.iter().find(|(algorithm, _)| **algorithm != Algorithm::Md5)
@@ -114,7 +114,7 @@ impl Session {
     }
 }
 
-/// Cuts the file `name` to `length`, if it is longer and has no other name.
+/// Truncates the file `name` to `length`, if it is longer and has no other name.
 fn shorten(directory: &OwnedFd, name: &str, length: u64) -> std::io::Result<()> {
     let file = open_at(directory, name, OFlags::empty())?;
     let metadata = file.metadata()?;
@@ -122,14 +122,14 @@ fn shorten(directory: &OwnedFd, name: &str, length: u64) -> std::io::Result<()> 
 }
 
 impl State {
-    /// Notes a part as arrived; gives the one it takes the place of.
+    /// Records a complete part. Returns the part that it replaces.
     pub(super) fn record(&mut self, session: &Session, number: u32, part: &Part) -> Result<Option<Part>> {
         self.journal = session.append(&Line::Part(number, part.clone()))?;
         self.doubtful.remove(&number);
         Ok(self.parts.insert(number, part.clone()))
     }
 
-    /// Decides where a part goes: into its slot where that is free, else apart.
+    /// Chooses the place of a part: its slot if that is free, otherwise a separate file.
     pub(super) fn place(&mut self, session: &Session, number: u32, length: u64) -> Result<Place> {
         let known = self.placement.length();
         let slot = self.placement.slot(number, length);
@@ -152,7 +152,7 @@ impl State {
         })
     }
 
-    /// Lets no part in any more: waits for the pieces being written, refuses the following.
+    /// Refuses further claims and pieces, after waiting for pieces that are being written.
     pub(super) fn end(&mut self) {
         self.phase = Phase::Ending;
         for running in self.running.drain(..) {
@@ -164,8 +164,8 @@ impl State {
     }
 }
 
-/// Compares the bytes of parts recorded under another boot; those that were not kept are no longer
-/// parts.
+/// Verifies by checksum the parts that were recorded before the last reboot. Parts whose bytes did
+/// not reach the disk are dropped.
 pub(super) fn verify(state: &mut State, session: &Session) -> Result<()> {
     for number in std::mem::take(&mut state.doubtful) {
         let Some(part) = state.parts.get(&number).cloned() else { continue };
@@ -180,7 +180,7 @@ pub(super) fn verify(state: &mut State, session: &Session) -> Result<()> {
     Ok(())
 }
 
-/// A panic elsewhere leaves plain values here, usable as they are.
+/// Locks `mutex`, ignoring poison: a panic elsewhere leaves valid values.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

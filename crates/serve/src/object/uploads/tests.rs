@@ -1,7 +1,7 @@
 //! Tests the engine of uploads against a model: any order of claims, pieces, records, drops,
 //! completions, aborts, sweeps and crashes.
 //!
-//! Every byte of a part carries the number of its write, so a mixture is detected.
+//! Every byte of a part is the number of its write, so a mixture is detected.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ enum Step {
         number: u32,
         length: u64,
     },
-    /// Writes half of what is left of a claim.
+    /// Writes half of the rest of a claim.
     Write {
         claim: usize,
     },
@@ -33,7 +33,7 @@ enum Step {
     Drop {
         claim: usize,
     },
-    /// Completes with every `keep`-th part, or is refused by its condition.
+    /// Completes with every `keep`-th part, or fails by its condition.
     Complete {
         keep: usize,
         refused: bool,
@@ -56,7 +56,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// One claim and what the model knows of it.
+/// One claim, and the model's knowledge of it.
 struct Writing {
     claim: Arc<Claim>,
     number: u32,
@@ -68,7 +68,7 @@ struct World {
     directory: tempfile::TempDir,
     uploads: Uploads,
     writing: Vec<Writing>,
-    /// What each recorded part must hold.
+    /// The expected byte and length of each recorded part.
     parts: BTreeMap<u32, (u8, u64)>,
     published: Option<Vec<u8>>,
     writes: u8,
@@ -133,7 +133,7 @@ impl World {
             Step::Finish { .. } | Step::Drop { .. } => {}
             Step::Complete { keep, refused } => self.complete(keep, refused),
             Step::Crash => {
-                // Claims of a killed process write no more; what they wrote stays.
+                // Claims of a killed process write no more. Their written bytes stay.
                 self.writing.clear();
                 self.uploads = Uploads::new(Root::open(self.directory.path()).unwrap());
             }
@@ -163,7 +163,7 @@ impl World {
         let put = |finished: Finished<'_>| publish(&root, finished, &Self::bucket(), &target, &condition);
         let done = self.uploads.complete(&self.upload(), choose, put);
         assert_eq!(done.is_ok(), !refused);
-        // Parts under way are refused from now on, also where completing was.
+        // Parts in flight are refused from now on, even if completing was refused.
         for writing in self.writing.drain(..) {
             assert!(writing.claim.write_all_at(&[0], 0).is_err());
             assert!(writing.claim.record(writing.claim.length(), Default::default()).is_err());
@@ -174,7 +174,7 @@ impl World {
         }
     }
 
-    /// Nothing outside what the model expects has changed.
+    /// Checks that every part and file is as the model expects.
     fn check(&self) {
         let found = std::fs::read(self.directory.path().join(BUCKET).join("key")).ok();
         assert_eq!(found, self.published);
@@ -191,8 +191,7 @@ impl World {
         }
     }
 
-    /// At the end everything is completed, so every recorded byte is looked at, and nothing is
-    /// left.
+    /// Completes the upload at the end, so that every recorded byte is checked and nothing remains.
     fn end(mut self) {
         if !self.parts.is_empty() {
             self.complete(1, false);

@@ -1,13 +1,12 @@
-//! One upload in parts: the parts that have arrived, the parts being written, and the assembly of
-//! the whole.
+//! One multipart upload: its complete parts, the parts being written, and the assembly of the file.
 //!
-//! A part is recorded when it has arrived; until then the previous part of the same number stays
-//! valid. A new part is written into its slot of the final file if the slot is free, and otherwise
-//! into a file of its own, so bytes of a recorded part are never overwritten. When an upload ends,
-//! running claims are revoked first, so no byte reaches the file once it is published.
+//! A part is recorded when it is complete; until then the previous part of the same number stays
+//! valid. A new part is written into its slot of the final file if the slot is free, otherwise into
+//! a separate file, so bytes of a recorded part are never overwritten. Ending an upload revokes
+//! running claims first, so they write no byte to the published file.
 //!
-//! Descriptors are open only while a request works on the upload ([`Session`]). Other state is read
-//! from the journal again if another process has added to it.
+//! Descriptors are open only while a request works on the upload ([`Session`]). If another process
+//! has added to the journal, the state is read from it again.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -33,48 +32,47 @@ use crate::object::root::Root;
 use crate::object::staging;
 use crate::path::EntryPath;
 
-/// How often a locked journal is tried again, with a pause of a millisecond each time.
+/// How often a locked journal is tried again, with a pause of one millisecond each time.
 const CLOSING_ATTEMPTS: u32 = 500;
 
-/// Whether a part may be sent again.
+/// The rule for sending a part again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Resending {
-    /// At any time; the one that arrives last is the part.
+    /// Allowed at any time; the part that is complete last is valid.
     Replaces,
-    /// Not while another request sends it, and not once it has arrived.
+    /// Refused while another request sends the part, and after the part is complete.
     Refused,
 }
 
-/// What a request for a part may do.
+/// The result of a claim.
 #[derive(Debug)]
 pub(crate) enum Claimed {
-    /// Nothing: this part has arrived already.
+    /// The part is already complete, so it need not be sent.
     Held(Part),
-    /// Write it.
+    /// The right to write the part.
     Write(Arc<Claim>),
 }
 
-/// The parts that make the whole, in order, and what is kept with it.
+/// The parts of the completed file, in order, and its metadata.
 #[derive(Debug)]
 pub(crate) struct Whole {
     pub(crate) parts: Vec<(u32, Part)>,
     pub(crate) object: ObjectMetadata,
 }
 
-/// One upload in parts.
 #[derive(Debug)]
 pub(crate) struct Upload {
     pub(crate) id: String,
     pub(crate) description: Description,
     root: Root,
     bucket: EntryPath,
-    /// Held by the request that completes or removes it.
+    /// Held by the request that completes or removes the upload.
     ending: Mutex<()>,
     state: Arc<Mutex<State>>,
 }
 
 impl Upload {
-    /// The upload `id` in the staging of `bucket`.
+    /// Makes the state of the upload `id` in the staging of `bucket`.
     pub(super) fn new(root: Root, bucket: EntryPath, id: String, description: Description) -> Self {
         Self { id, description, root, bucket, ending: Mutex::default(), state: Arc::default() }
     }
@@ -84,9 +82,9 @@ impl Upload {
         open.map_err(|error| self.gone(error))
     }
 
-    /// Whether it was completed or removed.
+    /// Whether the upload was completed or removed.
     pub(super) fn has_ended(&self) -> bool {
-        // One that is being worked on has not ended yet.
+        // If the state is locked, a request still works on the upload.
         self.state.try_lock().is_ok_and(|state| state.phase == Phase::Ended)
     }
 
@@ -95,7 +93,7 @@ impl Upload {
         Arc::strong_count(&self.state) > 1
     }
 
-    /// Asks to write part `number` (from 1), `length` bytes long. Blocking.
+    /// Claims part `number` (from 1) of `length` bytes. Blocking.
     pub(crate) fn claim(&self, number: u32, length: u64, resending: Resending) -> Result<Claimed> {
         let (mut state, session) = self.open(Phase::Open)?;
         if resending == Resending::Refused {
@@ -127,14 +125,14 @@ impl Upload {
         })))
     }
 
-    /// The parts that have arrived, by number. Blocking.
+    /// Returns the complete parts, by number. Blocking.
     pub(crate) fn parts(&self) -> Result<BTreeMap<u32, Part>> {
         let (mut state, session) = self.open(Phase::Ending)?;
         verify(&mut state, &session)?;
         Ok(state.parts.clone())
     }
 
-    /// When a part last arrived. Blocking.
+    /// Returns the time at which a part was last recorded. Blocking.
     pub(crate) fn touched(&self) -> Result<SystemTime> {
         let directory = self.directory()?;
         let journal = open_at(&directory, journal::JOURNAL, OFlags::empty());
@@ -142,9 +140,8 @@ impl Upload {
         modified.map_err(|error| self.gone(error))
     }
 
-    /// Makes the whole that `choose` decides on from the parts, hands it to `put` to be published,
-    /// and ends the upload. Where that fails the upload continues as it was, but for parts
-    /// that were on their way. Blocking.
+    /// Assembles the parts that `choose` selects, passes the file to `put` for publishing, and ends
+    /// the upload. If that fails, the upload continues without its parts in flight. Blocking.
     pub(super) fn complete<T, E: From<Error>>(
         &self,
         choose: impl FnOnce(&BTreeMap<u32, Part>) -> std::result::Result<Whole, E>,
@@ -169,7 +166,7 @@ impl Upload {
         Ok(done?)
     }
 
-    /// Ends it and removes what is there of it. Blocking.
+    /// Ends the upload and removes its files. Blocking.
     pub(super) fn remove(&self) -> Result<()> {
         let _alone = lock(&self.ending);
         {
@@ -196,7 +193,8 @@ impl Upload {
         Ok(put(finished)?)
     }
 
-    /// Opens the upload's files, or finds them open, unless it is beyond `latest`.
+    /// Opens the upload's files, or reuses the open ones. Fails if the phase is later than
+    /// `latest`.
     fn open(&self, latest: Phase) -> Result<(MutexGuard<'_, State>, Arc<Session>)> {
         let mut state = lock(&self.state);
         match (state.phase, latest) {
@@ -224,8 +222,8 @@ impl Upload {
         Ok((state, session))
     }
 
-    /// Waits a moment where the journal is locked: the last request of this process may just be
-    /// closing it.
+    /// Opens the journal. If it is locked, waits a moment, because the last request of this process
+    /// may just be closing it.
     fn open_journal(&self, directory: &OwnedFd) -> Result<Journal> {
         for _ in 0..CLOSING_ATTEMPTS {
             match Journal::open(directory).map_err(|error| self.gone(error))? {
@@ -247,15 +245,15 @@ impl Upload {
         let parent = reserved::open(&self.root, &self.bucket, Area::Uploads);
         let removed = parent.and_then(|parent| staging::remove_tree(&parent, self.id.as_ref()));
         if let Err(error) = removed {
-            // A sweep removes it later.
+            // A sweep removes the upload later.
             tracing::warn!(%error, bucket = %self.bucket, upload = self.id, "an ended upload cannot be removed");
         }
         reserved::tidy(&self.root, &self.bucket);
     }
 }
 
-/// Brings the chosen parts together: in `data` where that leaves every recorded part as it is, else
-/// in a file of its own.
+/// Assembles the chosen parts: in `data` if that changes no recorded part, otherwise in a separate
+/// file.
 fn assemble(
     session: &Session,
     recorded: &BTreeMap<u32, Part>,
@@ -275,7 +273,7 @@ fn assemble(
         }
         total += part.length;
     }
-    // The data file becomes the whole only if no recorded part would be cut off or overwritten.
+    // The data file becomes the result only if no recorded part would be truncated or overwritten.
     let all_placed = recorded.values().filter(|part| matches!(part.place, Place::At(_))).count();
     let in_place = fits && placed == all_placed;
     let (file, name) = if in_place {

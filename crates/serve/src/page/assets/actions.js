@@ -1,10 +1,10 @@
-// What can be done with entries without writing: download them as one tar file, and look at images and texts.
+// Actions on entries that write nothing: download as one tar file, and previews of images and texts.
 'use strict';
 
-// Ways back, each { label, act }; the last one is offered, whatever is said meanwhile, until it is taken.
+// Undo actions, each { label, act }. The last one is offered, beside any later message, until it is used.
 const undos = [];
 
-// Says what was done, with a way back where there is one.
+// Shows a message about a finished action, with its undo action if there is one.
 function say(text, undo) {
   find('#done').textContent = text;
   if (undo) undos.push(undo);
@@ -17,7 +17,7 @@ find('#undo').addEventListener('click', () => undos.pop().act());
 /* ---- download ---- */
 
 {
-  // The server reads heads of 64 KiB at most.
+  // The server accepts heads of at most 64 KiB.
   const LONGEST_LINK = 60_000;
   const download = find('#download');
 
@@ -40,11 +40,11 @@ find('#undo').addEventListener('click', () => undos.pop().act());
 {
   const IMAGES = /\.(png|jpe?g|gif|webp|avif|svg|ico|bmp)$/i;
   const TEXTS = /\.(txt|log|md|csv|tsv|json|jsonl|ndjson|xml|ya?ml|toml|ini|cfg|conf|rs|py|c|h|cpp|hpp|java|go|sh|js|mjs|ts|css|html?|sql|r|tex|fasta|fa|vcf|bed|gff)$/i;
-  // Bytes of a text that are shown.
+  // The most bytes of a text to show.
   const SHOWN_BYTES = 64 * 1024;
   const preview = find('#preview'), content = preview.querySelector('.shown'), state = preview.querySelector('.state');
 
-  // An image is drawn and a text is characters: neither becomes a document, so nothing in them runs.
+  // An image is drawn and a text is inserted as characters. Neither becomes a document, so no script in it runs.
   function showImage(entry) {
     const image = new Image();
     image.alt = visible(entry.name);

@@ -1,4 +1,4 @@
-// Changes of entries: make a folder, rename, delete, and undo that. Also the requests that write, for uploads too.
+// Changes of entries: make a folder, rename, delete and undo. Also the requests that write, including those of uploads.
 'use strict';
 
 class Refusal extends Error {
@@ -92,7 +92,7 @@ async function ask(method, url, body) {
       for (const entry of entries) if (answer.done.some((one) => one.entry === entry.path)) picked.delete(entry.href);
       return answer;
     };
-    // The trash needs some room of its own.
+    // The trash needs some space.
     const withoutTrash = (full) => confirm({
       title: `Delete ${full.length === entries.length ? what : `${numberFormat.format(full.length)} entries`} for ever?`,
       text: 'The disk is full: nothing can be kept in the trash. This cannot be undone.', label: 'Delete for ever', danger: true,
@@ -116,7 +116,7 @@ async function ask(method, url, body) {
 
   const wayBack = (ids, what) => ({ label: `Undo: delete ${what}`, act: () => restore(ids, what) });
 
-  // What is not brought back is still in the trash, and can be tried again after earlier deletions.
+  // Entries that were not restored are still in the trash, and can be tried again after earlier deletions.
   async function restore(ids, what) {
     say('Bringing back …');
     scroller.focus();

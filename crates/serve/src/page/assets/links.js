@@ -1,8 +1,8 @@
-// Links to entries, copied to the clipboard: signed, with an expiry, where visitors have keys.
+// Links to entries, copied to the clipboard. They are signed and expire if visitors have keys.
 'use strict';
 
 {
-  // Browsers have the clipboard on https and localhost alone; elsewhere a selected text is copied.
+  // Browsers allow the clipboard only on https and localhost. Elsewhere a selected text is copied.
   async function copyText(text) {
     if (navigator.clipboard) {
       try { await navigator.clipboard.writeText(text); return true; } catch { /* not allowed: as below */ }
@@ -29,7 +29,7 @@
   async function copyLink(entry) {
     const name = visible(entry.name), choice = find('#valid');
     try {
-      // A folder has no S3 object that could be signed: its link asks for a key.
+      // A folder has no S3 object to sign, so its link asks for a key.
       const isSigned = choice && !entry.directory;
       const target = isSigned ? await signed(entry, Number(choice.value)) : entry.href;
       const url = new URL(target, location).href;

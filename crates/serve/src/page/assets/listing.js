@@ -20,7 +20,7 @@ const narrow = matchMedia('(max-width: 640px)');
 const rowHeight = () => (narrow.matches ? 58 : 40);
 const collator = new Intl.Collator(undefined, { numeric: true, sensitivity: 'base' });
 const timeFormat = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' });
-// What a phone has room for beside a size and the buttons.
+// The space that a phone has beside a size and the buttons.
 const dayFormat = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium' });
 const numberFormat = new Intl.NumberFormat();
 
@@ -37,7 +37,7 @@ let active = -1;         // index in `shown` of the row the keyboard is on
 const picked = new Map(); // the selected entries, by their links
 let loading = null;      // the AbortController of the stream, while it runs
 
-// Characters that would break the line, or make a name look like another, are shown as their code.
+// Characters that would break the line, or make names look alike, are shown as their code.
 function visible(name) {
   return name.replace(/[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g,
     (c) => (c === '\n' ? '\\n' : c === '\t' ? '\\t' : `\\u{${c.codePointAt(0).toString(16)}}`));
@@ -56,7 +56,7 @@ const plural = (n, one, many) => `${numberFormat.format(n)} ${n === 1 ? one : ma
 
 function arrange() {
   const { by, down } = sort;
-  // Directories first, whichever way the rest runs.
+  // Directories come first, in either direction of the order.
   all.sort((a, b) => b.directory - a.directory || (down ? -order[by](a, b) : order[by](a, b)));
   filter();
 }
@@ -131,7 +131,7 @@ function geometry() {
   return { height, tall, scale: Math.max(1, (full - scroller.clientHeight) / room) };
 }
 
-// The control of a row that has the focus, if one has.
+// The focused control of a row, or undefined.
 const focusedSlot = () => rows.find((slot) => slot.row.contains(document.activeElement));
 // The controls of a row, from left to right.
 const CONTROLS = ['box', 'link', 'get', 'copy'];
@@ -154,10 +154,10 @@ function render() {
     slot.row.style.transform = `translateY(${index * height - top + scroller.scrollTop}px)`;
   }
   for (const slot of rows) if (!used.has(slot)) slot.row.hidden = true;
-  // One row is reached by Tab: the one the keyboard is on, or the nearest in the document.
+  // Tab reaches one row: the row of the keyboard cursor, or the nearest in the document.
   const reached = Math.max(first, Math.min(last - 1, Math.max(0, active)));
   for (const slot of used) slot.box.tabIndex = slot.link.tabIndex = slot.index === reached ? 0 : -1;
-  // Rows are reused: the focus stays with its entry, or with the list where that is out of sight.
+  // Rows are reused. The focus stays with its entry, or with the list if the entry is out of sight.
   if (held) focusOn(active, kind);
 }
 
@@ -206,7 +206,7 @@ function showPicked() {
 
 const strict = new TextDecoder('utf-8', { fatal: true });
 
-// A name that is not UTF-8 comes as hex besides: what is no character in it is shown as \xNN.
+// A name that is not UTF-8 also comes in hex. Its invalid bytes are shown as \xNN.
 function spell(bytes) {
   let out = '';
   for (let at = 0; at < bytes.length;) {
@@ -227,7 +227,7 @@ function entryOf(line) {
   const { name: text, name_hex: hex, kind, size, modified } = JSON.parse(line);
   const directory = kind === 'directory';
   const name = hex ? spell(Uint8Array.from(hex.match(/../g), (byte) => parseInt(byte, 16))) : text;
-  // Relative, and `./` first: a name such as `javascript:x` stays a name.
+  // Relative, with `./` in front, so that a name such as `javascript:x` stays a name.
   const href = `./${hex ? hex.replace(/../g, '%$&') : encodeURIComponent(text)}${directory ? '/' : ''}`;
   return { name, folded: name.toLocaleLowerCase(), href, path: href.slice(2).replace(/\/$/, ''), directory, size: directory ? null : size, modified: Date.parse(modified) || null };
 }
@@ -255,7 +255,7 @@ async function load() {
     if (!response.ok) throw new Error(`the server answered ${response.status} ${response.statusText}`);
     for await (const batch of lines(response.body)) {
       for (const line of batch) fresh.push(entryOf(line));
-      // A reload swaps the list at its end; a first load shows it growing, sorted anew each time it has doubled.
+      // A reload replaces the list at its end. A first load shows the growing list, sorted again when it has doubled.
       if (first && fresh.length > 2 * sorted) {
         sorted = fresh.length;
         all = fresh.slice();

@@ -1,5 +1,5 @@
-// Sends one part at a time: sums it (CRC32C, sliced by eight), then puts it, telling how far it is. A part that the
-// server holds with this very sum is not sent.
+// Sends one part at a time: computes its CRC32C, sliced by eight, then sends it and reports progress. A part that
+// the server already has with the same sum is not sent.
 'use strict';
 
 const TABLES = Array.from({ length: 8 }, () => new Uint32Array(256));

@@ -1,11 +1,11 @@
-// Uploads: files are cut in parts, parts are sent by workers in parallel, what the server holds is not sent again.
-// `ask` and `Refusal` are change.js's.
+// Uploads: files are cut into parts, which workers send in parallel. Parts that the server has are not sent again.
+// `ask` and `Refusal` are in change.js.
 'use strict';
 
 {
   // Browsers open six connections to a server; one is left for the list and one for the rest of the page.
   const WORKERS = 4;
-  // Files under way at once: enough to hide the two round trips that begin and end a small one.
+  // The most files in flight: enough to hide the two round trips at the start and end of a small file.
   const FILES = 3;
   const api = `${page.base}/.firstbyte/uploads`;
   const panel = find('.uploads'), list = panel.querySelector('ul'), heading = panel.querySelector('h2');
@@ -17,7 +17,7 @@
 
   const sleep = (ms) => new Promise((done) => { setTimeout(done, ms); });
 
-  // Whether the same request may succeed later: the server is away, starting, or busy with an earlier attempt.
+  // Whether the same request may succeed later: the server is unreachable, starting, or busy with an earlier attempt.
   const passing = (error) => error.status === 0 || error.status === 502 || error.status === 503 || error.code === 'in-use';
 
   /* ---- workers ---- */
@@ -110,7 +110,7 @@
       pump();
     }
 
-    // Repeats what fails in passing, for as long as it takes: the server may be restarting.
+    // Repeats requests after temporary failures without limit, because the server may be restarting.
     async persist(work) {
       for (let wait = 500; ; wait = Math.min(wait * 2, 10_000)) {
         if (this.control.signal.aborted) throw new Refusal('cancelled', 'cancelled');
@@ -154,7 +154,7 @@
           if (error.code === 'exists') {
             existing = await this.askExisting();
           } else if (error.code === 'incomplete' && resent < 3) {
-            // Another file of this name, size and time is sent at the same time: its parts took the place of some.
+            // Another file of this name, size and time is being sent too, and its parts replaced some of these.
             resent += 1;
             await this.sendParts(await this.persist(() => ask('POST', this.url(), { name, size, mtime: lastModified, type })));
           } else {
@@ -171,7 +171,7 @@
       const missing = Array.from({ length: count }, (_, n) => n);
       this.timer = setInterval(() => this.show(), 500);
       this.show();
-      // Each lane takes the next part when its last one is held; lanes share the workers of all files.
+      // Each lane takes the next part when its last one is complete. Lanes share the workers of all files.
       const lane = async () => {
         while (missing.length) {
           const number = missing.shift();
@@ -181,7 +181,7 @@
           this.sent.delete(number);
           this.heldBytes += length(number);
           if (wasHeld) {
-            // Not sent, so no part of the rate.
+            // The part was not sent, so it does not count in the rate.
             this.resumed += length(number);
             for (const sample of this.samples) sample[1] += length(number);
           }
@@ -214,7 +214,7 @@
         } catch (error) {
           this.sent.delete(number);
           if (error.code === 'cancelled') {
-            // Ending the worker is what ends its request.
+            // Ending the worker ends its request.
             worker.terminate();
             returnWorker(new Worker(`${page.base}/.firstbyte/upload-worker.js`));
           } else {
@@ -316,7 +316,7 @@
     if (![...all].some((upload) => !upload.finished)) { answerForAll = null; forAll.firstElementChild.checked = false; }
     for (const { file, path } of files) {
       const folder = page.path + (path ? `${encodePath(path)}/` : '');
-      // Picked again while under way: one upload of it is enough.
+      // The same file was picked again during its upload. One upload is enough.
       if ([...all].some((u) => !u.finished && u.folder === folder && u.file.name === file.name)) continue;
       const upload = new Upload(file, folder);
       all.add(upload);

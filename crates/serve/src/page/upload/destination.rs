@@ -1,4 +1,4 @@
-//! Checks names in the destination directory, and publishes a finished upload under one.
+//! Checks names in the destination directory, and publishes a finished upload.
 
 use std::io;
 
@@ -10,31 +10,31 @@ use crate::object::publish::{self, Finished, publish};
 use crate::object::root::Root;
 use crate::path::EntryPath;
 
-/// Most names tried for "keep both" before giving up.
+/// The most names tried for "keep both".
 const MOST_COPIES: u32 = 10_000;
 
-/// What to do if a file of that name exists.
+/// The action if a file of the name exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Existing {
-    /// Leave both as they are and say so.
+    /// Refuse the upload.
     #[default]
     Refuse,
-    /// Put the new one in its place.
+    /// Replace the existing file.
     Replace,
-    /// Put the new one beside it, as `NAME (1)`.
+    /// Keep both; the new file is `NAME (1)`.
     KeepBoth,
 }
 
-/// Refuses what is not one plain component, or would be hidden or reserved.
+/// Refuses a name that is not one plain component, or would be hidden or reserved.
 pub(super) fn check_name(name: &str) -> Result<()> {
     let fits = EntryPath::parse(name.as_bytes())
         .is_ok_and(|path| path.as_bytes() == name.as_bytes() && !path.is_root());
     if fits && !name.contains('/') { Ok(()) } else { Err(Error::Name(name.into())) }
 }
 
-/// Puts the finished file under `name` in `directory`, as `existing` requires, and returns the name
-/// that it got. A directory of that name makes the name taken, as a file does.
+/// Publishes the finished file as `name` in `directory`, as `existing` requires. Returns its final
+/// name. A directory of the name counts like a file.
 pub(super) fn put_in_place(
     root: &Root,
     finished: Finished<'_>,
@@ -66,7 +66,7 @@ pub(super) fn put_in_place(
     }
 }
 
-/// `a.tar` becomes `a (1).tar`; shortened where it would pass the 255 bytes of a file name.
+/// Makes `a (1).tar` of `a.tar`, shortened if it would exceed 255 bytes.
 fn copy_name(name: &str, copy: u32) -> String {
     if copy == 0 {
         return name.into();

@@ -1,4 +1,4 @@
-//! Errors of an upload from the page, and the HTTP status of each.
+//! Errors of an upload from the page, each with its HTTP status.
 
 use std::io;
 
@@ -6,60 +6,60 @@ use firstbyte_location::is_full;
 use http::StatusCode;
 use rustix::io::Errno;
 
-use crate::object::metadata::NotKept;
+use crate::object::metadata::MetadataRefusal;
 use crate::object::publish;
 use crate::object::uploads;
 
 /// The kernel's errors for a path that would leave the served directory.
 const LEADS_OUT: [i32; 2] = [Errno::XDEV.raw_os_error(), Errno::LOOP.raw_os_error()];
 
-/// What can go wrong with an upload.
+/// The reason for which an upload fails.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// Not a name a file here may have.
+    /// The name is not valid for a file.
     #[error("{0:?} cannot be a file name here; rename the file and upload it again")]
     Name(String),
-    /// Unknown, finished or removed.
+    /// The upload is unknown, finished or removed.
     #[error("there is no upload {0} here; begin it again")]
     NoUpload(String),
-    /// Past the last part.
+    /// The number is beyond the last part.
     #[error("there is no part {number}: the upload has {parts}")]
     NoPart { number: usize, parts: usize },
-    /// The announced length is not the part's.
+    /// The announced length is not the length of the part.
     #[error("part {number} has {expected} bytes, not {got}")]
     Length { number: usize, expected: u64, got: u64 },
-    /// The body went on past the part.
+    /// The body is longer than the part.
     #[error("the body of part {0} is longer than announced")]
     TooLong(usize),
     /// The body ended early.
     #[error("the body of part {number} ended {missing} bytes early; send it again")]
     Short { number: usize, missing: u64 },
-    /// The bytes are not the ones the sender summed.
+    /// The bytes do not match the sender's checksum.
     #[error("part {0} was damaged on its way; send it again")]
     Checksum(usize),
-    /// Another request is at it.
+    /// Another request is writing it.
     #[error("{0} is being received by another request; try again in a moment")]
     InUse(String),
-    /// Another process is at it.
+    /// Another process has the upload open.
     #[error("upload {0} is open in another server process")]
     Elsewhere(String),
-    /// Parts are not there yet.
+    /// Some parts are missing.
     #[error("{} parts are missing", .0.len())]
     Incomplete(Vec<usize>),
-    /// The name is taken.
+    /// Another file has the name.
     #[error("{0:?} exists already; replace it, keep both, or skip")]
     Exists(String),
-    /// It cannot fit.
+    /// The disk has too little space for the file.
     #[error("the file has {size} bytes and the server's disk {free} free; make room and upload it again")]
     Space { size: u64, free: u64 },
-    /// The operating system says no.
+    /// A system call fails.
     #[error("{place}: {cause}")]
     Io { place: String, cause: io::Error },
 }
 
 impl From<uploads::Error> for Error {
     fn from(error: uploads::Error) -> Self {
-        // The engine counts parts from 1, the page from 0.
+        // `object::uploads` counts parts from 1, the page from 0.
         let part = |number: u32| number.saturating_sub(1) as usize;
         match error {
             uploads::Error::NoUpload(id) => Self::NoUpload(id),
@@ -75,11 +75,11 @@ impl From<uploads::Error> for Error {
     }
 }
 
-/// With this module's error.
+/// A result with this module's error.
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// The error for part `number`, which could not be written.
+    /// Converts the error of writing part `number`.
     pub(crate) fn unwritten(number: usize, cause: io::Error) -> Self {
         if cause.kind() == io::ErrorKind::InvalidData {
             return Self::TooLong(number);
@@ -94,7 +94,7 @@ impl Error {
         Self::Io { place: place.into(), cause: cause.into() }
     }
 
-    /// The HTTP status and the code for programs.
+    /// Returns the HTTP status, and the code for programs.
     pub(crate) fn code(&self) -> (StatusCode, &'static str) {
         match self {
             Self::Name(_) => (StatusCode::BAD_REQUEST, "name"),
@@ -108,8 +108,10 @@ impl Error {
             Self::Incomplete(_) => (StatusCode::CONFLICT, "incomplete"),
             Self::Exists(_) => (StatusCode::CONFLICT, "exists"),
             Self::Space { .. } => (StatusCode::INSUFFICIENT_STORAGE, "space"),
-            Self::Io { cause, .. } if NotKept::of(cause).is_some() => (StatusCode::BAD_REQUEST, "metadata"),
-            // A link that leads out of the directory: nothing is there, as for any reader.
+            Self::Io { cause, .. } if MetadataRefusal::of(cause).is_some() => {
+                (StatusCode::BAD_REQUEST, "metadata")
+            }
+            // A link that leads out of the directory counts as missing, as for readers.
             Self::Io { cause, .. } if cause.raw_os_error().is_some_and(|code| LEADS_OUT.contains(&code)) => {
                 (StatusCode::NOT_FOUND, "no-directory")
             }

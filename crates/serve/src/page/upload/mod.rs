@@ -2,10 +2,10 @@
 //! CRC32C.
 //!
 //! `object::uploads` stores the parts. An upload's id follows from the file's name, size and time,
-//! and the directory. So if the user picks the same file again after a reload or a restart, the
-//! parts that have arrived are found. A part is not sent again only if its CRC32C is the sender's:
-//! another file may have the same name, size and time. Everything here is plain blocking code;
-//! [`super::protocol`] does the HTTP.
+//! and the directory. So if the user picks the same file again after a reload or a restart, its
+//! complete parts are found. A part is reused only if its CRC32C is the sender's, because another
+//! file may have the same name, size and time. The code is blocking; [`super::protocol`] does the
+//! HTTP.
 
 mod destination;
 mod error;
@@ -31,14 +31,14 @@ pub(crate) use crate::object::uploads::Source;
 pub(crate) use destination::Existing;
 pub(crate) use error::{Error, Result};
 
-/// Smallest part. Large enough that a request per part costs nothing, small enough that a cut costs
-/// little.
+/// Bytes in the smallest part: large enough that a request per part costs little, small enough that
+/// a broken connection costs little.
 const SMALLEST_PART: u64 = 8 << 20;
-/// Most parts of one upload; beyond `SMALLEST_PART * MOST_PARTS` (78 GiB) parts grow instead. Keeps
-/// the state of an upload, as sent to the page, under 100 KB.
+/// The most parts of one upload. Above `SMALLEST_PART * MOST_PARTS` (78 GiB), parts are larger. It
+/// keeps the state of an upload, as sent to the page, under 100 KB.
 const MOST_PARTS: u64 = 10_000;
 
-/// The directory a request is about, and what is needed to work on its uploads.
+/// The directory of a request, with the state to work on its uploads.
 #[derive(Clone, Debug)]
 pub(crate) struct Directory {
     pub(crate) root: Root,
@@ -50,29 +50,29 @@ pub(crate) struct Directory {
 /// The state of an upload, as sent to the page.
 #[derive(Debug, Serialize)]
 pub(crate) struct Status {
-    /// Names it in later requests.
+    /// The id of the upload in later requests.
     pub(crate) id: String,
-    /// What is being uploaded.
+    /// The file in the browser.
     #[serde(flatten)]
     pub(crate) source: Source,
     /// Bytes in every part but the last.
     pub(crate) part_size: u64,
-    /// Numbers of the parts held, from 0.
+    /// The numbers of the complete parts, from 0.
     pub(crate) held: Vec<usize>,
-    /// The CRC32C of each, as eight hex digits.
+    /// The CRC32C of each complete part, as eight hex digits.
     pub(crate) crc32c: Vec<String>,
-    /// Seconds since 1970 when a part last arrived.
+    /// The time when a part last arrived, in seconds since 1970.
     pub(crate) touched: u64,
-    /// The file that already has that name, if there is one.
+    /// The file that already has the name, if there is one.
     pub(crate) existing: Option<Occupant>,
 }
 
-/// The file that stands where an upload is to go.
+/// The existing file at the destination of an upload.
 #[derive(Debug, Serialize)]
 pub(crate) struct Occupant {
-    /// Its length in bytes.
+    /// Length in bytes.
     pub(crate) size: u64,
-    /// Its modification time, milliseconds since 1970.
+    /// Modification time, milliseconds since 1970.
     pub(crate) mtime: i64,
 }
 
@@ -81,18 +81,18 @@ fn part_size(source: &Source) -> u64 {
     source.size.div_ceil(MOST_PARTS).next_multiple_of(1 << 20).max(SMALLEST_PART)
 }
 
-/// Number of parts; an empty file has none.
+/// Returns the number of parts; 0 for an empty file.
 fn part_count(source: &Source) -> usize {
     to_usize(source.size.div_ceil(part_size(source)))
 }
 
-/// Bytes in part `number`, from 0.
+/// Returns the length in bytes of part `number`, from 0.
 fn part_length(source: &Source, number: usize) -> u64 {
     let offset = (number as u64).saturating_mul(part_size(source));
     part_size(source).min(source.size.saturating_sub(offset))
 }
 
-/// The metadata to keep with the file, in the form that S3 clients and plain answers use.
+/// Returns the metadata to store with the file, as S3 clients and plain responses use it.
 fn metadata(source: &Source) -> ObjectMetadata {
     let content_type = Some(source.content_type.clone()).filter(|text| !text.is_empty());
     let mtime = u64::try_from(source.mtime).ok();
@@ -100,14 +100,14 @@ fn metadata(source: &Source) -> ObjectMetadata {
     ObjectMetadata { content_type, user: mtime.into_iter().collect(), ..ObjectMetadata::default() }
 }
 
-/// The number the engine counts part `number` by, from 1.
+/// Converts part `number` to the number in `object::uploads`, which counts from 1.
 fn counted(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX).saturating_add(1)
 }
 
 impl Directory {
-    /// Begins the upload of `source`, or finds the parts that have arrived. The directory is made
-    /// when the upload is complete, except for its first level, which holds unfinished uploads.
+    /// Begins the upload of `source`, or finds its complete parts. The directory is made when the
+    /// upload is complete, except for its first level, which holds unfinished uploads.
     pub(crate) fn begin(&self, source: Source) -> Result<Status> {
         destination::check_name(&source.name)?;
         self.check_reachable().map_err(|e| Error::io(self.path.to_string(), e))?;
@@ -126,7 +126,7 @@ impl Directory {
             self.status(&upload)
         };
         match begin() {
-            // One that has ended is still there, as a kill leaves it.
+            // The directory of an ended upload is still there after a kill.
             Err(Error::NoUpload(id)) => {
                 self.uploads.sweep(&bucket, Duration::MAX).map_err(|e| Error::io(id, e))?;
                 begin()
@@ -135,7 +135,7 @@ impl Directory {
         }
     }
 
-    /// The upload `id` of this directory.
+    /// Finds the upload `id` of this directory.
     pub(crate) fn find(&self, id: &str) -> Result<Arc<Upload>> {
         let upload = self.uploads.find(&self.bucket(), id)?;
         match &upload.description.origin {
@@ -144,21 +144,21 @@ impl Directory {
         }
     }
 
-    /// Everything unfinished in this directory.
+    /// Lists the unfinished uploads of this directory.
     pub(crate) fn list(&self) -> Result<Vec<Status>> {
         let listed = self.uploads.list(&self.bucket()).map_err(|e| Error::io(self.path.to_string(), e))?;
-        // One that another process holds, or that ended meanwhile, is not offered.
+        // Uploads that another process holds, or that ended meanwhile, are skipped.
         let found = listed.iter().filter_map(|listed| self.find(&listed.id).ok());
         Ok(found.filter_map(|upload| self.status(&upload).ok()).collect())
     }
 
-    /// Ends upload `id` and removes what is there of it.
+    /// Ends upload `id` and removes its files.
     pub(crate) fn discard(&self, id: &str) -> Result<()> {
         Ok(self.uploads.remove(&*self.find(id)?)?)
     }
 
-    /// Checks that every part has arrived, makes the file durable and puts it in place; gives the
-    /// name it got. Parts whose CRC32C is not the one in `expected`, where it is given, count as
+    /// Checks that every part is complete, makes the file durable and publishes it. Returns its
+    /// final name. Parts whose CRC32C differs from the one in `expected`, if given, count as
     /// missing.
     pub(crate) fn complete(
         &self,
@@ -181,8 +181,7 @@ impl Directory {
             Ok(Whole { parts, object: upload.description.object.clone() })
         };
         let put = |finished: crate::object::publish::Finished<'_>| {
-            // People who upload expect the file to be there after a power cut; it costs them one
-            // flush a file.
+            // Users of the page expect the file to survive a power cut. It costs one flush a file.
             finished.file.sync_data()?;
             destination::put_in_place(&self.root, finished, &self.path, &source.name, existing)
         };
@@ -222,7 +221,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Refuses at once what cannot fit, rather than after an hour.
+    /// Refuses a file that cannot fit now rather than after an hour.
     fn check_space(&self, bucket: &EntryPath, size: u64) -> Result<()> {
         let open = self.root.open_directory(bucket).map_err(|e| Error::io(bucket.to_string(), e))?;
         let free = rustix::fs::fstatvfs(&open).map(|s| s.f_bavail.saturating_mul(s.f_frsize));
@@ -232,10 +231,10 @@ impl Directory {
         }
     }
 
-    /// The file called `name`, if there is one. A link is not followed.
+    /// Returns the file `name` of the directory; `None` if there is none. Links are not followed.
     fn occupant(&self, name: &str) -> Result<Option<Occupant>> {
         let open = match self.root.open_directory(&self.path) {
-            // Not made yet, or removed by a DELETE that emptied it.
+            // The directory is not made yet, or a DELETE that emptied it removed it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             done => done.map_err(|e| Error::io(self.path.to_string(), e))?,
         };
@@ -260,7 +259,7 @@ impl Directory {
         percent_encoding::percent_encode(self.path.as_bytes(), percent_encoding::NON_ALPHANUMERIC).to_string()
     }
 
-    /// Names the upload of `source`: the same file, picked again, finds it without an index.
+    /// Returns the id of the upload of `source`. The same file, picked again, has the same id.
     fn id(&self, source: &Source) -> String {
         let Source { size, mtime, name, .. } = source;
         let digest = Sha256::digest(format!("{}\0{size}\0{mtime}\0{name}", self.encoded()));
@@ -268,8 +267,8 @@ impl Directory {
     }
 }
 
-/// Asks to write part `number`, from 0, of `length` bytes with this CRC32C; none where the very
-/// same is held already. A part with another sum is replaced.
+/// Claims part `number`, from 0, of `length` bytes with this CRC32C. `None` if the same part is
+/// already complete. A part with another sum is replaced.
 pub(crate) fn claim(
     upload: &Arc<Upload>,
     number: usize,
@@ -295,7 +294,7 @@ pub(crate) fn claim(
     }
 }
 
-/// Checks the `length` bytes written of a part against the sender's CRC32C and records them.
+/// Checks the written bytes of a part against the sender's CRC32C, and records the part.
 pub(crate) fn record(claim: &Claim, number: usize, length: u64, checksums: Values, sum: u32) -> Result<()> {
     if length < claim.length() {
         return Err(Error::Short { number, missing: claim.length() - length });
@@ -307,7 +306,7 @@ pub(crate) fn record(claim: &Claim, number: usize, length: u64, checksums: Value
     Ok(())
 }
 
-/// The CRC32C of a part as eight hex digits.
+/// Formats the CRC32C of a part as eight hex digits.
 fn crc32c(part: &Part) -> String {
     in_hex(&part.checksums)
 }

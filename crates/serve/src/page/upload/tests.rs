@@ -1,5 +1,4 @@
-//! Tests of uploads without HTTP: which parts are valid after crashes, truncation, damage and
-//! another boot.
+//! Tests of uploads without HTTP: the valid parts after crashes, truncation, damage and a reboot.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +7,7 @@ use super::*;
 use crate::object::checksum::Checksums;
 use crate::object::writer::{Digest, WriteAt};
 
-/// The served directory as a server started now sees it.
+/// Returns the served directory of a server that was just started.
 fn serve(place: &Path) -> Directory {
     let root = Root::open(place).unwrap();
     let uploads = Arc::new(Uploads::new(root.clone()));

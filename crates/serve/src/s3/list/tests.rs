@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The keys and prefixes a listing must give, from all keys.
+/// Returns the keys and prefixes of the expected page, selected from all keys.
 fn model(keys: &[String], query: &Query) -> Vec<String> {
     let mut rows: Vec<String> = Vec::new();
     let mut sorted: Vec<&String> = keys.iter().filter(|key| key.starts_with(&query.prefix)).collect();
@@ -58,8 +58,8 @@ proptest! {
         }
         let root = Root::open(directory.path()).unwrap();
         let query = Query { prefix, delimiter, limit, ..Query::default() };
-        // A failed key may leave empty directories behind, which are keys too: start clean from the
-        // files made.
+        // A failed key may leave empty directories behind, which are keys too, so such cases are
+        // discarded.
         prop_assume!(made.iter().all(|key| directory.path().join(key).is_file()));
         let empty = walk_empty(directory.path(), "");
         made.extend(empty);
