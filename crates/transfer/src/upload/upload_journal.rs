@@ -65,7 +65,7 @@ impl UploadJournal {
         }
     }
 
-    /// The upload to resume and the parts it has.
+    /// Returns the upload to resume and the parts it has; `None` if a new one must begin.
     pub(super) fn resume(
         &self,
         store: &Store,
