@@ -11,10 +11,10 @@ use firstbyte_location::Location;
 use super::protocol::{HydrateRequest, JobFailure, JobProgress, Response};
 use crate::filesystem::FileSystem;
 
-/// Ended jobs that are remembered: clients poll every tenth of a second, and thousands may be begun
-/// a day.
+/// The most ended jobs that are remembered: clients poll every tenth of a second, and thousands of
+/// jobs may be begun a day.
 const MOST_OVER: usize = 64;
-/// Failures reported of one job; their number is always reported.
+/// The most failures reported of one job; their number is always reported.
 const MOST_FAILURES: usize = 100;
 
 /// The jobs of a mount, by number.
@@ -76,7 +76,7 @@ impl Jobs {
         })
     }
 
-    /// Ends a job; what it fetched stays.
+    /// Ends a job; the blocks that it fetched stay.
     pub(super) fn cancel(&self, job: u64) -> Response {
         let Some(job) = self.get(job) else { return unknown() };
         job.cancel();
