@@ -179,7 +179,6 @@ impl FetchQueue {
         queues.free_slots.push(slot);
     }
 
-    /// Runs one fetch.
     fn run<'q>(
         self: &'q Arc<Self>,
         mut queues: MutexGuard<'q, Queues>,

@@ -99,7 +99,6 @@ impl JobState {
         self.lock().failed.push(failure);
     }
 
-    /// Marks the job as over.
     pub(crate) fn end(&self, mut progress: MutexGuard<'_, Progress>) {
         progress.is_over = true;
         progress.elapsed = self.started.elapsed();

@@ -76,7 +76,6 @@ impl BlockingPool {
         Self { shared: Arc::default(), deadline }
     }
 
-    /// The deadline of each job.
     pub(crate) fn deadline(&self) -> Duration {
         self.deadline
     }

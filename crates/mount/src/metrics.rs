@@ -86,7 +86,6 @@ fn one(value: u64) -> Vec<(String, String)> {
     vec![(String::new(), value.to_string())]
 }
 
-/// All counters as text.
 fn text(core: &FileSystem) -> String {
     let mut metrics = Metrics(String::new());
     add_operations(&mut metrics, core);

@@ -65,7 +65,6 @@ impl ReadDir {
         Self { sources, path: path.into(), feed: Feed::Start, drawn: 0, recent: VecDeque::new() }
     }
 
-    /// The directory's path.
     pub(crate) fn path(&self) -> &[u8] {
         &self.path
     }

@@ -111,12 +111,10 @@ impl Source {
         self.permissions
     }
 
-    /// The store.
     pub(crate) fn store(&self) -> &Store {
         &self.store
     }
 
-    /// The location mounted.
     pub(crate) fn root(&self) -> &Location {
         &self.root
     }

@@ -84,7 +84,6 @@ enum Filling {
 }
 
 impl Follower {
-    /// Starts the thread.
     pub(crate) fn start(file: File, algorithm: Algorithm) -> Result<Self> {
         let front = Arc::new(Front::default());
         let watched = Arc::clone(&front);

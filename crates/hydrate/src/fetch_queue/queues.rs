@@ -68,7 +68,6 @@ impl Queues {
         Self { concurrency: START, memory, non_demand_budget, readahead_reserve: left, ..Self::default() }
     }
 
-    /// Adds a fetch.
     pub(super) fn push(&mut self, fetch: Fetch) {
         self.submitted += 1;
         match fetch.priority {

@@ -30,7 +30,6 @@ struct Table {
 }
 
 impl Jobs {
-    /// Begins a job.
     #[expect(clippy::result_large_err, reason = "an item of a list, made once an object")]
     pub(super) fn begin(&self, core: &FileSystem, request: HydrateRequest) -> Response {
         let location = match Location::parse(OsStr::new(&request.location)) {
@@ -54,7 +53,6 @@ impl Jobs {
         }
     }
 
-    /// The progress of a job.
     pub(super) fn progress(&self, job: u64) -> Response {
         let Some(job) = self.get(job) else { return unknown() };
         let progress = job.progress();

@@ -32,7 +32,6 @@ pub(super) struct Through {
     _file: Backing,
 }
 
-/// Opens files.
 pub(super) struct Opening {
     core: Arc<FileSystem>,
     pub(super) handles: Arc<HandleTable<Reader, Through>>,

@@ -32,7 +32,6 @@ pub(crate) fn to_end(requester: &mut Requester<'_>, job: &Job, path: &Path) -> R
     single::stream(requester, job, path, StatedLength::Ignored)
 }
 
-/// Starts a download.
 pub(crate) fn start(requester: &mut Requester<'_>, job: &Job, path: &Path) -> Result<Started> {
     let source = &job.source;
     let found = resume::find(requester.context, job, path)?;

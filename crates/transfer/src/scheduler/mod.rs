@@ -82,7 +82,6 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// Runs jobs to the end.
     pub(crate) fn run(self, jobs: &mut Jobs<'_>) -> Result<Summary> {
         let baseline = Baseline::now();
         let capped = std::thread::scope(|scope| {
@@ -194,7 +193,6 @@ impl<'a> Scheduler<'a> {
         self.room.notify_all();
     }
 
-    /// Ends the run early.
     fn end(&self, error: Error) {
         self.context.end(error);
         self.wake_all();

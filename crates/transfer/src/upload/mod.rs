@@ -37,7 +37,6 @@ struct FileUpload {
     journal: Option<UploadJournal>,
 }
 
-/// Starts an upload.
 pub(crate) fn start(requester: &mut Requester<'_>, job: &Job, path: &Path) -> Result<Started> {
     let context = requester.context;
     let stat = context.store.stat(&job.source)?;
