@@ -167,8 +167,8 @@ impl BlockStore {
         }
     }
 
-    /// Stores a fetched block: in the cache if there is room after evicting what `exempt` allows,
-    /// else in memory if `keep` returns true. `outcome` is the result of
+    /// Stores a fetched block: in the cache if there is room after evicting versions that are not
+    /// `exempt`, else in memory if `keep` returns true. `outcome` is the result of
     /// [`receive`](Self::receive). Returns whether the block is cached.
     pub(crate) fn store(
         &self,
@@ -279,8 +279,8 @@ impl BlockStore {
     }
 
     /// Makes room for the uncached blocks among `blocks` and `promised` other bytes, by evicting
-    /// what `exempt` allows, and records that the version is in use. From `least_refused` bytes on,
-    /// it evicts nothing. Returns the bytes of disk that the uncached blocks need.
+    /// versions that are not `exempt`, and records that the version is in use. From `least_refused`
+    /// bytes on, it evicts nothing. Returns the bytes of disk that the uncached blocks need.
     ///
     /// # Errors
     /// Returns the bytes that do not fit; `None` if the version cannot be cached at all.

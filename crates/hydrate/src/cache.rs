@@ -1,5 +1,5 @@
-//! A persistent cache of blocks of remote objects: for each version one sparse data file, beside
-//! it a map of its blocks. Objects of at most one block are packed into common files instead.
+//! A persistent cache of blocks of remote objects: each version has a sparse data file, and a map
+//! of its blocks. Objects of at most one block are packed into common files instead.
 //!
 //! ```text
 //! DIR/format                 firstbyte cache 3
@@ -114,8 +114,8 @@ pub enum Exempt {
     None,
     /// Pinned versions.
     Pinned,
-    /// Pinned versions and those opened since this time: a job must not evict what it fetched
-    /// itself.
+    /// Pinned versions and those opened since this time: a job must not evict versions that it
+    /// fetched itself.
     UsedSince(Timestamp),
 }
 

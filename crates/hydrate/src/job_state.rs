@@ -17,7 +17,7 @@ use crate::wanted::Failure;
 pub struct Progress {
     /// Files found so far.
     pub files: u64,
-    /// Of those, files that are done.
+    /// Files that are done.
     pub files_done: u64,
     /// Bytes wanted of these files.
     pub bytes: u64,
@@ -49,7 +49,8 @@ pub(crate) enum Pace {
 /// The state that a job and its fetches share.
 pub(crate) struct JobState {
     pub(crate) started: Instant,
-    /// The job may evict versions used before it started, so it never evicts what it fetched.
+    /// The versions that the job must not evict: pinned ones, and those used since it started,
+    /// which include all that it fetched.
     pub(crate) exempt: Exempt,
     /// The limits on the job's rate: its own, and the engine's for all background work.
     pub(crate) throttle: Throttle,

@@ -8,7 +8,7 @@ use firstbyte_store::Stat;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
 
-/// One name in a directory. Kept small, since wide directories have many.
+/// One name in a directory. It is kept small, because wide directories have many.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Child {
     pub(crate) name: Box<[u8]>,

@@ -57,12 +57,12 @@ const REPORTED_FILES: u64 = 1_000_000_000;
 /// Whether the kernel reads hydrated files directly (FUSE passthrough).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Passthrough {
-    /// It does not.
+    /// Every read passes through this process.
     Off,
-    /// It reads files on an ordinary file system.
+    /// The kernel reads files on an ordinary file system.
     Plain,
-    /// It reads files on a file system that is itself stacked on others (overlayfs). The mount then
-    /// cannot be a layer of an overlayfs itself.
+    /// The kernel also reads files on a file system that is stacked on others (overlayfs). The
+    /// mount then cannot be a layer of an overlayfs itself.
     Stacked,
 }
 

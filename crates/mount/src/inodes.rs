@@ -76,7 +76,7 @@ pub(crate) struct Attributes {
     pub(crate) permissions: Option<Permissions>,
 }
 
-/// One inode, as an operation needs it.
+/// The facts of one inode that operations need.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) ino: Ino,

@@ -1,4 +1,4 @@
-//! The directory to mount at: checks what is mounted there, attaches and detaches.
+//! The directory to mount at: checks it for existing mounts, attaches and detaches.
 //!
 //! The checks read `/proc/self/mountinfo` instead of the directory: behind a mount whose server has
 //! died, every access to the directory fails or hangs.
@@ -154,7 +154,7 @@ fn is_dead(error: &io::Error) -> bool {
 /// The remaining mounts of a file system that was unmounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
-    /// There are none: the daemon ends.
+    /// No mount remains: the daemon ends.
     Nothing,
     /// The file system is mounted at another directory too, by a bind mount.
     OtherMount,

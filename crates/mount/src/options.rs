@@ -11,7 +11,7 @@ use firstbyte_store::Prices;
 /// The users who may access the mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Access {
-    /// Only the user who mounted it, not even root.
+    /// Only the user who mounted the location, not even root.
     #[default]
     Owner,
     /// Every user of this machine.
@@ -46,17 +46,18 @@ pub struct Modes {
 /// The use of modes and owners that programs stored with objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stored {
-    /// They are shown only if a name was looked up by itself: a listing does not report them.
+    /// Stored modes are shown only if a name was looked up by itself: a listing does not report
+    /// them.
     #[default]
     Ignore,
-    /// They are shown, which takes a request for each file.
+    /// Stored modes are shown, which takes a request for each file.
     Show,
 }
 
 /// The use of FUSE passthrough, by which the kernel reads a hydrated file directly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PassthroughUse {
-    /// Where the kernel and the cache allow it.
+    /// The kernel reads hydrated files directly if it and the cache allow it.
     #[default]
     WherePossible,
     /// Every read passes through this process.

@@ -29,7 +29,7 @@ pub(crate) struct Prefetch {
     series: Series,
     siblings: Siblings,
     families: Families,
-    /// Whether a cache keeps what is fetched.
+    /// Whether a cache keeps fetched blocks.
     is_enabled: bool,
     /// Largest file that an open waits for, bytes.
     eager: u64,

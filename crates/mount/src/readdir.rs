@@ -33,7 +33,7 @@ pub(crate) struct Sources {
 }
 
 enum Feed {
-    /// Not begun.
+    /// The listing has not begun.
     Start,
     Known(Arc<Directory>),
     Listing {

@@ -58,7 +58,7 @@ fn list_directories<'scope>(
                 list(core, location);
             }
         };
-        // With fewer threads it takes longer.
+        // With fewer threads the listings only take longer.
         let _ = thread::Builder::new().stack_size(STACK).spawn_scoped(scope, list);
     }
 }

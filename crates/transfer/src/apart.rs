@@ -24,7 +24,7 @@ const LONGEST_END: usize = 40;
 /// The way in which two directories must be different.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Separation {
-    /// They are two directories.
+    /// The directories are two.
     Names,
     /// Neither lies in the other.
     Trees,
@@ -43,8 +43,8 @@ pub(crate) struct Apart {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Places {
     Different,
-    /// One place: the run ends. The finding is kept so that no other worker leaves a marker
-    /// meanwhile.
+    /// The pair is one place, and the run ends. The finding is kept so that no other worker leaves
+    /// a marker meanwhile.
     One,
 }
 
@@ -150,7 +150,8 @@ fn prove(store: &Store, source: &Location, destination: &Location, separation: S
     let places = match separation {
         Separation::Names => vec![source.clone()],
         Separation::Trees => [vec![source.clone()], above(source)].concat(),
-        // Only directories have readable parents: the prefixes above a source's keys may be denied.
+        // Directories have parents that can be read; the prefixes above a source's keys may be
+        // denied.
         Separation::Inside if job::has_directories(source) => above(source),
         Separation::Inside => return contained::prove_apart(store, source, destination),
     };

@@ -58,7 +58,7 @@ pub(crate) fn of_tree(
             taken.unwrap_or_else(|error| failed(&source.join(name), error.into()));
         }
     }
-    // The root takes part unless a pattern chooses what is below it.
+    // The root is included unless a pattern chooses among its contents.
     if extent == Extent::Whole && (tree.select)(b"") {
         let whole = root.beneath.take_attributes(Path::new(""), &from, Path::new(""));
         whole.unwrap_or_else(|error| failed(source, error.into()));

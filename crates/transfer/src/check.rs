@@ -24,11 +24,11 @@ pub struct Check<'a> {
     pub destination: Location,
     /// A filter on names, relative to both.
     pub select: &'a (dyn Fn(&[u8]) -> bool + Sync),
-    /// How content is compared.
+    /// The comparison of content.
     pub content: Content,
 }
 
-/// How the content of two objects of equal length is compared.
+/// The comparison of the content of two objects of equal length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Content {
     /// By the ETags and checksums that the stores have. Objects that have none in common count as
@@ -128,7 +128,7 @@ struct Walk<'a> {
     is_single: bool,
 }
 
-/// How a name differs.
+/// The difference of a name.
 #[derive(Clone, Copy)]
 enum Finding {
     OnlySource,

@@ -206,7 +206,7 @@ impl Engine {
         self.counted(|scope| run_tree(scope, &TreeCopy::new(tree, scope), None, jobs, observer))
     }
 
-    /// Brings a tree up to date: copies what is missing or changed, and deletes `extras`.
+    /// Brings a tree up to date: copies missing and changed objects, and deletes `extras`.
     ///
     /// # Errors
     /// A listing cannot be started. The summary has the failures of single objects.
@@ -231,8 +231,8 @@ impl Engine {
         })
     }
 
-    /// Moves everything below a location, as [`move_many`](Self::move_many) moves objects. Removes
-    /// the directories that are empty then. Nothing is skipped: what the source has is moved.
+    /// Moves everything below a location, as [`move_many`](Self::move_many) moves objects, and
+    /// removes the directories that are empty then. Nothing is skipped.
     ///
     /// # Errors
     /// As [`copy_tree`](Self::copy_tree).
@@ -263,7 +263,7 @@ impl Engine {
         sources::rename(source, destination)
     }
 
-    /// Deletes what lies below a location. Links are deleted, never followed.
+    /// Deletes everything below a location. Links are deleted, never followed.
     ///
     /// # Errors
     /// The listing cannot be started. The summary has the failures of single names.
@@ -271,7 +271,7 @@ impl Engine {
         self.counted(|scope| remove::remove(scope, removal, observer))
     }
 
-    /// Compares what lies below two locations. Nothing is written.
+    /// Compares everything below two locations. Nothing is written.
     ///
     /// # Errors
     /// The source does not exist, or a listing cannot be started.
@@ -290,7 +290,7 @@ impl Engine {
     /// Writes an object, or a range of it, to `out`, in order.
     ///
     /// # Errors
-    /// The reason why it ended; what was written before stays written.
+    /// The reason why it ended; bytes written before stay written.
     pub fn cat(
         &self,
         source: &Location,

@@ -33,12 +33,12 @@ pub enum Error {
         /// The source.
         location: String,
     },
-    /// The source could not be listed completely, so a sync cannot tell what is extra.
+    /// The source could not be listed completely, so a sync cannot determine which names are extra.
     #[error(
         "kept {kept} of the destination's objects: part of the source could not be listed, and may still have them"
     )]
     ExtrasKept {
-        /// Objects that only the destination has, as far as the listing shows.
+        /// Objects that only the destination has, by the incomplete listing.
         kept: u64,
     },
     /// The object's version differs from the manifest's.
@@ -186,7 +186,7 @@ impl Error {
 /// One object that could not be copied or deleted.
 #[derive(Debug)]
 pub struct Failure {
-    /// Its location, printable.
+    /// The object's location, printable.
     pub location: String,
     /// The error.
     pub error: Error,

@@ -92,7 +92,7 @@ pub type Jobs<'a> = dyn Iterator<Item = std::result::Result<Job, Failure>> + Sen
 /// The kinds of places between which a run moves bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// From file to file.
+    /// Between two files.
     Local,
     /// Between a file or stream and a store.
     Network,
@@ -218,7 +218,7 @@ pub struct Tree<'a> {
     pub levels: Levels,
     /// A filter on names (relative to `source`). The caller applies includes and excludes.
     pub select: &'a (dyn Fn(&[u8]) -> bool + Sync),
-    /// This worker's share.
+    /// The share of this worker.
     pub shard: Shard,
     /// Whether the run changes anything.
     pub effect: Effect,
@@ -241,7 +241,7 @@ impl Tree<'_> {
     }
 }
 
-/// How far a removal goes.
+/// The extent of a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     /// Objects, files and links. Local directories stay.
@@ -296,7 +296,7 @@ fn is_marker(last: &[u8]) -> bool {
     random.is_some_and(|hex| hex.iter().all(u8::is_ascii_hexdigit))
 }
 
-/// A name of a listing as a path.
+/// Converts a listed name to a path.
 pub(crate) fn as_path(name: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(name))
 }

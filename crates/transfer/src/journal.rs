@@ -31,7 +31,7 @@ const RECORD_SIZE: usize = 17;
 
 /// The end of a journal's name.
 const SUFFIX: &[u8] = b".firstbyte-journal";
-/// Longest file name on Linux (`NAME_MAX`).
+/// Bytes of the longest file name on Linux (`NAME_MAX`).
 const LONGEST_NAME: usize = 255;
 
 /// A source and the service that holds it.

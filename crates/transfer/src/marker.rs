@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 /// The beginning of a marker's name.
 pub(crate) const MARKER: &str = ".marker-of-firstbyte-";
 
-/// How often a marker is created if other runs remove it.
+/// The number of times that a marker is created if other runs remove it.
 const TRIES: u32 = 5;
 
 /// The most consecutive failures of a request that are retried. Few, so that their pauses do not
@@ -93,7 +93,7 @@ impl<'a> Marker<'a> {
                 return Err(self.unproven(first, error));
             }
             let looked = look();
-            // A marker that exists until now would have been found.
+            // A marker that still exists would have been found by `look`.
             let stayed = self.is_shown_at(&marker).map_err(|error| self.unproven(self.directory, error));
             let removed = with_retries(|| kept.delete(&marker)).map_err(|error| self.unproven(first, error));
             if let Some(place) = looked? {

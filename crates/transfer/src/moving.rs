@@ -1,8 +1,8 @@
 //! Moves of trees: a copy whose sources are deleted ([`sources`](crate::sources)).
 //!
-//! A run that is killed has copied some objects, and has deleted only sources of complete copies.
-//! So the same move continues it, and compares nothing: what the source still has is to be moved.
-//! The engine calls this.
+//! A killed run has copied some objects, and has deleted only sources of complete copies. So the
+//! same move continues it without comparing: all remaining sources are to be moved. The engine
+//! calls this.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -10,8 +10,8 @@ use crate::compare;
 use crate::error::Result;
 use crate::settings::{Compare, Settings};
 
-/// Whether the settings want an object copied, as far as they limit sources or ask for the state of
-/// the destination.
+/// Whether the settings want an object copied. They may limit sources, or compare them with the
+/// state of the destination.
 pub(crate) fn is_wanted(
     store: &Store,
     settings: &Settings,

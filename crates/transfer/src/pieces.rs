@@ -55,7 +55,7 @@ impl Piece {
 /// The pieces of an object that no worker has claimed.
 #[derive(Default)]
 pub(crate) struct Pending {
-    /// Whether the checksum of the whole is to be asked for. It comes first.
+    /// Whether the checksum of the whole is to be requested. It comes before the chunks.
     pub(crate) checksum: bool,
     /// Chunks or parts.
     pub(crate) chunks: VecDeque<u32>,

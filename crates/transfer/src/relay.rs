@@ -51,7 +51,7 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &Job) -> Result<Started>
     if job.entry.is_none() {
         context.observer.expected(0, size);
     }
-    // To check the user's checksum the bytes have to pass here.
+    // The user's checksum can be checked only if the bytes pass through this process.
     let inside = context.settings.checksum.is_none()
         && match (&job.source, &job.destination) {
             (Location::Object(from), Location::Object(to)) => context.store.is_one_service(from, to),

@@ -35,7 +35,7 @@ const LISTERS: NonZeroUsize = NonZeroUsize::new(2).unwrap();
 pub struct Removal<'a> {
     /// The location whose contents are deleted.
     pub root: Location,
-    /// How far it goes.
+    /// The extent of the removal.
     pub extent: Extent,
     /// The prefix of all names; the store lists no others.
     pub beginning: String,
@@ -354,7 +354,7 @@ struct RemoteNames<'a> {
 impl RemoteNames<'_> {
     fn remove(&mut self, directory: &Location) -> firstbyte_store::Result<()> {
         self.finish();
-        // A move keeps what an interrupted copy has left, since it is no part of what was moved.
+        // A move keeps files that an interrupted copy has left, because they were not moved.
         let unfinished =
             if self.filter == RemovalFilter::Empty { Unfinished::Keep } else { Unfinished::Remove };
         self.scope.store.remove_directory(directory, unfinished)

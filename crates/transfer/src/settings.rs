@@ -34,9 +34,9 @@ pub enum Compare {
     Checksum,
     /// By length alone.
     Size,
-    /// By age: what the destination has in the same or a newer state is unchanged.
+    /// By age: an object is unchanged if the destination's is as new or newer.
     Newer,
-    /// By existence: what the destination has is never replaced.
+    /// By existence: an object of the destination is never replaced.
     Existence,
     /// Not at all: everything is copied.
     None,
@@ -111,7 +111,7 @@ pub struct Settings {
     pub compare: Compare,
     /// The objects of trees that take part.
     pub limits: Limits,
-    /// What copies between local directories keep.
+    /// The attributes that copies between local directories keep.
     pub keep: Keep,
     /// Whether slow requests are replaced.
     pub hedging: Hedging,

@@ -11,7 +11,7 @@ use firstbyte_store::{Cancel, STACK};
 
 use crate::error::{Error, Result};
 
-/// Ends runs cleanly: requests in flight are cut, and journals keep what arrived.
+/// Ends runs cleanly: requests in flight are cut, and journals keep the bytes that arrived.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<Shared>);
 

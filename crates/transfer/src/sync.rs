@@ -92,7 +92,7 @@ fn open_source(scope: &Scope<'_>, tree: &Tree<'_>, options: &ListOptions, extras
         Err(StoreError::NotFound { .. })
             if extras == Extras::Delete(Empty::Allow) && tree::is_prefix(&tree.source) =>
         {
-            // To a store an empty prefix and a missing one are the same, but the bucket must exist.
+            // In a store an empty prefix and a missing one are the same, but the bucket must exist.
             tree::bucket_of(&tree.source).map_or(Ok(()), |bucket| store.stat(&bucket).map(drop))?;
             None
         }

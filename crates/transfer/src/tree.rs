@@ -166,7 +166,7 @@ impl<'a> TreeCopy<'a> {
         }
     }
 
-    /// Counts an object found unchanged, and removes what a killed copy of it left.
+    /// Counts an object found unchanged, and removes the leftovers of a killed copy of it.
     pub(crate) fn skip(&self, entry: &Entry, observer: &dyn Observer) -> std::result::Result<(), Failure> {
         add(&self.counts.skipped, 1);
         observer.skipped(&self.tree.source.join(&entry.name));

@@ -363,7 +363,7 @@ mod tests {
                         prop_assert_eq!(rest.is_empty(), own.is_empty());
                         let Some(first) = own.first() else { continue };
                         prop_assert_eq!(rest, *first..own.last().unwrap() + 1);
-                        // In order, or brought by another process.
+                        // The block arrives in order, or was brought by another process.
                         let came = if len % 2 == 0 { first } else { own.last().unwrap() };
                         if len % 2 == 0 { table.arrived(fetch, *came) } else { table.present(fetch, *came) }
                         model.remove(came);

@@ -227,7 +227,7 @@ impl Run {
         }
     }
 
-    /// Brings the fetches left to their end, and checks what must hold then.
+    /// Brings the remaining fetches to their end, and checks the final state.
     fn finish(mut self) {
         while let Some(place) = self.fetches.iter().position(Option::is_some) {
             self.take(Step::Bring(place));

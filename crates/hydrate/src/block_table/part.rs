@@ -136,7 +136,7 @@ mod tests {
     }
 
     proptest! {
-        /// Every byte that was asked for is in exactly one group, for each range that has it.
+        /// Every requested byte is in exactly one group, for each range that has it.
         #[test]
         fn nothing_is_lost_or_doubled(ranges in proptest::collection::vec((0..60 * BLOCK, 0..9 * BLOCK), 0..20)) {
             let bytes = |ranges: &mut dyn Iterator<Item = (u64, u64)>| {

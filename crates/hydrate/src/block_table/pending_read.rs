@@ -23,9 +23,9 @@ pub type Done = Box<dyn FnOnce(Result<&[u8]>) + Send>;
 /// The place of the bytes for a callback until all have arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
-    /// In the cache.
+    /// The bytes stay in the cache.
     FromCache,
-    /// In the pending read.
+    /// The bytes are copied into the pending read.
     Copied,
 }
 

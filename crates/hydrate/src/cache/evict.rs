@@ -52,7 +52,8 @@ const MAX_WORDS_EXAMINED: u64 = 2 << 20;
 /// The least number of blocks whose words are on one page of a map.
 const BLOCKS_PER_MAP_PAGE: u64 = 512;
 
-/// Frees `bytes` and some more, by removing what is not exempt. Returns whether `bytes` fit now.
+/// Frees `bytes` and some more, by removing versions that are not exempt. Returns whether `bytes`
+/// fit now.
 pub(super) fn make_room(shared: &Arc<Shared>, bytes: u64, exempt: Exempt) -> bool {
     let _one = shared.evicting.lock().unwrap_or_else(PoisonError::into_inner);
     let usage = &shared.usage;
@@ -115,7 +116,7 @@ pub(super) fn free_disk(shared: &Arc<Shared>, bytes: u64, exempt: Exempt) -> boo
     evict_round(shared, bytes + BYTES_PER_ROUND, exempt).freed >= bytes
 }
 
-/// Frees some of what exceeds a lowered limit. Returns the bytes freed.
+/// Frees some of the bytes that exceed a lowered limit. Returns the bytes freed.
 pub(super) fn trim(shared: &Arc<Shared>) -> u64 {
     let _one = shared.evicting.lock().unwrap_or_else(PoisonError::into_inner);
     let excess = shared.usage.used().saturating_sub(shared.usage.limits().size.unwrap_or(u64::MAX));

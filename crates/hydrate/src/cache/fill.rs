@@ -45,7 +45,8 @@ pub enum Stored {
 }
 
 impl Cached {
-    /// Fills a block with all of its bytes. Evicts what `exempt` allows if there is no room.
+    /// Fills a block with all of its bytes. Evicts versions that are not `exempt` if there is no
+    /// room.
     ///
     /// # Panics
     /// If the object has no such block, or `bytes` is not as long as the block.

@@ -186,7 +186,7 @@ pub(super) fn lock_open(file: &LockFile, waiting: Waiting) -> io::Result<Opener>
 
 #[cfg(test)]
 thread_local! {
-    /// How often this thread has waited for a lock.
+    /// The number of times that this thread has waited for a lock.
     pub(super) static WAITS: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
 }
 

@@ -111,7 +111,7 @@ impl Packed {
         self.with_content(read).unwrap_or(0)
     }
 
-    /// Puts the object into a pack, evicting what `exempt` allows if there is no room.
+    /// Puts the object into a pack, evicting versions that are not `exempt` if there is no room.
     ///
     /// # Panics
     /// If the object has another length.

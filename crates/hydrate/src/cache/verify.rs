@@ -348,8 +348,8 @@ pub struct Report {
 }
 
 impl Cache {
-    /// Reads every block of every version and drops those that differ from what was filled. Other
-    /// processes may use the cache meanwhile.
+    /// Reads every block of every version and drops the damaged ones. Other processes may use the
+    /// cache meanwhile.
     ///
     /// # Errors
     /// [`Error::Cache`]: the directory, or a file in it, cannot be read.

@@ -16,12 +16,12 @@ pub enum Request {
     Hydrate(HydrateRequest),
     /// Asks for the progress of a job. Answered by [`Response::Progress`].
     Progress {
-        /// Its number.
+        /// The number of the job.
         job: u64,
     },
     /// Ends a job; the blocks that it fetched stay. Answered by [`Response::Done`].
     Cancel {
-        /// Its number.
+        /// The number of the job.
         job: u64,
     },
 }
@@ -60,7 +60,7 @@ pub enum Response {
     },
     /// A job was begun.
     Begun {
-        /// Its number.
+        /// The number of the job.
         job: u64,
     },
     /// Requests and bytes of the mount.

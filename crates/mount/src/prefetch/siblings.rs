@@ -71,7 +71,7 @@ struct Batch {
 /// The order in which files are opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Order {
-    /// One after the other.
+    /// In the order of the listing.
     #[default]
     Listed,
     Any,

@@ -21,7 +21,8 @@ use crate::report::{Done, Verified};
 use crate::request::{Attempt, Opened, Requester};
 use crate::verify::{self, FETCHES, Follower};
 
-/// How often all chunks are fetched again before the source itself counts as damaged.
+/// The number of times that all chunks are fetched again before the source itself counts as
+/// damaged.
 const AUDITS: u32 = 2;
 
 /// A download in chunks.
@@ -46,7 +47,7 @@ pub(super) struct Download {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Chunk {
     pub(super) done: bool,
-    /// Its CRC, if one was computed.
+    /// The CRC of the chunk, if one was computed.
     pub(super) checksum: Option<Checksum>,
 }
 

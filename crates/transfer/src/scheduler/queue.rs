@@ -121,7 +121,8 @@ impl Queue {
         self.open.iter().map(|open| open.pending.len()).sum()
     }
 
-    /// Whether the waiting objects are large on average, as far as is known.
+    /// Whether the waiting objects are large on average. An object of unknown length counts as
+    /// empty.
     pub(super) fn is_large(&self) -> bool {
         let started = self.open.iter().filter(|open| !open.pending.is_empty()).count();
         let objects = (started + self.jobs.len()) as u64;
