@@ -36,7 +36,7 @@ FACTS = [
     ("", r"^(NAME_MAX|PATH_MAX|LONGEST_NAME|LONGEST_PATH|KEPT|FILLING)$"),  # Linux.
     # S3.
     ("", r"^(PAGE|MOST_KEYS|DELETE_BATCH|SINGLE_COPY|MOST_PARTS|LEAST_PART)$|LONGEST_NAME / 2"),
-    ("transfer/(relay|stream)", r"^PART$"),  # S3's shortest part.
+    ("transfer/(relay|stream)", r"^(RELAY|FIRST)_PART_SIZE$"),  # S3's shortest part.
     # What a server may send at most before its answer counts as malformed.
     ("store", r"^(LONGEST_(HEAD|LINE|XML|PAGE|REFUSAL)|MOST_(HEADERS|INTERIM|TRAILERS|REDIRECTS|EMPTY|WAITING))$"),
     ("store/s3/list/plan", r"^WHOLE$"),
@@ -47,7 +47,7 @@ FACTS = [
     (r"hydrate/cache/map\.rs", r"64|page\(\)|IN_INODE"),
     ("hydrate/cache/lock", r"^(OPEN|ENTRANCE|WHOLE|HOLD|EVERYTHING|LEASES|CHANGES|PINS|CLAIMS|BLOCKS|LENT)$"),
     ("hydrate/cache/usage", r"^(LEN|UNKNOWN|RECOUNT|COUNT)$|UNKNOWN / 2"),
-    ("hydrate/cache/(evict|room)", r"IN_PAGE"),
+    ("hydrate/cache/(evict|room)", r"BLOCKS_PER_MAP_PAGE"),
     ("hydrate/cache/(clock|moment)", r"SECONDS"),
 ]
 

@@ -1,4 +1,4 @@
-//! Background hydration: fetches files, or parts of them, into the cache, in order.
+//! Hydrates in the background: fetches files, or parts of them, into the cache, in order.
 //!
 //! `job` is the thread of a job, which opens versions and submits fetches. Blocks already cached
 //! are not fetched, so a cancelled job continues when it is started again.

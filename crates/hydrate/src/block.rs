@@ -6,25 +6,25 @@ use std::ops::Range;
 use firstbyte_location::ByteRange;
 use firstbyte_pacing::ROUND_TRIP_BYTES;
 
-/// Bytes of a block. It is what the kernel reads ahead at once, so a page fault costs one request;
-/// and a random read at 40 MB/s waits only 3 ms for it.
+/// Bytes of a block. The kernel reads this much ahead at once, so a page fault costs one request;
+/// and a random read at 40 MB/s waits only 3 ms for a block.
 pub const BLOCK: u64 = 128 << 10;
-/// Bytes of a segment: what one connection transfers in a round trip. It is the smallest request
-/// ahead of a reader, and the most by which reads may arrive out of order. A block that is further
-/// ahead of a running fetch arrives sooner by a request of its own.
+/// Bytes of a segment: as many as one connection transfers in a round trip. A segment is the
+/// smallest request ahead of a reader, and the most by which reads may arrive out of order. A block
+/// that is further ahead of a running fetch arrives sooner by a request of its own.
 pub(crate) const SEGMENT: u64 = ROUND_TRIP_BYTES;
 
-/// The bytes of a block. For the last block they extend past the end of the file.
+/// Returns the bytes of a block. For the last block they extend past the end of the file.
 pub(crate) fn block_range(block: u64) -> ByteRange {
     ByteRange::at(block * BLOCK, BLOCK)
 }
 
-/// The blocks that contain these bytes.
+/// Returns the blocks that contain these bytes.
 pub(crate) fn blocks_of(range: ByteRange) -> Range<u64> {
     range.start / BLOCK..range.end.div_ceil(BLOCK)
 }
 
-/// Like [`runs`], but also joins two blocks with at most `gap` others between them, if all of those
+/// Like [`runs`], but also joins two blocks with at most `gap` others between them, if all others
 /// are free to be fetched.
 pub(crate) fn runs_over(blocks: Vec<u64>, gap: u64, mut is_free: impl FnMut(u64) -> bool) -> Vec<Range<u64>> {
     let mut joined: Vec<Range<u64>> = Vec::new();

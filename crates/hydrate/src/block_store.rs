@@ -3,7 +3,7 @@
 //! The cached version is opened at the first access, because most files of a directory are never
 //! read. Called by reads, and by fetches to store the blocks they receive.
 
-mod held;
+mod cache_entry;
 mod memory;
 
 use std::ops::Range;
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use firstbyte_location::{ByteRange, Checksum, Location, Version};
 use firstbyte_store::{Error as StoreError, Sink};
 
-pub(crate) use held::{Held, Lease};
+pub(crate) use cache_entry::{CacheEntry, Lease};
 pub(crate) use memory::MemoryBlocks;
 
 use crate::block::BLOCK;
@@ -24,12 +24,12 @@ use crate::cache::{Backing, Cache, Exempt, PinnedBlocks, Stored, Verified};
 use crate::error::Error;
 use crate::limits::{CACHE_SHARE, MOST_WINDOW};
 
-/// The cache's result for a fetched block.
+/// The cache's response to a fetched block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CacheOutcome {
     /// The block is in the cache.
     Cached,
-    /// The cache was not asked yet.
+    /// The block was not offered to the cache.
     NotTried,
     /// The cache has no space for the block.
     NoRoom,
@@ -37,9 +37,9 @@ pub(crate) enum CacheOutcome {
 
 /// Whether this process may fetch blocks now.
 pub(crate) enum FetchTurn {
-    /// Yes, until this is dropped. There is no lease if other processes cannot see the blocks.
+    /// Yes, until this is dropped. No lease is needed if other processes cannot see the blocks.
     Ours { _lease: Option<Lease> },
-    /// Another process fetches some of them.
+    /// No: another process fetches some of the blocks.
     Theirs,
 }
 
@@ -48,12 +48,12 @@ pub(crate) struct BlockStore {
     id: u64,
     size: u64,
     cache: Option<(Cache, Location, Version)>,
-    cached: OnceLock<Option<Held>>,
-    /// The store's checksum of the whole object, if the store was asked and has one.
+    cached: OnceLock<Option<CacheEntry>>,
+    /// The store's checksum of the whole object; set once the store was asked.
     checksum: OnceLock<Option<Checksum>>,
     /// True if the most recent block was written to the cache.
     is_caching: AtomicBool,
-    /// Whether blocks may be received directly into the file: none has failed yet.
+    /// Whether blocks may be received directly into the file; false once one has failed.
     receives: AtomicBool,
     /// Whether a thread verifies the whole, or is about to.
     verifying: AtomicBool,
@@ -83,11 +83,11 @@ impl BlockStore {
         }
     }
 
-    /// The version in the cache. `None` without a cache, or if it cannot be used.
-    pub(crate) fn cached(&self) -> Option<&Held> {
+    /// Returns the version in the cache. `None` without a cache, or if it cannot be used.
+    pub(crate) fn cached(&self) -> Option<&CacheEntry> {
         let open = || {
             let (cache, location, version) = self.cache.as_ref()?;
-            let opened = Held::open(cache, location, version, self.checksum.get().cloned().flatten());
+            let opened = CacheEntry::open(cache, location, version, self.checksum.get().cloned().flatten());
             opened.inspect_err(|error| tracing::warn!(%location, %error, "read without the cache")).ok()
         };
         self.cached.get_or_init(open).as_ref()
@@ -110,7 +110,7 @@ impl BlockStore {
         done
     }
 
-    /// The cached file, if all of `range` is in it.
+    /// Returns the pinned blocks of `range`, if all of them are in the cached file.
     pub(crate) fn pin_blocks(&self, range: ByteRange) -> Option<PinnedBlocks> {
         self.cached()?.pin_blocks(range)
     }
@@ -149,7 +149,7 @@ impl BlockStore {
         self.cached().is_some()
     }
 
-    /// Whether a block fetched now is likely to be cached: the most recent one was.
+    /// Whether a block fetched now is likely to be cached, as the most recent one was.
     pub(crate) fn is_caching(&self) -> bool {
         self.is_caching.load(Relaxed) && self.has_cache()
     }
@@ -167,9 +167,9 @@ impl BlockStore {
         }
     }
 
-    /// Stores a fetched block: in the cache if there is room after evicting what `exempt` allows,
-    /// else in memory if `keep` returns true. `outcome` is that of [`receive`](Self::receive).
-    /// Returns whether it is cached.
+    /// Stores a fetched block: in the cache if there is room after evicting versions that are not
+    /// `exempt`, else in memory if `keep` returns true. `outcome` is the result of
+    /// [`receive`](Self::receive). Returns whether the block is cached.
     pub(crate) fn store(
         &self,
         block: u64,
@@ -178,7 +178,7 @@ impl BlockStore {
         exempt: Exempt,
         keep: impl FnOnce() -> bool,
     ) -> bool {
-        let fill = |cached: &Held| cached.fill(block, bytes, exempt) != Stored::NoRoom;
+        let fill = |cached: &CacheEntry| cached.fill(block, bytes, exempt) != Stored::NoRoom;
         let cached = outcome == CacheOutcome::NotTried && self.cached().is_some_and(fill);
         self.is_caching.store(cached, Relaxed);
         if !cached && keep() {
@@ -187,8 +187,9 @@ impl BlockStore {
         cached
     }
 
-    /// Fills a block by calling `transfer`, which writes it into the cached file: see
-    /// [`Cached::receive`]. `transfer` is called only if the block is then cached or fails.
+    /// Fills a block by calling `transfer`, which writes the block into the cached file: see
+    /// [`Cached::receive`]. If `transfer` is called, the block is cached afterwards or an error is
+    /// returned.
     pub(crate) fn receive(
         &self,
         block: u64,
@@ -213,8 +214,8 @@ impl BlockStore {
             }
             Ok(_) => Ok(CacheOutcome::NotTried),
             Err(error) => {
-                // The disk is full or fails. Bytes on their way into the file are lost, so the
-                // next blocks come through memory.
+                // The disk is full or fails. Bytes on their way into the file are lost, so the next
+                // blocks are received into memory.
                 if matches!(error, StoreError::Io { .. }) {
                     self.receives.store(false, Relaxed);
                 }
@@ -223,7 +224,7 @@ impl BlockStore {
         }
     }
 
-    /// Requests the right to fetch blocks, among the processes that share the cache.
+    /// Claims the right to fetch blocks, among the processes that share the cache.
     pub(crate) fn try_lease(&self, blocks: &Range<u64>) -> FetchTurn {
         let Some(cached) = self.cached() else { return FetchTurn::Ours { _lease: None } };
         cached
@@ -231,7 +232,7 @@ impl BlockStore {
             .map_or(FetchTurn::Theirs, |lease| FetchTurn::Ours { _lease: Some(lease) })
     }
 
-    /// Sets the checksum of the whole object, or that the store has none. The first call counts.
+    /// Sets the checksum of the whole object; `None` if the store has none. The first call counts.
     pub(crate) fn set_checksum(&self, checksum: Option<Checksum>) {
         if self.checksum.set(checksum.clone()).is_ok()
             && let (Some(Some(cached)), Some(checksum)) = (self.cached.get(), checksum)
@@ -258,7 +259,7 @@ impl BlockStore {
         let verified = cached.verify_complete();
         let mut checksum_error = self.checksum_error.lock().unwrap_or_else(PoisonError::into_inner);
         match verified {
-            // Another process verifies it, or blocks are missing: their fetch starts over.
+            // Another process verifies the version, or blocks are missing: their fetch starts over.
             Ok(Verified::Busy | Verified::Missing) => {}
             Ok(Verified::Complete) => *checksum_error = None,
             Err(error) => {
@@ -277,12 +278,12 @@ impl BlockStore {
         self.checksum_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Makes room for the uncached ones of `blocks` and `promised` other bytes, by evicting what
-    /// `exempt` allows, and records that the version is in use. From `least_refused` bytes on, it
-    /// evicts nothing. Returns the bytes of disk that the uncached blocks need.
+    /// Makes room for the uncached blocks among `blocks` and `promised` other bytes, by evicting
+    /// versions that are not `exempt`, and records that the version is in use. From `least_refused`
+    /// bytes on, it evicts nothing. Returns the bytes of disk that the uncached blocks need.
     ///
     /// # Errors
-    /// The bytes that do not fit; `None` if the version cannot be cached at all.
+    /// Returns the bytes that do not fit; `None` if the version cannot be cached at all.
     pub(crate) fn make_room(
         &self,
         blocks: &Range<u64>,
@@ -308,13 +309,13 @@ impl BlockStore {
         }
     }
 
-    /// Whether the absent ones of `blocks` fit without eviction.
+    /// Whether the absent blocks among `blocks` fit without eviction.
     pub(crate) fn has_room(&self, blocks: &Range<u64>) -> bool {
         let Some((cache, ..)) = &self.cache else { return false };
         self.cached().is_some_and(|cached| cache.has_room(cached.cost_of_missing(blocks)))
     }
 
-    /// Releases the version if no block of it is cached: otherwise a pin would outlive a failed
+    /// Releases the version if no block of it is cached, so that a pin does not outlive a failed
     /// job.
     pub(crate) fn release_if_empty(&self) {
         if let Some((cache, location, version)) = &self.cache
@@ -328,14 +329,14 @@ impl BlockStore {
 
     /// Whether there is nothing to verify: the version is complete, or not cached.
     pub(crate) fn is_settled(&self) -> bool {
-        self.cached().is_none_or(Held::is_complete)
+        self.cached().is_none_or(CacheEntry::is_complete)
     }
 
     pub(crate) fn backing(&self) -> Option<Backing> {
         self.cached()?.backing()
     }
 
-    /// The bytes of some blocks, up to the end of the file.
+    /// Returns the bytes of some blocks, up to the end of the file.
     pub(crate) fn bytes(&self, blocks: &Range<u64>) -> ByteRange {
         ByteRange::new(blocks.start * BLOCK, blocks.end.saturating_mul(BLOCK).min(self.size))
     }

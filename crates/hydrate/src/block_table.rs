@@ -1,11 +1,11 @@
-//! The blocks of one version: which are present, which a fetch brings, and which reads wait for
-//! them.
+//! The blocks of one version: the present ones, those that a fetch brings, and the reads that wait
+//! for them.
 //!
 //! All files open on a version share its table, so a block is fetched once for all readers. The
 //! table starts nothing. A reader asks for blocks and gets the [`Requests`] to submit to the queue
-//! above; a fetch reports to the table what became of it. A block is stored first and removed from
-//! the fetches in flight afterwards; a reader looks in the opposite order, under the lock. So no
-//! reader requests a block that has just arrived.
+//! above; a fetch reports its results to the table. A block is stored first and removed from the
+//! fetches in flight afterwards; a reader looks in the opposite order, under the lock. So no reader
+//! requests a block that has just arrived.
 
 mod fetch;
 mod in_flight;
@@ -43,10 +43,10 @@ pub(crate) struct BlockTable {
     pub(crate) location: Location,
     pub(crate) version: Version,
     pub(crate) blocks: BlockStore,
-    /// The end of the furthest read.
+    /// The furthest offset up to which a read has come.
     reach: AtomicU64,
     state: Mutex<TableState>,
-    /// The tables of this process, of which this is one.
+    /// All tables of this process; this is one of them.
     tables: Arc<OpenTables>,
 }
 
@@ -57,16 +57,16 @@ enum FetchMode {
     #[default]
     Ranges,
     /// As one response from its first byte: the server does not support ranges, or reports nothing
-    /// by which two responses could be known to have the same content.
+    /// that shows whether two responses have the same content.
     Whole,
 }
 
 /// The bytes that a read requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rounding {
-    /// Reads of whole blocks, which are kept for other reads.
+    /// Whole blocks, which are kept for other reads.
     Blocks,
-    /// Only those of the read, where it needs no more than one request and no other read waits for
+    /// Only the bytes of the read, if it needs no more than one request and no other read waits for
     /// its blocks.
     Bytes,
 }
@@ -75,11 +75,11 @@ pub(crate) enum Rounding {
 pub(crate) struct Reader<'a> {
     /// Offset of the read: fetches near to it start first.
     pub(crate) at: u64,
-    /// If present, other readers have priority: the fetches are ahead of this one, and not wanted
-    /// once the interest has no owner.
+    /// If present, other readers have priority: the fetches are ahead of this reader, and are not
+    /// wanted once the owner of the interest is dropped.
     pub(crate) interest: Option<&'a Weak<()>>,
     pub(crate) rounding: Rounding,
-    /// The sizes of its requests.
+    /// The sizes of the reader's requests.
     pub(crate) sizes: ReadSizes,
 }
 
@@ -90,7 +90,7 @@ struct TableState {
     mode: FetchMode,
     /// The reason for which no further fetch can succeed, for example because the object changed.
     gone: Option<Error>,
-    /// If the content has no version: the value of `gone` once the first fetch has begun, because a
+    /// The value that `gone` gets when the first fetch has begun, if the content has no version: a
     /// second response could have other content.
     gone_after_first: Option<Error>,
 }
@@ -115,12 +115,12 @@ impl BlockTable {
         self.reach.fetch_max(end, Ordering::Relaxed);
     }
 
-    /// Whether it is fetched as one response.
+    /// Whether the object is fetched as one response.
     pub(crate) fn is_whole(&self) -> bool {
         self.lock().mode == FetchMode::Whole
     }
 
-    /// Whether it can be fetched only once, so that a failed response cannot be repeated.
+    /// Whether the object can be fetched only once, so that a failed response cannot be repeated.
     pub(crate) fn is_fetched_once(&self) -> bool {
         self.lock().gone_after_first.is_some()
     }
@@ -142,14 +142,14 @@ impl BlockTable {
         self.lock().in_flight.is_owned(block)
     }
 
-    /// A read that waits for nothing yet.
+    /// Makes a read that waits for no block yet.
     pub(crate) fn pending(&self, deadline: Instant, receiver: Receiver) -> Arc<PendingRead> {
         Arc::new(PendingRead::new(self.location.clone(), deadline, receiver))
     }
 
-    /// Gives a read the blocks that are present, and has it wait for the others: joins the fetches
-    /// that bring them soon, and begins fetches for the rest. A caller that has lent memory to the
-    /// read has to abandon it if anything fails from here on, because fetches know it now.
+    /// Gives a read the present blocks, and lets it wait for the others: joins the fetches that
+    /// bring them soon, and begins fetches for the rest. A caller that has lent memory to the read
+    /// must abandon the read if anything fails from here on, because fetches know it now.
     #[must_use]
     pub(crate) fn request(self: &Arc<Self>, pending: &Arc<PendingRead>, reader: &Reader<'_>) -> Requests {
         let mut requests = Requests::default();
@@ -188,10 +188,10 @@ impl BlockTable {
         run: Range<u64>,
     ) -> Vec<Fetch> {
         let priority = if reader.interest.is_some() { Priority::Ahead } else { Priority::Demand };
-        // Readers may wait for a block of another fetch, and need other bytes of it.
+        // Otherwise readers wait for a block of another fetch, and may need other bytes of it.
         let is_alone = !run.clone().any(|block| state.in_flight.is_owned(block));
         let mut fetches = self.begin(state, priority, run, reader.sizes.request / BLOCK);
-        // A whole response continues without the interest of one reader, and has all bytes.
+        // A whole response has all bytes, and continues even if one reader loses interest.
         if state.mode == FetchMode::Ranges {
             for fetch in &mut fetches {
                 fetch.place(reader.at, reader.interest);
@@ -204,8 +204,8 @@ impl BlockTable {
         fetches
     }
 
-    /// Begins fetches for the absent blocks ahead of a reader, wanted while its handle lives. What
-    /// background work has begun of them continues without pauses.
+    /// Begins fetches for the absent blocks ahead of a reader; they are wanted while its handle
+    /// lives. Background fetches of these blocks that have started continue without pauses.
     #[must_use]
     pub(crate) fn request_ahead(self: &Arc<Self>, ahead: &Ahead, handle: &Weak<()>) -> Requests {
         let blocks = ahead.range.start / BLOCK..ahead.range.end.div_ceil(BLOCK);
@@ -221,8 +221,8 @@ impl BlockTable {
         requests
     }
 
-    /// Begins a background fetch of the next uncached blocks from `from` that no other fetch
-    /// brings, at most `most`. `None` if there are no such blocks before `end`.
+    /// Begins a background fetch of at most `most` blocks: the next from `from` that are uncached
+    /// and that no other fetch brings. Returns `None` if there are none before `end`.
     pub(crate) fn request_in_background(
         self: &Arc<Self>,
         from: u64,
@@ -243,7 +243,7 @@ impl BlockTable {
         Some(Fetch { job: Some(Arc::clone(job)), ..fetch })
     }
 
-    /// The server does not support ranges: begins a fetch of everything as one response.
+    /// Begins a fetch of everything as one response, because the server does not support ranges.
     #[must_use]
     pub(crate) fn request_whole(self: &Arc<Self>) -> Requests {
         let mut state = self.lock();
@@ -254,7 +254,7 @@ impl BlockTable {
         Requests { fetches: self.begin(&mut state, Priority::Demand, 0..0, 0), ..Requests::default() }
     }
 
-    /// The queued fetches that a read waits for, which are on demand from now on.
+    /// Promotes the queued fetches that a read waits for to demand priority.
     #[must_use]
     pub(crate) fn hasten(&self, pending: &PendingRead) -> Requests {
         let (mut requests, now) = (Requests::default(), Instant::now());
@@ -268,8 +268,8 @@ impl BlockTable {
         requests
     }
 
-    /// Adds fetches for the blocks of `run`, of at most `most` blocks each; one fetch of
-    /// everything if the object comes whole.
+    /// Begins fetches for the blocks of `run`, of at most `most` blocks each; or one fetch of
+    /// everything, if the object is fetched as one response.
     fn begin(
         self: &Arc<Self>,
         state: &mut TableState,
@@ -304,7 +304,7 @@ impl BlockTable {
             return Requests::default();
         }
         let pending = self.pending(deadline, Receiver::Callback(range, Delivery::Copied, done));
-        // So rare that measured sizes are not worth asking for.
+        // Too rare for measured sizes to matter.
         let sizes = ReadSizes::of(None, None);
         self.request(&pending, &Reader { at: range.start, interest: None, rounding: Rounding::Blocks, sizes })
     }
@@ -315,7 +315,7 @@ impl BlockTable {
 }
 
 impl TableState {
-    /// Has a read wait for the `missing` blocks. Returns those that no fetch brings soon.
+    /// Lets a read wait for the `missing` blocks. Returns those that no fetch brings soon.
     fn join(&mut self, pending: &Arc<PendingRead>, missing: &[u64], promoted: &mut Vec<FetchId>) -> Vec<u64> {
         let (mut wanted, mut joined, now) = (Vec::new(), None, Instant::now());
         for block in missing {

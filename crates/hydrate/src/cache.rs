@@ -1,5 +1,5 @@
-//! A persistent cache of blocks of remote objects: for each version one sparse data file, beside
-//! it a map of its blocks. Objects of at most one block are packed into common files instead.
+//! A persistent cache of blocks of remote objects: each version has a sparse data file, and a map
+//! of its blocks. Objects of at most one block are packed into common files instead.
 //!
 //! ```text
 //! DIR/format                 firstbyte cache 3
@@ -68,7 +68,7 @@ use usage::{Reservation, Usage};
 /// Limits on the bytes that a cache may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Most bytes on disk. `None`: only `reserve` limits.
+    /// The most bytes on disk; `None` if only `reserve` limits them.
     pub size: Option<u64>,
     /// Bytes to leave free on the file system.
     pub reserve: u64,
@@ -78,14 +78,14 @@ pub struct Limits {
 #[derive(Clone, Debug)]
 pub struct Cache {
     shared: Arc<Shared>,
-    /// The store whose objects it opens, as identities have it.
+    /// The store whose objects this handle opens: the hash that identities contain.
     store: Arc<str>,
 }
 
-/// The state shared by everything open in one process.
+/// The state that all open parts of a cache share in one process.
 #[derive(Debug)]
 struct Shared {
-    /// All files are opened beneath it.
+    /// The directory beneath which all files are opened.
     dir: PrivateDirectory,
     usage: Usage,
     /// `None` if small objects cannot be packed here.
@@ -103,18 +103,19 @@ struct Shared {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Retention {
     Persistent,
-    /// Its version does not identify the content for sure, so its files have no name.
+    /// The version does not identify the content for sure, so its files have no name.
     Temporary,
 }
 
-/// The versions that are exempt from an eviction.
+/// The versions that an eviction must not remove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exempt {
     /// No version.
     None,
     /// Pinned versions.
     Pinned,
-    /// Pinned versions and those opened since: a job must not evict what it fetched itself.
+    /// Pinned versions and those opened since this time: a job must not evict versions that it
+    /// fetched itself.
     UsedSince(Timestamp),
 }
 
@@ -125,7 +126,7 @@ impl Exempt {
         self.covers(is_pinned, Timestamp::from_word(live.last_open.load(Ordering::Relaxed)))
     }
 
-    /// Whether a version that was last used then is exempt.
+    /// Whether a version with this pin and last use is exempt.
     fn covers(self, is_pinned: bool, last_use: Timestamp) -> bool {
         match self {
             Self::None => false,
@@ -145,7 +146,7 @@ impl Cache {
         Self::open_shared(dir, Sharing::Private, limits)
     }
 
-    /// Opens the cache in `dir` that these users share, creating it if necessary.
+    /// Opens the cache in `dir` that the users of `sharing` share, creating it if necessary.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -156,8 +157,8 @@ impl Cache {
         Self::in_directory(opened.ok_or_else(missing)?, limits)
     }
 
-    /// Opens the cache in `dir`, and creates nothing. `None` if there is no cache, or one of an
-    /// older format, which stays as it is.
+    /// Opens the cache in `dir` without creating anything. `None` if there is no cache, or one of
+    /// an older format, which stays as it is.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -166,7 +167,7 @@ impl Cache {
         opened.map(|dir| Self::in_directory(dir, limits)).transpose()
     }
 
-    /// The format of the cache in `dir` if it is older than those that this version reads.
+    /// Returns the format of the cache in `dir` if it is older than those that this version reads.
     #[must_use]
     pub fn older_format(dir: &Path, sharing: Sharing) -> Option<u32> {
         directory::older(&PrivateDirectory::open(dir, sharing).ok()?)
@@ -194,7 +195,7 @@ impl Cache {
         Ok(Self { shared, store: "".into() })
     }
 
-    /// The same cache, of the objects of the store at `endpoint`.
+    /// Returns a handle to the same cache for the objects of the store at `endpoint`.
     #[must_use]
     pub fn of_store(&self, endpoint: &str) -> Self {
         Self { shared: Arc::clone(&self.shared), store: directory::store_hash(endpoint).into() }
@@ -229,7 +230,7 @@ impl Cache {
             Waiting::Briefly,
         );
         if retention == Retention::Temporary {
-            // Also after an error: no other process may find it.
+            // The names are removed also after an error: no other process may find them.
             let _ = paths.remove(&self.shared.dir);
         }
         let opened = opened?.map(Arc::new).ok_or_else(|| {
@@ -268,16 +269,16 @@ pub struct Space {
     pub used: Option<u64>,
     /// Bytes that fit without eviction.
     pub room: u64,
-    /// The limits it was opened with.
+    /// The limits that the cache was opened with.
     pub limits: Limits,
 }
 
 impl Shared {
-    /// Counts `bytes`, evicting what is not exempt if they do not fit. `None` if they do not fit
-    /// then either.
+    /// Reserves `bytes` in the usage count, evicting versions that are not exempt if the bytes do
+    /// not fit. Returns `None` if they still do not fit.
     fn reserve(self: &Arc<Self>, bytes: u64, exempt: Exempt) -> Option<Reservation<'_>> {
         self.wait_for_count();
-        // Other threads may use the room first. If that happens often, read uncached.
+        // Other threads may use the room first. If that happens often, the read goes uncached.
         for _ in 0..ATTEMPTS {
             if let Some(reservation) = self.usage.reserve(bytes) {
                 return Some(reservation);

@@ -79,8 +79,8 @@ pub enum Error {
         /// The object.
         location: String,
     },
-    /// The server identifies the content by its date and length alone, so nothing of it is kept
-    /// when it is not open.
+    /// The server identifies the content by its date and length alone, so the cache keeps nothing
+    /// of it once it is closed.
     #[error(
         "{location}: cannot be kept: its server identifies it by date and length alone; copy it with `firstbyte cp`"
     )]
@@ -136,7 +136,7 @@ impl Error {
         }
     }
 
-    /// The request that failed, where there was one.
+    /// The request that failed, if there was one.
     #[must_use]
     pub fn trace(&self) -> Option<&Trace> {
         match self {
@@ -145,7 +145,7 @@ impl Error {
         }
     }
 
-    /// The read took longer than `deadline`.
+    /// Makes the error of a read that took longer than `deadline`.
     pub(crate) fn deadline(location: &firstbyte_location::Location, deadline: std::time::Duration) -> Self {
         Self::Deadline { location: location.to_string(), seconds: deadline.as_secs().max(1) }
     }
@@ -156,7 +156,7 @@ impl Error {
         matches!(self, Self::Cache { source, .. } if firstbyte_store::is_full(source))
     }
 
-    /// For `map_err`: the operation that failed at `path`.
+    /// Makes a function for `map_err` that adds the operation and its `path`.
     pub(crate) fn cache(path: &Path, what: &'static str) -> impl FnOnce(io::Error) -> Self + use<> {
         let path = path.to_owned();
         move |source| Self::Cache { path, what, source: std::sync::Arc::new(source) }
@@ -184,7 +184,7 @@ impl From<firstbyte_store::Error> for Error {
 /// The result of an operation of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// The reason for which an object has no room, and what makes room.
+/// Describes why an object has no room, and a remedy.
 fn no_room(capacity: Option<u64>) -> String {
     match capacity {
         None => "there is no cache; name a directory with --cache".to_owned(),

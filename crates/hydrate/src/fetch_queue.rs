@@ -1,15 +1,15 @@
-//! The threads that fetch, from the queues of waiting fetches.
+//! The threads that run fetches, from the queues of waiting fetches.
 //!
 //! A thread is started when work waits and no thread is idle, and ends when it has been idle for a
 //! while. Fetches on demand start first. Fetches ahead start in order of the distance from their
 //! reader, so that a distant one does not delay another reader. Background fetches start last. The
 //! [`Controller`] decides how many fetches of the last two kinds run at once.
 //!
-//! All fetches that run fit into the memory of the queue. Those ahead leave a part of it for
-//! demand, and those in the background leave another part for those ahead. A small object needs a
-//! small buffer, so more of them are fetched at once: they mostly wait for their round trips.
+//! All running fetches fit into the memory of the queue. Fetches ahead leave a part of it for
+//! demand, and background fetches leave another part for those ahead. A small object needs a small
+//! buffer, so more of them are fetched at once: they mostly wait for their round trips.
 //!
-//! Fetches come from the tables of blocks below, by readers and jobs above.
+//! Fetches are made by the tables of blocks below, and submitted by readers and jobs above.
 
 mod background_throttle;
 mod queues;
@@ -29,10 +29,10 @@ use firstbyte_store::{KEEP_IDLE, STACK, Store, THREAD_MEMORY};
 use crate::block_table::{Fetch, FetchId, Priority, Requests};
 use crate::counters::Counters;
 use crate::error::Error;
-use queues::{LARGEST, LEFT, Queues, memory_of};
+use queues::{Queues, RESERVED_FETCHES, WHOLE_BLOCK_MEMORY, memory_of};
 use receive::FetchMeters;
 
-/// Queued bytes of background fetches that are enough: some 20 ms of a fast network.
+/// The bytes of queued background fetches that are enough: some 20 ms of a fast network.
 const ENOUGH_QUEUED: u64 = LONGEST_REQUEST;
 
 /// Threads and their work.
@@ -50,10 +50,10 @@ pub(crate) struct FetchQueue {
 }
 
 impl FetchQueue {
-    /// Threads and their buffers use at most `memory` bytes, but those that a few fetches need at
-    /// least. Reads take at most `deadline`. Starts no thread.
+    /// Makes a queue whose threads and buffers use at most `memory` bytes, or what a few fetches
+    /// need if that is more. Reads take at most `deadline`. Starts no thread.
     pub(crate) fn new(store: Store, memory: u64, deadline: Duration, counters: Arc<Counters>) -> Self {
-        let memory = memory.max((LEFT + 1) * LARGEST);
+        let memory = memory.max((RESERVED_FETCHES + 1) * WHOLE_BLOCK_MEMORY);
         let most = to_usize(memory / THREAD_MEMORY).min(START + Controller::MOST);
         let queues = Queues { free_slots: (0..most).collect(), ..Queues::new(memory) };
         Self {
@@ -70,8 +70,8 @@ impl FetchQueue {
 }
 
 impl FetchQueue {
-    /// Queues fetches in order of their priority, raises others to demand, and fails the reads of
-    /// callbacks at their deadlines.
+    /// Queues fetches by their priority, raises others to demand priority, and lets the reads of
+    /// callbacks fail at their deadlines.
     pub(crate) fn submit(self: &Arc<Self>, requests: Requests) {
         let Requests { fetches, promoted, watched } = requests;
         if fetches.is_empty() && promoted.is_empty() && watched.is_empty() {
@@ -86,20 +86,20 @@ impl FetchQueue {
         queues.watch(&watched);
         self.wake(&mut queues);
         self.run_here(queues);
-        // A reader that joined a fetch between the table and the queue could not promote it there.
+        // A reader that joined a fetch before it was in the queue could not promote it there.
         let joined = waiting.into_iter().filter(|(table, id)| table.is_promoted(*id));
         let promoted: Vec<FetchId> = joined.map(|(_, id)| id).collect();
         self.submit(Requests { promoted, ..Requests::default() });
     }
 
-    /// Bytes that a background fetch should request if `rest` are left for it and others.
+    /// Bytes that a background fetch should request if `rest` bytes are left for it and others.
     pub(crate) fn background_request(&self, rest: u64) -> u64 {
         request_share(rest, self.lock().concurrency, self.server())
     }
 
-    /// Whether one more background fetch could start, or the queue is short: queued fetches have
-    /// the size that was right when they were submitted. Before the first response, only if it
-    /// could start.
+    /// Whether one more background fetch could start, or too few are queued. The queue is kept
+    /// short, because the size of a fetch is right when it is submitted. Before the first response,
+    /// no fetch is queued that could not start.
     pub(crate) fn has_room_in_background(&self) -> bool {
         let is_known = self.server() != Proximity::Unknown;
         let queues = self.lock();
@@ -125,7 +125,7 @@ impl FetchQueue {
         self.lock().free_slots.clear();
     }
 
-    /// No more work will be submitted: idle threads end.
+    /// Ends idle threads: no more work will be submitted.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.work.notify_all();
@@ -134,7 +134,7 @@ impl FetchQueue {
 
     /// Wakes or starts a thread for each fetch that may run.
     fn wake(self: &Arc<Self>, queues: &mut Queues) {
-        let mut wanted = queues.startable().saturating_sub(queues.woken + queues.starting);
+        let mut wanted = queues.startable_count().saturating_sub(queues.woken + queues.starting);
         while wanted > 0 && queues.idle > 0 {
             queues.idle -= 1;
             queues.woken += 1;
@@ -158,15 +158,16 @@ impl FetchQueue {
         self.watch(queues);
     }
 
-    /// Runs queued fetches on the caller's thread if there is no other and none can be started:
-    /// nothing else would ever run them. Ends when one could be started after all.
+    /// Runs queued fetches on the caller's thread if there is no other thread and none can be
+    /// started, since they would never run otherwise. Ends when a thread could be started after
+    /// all.
     fn run_here<'q>(self: &'q Arc<Self>, mut queues: MutexGuard<'q, Queues>) {
         if !std::mem::take(&mut queues.threadless) {
             return;
         }
         let Some(slot) = queues.free_slots.pop() else { return };
         let mut buffer = Vec::new();
-        // It counts as a thread, so that other callers leave their fetches to it.
+        // The caller counts as a thread, so that other callers leave their fetches to it.
         queues.threads += 1;
         while queues.threads == 1
             && let Some(fetch) = queues.next()
@@ -178,7 +179,6 @@ impl FetchQueue {
         queues.free_slots.push(slot);
     }
 
-    /// Runs one fetch.
     fn run<'q>(
         self: &'q Arc<Self>,
         mut queues: MutexGuard<'q, Queues>,
@@ -188,7 +188,7 @@ impl FetchQueue {
     ) -> MutexGuard<'q, Queues> {
         let (priority, memory) = (fetch.priority, memory_of(&fetch));
         queues.started(priority, memory);
-        // One that ended may leave room for several.
+        // A fetch that has ended may leave room for several.
         self.wake(&mut queues);
         drop(queues);
         receive::run(self, fetch, slot, buffer);
@@ -241,14 +241,14 @@ impl FetchQueue {
         let mut controller = Controller::new(Work::One, self.most.min(Controller::MOST));
         let mut most_of_kind = Controller::MOST_OF_ONE;
         let mut queues = self.lock();
-        // What is under way when the last file is closed still ends.
+        // Fetches that are running when the last file is closed still end.
         while !(queues.closed && queues.is_idle()) {
-            let late = queues.late();
+            let late = queues.take_late();
             let seen = self.observe(&queues);
             drop(queues);
             late.iter().for_each(|pending| pending.fail(&Error::deadline(&pending.location, self.deadline)));
             self.meters.tracker.cut_silent(seen.now);
-            // Its limit for small objects is kept for when they come again.
+            // The controller keeps its limit for small objects until they come again.
             if let Some(work) = seen.waiting {
                 most_of_kind = if work == Work::Small { Controller::MOST } else { Controller::MOST_OF_ONE };
             }

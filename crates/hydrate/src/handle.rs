@@ -9,7 +9,7 @@ use std::time::Duration;
 use firstbyte_location::{ByteRange, Location, Version, to_usize};
 
 use crate::block::{BLOCK, blocks_of};
-use crate::block_store::Held;
+use crate::block_store::CacheEntry;
 use crate::block_table::{Ahead, Done, Part, Rounding};
 use crate::cache::{Backing, Pin, PinnedBlocks, Status};
 use crate::error::Result;
@@ -18,12 +18,12 @@ use crate::parquet_readahead::{Columns, TAIL};
 use crate::read_ahead::{Found, ReadAhead};
 use crate::version::SharedVersion;
 
-/// Most requests that one [`Handle::prefetch`] queues, so that a hint of very many ranges takes
+/// The most requests that one [`Handle::prefetch`] queues, so that a hint of very many ranges takes
 /// little memory.
 pub const MOST_HINTED: u64 = 1024;
 
-/// One version of one object. Clones are the same file. Hold it only while the file is open: from
-/// its first read on it holds file descriptors.
+/// One version of one object. Clones are the same file. Hold it only while the file is open: after
+/// its first read it holds file descriptors.
 #[derive(Clone)]
 pub struct File {
     pub(crate) version: SharedVersion,
@@ -54,8 +54,8 @@ impl File {
         Handle::new(self.clone())
     }
 
-    /// The whole file on local disk, if it is hydrated and verified, and has a file of its own. It
-    /// stays while the backing lives.
+    /// Returns the whole file on local disk, if it is hydrated and verified, and has a file of its
+    /// own. It stays while the backing lives.
     #[must_use]
     pub fn backing(&self) -> Option<Backing> {
         self.version.table.blocks.backing()
@@ -64,25 +64,25 @@ impl File {
     /// Whether the file is hydrated and verified.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        self.version.table.blocks.cached().is_some_and(Held::is_complete)
+        self.version.table.blocks.cached().is_some_and(CacheEntry::is_complete)
     }
 
-    /// Calls `work` with all of the content, if the file is so small that it is packed in the
-    /// cache, and is there.
+    /// Calls `work` with all of the content, if the file is small enough to be packed in the cache,
+    /// and is cached.
     pub fn with_packed<T>(&self, work: impl FnOnce(&[u8]) -> T) -> Option<T> {
         match self.version.table.blocks.cached()? {
-            Held::Packed(packed) => packed.with_content(work),
-            Held::Sparse(_) => None,
+            CacheEntry::Packed(packed) => packed.with_content(work),
+            CacheEntry::Sparse(_) => None,
         }
     }
 
-    /// The CRC-32C of a block of [`BLOCK`] bytes, as it was computed when the block was received.
-    /// `None` unless it is cached in a file of the object's own.
+    /// The CRC-32C of a block of [`BLOCK`] bytes, computed when the block was received. `None`
+    /// unless the block is cached in a file of the object's own.
     #[must_use]
     pub fn block_checksum(&self, block: u64) -> Option<u32> {
         match self.version.table.blocks.cached()? {
-            Held::Sparse(cached) => cached.block_checksum(block),
-            Held::Packed(_) => None,
+            CacheEntry::Sparse(cached) => cached.block_checksum(block),
+            CacheEntry::Packed(_) => None,
         }
     }
 
@@ -99,8 +99,8 @@ impl File {
         cached.inspect(|cached| cached.pin(pin)).is_some()
     }
 
-    /// Fetches the absent blocks of `range` for a reader expected soon: after readers that wait,
-    /// before hydration. Ends when `interest` has no owner any more.
+    /// Fetches the absent blocks of `range` for a reader expected soon, after waiting readers and
+    /// before hydration. Ends when the owner of `interest` is dropped.
     pub fn prefetch(&self, range: ByteRange, interest: &Weak<()>) {
         let range = range.intersect(ByteRange::new(0, self.size()));
         if !range.is_empty() {
@@ -116,9 +116,9 @@ pub struct Handle {
     file: File,
     read_ahead: Mutex<ReadAhead>,
     columns: Mutex<Columns>,
-    /// Whether it was read.
+    /// Whether a read has begun.
     is_read: AtomicBool,
-    /// Whether it is counted as a sequential reader.
+    /// Whether the handle is counted as a sequential reader.
     is_sequential: AtomicBool,
     /// Fetches ahead for this handle are wanted while this lives.
     alive: Arc<()>,
@@ -153,7 +153,7 @@ impl Handle {
         self.read_at_while(buffer, offset, 0, Duration::MAX, &mut || true)
     }
 
-    /// Like [`read_at`](Self::read_at), but while waiting calls `go_on` every `tick`, and fails as
+    /// Like [`read_at`](Self::read_at), but calls `go_on` every `tick` of a wait, and fails as
     /// cancelled if that returns false. The caller is about to read `expected` bytes from `offset`;
     /// if they are more than the buffer holds, all are requested at once.
     ///
@@ -191,10 +191,10 @@ impl Handle {
         Ok(buffer.len())
     }
 
-    /// Reads many ranges, each an offset and the buffer for it: in parallel, and neighbours by one
-    /// request. Ranges may overlap, and be in any order. Returns the bytes of each, fewer than its
-    /// buffer holds only at the end of the file. While waiting calls `go_on` every `tick`, and
-    /// fails as cancelled if that returns false.
+    /// Reads many ranges, each an offset and its buffer: in parallel, and neighbours by one
+    /// request. Ranges may overlap, and be in any order. Returns the number of bytes of each, which
+    /// is less than its buffer holds only at the end of the file. Calls `go_on` every `tick` of a
+    /// wait, and fails as cancelled if that returns false.
     ///
     /// # Errors
     /// As [`read_at`](Self::read_at), and the store's `Cancelled`. Some buffers may be filled.
@@ -218,8 +218,8 @@ impl Handle {
         Ok(lengths)
     }
 
-    /// Whether to request whole blocks for a read. A random reader without a cache gains nothing by
-    /// them, unless its reads are so short that it may come back to the rest.
+    /// Decides whether a read requests whole blocks. A random reader without a cache gains nothing
+    /// by them, unless its reads are so short that it may come back to the rest.
     fn rounding(&self, read: ByteRange) -> Rounding {
         let read_ahead = self.read_ahead.lock().unwrap_or_else(PoisonError::into_inner);
         let is_random = read.len() >= BLOCK / 2 && read_ahead.is_random(&(read.start..read.end));
@@ -231,7 +231,7 @@ impl Handle {
         }
     }
 
-    /// Fills `parts`, and looks ahead of the range `read`.
+    /// Fills `parts`, and fetches ahead of the range `read`.
     fn fill(
         &self,
         parts: Vec<Part>,
@@ -257,8 +257,8 @@ impl Handle {
     }
 
     /// Begins to fetch `ranges`, which the caller is about to read, and returns at once. This is a
-    /// hint: what exceeds [`MOST_HINTED`] requests or, without a cache, the memory of a window, is
-    /// not fetched. Fetches that have not begun when the handle is dropped are not made.
+    /// hint: ranges beyond [`MOST_HINTED`] requests or, without a cache, beyond the memory of a
+    /// window are not fetched. Fetches that have not begun when the handle is dropped are not made.
     pub fn prefetch(&self, ranges: &[ByteRange]) {
         let version = &self.file.version;
         let mut ranges: Vec<ByteRange> =
@@ -284,8 +284,8 @@ impl Handle {
         }
     }
 
-    /// The cached file, to read `length` bytes from `offset` without a copy, or up to the end.
-    /// `None` if not all of them are cached.
+    /// Pins `length` bytes from `offset`, or up to the end, in the cached file, to read them
+    /// without a copy. `None` if not all of them are cached.
     pub fn pin_blocks(&self, offset: u64, length: usize) -> Option<(PinnedBlocks, ByteRange)> {
         let range = self.range(offset, length);
         let pinned = self.file.version.table.blocks.pin_blocks(range)?;
@@ -345,14 +345,14 @@ impl Handle {
         }
     }
 
-    /// Fetches what a reader of Parquet columns reads next.
+    /// Fetches the ranges that a reader of Parquet columns reads next.
     fn expect_columns(&self, read: ByteRange) {
         let ranges = self.lock_columns().note(read, self.file.version.most_window());
         self.prefetch(&ranges);
     }
 
-    /// Recognises a Parquet file whose footer is present: pyarrow reads that by one open of a file,
-    /// and the columns by another.
+    /// Recognises a Parquet file whose footer is present: pyarrow opens a file once to read the
+    /// footer, and again to read the columns.
     fn recall_columns(&self) {
         let size = self.file.size();
         let mut end = [0; TAIL];
@@ -367,8 +367,8 @@ impl Handle {
         }
     }
 
-    /// Recognises a Parquet file by the bytes at the begin of `read`, and fetches what its reader
-    /// reads next.
+    /// Recognises a Parquet file by the bytes at the start of `read`, and fetches the ranges that
+    /// its reader reads next.
     fn learn_columns(&self, read: ByteRange, bytes: &[u8]) {
         let size = self.file.size();
         let ranges = {
@@ -440,7 +440,7 @@ fn merged(ranges: &[ByteRange], gap: u64) -> Vec<ByteRange> {
 }
 
 thread_local! {
-    /// The buffer for cached bytes on their way to a callback. A buffer made for each read would
+    /// The thread's buffer for cached bytes that a callback gets. A buffer made for each read would
     /// be zeroed, and at the usual megabyte taken from the system and returned each time.
     static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }

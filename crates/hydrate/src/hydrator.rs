@@ -50,8 +50,8 @@ impl Hydrator {
         }
     }
 
-    /// Calls `observer` for every read from now on. Only one observer can be set. Returns whether
-    /// this one was.
+    /// Calls `observer` for every read from now on. Only one observer can be set. Returns false if
+    /// there was one already.
     pub fn observe(&self, observer: Observer) -> bool {
         self.engine.observer.set(observer).is_ok()
     }
@@ -70,7 +70,7 @@ impl Hydrator {
         Ok(File { version: self.engine.open(location)? })
     }
 
-    /// Opens an object as a stat described it, without a request.
+    /// Opens an object that a stat has described, without a request.
     ///
     /// # Errors
     /// [`Error::NoLength`](crate::Error::NoLength).
@@ -84,9 +84,9 @@ impl Hydrator {
         File { version: self.engine.open_version(location, version) }
     }
 
-    /// Fetches what is `wanted` into the cache, in order, in the background: readers take
-    /// precedence. At most `rate` bytes a second, and all jobs together within the settings'
-    /// `background_rate`.
+    /// Fetches the `wanted` objects into the cache, in order, in the background: readers take
+    /// precedence. The job receives at most `rate` bytes per second, and all jobs together at most
+    /// the settings' `background_rate`.
     ///
     /// # Errors
     /// No thread can be started. Objects that cannot be fetched are reported by the job.
@@ -94,9 +94,9 @@ impl Hydrator {
         Job::start(&self.engine, wanted, rate, Pace::Yielding)
     }
 
-    /// Fetches what readers are about to want, such as the ranges of a start file: unlike
-    /// [`hydrate`](Self::hydrate) it does not slow down while they fetch, and they wait for what it
-    /// brings soon.
+    /// Fetches bytes that readers are about to want, such as the ranges of a start file. Unlike
+    /// [`hydrate`](Self::hydrate) it does not slow down while readers fetch, and they wait for
+    /// blocks that it brings soon.
     ///
     /// # Errors
     /// Those of [`hydrate`](Self::hydrate).
@@ -110,14 +110,14 @@ impl Hydrator {
         self.engine.cache.as_ref()
     }
 
-    /// The cache, of the objects of the store that has `location`.
+    /// The cache for the objects of the store that has `location`.
     #[must_use]
     pub fn cache_for(&self, location: &Location) -> Option<Cache> {
         self.engine.cache_for(location)
     }
 
-    /// The list, with each object pinned before its first block is fetched, so that it is not
-    /// evicted while the others are fetched.
+    /// Returns the list with each object pinned before its first block is fetched, so that it is
+    /// not evicted while the others are fetched.
     #[must_use]
     #[expect(clippy::result_large_err, reason = "an item of a list, made once an object")]
     pub fn pinned(&self, list: WantedList) -> WantedList {

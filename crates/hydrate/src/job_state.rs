@@ -17,21 +17,21 @@ use crate::wanted::Failure;
 pub struct Progress {
     /// Files found so far.
     pub files: u64,
-    /// Of those, files that are done.
+    /// Files that are done.
     pub files_done: u64,
-    /// Bytes wanted of the files found so far.
+    /// Bytes wanted of these files.
     pub bytes: u64,
-    /// Of those, bytes that are cached.
+    /// Of the wanted bytes, those that are cached.
     pub bytes_here: u64,
-    /// Of those, bytes that this job fetched.
+    /// Bytes that this job fetched.
     pub fetched: u64,
     /// Whether everything wanted has been found, so that the totals are final.
     pub is_counted: bool,
-    /// Files that could not be fetched, and why.
+    /// Files that could not be fetched, with their errors.
     pub failed: Vec<Failure>,
     /// Time since the start, up to the end.
     pub elapsed: Duration,
-    /// Whether it is over: done, failed or cancelled.
+    /// Whether the job is over: done, failed or cancelled.
     pub is_over: bool,
 }
 
@@ -40,7 +40,7 @@ pub struct Progress {
 pub(crate) enum Pace {
     /// Without pauses.
     Steady,
-    /// With pauses, until a reader in order comes near.
+    /// With pauses, until a sequential reader comes near.
     Yielding,
     /// With pauses, and at a rate that no reader should wait for.
     Limited,
@@ -49,9 +49,10 @@ pub(crate) enum Pace {
 /// The state that a job and its fetches share.
 pub(crate) struct JobState {
     pub(crate) started: Instant,
-    /// The job may evict versions used before it started, so it never evicts what it fetched.
+    /// The versions that the job must not evict: pinned ones, and those used since it started,
+    /// which include all that it fetched.
     pub(crate) exempt: Exempt,
-    /// The limits on its rate: its own, and the engine's for all background work.
+    /// The limits on the job's rate: its own, and the engine's for all background work.
     pub(crate) throttle: Throttle,
     pace: Pace,
     cancelled: AtomicBool,
@@ -63,7 +64,7 @@ pub(crate) struct JobState {
 }
 
 impl JobState {
-    /// A job whose fetches have the `pace`, unless their rate is limited.
+    /// Makes the state of a job whose fetches have the `pace`, unless their rate is limited.
     pub(crate) fn new(throttle: Throttle, pace: Pace) -> Self {
         let pace = if throttle.is_unlimited() { pace } else { Pace::Limited };
         Self {
@@ -99,7 +100,6 @@ impl JobState {
         self.lock().failed.push(failure);
     }
 
-    /// Marks the job as over.
     pub(crate) fn end(&self, mut progress: MutexGuard<'_, Progress>) {
         progress.is_over = true;
         progress.elapsed = self.started.elapsed();
@@ -107,7 +107,7 @@ impl JobState {
     }
 
     /// Whether another fetch may be submitted. Under a rate limit there are no more connections
-    /// than it needs, because each holds some bytes.
+    /// than the rate needs, because each holds some bytes.
     pub(crate) fn has_room(&self) -> bool {
         self.throttle.connections().is_none_or(|enough| self.running.load(Relaxed) < enough)
     }
@@ -141,7 +141,7 @@ pub(crate) struct JobFile {
 }
 
 impl JobFile {
-    /// `cached`: bytes of the file that are cached already.
+    /// Makes the state of a file of which `cached` bytes are cached already.
     pub(crate) fn new(job: Arc<JobState>, cached: u64, learns_checksum: bool) -> Self {
         Self {
             job,
@@ -153,7 +153,8 @@ impl JobFile {
         }
     }
 
-    /// Whether the rest is not wanted any more: the job was cancelled, or the file has failed.
+    /// Whether the rest of the file is no longer wanted: the job was cancelled, or the file has
+    /// failed.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.has_failed() || self.job.is_cancelled()
     }
@@ -167,12 +168,12 @@ impl JobFile {
         self.job.exempt
     }
 
-    /// The limits on the rate of its fetches.
+    /// The limits on the rate of the file's fetches.
     pub(crate) fn throttle(&self) -> &Throttle {
         &self.job.throttle
     }
 
-    /// The pace of its fetches while readers fetch.
+    /// The pace of the file's fetches while readers fetch.
     pub(crate) fn pace(&self) -> Pace {
         self.job.pace
     }
@@ -182,8 +183,8 @@ impl JobFile {
         self.job.has_room()
     }
 
-    /// Whether the calling fetch should request the checksum of the whole object. True once; the
-    /// other fetches continue meanwhile.
+    /// Whether the calling fetch should request the checksum of the whole object. Returns true
+    /// once; the other fetches continue meanwhile.
     pub(crate) fn take_checksum_request(&self) -> bool {
         self.learns_checksum.swap(false, Relaxed)
     }
@@ -193,25 +194,25 @@ impl JobFile {
         self.counted.load(Relaxed)
     }
 
-    /// A fetch was submitted.
+    /// Counts a submitted fetch.
     pub(crate) fn submitted(&self) {
         self.running.fetch_add(1, Relaxed);
         self.job.running.fetch_add(1, Relaxed);
     }
 
-    /// A fetch has brought a block.
+    /// Counts the bytes of a block that a fetch has brought.
     pub(crate) fn received(&self, bytes: u64) {
         self.counted.fetch_add(bytes, Relaxed);
         self.job.fetched.fetch_add(bytes, Relaxed);
         self.job.lock().bytes_here += bytes;
     }
 
-    /// The cache had no room for a block: further blocks would be discarded.
+    /// Records that the cache had no room for a block: further blocks would be discarded.
     pub(crate) fn refused(&self, location: &Location, capacity: Option<u64>) {
         self.fail(Error::NoRoom { location: location.to_string(), capacity });
     }
 
-    /// A fetch has ended.
+    /// Counts a fetch that has ended.
     pub(crate) fn ended(&self, error: Option<Error>) {
         if let Some(error) = error {
             self.fail(error);

@@ -1,11 +1,10 @@
 //! Recognises a reader of some columns of a Parquet file, and predicts which parts of the file
 //! it reads next. Pure.
 //!
-//! Such a reader reads the footer, and then the same columns of one row group after the other.
-//! Between them lie the other columns, so that its reads are not sequential. Once it has read a
-//! column of a row group, that column of the following ones is expected. As for sequential readers,
-//! the bytes fetched for nothing are bounded by the bytes read. Called by
-//! [`Handle`](crate::Handle).
+//! Such a reader reads the footer, and then the same columns of one row group after the other. The
+//! other columns lie between them, so its reads are not sequential. Once it has read a column of a
+//! row group, the same column of the following groups is expected. As for sequential readers, the
+//! bytes fetched without use are bounded by the bytes read. Called by [`Handle`](crate::Handle).
 
 mod footer;
 
@@ -15,34 +14,34 @@ use crate::read_ahead::GROWTH;
 
 pub(crate) use footer::Chunk;
 
-/// The last bytes of a Parquet file: the length of its footer, and this.
+/// The last bytes of a Parquet file, after the length of its footer.
 const MAGIC: &[u8; 4] = b"PAR1";
 /// Bytes of the length and the magic.
 pub(crate) const TAIL: usize = 8;
-/// Longest footer that is parsed.
-const LONGEST: u64 = 16 << 20;
+/// Bytes of the longest footer that is parsed.
+const MAX_FOOTER: u64 = 16 << 20;
 
-/// What is known of a file and its reader.
+/// The known facts about a file and its reader.
 #[derive(Debug, Default)]
 pub(crate) enum Columns {
     /// The end of the file was not read yet.
     #[default]
     Unknown,
-    /// It is a Parquet file. Its footer is here, and was not all read yet.
+    /// A Parquet file whose footer lies in this range and was not completely read yet.
     Footer(ByteRange),
-    /// Its footer was read.
+    /// A Parquet file whose footer was read.
     Known(Scan),
-    /// Not a Parquet file, or one that is not understood.
+    /// Not a Parquet file, or one that cannot be parsed.
     Other,
 }
 
 impl Columns {
-    /// Whether reads need not be reported any more.
+    /// Whether reads need no longer be reported.
     pub(crate) fn is_other(&self) -> bool {
         matches!(self, Self::Other)
     }
 
-    /// Notes the bytes from `offset` to the end of a file of `size` bytes.
+    /// Takes the last `bytes` of a file of `size` bytes.
     pub(crate) fn note_end(&mut self, bytes: &[u8], size: u64) {
         let Self::Unknown = self else { return };
         *self = Self::Other;
@@ -51,13 +50,13 @@ impl Columns {
         {
             let length = u64::from(u32::from_le_bytes(*length));
             let end = size - TAIL as u64;
-            if (1..=LONGEST.min(end)).contains(&length) {
+            if (1..=MAX_FOOTER.min(end)).contains(&length) {
                 *self = Self::Footer(ByteRange::new(end - length, end));
             }
         }
     }
 
-    /// The footer, if it is not known and `read` has a part of it.
+    /// Returns the range of the footer, if it was not parsed yet and `read` has a part of it.
     pub(crate) fn wants(&self, read: ByteRange) -> Option<ByteRange> {
         match self {
             Self::Footer(footer) if !footer.intersect(read).is_empty() => Some(*footer),
@@ -72,7 +71,7 @@ impl Columns {
         *self = chunks.map_or(Self::Other, |chunks| Self::Known(Scan::new(chunks)));
     }
 
-    /// Records a read. Returns the ranges to fetch ahead, of at most `most` bytes together.
+    /// Records a read. Returns the ranges to fetch ahead, at most `most` bytes in total.
     pub(crate) fn note(&mut self, read: ByteRange, most: u64) -> Vec<ByteRange> {
         match self {
             Self::Known(scan) => scan.note(read, most),
@@ -84,16 +83,16 @@ impl Columns {
 /// A reader of the columns of a file.
 #[derive(Debug)]
 pub(crate) struct Scan {
-    /// In order of their offsets.
+    /// The chunks, in order of their offsets.
     chunks: Vec<Chunk>,
     states: Vec<State>,
     /// Indices of `chunks`, in order of row groups and columns.
     order: Vec<usize>,
-    /// Whether a column was read.
+    /// Whether each column was read.
     used: Vec<bool>,
     /// Bytes of chunks that were read.
     read: u64,
-    /// Bytes of chunks that are fetched ahead, and were not read yet.
+    /// Bytes of chunks that are fetched ahead and were not read yet.
     ahead: u64,
 }
 
@@ -134,7 +133,7 @@ impl Scan {
         group.map_or_else(Vec::new, |group| self.expect(group, most))
     }
 
-    /// The chunks of used columns from row group `group` on.
+    /// Returns the chunks of used columns from row group `group` on that are to be fetched ahead.
     fn expect(&mut self, group: usize, most: u64) -> Vec<ByteRange> {
         let limit = self.read.saturating_mul(GROWTH).min(most);
         let from = self.order.partition_point(|index| self.chunks[*index].group < group);

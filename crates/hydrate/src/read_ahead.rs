@@ -1,13 +1,13 @@
-//! Detects which reads of a handle are sequential, and how far ahead of them to fetch. Pure.
+//! Detects which reads of a handle are sequential, and decides how far ahead of them to fetch.
+//! Pure.
 //!
 //! A random reader gets only the blocks of its reads, and after some reads without a neighbour only
 //! their bytes. A sequential reader gets a window, which grows in proportion to the bytes read
 //! while the reader still has to wait. So the window reaches the bandwidth-delay product of the
-//! link without a measurement of it, and the bytes fetched for nothing are bounded by the bytes
-//! read. One handle may have several sequential readers, for
-//! example processes that map a file; they are distinguished by position. Reads of one reader may
-//! arrive out of order, because the kernel issues its read-ahead from several threads, but by no
-//! more than [`SEGMENT`].
+//! link without measuring it, and the bytes fetched without use are bounded by the bytes read. One
+//! handle may have several sequential readers, for example processes that map a file; they are
+//! distinguished by position. Reads of one reader may arrive out of order, because the kernel
+//! issues its read-ahead from several threads, but by no more than [`SEGMENT`].
 
 use std::ops::Range;
 
@@ -16,28 +16,28 @@ use firstbyte_pacing::{LONGEST_REQUEST, Proximity, SHORTEST_REQUEST, START, STAR
 use crate::block::{BLOCK, SEGMENT};
 use crate::block_table::Ahead;
 
-/// Sequences remembered by a handle; the least recently read is dropped.
+/// The most sequences that a handle remembers; the least recently read is dropped.
 const MOST_SEQUENCES: usize = 16;
-/// The window after the first continuation: small, because many readers stop here.
-const FIRST: u64 = 2 * BLOCK;
-/// Window of a reader that waits, as a multiple of the bytes it has read: each round trip makes it
-/// five times as wide, so a link of 30 ms that needs 64 MiB has it within 0.2 s.
+/// Bytes of the window after the first continuation: small, because many readers stop here.
+const FIRST_WINDOW: u64 = 2 * BLOCK;
+/// The window of a reader that waits, as a multiple of the bytes it has read. Each round trip makes
+/// it five times as wide, so a link of 30 ms that needs 64 MiB has it within 0.2 s.
 pub(crate) const GROWTH: u64 = 4;
-/// From this width on, requests depend on the distance of the server. In a narrower window they
-/// stay small: other readers may need a block far into a request, and would fetch it again instead
-/// of waiting.
-const WIDE: u64 = LONGEST_REQUEST;
-/// The longest request ahead of a reader of a far server. In longer ones the window would be few
-/// requests, and the last of them would end alone, at the rate of one connection.
-const LONGEST_FAR: u64 = SHORTEST_REQUEST;
-/// The shortest request ahead of a reader, unless less is left.
-const SHORTEST: u64 = SEGMENT / 2;
-/// Reads in a row that continue no other, after which a reader counts as random.
-const RANDOM: u32 = 8;
+/// The width of a window from which on requests depend on the distance of the server. In a narrower
+/// window they stay small: other readers may need a block far into a request, and would fetch it
+/// again instead of waiting.
+const WIDE_WINDOW: u64 = LONGEST_REQUEST;
+/// Bytes of the longest request ahead of a reader of a far server. With longer ones the window
+/// would be few requests, and the last of them would end alone, at the rate of one connection.
+const MAX_FAR_REQUEST: u64 = SHORTEST_REQUEST;
+/// Bytes of the shortest request ahead of a reader, unless less is left.
+const MIN_REQUEST: u64 = SEGMENT / 2;
+/// The number of reads in a row without a predecessor after which a reader counts as random.
+const RANDOM_AFTER: u32 = 8;
 
-/// The number of requests in a window, at least. Far from the server, no link measured needed more
-/// than [`START`] at once if they are long. Short ones spend more of their time on the round trip.
-/// A near server (MinIO) spends up to 2 ms on each, in which it sends 4 MiB.
+/// The least number of requests in a window. Far from the server, no link measured needed more than
+/// [`START`] at once if they are long. Short ones spend more of their time on the round trip. A
+/// near server (MinIO) spends up to 2 ms on each, in which it sends 4 MiB.
 const fn requests(server: Proximity, is_wide: bool) -> u64 {
     let requests = match (server, is_wide) {
         (Proximity::Near, true) => START_NEAR,
@@ -81,7 +81,7 @@ struct Sequence {
 }
 
 impl Sequence {
-    /// The window of a reader that has read so far and waits.
+    /// The window of a reader that has read this far and waits.
     fn grown(&self) -> u64 {
         (self.end - self.begin).saturating_mul(GROWTH)
     }
@@ -98,7 +98,7 @@ impl Sequence {
 }
 
 impl ReadAhead {
-    /// For a file of `size` bytes. Windows grow to `most_window` bytes.
+    /// Makes the state for a file of `size` bytes. Windows grow to `most_window` bytes.
     pub(crate) fn new(size: u64, most_window: u64) -> Self {
         Self { size, most_window, server: Proximity::Far, sequences: Vec::new(), clock: 0, unrelated: 0 }
     }
@@ -108,18 +108,17 @@ impl ReadAhead {
         (self.most_window, self.server) = (most_window, server);
     }
 
-    /// Whether a read is one of many at random: nothing of what is next to it is expected to be
-    /// read.
+    /// Whether a read is one of many random ones: its neighbours are not expected to be read.
     pub(crate) fn is_random(&self, read: &Range<u64>) -> bool {
-        self.unrelated >= RANDOM && !self.sequences.iter().any(|sequence| sequence.continues(read))
+        self.unrelated >= RANDOM_AFTER && !self.sequences.iter().any(|sequence| sequence.continues(read))
     }
 
-    /// Records a read. Returns what to fetch ahead of it.
+    /// Records a read. Returns the range to fetch ahead of it, if any.
     pub(crate) fn note(&mut self, read: Range<u64>, found: Found) -> Option<Ahead> {
         self.clock += 1;
         let Some(index) = self.sequences.iter().position(|sequence| sequence.continues(&read)) else {
             self.unrelated = self.unrelated.saturating_add(1);
-            // A long read of the beginning is taken for the first of a sequential reader.
+            // A long read of the beginning is taken for a sequential reader's first.
             let is_first = read.start == 0 && read.end >= SEGMENT && found == Found::Missing;
             self.begin(read);
             return is_first.then(|| self.open_window()).flatten();
@@ -130,8 +129,8 @@ impl ReadAhead {
         sequence.start = read.start;
         sequence.end = sequence.end.max(read.end);
         sequence.window = match (sequence.window, found) {
-            (window, Found::All) => window.max(FIRST),
-            (window, Found::Missing) => window.max(FIRST).max(sequence.grown()),
+            (window, Found::All) => window.max(FIRST_WINDOW),
+            (window, Found::Missing) => window.max(FIRST_WINDOW).max(sequence.grown()),
         }
         .min(self.most_window);
         self.merge(index);
@@ -171,14 +170,15 @@ impl ReadAhead {
         self.sequences.push(merged);
     }
 
-    /// The part of the last sequence's window that was not yet fetched, if it is enough for a
-    /// request.
+    /// Returns the part of the last sequence's window that was not fetched yet, if it is enough for
+    /// a request.
     fn extend(&mut self) -> Option<Ahead> {
         let sequence = self.sequences.last_mut()?;
-        let is_wide = sequence.window >= WIDE;
-        let longest = if is_wide && self.server == Proximity::Near { LONGEST_REQUEST } else { LONGEST_FAR };
+        let is_wide = sequence.window >= WIDE_WINDOW;
+        let longest =
+            if is_wide && self.server == Proximity::Near { LONGEST_REQUEST } else { MAX_FAR_REQUEST };
         let segment = sequence.window / requests(self.server, is_wide);
-        let segment = segment.clamp(SHORTEST, longest).next_multiple_of(BLOCK);
+        let segment = segment.clamp(MIN_REQUEST, longest).next_multiple_of(BLOCK);
         let start = sequence.ahead.max(sequence.end);
         let reach = sequence.end.saturating_add(sequence.window);
         let end = if reach >= self.size { self.size } else { reach / BLOCK * BLOCK };

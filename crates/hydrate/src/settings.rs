@@ -8,13 +8,13 @@ use firstbyte_store::Sharing;
 /// Settings for caching and fetching.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Cache directory, created if it does not exist. `None`: nothing is cached.
+    /// Cache directory, created if it does not exist. With `None`, nothing is cached.
     pub cache: Option<PathBuf>,
     /// Users that share the cache directory.
     pub sharing: Sharing,
     /// The store's name in the cache, instead of its endpoint: for a store with several addresses.
     pub store_name: Option<String>,
-    /// Most bytes that the cache may use. `None`: limited only by `reserve`.
+    /// The most bytes that the cache may use; `None` if only `reserve` limits it.
     pub cache_size: Option<u64>,
     /// Bytes to leave free on the cache's file system.
     pub reserve: u64,
@@ -22,7 +22,7 @@ pub struct Settings {
     pub memory: u64,
     /// Time after which a read fails.
     pub deadline: Duration,
-    /// Limit on background hydration, in bytes a second.
+    /// Limit on background hydration, in bytes per second.
     pub background_rate: Option<u64>,
 }
 

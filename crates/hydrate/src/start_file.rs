@@ -1,10 +1,10 @@
-//! Start files: the directories and ranges that a job read, in order, so that the next one finds
+//! Start files: the directories and ranges that a job read, in order, so that the next job finds
 //! them in the cache.
 //!
 //! Each line is a JSON value: first the location that was mounted, then directories and reads.
 //! Reads are pinned to versions, so a changed object is never taken for the recorded one. Mounts
-//! write such files; [`merge`] joins them; mounts, gateways and clients fetch what they name. Lines
-//! of older releases, `START END LOCATION`, are read too.
+//! write such files; [`merge`] joins them; mounts, gateways and clients fetch the ranges in them.
+//! Lines of older releases, `START END LOCATION`, are read too.
 
 mod coverage;
 mod line;
@@ -22,7 +22,7 @@ pub use self::merge::{Merged, merge};
 use crate::block::BLOCK;
 use crate::wanted::{Wanted, WantedList};
 
-/// The most reads of a file: some 100 MB of text. A start is rarely a thousandth of it.
+/// The most reads of a start file: some 100 MB of text. A usual start has less than a thousandth.
 const MOST_READS: usize = 1_000_000;
 
 /// A start file.
@@ -39,11 +39,11 @@ pub struct StartFile {
 #[derive(Clone, Debug, PartialEq)]
 struct StartObject {
     location: Location,
-    /// `None`: not recorded.
+    /// The version; `None` if it was not recorded.
     version: Option<Version>,
 }
 
-/// Blocks of an object that no earlier read has.
+/// Blocks of an object that no earlier read has included.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct StartRead {
     object: u32,
@@ -53,15 +53,15 @@ struct StartRead {
 /// Totals of a start file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StartTotals {
-    /// Objects of which something was read.
+    /// Objects with reads.
     pub objects: u64,
-    /// Directories whose names were asked for.
+    /// Directories whose names were looked up.
     pub directories: u64,
     /// Ranges that were read.
     pub ranges: u64,
     /// Bytes that were read, in whole blocks.
     pub bytes: u64,
-    /// Bytes of these objects, as far as they are known.
+    /// Total length of these objects, if known, bytes.
     pub object_bytes: u64,
 }
 
@@ -69,7 +69,7 @@ impl StartFile {
     /// Parses a file. A last line that was cut by a kill of its writer is left out.
     ///
     /// # Errors
-    /// The number of the line that is wrong, and why; a newer format; too many reads.
+    /// The number of the wrong line and the reason; a newer format; too many reads.
     pub fn parse(text: &[u8]) -> Result<Self, String> {
         let mut file = Builder::default();
         let mut reads = Vec::new();
@@ -91,7 +91,7 @@ impl StartFile {
                 return Err(format!("more than {MOST_READS} reads; record a shorter run"));
             }
         }
-        // Ranges are written when they end, and read when they begin.
+        // Ranges are written when they end, but ordered by when they began.
         reads.sort_by_key(|(at, ..)| *at);
         for (_, object, range) in reads {
             file.add_read(object, range);
@@ -114,10 +114,10 @@ impl StartFile {
         text
     }
 
-    /// Refuses a file that was recorded elsewhere than in `served` or below it.
+    /// Fails if the file was not recorded in `served` or below it.
     ///
     /// # Errors
-    /// Both locations, and what to do.
+    /// A text with both locations and a remedy.
     pub fn check(&self, served: &Location) -> Result<(), String> {
         let shown = without_secrets(served);
         let is_below = |location: &Location| {
@@ -147,7 +147,7 @@ impl StartFile {
         }
     }
 
-    /// The directories whose names were asked for, in order.
+    /// The directories whose names were looked up, in order.
     #[must_use]
     pub fn directories(&self) -> &[Location] {
         &self.directories
@@ -159,7 +159,7 @@ impl StartFile {
         self.wanted_as(|wanted| wanted)
     }
 
-    /// As [`wanted`](Self::wanted), each range as `change` returns it.
+    /// As [`wanted`](Self::wanted), with each range changed by `change`.
     #[must_use]
     pub fn wanted_as(self: &Arc<Self>, change: impl Fn(Wanted) -> Wanted + Send + 'static) -> WantedList {
         let file = Arc::clone(self);
@@ -212,8 +212,8 @@ impl Builder {
         }
     }
 
-    /// The number of an object. `None` if it has another version than before: an object keeps the
-    /// first.
+    /// Returns the number of an object. `None` if it has another version than before: an object
+    /// keeps its first version.
     fn object(&mut self, location: Location, version: Option<Version>) -> Option<u32> {
         if let Some(known) = self.by_location.get(&location) {
             return (self.objects[*known as usize].0.version == version).then_some(*known);
@@ -224,7 +224,7 @@ impl Builder {
         Some(number)
     }
 
-    /// Adds what is new of a read, in whole blocks. Returns the added bytes.
+    /// Adds the new blocks of a read. Returns the added bytes.
     fn add_read(&mut self, object: u32, range: ByteRange) -> u64 {
         let (StartObject { version, .. }, covered) = &mut self.objects[object as usize];
         let size = version.as_ref().and_then(|version| version.size).unwrap_or(u64::MAX);
@@ -249,7 +249,7 @@ impl Builder {
     }
 }
 
-/// The location as files and messages show it.
+/// Returns the location without secrets, as files and messages show it.
 fn without_secrets(shown: &Location) -> Location {
     match shown {
         Location::Http(_) => location(shown.to_string().as_bytes()).unwrap_or_else(|| shown.clone()),
@@ -257,7 +257,7 @@ fn without_secrets(shown: &Location) -> Location {
     }
 }
 
-/// Parses what a location is written as in a file.
+/// Parses a location as a start file has it.
 fn location(text: &[u8]) -> Option<Location> {
     use std::os::unix::ffi::OsStrExt;
     Location::parse(OsStr::from_bytes(text)).ok()

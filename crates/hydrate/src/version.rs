@@ -1,7 +1,8 @@
 //! One open version: its table of blocks, and the engine whose queue fetches them.
 //!
 //! Every read is a request for blocks ([`SharedVersion::request`]), with two adapters: a thread
-//! that waits (`blocking`), and a callback. The table says what to fetch, and the queue fetches it.
+//! that waits (`blocking`), and a callback. The table decides what to fetch, and the queue fetches
+//! it.
 
 mod blocking;
 mod engine;
@@ -33,8 +34,8 @@ impl SharedVersion {
         self.table.blocks.most_window()
     }
 
-    /// Calls `done` with the bytes of `range`, at once or when they have arrived. Uncached blocks
-    /// may have been dropped when the last one arrives, so they are copied.
+    /// Calls `done` with the bytes of `range`, at once or when they have arrived. Blocks that are
+    /// not cached are copied, because they may be dropped before the last one arrives.
     pub(crate) fn read_then(&self, range: ByteRange, done: Done) {
         let deadline = Instant::now() + self.engine.settings.deadline;
         let delivery = if self.table.blocks.is_caching() { Delivery::FromCache } else { Delivery::Copied };
@@ -43,8 +44,8 @@ impl SharedVersion {
     }
 
     /// Requests the absent blocks of a read, for a reader at the offset `at`. With an `interest`,
-    /// other readers have priority, and fetches that have not begun are not wanted once it has no
-    /// owner.
+    /// other readers have priority, and fetches that have not begun are no longer wanted once its
+    /// owner is dropped.
     fn request(&self, pending: &Arc<PendingRead>, at: u64, interest: Option<&Weak<()>>, rounding: Rounding) {
         let sizes = self.engine.queue.read_sizes();
         self.engine.queue.submit(self.table.request(pending, &Reader { at, interest, rounding, sizes }));
@@ -55,8 +56,8 @@ impl SharedVersion {
         self.engine.queue.submit(self.table.request_ahead(ahead, handle));
     }
 
-    /// Starts a background fetch of the next uncached blocks from `from` that no other fetch
-    /// brings, at most `most`. `None` if there are no such blocks before `end`.
+    /// Starts a background fetch of at most `most` blocks: the next from `from` that are uncached
+    /// and that no other fetch brings. Returns `None` if there are none before `end`.
     pub(crate) fn fetch_in_background(
         &self,
         from: u64,

@@ -19,9 +19,9 @@ pub struct Failure {
 pub struct Wanted {
     /// The object.
     pub location: Location,
-    /// Its version, if a listing reported it: saves a request.
+    /// The object's version, if a listing reported it, which saves a request.
     pub version: Option<Version>,
-    /// The bytes wanted. `None`: all.
+    /// The bytes wanted; `None` for all.
     pub range: Option<ByteRange>,
 }
 
@@ -29,7 +29,7 @@ pub struct Wanted {
 /// that failed.
 pub type WantedList = Box<dyn Iterator<Item = std::result::Result<Wanted, Failure>> + Send>;
 
-/// The current version of the object at `location` (one request). A directory is a failure.
+/// Returns the current version of the object at `location` (one request). A directory is a failure.
 #[expect(clippy::result_large_err, reason = "an item of a list, made once an object")]
 pub fn one(store: &Store, location: &Location) -> std::result::Result<Wanted, Failure> {
     let failed = |error| Failure { location: location.clone(), error };
@@ -40,7 +40,7 @@ pub fn one(store: &Store, location: &Location) -> std::result::Result<Wanted, Fa
     Ok(Wanted { location: location.clone(), version: Some(stat.version), range: None })
 }
 
-/// Every object below `root`, as it is listed; or `root`, if it is an object.
+/// Lists every object below `root` lazily, or `root` itself if it is an object.
 #[must_use]
 pub fn below(store: &Store, root: &Location) -> WantedList {
     let (root, options) = (root.clone(), ListOptions { recursive: true, ..ListOptions::default() });
@@ -61,7 +61,7 @@ pub fn below(store: &Store, root: &Location) -> WantedList {
     }
 }
 
-/// The version from a listing, if it identifies the content.
+/// Returns the version from a listing, if it identifies the content.
 fn version(entry: &Entry) -> Option<Version> {
     let version = Version { size: entry.size, etag: Some(entry.etag.clone()?), ..Version::default() };
     version.if_match().is_some().then_some(version)

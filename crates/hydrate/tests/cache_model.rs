@@ -1,6 +1,6 @@
-//! Processes that share a small cache, against the content: some are killed, some stopped, files of
-//! the cache are cut short, and its disk is full at times. No read returns a wrong byte or an
-//! error, and none lasts beyond its deadline. The longest read is printed.
+//! Processes that share a small cache, compared with the content: some are killed, some stopped,
+//! files of the cache are cut short, and its disk is full at times. No read returns a wrong byte or
+//! an error, and none lasts beyond its deadline. The longest read is printed.
 //!
 //! `FIRSTBYTE_CACHE_SECONDS` makes it longer (`make soak`), `FIRSTBYTE_SEED` makes another run.
 
@@ -38,7 +38,7 @@ const DEADLINE: Duration = Duration::from_secs(10);
 const RETURN: Duration = Duration::from_secs(2);
 /// The interval at which a process notes that it runs.
 const TICK: Duration = Duration::from_millis(10);
-/// The longest of a tick that counts as running: in a longer one the process was stopped.
+/// The longest tick that counts as running: in a longer one the process was stopped.
 const LONGEST_TICK: Duration = Duration::from_millis(200);
 
 /// Time by which the two clocks differ in a process that was not stopped.
@@ -65,7 +65,7 @@ fn size_of(object: u64) -> usize {
     }
 }
 
-/// The time that a process has run, without what it was stopped for.
+/// The time that a process has run, without the time for which it was stopped.
 #[derive(Clone, Default)]
 struct RunClock(Arc<AtomicU64>);
 
@@ -90,7 +90,8 @@ impl RunClock {
     }
 }
 
-/// An engine that reads without the cache where a mount of the default cache does.
+/// Makes an engine that reads without the cache in the cases in which a mount of the default cache
+/// does.
 fn reader(settings: Settings) -> Hydrator {
     let store = Store::new(Options::default()).unwrap();
     let uncached = Settings { cache: None, ..settings.clone() };
@@ -117,8 +118,8 @@ fn was_stopped(error: &Error, took: Duration, wall: Duration) -> bool {
     error.kind() == FailureKind::TimedOut && took + LONGEST_STALL < wall
 }
 
-/// Reads random ranges of random objects until it is killed; prints what is wrong, and the time of
-/// each read that was the longest so far.
+/// Reads random ranges of random objects until it is killed. Prints errors, and the time of each
+/// read that was the longest so far.
 fn reads(part: &str) {
     let mut words = part.splitn(4, ' ');
     let mut next = || words.next().unwrap();
@@ -231,7 +232,7 @@ impl Reader {
 
     fn signal(&mut self, signal: Signal) {
         self.stopped = signal == Signal::STOP;
-        // It may have ended.
+        // The process may have ended.
         let _ = kill_process(Pid::from_child(&self.child), signal);
     }
 }
@@ -243,7 +244,7 @@ impl Drop for Reader {
     }
 }
 
-/// A file system of its own for the cache, where this process may mount one.
+/// A separate file system for the cache, if this process may mount one.
 struct Disk(tempfile::TempDir, bool);
 
 impl Disk {
@@ -259,7 +260,7 @@ impl Disk {
         self.0.path().join("ballast")
     }
 
-    /// Fills the rest of it.
+    /// Fills the rest of the disk.
     fn fill(&self) {
         if let (true, Ok(mut file)) = (self.1, File::create(self.ballast())) {
             let piece = vec![7; 1 << 20];
@@ -361,7 +362,7 @@ fn round(url: &str, size: u64, time: Duration, draws: &mut Draws) -> Found {
     found
 }
 
-/// The number in a variable, or the usual one.
+/// The number in an environment variable, or the `usual` one.
 fn number(name: &str, usual: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
@@ -370,7 +371,7 @@ fn number(name: &str, usual: u64) -> u64 {
 fn a_process_of_the_model() {
     if let Ok(part) = std::env::var(PART) {
         reads(&part);
-        // What was wrong is printed; the process that started this one ends it.
+        // The error is printed; the process that started this one ends it.
         std::process::exit(1);
     }
 }

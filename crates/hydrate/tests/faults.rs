@@ -64,7 +64,7 @@ impl Far {
         Ok(())
     }
 
-    /// As a mount reads.
+    /// Reads a block as a mount does.
     fn read_then(&self, block: u64) -> Result<Vec<u8>, Error> {
         let (send, receive) = mpsc::channel();
         let done = move |result: Result<&[u8], Error>| send.send(result.map(<[u8]>::to_vec)).unwrap();
@@ -99,7 +99,7 @@ fn cut_connections_are_retried() {
 
 #[test]
 fn engines_that_share_a_cache_share_the_fetching() {
-    // With a round trip long enough that both fetch at the same time.
+    // The round trip is long enough that both fetch at the same time.
     let far = Far::behind(Duration::from_millis(20), 256, Faults::default(), wait_limit());
     let others = far.other().file(far.file.location(), far.file.version().clone());
     std::thread::scope(|scope| {
@@ -122,7 +122,7 @@ fn engines_that_share_a_cache_share_the_fetching() {
 /// Without a cache such readers request their own bytes alone, which the other one does not need.
 #[test]
 fn random_readers_that_want_a_block_at_once_all_get_their_bytes() {
-    // With a round trip long enough that both requests are under way together.
+    // The round trip is long enough that both requests are in flight together.
     let far = Far::behind(Duration::from_millis(20), 256, Faults::default(), wait_limit());
     let settings = Settings { reserve: 0, ..Settings::default() };
     let alone = Hydrator::new(far.subject.store.clone(), settings).unwrap();
@@ -135,7 +135,8 @@ fn random_readers_that_want_a_block_at_once_all_get_their_bytes() {
     (1..12).for_each(|number| read((number * 67 % 256) * BLOCK));
     let together = Barrier::new(2);
     std::thread::scope(|scope| {
-        // One begins in the block before and ends in the first quarter, the other reads the end.
+        // One read begins in the block before and ends in the first quarter, the other reads the
+        // end.
         for place in [BLOCK / 4 * 3, BLOCK / 8 * 11] {
             let (read, together) = (&read, &together);
             scope.spawn(move || {
@@ -156,7 +157,7 @@ fn an_endpoint_that_comes_back_is_waited_for() {
     let restarted = std::thread::scope(|scope| {
         let far = &far;
         let waiting = [scope.spawn(|| far.read(20)), scope.spawn(|| far.read_then(40).map(drop))];
-        // Until the first tries have failed.
+        // Waits until the first tries have failed.
         until("tries that fail", || far.hydrator.counters().retries >= 3);
         let link = Link::start(far.config.clone()).unwrap();
         waiting.into_iter().for_each(|reader| reader.join().unwrap().unwrap());
@@ -182,7 +183,7 @@ fn an_endpoint_that_is_gone_is_an_error_and_cached_blocks_stay_readable() {
     assert!(far.read_then(40).unwrap() == far.content[40 * BLOCK_LEN..43 * BLOCK_LEN]);
 }
 
-/// A server whose first `bad` responses are `reply`, and right after that.
+/// A server whose first `bad` responses are `reply`, and whose later ones are right.
 fn scripted(bad: usize, reply: impl Fn() -> Reply + Send + Sync + 'static) -> (Scripted, Location, Version) {
     let content = bytes(SEED, 4 * BLOCK_LEN);
     let count = AtomicUsize::new(0);
@@ -265,7 +266,7 @@ fn a_body_that_is_cut_within_a_block_is_continued_where_it_broke() {
     }
 }
 
-/// Some 17 s: the pauses of nine retries.
+/// Takes some 17 s: the pauses of nine retries.
 #[test]
 fn a_whole_response_that_always_breaks_is_not_requested_without_end() {
     let server = Scripted::start(|_, _| {
@@ -280,14 +281,15 @@ fn a_whole_response_that_always_breaks_is_not_requested_without_end() {
     let handle = hydrator.file(&location, version).handle();
     let error = handle.read_at(&mut vec![0; BLOCK_LEN], 6 * BLOCK).unwrap_err();
     assert!(error.to_string().contains("ended"), "{error}");
-    // One by range, and ten of everything, of which the later ones bring nothing new.
+    // One request by range, and ten of everything, of which the later ones bring nothing new.
     assert!((10..=13).contains(&server.heads().len()), "{}", server.heads().len());
 }
 
-/// A server without ranges. If not `versioned`, it sends no ETag, and other content every time.
+/// A server without ranges. If not `versioned`, it sends no ETag, and different content every time.
 fn rangeless(versioned: bool) -> (Scripted, Location, Version) {
     let size = 40 * BLOCK_LEN;
-    // Made before: a server that makes them for each answer is so slow that requests are cut.
+    // The contents are made before: a server that makes them for each answer is so slow that
+    // requests are cut.
     let seeds = if versioned { SEED..SEED + 1 } else { 0..3 };
     let contents: Vec<Vec<u8>> = seeds.map(|seed| bytes(seed, size)).collect();
     let server = Scripted::start(move |number, _| {

@@ -85,7 +85,7 @@ fn cached_blocks_are_not_fetched_again_and_ranges_fetch_only_their_blocks() {
 #[test]
 fn readers_do_not_wait_for_a_job_and_cancelling_it_keeps_cached_blocks() {
     let subject = Subject::start(Place::ServeS3);
-    // So slow that it would take minutes.
+    // The rate is so slow that the job would take minutes.
     let (hydrator, _cache) =
         engine(&subject, Settings { background_rate: Some(1 << 20), ..Settings::default() });
     let content = bytes(2, 1024 * BLOCK_LEN);

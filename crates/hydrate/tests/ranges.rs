@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 const SEED: u64 = 12;
 const BLOCK_LEN: usize = BLOCK as usize;
-/// Bytes of a request before anything is known of the server.
+/// Bytes of a request before the server has been measured.
 const REQUEST: u64 = 1 << 20;
 
 struct Setting {
@@ -109,8 +109,8 @@ fn a_caller_that_reads_in_pieces_says_how_much_it_wants() {
             assert_eq!(read.unwrap(), BLOCK_LEN);
             assert!(buffer == setting.content[at as usize..][..BLOCK_LEN]);
             let counters = setting.hydrator.counters();
-            // The third block is expected by the second read alone, and what follows by no request
-            // that a reader waits for.
+            // The third block is expected after the second read alone, and the blocks after it by
+            // no request that a reader waits for.
             let ahead = if at == BLOCK { counters.ahead_fetches } else { 0 };
             assert!(counters.demand_fetches + ahead <= at / BLOCK, "both blocks at once: {counters:?}");
         }
@@ -127,7 +127,7 @@ fn neighbours_share_requests_and_distant_ranges_have_their_own() {
         assert_eq!(setting.cost(|| setting.check(&handle, &far)), (3, 3 * BLOCK));
     }
     for setting in both(20 * BLOCK_LEN) {
-        // Between two ranges is a block that costs less than another request.
+        // The block between the two ranges costs less than another request.
         let cost = setting.cost(|| setting.check(&setting.file.handle(), &[(0, 10), (2 * BLOCK, 10)]));
         assert_eq!(cost, (1, 3 * BLOCK));
     }
@@ -146,11 +146,11 @@ fn a_random_reader_without_a_cache_requests_its_bytes_alone() {
             cost
         };
         let has_cache = setting.file.status().is_some();
-        // The reads cross into a second block, and nothing shows yet that no other follows.
+        // The reads cross into a second block, and do not yet show that no other follows.
         assert_eq!((0..8).map(read).max(), Some((1, 2 * BLOCK)));
         let expected = if has_cache { 2 * BLOCK } else { LEN as u64 };
         assert!((8..20).map(read).all(|cost| cost == (1, expected)));
-        // Its neighbour makes blocks of use again.
+        // After a read of the neighbour, whole blocks are useful again.
         let mut next = vec![0; BLOCK_LEN / 2];
         let at = (19 * 37 % 50) * 4 * BLOCK + 100_001 + LEN as u64;
         assert_eq!(handle.read_at(&mut next, at).unwrap(), next.len());
@@ -262,7 +262,7 @@ fn a_cancelled_read_ends_and_leaves_the_memory_to_its_owner() {
         let mut memory = vec![0; setting.content.len()];
         let mut wanted = [(0, memory.as_mut_slice())];
         let cancelled = handle.read_ranges_while(&mut wanted, Duration::ZERO, &mut || false);
-        // It may have been done before it was asked whether to go on.
+        // The read may have been done before it called `go_on`.
         if let Err(error) = cancelled {
             assert!(
                 matches!(&error, Error::Store(cause) if matches!(**cause, StoreError::Cancelled)),
@@ -290,7 +290,7 @@ fn a_hint_fetches_ranges_before_they_are_read() {
 #[test]
 fn a_hint_of_very_many_ranges_queues_few_requests() {
     for setting in both(1 << 20) {
-        // Nothing is behind the hints: a version that is known, of an object that is not there.
+        // The hinted bytes do not exist: the version is known, but the object is missing.
         let mut version = setting.file.version().clone();
         version.size = Some(1 << 40);
         let file = setting.hydrator.file(&setting.subject.at("none"), version);

@@ -65,7 +65,7 @@ fn a_version_that_was_released_and_fetched_again_is_verified_again() {
     let cache = scratch();
     let hydrator = engine(&subject, &cache, 64 * MIB);
     let names = plant(&subject, "f", 1, 3 * BLOCK_LEN + 5);
-    // Open all the time, like a file with handles in a mount.
+    // This file is open all the time, like a file with handles in a mount.
     let file = hydrator.open(&subject.at(&names[0])).unwrap();
     for round in 0..3 {
         let progress = hydrate(&hydrator, &subject, &names);
@@ -74,7 +74,7 @@ fn a_version_that_was_released_and_fetched_again_is_verified_again() {
         hydrator.cache().unwrap().release(file.location()).unwrap();
         assert!(file.backing().is_none());
     }
-    // Fetched by readers only.
+    // These blocks are fetched by readers only.
     let mut buffer = vec![0; 3 * BLOCK_LEN + 5];
     file.handle().read_at(&mut buffer, 0).unwrap();
     assert!(buffer == bytes(0, buffer.len()));
@@ -101,7 +101,7 @@ fn files_that_do_not_fit_are_reported_and_not_fetched() {
         // Each name costs a request, whose response has a head.
         let heads = 1500 * count;
         assert!(fetched <= progress.files_done * size as u64 + heads, "{size}: {fetched} bytes on the wire");
-        // Again: the cached files stay, and no other replaces them.
+        // A second job: the cached files stay, and no other replaces them.
         let before = received(&subject);
         let again = hydrate(&hydrator, &subject, &names[..here as usize]);
         assert_eq!((again.files_done, again.fetched), (here, 0), "{size}");
@@ -221,7 +221,7 @@ fn a_job_that_loses_its_files_to_releases_without_a_pause_does_not_say_that_ther
             for _ in 0..3 {
                 let job = hydrator.hydrate(wanted(&subject, &names), None).unwrap();
                 let progress = job.wait(wait_limit());
-                // Before an assertion fails: the other thread has to end.
+                // Checked before an assertion fails, because the other thread has to end.
                 let right = progress.is_over && progress.failed.iter().all(lost_to_a_release);
                 ended.fetch_or(!right, Relaxed);
                 assert!(right, "{size}: {progress:?}");

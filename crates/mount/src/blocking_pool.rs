@@ -1,9 +1,9 @@
 //! A pool of threads for calls that wait on a network. The few threads that serve the kernel never
 //! wait.
 //!
-//! A job is run by an idle thread, or by a new one while there are fewer than [`MOST`]; otherwise
-//! it queues. Idle threads end after a while. A job that misses its deadline is answered without
-//! its result: see [`BlockingPool::within`].
+//! A job is run by an idle thread, or by a new one while there are fewer than [`MAX_THREADS`];
+//! otherwise it queues. Idle threads end after a while. If a job misses its deadline, its request
+//! is answered without its result: see [`BlockingPool::within`].
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 
 use firstbyte_store::STACK;
 
-/// Jobs at once. With a round trip of 30 ms they answer 2,000 lookups a second, which is more than
-/// should be sent to one endpoint.
-const MOST: usize = 64;
-/// How long an idle thread stays.
-const IDLE: Duration = Duration::from_secs(10);
+/// The most concurrent jobs. With a round trip of 30 ms they answer 2,000 lookups per second, which
+/// is more than should be sent to one endpoint.
+const MAX_THREADS: usize = 64;
+/// The time for which an idle thread stays.
+const IDLE_TIME: Duration = Duration::from_secs(10);
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -28,7 +28,7 @@ struct State {
     /// Pending answers with their deadlines, in order: all deadlines are equally long.
     late: VecDeque<(Instant, Weak<dyn Overdue>)>,
     watched: bool,
-    /// True if the watching thread sleeps without a timeout and has to be woken.
+    /// Whether the watching thread sleeps without a timeout and has to be woken.
     dormant: bool,
 }
 
@@ -39,14 +39,14 @@ struct Shared {
     watch: Condvar,
 }
 
-/// The threads. Clones share them.
+/// The pool. Clones share its threads.
 #[derive(Clone)]
 pub(crate) struct BlockingPool {
     shared: Arc<Shared>,
     deadline: Duration,
 }
 
-/// Something that is answered once: by the job that has the answer, or because it is late.
+/// A reply that is sent once: by the job that has the result, or because it is late.
 struct Answer<R> {
     reply: Mutex<Option<R>>,
     overdue: Box<dyn Fn(R) + Send + Sync>,
@@ -71,17 +71,16 @@ impl<R> Answer<R> {
 }
 
 impl BlockingPool {
-    /// Threads for jobs that have to be answered within `deadline`.
+    /// Makes a pool for jobs that have to be answered within `deadline`.
     pub(crate) fn new(deadline: Duration) -> Self {
         Self { shared: Arc::default(), deadline }
     }
 
-    /// The deadline of each job.
     pub(crate) fn deadline(&self) -> Duration {
         self.deadline
     }
 
-    /// Runs `work`, then `answer` with its result, or `overdue` once the deadline has passed.
+    /// Runs `work`, then `answer` with its result; or runs `overdue` once the deadline has passed.
     pub(crate) fn within<R: Send + 'static, T: 'static>(
         &self,
         reply: R,
@@ -104,7 +103,7 @@ impl BlockingPool {
     pub(crate) fn run(&self, job: impl FnOnce() + Send + 'static) {
         let mut state = self.shared.state();
         state.jobs.push_back(Box::new(job));
-        if state.idle >= state.jobs.len() || state.threads >= MOST {
+        if state.idle >= state.jobs.len() || state.threads >= MAX_THREADS {
             drop(state);
             self.shared.work.notify_one();
             return;
@@ -120,7 +119,7 @@ impl BlockingPool {
             drop(state);
             tracing::warn!("no thread for an operation: {error}");
             if alone {
-                // No other thread would run it.
+                // No other thread would run the job.
                 self.shared.work_off();
             }
         }
@@ -128,14 +127,14 @@ impl BlockingPool {
 
     fn watch(&self, overdue: Weak<dyn Overdue>) {
         let mut state = self.shared.state();
-        // Answered entries are removed, or they would pile up in a busy minute.
+        // Answered entries are removed, or they would accumulate in a busy minute.
         while state.late.front().is_some_and(|(_, answer)| answer.strong_count() == 0) {
             state.late.pop_front();
         }
         state.late.push_back((Instant::now() + self.deadline, overdue));
         if !state.watched {
             let shared = Arc::clone(&self.shared);
-            // Small: it does nothing but answer.
+            // A small stack suffices: the thread only sends replies.
             let thread = thread::Builder::new().name("deadlines".into()).stack_size(128 << 10);
             state.watched = thread.spawn(move || shared.keep_deadlines()).is_ok();
         }
@@ -159,7 +158,8 @@ impl Shared {
                 state = self.state();
             }
             state.idle += 1;
-            let (woken, waited) = self.work.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
+            let (woken, waited) =
+                self.work.wait_timeout(state, IDLE_TIME).unwrap_or_else(PoisonError::into_inner);
             state = woken;
             state.idle -= 1;
             if waited.timed_out() && state.jobs.is_empty() {
@@ -213,20 +213,20 @@ mod tests {
         let pool = BlockingPool::new(Duration::from_secs(60));
         let (send, receive) = mpsc::channel();
         let gate = Arc::new((Mutex::new(0), Condvar::new()));
-        for _ in 0..3 * MOST {
+        for _ in 0..3 * MAX_THREADS {
             let (gate, send) = (Arc::clone(&gate), send.clone());
             pool.run(move || {
-                // Each waits until as many as there may be threads have come.
+                // Each job waits until as many have come as there may be threads.
                 let mut arrived = gate.0.lock().unwrap();
                 *arrived += 1;
                 gate.1.notify_all();
-                while *arrived < MOST {
+                while *arrived < MAX_THREADS {
                     arrived = gate.1.wait(arrived).unwrap();
                 }
                 send.send(()).unwrap();
             });
         }
-        for _ in 0..3 * MOST {
+        for _ in 0..3 * MAX_THREADS {
             receive.recv_timeout(wait_limit()).expect("a job that never ran");
         }
     }

@@ -1,26 +1,27 @@
-//! Calls on paths that may lie below a mount whose daemon is stopped: they would wait for ever.
+//! Bounds calls on paths that may lie below a mount whose daemon is stopped, where they would wait
+//! for ever.
 //!
-//! Such a call runs in a thread of its own, which is left behind if it does not return in time.
-//! Used by `control` and `mountpoint`.
+//! Such a call runs in its own thread, which is left behind if it does not return in time. Used by
+//! `control` and `mountpoint`.
 
 use std::io;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// The time that a call may take: a daemon in good order answers from memory, or asks its store.
+/// The time that a call may take: a working daemon answers from memory, or asks its store.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Runs `call`, at most for [`PATIENCE`].
 ///
 /// # Errors
-/// The call's errors; `TimedOut`.
+/// Those of the call, and `TimedOut`.
 pub(crate) fn bounded<T: Send + 'static>(
     call: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
     let (sender, receiver) = mpsc::channel();
     let work = move || {
-        // It is not received after the deadline.
+        // After the deadline no thread receives the result.
         let _ = sender.send(call());
     };
     thread::Builder::new().name("bounded".into()).stack_size(firstbyte_store::STACK).spawn(work)?;

@@ -1,4 +1,4 @@
-//! One name in a directory, with the attributes that a listing or a stat gives.
+//! One name in a directory, with the attributes from a listing or a stat.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -8,23 +8,23 @@ use firstbyte_store::Stat;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
 
-/// One name in a directory. Kept small, since wide directories have many.
+/// One name in a directory. It is kept small, because wide directories have many.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Child {
     pub(crate) name: Box<[u8]>,
-    /// A file or a directory.
+    /// The kind: a file or a directory.
     pub(crate) kind: Kind,
     pub(crate) modified: Option<SystemTime>,
     pub(crate) pin: Pin,
     pub(crate) permissions: Option<Permissions>,
 }
 
-/// The permissions of a source that has some, or that were stored with an object.
+/// The permissions of a file, from its source or stored with its object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Permissions {
     /// Bits of 0777.
     pub(crate) mode: u16,
-    /// User and group; those who mounted if `None`.
+    /// User and group; `None` for those of the mount.
     pub(crate) owner: Option<(u32, u32)>,
 }
 
@@ -38,8 +38,8 @@ impl Permissions {
         }
     }
 
-    /// The permissions among the user metadata of an object: rclone's and s3fs's `mode`, `uid` and
-    /// `gid` (<https://rclone.org/s3/#metadata>, s3fs-fuse/src/metaheader.cpp), and the
+    /// Reads the permissions among the user metadata of an object: rclone's and s3fs's `mode`,
+    /// `uid` and `gid` (<https://rclone.org/s3/#metadata>, s3fs-fuse/src/metaheader.cpp), and the
     /// `file-permissions`, `file-owner` and `file-group` of AWS DataSync and FSx
     /// (<https://docs.aws.amazon.com/datasync/latest/userguide/metadata-copied.html>).
     fn stored(user: &BTreeMap<String, String>) -> Option<Self> {
@@ -51,8 +51,8 @@ impl Permissions {
     }
 }
 
-/// A mode as rclone and DataSync write it, in octal, or as s3fs does, in decimal with the bits of a
-/// regular file, which are no octal number of a file.
+/// Parses a mode in octal, as rclone and DataSync write it, or in decimal with the bits of a
+/// regular file, as s3fs does. No decimal one is a valid octal mode of a file.
 fn stored_mode(text: &str) -> Option<u16> {
     const KIND: u32 = 0o170_000;
     const REGULAR: u32 = 0o100_000;
@@ -62,17 +62,17 @@ fn stored_mode(text: &str) -> Option<u16> {
     Some((mode & 0o777) as u16)
 }
 
-/// The facts that a listing has.
+/// The attributes that a listing reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Listed {
-    /// All that is shown of an object.
+    /// All attributes shown of an object.
     Objects,
-    /// Names and kinds. A stat reports permissions, and versions.
+    /// Names and kinds only. A stat reports permissions and versions.
     NamesOnly,
 }
 
-/// A listing has the store's date to the millisecond, a stat to the second. What both have is
-/// shown, so that a file's time is the same however it was found.
+/// Truncates a time to seconds. A listing has the store's date to the millisecond, a stat to the
+/// second. Only the common part is shown, so that a file's time is the same however it was found.
 fn whole_seconds(time: SystemTime) -> SystemTime {
     time.duration_since(UNIX_EPOCH).map_or(time, |since| UNIX_EPOCH + Duration::from_secs(since.as_secs()))
 }
@@ -80,7 +80,7 @@ fn whole_seconds(time: SystemTime) -> SystemTime {
 /// The identity of a file's version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Pin {
-    /// A directory, which has none.
+    /// A directory, which has no version.
     Directory,
     /// A strong `ETag` and a length.
     Tagged(u64, Box<str>),
@@ -88,14 +88,14 @@ pub(crate) enum Pin {
     Local(u64, Box<FileIdentity>),
     /// Any other version that a server reports.
     Other(Box<Version>),
-    /// Not in the listing; a stat reports it.
+    /// The version is not in the listing; a stat reports it.
     Unknown,
 }
 
 impl Pin {
-    /// The pin of the content that `version` describes. A listing has the `ETag` and the length, a
-    /// stat also a version id and times; the pin is made of what both have, so that an object is
-    /// the same inode however it was found.
+    /// Makes the pin of the content that `version` describes. A listing has the `ETag` and the
+    /// length, a stat also a version id and times. The pin consists of their common facts, so that
+    /// an object is the same inode however it was found.
     pub(crate) fn of(version: Version) -> Self {
         match (version.size, version.if_match().is_some(), version.file) {
             (Some(size), true, _) => Self::Tagged(size, version.etag.unwrap_or_default().into()),
@@ -104,7 +104,7 @@ impl Pin {
         }
     }
 
-    /// The version for the engine; `None` if there is nothing to read.
+    /// Returns the version for the engine; `None` if there is no content to read.
     pub(crate) fn version(&self) -> Option<Version> {
         Some(match self {
             Self::Tagged(size, etag) => {
@@ -118,7 +118,7 @@ impl Pin {
         })
     }
 
-    /// Length in bytes, where it is known.
+    /// Length in bytes, if it is known.
     pub(crate) fn size(&self) -> Option<u64> {
         match self {
             Self::Directory => Some(0),
@@ -140,13 +140,13 @@ impl Child {
         }
     }
 
-    /// From a listing, which has no permissions.
+    /// Makes a child from a listed entry, which has no permissions.
     pub(crate) fn from_entry(entry: Entry, listed: Listed) -> Self {
         let version = Version { size: entry.size, etag: entry.etag, ..Version::default() };
         let pin = match entry.kind {
             _ if listed == Listed::NamesOnly => Pin::Unknown,
             Kind::Directory => Pin::Directory,
-            // A length of 0 that is not credible is asked for when the file is looked up.
+            // A length of 0 that is not credible is requested when the file is looked up.
             _ if !version.has_credible_length() => Pin::Unknown,
             _ => Some(Pin::of(version)).filter(|pin| matches!(pin, Pin::Tagged(..))).unwrap_or(Pin::Unknown),
         };
@@ -154,7 +154,7 @@ impl Child {
         Self { name: entry.name.into(), kind: entry.kind, modified, pin, permissions: None }
     }
 
-    /// From a stat of what is called `name`.
+    /// Makes the child `name` from a stat.
     pub(crate) fn from_stat(name: &[u8], stat: Stat) -> Self {
         let modified = match &stat.version.last_modified {
             Some(text) => OffsetDateTime::parse(text, &Rfc2822).ok().map(SystemTime::from),
@@ -165,7 +165,7 @@ impl Child {
         Self { name: name.into(), kind: stat.kind, modified, pin, permissions }
     }
 
-    /// Whether its attributes are known.
+    /// Whether the attributes are known.
     pub(crate) fn is_known(&self) -> bool {
         self.pin != Pin::Unknown
     }

@@ -24,17 +24,18 @@ use crate::mountpoint::FS_TYPE;
 pub use protocol::{HydrateRequest, JobFailure, JobProgress, MountCounts, Request, Response};
 pub(crate) use server::Listening;
 
-/// The time that the daemon has to take a request, and to answer: it answers from memory.
+/// The time that the daemon has to take a request and to answer it, which it does from memory.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The attribute `user.firstbyte.NAME` of a path below a mount; `None` for any other path.
+/// Reads the attribute `user.firstbyte.NAME` of a path below a mount. `None` for any other path.
 ///
 /// # Errors
-/// [`Error::Io`]: the path cannot be looked at by this user, or its daemon does not answer.
+/// [`Error::Io`]: this user cannot access the path, or its daemon does not answer.
 pub fn attribute(path: &Path, name: &str) -> Result<Option<OsString>> {
-    /// A location: a key has up to 1,024 bytes, a path 4,096, and either may be percent-encoded.
+    /// Bytes of the longest value, a location: a key has up to 1,024 bytes, a path 4,096, and
+    /// either may be percent-encoded.
     const LONGEST: usize = 16 << 10;
-    // Nothing of this kind is mounted: nothing is to be asked, by a thread that may have to wait.
+    // No mount of this kind exists, so no thread has to wait for an answer.
     if Mounts::current().is_ok_and(|mounts| mounts.iter().all(|mount| mount.kind != FS_TYPE)) {
         return Ok(None);
     }
@@ -64,8 +65,8 @@ pub struct Control {
 }
 
 impl Control {
-    /// Connects to the daemon of the mount that `path` lies below; `None` if there is no mount, or
-    /// no daemon that listens.
+    /// Connects to the daemon of the mount that `path` lies below. `None` if there is no mount, or
+    /// no daemon listens.
     ///
     /// # Errors
     /// Those of [`attribute`].
@@ -77,7 +78,7 @@ impl Control {
     /// Connects to the daemon that listens at the path `socket`.
     ///
     /// # Errors
-    /// The operating system's.
+    /// The operating system's error.
     pub fn at(socket: &Path) -> io::Result<Self> {
         let address = address::Address::of(socket)?;
         let connection = UnixStream::connect(address.path())?;
@@ -98,10 +99,10 @@ impl Control {
         serde_json::from_str(&line).map_err(Into::into)
     }
 
-    /// The same, for at most `patience`.
+    /// As [`ask`](Self::ask), but waits at most `patience`.
     ///
     /// # Errors
-    /// As [`ask`](Self::ask), and no answer within that time.
+    /// As [`ask`](Self::ask), and if there is no answer within that time.
     pub fn ask_within(&mut self, request: &Request, patience: Duration) -> io::Result<Response> {
         self.connection.set_read_timeout(Some(patience))?;
         let answer = self.ask(request);
@@ -109,7 +110,7 @@ impl Control {
         answer
     }
 
-    /// Waits until the daemon has gone, at most for `patience`. True if it has.
+    /// Waits until the daemon has ended, at most `patience`. Returns whether it has.
     #[must_use]
     pub fn wait_for_end(self, patience: Duration) -> bool {
         let until = std::time::Instant::now() + patience;

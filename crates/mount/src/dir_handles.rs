@@ -14,15 +14,15 @@ use crate::inodes::Ino;
 use crate::readdir::{ANSWER, ReadDir};
 use crate::source::Source;
 
-/// Names drawn for the first answer, before it is known how many the kernel's buffer holds.
-const FIRST: usize = 256;
+/// The number of names in the first answer, before it is known how many the kernel's buffer holds.
+const FIRST_ANSWER_NAMES: usize = 256;
 
 /// A name for an answer.
-pub(crate) struct Named {
+pub(crate) struct NamedEntry {
     entry: Entry,
     /// The position of the name after it.
     pub(crate) next: u64,
-    /// How long it is valid.
+    /// The time for which the name is valid.
     pub(crate) valid: Duration,
 }
 
@@ -32,7 +32,7 @@ enum Entry {
     Listed(Listed),
 }
 
-impl Named {
+impl NamedEntry {
     pub(crate) fn name(&self) -> &[u8] {
         match &self.entry {
             Entry::Itself(_) => b".",
@@ -48,7 +48,7 @@ impl Named {
     pub(crate) fn ino(&self) -> Ino {
         match &self.entry {
             Entry::Itself(ino) => *ino,
-            // The kernel knows it better; any number but 0 is shown as an entry.
+            // The kernel knows the number; any number but 0 is shown as an entry.
             Entry::Parent => crate::inodes::ROOT,
             Entry::Listed(listed) => listed.ino,
         }
@@ -66,7 +66,7 @@ impl Named {
 pub(crate) struct OpenDirectory {
     stream: Mutex<ReadDir>,
     path: Box<[u8]>,
-    /// Names to draw for the next answer.
+    /// The number of names for the next answer.
     want: AtomicUsize,
 }
 
@@ -75,15 +75,15 @@ impl OpenDirectory {
         &self.path
     }
 
-    /// One of the names given last, and how long it is valid. `None` while another thread
-    /// is reading.
+    /// Returns one of the names returned last, and the time for which it is valid. `None` while
+    /// another thread is reading.
     fn recent(&self, name: &[u8], ttl: Duration) -> Option<(Listed, Duration)> {
         let stream = self.stream.try_lock().ok()?;
         stream.recent(name, ttl).map(|(listed, valid)| (listed.clone(), valid))
     }
 
-    /// Names from position `offset` on, as many as the answer is likely to hold.
-    pub(crate) fn names(&self, ino: Ino, offset: u64) -> Result<Vec<Named>> {
+    /// Returns names from position `offset` on, as many as the answer is likely to hold.
+    pub(crate) fn names(&self, ino: Ino, offset: u64) -> Result<Vec<NamedEntry>> {
         let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         let mut names = Vec::new();
         for position in offset..offset + self.want.load(Ordering::Relaxed) as u64 {
@@ -93,7 +93,7 @@ impl OpenDirectory {
                 _ => match stream.at(to_usize(position - 2)) {
                     Ok(Some(listed)) => Entry::Listed(listed),
                     Ok(None) => {
-                        stream.sources.prefetch.directory_read(&self.path);
+                        stream.sources.prefetch.note_listing_read(&self.path);
                         break;
                     }
                     // The names before it are returned first; the next call fails.
@@ -101,13 +101,18 @@ impl OpenDirectory {
                     Err(error) => return Err(error),
                 },
             };
-            names.push(Named { entry, next: position + 1, valid: stream.valid(stream.sources.ttl) });
+            names.push(NamedEntry { entry, next: position + 1, valid: stream.valid(stream.sources.ttl) });
         }
         Ok(names)
     }
 
-    /// The same, with what a listing of local files leaves out.
-    pub(crate) fn names_with_attributes(&self, source: &Source, ino: Ino, offset: u64) -> Result<Vec<Named>> {
+    /// As [`names`](Self::names), with the attributes that a listing of local files leaves out.
+    pub(crate) fn names_with_attributes(
+        &self,
+        source: &Source,
+        ino: Ino,
+        offset: u64,
+    ) -> Result<Vec<NamedEntry>> {
         let mut names = self.names(ino, offset)?;
         if source.root().as_local().is_some() {
             for named in &mut names {
@@ -122,7 +127,8 @@ impl OpenDirectory {
         Ok(names)
     }
 
-    /// Adapts the next answer: of `offered` names, `fitted` went into this one.
+    /// Adapts the size of the next answer, given that `fitted` of `offered` names went into this
+    /// one.
     pub(crate) fn fitted(&self, fitted: usize, offered: usize) {
         let want = if fitted == offered { 2 * offered } else { fitted + fitted / 8 + 1 };
         self.want.store(want.clamp(16, ANSWER), Ordering::Relaxed);
@@ -140,7 +146,8 @@ impl DirHandles {
     pub(crate) fn insert(&self, stream: ReadDir) -> u64 {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let path = stream.path().into();
-        let open = OpenDirectory { stream: Mutex::new(stream), path, want: AtomicUsize::new(FIRST) };
+        let open =
+            OpenDirectory { stream: Mutex::new(stream), path, want: AtomicUsize::new(FIRST_ANSWER_NAMES) };
         self.open().insert(number, Arc::new(open));
         number
     }
@@ -149,8 +156,8 @@ impl DirHandles {
         self.open().get(&number).cloned().ok_or(Error::Unknown { number })
     }
 
-    /// The entry `name` of the directory at `path`, if an open listing of it returned the entry a
-    /// moment ago. `ls -l` looks each name up again if the kernel did not keep it.
+    /// Returns the entry `name` of the directory at `path`, if an open listing of it returned the
+    /// entry a moment ago. `ls -l` looks each name up again if the kernel did not keep it.
     pub(crate) fn recent(&self, path: &[u8], name: &[u8], ttl: Duration) -> Option<(Listed, Duration)> {
         let open: Vec<Arc<OpenDirectory>> =
             self.open().values().filter(|open| *open.path == *path).cloned().collect();

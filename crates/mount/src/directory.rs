@@ -3,8 +3,8 @@
 //! A directory whose names are all known answers lookups without a request, for missing names too,
 //! serves a second listing, and gives the order of files. Memory is bounded: only directories of up
 //! to [`Directories::widest`] names are kept, and the least recently used are dropped. Of a wider
-//! directory the page around the last name looked up is kept, and the last pages that were listed
-//! (`pages`). A page answers only for the names it has.
+//! directory, the page around the last name looked up is kept, and the pages listed last (`pages`).
+//! A page answers only for the names in it.
 
 mod pages;
 
@@ -18,25 +18,25 @@ use crate::child::Child;
 use crate::inodes::Ino;
 use pages::Pages;
 
-/// Widest directory kept: 16,384 names are some 3 MB.
-const WIDEST: usize = 16_384;
-/// Bytes of a name with what is known of its object, where both are of usual length.
-const NAME: u64 = 200;
-/// Names may take one part in this many of the memory.
-const SHARE: u64 = 8;
-/// Names kept in all, at least: a directory of one S3 page, and one beside it.
-const LEAST: u64 = 2048;
-/// The packed pages of wide directories may take one part in this many of the memory: the 100,000
-/// names that `find` reads before it looks at them fit into that of the default.
+/// The most names of a directory that is kept: 16,384 names are some 3 MB.
+const MAX_NAMES_KEPT: usize = 16_384;
+/// Bytes of a name with the attributes of its object, both of usual length.
+const BYTES_PER_NAME: u64 = 200;
+/// Divisor: names may take this share of the memory.
+const NAMES_SHARE: u64 = 8;
+/// The least total of names kept: a directory of one S3 page, and another one.
+const MIN_TOTAL_NAMES: u64 = 2048;
+/// Divisor: the packed pages of wide directories may take this share of the memory. The default
+/// memory holds the 100,000 names that `find` reads before it looks them up.
 const PAGES_SHARE: u64 = 6;
-/// Names looked up in their order before a whole page is requested for the next: its thousand names
-/// cost a server more than one.
-const IN_ORDER: u32 = 4;
-/// Directories known to be wide that are remembered; when there are more all are forgotten, which
-/// costs a request each.
-const WIDE: usize = 4096;
+/// The number of names looked up in order before a whole page is requested for the next: a page of
+/// a thousand names costs a server more than one name.
+const LOOKUPS_BEFORE_PAGE: u32 = 4;
+/// The most directories remembered as wide. If there are more, all are forgotten, which costs a
+/// request each.
+const MAX_WIDE_REMEMBERED: usize = 4096;
 
-/// A name and the number it was shown with. Clones share the name.
+/// A name, and the inode number that listings show for it. Clones share the name.
 #[derive(Clone, Debug)]
 pub(crate) struct Listed {
     pub(crate) child: Arc<Child>,
@@ -50,17 +50,17 @@ enum Extent {
     Page,
 }
 
-/// A directory at one instant, or a page of one.
+/// The names of a directory at one instant, or a page of them.
 #[derive(Debug)]
 pub(crate) struct Directory {
     extent: Extent,
-    /// The position of its first name in the listing.
+    /// The position of the first name in the listing.
     first: usize,
-    /// In the order of the listing.
+    /// The names, in the order of the listing.
     listed: Vec<Listed>,
     /// Positions in `listed`, by name.
     by_name: Vec<u32>,
-    /// When the listing began.
+    /// The time at which the listing began.
     taken: Instant,
 }
 
@@ -69,7 +69,8 @@ impl Directory {
         Self::sorted(Extent::Whole, 0, listed, taken)
     }
 
-    /// Adjacent names of a wide directory, the first of them at position `first` in its listing.
+    /// Makes a page of adjacent names of a wide directory, the first of them at position `first` in
+    /// its listing.
     pub(crate) fn page(listed: Vec<Listed>, first: usize, taken: Instant) -> Self {
         Self::sorted(Extent::Page, first, listed, taken)
     }
@@ -80,7 +81,7 @@ impl Directory {
         Self { extent, first, listed, by_name, taken }
     }
 
-    /// The position of `name` among those listed here.
+    /// Returns the position of `name` among the names listed here.
     pub(crate) fn position(&self, name: &[u8]) -> Option<usize> {
         let found =
             self.by_name.binary_search_by(|at| self.listed[*at as usize].child.name.as_ref().cmp(name));
@@ -101,40 +102,40 @@ impl Directory {
         &self.listed
     }
 
-    /// Whether a name that it does not have does not exist.
+    /// Whether all names are listed, so that others do not exist.
     pub(crate) fn is_whole(&self) -> bool {
         self.extent == Extent::Whole
     }
 
-    /// The position of its first name in the listing: 0 if it is whole.
+    /// The position of the first name in the listing: 0 if all names are listed.
     pub(crate) fn first(&self) -> usize {
         self.first
     }
 
-    /// The position behind its last name in the listing.
+    /// The position behind the last name in the listing.
     pub(crate) fn end(&self) -> usize {
         self.first + self.listed.len()
     }
 
-    /// Its memory, in names. The directory itself takes about as much as one name.
+    /// The memory of the directory, in names. The directory itself takes about as much as one name.
     fn weight(&self) -> usize {
         self.listed.len() + 1
     }
 
-    /// The remaining part of `ttl` for which it is valid.
+    /// The remaining part of `ttl` for which the names are valid.
     pub(crate) fn valid(&self, ttl: Duration) -> Duration {
         ttl.saturating_sub(self.taken.elapsed())
     }
 }
 
-/// What is known about a directory.
+/// The knowledge about a directory.
 #[derive(Clone, Debug)]
 pub(crate) enum Known {
-    /// Everything.
+    /// All names.
     Whole(Arc<Directory>),
-    /// It has more names than are kept; pages of it may be.
+    /// The directory has more names than are kept; pages of it may be known.
     Wide,
-    /// Nothing that is still valid.
+    /// No valid names.
     Nothing,
 }
 
@@ -142,7 +143,7 @@ pub(crate) enum Known {
 #[derive(Default)]
 struct Lookups {
     last: Vec<u8>,
-    /// How many followed each other in the order of names.
+    /// The number of lookups that followed each other in the order of names.
     in_order: u32,
 }
 
@@ -156,7 +157,7 @@ impl Lookups {
 
 #[derive(Default)]
 struct Inner {
-    /// Whole directories, and of each wide one the page around the last name looked up, with the
+    /// Whole directories, and for each wide one the page around the last name looked up, with the
     /// time of their last use.
     kept: HashMap<Box<[u8]>, (Arc<Directory>, u64)>,
     wide: HashMap<Box<[u8]>, Lookups>,
@@ -169,23 +170,23 @@ struct Inner {
 /// All known directories.
 pub(crate) struct Directories {
     ttl: Duration,
-    /// Names kept in all.
+    /// The most names kept in total.
     names: usize,
-    /// Bytes of packed pages.
+    /// The most bytes of packed pages.
     page_bytes: usize,
     inner: Mutex<Inner>,
 }
 
 impl Directories {
-    /// A cache of directories that are valid for `ttl`, in a share of `memory` bytes.
+    /// Makes a cache of directories that are valid for `ttl`, in a share of `memory` bytes.
     pub(crate) fn new(ttl: Duration, memory: u64) -> Self {
-        let names = to_usize((memory / SHARE / NAME).max(LEAST));
+        let names = to_usize((memory / NAMES_SHARE / BYTES_PER_NAME).max(MIN_TOTAL_NAMES));
         Self { ttl, names, page_bytes: to_usize(memory / PAGES_SHARE), inner: Mutex::default() }
     }
 
-    /// Names of the widest directory that is kept.
+    /// The most names of a directory that is kept.
     pub(crate) fn widest(&self) -> usize {
-        WIDEST.min(self.names / 4 * 3)
+        MAX_NAMES_KEPT.min(self.names / 4 * 3)
     }
 
     pub(crate) fn get(&self, path: &[u8]) -> Known {
@@ -201,7 +202,7 @@ impl Directories {
         if inner.wide.contains_key(path) { Known::Wide } else { Known::Nothing }
     }
 
-    /// The page of a wide directory that has `name`, if one is valid.
+    /// Returns the page of a wide directory that has `name`, if one is valid.
     pub(crate) fn page(&self, path: &[u8], name: &[u8]) -> Option<Arc<Directory>> {
         let mut inner = self.inner();
         let page = inner.around(path, name, self.names).filter(|page| !page.valid(self.ttl).is_zero())?;
@@ -209,41 +210,41 @@ impl Directories {
         Some(page)
     }
 
-    /// Whether the page that begins with `name` is worth a request, as no valid page has it: the
-    /// names before it were looked up in their order.
+    /// Whether the page that begins with `name`, which no valid page has, is worth a request: the
+    /// names before it were looked up in order.
     pub(crate) fn is_in_order(&self, path: &[u8], name: &[u8]) -> bool {
         let mut inner = self.inner();
         let Some(lookups) = inner.wide.get_mut(path) else { return false };
         lookups.note(name);
-        let in_order = lookups.in_order > IN_ORDER;
+        let in_order = lookups.in_order > LOOKUPS_BEFORE_PAGE;
         if in_order {
             lookups.in_order = 0;
         }
         in_order
     }
 
-    /// The last listing of a directory, or the page of it that has `name`, however old: for the
-    /// order and the numbers of names, which seldom change.
+    /// Returns the last listing of a directory, or the page of it that has `name`, however old: for
+    /// the order and the numbers of names, which seldom change.
     pub(crate) fn around(&self, path: &[u8], name: &[u8]) -> Option<Arc<Directory>> {
         self.inner().around(path, name, self.names)
     }
 
-    /// The position behind the page kept of a directory: that of the next one, as they are looked
-    /// up in their order.
+    /// Returns the position behind the page kept of a directory. The next page has this position,
+    /// as pages are looked up in order.
     pub(crate) fn end_of_page(&self, path: &[u8]) -> usize {
         self.inner().kept.get(path).map_or(0, |(directory, _)| directory.end())
     }
 
-    /// Keeps a directory, or a page in place of another.
+    /// Keeps a directory, or a page of one, in place of an earlier one.
     pub(crate) fn keep(&self, path: &[u8], directory: Arc<Directory>) {
         self.inner().keep(path, directory, self.names);
     }
 
-    /// A directory has more names than are kept.
+    /// Records that a directory has more names than are kept.
     pub(crate) fn mark_wide(&self, path: &[u8]) {
         let mut inner = self.inner();
         inner.remove(path);
-        if inner.wide.len() >= WIDE {
+        if inner.wide.len() >= MAX_WIDE_REMEMBERED {
             inner.wide.clear();
         }
         inner.wide.insert(path.into(), Lookups::default());
@@ -337,28 +338,28 @@ mod tests {
     #[test]
     fn the_longest_unused_goes_when_there_are_too_many_names() {
         // Four of the widest.
-        let names = 4 * (WIDEST as u64 + 1);
-        let directories = Directories::new(Duration::from_secs(60), SHARE * NAME * names);
-        assert_eq!(directories.widest(), WIDEST);
+        let names = 4 * (MAX_NAMES_KEPT as u64 + 1);
+        let directories = Directories::new(Duration::from_secs(60), NAMES_SHARE * BYTES_PER_NAME * names);
+        assert_eq!(directories.widest(), MAX_NAMES_KEPT);
         for path in [&b"0"[..], b"1", b"2", b"3"] {
-            directories.keep(path, directory(WIDEST));
+            directories.keep(path, directory(MAX_NAMES_KEPT));
         }
         assert!(matches!(directories.get(b"0"), Known::Whole(_)));
         directories.keep(b"4", directory(1));
         assert!(matches!(directories.get(b"1"), Known::Nothing));
         assert!(matches!(directories.get(b"0"), Known::Whole(_)));
         directories.keep(b"0", directory(1));
-        directories.keep(b"5", directory(WIDEST));
+        directories.keep(b"5", directory(MAX_NAMES_KEPT));
         assert!(matches!(directories.get(b"2"), Known::Whole(_)), "names replaced are not counted twice");
     }
 
     #[test]
     fn empty_directories_take_room_too() {
         let directories = Directories::new(Duration::from_secs(60), 0);
-        for number in 0..3 * LEAST {
+        for number in 0..3 * MIN_TOTAL_NAMES {
             directories.keep(number.to_string().as_bytes(), directory(0));
         }
-        assert_eq!(directories.inner().kept.len() as u64, LEAST);
+        assert_eq!(directories.inner().kept.len() as u64, MIN_TOTAL_NAMES);
     }
 
     #[test]

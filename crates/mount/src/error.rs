@@ -5,22 +5,22 @@ use std::path::{Path, PathBuf};
 
 use firstbyte_location::shown;
 
-/// Why a mount could not be made or ended, or why an operation below it failed.
+/// The reason why a mount could not be made or ended, or why an operation below it failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
-    /// The directory to mount at is not there.
+    /// The directory to mount at does not exist.
     #[error("{}: no such directory; create it first: mkdir -p {}", shown(path), shown(path))]
     NoDirectory {
         /// The directory.
         path: PathBuf,
     },
-    /// Something else than a directory is there.
+    /// The path to mount at is not a directory.
     #[error("{}: not a directory", shown(path))]
     NotADirectory {
         /// The path that was given.
         path: PathBuf,
     },
-    /// A mount would hide what is in the directory.
+    /// A mount would hide the content of the directory.
     #[error(
         "{}: not empty: a mount would hide its content, such as `{found}`; use an empty directory, or add --nonempty",
         shown(path)
@@ -31,7 +31,7 @@ pub enum Error {
         /// A name found in it.
         found: String,
     },
-    /// Another file system is mounted exactly there, and would be hidden.
+    /// Another file system is mounted at exactly this directory, and would be hidden.
     #[error(
         "{}: {fs_type} of {source_name} is mounted there already; unmount it first, or say --nonempty to mount over it",
         shown(path)
@@ -39,9 +39,9 @@ pub enum Error {
     AlreadyMounted {
         /// The directory.
         path: PathBuf,
-        /// Type of the file system there.
+        /// Type of the mounted file system.
         fs_type: String,
-        /// The location it shows.
+        /// The location that the file system shows.
         source_name: String,
     },
     /// There is no mount of this program at the path.
@@ -49,7 +49,7 @@ pub enum Error {
     NotOurs {
         /// The directory.
         path: PathBuf,
-        /// What is there instead.
+        /// A description of the mount found there.
         found: String,
     },
     /// Files below the mount are open.
@@ -62,12 +62,12 @@ pub enum Error {
         /// The directory.
         path: PathBuf,
     },
-    /// The kernel has no FUSE, or this container does not show it.
+    /// The kernel has no FUSE, or this container has no access to it.
     #[error(
         "/dev/fuse: {source}: mounting needs FUSE; load the module (modprobe fuse), or in a container give --device /dev/fuse --cap-add SYS_ADMIN"
     )]
     NoDevice {
-        /// Why it cannot be opened.
+        /// The reason why the device cannot be opened.
         source: std::sync::Arc<io::Error>,
     },
     /// This process may not mount.
@@ -81,20 +81,20 @@ pub enum Error {
         /// The reason of the refusal.
         detail: String,
     },
-    /// The operating system refuses something.
+    /// The operating system refused an operation.
     #[error("{}: {what}: {source}", shown(path))]
     Io {
-        /// Where.
+        /// The path of the operation.
         path: PathBuf,
         /// The operation that failed.
         what: &'static str,
-        /// Why it failed.
+        /// The operating system's error.
         source: std::sync::Arc<io::Error>,
     },
     /// An error of the store or the cache.
     #[error(transparent)]
     Data(#[from] firstbyte_hydrate::Error),
-    /// Nothing is at the location that was to be mounted.
+    /// The location that was to be mounted does not exist.
     #[error("{location}: not found; check the spelling with `firstbyte ls`")]
     Nothing {
         /// The location.
@@ -103,7 +103,7 @@ pub enum Error {
     /// The object was overwritten; opening it again gets the new one.
     #[error("{path}: overwritten since it was looked up")]
     Stale {
-        /// Path below the mount.
+        /// The path below the mount.
         path: String,
     },
     /// The kernel asks about an inode or handle that it was never given, or has forgotten.
@@ -123,13 +123,13 @@ pub enum Error {
     /// The object's length is unknown, so it cannot be shown as a file.
     #[error("{path}: the server does not tell its length, so it cannot be read as a file; use firstbyte cp")]
     NoLength {
-        /// Path below the mount.
+        /// The path below the mount.
         path: String,
     },
 }
 
 impl Error {
-    /// A failed operation of the operating system.
+    /// Makes the error of a failed operation of the operating system.
     pub(crate) fn io(path: &Path, what: &'static str, source: impl Into<io::Error>) -> Self {
         Self::Io { path: path.to_owned(), what, source: std::sync::Arc::new(source.into()) }
     }

@@ -25,16 +25,16 @@ use crate::reader::Reader;
 use crate::record::Recorder;
 use crate::source::Source;
 
-/// Names taken from the listing that finds the root: just under the 1,000 of one S3 page, so that
-/// one page is enough.
-pub(crate) const PEEK: usize = 990;
+/// The number of names taken from the listing that finds the root: just under the 1,000 of one S3
+/// page, so that one page is enough.
+pub(crate) const FIRST_PAGE_NAMES: usize = 990;
 
 /// The result of a lookup.
 #[derive(Debug)]
 pub(crate) enum Lookup {
-    /// An inode, and how long its name is valid.
+    /// An inode, and the time for which its name is valid.
     Found(Attributes, Duration),
-    /// The name does not exist, and how long that is valid.
+    /// The name does not exist; the time for which that is valid.
     Missing(Duration),
 }
 
@@ -88,7 +88,7 @@ impl FileSystem {
         })
     }
 
-    /// Looks a name up in memory; `None` if that takes a request.
+    /// Looks a name up in memory. Returns `None` if that takes a request.
     pub(crate) fn lookup_here(&self, parent: Ino, name: &[u8]) -> Option<Result<Lookup>> {
         let directory = match self.directory(parent) {
             Ok(directory) => directory,
@@ -105,8 +105,8 @@ impl FileSystem {
         }
     }
 
-    /// The lookup of a name that a listing in progress has just returned; `None` if its attributes
-    /// are unknown or it is known to be overwritten.
+    /// Returns the lookup of a name that a listing in progress has just returned. `None` if its
+    /// attributes are unknown or it is known to be overwritten.
     pub(crate) fn listed(&self, parent: Ino, listed: &Listed, valid: Duration) -> Result<Option<Lookup>> {
         let directory = self.directory(parent)?;
         if !listed.child.is_known() {
@@ -130,9 +130,9 @@ impl FileSystem {
     /// Looks a name up by asking the store.
     pub(crate) fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Lookup> {
         let directory = self.directory(parent)?;
-        // A page that has this name has its neighbours too, and the only page of a directory shows
-        // which names do not exist: programs that open one file of a directory mostly look for
-        // others.
+        // A page with this name has its neighbours too, and if it is the only page of its
+        // directory, it shows which names do not exist: programs that open one file of a directory
+        // mostly look for others.
         let from = match self.directories.get(&directory.path) {
             Known::Nothing => Some(None),
             Known::Wide if self.directories.is_in_order(&directory.path, name) => Some(Some(name)),
@@ -147,7 +147,7 @@ impl FileSystem {
                         return Ok(found);
                     }
                 }
-                // A page out of order says nothing of a name.
+                // A page out of order does not show whether a name exists.
                 Err(error) if self.source.lists_by_page() => return Err(error),
                 Err(_) => {}
             }
@@ -160,7 +160,7 @@ impl FileSystem {
         Ok(Lookup::Found(self.inodes.enter(&directory.path, &child, number), valid))
     }
 
-    /// The number a listing gave to a name.
+    /// Returns the inode number that a listing gave to a name.
     fn numbered(&self, directory: &[u8], name: &[u8]) -> Option<Ino> {
         let known = self.directories.around(directory, name)?;
         known.position(name).map(|position| known.listed()[position].ino)
@@ -170,7 +170,7 @@ impl FileSystem {
     fn list_page(&self, path: &[u8], from: Option<&[u8]>) -> Result<Arc<Directory>> {
         let begun = Instant::now();
         let page = self.source.page(path, from)?;
-        // Its names keep the numbers that a listing gave them.
+        // The names keep the numbers that a listing gave them.
         let before = from.and_then(|name| self.directories.around(path, name));
         let known = |name: &[u8]| before.as_ref().and_then(|before| Some((before, before.position(name)?)));
         let first = from.and_then(known).map(|(before, position)| before.first() + position);
@@ -195,10 +195,11 @@ impl FileSystem {
         Ok(directory)
     }
 
-    /// Keeps a directory, or, if there are more than [`PEEK`] children, the first page of it.
+    /// Keeps the names of a directory, or the first page of them if there are more than
+    /// [`FIRST_PAGE_NAMES`].
     pub(crate) fn keep(&self, path: &[u8], mut children: Vec<Child>, begun: Instant) {
-        let is_wide = children.len() > PEEK;
-        children.truncate(PEEK);
+        let is_wide = children.len() > FIRST_PAGE_NAMES;
+        children.truncate(FIRST_PAGE_NAMES);
         let listed = |child: Child| Listed { ino: self.inodes.number(path, &child), child: Arc::new(child) };
         let listed: Vec<Listed> = children.into_iter().map(listed).collect();
         if is_wide {
@@ -220,7 +221,7 @@ impl FileSystem {
         Ok(Reader::new(node, file.handle()))
     }
 
-    /// The engine's file behind an inode.
+    /// Returns the engine's file for an inode.
     pub(crate) fn file(&self, node: &Node) -> Result<File> {
         let version = node.pin.version().filter(|version| version.size.is_some());
         let version = version.ok_or_else(|| Error::NoLength { path: node.name() })?;
@@ -235,7 +236,7 @@ impl FileSystem {
         }
     }
 
-    /// Records a file whose reads do not arrive here, as read completely: the kernel has its
+    /// Records a file whose reads do not arrive here as read completely: the kernel has its
     /// content.
     pub(crate) fn note_whole(&self, node: &Node) {
         if let Some(recorder) = &self.recorder {
@@ -248,7 +249,7 @@ impl FileSystem {
         recorder.note(&location, range, || node.pin.version());
     }
 
-    /// Records that a name of a directory was asked for, if `--record` was given.
+    /// Records a lookup in a directory if `--record` was given.
     fn note_directory(&self, directory: &Node) {
         if let Some(recorder) = &self.recorder {
             recorder.note_directory(&self.source.location(&directory.path));
@@ -283,8 +284,8 @@ impl FileSystem {
         Ok((ReadDir::new(sources, &node.path), freshness))
     }
 
-    /// How long the kernel may keep a reply that is valid for `valid`. Zero while the kernel holds
-    /// too many inodes, so that it drops each inode once it is unused.
+    /// Returns the time for which the kernel may keep a reply that is valid for `valid`. Zero while
+    /// the kernel holds too many inodes, so that it drops each inode once it is unused.
     pub(crate) fn to_keep(&self, valid: Duration) -> Duration {
         if self.inodes.fullness() == Fullness::Full { Duration::ZERO } else { valid }
     }

@@ -25,7 +25,7 @@ use fuser::{
 };
 
 use crate::blocking_pool::BlockingPool;
-use crate::dir_handles::{DirHandles, Named};
+use crate::dir_handles::{DirHandles, NamedEntry};
 use crate::error::{Error, Result};
 use crate::filesystem::{FileSystem, Freshness, Lookup};
 use crate::inodes::{Fullness, Ino};
@@ -38,31 +38,31 @@ use opening::Opening;
 use reply::{Failing, add, add_with_attributes, answer_lookup, answer_sized, attributes};
 use splice::Splicing;
 
-/// Reads the kernel may have under way by itself, reading ahead for all readers; its usual 12 stop
-/// the fourth of them.
+/// The most requests that the kernel may have in flight to read ahead, for all readers together.
+/// Its usual 12 stop the fourth reader.
 const BACKGROUND: u16 = 512;
 /// Largest read, bytes: the largest power of two that fits, with its header, into a pipe of the
 /// size that any process may have.
 const LARGEST_READ: u32 = 512 << 10;
-/// Attributes of an inode never change: a changed object is another inode.
+/// The validity of an inode's attributes, which never change: a changed object is another inode.
 const FOR_EVER: Duration = Duration::from_secs(86_400);
 
-/// Blocks of 4 KiB and files that a mount is said to have, and to have free, as rclone does: 1 PiB
+/// Blocks of 4 KiB, and files, that a mount reports as its size and as free, as rclone does: 1 PiB
 /// (<https://github.com/rclone/rclone/blob/master/cmd/mount/fs.go>, 2026-11-27). A store does not
-/// report how much it holds. With 0, `df` leaves the mount out, and programs that look for space
-/// refuse it (<https://github.com/awslabs/mountpoint-s3/issues/710>).
-const SPACE: u64 = (1 << 50) / 4096;
-const FILES: u64 = 1_000_000_000;
+/// report how much it holds. With 0, `df` leaves the mount out, and programs that check for free
+/// space refuse it (<https://github.com/awslabs/mountpoint-s3/issues/710>).
+const REPORTED_BLOCKS: u64 = (1 << 50) / 4096;
+const REPORTED_FILES: u64 = 1_000_000_000;
 
-/// How the kernel reads hydrated files by itself (FUSE passthrough).
+/// Whether the kernel reads hydrated files directly (FUSE passthrough).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Passthrough {
-    /// Not at all.
+    /// Every read passes through this process.
     Off,
-    /// To files on an ordinary file system.
+    /// The kernel reads files on an ordinary file system.
     Plain,
-    /// To files on one that is itself stacked on others (overlayfs). The mount then cannot be a
-    /// layer of an overlayfs itself.
+    /// The kernel also reads files on a file system that is stacked on others (overlayfs). The
+    /// mount then cannot be a layer of an overlayfs itself.
     Stacked,
 }
 
@@ -92,7 +92,8 @@ impl Fuse {
         }
     }
 
-    /// Looks a name up in what a listing returned a moment ago, of a directory too wide to be kept.
+    /// Looks a name up among those that a listing returned a moment ago, of a directory too wide to
+    /// be kept.
     fn listed(&self, parent: Ino, name: &[u8]) -> Option<Result<Lookup>> {
         if self.core.inodes.fullness() == Fullness::Room {
             return None;
@@ -102,7 +103,8 @@ impl Fuse {
         self.core.listed(parent, &listed, valid).transpose()
     }
 
-    /// Runs `work` on a thread that may wait, counts it, and answers: in time, or with EIO.
+    /// Runs `work` on a thread that may wait, counts it, and answers in time: with its result, or
+    /// with EIO at the deadline.
     fn later<R: Failing, T: 'static>(
         &self,
         operation: Operation,
@@ -131,7 +133,7 @@ impl Fuse {
 
 impl Filesystem for Fuse {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // Without them, on an older kernel, the mount is only slower.
+        // On an older kernel without these capabilities the mount is only slower.
         for wanted in [
             InitFlags::FUSE_PARALLEL_DIROPS,
             InitFlags::FUSE_DO_READDIRPLUS,
@@ -140,7 +142,7 @@ impl Filesystem for Fuse {
         ] {
             let _ = config.add_capabilities(wanted);
         }
-        // Both are within what the library allows.
+        // Both values are within the library's limits.
         let _ = config.set_max_background(BACKGROUND);
         let _ = config.set_max_write(LARGEST_READ);
         let depth = match self.passthrough {
@@ -281,7 +283,7 @@ impl Filesystem for Fuse {
         };
         let told = Arc::clone(&stream);
         let work = move |_: &FileSystem| stream.names(ino.0, offset);
-        let answer = move |_: &FileSystem, mut reply: ReplyDirectory, names: Vec<Named>| {
+        let answer = move |_: &FileSystem, mut reply: ReplyDirectory, names: Vec<NamedEntry>| {
             told.fitted(names.iter().take_while(|named| !add(named, &mut reply)).count(), names.len());
             reply.ok();
         };
@@ -303,9 +305,9 @@ impl Filesystem for Fuse {
         let told = Arc::clone(&stream);
         let work = move |core: &FileSystem| stream.names_with_attributes(&core.source, ino.0, offset);
         self.bound_memory();
-        let answer = move |core: &FileSystem, mut reply: ReplyDirectoryPlus, names: Vec<Named>| {
+        let answer = move |core: &FileSystem, mut reply: ReplyDirectoryPlus, names: Vec<NamedEntry>| {
             let path = told.path();
-            let mut full = |named: &Named| add_with_attributes(core, path, named, &mut reply);
+            let mut full = |named: &NamedEntry| add_with_attributes(core, path, named, &mut reply);
             told.fitted(names.iter().take_while(|named| !full(named)).count(), names.len());
             reply.ok();
         };
@@ -318,7 +320,16 @@ impl Filesystem for Fuse {
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        reply.statfs(SPACE, SPACE, SPACE, FILES, FILES, 4096, 255, 4096);
+        reply.statfs(
+            REPORTED_BLOCKS,
+            REPORTED_BLOCKS,
+            REPORTED_BLOCKS,
+            REPORTED_FILES,
+            REPORTED_FILES,
+            4096,
+            255,
+            4096,
+        );
     }
 
     fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {

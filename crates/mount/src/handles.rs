@@ -1,10 +1,10 @@
 //! The table of open files. It also decides how the kernel reads each inode: through its page cache
 //! from this process, or directly from a local file.
 //!
-//! The kernel allows one of the two per inode and fails a mixture with EIO. So while a handle of an
-//! inode is open, further ones are opened in the same way; the way may change when the last handle
-//! is closed. The type of the local file is a parameter, so that the rule is tested without a
-//! kernel.
+//! The kernel allows one of the two for an inode and fails a mixture with EIO. So while a handle of
+//! an inode is open, further ones are opened in the same way; the way may change when the last
+//! handle is closed. The type of the local file is a parameter, so that the rule is tested without
+//! a kernel.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,15 +13,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::error::{Error, Result};
 use crate::inodes::Ino;
 
-/// How the kernel reads an inode.
-pub(crate) enum Way<B> {
-    /// By asking us, keeping pages.
+/// The way in which the kernel reads an inode.
+pub(crate) enum InodeReadMode<B> {
+    /// Through its page cache, by requests to this process.
     Cached,
-    /// From this local file, which has to live until the last handle is closed.
+    /// Directly from this local file, which has to live until the last handle is closed.
     Through(Arc<B>),
 }
 
-impl<B> Clone for Way<B> {
+impl<B> Clone for InodeReadMode<B> {
     fn clone(&self) -> Self {
         match self {
             Self::Cached => Self::Cached,
@@ -30,7 +30,7 @@ impl<B> Clone for Way<B> {
     }
 }
 
-/// All open files: `T` is what reads one, `B` a local file that the kernel reads.
+/// All open files. `T` is a reader of one, `B` a local file that the kernel reads.
 pub(crate) struct HandleTable<T, B> {
     inner: Mutex<Inner<T, B>>,
     next: AtomicU64,
@@ -38,29 +38,33 @@ pub(crate) struct HandleTable<T, B> {
 
 struct Inner<T, B> {
     handles: HashMap<u64, (Ino, Arc<T>)>,
-    /// For every open inode, how the kernel reads it, and the number of its handles.
-    ways: HashMap<Ino, (Way<B>, usize)>,
+    /// The way in which the kernel reads every open inode, and the number of its handles.
+    modes: HashMap<Ino, (InodeReadMode<B>, usize)>,
 }
 
 impl<T, B> HandleTable<T, B> {
     pub(crate) fn new() -> Self {
-        let inner = Inner { handles: HashMap::new(), ways: HashMap::new() };
+        let inner = Inner { handles: HashMap::new(), modes: HashMap::new() };
         Self { inner: Mutex::new(inner), next: AtomicU64::new(1) }
     }
 
-    /// Opens inode `ino`; returns the number of the handle and the way it must be opened. `local`
-    /// is asked for a local file where the inode may be read that way and is not yet.
-    pub(crate) fn open(&self, ino: Ino, reader: T, local: impl FnOnce() -> Option<B>) -> (u64, Way<B>) {
+    /// Opens inode `ino`. Returns the number of the handle and the way in which it must be opened.
+    /// `local` is called if the inode may be read from a local file and has no open handle.
+    pub(crate) fn open(
+        &self,
+        ino: Ino,
+        reader: T,
+        local: impl FnOnce() -> Option<B>,
+    ) -> (u64, InodeReadMode<B>) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let mut inner = self.inner();
-        let (way, handles) = inner
-            .ways
-            .entry(ino)
-            .or_insert_with(|| (local().map_or(Way::Cached, |file| Way::Through(Arc::new(file))), 0));
+        let (mode, handles) = inner.modes.entry(ino).or_insert_with(|| {
+            (local().map_or(InodeReadMode::Cached, |file| InodeReadMode::Through(Arc::new(file))), 0)
+        });
         *handles += 1;
-        let way = way.clone();
+        let mode = mode.clone();
         inner.handles.insert(number, (ino, Arc::new(reader)));
-        (number, way)
+        (number, mode)
     }
 
     pub(crate) fn get(&self, number: u64) -> Result<Arc<T>> {
@@ -69,25 +73,25 @@ impl<T, B> HandleTable<T, B> {
     }
 
     pub(crate) fn is_open(&self, ino: Ino) -> bool {
-        self.inner().ways.contains_key(&ino)
+        self.inner().modes.contains_key(&ino)
     }
 
     pub(crate) fn close(&self, number: u64) {
         let mut inner = self.inner();
         let Some((ino, reader)) = inner.handles.remove(&number) else { return };
-        let gone = match inner.ways.get_mut(&ino) {
+        let gone = match inner.modes.get_mut(&ino) {
             Some((_, handles)) if *handles > 1 => {
                 *handles -= 1;
                 None
             }
-            _ => inner.ways.remove(&ino),
+            _ => inner.modes.remove(&ino),
         };
-        // Dropped after the lock: to close their files can take a while.
+        // Dropped after the lock, because closing files can take a while.
         drop(inner);
         drop((reader, gone));
     }
 
-    /// How many are open.
+    /// The number of open handles.
     #[cfg(test)]
     fn len(&self) -> usize {
         self.inner().handles.len()
@@ -109,13 +113,13 @@ mod tests {
         let handles: HandleTable<(), u8> = HandleTable::new();
         let (first, _) = handles.open(7, (), || None);
         let (second, way) = handles.open(7, (), || panic!("asked for a local file while a handle is cached"));
-        assert!(matches!(way, Way::Cached));
+        assert!(matches!(way, InodeReadMode::Cached));
         handles.close(first);
         let (third, way) = handles.open(7, (), || panic!("asked for a local file while a handle is cached"));
-        assert!(matches!(way, Way::Cached));
+        assert!(matches!(way, InodeReadMode::Cached));
         handles.close(second);
         handles.close(third);
-        assert!(matches!(handles.open(7, (), || Some(1)).1, Way::Through(_)));
+        assert!(matches!(handles.open(7, (), || Some(1)).1, InodeReadMode::Through(_)));
     }
 
     #[derive(Clone, Debug)]
@@ -135,13 +139,13 @@ mod tests {
         #[test]
         fn handles_of_one_inode_are_never_open_in_two_ways(steps in proptest::collection::vec(step(), 0..200)) {
             let handles: HandleTable<(), u64> = HandleTable::new();
-            // Number, inode, and the local file it reads from, which is another with each opening.
+            // Number, inode, and local file, which is another one with each opening.
             let mut model: Vec<(u64, Ino, Option<u64>)> = Vec::new();
             for (count, step) in (0..).zip(steps) {
                 match step {
                     Step::Open { ino, hydrated } => {
                         let (number, opened) = handles.open(ino, (), || hydrated.then_some(count));
-                        let through = match opened { Way::Cached => None, Way::Through(file) => Some(*file) };
+                        let through = match opened { InodeReadMode::Cached => None, InodeReadMode::Through(file) => Some(*file) };
                         if let Some((_, _, way)) = model.iter().find(|(_, open, _)| *open == ino) {
                             prop_assert_eq!(*way, through);
                         } else {

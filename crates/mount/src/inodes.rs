@@ -4,7 +4,7 @@
 //! attributes in the kernel are never a mixture of versions. A record lives while the kernel holds
 //! its inode (LOOKUP until FORGET). If there are many records, the kernel is asked to drop inodes,
 //! and names become valid only for a moment ([`Bounds`]). So memory does not grow with the number
-//! of files. Numbers follow the order of listings, since `cp`, `tar` and others read files in the
+//! of files. Numbers follow the order of listings, because `cp`, `tar` and others read files in the
 //! order of inode numbers.
 
 mod paths;
@@ -30,21 +30,19 @@ pub(crate) type Ino = u64;
 /// The number of the root, fixed by the kernel.
 pub(crate) const ROOT: Ino = 1;
 
-/// Bytes that an inode takes, with a name and an `ETag` of usual length and its places in the
-/// tables.
-const INODE: u64 = 160;
-/// Inodes may take one part in this many of the memory; the rest is for names, listings and
-/// fetches.
-const SHARE: u64 = 2;
-/// The lower bound of the hard limit, so that the first listings of a directory fit.
-const LEAST: u64 = 8192;
+/// Bytes of an inode in the tables, with a name and an `ETag` of usual length.
+const BYTES_PER_INODE: u64 = 160;
+/// Divisor: inodes may take this share of the memory; the rest is for names, listings and fetches.
+const INODES_SHARE: u64 = 2;
+/// The least hard limit, so that the first listings of a directory fit.
+const MIN_HARD_BOUND: u64 = 8192;
 
-/// How many inodes the kernel may hold.
+/// The numbers of inodes that the kernel may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bounds {
-    /// Above this it is asked to forget the oldest.
+    /// The number above which the kernel is asked to forget the oldest.
     pub(crate) soft: usize,
-    /// Above this the kernel may cache no new reply.
+    /// The number from which on the kernel may cache no new reply.
     pub(crate) hard: usize,
 }
 
@@ -52,19 +50,19 @@ impl Bounds {
     /// The bounds that `memory` bytes allow. While at most half of a hash table is in use, deleted
     /// entries make it rehash in place rather than grow.
     pub(crate) fn of(memory: u64) -> Self {
-        let hard = to_usize((memory / SHARE / INODE).max(LEAST));
+        let hard = to_usize((memory / INODES_SHARE / BYTES_PER_INODE).max(MIN_HARD_BOUND));
         Self { soft: hard / 2, hard }
     }
 }
 
-/// How full the tables are.
+/// The fullness of the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fullness {
     /// The kernel may cache answers.
     Room,
-    /// It is to be asked to forget.
+    /// The kernel is asked to forget inodes.
     Many,
-    /// It is to keep nothing more.
+    /// The kernel may cache no new answer.
     Full,
 }
 
@@ -78,7 +76,7 @@ pub(crate) struct Attributes {
     pub(crate) permissions: Option<Permissions>,
 }
 
-/// One inode, as an operation needs it.
+/// The facts of one inode that operations need.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) ino: Ino,
@@ -86,28 +84,29 @@ pub(crate) struct Node {
     pub(crate) path: Box<[u8]>,
     pub(crate) kind: Kind,
     pub(crate) pin: Pin,
-    /// Seen to be overwritten: an open is refused so that the kernel looks the name up again.
+    /// Whether the object was seen to be overwritten: an open is then refused, so that the kernel
+    /// looks the name up again.
     pub(crate) is_stale: bool,
 }
 
 impl Node {
-    /// The path for people.
+    /// The path as text for messages.
     pub(crate) fn name(&self) -> String {
         String::from_utf8_lossy(&self.path).into_owned()
     }
 }
 
-/// Numbers by the hash of what makes an inode.
-type Numbers = HashMap<u64, Ino, BuildHasherDefault<Itself>>;
+/// Inode numbers by the hash of their identity.
+type Numbers = HashMap<u64, Ino, BuildHasherDefault<IdentityHasher>>;
 
 struct Inner {
     records: HashMap<Ino, Record>,
-    /// Finds the number of what has a record. Two inodes of one hash are distinguished by their
-    /// records, and the later one is not found: it is another inode each time, which is always
-    /// right.
+    /// Finds the number of an identity that has a record. If two inodes have one hash, their
+    /// records distinguish them, and the later one is not found: it gets a new inode each time,
+    /// which is always right.
     numbers: Numbers,
     paths: Paths,
-    /// Pins that do not fit into a record.
+    /// Versions that do not fit into a record.
     versions: HashMap<Ino, Box<Version>>,
     next: Ino,
 }
@@ -119,7 +118,7 @@ pub(crate) struct Inodes {
 }
 
 impl Inodes {
-    /// All inodes of a mount whose root has these `permissions`.
+    /// Makes the table of a mount whose root has these `permissions`.
     pub(crate) fn new(bounds: Bounds, permissions: Option<Permissions>) -> Self {
         let mut paths = Paths::default();
         // The root is never forgotten.
@@ -134,8 +133,8 @@ impl Inodes {
         Self { bounds, inner: Mutex::new(inner) }
     }
 
-    /// The inode of a child of `directory`, counted as one lookup. `number` is what a listing gave
-    /// it, if it did.
+    /// Returns the inode of a child of `directory`, and counts a lookup of it. `number` is the
+    /// number that a listing gave it, if any.
     pub(crate) fn enter(&self, directory: &[u8], child: &Child, number: Option<Ino>) -> Attributes {
         let identity = identity(directory, child);
         let mut inner = self.inner();
@@ -157,8 +156,8 @@ impl Inodes {
         attributes
     }
 
-    /// A number to show for a child in a listing: its inode's where it has one, else one it may be
-    /// given later.
+    /// Returns a number to show for a child in a listing: that of its inode, if it has one, else
+    /// one that it may get later.
     pub(crate) fn number(&self, directory: &[u8], child: &Child) -> Ino {
         let identity = identity(directory, child);
         let mut inner = self.inner();
@@ -187,19 +186,19 @@ impl Inodes {
         inner.records.get(&ino).map(|record| attributes(ino, record)).ok_or(Error::Unknown { number: ino })
     }
 
-    /// An inode was seen to be overwritten.
+    /// Records that an inode was seen to be overwritten.
     pub(crate) fn mark_stale(&self, ino: Ino) {
         if let Some(record) = self.inner().records.get_mut(&ino) {
             record.mark_stale();
         }
     }
 
-    /// Marks the content of an inode as given to the kernel. Returns whether it was not before.
+    /// Marks the content of an inode as given to the kernel. Returns true the first time.
     pub(crate) fn hand_over(&self, ino: Ino) -> bool {
         self.inner().records.get_mut(&ino).is_some_and(Record::hand_over)
     }
 
-    /// The kernel forgets `lookups` of them.
+    /// Records that the kernel forgets `lookups` lookups of an inode.
     pub(crate) fn forget(&self, ino: Ino, lookups: u64) {
         if ino == ROOT {
             return;
@@ -221,7 +220,7 @@ impl Inodes {
         inner.shrink();
     }
 
-    /// The `count` inodes found longest ago of those numbered above `after`.
+    /// Returns the `count` oldest inodes of those numbered above `after`.
     pub(crate) fn oldest(&self, after: Ino, count: usize) -> Vec<Ino> {
         let inner = self.inner();
         let mut found: Vec<Ino> =
@@ -231,8 +230,8 @@ impl Inodes {
         found
     }
 
-    /// The number of a file's directory, if the kernel holds that, and the file's name. `None` for
-    /// a directory.
+    /// Returns the number of a file's directory, if the kernel holds that, and the file's name.
+    /// `None` for a directory.
     pub(crate) fn place(&self, ino: Ino) -> Option<(Ino, Box<[u8]>)> {
         let mut inner = self.inner();
         let record = inner.records.get(&ino).filter(|record| record.kind() == Kind::File)?;
@@ -241,14 +240,14 @@ impl Inodes {
             return Some((ROOT, name));
         }
         let (above, last) = (parent(&directory), Child::directory(name_of(&directory)));
-        // Whatever its permissions are.
+        // Permissions are not compared here.
         let number = *inner.numbers.get(&identity(above, &last))?;
         let path = inner.paths.find(above);
         let found = inner.records.get(&number)?;
         (path == Some(found.directory()) && found.name() == &*last.name).then_some((number, name))
     }
 
-    /// How many the kernel holds.
+    /// The number of inodes that the kernel holds.
     pub(crate) fn len(&self) -> usize {
         self.inner().records.len()
     }
@@ -257,7 +256,7 @@ impl Inodes {
         self.bounds
     }
 
-    /// How many inodes the kernel holds, compared with the bounds.
+    /// Compares the number of inodes that the kernel holds with the bounds.
     pub(crate) fn fullness(&self) -> Fullness {
         match self.len() {
             len if len >= self.bounds.hard => Fullness::Full,
@@ -280,13 +279,13 @@ impl Inner {
     fn find(&mut self, directory: &[u8], child: &Child, identity: u64) -> Option<Ino> {
         let ino = *self.numbers.get(&identity)?;
         let path = self.paths.find(directory)?;
-        // The kernel keeps the attributes of an inode for ever: with other permissions it is
-        // another.
+        // The kernel keeps the attributes of an inode for ever, so a child with other permissions
+        // is another inode.
         let same_version = |version: &Version| match self.versions.get(&ino) {
             Some(known) => **known == *version,
             None => false,
         };
-        let record = self.records.get(&ino).filter(|record| record.is_of(path, child))?;
+        let record = self.records.get(&ino).filter(|record| record.matches_child(path, child))?;
         match (&child.pin, record.pin()) {
             (Pin::Other(version), Kept::Elsewhere) => same_version(version).then_some(ino),
             _ => Some(ino),
@@ -297,7 +296,7 @@ impl Inner {
         join(self.paths.path(record.directory()), record.name())
     }
 
-    /// Gives memory back once a table is mostly empty.
+    /// Frees memory once a table is mostly empty.
     fn shrink(&mut self) {
         let needed = 4 * self.records.len() + 1024;
         if self.records.capacity() > 2 * needed {
@@ -317,19 +316,19 @@ fn attributes(ino: Ino, record: &Record) -> Attributes {
     }
 }
 
-/// The directory that a path lies in.
+/// Returns the directory that a path lies in.
 pub(crate) fn parent(path: &[u8]) -> &[u8] {
     path.iter().rposition(|byte| *byte == b'/').map_or(b"", |slash| &path[..slash])
 }
 
-/// The last name of a path.
+/// Returns the last name of a path.
 pub(crate) fn name_of(path: &[u8]) -> &[u8] {
     path.iter().rposition(|byte| *byte == b'/').map_or(path, |slash| &path[slash + 1..])
 }
 
-/// A hash of the version of an object. The record that has it must still be compared.
+/// Hashes the path and version of an object. A record found by the hash must still be compared.
 fn identity(directory: &[u8], child: &Child) -> u64 {
-    let mut bytes = Vec::with_capacity(USUAL);
+    let mut bytes = Vec::with_capacity(USUAL_IDENTITY_LENGTH);
     bytes.extend((directory.len() as u64).to_le_bytes());
     bytes.extend_from_slice(directory);
     bytes.extend((child.name.len() as u64).to_le_bytes());
@@ -353,14 +352,14 @@ fn identity(directory: &[u8], child: &Child) -> u64 {
     xxh3_64(&bytes)
 }
 
-/// Bytes of most paths with what pins them.
-const USUAL: usize = 256;
+/// Bytes of most paths with their versions.
+const USUAL_IDENTITY_LENGTH: usize = 256;
 
-/// A hash of what is one already.
+/// Hasher whose keys are hashes already: it returns them.
 #[derive(Default)]
-struct Itself(u64);
+struct IdentityHasher(u64);
 
-impl Hasher for Itself {
+impl Hasher for IdentityHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -448,17 +447,18 @@ mod tests {
     #[test]
     fn an_inode_takes_no_more_memory_than_the_bounds_assume() {
         let bounds = Bounds::of(32 << 20);
-        assert!(bounds.hard as u64 * INODE <= 16 << 20 && bounds.soft > 50_000, "{bounds:?}");
+        assert!(bounds.hard as u64 * BYTES_PER_INODE <= 16 << 20 && bounds.soft > 50_000, "{bounds:?}");
         let inodes = Inodes::new(bounds, None);
         for number in 0..bounds.hard {
             inodes.enter(b"some/directory", &file(&format!("sample-{number:06}.dat"), &"x".repeat(34)), None);
         }
         let inner = inodes.inner();
-        // A byte of the table beside each entry, and eight behind each allocation.
+        // The table has an additional byte for each entry, and the allocator eight for each
+        // allocation.
         let tables =
             inner.records.capacity() * 8 / 7 * (24 + 1) + inner.numbers.capacity() * 8 / 7 * (16 + 1);
         let records = inner.records.len() * (40 + 17 + 34 + 8 + 15);
-        assert!(tables + records <= bounds.hard * INODE as usize * 11 / 10, "{tables} + {records}");
+        assert!(tables + records <= bounds.hard * BYTES_PER_INODE as usize * 11 / 10, "{tables} + {records}");
         drop(inner);
         assert_eq!(inodes.fullness(), Fullness::Full);
         inodes.oldest(0, bounds.hard).into_iter().for_each(|ino| inodes.forget(ino, 1));

@@ -14,18 +14,18 @@ use crate::operations::Operation;
 /// The longest time for a client to send its request and to read the answer. A slow client must not
 /// keep others waiting.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Longest request head read, bytes.
+/// Bytes of the longest request head that is read.
 const LONGEST: u64 = 8 << 10;
 
-/// Listens at `address`, which another program may have.
+/// Listens at `address`, or fails if another program does.
 pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener> {
     TcpListener::bind(address).map_err(|error| {
         Error::io(std::path::Path::new(&address.to_string()), "cannot listen for --metrics", error)
     })
 }
 
-/// Serves the counters of `core`; one client at a time, which is all a scraper is. Returns the
-/// address, for port 0.
+/// Serves the counters of `core`, one client at a time, because a scraper is one. Returns the
+/// address, which matters for port 0.
 pub(crate) fn serve(listener: TcpListener, core: &Arc<FileSystem>) -> Result<SocketAddr> {
     let failed = |error: io::Error| {
         Error::io(std::path::Path::new("--metrics"), "its server cannot be started", error)
@@ -35,11 +35,12 @@ pub(crate) fn serve(listener: TcpListener, core: &Arc<FileSystem>) -> Result<Soc
     let accept = move || {
         for connection in listener.incoming().flatten() {
             let Some(core) = core.upgrade() else { return };
-            // It fails only if the client has gone.
+            // This fails only if the client has gone.
             let _ = answer(&connection, &core);
         }
     };
-    // It lives as long as the process: there is nothing to join, and it keeps nothing alive.
+    // The thread lives as long as the process, so it is not joined, and it keeps no file system
+    // alive.
     thread::Builder::new().name("metrics".into()).stack_size(256 << 10).spawn(accept).map_err(failed)?;
     Ok(bound)
 }
@@ -85,7 +86,6 @@ fn one(value: u64) -> Vec<(String, String)> {
     vec![(String::new(), value.to_string())]
 }
 
-/// All counters as text.
 fn text(core: &FileSystem) -> String {
     let mut metrics = Metrics(String::new());
     add_operations(&mut metrics, core);

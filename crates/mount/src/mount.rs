@@ -1,5 +1,5 @@
 //! Mounts a location, serves it, and unmounts it. The command line calls [`Mount`] in two steps:
-//! one waits for the store (`prepare`), the other changes the machine.
+//! the first waits for the store (`prepare`), the second changes the machine.
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
@@ -16,15 +16,14 @@ use crate::blocking_pool::BlockingPool;
 use crate::child::Child;
 use crate::control::Listening;
 use crate::error::{Error, Result};
-use crate::filesystem::{FileSystem, PEEK};
+use crate::filesystem::{FIRST_PAGE_NAMES, FileSystem};
 use crate::fuse::{Fuse, Passthrough, Serving};
 use crate::options::{Options, PassthroughUse};
 use crate::source::{Children, Source};
 use crate::{metrics, mountpoint, replay};
 
-/// Read-ahead of the kernel, in KiB. At 400 MB/s and 30 ms, 12 MB are under way, and the engine
-/// fetches these ahead by itself. The kernel only has to ask for the next piece before the reader
-/// does.
+/// Read-ahead of the kernel, in KiB. At 400 MB/s and 30 ms, 12 MB are in flight, which the engine
+/// fetches ahead by itself. The kernel only has to request the next piece before the reader does.
 const READ_AHEAD: u32 = 1024;
 
 /// A mount that is being served.
@@ -34,19 +33,19 @@ pub struct Mount {
     served: Mutex<Option<Served>>,
 }
 
-/// What [`Mount::wait`] waits for and ends.
+/// The parts of a mount that [`Mount::wait`] waits for and ends.
 struct Served {
     session: Serving,
     control: Option<Listening>,
     core: Arc<FileSystem>,
 }
 
-/// A mount that is ready but for the engine and the kernel.
+/// A mount that is ready except for the engine and the kernel.
 pub struct Prepared {
     directory: PathBuf,
     device: OwnedFd,
     source: Arc<Source>,
-    /// The names that a listing of the root returned first, and when it began.
+    /// The first names of a listing of the root, and the time at which it began.
     children: Option<(Vec<Child>, Instant)>,
     /// The location, as the mount table shows it.
     name: String,
@@ -56,7 +55,7 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Mounts, read through `hydrator`; waits for nothing but this machine.
+    /// Mounts, with reads through `hydrator`. Waits for nothing outside this machine.
     ///
     /// # Errors
     /// Mounting is not possible.
@@ -72,7 +71,7 @@ impl Prepared {
             Fuse::new(Arc::clone(&core), BlockingPool::new(options.deadline), passthrough(&core, &options));
         let session = if mountpoint::attach(&device, &directory, &name, options.access)? {
             fuse.serve(device, options.access).map_err(|error| {
-                // No thread would answer its requests.
+                // The mount is removed, because no thread would answer its requests.
                 let _ = mountpoint::detach(&directory, UnmountFlags::DETACH);
                 Error::io(&directory, "cannot be served", error)
             })?
@@ -89,8 +88,8 @@ impl Prepared {
 }
 
 impl Mount {
-    /// Mounts `location`, read through `store` and `hydrator`, at `directory`; returns when it can
-    /// be used.
+    /// Mounts `location` at `directory`, with reads through `store` and `hydrator`. Returns when it
+    /// can be used.
     ///
     /// # Errors
     /// As [`prepare`](Self::prepare) and [`Prepared::attach`].
@@ -104,8 +103,8 @@ impl Mount {
         Self::prepare(store, location, directory, options)?.attach(hydrator)
     }
 
-    /// Does all of it that waits for the store, or is likely to be refused; nothing is mounted or
-    /// written yet.
+    /// Does all steps that wait for the store, or are likely to fail; nothing is mounted or written
+    /// yet.
     ///
     /// # Errors
     /// The directory would hide something, this process cannot mount, or nothing is at the
@@ -118,19 +117,19 @@ impl Mount {
     ) -> Result<Prepared> {
         let directory = mountpoint::mounted_directory(directory)?;
         mountpoint::prepare(&directory, options.occupied)?;
-        // Asked for early: what this machine cannot do is reported before any request is sent.
+        // Opened early, so that limits of this machine are reported before any request is sent.
         let device = mountpoint::device(&directory)?;
         mountpoint::may_mount(&directory)?;
         let metrics = options.metrics.map(metrics::listen).transpose()?;
         let begun = Instant::now();
         let (source, children) = Source::open(store, location.clone(), options.memory, options.modes)?;
-        let first = |children: Children| children.take(PEEK + 1).collect::<Result<Vec<_>>>();
+        let first = |children: Children| children.take(FIRST_PAGE_NAMES + 1).collect::<Result<Vec<_>>>();
         let children = children.map(first).transpose()?.map(|children| (children, begun));
         let name = mountpoint::shown(&location.to_string());
         Ok(Prepared { directory, device, source, children, name, metrics, options: options.clone() })
     }
 
-    /// The directory, by its real path.
+    /// The real path of the directory.
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
@@ -142,8 +141,8 @@ impl Mount {
         self.metrics
     }
 
-    /// Unmounts. What is open below it can be read on until it is closed; [`wait`](Self::wait)
-    /// returns then.
+    /// Unmounts. Open files can be read on until they are closed; then [`wait`](Self::wait)
+    /// returns.
     ///
     /// # Errors
     /// The error of the unmount.
@@ -151,8 +150,8 @@ impl Mount {
         mountpoint::unmount(&self.directory, mountpoint::Ending::Lazy).map(drop)
     }
 
-    /// Returns when it is unmounted, by any program, and nothing below it is open any more. The
-    /// cache is closed then, unless a fetch is still under way.
+    /// Waits until the location is unmounted, by any program, and no file below it is open any
+    /// more. The cache is closed then, unless a fetch is still running.
     ///
     /// # Errors
     /// The connection to the kernel broke.
@@ -168,7 +167,7 @@ impl Mount {
     }
 }
 
-/// How hydrated files can be passed through. Off without a cache.
+/// Decides how hydrated files can be passed through. Off without a cache.
 fn passthrough(core: &FileSystem, options: &Options) -> Passthrough {
     match core.hydrator.cache() {
         Some(cache) if options.passthrough == PassthroughUse::WherePossible => {

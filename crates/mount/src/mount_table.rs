@@ -1,6 +1,6 @@
-//! Reads the mount table of this process, which says which file system a path is on.
+//! Reads the mount table of this process, which says on which file system a path is.
 //!
-//! It reads `/proc/self/mountinfo` and never the directories, so a dead mount cannot block it.
+//! Only `/proc/self/mountinfo` is read and never the directories, so a dead mount cannot block it.
 //! Called by `mountpoint`, and by benchmarks to identify the measured file system.
 
 use std::ffi::OsString;
@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-/// Where the kernel shows it.
+/// The file with the kernel's mount table.
 pub(crate) const MOUNT_TABLE: &str = "/proc/self/mountinfo";
 
 /// A mounted file system.
@@ -16,11 +16,11 @@ pub(crate) const MOUNT_TABLE: &str = "/proc/self/mountinfo";
 pub struct Mount {
     /// The directory of that file system that is mounted; `/` except for bind mounts and cgroups.
     pub root: PathBuf,
-    /// Where it is mounted.
+    /// The mount point.
     pub at: PathBuf,
-    /// Its type, for example `ext4`.
+    /// The type of the file system, for example `ext4`.
     pub kind: String,
-    /// Its device or source, as the kernel prints it.
+    /// The device or source, as the kernel prints it.
     pub device: String,
     /// The number of the file system, `MAJOR:MINOR`: mounts of one file system share it.
     pub number: String,
@@ -33,7 +33,7 @@ pub struct Mount {
 pub struct Mounts(Vec<Mount>);
 
 impl Mounts {
-    /// The current table.
+    /// Reads the current table.
     ///
     /// # Errors
     /// If `/proc/self/mountinfo` cannot be read.
@@ -49,20 +49,20 @@ impl Mounts {
         Self(text.split(|byte| *byte == b'\n').filter_map(Mount::parse).collect())
     }
 
-    /// All of them.
+    /// All mounts.
     pub fn iter(&self) -> impl Iterator<Item = &Mount> {
         self.0.iter()
     }
 
-    /// The mount that `path` (absolute, without links) is on: the one with the longest mount point
-    /// above it, and of those the uppermost.
+    /// Returns the mount that `path` (absolute, without links) is on: the one with the longest
+    /// mount point above it, and of those the uppermost.
     #[must_use]
     pub fn of(&self, path: &Path) -> Option<&Mount> {
         let depth = |mount: &Mount| mount.at.components().count();
         self.0.iter().filter(|mount| path.starts_with(&mount.at)).max_by_key(|mount| depth(mount))
     }
 
-    /// The uppermost mount exactly at `path`.
+    /// Returns the uppermost mount exactly at `path`.
     #[must_use]
     pub fn at(&self, path: &Path) -> Option<&Mount> {
         self.0.iter().rev().find(|mount| mount.at == path)
@@ -82,7 +82,7 @@ impl Mount {
     }
 }
 
-/// Both lists of options without repetition.
+/// Merges two lists of options without repetition.
 fn merged(first: &str, second: &str) -> String {
     let mut all: Vec<&str> = Vec::new();
     for option in first.split(',').chain(second.split(',')).filter(|option| !option.is_empty()) {
@@ -97,7 +97,7 @@ fn text(field: &[u8]) -> String {
     unescape(field).to_string_lossy().into_owned()
 }
 
-/// The kernel writes blanks, tabs, newlines and backslashes as three octal digits.
+/// Decodes a field: the kernel writes blanks, tabs, newlines and backslashes as three octal digits.
 fn unescape(field: &[u8]) -> OsString {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;

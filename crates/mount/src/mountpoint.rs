@@ -1,7 +1,7 @@
-//! The directory to mount at: checks what is mounted there, attaches and detaches.
+//! The directory to mount at: checks it for existing mounts, attaches and detaches.
 //!
-//! It reads `/proc/self/mountinfo` instead of the directory: behind a mount whose server has died,
-//! every access to the directory fails or hangs.
+//! The checks read `/proc/self/mountinfo` instead of the directory: behind a mount whose server has
+//! died, every access to the directory fails or hangs.
 
 use std::ffi::CString;
 use std::fs;
@@ -23,23 +23,23 @@ use crate::options::{Access, Occupied};
 
 /// The type of this program's mounts in the mount table.
 pub(crate) const FS_TYPE: &str = "fuse.firstbyte";
-/// The type of those of `firstbyte link`.
+/// The type of the mounts of `firstbyte link`.
 const LINK_TYPE: &str = "fuse.firstbyte-link";
-/// The number of stacked dead mounts that are removed; a crash leaves one.
+/// The most stacked dead mounts that are removed; a crash leaves one.
 const MOST_STALE: usize = 16;
-/// Links followed to a mount point, as the kernel has it (path_resolution(7)).
+/// The most links followed to a mount point, as in the kernel (path_resolution(7)).
 const MOST_LINKS: usize = 40;
 
-/// How a mount is ended.
+/// The way in which a mount is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Now, and only if nothing below it is open.
+    /// Now, and only if no file below it is open.
     Clean,
-    /// It is detached now; what is open can be read on until it is closed.
+    /// The mount is detached now; open files can be read on until they are closed.
     Lazy,
 }
 
-/// The real path of the directory, even if a dead mount covers it.
+/// Returns the real path of the directory, even if a dead mount covers it.
 pub(crate) fn real(directory: &Path) -> Result<PathBuf> {
     match fs::canonicalize(directory) {
         Ok(path) => Ok(path),
@@ -59,8 +59,8 @@ pub(crate) fn real(directory: &Path) -> Result<PathBuf> {
     }
 }
 
-/// The real path of a directory that a mount may cover. Looks at nothing below the mount, whose
-/// daemon may be stopped.
+/// Returns the real path of a directory that a mount may cover. Accesses nothing below the mount,
+/// whose daemon may be stopped.
 ///
 /// # Errors
 /// [`Error::NoDirectory`], [`Error::Io`].
@@ -74,7 +74,7 @@ pub fn mounted_directory(directory: &Path) -> Result<PathBuf> {
         if mounted_at(&path)?.is_some() {
             return Ok(path);
         }
-        // No mount covers it, so this asks no daemon.
+        // No mount covers the path, so no daemon is asked.
         match fs::read_link(&path) {
             Ok(target) => path = std::path::absolute(parent.join(target)).map_err(failed)?,
             Err(_) => break,
@@ -83,11 +83,11 @@ pub fn mounted_directory(directory: &Path) -> Result<PathBuf> {
     real(directory)
 }
 
-/// Makes sure that a mount at `directory` (its real path) hides nothing, after removing what a dead
-/// daemon left there.
+/// Fails if a mount at `directory` (its real path) would hide something. First removes the mounts
+/// that dead daemons left there.
 pub(crate) fn prepare(directory: &Path, occupied: Occupied) -> Result<()> {
     remove_dead(directory)?;
-    // Before the directory is looked at: a mount there may not answer.
+    // Checked before the directory is accessed: a mount there may not answer.
     if let (Occupied::Refuse, Some(mounted)) = (occupied, mounted_at(directory)?) {
         let Mount { kind: fs_type, device: source_name, .. } = mounted;
         return Err(Error::AlreadyMounted { path: directory.to_owned(), fs_type, source_name });
@@ -127,7 +127,7 @@ fn remove_dead(directory: &Path) -> Result<()> {
 }
 
 /// Whether the daemon of the mount at `directory` has died. The kernel keeps the attributes of this
-/// program's mounts for ever, so for these the test is `statfs`, which only a daemon can answer.
+/// program's mounts for ever, so these are tested by `statfs`, which only a daemon can answer.
 /// Other file systems might hang on that.
 fn is_orphaned(directory: &Path) -> Result<bool> {
     let ours = mounted_at(directory)?.is_some_and(|mounted| is_ours(&mounted.kind));
@@ -144,18 +144,19 @@ fn is_ours(fs_type: &str) -> bool {
     fs_type == FS_TYPE || fs_type == LINK_TYPE
 }
 
-/// "Transport endpoint is not connected", or aborted while we looked.
+/// Whether an error says that a daemon is dead: "Transport endpoint is not connected", or aborted
+/// during the access.
 fn is_dead(error: &io::Error) -> bool {
     let number = error.raw_os_error();
     number == Some(Errno::NOTCONN.raw_os_error()) || number == Some(Errno::CONNABORTED.raw_os_error())
 }
 
-/// What is left of a file system that was unmounted.
+/// The remaining mounts of a file system that was unmounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
-    /// Nothing: its daemon ends.
+    /// No mount remains: the daemon ends.
     Nothing,
-    /// It is mounted at another directory too, as a bind mount or what that was made from.
+    /// The file system is mounted at another directory too, by a bind mount.
     OtherMount,
 }
 
@@ -180,7 +181,7 @@ pub fn unmount(directory: &Path, ending: Ending) -> Result<Left> {
     };
     let failed = |error| Error::io(&path, "cannot be unmounted", error);
     let is_busy = |error: &io::Error| error.raw_os_error() == Some(Errno::BUSY.raw_os_error());
-    // The daemon is asked nothing before: it may be stopped, or be this process.
+    // The daemon is not asked before: it may be stopped, or be this process.
     let flags = if ending == Ending::Lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
     match detach(&path, flags) {
         // Files below the mount of a dead daemon cannot be read any more.
@@ -221,7 +222,7 @@ pub(crate) fn helper() -> Option<&'static str> {
         .find(|name| std::env::split_paths(&places).any(|place| place.join(name).is_file()))
 }
 
-/// Makes sure that this process may mount, by itself or by the helper program.
+/// Fails unless this process may mount, by itself or by the helper program.
 ///
 /// # Errors
 /// [`Error::NoPrivilege`].
@@ -234,7 +235,7 @@ pub(crate) fn may_mount(directory: &Path) -> Result<()> {
     Err(Error::NoPrivilege { path: directory.to_owned(), detail })
 }
 
-/// The connection to the kernel.
+/// Opens the connection to the kernel.
 ///
 /// # Errors
 /// [`Error::NoDevice`], [`Error::NoPrivilege`].
@@ -249,7 +250,7 @@ pub(crate) fn device(directory: &Path) -> Result<OwnedFd> {
     )
 }
 
-/// Mounts by the system call; `false` if this process may not.
+/// Mounts by the system call. Returns false if this process may not.
 pub(crate) fn attach(device: &OwnedFd, directory: &Path, source: &str, access: Access) -> Result<bool> {
     let others = if access == Access::Everyone { ",allow_other" } else { "" };
     let data = format!(
@@ -269,7 +270,7 @@ pub(crate) fn attach(device: &OwnedFd, directory: &Path, source: &str, access: A
     }
 }
 
-/// The mount exactly at `directory`; the uppermost if there are several.
+/// Returns the mount exactly at `directory`; the uppermost if there are several.
 fn mounted_at(directory: &Path) -> Result<Option<Mount>> {
     Ok(mounts()?.at(directory).cloned())
 }
@@ -278,30 +279,31 @@ fn mounts() -> Result<Mounts> {
     Mounts::current().map_err(|error| Error::io(Path::new(MOUNT_TABLE), "cannot be read", error))
 }
 
-/// Whether the file system at `path` is stacked on others. To pass its files through then needs a
+/// Whether the file system at `path` is stacked on others. Passing its files through then needs a
 /// greater stacking depth.
 pub(crate) fn is_stacked(path: &Path) -> bool {
-    /// overlayfs and eCryptfs (linux/magic.h).
+    /// The magic numbers of overlayfs and eCryptfs (linux/magic.h).
     const STACKED: [u64; 2] = [0x794C_7630, 0xF15F];
     let existing = path.ancestors().find(|ancestor| ancestor.exists()).unwrap_or(Path::new("/"));
     rustix::fs::statfs(existing).is_ok_and(|fs| STACKED.contains(&(fs.f_type.cast_unsigned() & 0xFFFF_FFFF)))
 }
 
-/// Lets the kernel read `kilobytes` ahead in the file system mounted at `directory`, where this
-/// process may say so.
+/// Sets the kernel's read-ahead in the file system mounted at `directory` to `kilobytes`, if this
+/// process may.
 pub(crate) fn read_ahead(directory: &Path, kilobytes: u32) {
     // The kernel already knows the device of the root, so this sends no request.
     let flags = AtFlags::STATX_DONT_SYNC;
     let Ok(found) = rustix::fs::statx(CWD, directory, flags, StatxFlags::TYPE) else { return };
     let (major, minor) = (found.stx_dev_major, found.stx_dev_minor);
     let setting = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
-    // Without it the kernel reads 128 KiB ahead: slower, never wrong.
+    // Without the setting the kernel reads 128 KiB ahead: slower, never wrong.
     if let Err(error) = fs::write(&setting, kilobytes.to_string()) {
         tracing::debug!("{setting}: {error}");
     }
 }
 
-/// A location, as it is printed, for the mount table: without what would confuse the table.
+/// Returns a printed location for the mount table, without control characters, which would confuse
+/// the table.
 pub(crate) fn shown(source: &str) -> String {
     source.chars().map(|symbol| if symbol.is_ascii_control() { '_' } else { symbol }).collect()
 }

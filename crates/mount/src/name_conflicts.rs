@@ -17,7 +17,7 @@ pub(crate) struct NameConflicts<I> {
     children: I,
     /// Objects whose directory may still come; each name begins with the one before it.
     waiting: Vec<Child>,
-    /// Settled, on their way out.
+    /// Settled children, to be returned next.
     ready: VecDeque<Child>,
     /// Called with every object that is hidden.
     hidden: Box<dyn FnMut(&Child) + Send>,
@@ -28,8 +28,8 @@ impl<I> NameConflicts<I> {
         Self { children, waiting: Vec::new(), ready: VecDeque::new(), hidden }
     }
 
-    /// Lets go of those whose directory cannot come after `next` (or at all, at the end), and of
-    /// the one it hides.
+    /// Settles the objects whose directory cannot come after `next` (or at all, at the end), and
+    /// the one that `next` hides.
     fn settle(&mut self, next: Option<&Child>) {
         while let Some(last) = self.waiting.last() {
             if next.is_some_and(|next| comes_before_directory(next, &last.name)) {
@@ -45,8 +45,8 @@ impl<I> NameConflicts<I> {
     }
 }
 
-/// Whether a directory `name` can still be listed, after the object `name` and then `next` were.
-/// Called for every name, so it allocates nothing.
+/// Whether a directory `name` can still be listed, after the object `name` and then `next`. Called
+/// for every name, so it allocates nothing.
 fn comes_before_directory(next: &Child, name: &[u8]) -> bool {
     let Some(rest) = next.name.strip_prefix(name) else { return false };
     let end: &[u8] = if next.kind == Kind::Directory { b"/" } else { b"" };
@@ -95,7 +95,7 @@ mod tests {
         Child { name: name.as_bytes().into(), kind, ..Child::directory(b"") }
     }
 
-    /// The bytes that put it at its place in a listing by name.
+    /// The bytes by which a child is sorted in a listing by name.
     fn place(child: &Child) -> Vec<u8> {
         let slash: &[u8] = if child.kind == Kind::Directory { b"/" } else { b"" };
         [&child.name, slash].concat()

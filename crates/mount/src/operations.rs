@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// An operation that takes longer is logged: no store in good order answers that slowly.
+/// The duration from which on an operation is logged: no healthy store answers that slowly.
 const SLOW: Duration = Duration::from_secs(1);
 
 /// Operations that may take time.
@@ -44,17 +44,18 @@ pub(crate) struct Count {
 #[derive(Debug, Default)]
 pub(crate) struct Operations {
     counts: [Count; Operation::ALL.len()],
-    /// Bytes read through us; what the kernel passes through or has in its cache is not seen.
+    /// Bytes read through this process; reads that the kernel passes through or has in its cache
+    /// are not seen.
     pub(crate) bytes: AtomicU64,
     /// Files open now.
     pub(crate) open: AtomicU64,
-    /// Opens handed to the kernel.
+    /// Opens whose files the kernel reads directly.
     pub(crate) through: AtomicU64,
     /// Opens with which the kernel got the content of a small file.
     pub(crate) handed: AtomicU64,
 }
 
-/// How an operation ended.
+/// The outcome of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Done,
@@ -72,8 +73,7 @@ impl Operations {
         &self.counts[operation as usize]
     }
 
-    /// Counts an operation that began at `begun`; `what` names it in the log should it have been
-    /// slow.
+    /// Counts an operation that began at `begun`; `what` names it in the log if it was slow.
     pub(crate) fn count(
         &self,
         operation: Operation,

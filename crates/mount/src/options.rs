@@ -8,23 +8,23 @@ use std::time::Duration;
 use firstbyte_hydrate::StartFile;
 use firstbyte_store::Prices;
 
-/// Who may look into the mount.
+/// The users who may access the mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Access {
-    /// Only the user who mounted it, not even root.
+    /// Only the user who mounted the location, not even root.
     #[default]
     Owner,
     /// Every user of this machine.
     Everyone,
 }
 
-/// What to do if the directory is not empty or is already a mount point.
+/// The action if the directory is not empty or is already a mount point.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Occupied {
     /// A directory that is not empty, or has something mounted on it, is refused.
     #[default]
     Refuse,
-    /// It is hidden for as long as the mount lasts.
+    /// The content is hidden for as long as the mount lasts.
     Hide,
 }
 
@@ -39,24 +39,25 @@ pub struct Modes {
     pub user: Option<u32>,
     /// Group of everything.
     pub group: Option<u32>,
-    /// What is shown where nothing above says it.
+    /// The use of stored modes and owners, if nothing above is set.
     pub stored: Stored,
 }
 
 /// The use of modes and owners that programs stored with objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stored {
-    /// They are shown only if a name was looked up by itself: a listing does not report them.
+    /// Stored modes are shown only if a name was looked up by itself: a listing does not report
+    /// them.
     #[default]
     Ignore,
-    /// They are shown. It takes a request for each file.
+    /// Stored modes are shown, which takes a request for each file.
     Show,
 }
 
-/// Use of FUSE passthrough, by which the kernel reads a hydrated file by itself.
+/// The use of FUSE passthrough, by which the kernel reads a hydrated file directly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PassthroughUse {
-    /// Where the kernel and the cache allow it.
+    /// The kernel reads hydrated files directly if it and the cache allow it.
     #[default]
     WherePossible,
     /// Every read passes through this process.
@@ -66,36 +67,36 @@ pub enum PassthroughUse {
 /// A mount's behaviour.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How long a name is used without asking the store again. A new, overwritten or deleted object
-    /// is seen after this time at the latest.
+    /// The time for which a name is used without asking the store again. A new, overwritten or
+    /// deleted object is seen after this time at the latest.
     pub metadata_ttl: Duration,
     /// Longest time an operation may take before it is an error.
     pub deadline: Duration,
     /// Largest file, in bytes, that is fetched whole when it is opened: the open waits for that,
-    /// for the deadline at most, and the kernel then reads the file by itself. 0: every open is
+    /// for the deadline at most, and the kernel then reads the file directly. With 0, every open is
     /// lazy.
     pub eager: u64,
-    /// Who may look into it.
+    /// The users who may access the mount.
     pub access: Access,
-    /// Modes and owners that it shows.
+    /// Modes and owners that the mount shows.
     pub modes: Modes,
-    /// What to do if the directory is not empty or is already a mount point.
+    /// The action if the directory is not empty or is already a mount point.
     pub occupied: Occupied,
-    /// Bytes of memory of which inodes, names and listings of directories may take nine tenths
-    /// together, about.
+    /// Bytes of memory. Inodes, names and listings of directories take about nine tenths of it
+    /// together at most.
     pub memory: u64,
-    /// Whether the kernel reads hydrated files by itself.
+    /// Whether the kernel reads hydrated files directly.
     pub passthrough: PassthroughUse,
-    /// The start file to record directories and reads in.
+    /// The start file that records directories and reads.
     pub record: Option<PathBuf>,
     /// The start file whose names and ranges are fetched first.
     pub replay: Option<Arc<StartFile>>,
-    /// Where counters are served, as `GET /metrics`.
+    /// The address at which counters are served, as `GET /metrics`.
     pub metrics: Option<SocketAddr>,
-    /// Path of the socket that other processes ask for hydration and status; shorter than 108
+    /// Path of the socket at which other processes ask for hydration and status; shorter than 108
     /// bytes.
     pub control: Option<PathBuf>,
-    /// Prices of its requests and bytes, where they are known.
+    /// Prices of the mount's requests and bytes, if they are known.
     pub prices: Option<Prices>,
 }
 

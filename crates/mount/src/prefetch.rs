@@ -1,6 +1,6 @@
 //! Fetches files before they are opened: the next file of a series (`series`), the files that
 //! follow the one just opened (`siblings`), and those that belong to it (`family`). The file system
-//! owns it, and reports opened files and listings read to their end.
+//! owns it, and reports opened files and completely read listings.
 
 mod family;
 mod series;
@@ -29,7 +29,7 @@ pub(crate) struct Prefetch {
     series: Series,
     siblings: Siblings,
     families: Families,
-    /// Whether a cache keeps what is fetched.
+    /// Whether a cache keeps fetched blocks.
     is_enabled: bool,
     /// Largest file that an open waits for, bytes.
     eager: u64,
@@ -55,9 +55,9 @@ impl Prefetch {
         }
     }
 
-    /// A directory's listing was read to its end.
-    pub(crate) fn directory_read(&self, path: &[u8]) {
-        self.siblings.read(path);
+    /// Records that a directory's listing was read to its end.
+    pub(crate) fn note_listing_read(&self, path: &[u8]) {
+        self.siblings.note_listing_read(path);
     }
 
     /// Whether an open waits until a file of `size` bytes is whole.
@@ -65,14 +65,14 @@ impl Prefetch {
         (1..=self.eager).contains(&size)
     }
 
-    /// The file at `path` is opened: the path of the one likely to be opened next, unless it was
-    /// reported before.
+    /// Records that the file at `path` is opened. Returns the path of the file likely to be opened
+    /// next, unless it was returned before.
     pub(crate) fn next_in_series(&self, path: &[u8]) -> Option<Vec<u8>> {
         self.series.open(path)
     }
 
-    /// The file at `path`, if it exists and opens wait for files of its size. Its version must be
-    /// strong: any other would be dropped before it is opened.
+    /// Returns the file at `path`, if it exists and opens wait for files of its size. Its version
+    /// must be strong: any other would be dropped before it is opened.
     pub(crate) fn wanted(&self, path: &[u8]) -> Option<Wanted> {
         let directory = parent(path);
         let name = name_of(path);
@@ -88,7 +88,8 @@ impl Prefetch {
         fits.then(|| Wanted { location: self.source.location(path), version: Some(version), range: None })
     }
 
-    /// Fetches the bytes that `range` chooses of an object of a known size, and keeps it prepared.
+    /// Fetches the bytes that `range` chooses of an object of a known size, and keeps its file
+    /// open.
     fn fetch(&self, path: &[u8], child: &Child, range: impl FnOnce(u64) -> Option<ByteRange>) {
         let Some(version) = self.source.version(path, &child.name, Some(child)) else { return };
         let Some(range) = version.size.and_then(range) else { return };

@@ -1,6 +1,6 @@
 //! One open directory: its names, in an order that is stable for the handle, in constant memory.
 //!
-//! Names come from a listing as it arrives, or from a cached directory. The kernel asks for them by
+//! Names come from a listing as it arrives, or from a cached directory. The kernel requests them by
 //! position. It mostly continues at the last position, but a short buffer makes it repeat some
 //! names, so the last names are kept. A position further back (`rewinddir`, `seekdir`) starts a new
 //! listing, which skips to that position.
@@ -15,11 +15,11 @@ use crate::inodes::Inodes;
 use crate::prefetch::Prefetch;
 use crate::source::{Children, Source};
 
-/// Names in one answer at most, and half of those kept: more than the kernel asks for at once in
+/// The most names in one answer, and half of those kept: more than the kernel requests at once in
 /// its usual 32 KiB.
 pub(crate) const ANSWER: usize = 1024;
-/// Names of a wide directory that are kept together.
-const PAGE: usize = 1000;
+/// The number of names of a wide directory that are kept as one page.
+const PAGE_NAMES: usize = 1000;
 
 /// The sources of names; one for the whole file system.
 #[derive(Clone)]
@@ -28,20 +28,20 @@ pub(crate) struct Sources {
     pub(crate) directories: Arc<Directories>,
     pub(crate) inodes: Arc<Inodes>,
     pub(crate) prefetch: Arc<Prefetch>,
-    /// How long names are valid.
+    /// The time for which names are valid.
     pub(crate) ttl: Duration,
 }
 
 enum Feed {
-    /// Not begun.
+    /// The listing has not begun.
     Start,
     Known(Arc<Directory>),
     Listing {
         children: Children,
-        /// Everything so far; once that is too much to keep, the page under way.
+        /// All names so far; once they are too many to keep, those of the current page.
         names: Vec<Listed>,
         begun: Instant,
-        /// The directory has more names than are kept.
+        /// Whether the directory has more names than are kept.
         is_wide: bool,
     },
     End,
@@ -54,9 +54,9 @@ pub(crate) struct ReadDir {
     pub(crate) sources: Sources,
     path: Box<[u8]>,
     feed: Feed,
-    /// Names drawn so far.
+    /// The number of names drawn so far.
     drawn: usize,
-    /// The last of them, and when each came.
+    /// The last names, and the time at which each came.
     recent: VecDeque<(Listed, Instant)>,
 }
 
@@ -65,12 +65,11 @@ impl ReadDir {
         Self { sources, path: path.into(), feed: Feed::Start, drawn: 0, recent: VecDeque::new() }
     }
 
-    /// The directory's path.
     pub(crate) fn path(&self) -> &[u8] {
         &self.path
     }
 
-    /// The remaining part of `ttl` for which its names are valid: all of it for a listing in
+    /// The remaining part of `ttl` for which the names are valid: all of it for a listing in
     /// progress.
     pub(crate) fn valid(&self, ttl: Duration) -> Duration {
         match &self.feed {
@@ -79,7 +78,7 @@ impl ReadDir {
         }
     }
 
-    /// The name at position `index`, from 0; `None` behind the last.
+    /// Returns the name at position `index`, from 0; `None` behind the last.
     ///
     /// # Errors
     /// The store cannot list.
@@ -104,8 +103,8 @@ impl ReadDir {
         Ok(self.recent.get(index - oldest).map(|(listed, _)| listed.clone()))
     }
 
-    /// One of the names given last, and how long it may be believed, of `ttl` in all; `None` if
-    /// that has passed.
+    /// Returns one of the names returned last, and the part of `ttl` for which it is still valid.
+    /// `None` if that has passed.
     pub(crate) fn recent(&self, name: &[u8], ttl: Duration) -> Option<(&Listed, Duration)> {
         let (listed, came) = self.recent.iter().rev().find(|(listed, _)| *listed.child.name == *name)?;
         let valid = ttl.saturating_sub(came.elapsed()).min(self.valid(ttl));
@@ -134,13 +133,13 @@ impl ReadDir {
                         *is_wide = true;
                         directories.mark_wide(&self.path);
                     }
-                    if *is_wide && names.len() >= PAGE {
+                    if *is_wide && names.len() >= PAGE_NAMES {
                         let first = self.drawn + 1 - names.len();
-                        for (page, names) in names.chunks(PAGE).enumerate() {
-                            directories.keep_listed(&self.path, first + page * PAGE, names, *begun);
+                        for (page, names) in names.chunks(PAGE_NAMES).enumerate() {
+                            directories.keep_listed(&self.path, first + page * PAGE_NAMES, names, *begun);
                         }
                         names.clear();
-                        names.shrink_to(PAGE);
+                        names.shrink_to(PAGE_NAMES);
                         *begun = Instant::now();
                     }
                     Ok(Some(listed))

@@ -1,7 +1,7 @@
 //! An open file of a mount, with its last read that failed after a wait.
 //!
-//! When a read ahead fails, the kernel at once requests the page again that its caller waits for.
-//! That second read fails immediately with the error of the first, since a second deadline, or
+//! When a read ahead fails, the kernel at once requests again the page that its caller waits for.
+//! That second read fails immediately with the error of the first, because a second deadline, or
 //! another row of retries, would double the time of the call.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,9 +11,9 @@ use firstbyte_hydrate::{Error, Handle};
 
 use crate::inodes::Node;
 
-/// A read this soon after a failure counts as the kernel's own retry, which comes within
+/// The time after a failure within which a read counts as the kernel's own retry. That comes within
 /// microseconds, or a thousand times later on an overloaded machine. A program that tries again by
-/// itself waits for longer than this. A read that failed sooner than this costs no wait.
+/// itself waits for longer. A read that failed sooner than this cost no wait.
 const AT_ONCE: Duration = Duration::from_millis(250);
 
 /// An open file.
@@ -34,8 +34,9 @@ impl Reader {
 pub(crate) struct GivenUp(Mutex<Option<(Instant, Error)>>);
 
 impl GivenUp {
-    /// Notes how a read that began at `begun` failed at `now`. One that was refused without a wait
-    /// is refused again without one; after a change of the object the kernel opens it anew.
+    /// Records how a read that began at `begun` failed at `now`. A read that failed without a wait
+    /// is not recorded: it fails without one again. After a change of the object the kernel opens
+    /// it anew.
     pub(crate) fn note(&self, error: &Error, begun: Instant, now: Instant) {
         let is_changed = matches!(error, Error::Changed { .. });
         if !is_changed && now.duration_since(begun) >= AT_ONCE {
@@ -43,8 +44,8 @@ impl GivenUp {
         }
     }
 
-    /// The error of a read that begins at `now`, if it follows a failure so closely that it must
-    /// not wait; else `None`.
+    /// Returns the error of a read that begins at `now`, if it follows a failure so closely that it
+    /// must not wait.
     pub(crate) fn at_once(&self, now: Instant) -> Option<Error> {
         let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         last.as_ref().filter(|(then, _)| now.duration_since(*then) < AT_ONCE).map(|(_, error)| error.clone())

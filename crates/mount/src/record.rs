@@ -1,9 +1,9 @@
-//! Records what a mount is asked for as a start file: directories and ranges, with versions and the
+//! Records the requests to a mount as a start file: directories and ranges, with versions and the
 //! time of each.
 //!
-//! Reads that continue each other are one line, of a bounded length, so that two files which are
-//! read side by side stay side by side. Reads from the page cache of the kernel do not arrive here;
-//! a file that the kernel reads by itself counts as read completely.
+//! Reads that continue each other are one line, of a bounded length, so that the lines of two files
+//! that are read side by side alternate too. Reads from the page cache of the kernel do not arrive
+//! here; a file that the kernel reads directly counts as read completely.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};
@@ -19,11 +19,11 @@ use firstbyte_location::{ByteRange, Location, Version};
 
 use crate::error::{Error, Result};
 
-/// Bytes of a line at most: a request's length, so that the order of requests is that of reads.
-const LONGEST: u64 = 8 << 20;
+/// The most bytes of a line: a request's length, so that the order of requests is that of reads.
+const MAX_RANGE: u64 = 8 << 20;
 
-/// Ranges that may continue at once: threads of a program that read side by side.
-const OPEN: usize = 64;
+/// The most ranges that may continue at once: threads of a program that read side by side.
+const MAX_OPEN_RANGES: usize = 64;
 
 /// The most directories of a record.
 const DIRECTORIES: usize = 100_000;
@@ -40,7 +40,7 @@ struct Inner {
     file: File,
     /// Ranges that a following read may extend.
     open: HashMap<Location, Noted>,
-    /// Ranges noted so far.
+    /// The number of ranges recorded so far.
     noted: u64,
     directories: HashSet<Location>,
     failed: bool,
@@ -52,7 +52,7 @@ struct Noted {
     version: Option<Version>,
     /// Milliseconds since the record began.
     at: u64,
-    /// The place in the order of ranges, which milliseconds do not tell.
+    /// The place in the order of ranges, which milliseconds do not determine.
     number: u64,
 }
 
@@ -70,7 +70,7 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// Notes a read. The version is asked for once for each line.
+    /// Records a read. The version is requested once for each line.
     pub(crate) fn note(
         &self,
         location: &Location,
@@ -84,12 +84,12 @@ impl Recorder {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(noted) = inner.open.get_mut(location)
             && noted.range.contains(&range.start) | (noted.range.end == range.start)
-            && noted.range.end - noted.range.start < LONGEST
+            && noted.range.end - noted.range.start < MAX_RANGE
         {
             noted.range.end = noted.range.end.max(range.end);
             return;
         }
-        if inner.open.len() >= OPEN
+        if inner.open.len() >= MAX_OPEN_RANGES
             && !inner.open.contains_key(location)
             && let Some(oldest) =
                 inner.open.iter().min_by_key(|(_, noted)| noted.number).map(|(location, _)| location.clone())
@@ -105,7 +105,7 @@ impl Recorder {
         }
     }
 
-    /// Notes that a name of a directory was asked for.
+    /// Records a lookup in a directory.
     pub(crate) fn note_directory(&self, location: &Location) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         if inner.directories.len() < DIRECTORIES && inner.directories.insert(location.clone()) {
@@ -129,7 +129,7 @@ impl Recorder {
         }
     }
 
-    /// Writes the ranges that are open.
+    /// Writes the ranges that may still continue.
     pub(crate) fn finish(&self) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let mut open: Vec<(Location, Noted)> = inner.open.drain().collect();
@@ -183,16 +183,16 @@ mod tests {
         let path = directory.path().join("order");
         let root = Location::parse("s3://b".as_ref()).unwrap();
         let recorder = Recorder::create(&path, &root).unwrap();
-        for name in 0..OPEN + 6 {
+        for name in 0..MAX_OPEN_RANGES + 6 {
             recorder.note(&root.join(format!("{name}").as_bytes()), 0..1, || version(9));
         }
         for step in 0..3 {
-            let range = step * LONGEST..(step + 1) * LONGEST;
-            recorder.note(&root.join(b"long"), range, || version(3 * LONGEST));
+            let range = step * MAX_RANGE..(step + 1) * MAX_RANGE;
+            recorder.note(&root.join(b"long"), range, || version(3 * MAX_RANGE));
         }
         recorder.finish();
         let file = StartFile::parse(&std::fs::read(&path).unwrap()).unwrap();
-        assert_eq!(file.totals().objects, OPEN as u64 + 7);
-        assert_eq!(file.totals().bytes, OPEN as u64 * 9 + 6 * 9 + 3 * LONGEST);
+        assert_eq!(file.totals().objects, MAX_OPEN_RANGES as u64 + 7);
+        assert_eq!(file.totals().bytes, MAX_OPEN_RANGES as u64 * 9 + 6 * 9 + 3 * MAX_RANGE);
     }
 }

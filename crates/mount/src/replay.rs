@@ -1,8 +1,8 @@
-//! Fetches what a start file names, before programs ask for it: its directories, and beside them
-//! its ranges in order.
+//! Fetches the content of a start file before programs ask for it: its directories, and at the same
+//! time its ranges in order.
 //!
-//! Programs need not wait for it: what has not arrived is read as without a start file, and a range
-//! that is being fetched already is not fetched twice. An object of another version than the
+//! Programs need not wait for it: bytes that have not arrived are read as without a start file, and
+//! a range that is being fetched is not fetched twice. An object of another version than the
 //! recorded one is left to its readers.
 
 use std::path::Path;
@@ -16,15 +16,15 @@ use firstbyte_location::Location;
 use firstbyte_store::STACK;
 
 use crate::error::{Error, Result};
-use crate::filesystem::{FileSystem, PEEK};
+use crate::filesystem::{FIRST_PAGE_NAMES, FileSystem};
 
-/// Directories listed at once: as many as an S3 client has connections for small requests.
+/// The most directories listed at once: as many as an S3 client has connections for small requests.
 const LISTERS: usize = 16;
 
-/// Interval at which the end of the job is looked for, to log it.
+/// The interval at which the job is checked for its end, to log it.
 const TICK: Duration = Duration::from_millis(500);
 
-/// Begins to fetch, on a thread of its own.
+/// Begins to fetch, on its own thread.
 pub(crate) fn begin(core: &Arc<FileSystem>, start: Arc<StartFile>) -> Result<()> {
     let weak = Arc::downgrade(core);
     let run = move || {
@@ -58,7 +58,7 @@ fn list_directories<'scope>(
                 list(core, location);
             }
         };
-        // With fewer threads it takes longer.
+        // With fewer threads the listings only take longer.
         let _ = thread::Builder::new().stack_size(STACK).spawn_scoped(scope, list);
     }
 }
@@ -68,14 +68,14 @@ fn list(core: &FileSystem, location: &Location) {
     let Some(path) = core.source.path_of(&location) else { return };
     let begun = Instant::now();
     let listed = core.source.list(&path);
-    match listed.and_then(|children| children.take(PEEK + 1).collect::<Result<Vec<_>>>()) {
+    match listed.and_then(|children| children.take(FIRST_PAGE_NAMES + 1).collect::<Result<Vec<_>>>()) {
         Ok(children) => core.keep(&path, children, begun),
-        // It is gone, or will be asked for by its reader.
+        // The directory is gone, or its reader will list it.
         Err(error) => tracing::debug!(%location, %error, "not listed ahead"),
     }
 }
 
-/// The ranges, at this mount's locations.
+/// Returns the ranges, at this mount's locations.
 fn wanted(core: &Arc<FileSystem>, start: &Arc<StartFile>) -> WantedList {
     let source = Arc::clone(&core.source);
     start.wanted_as(move |mut wanted| {

@@ -1,4 +1,4 @@
-//! The mounted location: turns questions about paths below it into requests to the store.
+//! The mounted location: turns lookups of paths below it into requests to the store.
 //!
 //! A path is bytes relative to the root, with `/` between its parts; the path of the root is empty.
 
@@ -15,41 +15,41 @@ use crate::error::{Error, Result};
 use crate::name_conflicts::NameConflicts;
 use crate::options::{Modes, Stored};
 
-/// Names that cannot be shown are logged one by one up to this many; thousands would fill the log.
-const REPORTED: usize = 100;
+/// The most names that cannot be shown and are logged one by one; thousands would fill the log.
+const MAX_REPORTED: usize = 100;
 
-/// A character behind nearly all others, that every server takes in a key.
-const LATE: char = '\u{fffd}';
-/// Bytes of a listing's page: a thousand names with what is known of their objects.
-const PAGE: u64 = 300 << 10;
-/// Pages of one listing that wait for the kernel may take one part in this many of the memory.
-const SHARE: u64 = 8;
+/// A character that sorts behind nearly all others, and that every server accepts in a key.
+const LATE_CHARACTER: char = '\u{fffd}';
+/// Bytes of a listing's page: a thousand names with the attributes of their objects.
+const PAGE_BYTES: u64 = 300 << 10;
+/// Divisor: pages of one listing that wait for the kernel may take this share of the memory.
+const PAGES_SHARE: u64 = 8;
 
 /// A location that is shown as a directory.
 pub(crate) struct Source {
     store: Store,
     root: Location,
     shape: Shape,
-    /// Permissions of the root, where it has some.
+    /// Permissions of the root, if it has any.
     permissions: Option<Permissions>,
     listed: Listed,
-    /// Concurrent requests of one listing. The pages it reads ahead are twice as many.
+    /// The most concurrent requests of one listing. It reads twice as many pages ahead.
     requests: NonZeroUsize,
-    /// Hashes of the paths already logged, so that each is logged once.
+    /// Hashes of the paths logged before, so that each is logged once.
     reported: Mutex<HashSet<u64>>,
 }
 
 /// The shape of the location.
 enum Shape {
     Directory,
-    /// One object, shown as the only file, under this name.
+    /// One object, shown as the only file under this name.
     Object(Vec<u8>),
 }
 
 /// One page of the names in a directory.
 pub(crate) struct ListedChildren {
     pub(crate) children: Vec<Child>,
-    /// No name follows.
+    /// Whether no name follows.
     pub(crate) is_last: bool,
 }
 
@@ -57,17 +57,18 @@ pub(crate) struct ListedChildren {
 pub(crate) type Children = Box<dyn Iterator<Item = Result<Child>> + Send>;
 
 impl Source {
-    /// The source, and the children of its root if a listing was needed to find it. It takes one
-    /// request, or two if an S3 key is a prefix. Listings read ahead within a share of `memory`
-    /// bytes.
+    /// Opens a source. Returns it with the children of its root, if a listing was needed to find
+    /// it. This takes one request, or two if an S3 key is a prefix. Listings read ahead within a
+    /// share of `memory` bytes.
     pub(crate) fn open(
         store: Store,
         root: Location,
         memory: u64,
         modes: Modes,
     ) -> Result<(Arc<Self>, Option<Children>)> {
-        let requests = NonZeroUsize::new(to_usize(memory / SHARE / PAGE / 2)).unwrap_or(NonZeroUsize::MIN);
-        // Where files have permissions, a listing does not report those of directories.
+        let requests =
+            NonZeroUsize::new(to_usize(memory / PAGES_SHARE / PAGE_BYTES / 2)).unwrap_or(NonZeroUsize::MIN);
+        // If files have permissions, a listing does not report those of directories.
         let has_permissions = matches!(root, Location::Local(_) | Location::Sftp(_));
         let shows_permissions = has_permissions || modes.stored == Stored::Show;
         let listed_facts = if shows_permissions { Listed::NamesOnly } else { Listed::Objects };
@@ -96,7 +97,7 @@ impl Source {
         let mut children = source.list(b"")?.peekable();
         let is_bucket = matches!(&source.root, Location::Object(object) if object.key.is_empty());
         match children.peek() {
-            // An empty bucket may be filled later; a prefix without keys is no more than a name.
+            // An empty bucket may be filled later, but a prefix without keys does not exist.
             None if matches!(source.root, Location::Object(_)) && !is_bucket => {
                 Err(Error::Nothing { location: source.root.to_string() })
             }
@@ -105,29 +106,27 @@ impl Source {
         }
     }
 
-    /// Permissions of the root, where it has some.
+    /// Permissions of the root, if it has any.
     pub(crate) fn permissions(&self) -> Option<Permissions> {
         self.permissions
     }
 
-    /// The store.
     pub(crate) fn store(&self) -> &Store {
         &self.store
     }
 
-    /// The location mounted.
     pub(crate) fn root(&self) -> &Location {
         &self.root
     }
 
-    /// The child of this name and stat. Permissions are shown only where listings leave them to a
-    /// stat.
+    /// Makes the child of this name and stat. Permissions are shown only if listings leave them to
+    /// a stat.
     fn child(&self, name: &[u8], stat: Stat) -> Child {
         let child = Child::from_stat(name, stat);
         Child { permissions: child.permissions.filter(|_| self.listed == Listed::NamesOnly), ..child }
     }
 
-    /// The location of what is shown at `path`.
+    /// The location of the entry shown at `path`.
     pub(crate) fn location(&self, path: &[u8]) -> Location {
         match self.shape {
             Shape::Directory if !path.is_empty() => self.root.join(path),
@@ -144,7 +143,7 @@ impl Source {
         }
     }
 
-    /// A location as it is shown, without secrets, completed with this mount's own secrets.
+    /// Completes a location that was shown without secrets with this mount's own.
     pub(crate) fn with_secrets(&self, told: Location) -> Location {
         if told.to_string() == self.root.to_string() {
             return self.root.clone();
@@ -162,7 +161,7 @@ impl Source {
         }
     }
 
-    /// Whether the store lists a page at a time, in the order of names. Others read everything
+    /// Whether the store lists a page at a time, in the order of names. Others list everything
     /// before they answer.
     pub(crate) fn lists_by_page(&self) -> bool {
         let is_directory = matches!((&self.root, &self.shape), (Location::Object(_), Shape::Directory));
@@ -196,8 +195,8 @@ impl Source {
         }
     }
 
-    /// The version of the file `name`, by a request if the listing does not have it. `None` if it
-    /// is not a file, or cannot be described now; opening it then reports the error.
+    /// Returns the version of the file `name`, by a request if the listing does not have it. `None`
+    /// if it is not a file, or cannot be described now; opening it then reports the error.
     pub(crate) fn version(&self, directory: &[u8], name: &[u8], listed: Option<&Child>) -> Option<Version> {
         match listed {
             Some(child) if child.kind != Kind::File => None,
@@ -209,8 +208,8 @@ impl Source {
         }
     }
 
-    /// The object and the keys below it are asked for at the same time: whichever is there, it
-    /// takes one round trip.
+    /// Looks up the object and the keys below it at the same time, so that either takes one round
+    /// trip.
     fn find_key(&self, path: &[u8], name: &[u8]) -> Result<Option<Child>> {
         let location = self.location(path);
         let (object, below) = thread::scope(|scope| {
@@ -244,7 +243,7 @@ impl Source {
             let found = if directory.is_empty() { self.find(directory, name)? } else { None };
             return Ok(Box::new(found.into_iter().map(Ok)));
         }
-        // By name where that costs nothing: a second listing then repeats the first, and
+        // In order of names if that costs nothing: a second listing then repeats the first, and
         // directories can win. A local directory repeats its order anyway, and cannot hold one name
         // twice.
         let order = if self.root.as_local().is_some() { Order::Any } else { Order::Bytes };
@@ -254,7 +253,7 @@ impl Source {
         let (source, path) = (Arc::clone(self), directory.to_vec());
         let shown = listing.filter_map(move |entry| match entry {
             Ok(entry) => source.shown(&path, entry).map(Ok),
-            // Deleted since its name was read.
+            // The file was deleted since its name was read.
             Err(StoreError::NotFound { .. }) => None,
             Err(error) => Some(Err(error.into())),
         });
@@ -266,8 +265,8 @@ impl Source {
         Ok(Box::new(NameConflicts::new(shown, Box::new(hidden))))
     }
 
-    /// One page of a listing, by one request: from the start of the directory, or from about the
-    /// name `from`. Only for a store that lists by page.
+    /// Requests one page of a listing: from the start of the directory, or from about the name
+    /// `from`. Only for a store that lists by page.
     pub(crate) fn page(self: &Arc<Self>, directory: &[u8], from: Option<&[u8]>) -> Result<ListedChildren> {
         let start_after = from.and_then(|name| std::str::from_utf8(name).ok()).and_then(before);
         let options =
@@ -277,7 +276,7 @@ impl Source {
         let shown = page.entries.into_iter().filter_map(|entry| self.shown(directory, entry));
         let (source, path) = (Arc::clone(self), directory.to_vec());
         let hidden = move |child: &Child| source.report_hidden(&join(&path, &child.name));
-        // The end of a page does not settle whether a directory hides the objects before it.
+        // The end of a page does not show whether a directory hides the objects before it.
         let shown = shown.map(Ok).chain((!is_last).then_some(Err(())));
         let children =
             NameConflicts::new(shown, Box::new(hidden)).map_while(std::result::Result::ok).collect();
@@ -302,7 +301,7 @@ impl Source {
     fn report(&self, path: &[u8], why: &str) {
         let key = xxhash_rust::xxh3::xxh3_64(path);
         let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
-        if reported.len() < REPORTED && reported.insert(key) {
+        if reported.len() < MAX_REPORTED && reported.insert(key) {
             let location = match &self.root {
                 Location::Object(_) => format!(
                     "{}/{}",
@@ -312,15 +311,15 @@ impl Source {
                 _ => self.location(path).to_string(),
             };
             tracing::warn!("{location}: not shown: {why}");
-            if reported.len() == REPORTED {
+            if reported.len() == MAX_REPORTED {
                 tracing::warn!("more names are not shown; they are not logged one by one");
             }
         }
     }
 }
 
-/// A key before `name` with few names between: that of the character before its last one, and the
-/// last of those that begin like it. `None` for the start of the listing.
+/// Returns a key before `name` with few names between them: `name` with its last character replaced
+/// by the one before it, and by a late character behind that. `None` for the start of the listing.
 fn before(name: &str) -> Option<String> {
     let last = name.chars().next_back()?;
     let mut key = name[..name.len() - last.len_utf8()].to_owned();
@@ -330,11 +329,11 @@ fn before(name: &str) -> Option<String> {
         Some(previous) if previous > ' ' => key.push(previous),
         _ => return Some(key).filter(|key| !key.is_empty()),
     }
-    key.push(LATE);
+    key.push(LATE_CHARACTER);
     Some(key)
 }
 
-/// The path of `name` in `directory`.
+/// Returns the path of `name` in `directory`.
 pub(crate) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
     if directory.is_empty() { name.to_vec() } else { [directory, b"/", name].concat() }
 }

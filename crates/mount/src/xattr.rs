@@ -1,7 +1,8 @@
 //! Shows the state of a file as extended attributes, `user.firstbyte.*`.
 //!
-//! `ls -l` requests attributes of every file that only other file systems have. Attributes outside
-//! `user.` are reported as unsupported rather than missing, so that `ls` stops requesting them.
+//! For every file, `ls -l` requests attributes that only other file systems have. Attributes
+//! outside `user.` are reported as unsupported rather than missing, so that `ls` stops requesting
+//! them.
 
 use std::time::UNIX_EPOCH;
 
@@ -15,21 +16,21 @@ use crate::inodes::{Ino, Node};
 const PREFIX: &str = "user.firstbyte.";
 
 /// Attributes of files and directories.
-const ALL: [&str; 3] = ["location", "control", "cache"];
+const COMMON_ATTRIBUTES: [&str; 3] = ["location", "control", "cache"];
 /// Attributes of files only.
-const FILES: [&str; 5] = ["version", "state", "percent", "bytes", "last_open"];
+const FILE_ATTRIBUTES: [&str; 5] = ["version", "state", "percent", "bytes", "last_open"];
 
 /// The result of looking up an attribute.
 pub(crate) enum Attribute {
     Value(String),
-    /// It could be here, and is not.
+    /// The attribute is possible here, but not set.
     Missing,
-    /// Nothing below this mount has attributes of this kind.
+    /// No file below this mount has attributes of this kind.
     Unsupported,
 }
 
 impl FileSystem {
-    /// One attribute of an inode.
+    /// Returns one attribute of an inode.
     pub(crate) fn attribute(&self, ino: Ino, name: &[u8]) -> Result<Attribute> {
         if !name.starts_with(b"user.") {
             return Ok(Attribute::Unsupported);
@@ -42,7 +43,7 @@ impl FileSystem {
         Ok(value.map_or(Attribute::Missing, Attribute::Value))
     }
 
-    /// The names of all, each ended by a zero byte.
+    /// Returns the names of all attributes, each followed by a zero byte.
     pub(crate) fn attribute_names(&self, ino: Ino) -> Result<Vec<u8>> {
         let node = self.inodes.get(ino)?;
         let own = names(&node).filter(|name| match *name {
@@ -63,8 +64,8 @@ impl FileSystem {
         })
     }
 
-    /// The cache state of a file, as `status` prints it. It only reads the cache; the file is not
-    /// opened.
+    /// Returns the cache state of a file, as `status` prints it. Only the cache is read; the file
+    /// is not opened.
     fn here(&self, node: &Node, name: &str) -> Option<String> {
         let (version, size, location) =
             (node.pin.version()?, node.pin.size()?, self.source.location(&node.path));
@@ -84,8 +85,8 @@ impl FileSystem {
 }
 
 fn names(node: &Node) -> impl Iterator<Item = &'static str> {
-    let files = if node.kind == Kind::File { &FILES[..] } else { &[] };
-    ALL.iter().chain(files).copied()
+    let files = if node.kind == Kind::File { &FILE_ATTRIBUTES[..] } else { &[] };
+    COMMON_ATTRIBUTES.iter().chain(files).copied()
 }
 
 fn state(size: u64, status: Option<&Status>) -> State {

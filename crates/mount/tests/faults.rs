@@ -1,5 +1,5 @@
-//! What programs get to see when the store misbehaves: an error that fits, in time, and the truth
-//! as soon as there is one.
+//! Errors that programs see when the store misbehaves: fitting, in time, and right data as soon as
+//! possible.
 
 use crate::support;
 
@@ -34,7 +34,8 @@ fn deadline() -> Duration {
 }
 
 impl World {
-    /// `script` may answer a request, given the method and target; the rest is answered honestly.
+    /// Starts a world in which `script` may answer a request, given its method and target; other
+    /// requests are answered honestly.
     fn start(script: impl Fn(&str) -> Option<Reply> + Send + Sync + 'static) -> Self {
         Self::with(&options(), script)
     }
@@ -128,8 +129,8 @@ fn a_store_that_falls_silent_is_an_input_output_error_and_heals() {
     assert_eq!(world.read("d/y").unwrap(), CONTENT);
 }
 
-/// What `read` gives once the store answers again. A store that was silent is asked again once a
-/// second, so reads may fail for about that long.
+/// Returns the result of `read` once the store answers again. A store that was silent is asked
+/// again once a second, so reads may fail for about that long.
 #[track_caller]
 fn healed(mut read: impl FnMut() -> io::Result<Vec<u8>>) -> Vec<u8> {
     let mut done = None;

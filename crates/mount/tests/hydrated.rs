@@ -1,4 +1,4 @@
-//! What is here is read without the store: passed through where it is whole, and described by
+//! Cached files are read without the store: passed through if they are complete, and described by
 //! attributes.
 
 use crate::support;
@@ -23,7 +23,7 @@ fn attribute(path: &Path, name: &str) -> String {
     String::from_utf8(value[..length].to_vec()).unwrap()
 }
 
-/// Waits until a file is whole and verified, which follows its last block.
+/// Waits until a file is complete and verified, which follows its last block.
 fn until_hydrated(path: &Path) {
     until(&format!("{} is hydrated", path.display()), || attribute(path, "state") == "hydrated");
 }
@@ -85,7 +85,7 @@ fn behind_the_second_of_a_series_comes_the_third() {
     let _second = open("d/v02.x");
     until_hydrated(&mounted.path("d/v03.x"));
     assert_eq!(here("d/v04.x"), "0");
-    // The next one is too large to be waited for.
+    // The next file is too large for an open to wait for it.
     let requests = mounted.requests();
     let third = open("d/v03.x");
     let mut read = vec![0; 1000];
@@ -123,7 +123,7 @@ fn what_is_cached_is_read_right_at_any_place_where_the_kernel_has_to_ask() {
     until_hydrated(&mounted.path("x"));
     mounted.again(&options);
     assert!(mounted.read("x") == content);
-    // Past the kernel's cache each read is asked for as it is.
+    // Direct reads bypass the kernel's cache, so each is requested as it is.
     let direct = i32::try_from(OFlags::DIRECT.bits()).unwrap();
     let file = fs::File::options().read(true).custom_flags(direct).open(mounted.path("x")).unwrap();
     for (at, length) in [(0, 1 << 20), (1, 200_000), (4095, 131_073), (131_071, 65_536), (3 << 20, 70_000)] {
@@ -196,7 +196,7 @@ fn small_files_read_in_order_are_fetched_before_they_are_opened() {
     for (name, content) in &files[..3] {
         assert!(mounted.read(name) == *content);
     }
-    // Three were asked for; those behind them come by themselves.
+    // Three files were opened; those behind them are fetched ahead.
     until_hydrated(&mounted.path("d/name-0010"));
     assert_eq!(
         attribute(&mounted.path("d/name-0199"), "state"),
@@ -235,7 +235,7 @@ fn the_kernel_gets_a_small_cached_file_with_its_first_open() {
         (1, 0),
         "the kernel asks for nothing"
     );
-    // What it drops it asks for, and what it keeps it is not given again.
+    // The kernel requests pages that it has dropped, and is not given those again that it keeps.
     let file = fs::File::open(mounted.path("x")).unwrap();
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
     assert!(mounted.read("x") == content);
@@ -261,8 +261,8 @@ fn a_file_that_was_evicted_and_fetched_again_is_passed_through_again() {
         let before = through();
         assert!(mounted.read("d/b") == second);
         assert_eq!(through(), before + 1, "round {round}");
-        // The kernel reports the close when it has time, and a verified file may still be synced to
-        // disk: nothing of it is evicted before.
+        // The kernel reports the close when it has time, and a verified file may still be syncing
+        // to disk: none of it is evicted before.
         let release = || mounted.cache().release(&mounted.subject.at("d/b")).unwrap();
         until("the file is released", || release().busy == 0);
         assert_ne!(attribute(&path, "state"), "hydrated", "round {round}");

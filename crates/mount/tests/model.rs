@@ -1,4 +1,4 @@
-//! Any order of operations through a mount, against what was put into the store.
+//! Operations through a mount in any order, compared with the content of the store.
 //!
 //! `FIRSTBYTE_OPERATIONS` (1,000,000) makes it the long run.
 
@@ -19,7 +19,7 @@ use support::{Mounted, options};
 
 const OBJECTS: usize = 4;
 const HANDLES: usize = 6;
-/// Some four blocks, so that parts of an object are here and parts are not.
+/// Some four blocks, so that parts of an object are cached and parts are not.
 const LARGEST: usize = 500_000;
 /// Operations of one mount.
 const STEPS: usize = 1000;
@@ -41,11 +41,11 @@ enum Step {
         handle: usize,
         to: usize,
     },
-    /// The kernel forgets the pages it keeps of a file.
+    /// The kernel drops the pages of a file.
     Forget {
         handle: usize,
     },
-    /// The cache lets go of an object.
+    /// The cache releases an object.
     Evict {
         object: usize,
     },
@@ -61,7 +61,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let length = prop_oneof![1..100_usize, 1..20_000_usize, 1..LARGEST];
     let opened = (handle.clone(), object.clone()).prop_map(|(handle, object)| Step::Open { handle, object });
     let seek = (handle.clone(), 0..LARGEST).prop_map(|(handle, to)| Step::Seek { handle, to });
-    // As often as not of the length there was: then only the content differs.
+    // As often as not the length stays: then only the content differs.
     let size = prop::option::of(0..LARGEST);
     let overwrite = (object.clone(), size).prop_map(|(object, size)| Step::Overwrite { object, size });
     let step = prop_oneof![
@@ -99,7 +99,7 @@ fn name(object: usize) -> String {
     format!("d/object-{object}")
 }
 
-/// Names are looked up anew each time: what an open finds is then certain.
+/// Options by which names are looked up anew each time, so that the result of an open is certain.
 fn anew() -> Options {
     Options { metadata_ttl: Duration::ZERO, ..options() }
 }
@@ -161,7 +161,7 @@ impl World {
 }
 
 impl Handle {
-    /// Reads on: the content it was opened on, or nothing at all once that has been overwritten.
+    /// Continues to read: the content from the open, or an error once that has been overwritten.
     fn read(&mut self, length: usize, contents: &[Arc<Vec<u8>>]) {
         let mut buffer = vec![0; length];
         let expected = &self.content[self.at.min(self.content.len())..];

@@ -1,5 +1,5 @@
-//! Directories: which names are shown, in which order, of which size, and for how long they are
-//! believed.
+//! Directories: the names that are shown, their order and sizes, and the time for which they are
+//! valid.
 
 use crate::support;
 
@@ -16,7 +16,7 @@ use rustix::fs::{Dir, Mode, OFlags};
 use support::keys::Keys;
 use support::{Mounted, counter, options, tree};
 
-/// More than are kept in memory, and several pages of S3.
+/// The number of names in a wide directory: more than are kept in memory, and several pages of S3.
 const WIDE: usize = 20_000;
 
 fn names(mounted: &Mounted, directory: &str) -> BTreeSet<String> {
@@ -54,7 +54,7 @@ fn a_directory_hides_an_object_of_its_name_in_listings_and_lookups() {
         let keys: Vec<&str> = keys.into_iter().chain(others.iter().map(String::as_str)).collect();
         let (place, directory) = (Keys::start(&keys), scratch());
         let mount = support::mount(&place.store, &place.base, directory.path(), &options()).unwrap();
-        // By lookups alone, then by a listing.
+        // Found by lookups alone, then by a listing.
         assert!(directory.path().join("a").is_dir());
         assert!(directory.path().join("a-1").is_dir());
         assert!(directory.path().join("a.txt").is_file());
@@ -100,7 +100,7 @@ fn names_of_a_wide_directory_are_listed_once_and_then_looked_up_without_a_reques
 fn files_of_a_wide_directory_opened_in_their_order_are_fetched_ahead_and_a_page_names_a_thousand() {
     const FILES: u64 = 4000;
     let metrics = Some("127.0.0.1:0".parse().unwrap());
-    // Nothing of a listing is kept, and no directory of more than 1,536 names.
+    // No listing is kept, and no directory of more than 1,536 names.
     let options = Options { metrics, memory: 0, ..options() };
     let wanted: Vec<String> = (0..FILES).map(|number| format!("name-{number:06}")).collect();
     let mounted = Mounted::with(Place::ServeS3, &options, |subject| subject.place_many(&wanted));
@@ -108,8 +108,8 @@ fn files_of_a_wide_directory_opened_in_their_order_are_fetched_ahead_and_a_page_
     for name in &wanted {
         assert_eq!(mounted.read(name), name.as_bytes());
     }
-    // Each file is a request. The first names cost two each, before a page is worth it; a page may
-    // be asked for by a reader and by what is fetched ahead, and a silent request is sent again.
+    // Each file is a request. The first names cost two each, before a page is worth a request. A
+    // page may be requested by a reader and by a fetch ahead, and a silent request is sent again.
     let others = mounted.requests() - before - FILES;
     assert!(others <= FILES / 100, "{others} requests for names");
     let waits = counter(&mounted, "engine_waits_total");
@@ -146,7 +146,7 @@ fn the_kernel_never_holds_more_inodes_than_memory_has_room_for_and_what_is_open_
         }
     }
     assert!(most <= BOUND + 100, "{most} at most");
-    // What is in use is as it was: an open file, an open directory, and what is found through
+    // Entries in use are unchanged: an open file, an open directory, and those found through
     // either.
     assert_eq!((held.metadata().unwrap().len(), held.metadata().unwrap().ino()), (0, file));
     assert_eq!(below.metadata().unwrap().ino(), directory);
@@ -241,8 +241,8 @@ fn an_overwritten_object_is_another_inode_and_an_open_handle_never_sees_a_mixtur
     assert_ne!(after.metadata().unwrap().ino(), before.metadata().unwrap().ino());
     assert!(mounted.read("x") == new);
 
-    // What the old handle has not read is gone: an error, or the old bytes where they are here
-    // already.
+    // Bytes that the old handle has not read are gone: it gets an error, or the old bytes if they
+    // are cached already.
     before.read_exact_at(&mut start, 0).unwrap();
     assert_eq!(start, old[..4096]);
     match before.read_exact_at(&mut start, 3 << 20) {

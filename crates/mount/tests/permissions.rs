@@ -71,7 +71,7 @@ fn write(path: PathBuf, content: &[u8], mode: u32) {
     set_mode(&path, mode);
 }
 
-/// What is shown: mode, user and group.
+/// The mode, user and group that are shown.
 fn shown(path: &Path) -> (u32, u32, u32) {
     let found = fs::symlink_metadata(path).unwrap();
     (found.mode() & 0o7777, found.uid(), found.gid())
@@ -180,7 +180,7 @@ fn programs_that_count_links_find_what_is_in_subdirectories() {
             write(source.join(name), b"x", 0o644);
         }
     });
-    // As by default before Perl 5.32: a count of 2 would say that there are no subdirectories.
+    // Perl before 5.32 does so by default: a count of 2 would say that there are no subdirectories.
     let program = "use File::Find; $File::Find::dont_use_nlink = 0;
         find({ no_chdir => 1, wanted => sub { print \"$_\\n\" if -f $_ } }, $ARGV[0]);";
     let found =
@@ -233,7 +233,7 @@ fn modes_stored_with_objects_are_shown_if_wanted() {
 
 #[test]
 fn modes_stored_with_objects_are_not_shown_by_a_lookup_either() {
-    // So many names that the last is looked up by itself.
+    // Enough names that the last is looked up by itself.
     let plant = |subject: &firstbyte_testkit::Subject| {
         for number in 0..1_100 {
             let empty = PutOptions::default();

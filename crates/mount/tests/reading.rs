@@ -1,4 +1,4 @@
-//! What programs see below a mount, of every kind of place.
+//! Reads by programs below mounts of every kind of place.
 
 use crate::support;
 

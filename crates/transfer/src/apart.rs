@@ -1,10 +1,10 @@
-//! Proves that two locations are different places, before a run deletes at one of them what it has
-//! written to the other, or what it keeps there.
+//! Proves that two locations are different places before a run deletes anything. If they were one
+//! place under two names, a move would delete its own copies, and a sync its own source.
 //!
-//! One place can have two names: two hosts with one home, a link on a host, a server whose bucket
-//! is a local directory, two mounts of one file system. No identity can be compared between them.
-//! So a [`Marker`] is created in the one directory, and must not appear in the other. A pair for
-//! which that cannot be tried counts as one place. [`sources`](crate::sources) and
+//! One place can have two names, for example two hosts that share a home directory, a link on a
+//! host, a server whose bucket is a local directory, or two mounts of one file system. Identities
+//! cannot be compared across them, so a [`Marker`] is created in one directory and must not appear
+//! in the other. A pair that cannot be tested is refused. [`sources`](crate::sources) and
 //! [`sync`](crate::sync) call this.
 
 use std::collections::HashMap;
@@ -18,32 +18,33 @@ use crate::error::{Error, Result};
 use crate::job;
 use crate::marker::Marker;
 
-/// Characters of an object's name at the end of a marker's.
+/// The most characters of an object's name that a marker's name ends with.
 const LONGEST_END: usize = 40;
 
-/// The names that lie in a directory beside the marker.
+/// The way in which two directories must be different.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reach {
-    /// Names in these two directories alone.
+pub(crate) enum Separation {
+    /// The directories are two.
     Names,
-    /// Everything below them: neither may lie in the other.
+    /// Neither lies in the other.
     Trees,
-    /// Everything below the directory with the marker: the other may not lie in it.
+    /// The source does not lie in the destination.
     Inside,
 }
 
-/// Pairs of directories that are known to be different places, or one. Bounded: the pairs of a tree
-/// differ only below links on a host.
+/// Pairs of directories that are known to be different places, or one place. At most a page of
+/// pairs is kept: those of a tree differ only below links on a host.
 pub(crate) struct Apart {
     store: Store,
     known: Mutex<HashMap<(Location, Location), Places>>,
 }
 
-/// What is known of a pair.
+/// The finding about a pair.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Places {
     Different,
-    /// A run that has found this out ends: no other worker leaves a marker meanwhile.
+    /// The pair is one place, and the run ends. The finding is kept so that no other worker leaves
+    /// a marker meanwhile.
     One,
 }
 
@@ -52,8 +53,13 @@ impl Apart {
         Self { store: store.clone(), known: Mutex::default() }
     }
 
-    /// Proves it once for each pair of directories.
-    pub(crate) fn prove(&self, source: &Location, destination: &Location, reach: Reach) -> Result<()> {
+    /// Proves that two directories are different, once for each pair.
+    pub(crate) fn prove(
+        &self,
+        source: &Location,
+        destination: &Location,
+        separation: Separation,
+    ) -> Result<()> {
         if are_keys_of_one_bucket(source, destination) {
             return Ok(());
         }
@@ -66,7 +72,7 @@ impl Apart {
             }
             None => {}
         }
-        let outcome = prove(&self.store, source, destination, reach);
+        let outcome = prove(&self.store, source, destination, separation);
         match outcome {
             Ok(()) => note(&mut known, pair, Places::Different),
             Err(Error::OnePlace { .. }) => note(&mut known, pair, Places::One),
@@ -75,26 +81,28 @@ impl Apart {
         outcome
     }
 
-    /// Proves that an object and the one that is written from it are two. Where they have one name,
-    /// their directories have to be different; in one directory, their names.
+    /// Proves that a source object and its destination are two objects. If their names are equal,
+    /// their directories must be different; otherwise a file system may still take both names for
+    /// one.
     pub(crate) fn prove_objects(&self, source: &Location, destination: &Location) -> Result<()> {
         let parent = |location: &Location| location.parent().unwrap_or_else(|| location.clone());
         let (from, to) = (parent(source), parent(destination));
         let name = |location: &Location| end_of(&location.last_component().unwrap_or_default());
         let (old, new) = (name(source), name(destination));
         if old == new {
-            return self.prove(&from, &to, Reach::Names);
+            return self.prove(&from, &to, Separation::Names);
         }
         if are_keys_of_one_bucket(source, destination) {
             return Ok(());
         }
-        // One marker at a time: a worker whose run has ended meanwhile leaves none.
+        // The lock allows one marker at a time, so a worker whose run has ended meanwhile leaves
+        // none.
         let _known = self.known();
-        Marker::new(&self.store, &to, &from, new)?.shows_nowhere(&[from], &old)
+        Marker::new(&self.store, &to, &from, new)?.prove_absent(&[from], &old)
     }
 
-    /// As [`prove`](Self::prove), for a directory below a destination on a host: only a link there
-    /// can lead to another place than the root's.
+    /// As [`prove`](Self::prove), for `directory` below a destination on a host. It can be in
+    /// another place than the root only below a link.
     pub(crate) fn prove_below(&self, source: &Location, root: &Location, directory: &[u8]) -> Result<()> {
         if directory.is_empty() || !matches!(root, Location::Sftp(_)) {
             return Ok(());
@@ -106,7 +114,7 @@ impl Apart {
         let ends = (0..directory.len()).filter(|at| directory[*at] == b'/').chain([directory.len()]);
         for end in ends {
             match self.store.kind_of_name(&root.join(&directory[..end])) {
-                Ok(Kind::Symlink) => return self.prove(&pair.0, &pair.1, Reach::Trees),
+                Ok(Kind::Symlink) => return self.prove(&pair.0, &pair.1, Separation::Trees),
                 Ok(_) => {}
                 Err(StoreError::NotFound { .. }) => break,
                 Err(error) => return Err(error.into()),
@@ -128,7 +136,7 @@ fn note(known: &mut HashMap<(Location, Location), Places>, pair: (Location, Loca
     known.insert(pair, places);
 }
 
-/// Whether both are in one bucket, where two keys are two objects.
+/// Whether both are keys of one bucket, where different keys are different objects.
 fn are_keys_of_one_bucket(one: &Location, other: &Location) -> bool {
     match (one, other) {
         (Location::Object(one), Location::Object(other)) => {
@@ -138,32 +146,34 @@ fn are_keys_of_one_bucket(one: &Location, other: &Location) -> bool {
     }
 }
 
-fn prove(store: &Store, source: &Location, destination: &Location, reach: Reach) -> Result<()> {
-    let places = match reach {
-        Reach::Names => vec![source.clone()],
-        Reach::Trees => [vec![source.clone()], above(source)].concat(),
-        // What may be read above the keys of a source is not known.
-        Reach::Inside if job::has_directories(source) => above(source),
-        Reach::Inside => return contained::prove_apart(store, source, destination),
+fn prove(store: &Store, source: &Location, destination: &Location, separation: Separation) -> Result<()> {
+    let places = match separation {
+        Separation::Names => vec![source.clone()],
+        Separation::Trees => [vec![source.clone()], above(source)].concat(),
+        // Directories have parents that can be read; the prefixes above a source's keys may be
+        // denied.
+        Separation::Inside if job::has_directories(source) => above(source),
+        Separation::Inside => return contained::prove_apart(store, source, destination),
     };
-    Marker::new(store, destination, source, "")?.shows_nowhere(&places, "")?;
-    // A source in an object store may allow to read and delete alone.
-    if reach == Reach::Trees && matches!(source, Location::Local(_) | Location::Sftp(_)) {
-        Marker::new(store, source, destination, "")?.shows_nowhere(&above(destination), "")?;
+    Marker::new(store, destination, source, "")?.prove_absent(&places, "")?;
+    // No marker is created in an object store: it may allow only reading and deleting at the
+    // source.
+    if separation == Separation::Trees && matches!(source, Location::Local(_) | Location::Sftp(_)) {
+        Marker::new(store, source, destination, "")?.prove_absent(&above(destination), "")?;
     }
-    match reach {
-        Reach::Names => Ok(()),
-        Reach::Trees | Reach::Inside => contained::prove_apart(store, source, destination),
+    match separation {
+        Separation::Names => Ok(()),
+        Separation::Trees | Separation::Inside => contained::prove_apart(store, source, destination),
     }
 }
 
-/// The end of a marker's name for an object of this name.
+/// The end of a marker's name: the start of the object's name.
 fn end_of(name: &[u8]) -> String {
     String::from_utf8_lossy(name).chars().take(LONGEST_END).collect()
 }
 
-/// The directories or prefixes above a location, as its names have it. Links in a local path are
-/// resolved.
+/// The directories or prefixes above a location, by its name. Links in a local path are resolved
+/// first.
 fn above(location: &Location) -> Vec<Location> {
     let start = match location {
         Location::Local(path) => {
@@ -203,15 +213,16 @@ mod tests {
         }
         std::os::unix::fs::symlink("a", scratch.path().join("link")).unwrap();
         let store = Store::new(firstbyte_store::Options::default()).unwrap();
-        let prove = |one: &str, other: &str, reach| Apart::new(&store).prove(&at(one), &at(other), reach);
+        let prove =
+            |one: &str, other: &str, separation| Apart::new(&store).prove(&at(one), &at(other), separation);
         let is_one = |proof| matches!(proof, Err(Error::OnePlace { .. }));
-        prove("a", "b", Reach::Trees).unwrap();
-        prove("a", "a/sub", Reach::Names).unwrap();
-        prove("a", "link", Reach::Inside).unwrap();
-        assert!(is_one(prove("a", "link", Reach::Names)));
-        assert!(is_one(prove("a", "link/sub", Reach::Trees)));
-        assert!(is_one(prove("a/sub", "link", Reach::Trees)));
-        assert!(is_one(prove("a/sub", "link", Reach::Inside)));
+        prove("a", "b", Separation::Trees).unwrap();
+        prove("a", "a/sub", Separation::Names).unwrap();
+        prove("a", "link", Separation::Inside).unwrap();
+        assert!(is_one(prove("a", "link", Separation::Names)));
+        assert!(is_one(prove("a", "link/sub", Separation::Trees)));
+        assert!(is_one(prove("a/sub", "link", Separation::Trees)));
+        assert!(is_one(prove("a/sub", "link", Separation::Inside)));
         for name in ["a", "a/sub", "b"] {
             let left = std::fs::read_dir(scratch.path().join(name)).unwrap().map(|entry| entry.unwrap());
             assert!(left.into_iter().all(|entry| entry.file_name() == "sub"), "{name}");
@@ -222,6 +233,6 @@ mod tests {
         assert!(is_one(apart.prove_objects(&at("a/x"), &at("link/x"))));
         let file = at("a/file");
         std::fs::write(file.as_local().unwrap(), "").unwrap();
-        assert!(matches!(prove("b", "a/file", Reach::Names), Err(Error::Unproven { .. })));
+        assert!(matches!(prove("b", "a/file", Separation::Names), Err(Error::Unproven { .. })));
     }
 }

@@ -1,9 +1,9 @@
-//! Keeps what the movers do not: links, owners, modes beyond permissions, times of directories
-//! ([`Keep::All`](crate::Keep)).
+//! Copies the attributes that the movers do not: links, owners, modes beyond permissions, times of
+//! directories ([`Keep::All`](crate::Keep)).
 //!
-//! Links of a tree are made when their names are found. All else is set in a pass over the tree at
-//! the end, when nothing in a directory changes any more. The same copy continues a run that was
-//! killed before, and then does it for every entry. The engine calls this.
+//! Links of a tree are made as their names are listed. All else is set by a pass over the tree at
+//! the end, when no directory changes any more. If a run is killed before that pass, the same copy
+//! continues it and sets the attributes of every entry. The engine calls this.
 
 use std::fs;
 use std::path::Path;
@@ -18,8 +18,8 @@ use crate::job::{Effect, Extent};
 use crate::report::{Observer, Summary};
 use crate::tree::TreeCopy;
 
-/// Gives everything below a tree's destination the attributes it has below the source, and with
-/// [`Extent::Whole`] the destination itself.
+/// Copies the attributes of everything below a tree's source to its destination; with
+/// [`Extent::Whole`] also those of the root.
 pub(crate) fn of_tree(
     scope: &Scope<'_>,
     copy: &TreeCopy<'_>,
@@ -58,7 +58,7 @@ pub(crate) fn of_tree(
             taken.unwrap_or_else(|error| failed(&source.join(name), error.into()));
         }
     }
-    // The root takes part unless a pattern chooses what is below it.
+    // The root is included unless a pattern chooses among its contents.
     if extent == Extent::Whole && (tree.select)(b"") {
         let whole = root.beneath.take_attributes(Path::new(""), &from, Path::new(""));
         whole.unwrap_or_else(|error| failed(source, error.into()));
@@ -66,26 +66,26 @@ pub(crate) fn of_tree(
     Ok(())
 }
 
-/// Makes one link, if the source is one. Otherwise returns `None`: the content is to be copied.
+/// Copies `source` as a link if it is one. Returns `None` if it is not: its content must be copied.
 pub(crate) fn one_link(source: &Path, destination: &Path) -> Result<Option<Summary>> {
     if !fs::symlink_metadata(source).is_ok_and(|metadata| metadata.is_symlink()) {
         return Ok(None);
     }
     let target = fs::read_link(source).map_err(Error::io(shown(source)))?;
-    let ((above, name), (from, own)) = (parts(destination)?, parts(source)?);
+    let ((above, name), (from, own)) = (open_parent(destination)?, open_parent(source)?);
     let made = above.make_link(name, &target)?;
     above.take_attributes(name, &from, own)?;
     Ok(Some(Summary { objects: u64::from(made), skipped: u64::from(!made), ..Summary::default() }))
 }
 
-/// Gives one file the attributes of its source.
+/// Copies the attributes of one file.
 pub(crate) fn of_one(source: &Path, destination: &Path) -> Result<()> {
-    let ((above, name), (from, own)) = (parts(destination)?, parts(source)?);
+    let ((above, name), (from, own)) = (open_parent(destination)?, open_parent(source)?);
     Ok(above.take_attributes(name, &from, own)?)
 }
 
-/// The directory of a path, and the name in it.
-fn parts(path: &Path) -> Result<(Beneath, &Path)> {
+/// Opens the directory of a path. Returns it with the name in it.
+fn open_parent(path: &Path) -> Result<(Beneath, &Path)> {
     let name = path
         .file_name()
         .ok_or_else(|| Error::invalid(&Location::Local(path.to_owned()), "is no name for a copy"))?;

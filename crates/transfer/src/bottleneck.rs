@@ -11,14 +11,14 @@ use std::time::Duration;
 use firstbyte_store::LOOK;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::context::{Context, count};
+use crate::context::{Context, load};
 use crate::job::Route;
 use crate::report::Bottleneck;
 
-/// Share of a limit from which it counts as reached.
+/// The share of a limit at which it counts as reached.
 const REACHED: f64 = 0.85;
 
-/// The processor time that was used when the run started.
+/// Processor time used before the run started.
 pub(crate) struct Baseline {
     process: Duration,
     machine: Option<MachineTime>,
@@ -36,18 +36,18 @@ impl Baseline {
         Self { process: process_time(), machine: machine_time() }
     }
 
-    /// The limit of the run's speed; `None` if it was too short to judge.
+    /// Returns the limit of the run's speed, or `None` if the run was too short to judge.
     pub(crate) fn judge(&self, context: &Context<'_>, limited_by_memory: bool) -> Option<Bottleneck> {
         let wall = context.started.elapsed();
-        let moved = count(&context.meters.moved) as f64;
+        let moved = load(&context.meters.moved) as f64;
         // A shorter run is all start-up.
         if wall < LOOK || moved == 0.0 {
             return None;
         }
         let seconds = wall.as_secs_f64();
-        let waiting = count(&context.meters.head_wait);
-        // Connecting and the first answer are no part of what the rate allows.
-        let moving = seconds - count(&context.meters.first_byte) as f64 / 1e6;
+        let waiting = load(&context.meters.head_wait);
+        // The time to the first byte is excluded: the rate limit does not apply to it.
+        let moving = seconds - load(&context.meters.first_byte) as f64 / 1e6;
         let limit = context.settings.limit_rate;
         Some(if limit.is_some_and(|rate| moved >= REACHED * rate as f64 * moving) {
             Bottleneck::Limit
@@ -55,16 +55,16 @@ impl Baseline {
             Bottleneck::Cpu
         } else if limited_by_memory {
             Bottleneck::Memory
-        } else if context.subject.route == Route::Local {
+        } else if context.run_kind.route == Route::Local {
             Bottleneck::Disk
-        } else if waiting > count(&context.meters.busy).saturating_sub(waiting) {
+        } else if waiting > load(&context.meters.busy).saturating_sub(waiting) {
             Bottleneck::Server
         } else {
             Bottleneck::Link
         })
     }
 
-    /// Whether processors were the limit in the `seconds` since then.
+    /// Whether processors were the limit in the `seconds` since the baseline.
     fn is_busy(&self, seconds: f64) -> bool {
         let used = process_time().saturating_sub(self.process).as_secs_f64() / seconds;
         let machine = self.machine.zip(machine_time()).and_then(|(then, now)| then.busy_until(now));
@@ -73,16 +73,17 @@ impl Baseline {
 }
 
 impl MachineTime {
-    /// The share of the processors' time until `now` in which they worked; `None` if none passed.
+    /// Returns the share of the processors' time until `now` in which they worked; `None` if no
+    /// time passed.
     fn busy_until(self, now: Self) -> Option<f64> {
         let passed = now.all.checked_sub(self.all).filter(|passed| *passed > 0)?;
         let idle = now.idle.saturating_sub(self.idle).min(passed);
         Some((passed - idle) as f64 / passed as f64)
     }
 
-    /// The first line of `/proc/stat` (proc_stat(5)): user, nice, system, idle, iowait, irq,
-    /// softirq, steal. The fields after them count guests, which are in user. Waiting for a disk is
-    /// idle.
+    /// Parses the first line of `/proc/stat` (proc_stat(5)): user, nice, system, idle, iowait, irq,
+    /// softirq, steal. The fields after them count guests, whose time is included in user. Waiting
+    /// for a disk counts as idle.
     fn parse(stat: &str) -> Option<Self> {
         let line = stat.lines().next()?.strip_prefix("cpu ")?;
         let ticks: Vec<u64> =
@@ -92,7 +93,7 @@ impl MachineTime {
     }
 }
 
-/// The machine's time so far; `None` where `/proc` does not show it.
+/// Reads the machine's time so far. Returns `None` if `/proc` does not show it.
 fn machine_time() -> Option<MachineTime> {
     MachineTime::parse(&std::fs::read_to_string("/proc/stat").ok()?)
 }

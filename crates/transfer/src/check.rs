@@ -1,6 +1,6 @@
-//! Compares two places without writing: walks two listings in byte order side by side. Names and
-//! sizes are in the listings. Content is compared by what the stores have of it, ETags and
-//! checksums, or read. The engine calls this.
+//! Compares two locations without writing, by walking their listings side by side in byte order.
+//! The listings have names and sizes. Content is compared by the stores' ETags and checksums, or by
+//! reading it. The engine calls this.
 
 use std::cmp::Ordering;
 use std::iter::Peekable;
@@ -16,23 +16,23 @@ use crate::job::{Route, is_unfinished};
 use crate::listing_prefetch::ListingPrefetch;
 use crate::report::{Difference, Observer, Summary, Verified};
 
-/// Two places to compare.
+/// Two locations to compare.
 pub struct Check<'a> {
-    /// One place.
+    /// The first location.
     pub source: Location,
-    /// The other.
+    /// The second location.
     pub destination: Location,
     /// A filter on names, relative to both.
     pub select: &'a (dyn Fn(&[u8]) -> bool + Sync),
-    /// How content is compared.
+    /// The comparison of content.
     pub content: Content,
 }
 
-/// How the content of two objects of equal length is compared.
+/// The comparison of the content of two objects of equal length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Content {
-    /// By the ETags and checksums that the stores have. Objects without a common one count as the
-    /// same.
+    /// By the ETags and checksums that the stores have. Objects that have none in common count as
+    /// the same.
     #[default]
     Held,
     /// As above, but checksums that a store does not have are computed from the bytes.
@@ -43,14 +43,14 @@ type Entries = Peekable<Box<dyn Iterator<Item = firstbyte_store::Result<Entry>> 
 
 pub(crate) fn check(scope: &Scope<'_>, check: &Check<'_>, observer: &dyn Observer) -> Result<Summary> {
     let is_store = |place: &Location| matches!(place, Location::Object(_));
-    // Where one side has directories, the empty objects that stand for them are no files.
+    // If one side has directories, the empty objects that mark them on the other are not files.
     let markers = is_store(&check.source) && is_store(&check.destination);
     let (one, other) =
         (entries(scope, &check.source, markers)?, entries(scope, &check.destination, markers)?);
     let Some(one) = one else {
         return Err(StoreError::NotFound { location: check.source.to_string(), trace: None }.into());
     };
-    let other = other.unwrap_or_else(nothing);
+    let other = other.unwrap_or_else(no_entries);
     let mut walk = Walk::new(scope, check, observer);
     walk.deferred = (is_store(&check.source) || is_store(&check.destination)).then(Deferred::default);
     walk.all(one, other);
@@ -81,13 +81,13 @@ pub(crate) fn check_one(scope: &Scope<'_>, check: &Check<'_>, observer: &dyn Obs
     Ok(walk.summary)
 }
 
-fn nothing() -> Entries {
+fn no_entries() -> Entries {
     let entries: Box<dyn Iterator<Item = _> + Send> = Box::new(std::iter::empty());
     entries.peekable()
 }
 
-/// The files below a location that take part, in byte order. `None` if it does not exist.
-/// The empty objects that mark prefixes are left out unless `markers` is true.
+/// Lists the files below a location that take part, in byte order. Returns `None` if the location
+/// does not exist. Empty objects that mark prefixes are included only if `markers` is true.
 fn entries(scope: &Scope<'_>, location: &Location, markers: bool) -> Result<Option<Entries>> {
     let options = ListOptions {
         recursive: true,
@@ -97,7 +97,7 @@ fn entries(scope: &Scope<'_>, location: &Location, markers: bool) -> Result<Opti
         ..ListOptions::default()
     };
     let listing = match scope.store.list(location, &options) {
-        // That a bucket is missing is no difference.
+        // A missing bucket is an error, not a difference.
         Err(error @ StoreError::NotFound { .. }) if !error.concerns_store() => return Ok(None),
         listing => listing?,
     };
@@ -112,23 +112,23 @@ fn entries(scope: &Scope<'_>, location: &Location, markers: bool) -> Result<Opti
     Ok(Some(entries.peekable()))
 }
 
-/// A comparison under way.
+/// A comparison in progress.
 struct Walk<'a> {
     scope: &'a Scope<'a>,
     check: &'a Check<'a>,
     observer: &'a dyn Observer,
     comparisons: Comparisons,
     summary: Summary,
-    /// Differences that hold if the listings of stores are in order; `None` if they are reported at
-    /// once.
+    /// Differences that are valid only if the stores' listings are in order. `None` if differences
+    /// are reported at once.
     deferred: Option<Deferred>,
     /// Places of each side that could not be listed.
     hidden: [Vec<String>; 2],
-    /// Two objects are compared, and have no names below the places.
+    /// Whether the two locations are single objects, not trees.
     is_single: bool,
 }
 
-/// How a name differs.
+/// The difference of a name.
 #[derive(Clone, Copy)]
 enum Finding {
     OnlySource,
@@ -138,7 +138,7 @@ enum Finding {
 }
 
 impl Finding {
-    /// The finding about a name as the bytes of a record.
+    /// Encodes a finding and its name as a record of [`Deferred`].
     fn to_record(self, name: &[u8]) -> Vec<u8> {
         let (tag, one, other) = match self {
             Self::OnlySource => (0_u8, 0, 0),
@@ -215,7 +215,7 @@ impl<'a> Walk<'a> {
         self.wait_for_all();
     }
 
-    /// Takes in that a listing lacks names. Returns false if it lacks all that follow.
+    /// Records that a listing lacks names. Returns false if it lacks all names that follow.
     fn misses_names(&mut self, one: &mut Entries, other: &mut Entries) -> bool {
         let places = [&self.check.source, &self.check.destination];
         for (side, (entries, place)) in [one, other].into_iter().zip(places).enumerate() {
@@ -231,8 +231,8 @@ impl<'a> Walk<'a> {
         true
     }
 
-    /// Whether a name that one side lacks may be there: it, or a directory that it is in, could not
-    /// be listed.
+    /// Whether a name that one side lacks may exist there: the name or a directory above it could
+    /// not be listed.
     fn may_be_hidden(&self, name: &[u8], finding: Finding) -> bool {
         let (hidden, root) = match finding {
             Finding::OnlySource => (&self.hidden[1], &self.check.destination),
@@ -248,7 +248,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Both places of a name.
+    /// Returns the two locations of a name.
     fn places(&self, name: &[u8]) -> (Location, Location) {
         let place = |root: &Location| if self.is_single { root.clone() } else { root.join(name) };
         (place(&self.check.source), place(&self.check.destination))
@@ -258,17 +258,17 @@ impl<'a> Walk<'a> {
         if self.may_be_hidden(name, finding) {
             return;
         }
-        let Some(deferred) = &mut self.deferred else { return self.tell(name, finding) };
+        let Some(deferred) = &mut self.deferred else { return self.report_difference(name, finding) };
         if let Err(error) = deferred.add(&finding.to_record(name)) {
             self.summary.ended.get_or_insert(error);
         }
     }
 
-    /// Reports what waited for the end of the listings, unless one was out of order.
+    /// Reports the deferred differences, unless a listing was out of order.
     fn report(&mut self) {
         let Some(deferred) = self.deferred.take() else { return };
         if matches!(self.summary.ended, Some(Error::Store(StoreError::Disordered { .. }))) {
-            // Everything is compared again.
+            // The engine compares everything again.
             self.summary = Summary { ended: self.summary.ended.take(), ..Summary::default() };
             return;
         }
@@ -276,7 +276,7 @@ impl<'a> Walk<'a> {
             records.try_for_each(|record| {
                 let record = record?;
                 if let Some((finding, name)) = Finding::of_record(&record) {
-                    self.tell(name, finding);
+                    self.report_difference(name, finding);
                 }
                 Ok(())
             })
@@ -286,7 +286,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn tell(&mut self, name: &[u8], finding: Finding) {
+    fn report_difference(&mut self, name: &[u8], finding: Finding) {
         let (source, destination) = self.places(name);
         let difference = match finding {
             Finding::OnlySource => Difference::OnlySource(source),
@@ -303,7 +303,7 @@ impl<'a> Walk<'a> {
     /// Compares two objects of one name.
     fn pair(&mut self, source: &Location, destination: &Location, one: Entry, other: &Entry) {
         let known = |location: &Location, size| match (size, location) {
-            // A file that states no length may have content.
+            // A file with a listed length of 0 may have content.
             (Some(0), Location::Local(_) | Location::Sftp(_)) => {
                 self.scope.store.stat(location).map_or(size, |stat| stat.size())
             }
@@ -341,7 +341,7 @@ impl<'a> Walk<'a> {
         while self.settle() {}
     }
 
-    /// Takes the next outcome. False if nothing is being compared.
+    /// Waits for the next outcome and records it. Returns false if no comparison is running.
     fn settle(&mut self) -> bool {
         let Some((entry, same)) = self.comparisons.wait() else { return false };
         match same {

@@ -1,20 +1,20 @@
 //! Decides whether a destination is complete and unchanged: by size and time, or by content.
 //!
 //! **By size and time**: the lengths must be equal, and the times must show that the destination
-//! was written after the source was last modified. Between files, here or on hosts that are reached
-//! by SFTP, times are copied, and only equal ones count: to the nanosecond, or as far as both sides
-//! have them. A store keeps its own date instead. It proves that nothing changed if
+//! was written after the source was last modified. Files, local or over SFTP, keep the time of
+//! their source, so only equal times count: to the nanosecond, or to the coarser resolution of the
+//! two. A store sets its own date instead. It proves that nothing changed if
 //!
-//! - the object is at least [`MARGIN`] younger than the file's modification and inode change times,
-//!   for an upload; the latter shows a file that was replaced by one with an older time;
-//! - the file was written at least [`MARGIN`] after the object, by its inode change time, and has
-//!   no later modification time, for a download;
-//! - the copy is at least [`MARGIN`] younger, between stores.
+//! - for an upload, the object is at least [`MARGIN`] younger than the file's modification and
+//!   inode change times; the latter reveals a file that was replaced by one with an older time;
+//! - for a download, the file was written at least [`MARGIN`] after the object, by its inode change
+//!   time, and its modification time is not later than the object's;
+//! - between stores, the copy is at least [`MARGIN`] younger.
 //!
-//! The clock of a store may be wrong: its `Date` header shows by how much, as far as it does, and a
-//! date in the future proves nothing. Where the listing proves nothing, one HEAD decides: the
-//! modification time that the copy has put into the object's metadata (`x-amz-meta-mtime`) is that
-//! of the file, or not. An object without it is judged by the listing, in whole seconds.
+//! A store's clock may be wrong. Its `Date` header shows by how much, and a date in the future
+//! proves nothing. If the listing proves nothing, one HEAD request decides: the object is unchanged
+//! if the modification time in its metadata (`x-amz-meta-mtime`), which the copy has set, is the
+//! file's. An object without that metadata is judged by the listing, in whole seconds.
 //!
 //! **By content**: checksums that both stores have are compared. If only one store has a checksum,
 //! the other is computed from the bytes. [`sync`](crate::sync) compares several pairs at a time.
@@ -37,7 +37,8 @@ use crate::job::Tree;
 use crate::job::{Route, as_path};
 use crate::settings::Concurrency;
 
-/// Times that are closer prove no order: dates have whole seconds, and clocks differ a little.
+/// The least difference of two times that proves their order: dates have whole seconds, and clocks
+/// differ a little.
 const MARGIN: Duration = Duration::from_secs(2);
 
 /// The result of comparing sizes and times of two objects.
@@ -47,7 +48,7 @@ pub(crate) enum Times {
     Unchanged,
     /// The object is to be copied.
     Changed,
-    /// The metadata of objects decide, which listings do not have.
+    /// The objects' metadata decide; listings do not include them.
     Ask(Ask),
 }
 
@@ -55,18 +56,18 @@ pub(crate) enum Times {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ask {
     of: Asked,
-    /// Whether it is unchanged if the metadata have no modification time.
+    /// The result if the metadata have no modification time.
     otherwise: Sameness,
 }
 
-/// The object that is asked for the modification time of the file.
+/// The object whose metadata may have the modification time of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
-    /// The source, about the file at the destination.
+    /// The source; its metadata are compared with this time of the destination's file.
     Source(SystemTime),
-    /// The destination, about the file at the source.
+    /// The destination; its metadata are compared with this time of the source's file.
     Destination(SystemTime),
-    /// The destination, about the source: both are objects.
+    /// The destination; its metadata are compared with the source's time. Both are objects.
     Both,
 }
 
@@ -79,7 +80,7 @@ impl Times {
         Self::Ask(Ask { of, otherwise: Sameness::of(otherwise) })
     }
 
-    /// Unchanged if a file is as new as a listed source.
+    /// Unchanged if the destination's file is at least as new as the listed source.
     pub(crate) fn unless_newer(source: &Entry, found: &Found) -> Self {
         Self::unchanged_if(found.kind == Kind::File && is_newer(Some(found.modified), source.modified))
     }
@@ -100,12 +101,13 @@ impl Times {
             (Some(_), Location::Local(_) | Location::Sftp(_), _) => {
                 Self::unchanged_if(is_same(modified, there))
             }
-            // A listing does not have the time of the last write.
+            // A listing lacks the inode change time.
             (Some(beneath), ..) => match beneath.find(as_path(&destination.name)) {
                 Ok(Some(found)) => Self::of_file(tree, store, source, &found),
                 _ => Self::Changed,
             },
-            // The time was copied, if not that of the listing then that of the metadata.
+            // The copy has set the destination's time to the listed one, or to that in the object's
+            // metadata.
             (None, from, Location::Sftp(_)) => match from {
                 _ if is_same(modified, there) => Self::Unchanged,
                 Location::Object(_) => Self::ask(Asked::Source(there), false),
@@ -130,8 +132,8 @@ impl Times {
         }
     }
 
-    /// Unchanged if that is proved. Otherwise the metadata decide, or that the destination is not
-    /// older in whole seconds.
+    /// Unchanged if `proved`. Otherwise the metadata decide; without a time in them, the
+    /// destination must not be older in whole seconds.
     fn unless_proved(proved: bool, of: Asked, modified: SystemTime, there: SystemTime) -> Self {
         match proved {
             true => Self::Unchanged,
@@ -161,7 +163,8 @@ impl Times {
     }
 }
 
-/// The date of an object by the clock of this machine, as far as the store shows its own clock.
+/// An object's date by this machine's clock: a range, because the error of the store's clock is
+/// known only roughly.
 struct Dated {
     earliest: SystemTime,
     latest: SystemTime,
@@ -176,7 +179,7 @@ impl Dated {
         Self::at(store.clock_ahead(&tree.destination), date)
     }
 
-    /// The date of a store whose clock is `ahead` by so many seconds, or behind.
+    /// A date from a store whose clock is `ahead` by so many seconds; behind if negative.
     fn at(ahead: i64, date: SystemTime) -> Self {
         let seconds = Duration::from_secs(ahead.unsigned_abs());
         let (before, after) = (date.checked_sub(seconds), date.checked_add(seconds));
@@ -191,7 +194,7 @@ impl Dated {
     }
 }
 
-/// Whether both are objects of one service, whose dates are of one clock.
+/// Whether both are objects of one service, whose dates come from one clock.
 fn is_one_service(one: &Location, other: &Location) -> bool {
     matches!((one, other), (Location::Object(one), Location::Object(other)) if one.service == other.service)
 }
@@ -201,7 +204,7 @@ fn is_after(later: SystemTime, earlier: SystemTime) -> bool {
     earlier.checked_add(MARGIN).is_some_and(|earlier| later >= earlier)
 }
 
-/// Whether a destination is at least as new as its source, as far as both have times.
+/// Whether a destination is at least as new as its source. False if either has no time.
 pub(crate) fn is_newer(destination: Option<SystemTime>, source: Option<SystemTime>) -> bool {
     destination.zip(source).is_some_and(|(there, here)| {
         let (there, here) = at_common_resolution(there, here);
@@ -209,9 +212,9 @@ pub(crate) fn is_newer(destination: Option<SystemTime>, source: Option<SystemTim
     })
 }
 
-/// Whether an object or a file is a complete copy of another, by what their stores say of them. The
-/// times are equal: each copy takes over that of its source. A date of a store has whole seconds,
-/// within which the source may have changed again, so the copy has to be younger.
+/// Whether an object or file is a complete copy of another, by their lengths and times. The times
+/// must be equal, because each copy takes its source's time. A store's date has whole seconds,
+/// within which the source may have changed again; then the copy must also be younger.
 pub(crate) fn is_copied(from: &Stat, there: &Stat) -> bool {
     let is_file = from.kind == Kind::File && there.kind == Kind::File;
     let (Some(modified), Some(copied)) = (from.modified, there.modified) else { return false };
@@ -222,22 +225,22 @@ pub(crate) fn is_copied(from: &Stat, there: &Stat) -> bool {
     is_exact || there.written().is_some_and(|written| is_after(written, modified))
 }
 
-/// Whether two modification times are the same, as far as both have them.
+/// Whether two modification times are equal at their common resolution.
 fn is_same(one: SystemTime, other: SystemTime) -> bool {
     let (one, other) = at_common_resolution(one, other);
     one == other
 }
 
-/// Two times as multiples of the larger unit that one of them is kept in: a file system, a protocol
-/// or a header may have cut it.
+/// Converts two times to multiples of the coarser of their units: a file system, protocol or header
+/// may have truncated one.
 fn at_common_resolution(one: SystemTime, other: SystemTime) -> (i128, i128) {
     let (one, other) = (nanoseconds(one), nanoseconds(other));
     let unit = resolution(one).max(resolution(other));
     (one.div_euclid(unit), other.div_euclid(unit))
 }
 
-/// The largest usual unit that a time is a multiple of, in nanoseconds: seconds, 10 ms (exFAT),
-/// milliseconds, microseconds, 100 ns (NTFS), nanoseconds.
+/// Returns the largest usual unit of which a time is a multiple, in nanoseconds: seconds, 10 ms
+/// (exFAT), milliseconds, microseconds, 100 ns (NTFS), nanoseconds.
 fn resolution(nanoseconds: i128) -> i128 {
     let units = [1_000_000_000, 10_000_000, 1_000_000, 1_000, 100];
     units.into_iter().find(|unit| nanoseconds.rem_euclid(*unit) == 0).unwrap_or(1)
@@ -260,7 +263,7 @@ fn whole_seconds(time: SystemTime) -> i128 {
 pub(crate) enum Comparison {
     /// The content of an object of equal length.
     Content(Location),
-    /// The checksums that the stores have, without a look at the bytes.
+    /// The stores' checksums; no bytes are read.
     Held(Location),
     /// The modification time in the metadata of an object of equal length.
     Times(Ask, Location),
@@ -328,7 +331,7 @@ impl Sameness {
 /// A pair's source, and whether its destination has the same content.
 pub(crate) type Outcome = (Entry, Result<Sameness>);
 
-/// Pairs that are being compared. A hash takes a processor and a question to a store takes a round
+/// Pairs that are compared concurrently. Hashing keeps a processor busy and a request takes a round
 /// trip, so one pair after the other would leave both idle.
 pub(crate) struct Comparisons {
     store: Store,
@@ -341,8 +344,9 @@ pub(crate) struct Comparisons {
 }
 
 impl Comparisons {
-    /// As many at a time as `concurrency` says; between local files, where a hash keeps a processor
-    /// busy, one for each processor. Each needs a buffer of 128 KiB beside the workers' memory.
+    /// Compares up to `concurrency` pairs at a time. With `Auto` these are [`START`] pairs, and
+    /// between local files at most one per processor, because hashing keeps it busy. Each running
+    /// comparison takes a buffer of 128 KiB in addition to the workers' memory.
     pub(crate) fn new(store: &Store, concurrency: Concurrency, route: Route) -> Self {
         let most = match (concurrency, route) {
             (Concurrency::Fixed(most), _) => most,
@@ -360,14 +364,16 @@ impl Comparisons {
         self.running >= self.most
     }
 
-    /// Starts to compare the object `location` of a source with its destination; `source` is
-    /// returned with the outcome.
+    /// Starts to compare the object at `location` with its destination. `source` is the object's
+    /// listed entry, which is returned with the outcome.
     pub(crate) fn start(&mut self, source: Entry, location: Location, with: Comparison) -> Result<()> {
         let (store, send, cancelled) = (self.store.clone(), self.send.clone(), Arc::clone(&self.cancelled));
         let compare = move || {
             let same = || match with {
-                Comparison::Content(other) => same(&store, &location, &other, &cancelled).map(Sameness::of),
-                Comparison::Held(other) => held_same(&store, &location, &other),
+                Comparison::Content(other) => {
+                    is_same_content(&store, &location, &other, &cancelled).map(Sameness::of)
+                }
+                Comparison::Held(other) => compare_stored_checksums(&store, &location, &other),
                 // If the store fails, the copy reports why.
                 Comparison::Times(ask, other) => {
                     Ok(ask.answer(&store, &source, &location, &other).unwrap_or(Sameness::Different))
@@ -400,8 +406,8 @@ impl Drop for Comparisons {
     }
 }
 
-fn same(store: &Store, left: &Location, right: &Location, cancelled: &AtomicBool) -> Result<bool> {
-    let (held, other) = (held(store, left)?, held(store, right)?);
+fn is_same_content(store: &Store, left: &Location, right: &Location, cancelled: &AtomicBool) -> Result<bool> {
+    let (held, other) = (stored_checksum(store, left)?, stored_checksum(store, right)?);
     if let (Some(held), Some(other)) = (&held, &other)
         && held.algorithm == other.algorithm
     {
@@ -411,27 +417,27 @@ fn same(store: &Store, left: &Location, right: &Location, cancelled: &AtomicBool
         held.as_ref().or(other.as_ref()).map_or(Algorithm::Crc64Nvme, |checksum| checksum.algorithm);
     let read = |held: Option<Checksum>, location| match held {
         Some(held) if held.algorithm == algorithm => Ok(held),
-        _ => content(store, location, algorithm, cancelled),
+        _ => read_checksum(store, location, algorithm, cancelled),
     };
     Ok(read(held, left)? == read(other, right)?)
 }
 
-fn held_same(store: &Store, left: &Location, right: &Location) -> Result<Sameness> {
-    Ok(match (held(store, left)?, held(store, right)?) {
+fn compare_stored_checksums(store: &Store, left: &Location, right: &Location) -> Result<Sameness> {
+    Ok(match (stored_checksum(store, left)?, stored_checksum(store, right)?) {
         (Some(left), Some(right)) if left.algorithm == right.algorithm => Sameness::of(left == right),
         _ => Sameness::Unknown,
     })
 }
 
-/// The checksum that a store has of an object.
-fn held(store: &Store, location: &Location) -> Result<Option<Checksum>> {
+/// Returns the store's checksum of an object; local files and SFTP have none.
+fn stored_checksum(store: &Store, location: &Location) -> Result<Option<Checksum>> {
     match location {
         Location::Local(_) | Location::Sftp(_) => Ok(None),
         _ => Ok(store.stat(location)?.checksum),
     }
 }
 
-/// Reads while the comparison is not cancelled.
+/// Keeps a read going until the comparison is cancelled.
 struct Uncancelled<'a>(&'a AtomicBool);
 
 impl Interest for Uncancelled<'_> {
@@ -450,8 +456,8 @@ impl Interest for Uncancelled<'_> {
     fn count(&self, _: Event) {}
 }
 
-/// The checksum of an object, read whole, again after transient failures.
-fn content(
+/// Computes the checksum of an object by reading it whole, again after transient failures.
+fn read_checksum(
     store: &Store,
     location: &Location,
     algorithm: Algorithm,

@@ -1,7 +1,7 @@
-//! Proves that no directory of one tree is a directory of another where no path shows it: a FUSE or
-//! network file system, an overlay, a server can show a directory of this machine, or of a host,
-//! under a name above which nothing is shared. Both trees are listed for that, once a run, unless
-//! the table of mounts answers. [`apart`](crate::apart) calls this.
+//! Proves that no directory of one tree is also a directory of another. Paths do not always show
+//! this: a FUSE or network file system, an overlay or a server can show a directory under another
+//! name while the directories above it are not shared. Both trees are listed for the proof, once
+//! per run, unless the table of mounts suffices. [`apart`](crate::apart) calls this.
 
 use firstbyte_location::Location;
 use firstbyte_store::{Directories, Error as StoreError, Links, ListOptions, Store};
@@ -11,14 +11,14 @@ use crate::job;
 use crate::marker::Marker;
 use crate::mounts;
 
-/// Fails if the destination is a part of the source, or the source of the destination.
+/// Fails if one of the two locations is a part of the other.
 pub(crate) fn prove_apart(store: &Store, source: &Location, destination: &Location) -> Result<()> {
     if let (Some(from), Some(to)) = (source.as_local(), destination.as_local())
         && mounts::show_overlaps(from, to)
     {
         return Ok(());
     }
-    // No marker is written to a bucket: a lock or versions may keep it.
+    // No marker is written to a bucket: an object lock or versioning may keep it.
     if !job::has_directories(destination) {
         return Ok(());
     }
@@ -26,7 +26,7 @@ pub(crate) fn prove_apart(store: &Store, source: &Location, destination: &Locati
     for from in &sources {
         for to in &destinations {
             if job::has_directories(from) {
-                Marker::new(store, to, from, "")?.shows_nowhere_below(from)?;
+                Marker::new(store, to, from, "")?.prove_absent_below(from)?;
             }
             prove_outside(store, from, to)?;
         }
@@ -34,24 +34,25 @@ pub(crate) fn prove_apart(store: &Store, source: &Location, destination: &Locati
     Ok(())
 }
 
-/// A directory, and what is mounted below it.
+/// Returns a directory and the mount points below it.
 fn roots(location: &Location) -> Vec<Location> {
     let below = location.as_local().map(mounts::points_below).unwrap_or_default();
     [location.clone()].into_iter().chain(below.into_iter().map(Location::Local)).collect()
 }
 
-/// Fails if a directory of `destination` is `source`. Each that holds the source's first name is
-/// tried with a marker: the source may be read-only, and what is deleted in the destination is not.
+/// Fails if a directory below `destination` is `source` itself. Only a directory that holds the
+/// source's first name can be. Each gets a marker that must not appear in the source: the source
+/// may be read-only, but a destination in which names are deleted is not.
 fn prove_outside(store: &Store, source: &Location, destination: &Location) -> Result<()> {
     let listed = store.list(source, &ListOptions::default());
     let first = match listed.and_then(|mut entries| entries.next().transpose()) {
         Ok(Some(first)) => first,
-        // Without names it cannot lose any.
+        // An empty source has nothing to lose.
         Ok(None) | Err(StoreError::NotFound { .. }) => return Ok(()),
         Err(error) => return Err(error.into()),
     };
     let first = first.name.strip_suffix(b"/").unwrap_or(&first.name).to_vec();
-    // What a link leads to is not deleted.
+    // Links are not followed: their targets are not deleted.
     let options = ListOptions {
         recursive: true,
         links: Links::Report,
@@ -64,7 +65,7 @@ fn prove_outside(store: &Store, source: &Location, destination: &Location) -> Re
         let Some(directory) = name.strip_suffix(&first[..]) else { continue };
         if directory.is_empty() || directory.ends_with(b"/") {
             let directory = destination.join(directory);
-            Marker::new(store, &directory, source, "")?.shows_nowhere(std::slice::from_ref(source), "")?;
+            Marker::new(store, &directory, source, "")?.prove_absent(std::slice::from_ref(source), "")?;
         }
     }
     Ok(())

@@ -32,13 +32,13 @@ use crate::sources::Sources;
 pub(crate) struct Meters {
     /// Bytes that arrived in this run.
     pub(crate) moved: AtomicU64,
-    /// Objects and pieces finished: the throughput of work that is many small requests.
+    /// Objects and pieces finished: the measure of throughput if requests are small.
     pub(crate) steps: AtomicU64,
     pub(crate) resumed: AtomicU64,
     pub(crate) reread: AtomicU64,
     pub(crate) hedged: AtomicU64,
     pub(crate) slowdowns: AtomicU64,
-    /// Files deleted to make way for others.
+    /// Files deleted: those of replaced directories, and the sources of moves.
     pub(crate) deleted: AtomicU64,
     /// Microseconds from the start to the first byte; 0 before it.
     pub(crate) first_byte: AtomicU64,
@@ -52,29 +52,29 @@ pub(crate) fn add(counter: &AtomicU64, count: u64) {
     counter.fetch_add(count, Ordering::Relaxed);
 }
 
-pub(crate) fn count(counter: &AtomicU64) -> u64 {
+pub(crate) fn load(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
 
-/// The rate limits of an engine's runs, one for each direction: relayed bytes pass in both.
+/// The rate limits of an engine's runs, one for each direction. Relayed bytes count in both.
 #[derive(Clone, Debug)]
 pub(crate) struct Throttles {
     pub(crate) reading: Throttle,
     pub(crate) writing: Throttle,
 }
 
-/// An engine as one of its calls uses it.
+/// The parts of an engine that one call uses.
 pub(crate) struct Scope<'a> {
-    /// Its requests end when the call's run does.
+    /// The engine's store, whose requests end with this call's run.
     pub(crate) store: Store,
     pub(crate) cancel: Cancel,
     pub(crate) settings: &'a Settings,
     pub(crate) throttles: &'a Throttles,
 }
 
-/// The scale of a run, its route, and its local root.
+/// The kind of a run: its scale, its route, and its local root.
 #[derive(Clone, Copy)]
-pub(crate) struct Subject<'a> {
+pub(crate) struct RunKind<'a> {
     pub(crate) batch: Batch,
     pub(crate) route: Route,
     /// The destination of a tree, if it is local.
@@ -84,15 +84,15 @@ pub(crate) struct Subject<'a> {
     pub(crate) unchanged: Unchanged,
 }
 
-/// The treatment of a job whose destination may be complete. The jobs of a tree were compared
-/// before.
+/// The treatment of jobs whose destination is already complete. The jobs of a tree were compared
+/// when they were listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unchanged {
     Copied,
     Skipped,
 }
 
-impl Subject<'_> {
+impl RunKind<'_> {
     /// A run over one object.
     pub(crate) fn of_one(route: Route) -> Self {
         Self { batch: Batch::One, route, root: None, sources: None, unchanged: Unchanged::Copied }
@@ -101,19 +101,19 @@ impl Subject<'_> {
 
 pub(crate) struct Context<'a> {
     pub(crate) store: &'a Store,
-    /// The store, without retries of its own: for requests that the loop repeats.
+    /// The store without its own retries, for requests that the request loop repeats.
     pub(crate) single: Store,
     /// Ends the run's requests, those of its listings included.
     cancel: &'a Cancel,
     pub(crate) settings: &'a Settings,
     pub(crate) throttles: &'a Throttles,
     pub(crate) observer: &'a dyn Observer,
-    pub(crate) subject: Subject<'a>,
+    pub(crate) run_kind: RunKind<'a>,
     pub(crate) meters: Meters,
     pub(crate) tracker: RequestTracker<Cancel>,
     pub(crate) started: Instant,
-    /// Files that a run over named objects has written: two sources can have one destination,
-    /// whatever its names look like.
+    /// Device and inode of the files that a run over named objects has written: two sources can
+    /// have one destination under different names.
     written: Mutex<HashSet<(u64, u64)>>,
     /// The reason for which the run ended early.
     ended: OnceLock<Error>,
@@ -123,7 +123,7 @@ impl<'a> Context<'a> {
     pub(crate) fn new(
         scope: &'a Scope<'a>,
         observer: &'a dyn Observer,
-        subject: Subject<'a>,
+        run_kind: RunKind<'a>,
         workers: usize,
     ) -> Self {
         Self {
@@ -133,7 +133,7 @@ impl<'a> Context<'a> {
             settings: scope.settings,
             throttles: scope.throttles,
             observer,
-            subject,
+            run_kind,
             meters: Meters::default(),
             tracker: RequestTracker::new(workers, Instant::now()),
             started: Instant::now(),
@@ -142,7 +142,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Ends the run early. If it was stopped, that is the reason, not what follows from it.
+    /// Ends the run early. If the run was stopped, that is the reason; `error` only follows from
+    /// it.
     pub(crate) fn end(&self, error: Error) {
         let error = self.settings.stop.error().unwrap_or(error);
         // The first reason stays.
@@ -162,7 +163,7 @@ impl<'a> Context<'a> {
         ended
     }
 
-    /// As [`is_ended`](Self::is_ended), but without a look at the stop.
+    /// As [`is_ended`](Self::is_ended), but does not check for a stop.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.get().is_some()
     }
@@ -181,10 +182,10 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Opens the partial file of a job's destination `path`: in a tree beneath its root.
+    /// Opens the partial file of a job's destination `path`; in a tree, beneath its root.
     pub(crate) fn open_partial(&self, job: &Job, path: &Path, privacy: Privacy) -> Result<LocalFile> {
         let open = || {
-            let beneath = self.subject.root.and_then(|root| root.open_partial(path, job.over, privacy));
+            let beneath = self.run_kind.root.and_then(|root| root.open_partial(path, job.over, privacy));
             beneath.unwrap_or_else(|| LocalFile::open(path, privacy))
         };
         let started = Instant::now();
@@ -210,11 +211,11 @@ impl<'a> Context<'a> {
         stat: &Stat,
         durability: Durability,
     ) -> Result<()> {
-        if let (Over::Directory, Some(root)) = (over, self.subject.root) {
+        if let (Over::Directory, Some(root)) = (over, self.run_kind.root) {
             add(&self.meters.deleted, root.remove_replaced(path)?);
         }
         let metadata = Metadata { modified: stat.modified, ..stat.metadata.clone() };
-        if self.subject.batch != Batch::Many {
+        if self.run_kind.batch != Batch::Many {
             return Ok(partial.commit(&metadata, durability)?);
         }
         let mut written = self.written();
@@ -230,7 +231,7 @@ impl<'a> Context<'a> {
 
     /// Notes a file that was renamed to its destination.
     pub(crate) fn renamed(&self, path: &Path) {
-        if self.subject.batch == Batch::Many {
+        if self.run_kind.batch == Batch::Many {
             self.written().extend(identity(path));
         }
     }
@@ -241,7 +242,7 @@ impl<'a> Context<'a> {
 
     /// The durability of a small file by itself. Many files are made durable together, at the end.
     pub(crate) fn durability_of_small(&self) -> Durability {
-        match (self.subject.batch, self.settings.durability) {
+        match (self.run_kind.batch, self.settings.durability) {
             (Batch::Many | Batch::Tree, Durability::Data) => Durability::None,
             (_, durability) => durability,
         }
@@ -262,7 +263,7 @@ impl<'a> Context<'a> {
     pub(crate) fn moved(&self, bytes: u64) {
         add(&self.meters.moved, bytes);
         self.observer.moved(bytes);
-        if count(&self.meters.first_byte) == 0 {
+        if load(&self.meters.first_byte) == 0 {
             let at = micros(self.started.elapsed()).max(1);
             // If another worker was first, its time stands.
             let _ = self.meters.first_byte.compare_exchange(0, at, Ordering::Relaxed, Ordering::Relaxed);
@@ -270,7 +271,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Device and inode of what has a name.
+/// Device and inode of the entry at `path`, not of a link's target.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     std::fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }

@@ -1,19 +1,20 @@
-//! Decisions that hold only if a store's listing turns out to be in order: what a sync deletes, and
-//! what a check reports. They wait until the listing has ended, in memory as far as they are few,
-//! then in an unnamed temporary file. [`sync`](crate::sync) and [`check`](crate::check) use it.
+//! Keeps decisions that are valid only if a store's listing is in order: the deletions of a sync
+//! and the differences of a check. They wait until the listing has ended, in memory while they are
+//! few, then in an unnamed temporary file. [`sync`](crate::sync) and [`check`](crate::check) use
+//! it.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 
 use crate::error::{Error, Result};
 
-/// Bytes that wait in memory.
-const ROOM: usize = 256 << 10;
+/// Bytes of records from which on they are moved to the file.
+const MAX_BUFFERED: usize = 256 << 10;
 
 /// Records in the order in which they were added.
 #[derive(Debug, Default)]
 pub(crate) struct Deferred {
-    /// The last records, each behind its length.
+    /// The last records, each after its length.
     waiting: Vec<u8>,
     file: Option<File>,
     count: u64,
@@ -29,7 +30,7 @@ impl Deferred {
         self.waiting.extend((record.len() as u32).to_le_bytes());
         self.waiting.extend_from_slice(record);
         self.count += 1;
-        if self.waiting.len() >= ROOM { self.spill().map_err(Error::io(PLACE)) } else { Ok(()) }
+        if self.waiting.len() >= MAX_BUFFERED { self.spill().map_err(Error::io(PLACE)) } else { Ok(()) }
     }
 
     fn spill(&mut self) -> io::Result<()> {
@@ -42,7 +43,7 @@ impl Deferred {
         Ok(())
     }
 
-    /// All records, from the first.
+    /// Returns all records, in order.
     pub(crate) fn into_records(self) -> Result<Records> {
         let mut parts: Box<dyn Read + Send> = Box::new(io::Cursor::new(self.waiting));
         if let Some(mut file) = self.file {

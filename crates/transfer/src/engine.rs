@@ -9,7 +9,7 @@ use firstbyte_pacing::Throttle;
 use firstbyte_store::{Beneath, Cancel, Error as StoreError, Over, StaleUpload, Store};
 
 use crate::check::Check;
-use crate::context::{Context, Scope, Subject, Throttles, Unchanged};
+use crate::context::{Context, RunKind, Scope, Throttles, Unchanged};
 use crate::error::{Error, Result};
 use crate::job::{Batch, Extent, Route, keeps_all};
 use crate::job::{Extras, Job, Jobs, Move, Tree};
@@ -63,10 +63,10 @@ impl Engine {
         destination: &Location,
         observer: &dyn Observer,
     ) -> Result<Summary> {
-        self.copy_until_stopped(source, destination, observer).and_then(whole)
+        self.copy_until_stopped(source, destination, observer).and_then(single_result)
     }
 
-    /// As [`copy`](Self::copy), of one version of the source: as far as `version` says which.
+    /// As [`copy`](Self::copy), but of the version of the source that `version` describes.
     ///
     /// # Errors
     /// As [`copy`](Self::copy).
@@ -78,11 +78,11 @@ impl Engine {
         observer: &dyn Observer,
     ) -> Result<Summary> {
         let entry = Entry::of_version(version);
-        self.copy_one(source, Some(entry), destination, observer).and_then(whole)
+        self.copy_one(source, Some(entry), destination, observer).and_then(single_result)
     }
 
-    /// As [`copy`](Self::copy), but a run that ended early has a summary too: of what it did, and
-    /// of what the next run resumes from.
+    /// As [`copy`](Self::copy), but returns a summary also of a run that ended early: what it did,
+    /// and how much the next run resumes from.
     ///
     /// # Errors
     /// No worker can be started.
@@ -125,15 +125,14 @@ impl Engine {
     ) -> Result<Summary> {
         observer.expected(1, 0);
         let (source, destination) = (source.clone(), destination.clone());
-        let subject = Subject::of_one(Route::of(&source, &destination));
+        let run_kind = RunKind::of_one(Route::of(&source, &destination));
         let job = Job { source, destination, entry, over: Over::File };
         let mut jobs = std::iter::once(Ok(job));
-        self.counted(|scope| Scheduler::new(scope, observer, subject).run(&mut jobs))
+        self.counted(|scope| Scheduler::new(scope, observer, run_kind).run(&mut jobs))
     }
 
-    /// Whether one object is to be copied: as far as the settings ask for the state of its
-    /// destination ([`Compare::Size`], [`Compare::Newer`], [`Compare::Existence`]) or limit
-    /// sources.
+    /// Whether the settings want one object copied. They may compare it with its destination
+    /// ([`Compare::Size`], [`Compare::Newer`], [`Compare::Existence`]) or limit sources.
     ///
     /// # Errors
     /// One of the two cannot be looked up.
@@ -142,9 +141,9 @@ impl Engine {
         wanted.map_err(|error| self.reason(error))
     }
 
-    /// Whether the destination is a complete copy of the source as it is now, as far as the
-    /// settings compare by size and time, and say nothing of how it is stored. One that cannot be
-    /// looked at is to be written.
+    /// Whether the destination is a complete copy of the source as it is now, by size and time.
+    /// False if the settings compare otherwise or choose how a copy is stored, and if either end
+    /// cannot be looked up.
     ///
     /// # Errors
     /// The run was stopped, or the whole store or bucket cannot be used.
@@ -164,7 +163,7 @@ impl Engine {
     }
 
     /// Copies objects that were each named, as [`copy_many`](Self::copy_many) does, and skips those
-    /// that are not [wanted](Self::is_wanted) or [unchanged](Self::is_unchanged).
+    /// that are not [wanted](Self::is_wanted) or are [unchanged](Self::is_unchanged).
     ///
     /// # Errors
     /// As [`copy_many`](Self::copy_many).
@@ -177,8 +176,9 @@ impl Engine {
     /// resumes an interrupted one.
     ///
     /// # Errors
-    /// The listing cannot be started. The summary has the failures of single objects; one that
-    /// concerns all of them, as of a missing bucket, ends the run and is [`Summary::ended`].
+    /// The listing cannot be started. The summary has the failures of single objects. A failure
+    /// that concerns all of them, such as a missing bucket, ends the run and is in
+    /// [`Summary::ended`].
     pub fn copy_tree(&self, tree: &Tree<'_>, observer: &dyn Observer) -> Result<Summary> {
         self.in_order(|scope| {
             let copy = TreeCopy::new(tree, scope);
@@ -191,9 +191,9 @@ impl Engine {
         })
     }
 
-    /// Copies jobs of a tree that the caller has listed, in the caller's order: all of them, also
-    /// what the destination has. As [`copy_tree`](Self::copy_tree), it writes nothing outside a
-    /// local destination.
+    /// Copies jobs of a tree that the caller has listed, in the caller's order, even if the
+    /// destination has them. As [`copy_tree`](Self::copy_tree), it writes nothing outside a local
+    /// destination.
     ///
     /// # Errors
     /// As [`copy_many`](Self::copy_many).
@@ -206,7 +206,7 @@ impl Engine {
         self.counted(|scope| run_tree(scope, &TreeCopy::new(tree, scope), None, jobs, observer))
     }
 
-    /// Brings a tree up to date: copies what is missing or changed, and deletes `extras`.
+    /// Brings a tree up to date: copies missing and changed objects, and deletes `extras`.
     ///
     /// # Errors
     /// A listing cannot be started. The summary has the failures of single objects.
@@ -231,8 +231,8 @@ impl Engine {
         })
     }
 
-    /// Moves everything below a location, as [`move_many`](Self::move_many) moves objects. Removes
-    /// the directories that are empty then. Nothing is skipped: what the source has is moved.
+    /// Moves everything below a location, as [`move_many`](Self::move_many) moves objects, and
+    /// removes the directories that are empty then. Nothing is skipped.
     ///
     /// # Errors
     /// As [`copy_tree`](Self::copy_tree).
@@ -244,11 +244,11 @@ impl Engine {
             let mut jobs = moving::Jobs::new(scope, &copy, &directories, observer)?;
             let mut summary = run_tree(scope, &copy, Some(&sources), &mut jobs, observer)?;
             if summary.ended.is_none() {
-                // What is left of the source are its directories.
+                // Only directories are left of the source.
                 attributes::of_tree(scope, &copy, moved.extent, observer, &mut summary)?;
             }
             if summary.ended.is_none() && moved.removes_directories(directories.load(Ordering::Relaxed)) {
-                remove::directories(scope, moved, observer, &mut summary)?;
+                remove::remove_empty_directories(scope, moved, observer, &mut summary)?;
             }
             Ok(summary)
         })
@@ -258,12 +258,12 @@ impl Engine {
     /// same file system. Returns whether it did.
     ///
     /// # Errors
-    /// The reason why one of the two cannot be reached.
+    /// One of the two cannot be reached.
     pub fn rename(&self, source: &Location, destination: &Location) -> Result<bool> {
         sources::rename(source, destination)
     }
 
-    /// Deletes what lies below a location. Links are deleted, never followed.
+    /// Deletes everything below a location. Links are deleted, never followed.
     ///
     /// # Errors
     /// The listing cannot be started. The summary has the failures of single names.
@@ -271,7 +271,7 @@ impl Engine {
         self.counted(|scope| remove::remove(scope, removal, observer))
     }
 
-    /// Compares what lies below two locations. Nothing is written.
+    /// Compares everything below two locations. Nothing is written.
     ///
     /// # Errors
     /// The source does not exist, or a listing cannot be started.
@@ -290,7 +290,7 @@ impl Engine {
     /// Writes an object, or a range of it, to `out`, in order.
     ///
     /// # Errors
-    /// The reason why it ended; what was written before stays written.
+    /// The reason why it ended; bytes written before stay written.
     pub fn cat(
         &self,
         source: &Location,
@@ -350,12 +350,12 @@ impl Engine {
         observer: &dyn Observer,
         stream: impl FnOnce(&Context<'_>) -> Result<Done> + Send,
     ) -> Result<Summary> {
-        let subject = Subject::of_one(Route::Network);
-        self.counted(|scope| Scheduler::of_stream(scope, observer, subject).run_stream(stream))
+        let run_kind = RunKind::of_one(Route::Network);
+        self.counted(|scope| Scheduler::of_stream(scope, observer, run_kind).run_stream(stream))
     }
 
-    /// Runs a verb that reads listings in order. If one turns out not to be, the verb runs again:
-    /// the store has learnt that, and sorts.
+    /// Runs a verb that needs sorted listings. If a listing turns out to be unsorted, the verb runs
+    /// again: the store has noted that, and sorts its names.
     fn in_order(&self, verb: impl Fn(&Scope<'_>) -> Result<Summary>) -> Result<Summary> {
         let first = match self.counted(&verb) {
             Err(Error::Store(StoreError::Disordered { .. })) => return self.counted(&verb),
@@ -382,7 +382,8 @@ impl Engine {
         Ok(summary)
     }
 
-    /// The reason why a request failed: one that was cut reports only that it was cancelled.
+    /// Returns the reason why a run was stopped in place of the error of a request that the stop
+    /// has cancelled.
     fn reason(&self, error: Error) -> Error {
         match self.settings.stop.error() {
             Some(why) if error.ends_run() => why,
@@ -391,8 +392,8 @@ impl Engine {
     }
 }
 
-/// The summary of a run over one object that did not fail.
-fn whole(mut summary: Summary) -> Result<Summary> {
+/// Returns the summary of a run over one object, or the error that made it fail.
+fn single_result(mut summary: Summary) -> Result<Summary> {
     match (summary.ended.take(), summary.failed.pop()) {
         (Some(error), _) => Err(error),
         (None, Some(failure)) => Err(failure.error),
@@ -400,7 +401,7 @@ fn whole(mut summary: Summary) -> Result<Summary> {
     }
 }
 
-/// Runs jobs that were each named. `sources` deletes those of a move.
+/// Runs jobs that were each named. `sources` deletes the sources of a move.
 fn run_many(
     scope: &Scope<'_>,
     sources: Option<&Sources<'_>>,
@@ -413,8 +414,8 @@ fn run_many(
         Some(Ok(job)) => Route::of(&job.source, &job.destination),
         _ => Route::Network,
     };
-    let subject = Subject { batch: Batch::Many, route, root: None, sources, unchanged };
-    Scheduler::new(scope, observer, subject).run(&mut jobs)
+    let run_kind = RunKind { batch: Batch::Many, route, root: None, sources, unchanged };
+    Scheduler::new(scope, observer, run_kind).run(&mut jobs)
 }
 
 fn run_tree(
@@ -426,8 +427,8 @@ fn run_tree(
 ) -> Result<Summary> {
     let route = Route::of(&copy.tree.source, &copy.tree.destination);
     let unchanged = Unchanged::Copied;
-    let subject = Subject { batch: Batch::Tree, route, root: copy.root.as_ref(), sources, unchanged };
-    let run = Scheduler::new(scope, observer, subject).run(jobs);
+    let run_kind = RunKind { batch: Batch::Tree, route, root: copy.root.as_ref(), sources, unchanged };
+    let run = Scheduler::new(scope, observer, run_kind).run(jobs);
     let settled = copy.root.as_ref().map(|root| &root.beneath).map_or(Ok(()), Beneath::settle);
     let mut summary = run?;
     settled?;

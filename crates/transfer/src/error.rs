@@ -33,15 +33,15 @@ pub enum Error {
         /// The source.
         location: String,
     },
-    /// The source could not be listed completely, so a sync cannot tell what is extra.
+    /// The source could not be listed completely, so a sync cannot determine which names are extra.
     #[error(
         "kept {kept} of the destination's objects: part of the source could not be listed, and may still have them"
     )]
     ExtrasKept {
-        /// Objects that only the destination has, as far as the listing shows.
+        /// Objects that only the destination has, by the incomplete listing.
         kept: u64,
     },
-    /// The object is in another version than the manifest has.
+    /// The object's version differs from the manifest's.
     #[error("{location}: changed since it was planned{}", difference(.expected, .found))]
     Replaced {
         /// The object.
@@ -59,7 +59,7 @@ pub enum Error {
         /// The location at which it appeared.
         other: String,
     },
-    /// Whether two locations are different places cannot be found out.
+    /// It could not be tested whether two locations are different places.
     #[error("{other} may be another name of {place}, which could not be tested ({why}): nothing was deleted")]
     Unproven {
         /// The directory in which a marker was to be created.
@@ -132,7 +132,8 @@ impl Error {
         }
     }
 
-    /// Whether it ends the whole run, not only one object. The end of a run cancels its requests.
+    /// Whether the error ends the whole run, not only one object. The end of a run cancels its
+    /// requests.
     pub(crate) fn ends_run(&self) -> bool {
         let cancelled = matches!(self, Self::Store(StoreError::Cancelled));
         cancelled || matches!(self, Self::Interrupted | Self::Deadline { .. })
@@ -152,12 +153,12 @@ impl Error {
         }
     }
 
-    /// Whether it concerns two places rather than one object.
+    /// Whether the error concerns two places rather than one object.
     pub(crate) fn concerns_places(&self) -> bool {
         matches!(self, Self::OnePlace { .. } | Self::Unproven { .. })
     }
 
-    /// Whether the source is to be read once more, to its end.
+    /// Whether the source's stated length was false: it is then read once more, to its end.
     pub(crate) fn is_false_length(&self) -> bool {
         matches!(self, Self::Store(StoreError::FalseLength { .. }))
     }
@@ -167,7 +168,7 @@ impl Error {
         move |source| Self::Io { what: what.to_string(), source }
     }
 
-    /// Names the destination `path` in an error of the local file system on the way from `source`.
+    /// Names the destination `path` in a local I/O error, unless `source` is local too.
     pub(crate) fn at_file(self, path: &Path, source: &Location) -> Self {
         match self {
             Self::Store(StoreError::Io { source: cause, .. }) if source.as_local().is_none() => {
@@ -185,7 +186,7 @@ impl Error {
 /// One object that could not be copied or deleted.
 #[derive(Debug)]
 pub struct Failure {
-    /// Its location, printable.
+    /// The object's location, printable.
     pub location: String,
     /// The error.
     pub error: Error,

@@ -17,9 +17,9 @@ use crate::settings::{Keep, Settings};
 /// One object to copy.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// From.
+    /// The source.
     pub source: Location,
-    /// To; the full name, never a directory.
+    /// The destination: a full name, never a directory.
     pub destination: Location,
     /// The listing's entry of the source, if there is one: it saves a request.
     pub entry: Option<Entry>,
@@ -33,7 +33,7 @@ impl Job {
         self.entry.as_ref()?.size
     }
 
-    /// The version to request, as far as the entry has it.
+    /// Returns the version to request, if the entry has one.
     pub(crate) fn listed_version(&self) -> Option<Version> {
         let entry = self.entry.as_ref()?;
         match &entry.version {
@@ -45,12 +45,12 @@ impl Job {
         }
     }
 
-    /// The version that is wanted, if it need not be the newest.
+    /// Returns the version that must be copied; `None` is the newest.
     pub(crate) fn wanted_version(&self) -> Option<Version> {
         self.entry.as_ref()?.version.as_deref().cloned()
     }
 
-    /// The id of the version that is wanted, in a store that keeps several.
+    /// Returns the id of the version that must be copied, in a store that keeps several.
     pub(crate) fn version_id(&self) -> Option<&str> {
         self.entry.as_ref()?.version.as_ref()?.version_id.as_deref()
     }
@@ -69,7 +69,8 @@ impl Job {
         }
     }
 
-    /// Says of an object that has changed, whether it has since it was planned.
+    /// Turns the error of a changed object into [`Error::Replaced`] if a manifest names its
+    /// version.
     pub(crate) fn explain(&self, error: Error) -> Error {
         match error {
             Error::Store(StoreError::Changed { location, expected, found, .. })
@@ -88,10 +89,10 @@ pub(crate) type JobResult = std::result::Result<Job, Failure>;
 /// Jobs in the order in which they are found.
 pub type Jobs<'a> = dyn Iterator<Item = std::result::Result<Job, Failure>> + Send + 'a;
 
-/// Between which kinds of places the bytes of a run pass.
+/// The kinds of places between which a run moves bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// From file to file.
+    /// Between two files.
     Local,
     /// Between a file or stream and a store.
     Network,
@@ -109,7 +110,7 @@ impl Route {
     }
 }
 
-/// Whether a copy between these places keeps everything.
+/// Whether a copy between these places keeps all attributes ([`Keep::All`]).
 pub(crate) fn keeps_all(settings: &Settings, source: &Location, destination: &Location) -> bool {
     settings.keep == Keep::All && Route::of(source, destination) == Route::Local
 }
@@ -140,26 +141,27 @@ pub enum Empty {
     /// An empty source is an error, and nothing is deleted.
     #[default]
     Refuse,
-    /// Everything is deleted.
+    /// An empty source is allowed: everything at the destination is deleted.
     Allow,
 }
 
 /// Whether a run changes anything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Effect {
-    /// Yes.
+    /// Changes are made.
     #[default]
     Apply,
-    /// No: [`Observer::planned`](crate::Observer::planned) is called for each change.
+    /// Nothing is changed; [`Observer::planned`](crate::Observer::planned) is called for each
+    /// change.
     DryRun,
 }
 
 /// One worker's share of a tree: names whose stable hash falls on `index` of `count`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
-    /// From 0.
+    /// The index of the shard, from 0.
     pub index: u32,
-    /// At least 1.
+    /// The number of shards, at least 1.
     pub count: u32,
 }
 
@@ -170,7 +172,8 @@ impl Default for Shard {
 }
 
 impl Shard {
-    /// Whether `name` is in this shard. FNV-1a: the same on every machine and in every release.
+    /// Whether `name` is in this shard. The hash is FNV-1a, the same on every machine and in every
+    /// release.
     #[must_use]
     pub fn contains(self, name: &[u8]) -> bool {
         let hash = name.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -191,54 +194,54 @@ pub enum Levels {
     All,
 }
 
-/// Where the names of a tree come from.
+/// The origin of a tree's names.
 #[derive(Clone, Copy, Default)]
 pub enum Names<'a> {
     /// The source is listed.
     #[default]
     Listed,
-    /// The caller has them, as from a manifest: the files of the source, in byte order.
+    /// The caller lists the source's files, in byte order, for example from a manifest.
     Given(&'a (dyn Fn() -> firstbyte_store::Result<Listing> + Sync)),
 }
 
 /// A tree to copy or to bring up to date.
 pub struct Tree<'a> {
-    /// Everything below it is copied.
+    /// The source, below which everything is copied.
     pub source: Location,
-    /// Its names.
+    /// The origin of the source's names.
     pub names: Names<'a>,
-    /// Each name is joined to it.
+    /// The destination, to which each name is joined.
     pub destination: Location,
-    /// A prefix of all names; the store is asked for no others.
+    /// The prefix of all names; the store lists no others.
     pub beginning: String,
     /// The levels of the source that are listed.
     pub levels: Levels,
     /// A filter on names (relative to `source`). The caller applies includes and excludes.
     pub select: &'a (dyn Fn(&[u8]) -> bool + Sync),
-    /// This worker's share.
+    /// The share of this worker.
     pub shard: Shard,
     /// Whether the run changes anything.
     pub effect: Effect,
 }
 
 impl Tree<'_> {
-    /// Whether the shard and the selection have a name, and it is no unfinished copy.
+    /// Whether the shard and the filter include a name that is not of an unfinished copy.
     pub(crate) fn contains(&self, name: &[u8]) -> bool {
         !is_unfinished(&self.source, name) && self.takes(name)
     }
 
-    /// Whether the shard and the selection have a name.
+    /// Whether the shard and the filter include a name.
     pub(crate) fn takes(&self, name: &[u8]) -> bool {
         self.shard.contains(name) && (self.select)(name)
     }
 
-    /// The failure of a listed name.
+    /// Makes the failure of a listed name.
     pub(crate) fn failure(&self, name: &[u8], error: impl Into<Error>) -> Failure {
         Failure { location: self.source.join(name).to_string(), error: error.into() }
     }
 }
 
-/// How far a removal goes.
+/// The extent of a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     /// Objects, files and links. Local directories stay.
@@ -252,35 +255,35 @@ pub enum Extent {
 
 /// A tree to move.
 pub struct Move<'a> {
-    /// What to copy.
+    /// The tree to copy.
     pub tree: Tree<'a>,
     /// The directories that are removed once they are empty, and the objects that mark prefixes.
     pub extent: Extent,
 }
 
 impl Move<'_> {
-    /// Whether directories are looked for at the end, where some or none were `found`.
+    /// Whether empty directories are removed at the end. `found` is true if the source has any.
     pub(crate) fn removes_directories(&self, found: bool) -> bool {
         let any = found || self.extent == Extent::Whole;
         self.tree.effect == Effect::Apply && self.extent != Extent::Files && any
     }
 }
 
-/// Whether a name below `place` is of a file that an unfinished copy leaves beside its destination,
-/// or of a marker of a move: not content. No copy leaves such a file in an object store, so a key
+/// Whether a name below `place` is not content: that of a file which an unfinished copy left beside
+/// its destination, or of a move's marker. No copy leaves such a file in an object store, so a key
 /// of that name is content.
 #[must_use]
 pub fn is_unfinished(place: &Location, name: &[u8]) -> bool {
-    let is_partial = !matches!(place, Location::Object(_)) && is_partial(last(name));
-    is_partial || is_marker(last(name))
+    let is_partial = !matches!(place, Location::Object(_)) && is_partial(last_component(name));
+    is_partial || is_marker(last_component(name))
 }
 
-/// As [`is_unfinished`], of a file.
+/// As [`is_unfinished`], for a name in a file system.
 pub(crate) fn is_unfinished_file(name: &[u8]) -> bool {
-    is_partial(last(name)) || is_marker(last(name))
+    is_partial(last_component(name)) || is_marker(last_component(name))
 }
 
-fn last(name: &[u8]) -> &[u8] {
+fn last_component(name: &[u8]) -> &[u8] {
     name.rsplit(|byte| *byte == b'/').next().unwrap_or_default()
 }
 
@@ -293,12 +296,12 @@ fn is_marker(last: &[u8]) -> bool {
     random.is_some_and(|hex| hex.iter().all(u8::is_ascii_hexdigit))
 }
 
-/// A name of a listing as a path.
+/// Converts a listed name to a path.
 pub(crate) fn as_path(name: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(name))
 }
 
-/// Whether there are directories at a location, which can be empty.
+/// Whether a location has directories of its own, which can be empty.
 pub(crate) fn has_directories(location: &Location) -> bool {
     matches!(location, Location::Local(_) | Location::Sftp(_))
 }

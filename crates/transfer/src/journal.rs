@@ -1,5 +1,5 @@
 //! The journal of a partial file records which of its chunks are complete. It is a small file
-//! beside it, `.NAME.firstbyte-journal`.
+//! beside the partial file, `.NAME.firstbyte-journal`.
 //!
 //! One JSON line describes the object (source, version, length, chunk length). Then one record of
 //! fixed size follows for every finished chunk, each with its own checksum and written by one
@@ -23,14 +23,15 @@ use firstbyte_store::{Algorithm, Checksum, Hasher};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
-/// Incremented when the meaning of a byte changes; a download with another format starts over.
+/// The format of the journal, incremented when the meaning of a byte changes. A download with
+/// another format starts over.
 const FORMAT: u32 = 2;
-/// index (4), algorithm (1), value (8), CRC-32C of these (4).
-const RECORD: usize = 17;
+/// Bytes of a record: index (4), algorithm (1), value (8), CRC-32C of these (4).
+const RECORD_SIZE: usize = 17;
 
-/// Ends a journal's name.
+/// The end of a journal's name.
 const SUFFIX: &[u8] = b".firstbyte-journal";
-/// Longest file name on Linux (`NAME_MAX`).
+/// Bytes of the longest file name on Linux (`NAME_MAX`).
 const LONGEST_NAME: usize = 255;
 
 /// A source and the service that holds it.
@@ -45,7 +46,8 @@ pub(crate) struct Origin<'a> {
 pub(crate) struct Header {
     format: u32,
     source: String,
-    /// [`Store::service_of`](firstbyte_store::Store::service_of) the source.
+    /// The service that holds the source
+    /// ([`Store::service_of`](firstbyte_store::Store::service_of)).
     #[serde(default)]
     service: String,
     size: u64,
@@ -101,7 +103,7 @@ impl Header {
         self.chunk
     }
 
-    /// Whether the machine has not been restarted since it was written.
+    /// Whether the journal was written since the machine's last restart.
     pub(crate) fn is_of_this_boot(&self) -> bool {
         self.boot == boot_id()
     }
@@ -116,8 +118,8 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    fn to_bytes(&self) -> [u8; RECORD] {
-        let mut bytes = [0; RECORD];
+    fn to_bytes(&self) -> [u8; RECORD_SIZE] {
+        let mut bytes = [0; RECORD_SIZE];
         bytes[..4].copy_from_slice(&self.index.to_le_bytes());
         // Only CRCs fit, and only they can be combined.
         if let Some(checksum) = self.checksum.as_ref().filter(|checksum| checksum.value.len() <= 8) {
@@ -131,7 +133,7 @@ impl Record {
 
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let index = u32::from_le_bytes(bytes.get(..4)?.try_into().ok()?);
-        let sound = Hasher::of(Algorithm::Crc32c, bytes.get(..13)?).value == *bytes.get(13..RECORD)?;
+        let sound = Hasher::of(Algorithm::Crc32c, bytes.get(..13)?).value == *bytes.get(13..RECORD_SIZE)?;
         let algorithm = Algorithm::ALL.into_iter().find(|algorithm| tag(*algorithm) == bytes[4]);
         let checksum = algorithm.and_then(|algorithm| {
             Checksum::new(algorithm, bytes.get(5..5 + algorithm.value_len().min(8))?.to_vec())
@@ -172,7 +174,7 @@ impl Journal {
         destination.with_file_name(OsStr::from_bytes(&journal))
     }
 
-    /// Creates one, or empties an old one.
+    /// Creates the journal at `path`, or empties an old one.
     pub(crate) fn create(directory: BorrowedFd<'_>, path: PathBuf, header: &Header) -> io::Result<Self> {
         let mut file = open(directory, &path, OFlags::CREATE)?;
         firstbyte_store::empty(&file)?;
@@ -182,7 +184,8 @@ impl Journal {
         Ok(Self { file, directory: directory.try_clone_to_owned()?, path })
     }
 
-    /// Opens the one at `path` to continue it. `None` if it does not exist or cannot be parsed.
+    /// Opens the journal at `path` to continue it. Returns `None` if it does not exist or cannot be
+    /// parsed.
     pub(crate) fn load(
         directory: BorrowedFd<'_>,
         path: PathBuf,
@@ -196,8 +199,9 @@ impl Journal {
         file.read_to_end(&mut bytes)?;
         let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else { return Ok(None) };
         let Ok(header) = serde_json::from_slice::<Header>(&bytes[..end]) else { return Ok(None) };
-        let records: Vec<Record> = bytes[end + 1..].chunks(RECORD).map_while(Record::from_bytes).collect();
-        file.set_len((end + 1 + records.len() * RECORD) as u64)?;
+        let records: Vec<Record> =
+            bytes[end + 1..].chunks(RECORD_SIZE).map_while(Record::from_bytes).collect();
+        file.set_len((end + 1 + records.len() * RECORD_SIZE) as u64)?;
         let directory = directory.try_clone_to_owned()?;
         Ok(Some((Self { file, directory, path }, header, records)))
     }
@@ -207,12 +211,12 @@ impl Journal {
         (&self.file).write_all(&record.to_bytes())
     }
 
-    /// Removes it: the object is complete or starts over.
+    /// Removes the journal: the object is complete or starts over.
     pub(crate) fn remove(&self) -> io::Result<()> {
         Self::remove_at(self.directory.as_fd(), &self.path)
     }
 
-    /// Removes one that cannot be parsed.
+    /// Removes a journal that cannot be parsed.
     pub(crate) fn remove_at(directory: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
         let name = path.file_name().unwrap_or_default();
         Ok(rustix::fs::unlinkat(directory, name, AtFlags::empty())?)
@@ -223,8 +227,8 @@ impl Journal {
     }
 }
 
-/// Opens the journal in the directory of its partial file, which is open: no link is followed, and
-/// no pipe of this name is waited for.
+/// Opens the journal in the open directory of its partial file. No link is followed, and a pipe of
+/// this name does not block.
 fn open(directory: BorrowedFd<'_>, path: &Path, how: OFlags) -> io::Result<File> {
     let flags = OFlags::RDWR | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | how;
     let name = path.file_name().unwrap_or_default();
@@ -286,7 +290,7 @@ mod tests {
             if flip { bytes[head + cut] ^= 1 } else { bytes.truncate(head + cut) }
             std::fs::write(&path, &bytes).unwrap();
             let (journal, _, found) = Journal::load(place.as_fd(), path.clone()).unwrap().unwrap();
-            prop_assert_eq!(&found[..], &records[..cut / RECORD]);
+            prop_assert_eq!(&found[..], &records[..cut / RECORD_SIZE]);
             journal.append(&Record { index: 77, checksum: None }).unwrap();
             let (_, _, again) = Journal::load(place.as_fd(), path).unwrap().unwrap();
             prop_assert_eq!(again.last().unwrap().index, 77);

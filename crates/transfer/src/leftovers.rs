@@ -1,7 +1,7 @@
 //! Removes partial files and journals that killed copies left beside files that are complete by
 //! now.
 //!
-//! To look for the leftovers of each unchanged file would cost more than to find it unchanged. So a
+//! Looking for the leftovers of each unchanged file would cost more than finding it unchanged. So a
 //! directory is read once, when the first file in it is skipped. A partial file that appears later
 //! belongs to a running copy.
 
@@ -43,7 +43,7 @@ impl Leftovers {
             return Ok(false);
         }
         if !directories.contains_key(directory) {
-            // Unsorted names come from one directory for each worker of the listing.
+            // An unsorted listing alternates between few directories, one for each of its workers.
             if directories.len() >= PAGE {
                 directories.clear();
             }
@@ -60,8 +60,8 @@ impl Leftovers {
     }
 }
 
-/// Removes the partial file of a later attempt, or a journal that was about to be removed. There is
-/// one of them. A running copy keeps its own.
+/// Removes the partial file of a later attempt, or the journal that a killed copy had not yet
+/// removed. A running copy keeps its own.
 fn remove(root: &Beneath, name: &Path) -> Result<()> {
     match LocalFile::open_beneath(root, name, Over::File, Privacy::Owner) {
         Ok(partial) => {

@@ -14,14 +14,14 @@ type Batch = Vec<Result<Entry>>;
 pub(crate) struct ListingPrefetch {
     batches: Receiver<Batch>,
     batch: std::vec::IntoIter<Result<Entry>>,
-    /// `None` once it has ended the listing.
+    /// `None` once a cancellation has ended the listing.
     cancel: Option<Cancel>,
 }
 
 impl ListingPrefetch {
     /// Starts to read `listing`; `cancel` ends the wait for it.
     pub(crate) fn start(listing: Listing, cancel: Cancel) -> crate::error::Result<Self> {
-        // One more page waits: with names of 100 bytes about 200 KiB.
+        // One page waits in the channel: about 200 KiB with names of 100 bytes.
         let (sender, batches) = sync_channel(1);
         std::thread::Builder::new()
             .name("listing".to_owned())
@@ -33,9 +33,9 @@ impl ListingPrefetch {
 
 fn read(mut listing: Listing, sender: &SyncSender<Batch>) {
     loop {
-        // A page at a time: to wake a thread costs as much as to read some tens of entries.
+        // A page at a time: waking a thread costs as much as reading some tens of entries.
         let batch: Batch = listing.by_ref().take(PAGE).collect();
-        // The end of the listing, or the iterator was dropped.
+        // The listing has ended, or the iterator was dropped.
         if batch.is_empty() || sender.send(batch).is_err() {
             return;
         }
@@ -50,7 +50,7 @@ impl Iterator for ListingPrefetch {
             if let Some(entry) = self.batch.next() {
                 return Some(entry);
             }
-            // A file system may hang.
+            // A file system may hang, so the wait for it can be cancelled.
             match self.batches.recv_timeout(LOOK) {
                 Ok(batch) => self.batch = batch.into_iter(),
                 Err(RecvTimeoutError::Disconnected) => return None,

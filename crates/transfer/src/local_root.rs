@@ -25,7 +25,7 @@ impl<'a> LocalRoot<'a> {
         Some(Self { tree, path, limits, beneath: Beneath::new(path, tree.source.as_local()) })
     }
 
-    /// Opens the partial file of `path`. Returns `None` if that is not beneath the root.
+    /// Opens the partial file of `path`. Returns `None` if `path` is not beneath the root.
     pub(crate) fn open_partial(
         &self,
         path: &Path,
@@ -36,12 +36,12 @@ impl<'a> LocalRoot<'a> {
         Some(LocalFile::open_beneath(beneath, name, over, privacy))
     }
 
-    /// The directory, and the name of `path` beneath it. `None` if that is not beneath the root.
+    /// Returns the root and the name of `path` beneath it; `None` if `path` is not beneath it.
     pub(crate) fn name<'p>(&self, path: &'p Path) -> Option<(&Beneath, &'p Path)> {
         Some((&self.beneath, path.strip_prefix(self.path).ok()?))
     }
 
-    /// Makes the link `name` like the source's. Returns false if it is so already.
+    /// Makes the link `name` with the target of the source's. Returns false if it exists already.
     pub(crate) fn link(&self, name: &[u8], source: &Path) -> Result<bool> {
         let path = source.join(as_path(name));
         let target = std::fs::read_link(&path).map_err(Error::io(shown(&path)))?;

@@ -1,6 +1,6 @@
-//! A marker: a file that is created in one place, to be looked for in another. What shows it there
-//! is the same directory under another name. [`apart`](crate::apart) and
-//! [`contained`](crate::contained) create markers; copies leave their names out.
+//! Markers: files created in one place and looked for in another. A marker that appears there shows
+//! that both are the same directory. [`apart`](crate::apart) and [`contained`](crate::contained)
+//! create markers; copies skip their names.
 
 use firstbyte_location::Location;
 use firstbyte_store::{
@@ -12,20 +12,20 @@ use crate::error::{Error, Result};
 /// The beginning of a marker's name.
 pub(crate) const MARKER: &str = ".marker-of-firstbyte-";
 
-/// Times that a marker is created which another run has removed.
+/// The number of times that a marker is created if other runs remove it.
 const TRIES: u32 = 5;
 
-/// Failures in a row after which a request for a marker is given up. Their pauses take a moment
-/// together, so that a stop is soon seen.
+/// The most consecutive failures of a request that are retried. Few, so that their pauses do not
+/// delay a stop.
 const FAILURES: u32 = 3;
 
-/// A file with random content, to be created in a directory and looked for elsewhere. Its name is
-/// made of the two places: what a killed run has left is taken over by the next one.
+/// A file with random content, created in a directory and looked for elsewhere. Its name is a hash
+/// of the two places, so a run overwrites and removes what a killed one has left.
 pub(crate) struct Marker<'a> {
     store: &'a Store,
     directory: &'a Location,
     name: String,
-    /// The end of its name.
+    /// The end of the marker's name.
     end: String,
     content: String,
 }
@@ -48,13 +48,13 @@ impl<'a> Marker<'a> {
         Ok(Self { store, directory, name, end: end.into(), content })
     }
 
-    /// Fails if it appears in one of `places`, where its name ends in `end`.
-    pub(crate) fn shows_nowhere(&self, places: &[Location], end: &str) -> Result<()> {
+    /// Fails if the marker appears in one of `places`, where its name ends in `end`.
+    pub(crate) fn prove_absent(&self, places: &[Location], end: &str) -> Result<()> {
         let first = places.first().unwrap_or(self.directory);
-        self.shows_to(first, || {
+        self.fail_if_found(first, || {
             for place in places {
                 let elsewhere = place.join(format!("{}{end}", self.name).as_bytes());
-                if self.shows(&elsewhere).map_err(|error| self.unproven(place, error))? {
+                if self.is_shown_at(&elsewhere).map_err(|error| self.unproven(place, error))? {
                     return Ok(Some(place.clone()));
                 }
             }
@@ -62,14 +62,16 @@ impl<'a> Marker<'a> {
         })
     }
 
-    /// Fails if it appears anywhere below a directory, which is listed for that.
-    pub(crate) fn shows_nowhere_below(&self, place: &Location) -> Result<()> {
+    /// Fails if the marker appears anywhere below `place`, which is listed.
+    pub(crate) fn prove_absent_below(&self, place: &Location) -> Result<()> {
         let options = ListOptions { recursive: true, links: Links::Report, ..ListOptions::default() };
         let unproven = |error| self.unproven(place, error);
-        self.shows_to(place, || {
+        self.fail_if_found(place, || {
             for entry in self.store.list(place, &options).map_err(unproven)? {
                 let name = entry.map_err(unproven)?.name;
-                if name.ends_with(self.name.as_bytes()) && self.shows(&place.join(&name)).map_err(unproven)? {
+                if name.ends_with(self.name.as_bytes())
+                    && self.is_shown_at(&place.join(&name)).map_err(unproven)?
+                {
                     return Ok(Some(place.clone()));
                 }
             }
@@ -77,23 +79,23 @@ impl<'a> Marker<'a> {
         })
     }
 
-    /// Creates it, and fails with the place where `look` finds it. It is removed again.
-    fn shows_to(&self, first: &Location, look: impl Fn() -> Result<Option<Location>>) -> Result<()> {
+    /// Creates the marker, calls `look` and removes the marker. Fails if `look` returns a place.
+    fn fail_if_found(&self, first: &Location, look: impl Fn() -> Result<Option<Location>>) -> Result<()> {
         let marker = self.directory.join(format!("{}{}", self.name, self.end).as_bytes());
-        // Ends with no run: a marker is removed also by one that was stopped.
+        // This store does not end with the run: a stopped run removes its marker too.
         let kept = self.store.unscoped();
         for _ in 0..TRIES {
             let content = Payload::Bytes(self.content.as_bytes());
-            let put = patiently(|| self.store.put(&marker, content, &PutOptions::default()));
+            let put = with_retries(|| self.store.put(&marker, content, &PutOptions::default()));
             if let Err(error) = put {
-                // The store may have taken it all the same.
+                // The store may have created the marker all the same.
                 let _ = kept.delete(&marker);
                 return Err(self.unproven(first, error));
             }
             let looked = look();
-            // Where it was there until now, it would have been found.
-            let stayed = self.shows(&marker).map_err(|error| self.unproven(self.directory, error));
-            let removed = patiently(|| kept.delete(&marker)).map_err(|error| self.unproven(first, error));
+            // A marker that still exists would have been found by `look`.
+            let stayed = self.is_shown_at(&marker).map_err(|error| self.unproven(self.directory, error));
+            let removed = with_retries(|| kept.delete(&marker)).map_err(|error| self.unproven(first, error));
             if let Some(place) = looked? {
                 return Err(Error::OnePlace { place: self.directory.to_string(), other: place.to_string() });
             }
@@ -103,12 +105,12 @@ impl<'a> Marker<'a> {
                 return Ok(());
             }
         }
-        // Another run has the same two places, or the store does not show what it was given.
+        // Another run uses the same two places, or the store does not show what was written.
         Err(self.unproven(first, StoreError::NotFound { location: marker.to_string(), trace: None }))
     }
 
-    /// Whether a location has its content.
-    fn shows(&self, location: &Location) -> firstbyte_store::Result<bool> {
+    /// Whether a location has the marker's content.
+    fn is_shown_at(&self, location: &Location) -> firstbyte_store::Result<bool> {
         let read = || {
             let mut body = self.store.get(location, &Get::default())?;
             let (mut found, mut length) = (vec![0; self.content.len() + 1], 0);
@@ -120,7 +122,7 @@ impl<'a> Marker<'a> {
             }
             Ok(found[..length] == *self.content.as_bytes())
         };
-        match patiently(read) {
+        match with_retries(read) {
             Err(StoreError::NotFound { .. }) => Ok(false),
             read => read,
         }
@@ -138,8 +140,8 @@ impl<'a> Marker<'a> {
     }
 }
 
-/// Makes a request again after transient failures.
-fn patiently<T>(mut request: impl FnMut() -> firstbyte_store::Result<T>) -> firstbyte_store::Result<T> {
+/// Repeats a request after transient failures.
+fn with_retries<T>(mut request: impl FnMut() -> firstbyte_store::Result<T>) -> firstbyte_store::Result<T> {
     let mut failures = 0;
     loop {
         let error = match request() {

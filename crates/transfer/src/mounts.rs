@@ -1,6 +1,6 @@
-//! Finds out whether two local directories overlap although their names do not: a part of a file
-//! system can be mounted at several places (bind mounts). [`sync`](crate::sync) asks before it
-//! deletes. Markers ([`apart`](crate::apart)) do not show this, since nothing above a mount is
+//! Finds local directories that overlap although their paths do not: a part of a file system can be
+//! mounted at several places (bind mounts). [`sync`](crate::sync) asks before it deletes. Markers
+//! ([`apart`](crate::apart)) do not show this, because the directories above a mount point are not
 //! mounted with it.
 
 use std::ffi::OsString;
@@ -42,7 +42,7 @@ fn unescaped(field: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The parts of file systems that a directory shows: its own, and those mounted below it.
+/// Returns the parts of file systems that a directory shows: its own, and those mounted below it.
 fn shown_by<'m>(mounts: &'m [Mount], directory: &Path) -> Vec<(&'m str, PathBuf)> {
     // Of two mounts at one point the later hides the earlier.
     let around = mounts.iter().filter(|mount| directory.starts_with(&mount.point));
@@ -54,7 +54,7 @@ fn shown_by<'m>(mounts: &'m [Mount], directory: &Path) -> Vec<(&'m str, PathBuf)
     own.into_iter().chain(below.map(|mount| (mount.device.as_str(), mount.root.clone()))).collect()
 }
 
-/// The overlap of two directories, in the given mounts.
+/// Whether two directories overlap, by the given mounts.
 fn overlap(mounts: &[Mount], one: &Path, other: &Path) -> bool {
     let others = shown_by(mounts, other);
     shown_by(mounts, one).iter().any(|(device, path)| {
@@ -63,17 +63,18 @@ fn overlap(mounts: &[Mount], one: &Path, other: &Path) -> bool {
     })
 }
 
-/// The mounts of this process.
-fn table() -> Vec<Mount> {
+/// Reads the mounts of this process.
+fn process_mounts() -> Vec<Mount> {
     let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
     table.split(|byte| *byte == b'\n').filter_map(Mount::parse).collect()
 }
 
-/// Whether the table of mounts shows each overlap of two directories: of one file system, or of two
-/// on block devices of their own. FUSE, NFS and overlays show files of other file systems.
+/// Whether the table of mounts shows every overlap of two directories. It does if both are on one
+/// file system, or on two with block devices. FUSE, NFS and overlays show files of other file
+/// systems.
 pub(crate) fn show_overlaps(source: &Path, destination: &Path) -> bool {
     let (Ok(from), Ok(to)) = (source.canonicalize(), destination.canonicalize()) else { return false };
-    let mounts = table();
+    let mounts = process_mounts();
     let others = shown_by(&mounts, &to);
     let has_block_device = |device: &str| !device.starts_with("0:");
     shown_by(&mounts, &from).iter().all(|(device, _)| {
@@ -82,18 +83,18 @@ pub(crate) fn show_overlaps(source: &Path, destination: &Path) -> bool {
     })
 }
 
-/// The places where something is mounted below a directory.
+/// Returns the mount points below a directory.
 pub(crate) fn points_below(directory: &Path) -> Vec<PathBuf> {
     let Ok(directory) = directory.canonicalize() else { return Vec::new() };
-    let points = table().into_iter().map(|mount| mount.point);
+    let points = process_mounts().into_iter().map(|mount| mount.point);
     points.filter(|point| point.starts_with(&directory) && *point != directory).collect()
 }
 
-/// Fails if one of two directories lies in the other, or is the other, by a mount. What cannot be
-/// found out is no failure.
+/// Fails if a mount makes one of two directories the other, or a part of it. Succeeds if this
+/// cannot be determined.
 pub(crate) fn prove_apart(source: &Path, destination: &Path) -> Result<()> {
     let (Ok(from), Ok(to)) = (source.canonicalize(), destination.canonicalize()) else { return Ok(()) };
-    let mounts = table();
+    let mounts = process_mounts();
     if from != to && overlap(&mounts, &from, &to) {
         return Err(Error::OnePlace {
             place: shown(destination).to_string(),

@@ -1,8 +1,8 @@
 //! Moves of trees: a copy whose sources are deleted ([`sources`](crate::sources)).
 //!
-//! A run that is killed has copied some objects, and has deleted only sources of complete copies.
-//! So the same move continues it, and compares nothing: what the source still has is to be moved.
-//! The engine calls this.
+//! A killed run has copied some objects, and has deleted only sources of complete copies. So the
+//! same move continues it without comparing: all remaining sources are to be moved. The engine
+//! calls this.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,11 +13,11 @@ use crate::context::Scope;
 use crate::error::{Error, Failure, Result};
 use crate::job::JobResult;
 use crate::report::Observer;
-use crate::sources::LINK;
+use crate::sources::LINK_REFUSED;
 use crate::tree::{self, TreeCopy, with_sort_name};
 
-/// The jobs of a move, in the order in which names are found. A link is a failure: what it leads to
-/// may lie outside, and would stay.
+/// The jobs of a move, in the order in which names are found. A link is a failure: its target may
+/// lie outside, and would stay.
 pub(crate) struct Jobs<'a> {
     copy: &'a TreeCopy<'a>,
     observer: &'a dyn Observer,
@@ -43,7 +43,7 @@ impl<'a> Jobs<'a> {
         if entry.kind == Kind::Symlink {
             return self.copy.tree.contains(&entry.name).then(|| {
                 let place = self.copy.tree.source.join(&entry.name);
-                Err(Failure { location: place.to_string(), error: Error::invalid(&place, LINK) })
+                Err(Failure { location: place.to_string(), error: Error::invalid(&place, LINK_REFUSED) })
             });
         }
         if !self.copy.selects(&entry) {

@@ -1,5 +1,5 @@
 //! Decides whether an object that was named by itself is to be copied. There is no listing, so each
-//! end is asked.
+//! end is looked up.
 //!
 //! The engine calls this for one object, and the workers for many.
 
@@ -10,8 +10,8 @@ use crate::compare;
 use crate::error::Result;
 use crate::settings::{Compare, Settings};
 
-/// Whether the settings want an object copied, as far as they limit sources or ask for the state of
-/// the destination.
+/// Whether the settings want an object copied. They may limit sources, or compare them with the
+/// state of the destination.
 pub(crate) fn is_wanted(
     store: &Store,
     settings: &Settings,
@@ -42,10 +42,10 @@ pub(crate) fn is_wanted(
 }
 
 /// Whether the destination is a complete copy of the source as it is now, by size and time. The
-/// local end is asked first: that costs no request, and mostly spares the other.
+/// local end is looked up first: it costs no request, and mostly saves the other's.
 ///
-/// `store` makes each request once, since the copy repeats its own, waits for a silent server, and
-/// says more about its failure.
+/// `store` does not retry: the copy that follows retries its own requests, waits for a silent
+/// server, and says more about its failure.
 pub(crate) fn is_unchanged(
     store: &Store,
     settings: &Settings,
@@ -54,7 +54,7 @@ pub(crate) fn is_unchanged(
 ) -> Result<bool> {
     let is_upload = source.as_local().is_some();
     let is_described = settings.metadata != Metadata::default() || store.describes_writes();
-    // A copy that is there may be stored otherwise.
+    // An existing copy may be stored with other options.
     if settings.compare != Compare::SizeMtime
         || settings.checksum.is_some()
         || (is_described && destination.as_local().is_none())

@@ -1,5 +1,4 @@
-//! The interface of an object to the scheduler: it has pieces for workers, and an end. Movers
-//! implement it.
+//! The interface between the scheduler and an object that moves in pieces. Movers implement it.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -13,9 +12,9 @@ use crate::request::{Opened, Requester};
 
 /// An object that moves in pieces. The workers that move them share it.
 pub(crate) trait Pieces: Send + Sync {
-    /// Moves a piece, to the end or an error.
+    /// Moves a piece until it is complete or fails.
     fn move_piece(&self, requester: &mut Requester<'_>, piece: Piece) -> Result<()>;
-    /// The number of neighbours that one request can move.
+    /// The most neighbouring pieces that one request can move.
     fn most_together(&self) -> u32 {
         1
     }
@@ -35,7 +34,7 @@ pub(crate) trait Pieces: Send + Sync {
 
 /// A piece of an object that one worker moves.
 pub(crate) enum Piece {
-    /// The chunk whose answer is open, because the object was opened with it.
+    /// The chunk whose answer is already open: the object was opened by requesting it.
     FirstBody(u32, Box<Opened>),
     /// Neighbouring chunks of a download, or parts of an upload.
     Chunks(Range<u32>),
@@ -44,7 +43,7 @@ pub(crate) enum Piece {
 }
 
 impl Piece {
-    /// The parts of an upload, which has no other pieces.
+    /// Returns the parts of an upload, which has no pieces of other kinds.
     pub(crate) fn parts(self) -> Range<u32> {
         match self {
             Self::Chunks(parts) => parts,
@@ -56,14 +55,14 @@ impl Piece {
 /// The pieces of an object that no worker has claimed.
 #[derive(Default)]
 pub(crate) struct Pending {
-    /// Whether the checksum of the whole is to be asked for. It comes first.
+    /// Whether the checksum of the whole is to be requested. It comes before the chunks.
     pub(crate) checksum: bool,
     /// Chunks or parts.
     pub(crate) chunks: VecDeque<u32>,
 }
 
 impl Pending {
-    /// Their number.
+    /// The number of pieces.
     pub(crate) fn len(&self) -> usize {
         self.chunks.len() + usize::from(self.checksum)
     }
@@ -72,7 +71,7 @@ impl Pending {
         self.len() == 0
     }
 
-    /// Claims the next piece: of chunks up to `most` neighbours.
+    /// Claims the next piece: the checksum, or up to `most` neighbouring chunks.
     pub(crate) fn claim(&mut self, most: u32) -> Option<Piece> {
         if std::mem::take(&mut self.checksum) {
             return Some(Piece::Checksum);
@@ -105,6 +104,6 @@ pub(crate) enum Finish {
 pub(crate) enum Started {
     /// The object was small and is complete.
     Done(Done),
-    /// It moves in pieces, of which the worker that started it moves the `first`.
+    /// The object moves in pieces. The worker that started it moves `first`.
     Split { object: Arc<dyn Pieces>, pending: Pending, first: Option<Piece> },
 }

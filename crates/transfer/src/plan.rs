@@ -10,20 +10,19 @@ use std::ops::Range;
 use firstbyte_location::ByteRange;
 use firstbyte_pacing::LONGEST_REQUEST;
 
-/// The bytes that the first request asks for before the length is known, and the length of a chunk.
-/// Objects up to this length come in one request. Of larger ones several chunks are requested at a
-/// time: at 40 MB/s, the rate of one S3 connection, 8 MiB take 0.2 s after a round trip of 0.03 s.
-/// A killed run loses, of each request, the unfinished chunk and the content of the socket's
-/// buffer.
-pub(crate) const OPENING: u64 = 2 << 20;
-/// Chunks of a download before they grow, so that journals stay short.
+/// Bytes of the first request, which is sent before the length is known, and the length of a chunk.
+/// Objects up to this length come in one request. For larger ones a request has several chunks: at
+/// 40 MB/s, the rate of one S3 connection, 8 MiB take 0.2 s after a round trip of 0.03 s. Of each
+/// request, a killed run loses the unfinished chunk and the content of the socket's buffer.
+pub(crate) const CHUNK_SIZE: u64 = 2 << 20;
+/// The number of chunks of a download from which on they get longer, so that journals stay short.
 const MOST_CHUNKS: u64 = 32_768;
-/// Part of an upload; each part is one request.
-const PART: u64 = 8 << 20;
-/// Objects from this length on are large: their bytes take the time, not their requests. A request
-/// costs a near server as much as sending some 4 MiB (MinIO), a quarter of this. Objects up to this
-/// length are uploaded in one request.
-pub(crate) const LARGE: u64 = 2 * PART;
+/// The least length of an upload's parts; each part is one request.
+const UPLOAD_PART_SIZE: u64 = 8 << 20;
+/// The length from which on an object is large: its bytes take the time, not its requests. A
+/// request costs a near server as much as sending some 4 MiB (MinIO), a quarter of this. Objects up
+/// to this length are uploaded in one request.
+pub(crate) const LARGE_OBJECT: u64 = 2 * UPLOAD_PART_SIZE;
 /// S3's limit on the parts of an upload.
 pub(crate) const MOST_PARTS: u64 = 10_000;
 /// S3's least length of a part that is not the last.
@@ -31,16 +30,16 @@ pub(crate) const LEAST_PART: u64 = 5 << 20;
 
 /// The longest part that S3 takes.
 const LONGEST_PART: u64 = 5 << 30;
-/// Parts of a stream that have the least length: they hold 10 GiB.
+/// The number of a stream's parts that have the least length: together they hold 10 GiB.
 const SMALL_PARTS: u32 = 2_000;
-/// Parts of a stream of each greater length.
+/// The number of a stream's parts of each greater length.
 const PARTS_OF_A_LENGTH: u32 = 200;
 
-/// Length of part `number` (from 1) of a stream, whose own length is not known. The parts grow, so
-/// that all that S3 takes hold 31 TiB; `None` behind them. No growth holds the 48.8 TiB of S3's
-/// largest object, all of whose parts have the greatest length
+/// Returns the length of part `number` (from 1) of a stream of unknown length, or `None` beyond
+/// S3's last part. Parts grow, so that together they hold 31 TiB. No growth reaches the 48.8 TiB of
+/// S3's largest object, all of whose parts have the greatest length
 /// (<https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html>, 2026-11-27).
-pub(crate) fn part_of_stream(number: u32) -> Option<u64> {
+pub(crate) fn stream_part_size(number: u32) -> Option<u64> {
     if u64::from(number) > MOST_PARTS {
         return None;
     }
@@ -56,20 +55,24 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Chunks for reading `size` bytes in parallel. The longest bounds what is read again.
+    /// Plans chunks for reading `size` bytes in parallel. Their length bounds what a killed run
+    /// reads again.
     #[must_use]
     pub fn download(size: u64) -> Self {
-        let chunk = (size / MOST_CHUNKS).next_multiple_of(OPENING).clamp(OPENING, LONGEST_REQUEST);
+        let chunk = (size / MOST_CHUNKS).next_multiple_of(CHUNK_SIZE).clamp(CHUNK_SIZE, LONGEST_REQUEST);
         Self { size, chunk }
     }
 
-    /// Parts for writing `size` bytes as a multipart upload.
+    /// Plans parts for writing `size` bytes as a multipart upload.
     #[must_use]
     pub fn upload(size: u64) -> Self {
-        Self { size, chunk: size.div_ceil(MOST_PARTS).next_multiple_of(PART).max(PART) }
+        Self {
+            size,
+            chunk: size.div_ceil(MOST_PARTS).next_multiple_of(UPLOAD_PART_SIZE).max(UPLOAD_PART_SIZE),
+        }
     }
 
-    /// Parts of `chunk` bytes each, except the last.
+    /// Plans parts of `chunk` bytes each, except the last.
     #[must_use]
     pub fn even(size: u64, chunk: u64) -> Self {
         Self { size, chunk: chunk.max(1) }
@@ -114,7 +117,7 @@ mod tests {
 
     #[test]
     fn the_parts_of_a_stream_grow_within_the_limits_of_s3() {
-        let parts: Vec<u64> = (1..).map_while(part_of_stream).collect();
+        let parts: Vec<u64> = (1..).map_while(stream_part_size).collect();
         assert_eq!(parts.len() as u64, MOST_PARTS);
         assert!(parts.iter().sum::<u64>() > 31 << 40);
         assert!(parts.iter().all(|part| (LEAST_PART..=LONGEST_PART).contains(part)));

@@ -1,5 +1,5 @@
-//! Copies an object from one store to another. An S3 service that holds both copies it itself,
-//! unless the user gave a checksum to check; otherwise the bytes go through local memory.
+//! Copies an object from one store to another. If one S3 service holds both, it copies the object
+//! itself, unless the user gave a checksum to check. Otherwise the bytes go through local memory.
 
 use std::sync::Arc;
 
@@ -16,16 +16,17 @@ use crate::request::Requester;
 use crate::spool;
 use crate::upload::parts::{self, Parts, put_options, put_over};
 
-/// Bytes in memory at once, per worker: as many workers as possible fit below the memory ceiling.
-const PART: u64 = LEAST_PART;
+/// Bytes of a part, which a worker holds in memory. As short as S3 allows, so that as many workers
+/// as possible fit below the memory ceiling.
+const RELAY_PART_SIZE: u64 = LEAST_PART;
 /// S3 copies objects up to this length in one request.
 const SINGLE_COPY: u64 = 5 << 30;
-/// A part copied inside the service. Large, for none of its bytes pass here.
-const COPY_PART: u64 = 512 << 20;
+/// Bytes of a part that the service copies itself. Long, because the bytes do not pass here.
+const COPIED_PART_SIZE: u64 = 512 << 20;
 
 /// The way in which a part is copied.
-enum Way {
-    /// The service copies them.
+enum RelayMode {
+    /// The service copies the part.
     Inside,
     /// The bytes are read into memory and sent.
     Through,
@@ -36,7 +37,7 @@ struct Relay {
     stat: Stat,
     plan: Plan,
     parts: Parts,
-    way: Way,
+    mode: RelayMode,
 }
 
 /// Starts a copy between stores.
@@ -50,7 +51,7 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &Job) -> Result<Started>
     if job.entry.is_none() {
         context.observer.expected(0, size);
     }
-    // To check the user's checksum the bytes have to pass here.
+    // The user's checksum can be checked only if the bytes pass through this process.
     let inside = context.settings.checksum.is_none()
         && match (&job.source, &job.destination) {
             (Location::Object(from), Location::Object(to)) => context.store.is_one_service(from, to),
@@ -59,10 +60,11 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &Job) -> Result<Started>
     let options = put_options(context, job, &stat);
     if inside && size <= SINGLE_COPY {
         match context.store.copy(&job.source, &stat.version, &job.destination, &options) {
-            // A condition that the service refuses is checked here, with each answer.
+            // The service refuses a condition of the copy: the bytes are read, and each answer is
+            // checked here.
             Err(StoreError::Unsupported { .. } | StoreError::OwnTagRefused { .. }) => {}
-            // A service that does not copy by itself, or not from this name, gets the bytes. What
-            // it refuses for another reason, it refuses again.
+            // A service that does not copy by itself, or not from this name, gets the bytes. After
+            // any other refusal it would refuse them too.
             Err(StoreError::Server { status: 400 | 501, code, .. })
                 if ["InvalidArgument", "InvalidRequest", "NotImplemented"].contains(&code.as_str()) => {}
             Err(error) => return Err(error.into()),
@@ -78,25 +80,26 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &Job) -> Result<Started>
             }
         }
     }
-    if context.settings.checksum.is_some() || (size > PART && !context.store.has_multipart(&job.destination))
+    if context.settings.checksum.is_some()
+        || (size > RELAY_PART_SIZE && !context.store.has_multipart(&job.destination))
     {
         return spool::copy(requester, job, StatedLength::Checked);
     }
-    if size <= PART {
+    if size <= RELAY_PART_SIZE {
         let bytes = read(requester, &job.source, &stat, ByteRange::new(0, size))?;
         let written = put_over(requester, job, Payload::Bytes(&bytes), 0, &options)?;
         return Ok(Started::Done(parts::done(size, written, Some(stat.version))));
     }
-    let (way, part) =
+    let (mode, part) =
         if inside && size > SINGLE_COPY && context.store.has_copied_parts(&job.source, &job.destination) {
-            (Way::Inside, COPY_PART)
+            (RelayMode::Inside, COPIED_PART_SIZE)
         } else {
-            (Way::Through, PART)
+            (RelayMode::Through, RELAY_PART_SIZE)
         };
     let plan = Plan::even(size, part.max(size.div_ceil(MOST_PARTS)));
     let parts = Parts::new(context.store.begin_upload(&job.destination, &options)?, options);
     let pending = plan.pieces().collect();
-    let relay = Relay { source: job.source.clone(), stat, plan, parts, way };
+    let relay = Relay { source: job.source.clone(), stat, plan, parts, mode };
     Ok(Started::Split { object: Arc::new(relay), pending, first: None })
 }
 
@@ -133,9 +136,9 @@ fn read(requester: &mut Requester<'_>, source: &Location, stat: &Stat, range: By
 impl Relay {
     fn move_part(&self, requester: &mut Requester<'_>, index: u32) -> Result<()> {
         let range = self.plan.range(index);
-        if let Way::Through = self.way {
+        if let RelayMode::Through = self.mode {
             let bytes = read(requester, &self.source, &self.stat, range)?;
-            // They were counted when they were read.
+            // The bytes were counted when they were read.
             return self.parts.send(requester, index + 1, Payload::Bytes(&bytes), 0);
         }
         let context = requester.context;

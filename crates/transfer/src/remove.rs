@@ -1,7 +1,7 @@
-//! Deletes what lies below a location while it is listed: keys of a store by the page, from several
-//! threads; local names one by one beneath an open directory; names on a host that is reached by
-//! SFTP by the directory. Links are deleted, and none is followed. A move removes its empty
-//! directories by the same walk. The engine calls this.
+//! Deletes everything below a location while it is being listed: keys of a store in pages, from
+//! several threads; local names one by one beneath an open directory; names on an SFTP host
+//! directory by directory. Links are deleted, never followed. A move removes its empty directories
+//! by the same walk. The engine calls this.
 
 use std::io::ErrorKind;
 use std::mem::take;
@@ -24,20 +24,20 @@ use crate::settings::Concurrency;
 use crate::stop::Stop;
 use crate::tree::with_sort_name;
 
-/// Concurrent requests of 1,000 keys each, unless the settings fix the concurrency. A server takes
-/// many times a round trip for one.
+/// Concurrent deletions of 1,000 keys each, unless the settings fix the concurrency. One takes a
+/// server many times as long as a round trip.
 const DELETERS: usize = 8;
-/// Concurrent requests of the listing, at most. A page takes a server less time than deleting its
-/// keys, and some servers begin a listing of their own for each range of ours.
+/// The most concurrent requests of the listing. Listing a page takes a server less time than
+/// deleting its keys, and some servers start a separate listing for each range requested.
 const LISTERS: NonZeroUsize = NonZeroUsize::new(2).unwrap();
 
-/// What to delete.
+/// Names to delete below a location.
 pub struct Removal<'a> {
     /// The location whose contents are deleted.
     pub root: Location,
-    /// How far it goes.
+    /// The extent of the removal.
     pub extent: Extent,
-    /// A prefix of all names; the store is asked for no others.
+    /// The prefix of all names; the store lists no others.
     pub beginning: String,
     /// The levels that are deleted.
     pub levels: Levels,
@@ -47,20 +47,20 @@ pub struct Removal<'a> {
     pub effect: Effect,
 }
 
-/// The entries that a removal takes.
+/// The entries that a removal deletes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Taken {
+enum RemovalFilter {
     All,
     /// Local directories without entries, and objects without content that mark prefixes.
     Empty,
 }
 
 pub(crate) fn remove(scope: &Scope<'_>, removal: &Removal<'_>, observer: &dyn Observer) -> Result<Summary> {
-    run(scope, removal, Taken::All, observer)
+    run(scope, removal, RemovalFilter::All, observer)
 }
 
-/// Removes the directories that a move has left empty, and adds to its summary.
-pub(crate) fn directories(
+/// Removes the directories that a move has left empty. Failures are added to the move's summary.
+pub(crate) fn remove_empty_directories(
     scope: &Scope<'_>,
     moved: &Move<'_>,
     observer: &dyn Observer,
@@ -75,8 +75,8 @@ pub(crate) fn directories(
         select: moved.tree.select,
         effect: Effect::Apply,
     };
-    // To a store a prefix is gone when nothing begins with it.
-    match run(scope, &removal, Taken::Empty, observer) {
+    // In a store, a prefix no longer exists when no key begins with it.
+    match run(scope, &removal, RemovalFilter::Empty, observer) {
         Err(Error::Store(StoreError::NotFound { .. })) => Ok(()),
         Err(error) => Err(error),
         Ok(mut removed) => {
@@ -88,21 +88,26 @@ pub(crate) fn directories(
     }
 }
 
-fn run(scope: &Scope<'_>, removal: &Removal<'_>, taken: Taken, observer: &dyn Observer) -> Result<Summary> {
+fn run(
+    scope: &Scope<'_>,
+    removal: &Removal<'_>,
+    filter: RemovalFilter,
+    observer: &dyn Observer,
+) -> Result<Summary> {
     let outcome = Outcome { summary: Mutex::default(), observer, stop: &scope.settings.stop };
     match &removal.root {
         Location::Local(path) => {
-            // Opened before it is listed: what is deleted lies in it, whatever its name means
-            // later.
+            // The directory is opened before it is listed: names are deleted in it even if its path
+            // leads elsewhere later.
             let beneath = if removal.is_whole() { Beneath::itself(path)? } else { Beneath::new(path, None) };
-            let mut names = LocalNames { beneath, path, removal, taken, outcome: &outcome };
-            remove_names(scope, removal, taken, &mut names, &outcome)?;
+            let mut names = LocalNames { beneath, path, removal, filter, outcome: &outcome };
+            remove_names(scope, removal, filter, &mut names, &outcome)?;
         }
         Location::Sftp(_) => {
-            let mut names = RemoteNames { scope, removal, taken, outcome: &outcome, files: Vec::new() };
-            remove_names(scope, removal, taken, &mut names, &outcome)?;
+            let mut names = RemoteNames { scope, removal, filter, outcome: &outcome, files: Vec::new() };
+            remove_names(scope, removal, filter, &mut names, &outcome)?;
         }
-        Location::Object(object) => remove_keys(scope, removal, taken, object, &outcome)?,
+        Location::Object(object) => remove_keys(scope, removal, filter, object, &outcome)?,
         Location::Http(_) => {
             return Err(Error::invalid(&removal.root, "HTTP has no listing; name single objects to delete"));
         }
@@ -136,7 +141,7 @@ impl Removal<'_> {
     }
 }
 
-impl Taken {
+impl RemovalFilter {
     fn takes_key(self, entry: &Entry) -> bool {
         self == Self::All || (entry.name.ends_with(b"/") && entry.size == Some(0))
     }
@@ -154,7 +159,7 @@ impl Outcome<'_> {
         self.summary().deleted += count;
     }
 
-    /// Records a failure. One of a request that was cut by a stop is the end of the run instead.
+    /// Records a failure. If a stop has cancelled the request, the run ends instead.
     fn failed(&self, location: String, error: impl Into<Error>) {
         let error = error.into();
         let mut summary = self.summary();
@@ -188,7 +193,7 @@ impl Outcome<'_> {
 fn remove_keys(
     scope: &Scope<'_>,
     removal: &Removal<'_>,
-    taken: Taken,
+    filter: RemovalFilter,
     root: &ObjectLocation,
     outcome: &Outcome<'_>,
 ) -> Result<()> {
@@ -197,7 +202,7 @@ fn remove_keys(
         Concurrency::Auto => DELETERS,
         Concurrency::Fixed(count) => count.max(1),
     };
-    // Without room: a page waits for a free thread, so what is kept in memory stays small.
+    // The channel holds no pages: each waits for a free thread, so memory stays small.
     let (pages, waiting) = sync_channel::<Vec<Location>>(0);
     let waiting = Mutex::new(waiting);
     let mut kept = false;
@@ -206,7 +211,7 @@ fn remove_keys(
             let deleter = thread::Builder::new().stack_size(STACK);
             deleter.spawn_scoped(started, || delete_pages(scope, &waiting, outcome)).map(drop)
         };
-        // Fewer than wanted if the system refuses more, but one is needed.
+        // Fewer threads than wanted suffice if the system refuses more, but one is needed.
         start(0).map_err(Error::io("starting a thread"))?;
         (1..threads).map(start).take_while(std::io::Result::is_ok).for_each(drop);
         let mut page = Vec::new();
@@ -216,7 +221,7 @@ fn remove_keys(
             }
             match entry {
                 Ok(entry) if entry.kind == Kind::Directory => {}
-                Ok(entry) if !(removal.select)(&entry.name) || !taken.takes_key(&entry) => kept = true,
+                Ok(entry) if !(removal.select)(&entry.name) || !filter.takes_key(&entry) => kept = true,
                 Ok(entry) if removal.applies(&entry.name, outcome) => {
                     page.push(removal.root.join(&entry.name));
                 }
@@ -235,20 +240,22 @@ fn remove_keys(
     let is_empty =
         removal.effect == Effect::Apply && !kept && !outcome.has_ended() && !outcome.has_failures();
     if removal.is_whole() && is_empty {
-        remove_marker(scope, root, taken, outcome);
+        remove_marker(scope, root, filter, outcome);
     }
     Ok(())
 }
 
 /// Deletes the object that marks a prefix, `PREFIX/`, which no listing of the prefix shows. It is
 /// not counted, because a store does not say whether there was one.
-fn remove_marker(scope: &Scope<'_>, root: &ObjectLocation, taken: Taken, outcome: &Outcome<'_>) {
+fn remove_marker(scope: &Scope<'_>, root: &ObjectLocation, filter: RemovalFilter, outcome: &Outcome<'_>) {
     let prefix = root.key.strip_suffix('/').unwrap_or(&root.key);
     if prefix.is_empty() {
         return;
     }
     let marker = Location::Object(root.with_key(format!("{prefix}/")));
-    if taken == Taken::Empty && !scope.store.stat_object(&marker).is_ok_and(|stat| stat.size() == Some(0)) {
+    if filter == RemovalFilter::Empty
+        && !scope.store.stat_object(&marker).is_ok_and(|stat| stat.size() == Some(0))
+    {
         return;
     }
     if let Err(error) = scope.store.delete(&marker) {
@@ -275,21 +282,21 @@ fn delete_pages(scope: &Scope<'_>, waiting: &Mutex<Receiver<Vec<Location>>>, out
 trait Names {
     fn remove_file(&mut self, name: &[u8]);
 
-    /// Removes a directory after all in it, if it is empty.
+    /// Removes a directory if it is empty. Called after everything in it.
     fn remove_directory(&mut self, name: &[u8]);
 
-    /// Removes the root. That it is not empty is an error, unless the selection or a failure kept
-    /// some of it.
+    /// Removes the root. A root that is not empty is an error, unless a failure or the filter
+    /// (`kept`) left something in it.
     fn remove_root(&mut self, kept: bool);
 
-    /// Deletes what was put off.
+    /// Deletes the names that were collected.
     fn finish(&mut self) {}
 }
 
 fn remove_names(
     scope: &Scope<'_>,
     removal: &Removal<'_>,
-    taken: Taken,
+    filter: RemovalFilter,
     names: &mut dyn Names,
     outcome: &Outcome<'_>,
 ) -> Result<()> {
@@ -318,7 +325,7 @@ fn remove_names(
         leave(names, &mut directories, &entry.name);
         let directory = entry.name.strip_suffix(b"/").filter(|_| entry.kind == Kind::Directory);
         if !(removal.select)(directory.unwrap_or(&entry.name))
-            || (taken == Taken::Empty && directory.is_none())
+            || (filter == RemovalFilter::Empty && directory.is_none())
         {
             kept = true;
         } else if directory.is_some() {
@@ -335,11 +342,11 @@ fn remove_names(
     Ok(())
 }
 
-/// Deletes names on a host: those of a directory together.
+/// Deletes names on an SFTP host: those of a directory together.
 struct RemoteNames<'a> {
     scope: &'a Scope<'a>,
     removal: &'a Removal<'a>,
-    taken: Taken,
+    filter: RemovalFilter,
     outcome: &'a Outcome<'a>,
     files: Vec<Location>,
 }
@@ -347,8 +354,9 @@ struct RemoteNames<'a> {
 impl RemoteNames<'_> {
     fn remove(&mut self, directory: &Location) -> firstbyte_store::Result<()> {
         self.finish();
-        // A move keeps what an interrupted copy has left, since it is no part of what was moved.
-        let unfinished = if self.taken == Taken::Empty { Unfinished::Keep } else { Unfinished::Remove };
+        // A move keeps files that an interrupted copy has left, because they were not moved.
+        let unfinished =
+            if self.filter == RemovalFilter::Empty { Unfinished::Keep } else { Unfinished::Remove };
         self.scope.store.remove_directory(directory, unfinished)
     }
 }
@@ -393,7 +401,7 @@ struct LocalNames<'a> {
     beneath: Beneath,
     path: &'a Path,
     removal: &'a Removal<'a>,
-    taken: Taken,
+    filter: RemovalFilter,
     outcome: &'a Outcome<'a>,
 }
 
@@ -424,10 +432,10 @@ impl Names for LocalNames<'_> {
 }
 
 impl LocalNames<'_> {
-    /// Removes what interrupted copies left in a directory that holds nothing else. No listing
-    /// shows it. A move keeps it, since it is no part of what was moved.
+    /// Removes the files that interrupted copies left in a directory that holds nothing else; no
+    /// listing shows them. A move keeps them, because they were not moved.
     fn remove_unfinished(&self, directory: &Path) {
-        if self.taken == Taken::Empty {
+        if self.filter == RemovalFilter::Empty {
             return;
         }
         let others = |name: &[u8]| !matches!(name, b"." | b"..") && !is_unfinished_file(name);
@@ -435,7 +443,7 @@ impl LocalNames<'_> {
             return;
         }
         for name in self.beneath.names(directory, &is_unfinished_file).unwrap_or_default() {
-            // If it stays, so does the directory.
+            // If a file stays, so does the directory.
             let _ = self.beneath.remove_file(&directory.join(name));
         }
     }

@@ -12,9 +12,9 @@ use crate::error::Failure;
 pub enum Action {
     /// Copy an object.
     Copy {
-        /// From.
+        /// The source.
         source: Location,
-        /// To.
+        /// The destination.
         destination: Location,
         /// Length in bytes, if the listing has it.
         size: Option<u64>,
@@ -29,15 +29,15 @@ pub enum Action {
 /// A difference between two places.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Difference {
-    /// Only the source has it.
+    /// An object that only the source has.
     OnlySource(Location),
-    /// Only the destination has it.
+    /// An object that only the destination has.
     OnlyDestination(Location),
     /// The lengths differ.
     Size {
-        /// In the source, with its length.
+        /// The object in the source, and its length in bytes.
         source: (Location, u64),
-        /// In the destination, with its length.
+        /// The object in the destination, and its length in bytes.
         destination: (Location, u64),
     },
     /// The lengths are equal, and the content differs.
@@ -45,7 +45,7 @@ pub enum Difference {
 }
 
 impl Difference {
-    /// A row for programs.
+    /// Converts the difference to a row of JSON.
     #[must_use]
     pub fn to_json(&self) -> serde_json::Value {
         use serde_json::json;
@@ -73,15 +73,16 @@ pub const OBJECTS: &str = "firstbyte_transfer::objects";
 /// Receives the events of a run: progress bars, logs, tests. Worker threads call it, so it must be
 /// quick. Every method does nothing unless overridden.
 pub trait Observer: Sync {
-    /// So many more objects and bytes are to be moved (called again as more is found).
+    /// More objects and bytes were found that are to be moved.
     fn expected(&self, _objects: u64, _bytes: u64) {}
     /// All objects of the run have been found: no more are expected.
     fn listed(&self) {}
     /// A worker begins with an object. `finished`, `skipped` or `failed` follows.
     fn began(&self, _source: &Location) {}
-    /// A large object, of `bytes` if that is known (or 0), is moved in pieces from now on.
+    /// A large object is moved in pieces from now on. `bytes` is its length, or 0 if that is not
+    /// known.
     fn started(&self, _source: &Location, _bytes: u64) {}
-    /// So many more bytes have arrived.
+    /// More bytes have arrived.
     fn moved(&self, _bytes: u64) {}
     /// An object of `bytes` is complete; an earlier run may have moved part of it.
     fn finished(&self, _source: &Location, _destination: &Location, _bytes: u64) {}
@@ -93,7 +94,7 @@ pub trait Observer: Sync {
     fn failed(&self, _failure: &Failure) {}
     /// Two places differ.
     fn differs(&self, _difference: &Difference) {}
-    /// A dry run would do this.
+    /// A dry run reports an action.
     fn planned(&self, _action: &Action) {}
 }
 
@@ -154,7 +155,7 @@ pub(crate) struct Done {
     pub(crate) bytes: u64,
     pub(crate) verified: Verified,
     pub(crate) version: Option<Version>,
-    /// The version of the source, where `version` is another: that of the copy.
+    /// The version of the source, if `version` is that of the copy.
     pub(crate) source: Option<Box<Version>>,
 }
 
@@ -170,7 +171,7 @@ impl Done {
 pub struct Summary {
     /// Objects complete at their destination.
     pub objects: u64,
-    /// Their length together.
+    /// Total length of these objects, bytes.
     pub bytes: u64,
     /// Objects found unchanged.
     pub skipped: u64,
@@ -184,21 +185,21 @@ pub struct Summary {
     pub empty_directories: u64,
     /// Unfinished copies at the source, which are no content.
     pub unfinished: u64,
-    /// Wall time.
+    /// Wall time, seconds.
     pub seconds: f64,
-    /// From the start to the first byte that arrived; `None` if no byte arrived.
+    /// Seconds from the start to the first byte; `None` if no byte arrived.
     pub first_byte_seconds: Option<f64>,
     /// Requests sent.
     pub requests: u64,
-    /// The same by kind.
+    /// Requests sent, by kind.
     pub requests_by_kind: RequestCounts,
     /// Bytes of bodies received from stores.
     pub received: u64,
     /// Bytes of bodies sent to stores.
     pub sent: u64,
-    /// Of those, sent again after a failure.
+    /// Requests sent again after a failure.
     pub retries: u64,
-    /// Of those, sent in place of one that stayed silent.
+    /// Requests sent in place of one that stayed silent.
     pub hedged: u64,
     /// Bytes kept from an interrupted run.
     pub resumed_bytes: u64,
@@ -241,8 +242,8 @@ impl Summary {
         self.version = done.version.filter(|_| self.objects == 1);
     }
 
-    /// The results of a run and of one before, which it has repeated: it has found unchanged what
-    /// that has copied, and has the same failures.
+    /// Adds the results of the run before, which this run has repeated: objects copied before were
+    /// found unchanged now, and the failures are the same.
     pub(crate) fn after(self, before: Self) -> Self {
         Self {
             objects: before.objects + self.objects,
@@ -264,7 +265,7 @@ impl Summary {
         }
     }
 
-    /// Bytes a second, over the wall time.
+    /// Bytes per second, over the wall time.
     #[must_use]
     pub fn bytes_per_second(&self) -> f64 {
         if self.seconds > 0.0 { self.bytes as f64 / self.seconds } else { 0.0 }

@@ -1,4 +1,5 @@
-//! Requests of a worker: each by the loop of `firstbyte_fetch`, with the run's meters and limits.
+//! Sends the requests of a worker by the request loop of `firstbyte_fetch`, with the run's meters
+//! and limits.
 //!
 //! Each worker has one [`Requester`], which movers borrow. It owns the worker's slot in the request
 //! tracker and its buffer.
@@ -10,12 +11,12 @@ use firstbyte_location::Location;
 use firstbyte_pacing::Wait;
 use firstbyte_store::{BUFFER, Body, Cancel, Error as StoreError, Get, Hasher, Outages, Sending, Sink, Stat};
 
-use crate::context::{Context, add, count, micros};
+use crate::context::{Context, add, load, micros};
 use crate::error::{Error, Result};
 use crate::job::Batch;
 
-/// Size of a worker's buffer if many objects move: most are smaller, and many workers share the
-/// memory.
+/// Bytes of a worker's buffer if many objects move: most objects are smaller, and many workers
+/// share the memory.
 const BUFFER_OF_MANY: usize = 32 << 10;
 
 /// Sends the requests of one worker, one at a time.
@@ -34,7 +35,7 @@ pub(crate) struct Attempt<'a, 't> {
 /// An answer whose body is still to be read, and the handle that ends it.
 pub(crate) type Opened = (Body, Cancel);
 
-/// Size of each worker's buffer, bytes.
+/// Returns the size of each worker's buffer, bytes.
 pub(crate) fn buffer_size(batch: Batch) -> usize {
     match batch {
         Batch::One => BUFFER,
@@ -52,7 +53,7 @@ impl Interest for Context<'_> {
     }
 
     fn is_known(&self) -> bool {
-        count(&self.meters.moved) > 0
+        load(&self.meters.moved) > 0
     }
 
     fn outages(&self) -> Outages {
@@ -93,24 +94,24 @@ impl<'t> Deref for Attempt<'_, 't> {
 }
 
 impl Attempt<'_, '_> {
-    /// The head of an answer has arrived, and a body of so many bytes follows.
+    /// Records that the head of an answer has arrived, and that a body of `body` bytes follows.
     pub(crate) fn head_arrived(&self, body: u64) {
         let took = self.tracked.head_arrived(body);
         add(&self.context.meters.head_wait, micros(took));
     }
 
-    /// Bytes up to the offset `end` arrived, or were accepted by the server.
+    /// Records that bytes up to the offset `end` arrived, or were accepted by the server.
     pub(crate) fn moved(&mut self, bytes: u64, end: u64) {
         self.context.moved(bytes);
         self.tracked.reached(end);
     }
 
-    /// A read of everything, of any version, for this attempt.
+    /// Returns a read of the whole of any version, for this attempt.
     pub(crate) fn get(&mut self) -> Get {
         self.tracked.get(&self.context.throttles.reading)
     }
 
-    /// Parameters for sending bytes in this attempt.
+    /// Returns the parameters for sending bytes in this attempt.
     pub(crate) fn sending(&mut self) -> Sending {
         let throttle = self.context.throttles.writing.clone();
         self.tracked.keep_to(&throttle);
@@ -155,7 +156,7 @@ impl<'a> Requester<'a> {
         Self { context, slot, buffer: Vec::new() }
     }
 
-    /// Describes an object, or one version of it.
+    /// Requests the description of an object, or of one version of it.
     pub(crate) fn stat(&mut self, location: &Location, version_id: Option<&str>) -> Result<Stat> {
         self.request(Wait::Head, None, |attempt, _| {
             let store = &attempt.context.single;
@@ -168,7 +169,7 @@ impl<'a> Requester<'a> {
         })
     }
 
-    /// Asks for the range and version of `get`.
+    /// Opens the range and version that `get` asks for.
     pub(crate) fn open(&mut self, source: &Location, get: &Get) -> Result<Opened> {
         self.request(Wait::Head, None, |attempt, _| {
             let Get { cancel, throttle, .. } = attempt.get();
@@ -177,9 +178,9 @@ impl<'a> Requester<'a> {
         })
     }
 
-    /// Makes a request until it succeeds, fails for good, or the run ends. `once` is one attempt.
-    /// It keeps what it has achieved, so that the next attempt asks only for the rest. `opened`
-    /// belongs to an answer that is already open.
+    /// Repeats a request until it succeeds, fails for good, or the run ends. `once` makes one
+    /// attempt and keeps its progress, so that the next attempt requests only the rest. `opened`
+    /// cancels an answer that is already open.
     pub(crate) fn request<T>(
         &mut self,
         wait: Wait,
@@ -189,7 +190,7 @@ impl<'a> Requester<'a> {
         let context = self.context;
         if self.buffer.is_empty() {
             // Zeroed by the kernel: its pages cost nothing until they are touched.
-            self.buffer = vec![0; buffer_size(context.subject.batch)];
+            self.buffer = vec![0; buffer_size(context.run_kind.batch)];
         }
         let slot = Slot { tracker: &context.tracker, index: self.slot };
         let result = slot.request(context, opened, |tracked| {

@@ -19,7 +19,7 @@ pub enum Concurrency {
     /// As many as measurably help.
     #[default]
     Auto,
-    /// That many.
+    /// A fixed number.
     Fixed(usize),
 }
 
@@ -34,24 +34,24 @@ pub enum Compare {
     Checksum,
     /// By length alone.
     Size,
-    /// By age: what the destination has in the same or a newer state is unchanged.
+    /// By age: an object is unchanged if the destination's is as new or newer.
     Newer,
-    /// By existence: what the destination has is never replaced.
+    /// By existence: an object of the destination is never replaced.
     Existence,
     /// Not at all: everything is copied.
     None,
 }
 
-/// The objects of a source that take part, by what its listing says of them.
+/// Limits on the objects of a source that take part, by their listed lengths and times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Least length, bytes.
     pub least_size: Option<u64>,
     /// Greatest length, bytes.
     pub greatest_size: Option<u64>,
-    /// Not modified before.
+    /// Earliest modification time.
     pub modified_since: Option<SystemTime>,
-    /// Not modified after.
+    /// Latest modification time.
     pub modified_until: Option<SystemTime>,
 }
 
@@ -62,7 +62,7 @@ impl Limits {
         *self != Self::default()
     }
 
-    /// Whether an object takes part. One whose length or time is not known and matters does not.
+    /// Whether an object is within the limits. An unknown length or time is not, if it is limited.
     #[must_use]
     pub fn take(&self, size: Option<u64>, modified: Option<SystemTime>) -> bool {
         self.least_size.is_none_or(|least| size.is_some_and(|size| size >= least))
@@ -72,7 +72,7 @@ impl Limits {
     }
 }
 
-/// What a copy keeps of local files.
+/// The attributes of local files that a copy keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keep {
     /// The content, permission bits and modification times of files, and the permission bits of
@@ -87,10 +87,10 @@ pub enum Keep {
 /// Whether a silent request is replaced by a new one before its deadline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hedging {
-    /// Yes, once it is several times slower than the others.
+    /// A request is replaced once it is several times slower than the others.
     #[default]
     On,
-    /// Never; only the store's deadlines end it.
+    /// No request is replaced; only the store's deadlines end it.
     Off,
 }
 
@@ -99,11 +99,11 @@ pub enum Hedging {
 pub struct Settings {
     /// Ceiling for the resident memory of the process, bytes; limits concurrency and buffers.
     pub memory: u64,
-    /// Requests at once.
+    /// Requests in flight at once.
     pub concurrency: Concurrency,
     /// The state on stable storage when a copy is reported done.
     pub durability: Durability,
-    /// Bytes a second over all requests; `None` is no limit.
+    /// Bytes per second over all requests; `None` is no limit.
     pub limit_rate: Option<u64>,
     /// The checksum that the one copied object must have; not for trees.
     pub checksum: Option<Checksum>,
@@ -111,7 +111,7 @@ pub struct Settings {
     pub compare: Compare,
     /// The objects of trees that take part.
     pub limits: Limits,
-    /// What copies between local directories keep.
+    /// The attributes that copies between local directories keep.
     pub keep: Keep,
     /// Whether slow requests are replaced.
     pub hedging: Hedging,
@@ -129,26 +129,27 @@ pub struct Settings {
     pub stop: Stop,
 }
 
-/// Memory of the process beside its workers: program, runtime, credentials, a page of a listing.
+/// Memory of the process without its workers, bytes: program, runtime, credentials, a page of a
+/// listing.
 const BASE_MEMORY: u64 = 14 << 20;
-/// Requests of a listing beside a transfer's own. They and their waiting pages take some 4 MB; a
-/// transfer consumes their entries much more slowly.
-const LISTING: NonZeroUsize = NonZeroUsize::new(8).unwrap();
+/// The most concurrent requests of a listing whose objects are transferred. With their waiting
+/// pages they take some 4 MB. More would not help: a transfer consumes entries much more slowly.
+const MAX_LISTING_REQUESTS: NonZeroUsize = NonZeroUsize::new(8).unwrap();
 
 impl Settings {
-    /// The number of workers that fit below the memory ceiling if each needs so many bytes, at
-    /// least one.
+    /// The number of workers that fit below the memory ceiling if each needs `each` bytes; at least
+    /// one.
     pub(crate) fn workers_of(&self, each: u64) -> usize {
         to_usize(self.memory.saturating_sub(BASE_MEMORY) / each).max(1)
     }
 
-    /// Requests at once, at most, for a listing whose objects are transferred.
+    /// The most concurrent requests of a listing whose objects are transferred.
     #[must_use]
     pub fn listing_requests(&self) -> NonZeroUsize {
         match self.concurrency {
-            Concurrency::Auto => LISTING,
+            Concurrency::Auto => MAX_LISTING_REQUESTS,
             Concurrency::Fixed(level) => {
-                NonZeroUsize::new(level).map_or(NonZeroUsize::MIN, |level| level.min(LISTING))
+                NonZeroUsize::new(level).map_or(NonZeroUsize::MIN, |level| level.min(MAX_LISTING_REQUESTS))
             }
         }
     }
@@ -165,7 +166,7 @@ pub enum ContentTypes {
 }
 
 impl ContentTypes {
-    /// The type for an object that is written as `destination`, from `source` or a stream.
+    /// Returns the type for an object that is written as `destination`, from `source` or a stream.
     pub(crate) fn of(self, source: Option<&Location>, destination: &Location) -> Option<String> {
         if self == Self::FromStore {
             return None;

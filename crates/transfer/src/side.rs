@@ -9,7 +9,7 @@ use crate::tree::with_sort_name;
 
 type Entries = Box<dyn Iterator<Item = firstbyte_store::Result<Entry>> + Send>;
 
-fn nothing() -> Peekable<Entries> {
+fn no_entries() -> Peekable<Entries> {
     let nothing: Entries = Box::new(std::iter::empty());
     nothing.peekable()
 }
@@ -17,7 +17,7 @@ fn nothing() -> Peekable<Entries> {
 /// One listing. The name of a directory ends in `/`, as it sorts.
 pub(crate) struct Side {
     entries: Peekable<Entries>,
-    /// It ended in an error: names that it did not show may exist.
+    /// Whether the listing had an error: names that it did not show may exist.
     pub(crate) broken: bool,
 }
 
@@ -34,14 +34,14 @@ impl Side {
         error
     }
 
-    /// Whether nothing is listed but the object that marks the prefix, without content.
+    /// Whether the listing is empty, except for an empty object that marks the prefix.
     pub(crate) fn has_only_marker(&mut self) -> bool {
         let is_marker = |entry: &firstbyte_store::Result<Entry>| {
             entry.as_ref().is_ok_and(|entry| entry.name.is_empty() && entry.size == Some(0))
         };
         let Some(marker) = self.entries.next_if(is_marker) else { return self.entries.peek().is_none() };
         let is_alone = self.entries.peek().is_none();
-        let rest = std::mem::replace(&mut self.entries, nothing());
+        let rest = std::mem::replace(&mut self.entries, no_entries());
         let entries: Entries = Box::new(std::iter::once(marker).chain(rest));
         self.entries = entries.peekable();
         is_alone

@@ -8,15 +8,15 @@ use std::path::{Path, PathBuf};
 use firstbyte_location::{Location, Strength, Version, directory_of};
 use firstbyte_store::{Beneath, Error as StoreError, Store};
 
-use crate::apart::{Apart, Reach};
+use crate::apart::{Apart, Separation};
 use crate::error::{Error, Result};
 use crate::job::{Job, Tree};
 use crate::local_root::LocalRoot;
 use crate::mounts;
 use crate::report::{Done, Verified};
 
-/// Why a link is not moved.
-pub(crate) const LINK: &str =
+/// The reason why a link is not moved.
+pub(crate) const LINK_REFUSED: &str =
     "is a link, and mv does not follow links; copy its target with cp, then rm the link";
 
 /// The sources of a move.
@@ -30,12 +30,12 @@ pub(crate) struct Sources<'a> {
 }
 
 impl<'a> Sources<'a> {
-    /// Objects that are each named. A local one is looked up in its directory.
+    /// Sources that are each named. A local source is looked up in its directory.
     pub(crate) fn named(store: &'a Store) -> Self {
         Self { store, root: None, tree: None, apart: Apart::new(store) }
     }
 
-    /// Everything below a location.
+    /// The sources of a tree.
     pub(crate) fn below(store: &'a Store, tree: &'a Tree<'_>) -> Result<Self> {
         let source = &tree.source;
         if let (Some(from), Some(to)) = (source.as_local(), tree.destination.as_local()) {
@@ -53,19 +53,19 @@ impl<'a> Sources<'a> {
         let Some((source, destination)) = self.tree else {
             return self.apart.prove_objects(&job.source, &job.destination);
         };
-        self.apart.prove(source, destination, Reach::Trees)?;
+        self.apart.prove(source, destination, Separation::Trees)?;
         let name = job.destination.name_below(destination).unwrap_or_default();
         let directory = name.iter().rposition(|byte| *byte == b'/').map_or(&b""[..], |end| &name[..end]);
         self.apart.prove_below(source, destination, directory)
     }
 
-    /// Deletes a source of which `copied` is complete at its destination.
+    /// Deletes a source whose version `copied` is complete at its destination.
     pub(crate) fn delete(&self, source: &Location, copied: Option<&Version>) -> Result<()> {
         let unknown =
             || Error::invalid(source, "was copied, and stays: it has no version to tell a change by");
         let copied = copied.filter(|copied| copied.strength() > Strength::None).ok_or_else(unknown)?;
         if let Some(path) = source.as_local() {
-            return self.beneath(path, |beneath, name| Ok(beneath.remove_version(name, copied)?));
+            return self.with_parent(path, |beneath, name| Ok(beneath.remove_version(name, copied)?));
         }
         match self.store.stat_object(source) {
             Ok(stat) if is_untouched(&stat.version, copied) => Ok(self.store.delete(source)?),
@@ -88,46 +88,50 @@ impl<'a> Sources<'a> {
         let renamed = |beneath: &Beneath, name: &Path| match root.and_then(|root| root.name(to)) {
             Some((target, new)) => Ok(beneath.rename(name, target, new)?),
             None => {
-                let (target, new) = parent_of(to, &job.destination)?;
+                let (target, new) = open_parent(to, &job.destination)?;
                 Ok(beneath.rename(name, &target, &new)?)
             }
         };
-        if !self.beneath(from, renamed)? {
+        if !self.with_parent(from, renamed)? {
             return self.refuse_link(&job.source, from);
         }
         let bytes = std::fs::symlink_metadata(to).map_or(0, |metadata| metadata.len());
         Ok(Some(Done { bytes, verified: Verified::Full, version: None, source: None }))
     }
 
-    /// Gives the copy of a local file its owner, mode and times, as far as this process may: the
-    /// file moves to another file system.
+    /// Gives the copy of a local file the file's owner, mode and times, as far as this process may:
+    /// a move to another file system keeps them.
     pub(crate) fn take_over(&self, job: &Job, root: Option<&LocalRoot<'_>>) -> Result<()> {
         let (Some(from), Some(to)) = (job.source.as_local(), job.destination.as_local()) else {
             return Ok(());
         };
-        self.beneath(from, |source, name| match root.and_then(|root| root.name(to)) {
+        self.with_parent(from, |source, name| match root.and_then(|root| root.name(to)) {
             Some((target, new)) => Ok(target.take_attributes(new, source, name)?),
             None => {
-                let (target, new) = parent_of(to, &job.destination)?;
+                let (target, new) = open_parent(to, &job.destination)?;
                 Ok(target.take_attributes(&new, source, name)?)
             }
         })
     }
 
-    /// Refuses to copy what a link leads to: deleting the link would be no move of it. Of a tree,
-    /// the listing has found the links.
+    /// Fails for a link: copying its target and deleting the link would not move the target. In a
+    /// tree, the listing has refused links before.
     fn refuse_link(&self, source: &Location, path: &Path) -> Result<Option<Done>> {
-        if self.root.is_none() && path.is_symlink() { Err(Error::invalid(source, LINK)) } else { Ok(None) }
+        if self.root.is_none() && path.is_symlink() {
+            Err(Error::invalid(source, LINK_REFUSED))
+        } else {
+            Ok(None)
+        }
     }
 
-    /// Calls `with` for a path: the open directory above it, and its name beneath that.
-    fn beneath<T>(&self, path: &Path, with: impl FnOnce(&Beneath, &Path) -> Result<T>) -> Result<T> {
+    /// Calls `with` with the open directory above a path, and the name of the path beneath it.
+    fn with_parent<T>(&self, path: &Path, with: impl FnOnce(&Beneath, &Path) -> Result<T>) -> Result<T> {
         if let Some((root, beneath)) = &self.root
             && let Ok(name) = path.strip_prefix(root)
         {
             return with(beneath, name);
         }
-        let (above, name) = parent_of(path, &Location::Local(path.to_owned()))?;
+        let (above, name) = open_parent(path, &Location::Local(path.to_owned()))?;
         with(&above, &name)
     }
 }
@@ -138,8 +142,8 @@ fn is_untouched(found: &Version, copied: &Version) -> bool {
     found.has_etag_of(copied) && found.last_modified == copied.last_modified && found.agrees_with(copied)
 }
 
-/// The directory of a path, and the name in it.
-fn parent_of(path: &Path, location: &Location) -> Result<(Beneath, PathBuf)> {
+/// Opens the directory of a path. Returns it with the name in it.
+fn open_parent(path: &Path, location: &Location) -> Result<(Beneath, PathBuf)> {
     let name = path.file_name().ok_or_else(|| Error::invalid(location, "has no name to move"))?;
     Ok((Beneath::new(directory_of(path), None), name.into()))
 }
@@ -148,7 +152,7 @@ fn parent_of(path: &Path, location: &Location) -> Result<(Beneath, PathBuf)> {
 /// exists or is on another file system.
 pub(crate) fn rename(source: &Location, destination: &Location) -> Result<bool> {
     let (Some(from), Some(to)) = (source.as_local(), destination.as_local()) else { return Ok(false) };
-    let (from, name) = parent_of(from, source)?;
-    let (into, new) = parent_of(to, destination)?;
+    let (from, name) = open_parent(from, source)?;
+    let (into, new) = open_parent(to, destination)?;
     Ok(from.rename(&name, &into, &new)?)
 }

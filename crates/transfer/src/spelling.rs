@@ -1,9 +1,9 @@
-//! Names at a local destination that exist in another spelling: file systems that fold letter case,
-//! Unicode forms or anything else take two names for one.
+//! Finds names that exist at a local destination in another spelling: file systems that fold letter
+//! case, Unicode forms or anything else treat two names as one.
 //!
 //! A name that a lookup finds must be in its directory byte for byte. A directory is read once,
-//! when the first of its names is found; a name that was not read then is looked for once more
-//! before it counts as another's. [`tree`](crate::tree) calls this for each name that exists.
+//! when the first of its names is found. A name that was missing then is looked up once more before
+//! it counts as another spelling. [`tree`](crate::tree) calls this for each name that exists.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -20,10 +20,10 @@ pub(crate) struct Spellings {
     hasher: RandomState,
 }
 
-/// The parts of a name that are looked for.
+/// The parts of a name whose spelling is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Parts {
-    /// Those of its directories: the name itself was free.
+    /// The directories above the name, which itself was free.
     Directories,
     All,
 }
@@ -34,12 +34,12 @@ type Names = HashSet<u64>;
 #[derive(Debug, Default)]
 struct Seen {
     directories: HashMap<PathBuf, Names>,
-    /// The directory of the last lookup, if its own path is spelled as it was asked for.
+    /// The directory of the last lookup, if its path exists in exactly this spelling.
     exact: Option<OsString>,
 }
 
 impl Spellings {
-    /// The name that a part of `name` has at the destination, if that is not its own.
+    /// Returns the destination's spelling of a part of `name`, if it is another.
     pub(crate) fn find_other(&self, root: &Beneath, name: &Path, parts: Parts) -> Result<Option<OsString>> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let directory = name.parent().unwrap_or(Path::new(""));
@@ -64,7 +64,7 @@ impl Spellings {
             (name.parent().unwrap_or(Path::new("")), name.file_name().unwrap_or(OsStr::new("")));
         let hash = |name: &[u8]| self.hasher.hash_one(name);
         if !seen.directories.contains_key(directory) {
-            // Unsorted names come from one directory for each worker of the listing.
+            // An unsorted listing alternates between few directories, one for each of its workers.
             if seen.directories.len() >= PAGE {
                 seen.directories.clear();
             }

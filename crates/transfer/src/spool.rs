@@ -15,7 +15,8 @@ use crate::report::{Done, Verified};
 use crate::request::Requester;
 use crate::upload::parts::{done, put_options, put_over, verified};
 
-/// An unnamed temporary file. Where files cannot be created without a name, its name is removed.
+/// Creates an unnamed temporary file. If that is not possible, creates a named file and removes the
+/// name.
 pub(crate) fn unnamed_file() -> Result<File> {
     let named = |_| Ok(tempfile::NamedTempFile::new()?.into_file());
     tempfile::tempfile().or_else(named).map_err(Error::io("a temporary file"))

@@ -11,7 +11,7 @@ use firstbyte_store::{Cancel, STACK};
 
 use crate::error::{Error, Result};
 
-/// Ends runs cleanly: requests in flight are cut, and journals keep what arrived.
+/// Ends runs cleanly: requests in flight are cut, and journals keep the bytes that arrived.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<Shared>);
 
@@ -19,7 +19,7 @@ pub struct Stop(Arc<Shared>);
 struct Shared {
     cancel: Cancel,
     why: OnceLock<Why>,
-    /// Dropping it ends the thread that waits for the deadline.
+    /// Dropping the sender ends the thread that waits for the deadline.
     timer: Mutex<Option<Sender<()>>>,
 }
 
@@ -35,7 +35,7 @@ impl Stop {
         self.0.end(Why::Asked);
     }
 
-    /// Ends them `deadline` from now. A later call replaces an earlier one.
+    /// Ends every run with this handle `deadline` from now. A later call replaces an earlier one.
     ///
     /// # Errors
     /// No thread can be started.
@@ -55,13 +55,13 @@ impl Stop {
         Ok(())
     }
 
-    /// Whether it was stopped or the deadline has passed.
+    /// Whether the handle was stopped or its deadline has passed.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.0.why.get().is_some()
     }
 
-    /// The error that a run ends with once this is stopped.
+    /// The error with which a run ends once this is stopped.
     #[must_use]
     pub fn error(&self) -> Option<Error> {
         self.0.why.get().map(|why| match why {
@@ -70,7 +70,8 @@ impl Stop {
         })
     }
 
-    /// Cancelled when this is stopped: scope a store by it, so that its requests end too.
+    /// A handle that is cancelled when this is stopped. A store scoped by it ends its requests
+    /// then.
     #[must_use]
     pub fn cancel(&self) -> &Cancel {
         &self.0.cancel

@@ -15,20 +15,20 @@ use firstbyte_store::{
 
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::plan::{LEAST_PART, MOST_PARTS, part_of_stream};
+use crate::plan::{LEAST_PART, MOST_PARTS, stream_part_size};
 use crate::report::{Done, Verified};
 use crate::request::{Attempt, Requester};
 use crate::settings::Settings;
 use crate::spool::unnamed_file;
 use crate::upload::parts::{self, Parts};
 
-/// The first parts of a stream of unknown length.
-const PART: usize = LEAST_PART as usize;
+/// Bytes of the first parts of a stream of unknown length.
+const FIRST_PART_SIZE: usize = LEAST_PART as usize;
 /// The longest part that is kept in memory until it has been sent. Longer ones, of streams from
 /// 12 GiB on, are kept in temporary files.
 const LONGEST_IN_MEMORY: u64 = 2 * LEAST_PART;
 
-/// Workers of a stream: as many as have a part in memory below the ceiling.
+/// The number of workers of a stream: as many as can have a part in memory below the ceiling.
 pub(crate) fn workers(settings: &Settings) -> usize {
     settings.workers_of(LEAST_PART).min(START)
 }
@@ -50,7 +50,7 @@ pub(crate) fn cat(
             output.copy(attempt, body, buffer)
         });
         match copied {
-            // What was written is the beginning of it.
+            // The bytes written are the beginning of the object; the rest follows.
             Err(error) if error.is_false_length() && output.length == StatedLength::Checked => {
                 output.length = StatedLength::Ignored;
             }
@@ -59,10 +59,10 @@ pub(crate) fn cat(
     }
 }
 
-/// An object on its way to a writer.
+/// An object that is being copied to a writer.
 struct Output<'a> {
     source: &'a Location,
-    /// The version that is wanted, if it need not be the newest.
+    /// The version to read; `None` is the newest.
     version: Option<&'a Version>,
     range: Option<ByteRange>,
     length: StatedLength,
@@ -76,7 +76,7 @@ struct Output<'a> {
 }
 
 impl Output<'_> {
-    /// Asks for what has not been written, of the version of the first answer.
+    /// Requests the bytes not yet written, of the first answer's version.
     fn open(&mut self, attempt: &mut Attempt<'_, '_>) -> Result<Body> {
         let version = self.stat.as_ref().map(|stat| &stat.version).or(self.version).cloned();
         let written = self.written;
@@ -102,7 +102,7 @@ impl Output<'_> {
         Ok(body)
     }
 
-    /// Takes what the first answer says of the object.
+    /// Takes the length and the checksum of the object from the first answer.
     fn describe(&mut self, context: &Context<'_>, stat: &Stat) {
         let expected = context.settings.checksum.clone().or_else(|| stat.checksum.clone());
         self.hasher = expected.filter(|_| self.range.is_none()).map(|expected| {
@@ -165,8 +165,8 @@ pub(crate) fn put(
         // The bytes were counted when they were read.
         return whole(Payload::File(&file, ByteRange::new(0, bytes)), bytes, 0);
     }
-    let first = read_part(reader, PART)?;
-    if first.len() < PART {
+    let first = read_part(reader, FIRST_PART_SIZE)?;
+    if first.len() < FIRST_PART_SIZE {
         let bytes = first.len() as u64;
         return whole(Payload::Bytes(&first), bytes, bytes);
     }
@@ -180,7 +180,7 @@ pub(crate) fn put(
 
 fn put_file(context: &Context<'_>, reader: &mut (dyn Read + Send), path: &Path) -> Result<Done> {
     let Settings { metadata, durability, precondition, .. } = context.settings;
-    // Directories that are made for it, the deepest first.
+    // Missing directories, which are made for the file; the deepest first.
     let missing = |directory: &&Path| !directory.as_os_str().is_empty() && !directory.exists();
     let made: Vec<&Path> = path.ancestors().skip(1).take_while(missing).collect();
     let partial = LocalFile::open(path, Privacy::of(metadata))?;
@@ -192,7 +192,7 @@ fn put_file(context: &Context<'_>, reader: &mut (dyn Read + Send), path: &Path) 
         Err(error) => {
             // If this fails too, the first error is returned.
             let _ = partial.discard();
-            // One that is not empty, as another run writes into it, stays.
+            // A directory into which another run has written stays.
             let _ = made.into_iter().try_for_each(std::fs::remove_dir);
             Err(error.into())
         }
@@ -215,8 +215,8 @@ impl Reading<'_> {
         if self.ended {
             return Ok(None);
         }
-        let Some(length) = part_of_stream(self.number + 1) else {
-            // The end may come right behind the last part.
+        let Some(length) = stream_part_size(self.number + 1) else {
+            // The stream may end exactly at the end of the last part.
             self.ended = true;
             return match read_part(self.reader, 1)?.is_empty() {
                 true => Ok(None),
@@ -340,7 +340,7 @@ fn read_part(reader: &mut dyn Read, length: usize) -> Result<Vec<u8>> {
     Ok(part)
 }
 
-/// Copies a stream, at the rate of the settings. Returns how many bytes.
+/// Copies a stream at the rate of the settings. Returns the number of bytes.
 fn copy(context: &Context<'_>, reader: &mut dyn Read, out: &mut dyn Write) -> io::Result<u64> {
     let throttle = &context.throttles.reading;
     let mut buffer = vec![0; BUFFER];

@@ -1,10 +1,10 @@
 //! Updates a destination tree: walks two listings in byte order side by side. Memory does not
 //! depend on their length, and an object that both sides list as the same costs no request.
 //!
-//! What only the destination has is deleted at once if the source is a file system. A store may
-//! list out of order, and name later what was missing: then the deletions wait for the end of its
-//! listing. The run starts again where that happens, and the store's names are sorted here
-//! ([`Engine::sync`](crate::Engine::sync)).
+//! Names that only the destination has are deleted at once if the source is a file system. A store
+//! may list out of order, and name later what seemed to be missing, so deletions wait for the end
+//! of its listing. If a listing was out of order, the run starts again with the store's names
+//! sorted here ([`Engine::sync`](crate::Engine::sync)).
 //!
 //! The destination is listed without following links, and files are deleted beneath a local one, so
 //! nothing outside is touched. If a source file has the name of a destination directory, the
@@ -18,7 +18,7 @@ use firstbyte_store::{
     Directories, Error as StoreError, Links, ListOptions, Order, Over, PAGE, Partials, Store, Unfinished,
 };
 
-use crate::apart::{Apart, Reach};
+use crate::apart::{Apart, Separation};
 use crate::compare::{Comparison, Comparisons, Sameness, Times, is_newer};
 use crate::context::{Scope, add};
 use crate::deferred::{Deferred, Records};
@@ -92,7 +92,7 @@ fn open_source(scope: &Scope<'_>, tree: &Tree<'_>, options: &ListOptions, extras
         Err(StoreError::NotFound { .. })
             if extras == Extras::Delete(Empty::Allow) && tree::is_prefix(&tree.source) =>
         {
-            // To a store an empty prefix and a missing one are the same, but the bucket must exist.
+            // In a store an empty prefix and a missing one are the same, but the bucket must exist.
             tree::bucket_of(&tree.source).map_or(Ok(()), |bucket| store.stat(&bucket).map(drop))?;
             None
         }
@@ -144,23 +144,23 @@ pub(crate) struct Join<'a> {
     source: Side,
     destination: Side,
     destination_options: ListOptions,
-    /// Names of the destination passed over since the last that the source has too.
+    /// Names passed over that only the destination has, since the last name that both have.
     passed: usize,
     /// Extras kept because the source's listing broke.
     kept: u64,
-    /// Not decided on yet. Few, since both listings have yet to leave them.
+    /// Replacements not decided yet. Few: both listings have yet to leave their directories.
     replacements: Vec<Replacement>,
     /// Directories that only the destination has, outermost first; removed when left.
     directories: Vec<Vec<u8>>,
-    /// The names that are to be deleted, while the source may still name them.
+    /// Names to be deleted unless the source still names them.
     deferred: Option<Deferred>,
-    /// Files among them that may be in the place of a directory of the source.
+    /// Files to be deleted that may be in the place of a directory of the source.
     obstacles: Vec<Vec<u8>>,
-    /// The names that are deleted now that the source has been listed.
+    /// Names that are deleted now that the source has been listed.
     decided: Option<Records>,
     deletions: Vec<Location>,
     failures: Vec<Failure>,
-    /// A listing was out of order, so nothing that follows from it is done.
+    /// Whether a listing was out of order: then nothing more is done.
     disordered: bool,
 }
 
@@ -211,7 +211,7 @@ impl Iterator for Join<'_> {
             let job = match order {
                 Ordering::Less => self.only_source(),
                 Ordering::Greater => {
-                    self.extra();
+                    self.handle_extra();
                     None
                 }
                 Ordering::Equal => self.pair(),
@@ -231,7 +231,8 @@ impl Join<'_> {
         if !self.copy.selects(&entry) {
             return None;
         }
-        // A name that is taken shows when the file is complete, but its extra may be deleted then.
+        // A file in another spelling is noticed when the copy is complete, but it may be deleted as
+        // an extra before.
         let parts = if self.extras == Extras::Keep { Parts::Directories } else { Parts::All };
         if self.has_names
             && let Err(failure) = self.copy.check_spelling(&entry, parts)
@@ -315,25 +316,25 @@ impl Join<'_> {
         }
     }
 
-    /// A name that only the destination has.
-    fn extra(&mut self) {
+    /// Handles a name that only the destination has.
+    fn handle_extra(&mut self) {
         let Some(entry) = self.destination.take() else { return };
         if self.extras == Extras::Keep {
             return self.pass();
         }
-        // The source may have it after all.
+        // The source may have the name after all.
         if self.source.broken {
             self.kept += u64::from(entry.kind != Kind::Directory && self.may_delete(&entry));
             return;
         }
         let deletable = self.may_delete(&entry);
         if let Some(over) = self.replacements.iter_mut().find(|over| entry.name.starts_with(&over.prefix)) {
-            // A directory goes with what is in it.
+            // A directory is deleted with its contents.
             over.whole &= deletable || entry.kind == Kind::Directory;
             return;
         }
         if !deletable {
-            // What it lies in stays.
+            // The directories above it stay.
             self.directories.retain(|directory| !entry.name.starts_with(directory));
             return;
         }
@@ -358,7 +359,7 @@ impl Join<'_> {
         }
     }
 
-    /// Deletes a file or link that only the destination has, or an object with others.
+    /// Deletes a name that only the destination has: a local file or link at once, others in pages.
     fn delete_extra(&mut self, name: &[u8]) {
         let tree = self.copy.tree;
         let location = tree.destination.join(name);
@@ -380,10 +381,10 @@ impl Join<'_> {
         }
     }
 
-    /// Puts the deletion of a name off.
+    /// Defers the deletion of a name.
     fn defer(&mut self, name: Vec<u8>) {
-        // Before the source has left what is in a directory of this name, the file may be in its
-        // way.
+        // Until the source has passed all names below this one, the file may be in the way of a
+        // directory.
         if has_directories(&self.copy.tree.destination)
             && !self.source.has_passed(&[&name[..], b"/"].concat())
         {
@@ -394,7 +395,7 @@ impl Join<'_> {
         }
     }
 
-    /// Puts the deletion of files off that were not in the way of a directory.
+    /// Defers the deletion of files that turned out not to be in the way of a directory.
     fn leave_obstacles(&mut self) {
         let (source, obstacles) = (&mut self.source, &mut self.obstacles);
         let passed: Vec<_> =
@@ -412,8 +413,8 @@ impl Join<'_> {
         }
     }
 
-    /// Deletes the next name that was put off, once the source has been listed in order. Returns
-    /// false if there is none.
+    /// Deletes the next deferred name, once the source has been listed in order. Returns false if
+    /// there is none.
     fn delete_deferred(&mut self) -> bool {
         if let Some(deferred) = self.deferred.take() {
             if self.source.broken {
@@ -440,14 +441,14 @@ impl Join<'_> {
         if !has_directories(destination) {
             return Ok(());
         }
-        self.apart.prove(source, destination, Reach::Inside)
+        self.apart.prove(source, destination, Separation::Inside)
     }
 
     /// Whether an entry that only the destination has may be deleted.
     fn may_delete(&self, entry: &Entry) -> bool {
         let tree = self.copy.tree;
         match entry.kind {
-            // The directory that is the source is what marks the prefix.
+            // If the source is a directory, it takes the place of the object that marks the prefix.
             Kind::File if entry.name.is_empty() && !matches!(tree.source, Location::Object(_)) => false,
             Kind::File | Kind::Symlink => self.copy.takes_extra(entry),
             Kind::Directory => (tree.select)(entry.name.strip_suffix(b"/").unwrap_or(&entry.name)),
@@ -455,9 +456,9 @@ impl Join<'_> {
         }
     }
 
-    /// Skips a name that only the destination has, when such names are kept. After a page of them
-    /// an S3 destination is listed again, from the source's next name: to copy few objects among
-    /// many costs at most a few pages for each.
+    /// Skips a name that only the destination has, if such names are kept. After a page of them an
+    /// S3 destination is listed again, from the source's next name, so that copying few objects
+    /// among many costs at most a few pages for each.
     fn pass(&mut self) {
         self.passed += 1;
         let destination = &self.copy.tree.destination;
@@ -465,11 +466,11 @@ impl Join<'_> {
             return;
         }
         self.passed = 0;
-        // Without an order nothing can be left out.
+        // Without an order no names can be passed over.
         if self.scope.store.is_unsorted(destination) {
             return;
         }
-        // A listing starts behind a name, so it starts after a shorter one.
+        // A listing starts after a given name, so a shorter one is given.
         let before = self.source.name().and_then(|name| std::str::from_utf8(name.split_last()?.1).ok());
         let start_after = before.map(str::to_owned);
         let options = ListOptions { start_after, ..self.destination_options.clone() };
@@ -498,7 +499,7 @@ impl Join<'_> {
             let removed = match &self.copy.root {
                 Some(root) => root.beneath.remove_empty_directory(as_path(name)),
                 None => {
-                    // What is in it goes first.
+                    // The files in it are deleted first.
                     self.delete();
                     self.scope.store.remove_directory(&location, Unfinished::Keep)
                 }
@@ -509,14 +510,14 @@ impl Join<'_> {
         }
     }
 
-    /// A name that the source has keeps the directory it is in.
+    /// Keeps the directory that a name of the source is in.
     fn keep_directory_of(&mut self, name: &[u8]) {
         for over in self.replacements.iter_mut().filter(|over| name.starts_with(&over.prefix)) {
             over.whole = false;
         }
     }
 
-    /// The next file that replaces a directory, or that cannot.
+    /// The job of the next file that replaces a directory, or the failure of one that cannot.
     fn replace(&mut self) -> Option<JobResult> {
         let (source, destination) = (&mut self.source, &mut self.destination);
         let decided = self
@@ -532,7 +533,7 @@ impl Join<'_> {
         Some(Err(self.copy.tree.failure(&over.file.name, Error::invalid(&place, why))))
     }
 
-    /// Says once that extras were kept, which the failure of one name does not.
+    /// Reports once that extras were kept: the failure of one name does not say so.
     fn report_kept(&mut self) {
         let kept = std::mem::take(&mut self.kept);
         if kept > 0 {

@@ -11,7 +11,7 @@ use firstbyte_store::{
 };
 
 use crate::compare::{Ask, Comparison, Comparisons, Outcome, Sameness, Times};
-use crate::context::{Scope, add, count};
+use crate::context::{Scope, add, load};
 use crate::error::{Error, Failure, Result};
 use crate::job::{Effect, Job, Levels, Names, Tree};
 use crate::job::{JobResult, Route, as_path, has_directories, is_unfinished, keeps_all};
@@ -21,7 +21,7 @@ use crate::report::{Action, Observer, Summary};
 use crate::settings::{Compare, Limits, Settings};
 use crate::spelling::{Parts, Spellings};
 
-/// Counts of a run over a tree, beside its jobs.
+/// Counts of a run over a tree; its jobs keep their own counts.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     skipped: AtomicU64,
@@ -38,12 +38,12 @@ pub(crate) struct Counts {
 
 impl Counts {
     pub(crate) fn add_to(&self, summary: &mut Summary) {
-        summary.skipped = count(&self.skipped);
-        summary.objects += count(&self.links);
-        summary.deleted += count(&self.deleted);
-        summary.special = count(&self.special);
-        summary.empty_directories = count(&self.empty_directories);
-        summary.unfinished = count(&self.unfinished);
+        summary.skipped = load(&self.skipped);
+        summary.objects += load(&self.links);
+        summary.deleted += load(&self.deleted);
+        summary.special = load(&self.special);
+        summary.empty_directories = load(&self.empty_directories);
+        summary.unfinished = load(&self.unfinished);
     }
 }
 
@@ -78,7 +78,7 @@ impl<'a> TreeCopy<'a> {
         }
     }
 
-    /// Whether a listed entry takes part. One that cannot be copied is counted.
+    /// Whether a listed entry is copied. Counts unfinished copies and special files, which are not.
     pub(crate) fn selects(&self, entry: &Entry) -> bool {
         // If one level is copied, directories are left out with all that is in them.
         if entry.kind == Kind::Directory && self.tree.levels == Levels::One {
@@ -94,7 +94,7 @@ impl<'a> TreeCopy<'a> {
             add(&self.counts.special, 1);
         }
         match entry.kind {
-            // A given name of which nothing is known is copied, which reports why.
+            // A given name of unknown length is passed on: the copy reports what is wrong with it.
             Kind::File if matches!(self.tree.names, Names::Given(_)) && entry.size.is_none() => selected,
             Kind::File => selected && self.limits.take(entry.size, entry.modified),
             Kind::Directory => selected,
@@ -111,7 +111,7 @@ impl<'a> TreeCopy<'a> {
     }
 
     /// The job that copies a listed entry. `None` in a dry run, which only reports it, and for a
-    /// directory, which is created at once.
+    /// directory or link, which is made at once.
     pub(crate) fn job(&self, entry: Entry, over: Over, observer: &dyn Observer) -> Option<JobResult> {
         let source = self.tree.source.join(&entry.name);
         let destination = match self.place(&entry) {
@@ -156,7 +156,8 @@ impl<'a> TreeCopy<'a> {
         }
     }
 
-    /// The entries that a file may replace, for a name that was in no listing of the destination.
+    /// The kinds of entries that a file may replace, for a name that was in no listing of the
+    /// destination.
     pub(crate) fn over(&self, entry: &Entry) -> std::result::Result<Over, Failure> {
         let found = self.root.as_ref().map(|root| root.beneath.find(as_path(&entry.name)));
         match found {
@@ -165,7 +166,7 @@ impl<'a> TreeCopy<'a> {
         }
     }
 
-    /// Counts an object found unchanged, and removes what a killed copy of it left.
+    /// Counts an object found unchanged, and removes the leftovers of a killed copy of it.
     pub(crate) fn skip(&self, entry: &Entry, observer: &dyn Observer) -> std::result::Result<(), Failure> {
         add(&self.counts.skipped, 1);
         observer.skipped(&self.tree.source.join(&entry.name));
@@ -182,7 +183,7 @@ impl<'a> TreeCopy<'a> {
     fn place(&self, entry: &Entry) -> Result<Option<Location>> {
         let directory = match entry.kind {
             Kind::Directory => Some(entry.name.strip_suffix(b"/").unwrap_or(&entry.name)),
-            // A directory's marker in a store.
+            // An empty object whose name ends in `/` marks a directory.
             _ if entry.size == Some(0) => entry.name.strip_suffix(b"/").or(root_marker(&entry.name)),
             _ => None,
         };
@@ -213,7 +214,7 @@ impl<'a> TreeCopy<'a> {
         match &self.root {
             _ if tree.effect == Effect::DryRun => {}
             Some(root) => root.beneath.create_directory(as_path(directory))?,
-            // A request for each would be many: the first file in it creates it.
+            // A directory with files needs no request of its own: its first file creates it.
             None if self.is_empty(directory) == Some(false) => {}
             None => self.store.create_directory(&place)?,
         }
@@ -227,7 +228,7 @@ impl<'a> TreeCopy<'a> {
     }
 }
 
-/// The name of the root, if it is that of an object which marks it.
+/// The name of the root, if `name` is that of the object which marks the root.
 fn root_marker(name: &[u8]) -> Option<&[u8]> {
     name.is_empty().then_some(name)
 }
@@ -271,7 +272,7 @@ pub(crate) fn list_options(tree: &Tree<'_>, order: Order, settings: &Settings) -
     }
 }
 
-/// The entries of a source: its listing, or those that the caller has.
+/// Opens the entries of a source: its listing, or the names that the caller has.
 pub(crate) fn source(
     store: &Store,
     tree: &Tree<'_>,
@@ -288,8 +289,8 @@ pub(crate) fn source(
     Ok(Listing::of(listing.map(move |entry| entry.map(|entry| measured(&store, &root, entry)))))
 }
 
-/// An entry with the length that is known of it: a file that states none may have content, and then
-/// nothing at a destination is equal to it.
+/// Looks up the length of a file that is listed as empty: it may have content of unknown length,
+/// and then nothing at a destination is equal to it.
 fn measured(store: &Store, root: &Location, mut entry: Entry) -> Entry {
     if entry.kind == Kind::File && entry.size == Some(0) {
         let found = store.stat(&root.join(&entry.name));
@@ -326,7 +327,7 @@ pub(crate) fn jobs<'a>(
     })
 }
 
-/// A listing, and what is being compared of it.
+/// The jobs of a listing, some of which wait for a comparison.
 struct Jobs<'a> {
     copy: &'a TreeCopy<'a>,
     observer: &'a dyn Observer,

@@ -15,11 +15,11 @@ use firstbyte_store::{Algorithm, BUFFER, Checksum, Hasher, STACK};
 use crate::error::{Error, Result};
 use crate::plan::Plan;
 
-/// Times that bytes are fetched until they have the expected checksum; without one, until two
-/// fetches agree.
+/// The most fetches of the same bytes, until they have the expected checksum; without one, until
+/// two fetches agree.
 pub(crate) const FETCHES: u32 = 6;
 
-/// The checksum of a range of a file.
+/// Computes the checksum of a range of a file.
 pub(crate) fn of_range(file: &File, range: ByteRange, algorithm: Algorithm) -> Result<Checksum> {
     let mut hasher = Hasher::new(algorithm);
     feed(file, range, &mut hasher)?;
@@ -38,7 +38,8 @@ fn feed(file: &File, range: ByteRange, hasher: &mut Hasher) -> Result<()> {
     Ok(())
 }
 
-/// The checksum of the whole from those of all its chunks, in order.
+/// Combines the checksums of all chunks, in order. Returns `None` if one is missing or cannot be
+/// combined.
 pub(crate) fn combine(plan: &Plan, algorithm: Algorithm, chunks: &[Option<Checksum>]) -> Option<Checksum> {
     let mut whole = Hasher::new(algorithm).finish();
     for (index, chunk) in (0..).zip(chunks) {
@@ -47,8 +48,8 @@ pub(crate) fn combine(plan: &Plan, algorithm: Algorithm, chunks: &[Option<Checks
     Some(whole)
 }
 
-/// Bytes that are hashed between two looks at whether the hash is still wanted: a tenth of a second
-/// for the slowest algorithm.
+/// Bytes hashed between two checks of whether the hash is still needed: a tenth of a second for the
+/// slowest algorithm.
 const HASHED_AT_ONCE: u64 = 32 << 20;
 
 /// Hashes a file from its start while it is filled.
@@ -78,12 +79,11 @@ enum Filling {
     GoesOn,
     /// The front is the end of the file.
     Complete,
-    /// The hash has no user any more.
+    /// The hash is no longer needed.
     Abandoned,
 }
 
 impl Follower {
-    /// Starts the thread.
     pub(crate) fn start(file: File, algorithm: Algorithm) -> Result<Self> {
         let front = Arc::new(Front::default());
         let watched = Arc::clone(&front);
@@ -95,7 +95,7 @@ impl Follower {
         Ok(Self { front, thread: Some(thread) })
     }
 
-    /// The file is complete up to `end`.
+    /// Records that the file is complete up to `end`.
     pub(crate) fn advance(&self, end: u64) {
         self.front.set(end, Filling::GoesOn);
     }

@@ -17,7 +17,8 @@ fn here(path: &Path) -> Location {
     Location::Local(path.to_owned())
 }
 
-/// Copies what is missing or changed: so many objects, and the requests for single objects.
+/// Copies missing and changed objects. Returns the summary, and the number of requests for single
+/// objects.
 fn sync(server: &QuirkStore, source: Location, destination: Location) -> (Summary, usize) {
     let tree = tree(source, destination);
     let before = server.requests().len();
@@ -37,7 +38,7 @@ fn modified(path: &Path) -> SystemTime {
     std::fs::metadata(path).unwrap().modified().unwrap()
 }
 
-/// An object with a modification time in its metadata, written when the test says.
+/// Uploads an object with a modification time in its metadata, at the time the test chooses.
 fn upload(server: &QuirkStore, path: &Path, key: &str) {
     engine(server, Settings::default()).copy(&here(path), &object(key), &Silent).unwrap();
 }
@@ -87,7 +88,7 @@ fn an_object_without_a_time_of_its_own_is_judged_by_its_date() {
     assert_eq!((summary.skipped, asked), (1, 1));
     write(&local.path().join("f"), b"one", now + HOUR);
     assert_eq!(sync(&server, here(local.path()), object("t")).0.objects, 1);
-    // Its copy has its time, which is still to come.
+    // The copy has the file's time, which is in the future.
     assert_eq!(sync(&server, here(local.path()), object("t")).0.skipped, 1);
 }
 
@@ -107,7 +108,7 @@ fn objects_that_are_younger_than_their_files_are_not_asked_for() {
 fn a_tree_that_was_copied_from_a_store_is_found_unchanged_without_a_request_for_an_object() {
     let server = QuirkStore::start(&[]);
     let (from, to) = (scratch(), scratch());
-    // One with the time of its file, and one without.
+    // One object with the time of its file, and one without.
     write(&from.path().join("a"), b"one", SystemTime::now() - 9 * HOUR);
     upload(&server, &from.path().join("a"), "t/a");
     server.set_written("t/a", SystemTime::now() - HOUR);

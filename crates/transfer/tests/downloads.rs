@@ -1,4 +1,4 @@
-//! Downloads from a server with faults: what is kept, what is fetched again, what is accepted.
+//! Downloads from a server with faults: bytes that are kept, fetched again, or accepted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex};
@@ -12,10 +12,11 @@ const SEED: u64 = 7;
 /// Some twenty chunks of 2 MiB, cut finer at the end: enough for a front, a middle and a tail.
 const LENGTH: usize = (40 << 20) + 12_345;
 
-/// The object, made once: a server that makes it for each answer is so slow that requests are cut.
+/// The content of the object, made once: a server that makes it for each answer is so slow that
+/// requests are cut.
 static CONTENT: LazyLock<Vec<u8>> = LazyLock::new(|| bytes(SEED, LENGTH));
 
-/// The range a request asks for, cut to the object.
+/// The range that a request asks for, cut to the object.
 fn asked(head: &str) -> Option<(usize, usize)> {
     let value = head
         .lines()
@@ -45,7 +46,7 @@ fn damaged(reply: Reply) -> Reply {
     Reply::Send(bytes)
 }
 
-/// Bytes in any of these ranges: what seems slow is asked for twice.
+/// Bytes in any of these ranges: slow ones may be requested twice.
 fn covered(ranges: &mut [(usize, usize)]) -> u64 {
     ranges.sort_unstable();
     let mut until = 0;
@@ -70,7 +71,7 @@ fn names(directory: &std::path::Path) -> Vec<String> {
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-/// Stops the run once so many bytes have arrived.
+/// Stops the run once a number of bytes have arrived.
 struct StopAfter {
     stop: Stop,
     left: AtomicU64,
@@ -142,7 +143,7 @@ fn a_stopped_download_that_is_hashed_as_it_comes_goes_on_in_the_same_process() {
     let directory = scratch();
     let path = directory.path().join("object");
     let to = Location::Local(path.clone());
-    // Not combinable from those of chunks: a thread reads the partial file.
+    // The checksum cannot be combined from those of chunks, so a thread reads the partial file.
     let checksum = Some(Hasher::of(Algorithm::Sha256, &CONTENT));
     let stop = Stop::default();
     let watch = StopAfter { stop: stop.clone(), left: AtomicU64::new(30 << 20) };

@@ -1,5 +1,5 @@
-//! The object that marks the prefix which is copied, `PREFIX/`: it arrives like every other key, or
-//! is named as failed.
+//! The object `PREFIX/`, which marks the copied prefix: it arrives like every other key, or is
+//! reported as failed.
 
 use crate::support::{engine, object, tree};
 
@@ -94,7 +94,7 @@ fn a_marker_with_content_cannot_be_a_directory_and_is_named() {
             assert!(summary.failed.iter().all(|failure| failure.location == "s3://bucket/p/"));
         }
         assert_eq!(std::fs::read(to.path().join("new/y")).unwrap(), b"1");
-        // The move has kept what it could not copy.
+        // The move has kept the object that it could not copy.
         assert_eq!(server.objects().contains_key("p/"), failures == 1);
     }
 }

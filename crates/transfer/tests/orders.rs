@@ -1,4 +1,4 @@
-//! Stores that list out of order: what is synchronised, compared and deleted is what they have.
+//! Stores that list out of order: synchronising, comparing and deleting see all of their names.
 
 use crate::support::{engine, object, tree};
 
@@ -15,7 +15,7 @@ use firstbyte_transfer::{
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
-/// The ways in which a listing may be out of order, or not as it was asked for.
+/// Quirks by which a listing is out of order, or not as it was requested.
 const ORDERS: [Quirk; 5] = [
     Quirk::UnsortedPages,
     Quirk::UnsortedListing,
@@ -30,7 +30,7 @@ const NAMES: [&str; 14] = [
     "e-f",
 ];
 
-/// Makes the destination like the source, and deletes what only it has.
+/// Makes the destination like the source, and deletes names that only the destination has.
 fn mirror(server: &QuirkStore, source: &Location, destination: &Location) -> Summary {
     let tree = tree(source.clone(), destination.clone());
     engine(server, Settings::default()).sync(&tree, Extras::Delete(Empty::Refuse), &Silent).unwrap()
@@ -112,14 +112,14 @@ fn a_sync_that_deletes_loses_nothing_whatever_order_a_store_lists_in() {
             assert_eq!((summary.failures, summary.deleted), (0, 3), "{what}: {:?}", summary.failed);
             assert!(summary.ended.is_none(), "{what}: {:?}", summary.ended);
             assert!(stored(&server, "t/") == wanted, "{what}: {:?}", server.objects().keys());
-            // Down: the source is.
+            // Down: the source is out of order.
             for extra in ["b/0", "d1-b", "zz"] {
                 write(local.path(), extra, b"extra");
             }
             let summary = mirror(&server, &there, &here);
             assert_eq!((summary.failures, summary.deleted), (0, 3), "{what}: {:?}", summary.failed);
             assert!(files(local.path()) == wanted, "{what}: {:?}", files(local.path()).keys());
-            // Across: both are.
+            // Across: both are out of order.
             server.insert("u/b/0", b"extra");
             server.insert("u/d1-a", b"other");
             let summary = mirror(&server, &there, &object("u"));

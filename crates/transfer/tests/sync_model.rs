@@ -1,6 +1,6 @@
 //! `sync --delete` of random trees against a model: between files and stores, with filters, edits
-//! within a second, interruptions, and stores that deviate. What the model keeps is never deleted,
-//! and a run that reports success has made the destination as the model has it.
+//! within a second, interruptions, and stores that deviate. No name that the model keeps is ever
+//! deleted, and a run that reports success leaves the destination as the model has it.
 //!
 //! `FIRSTBYTE_SYNC_TREES` (10000 in the long runs) trees from `FIRSTBYTE_SEED` on.
 
@@ -40,7 +40,7 @@ const QUIRKS: [Quirk; 14] = [
 /// Parts of names, which sort differently as keys and as parts.
 const PARTS: [&str; 9] = ["a", "a-", "a.b", "a b", "b", "b0", "B", "ü", "z~"];
 
-/// Draws of one seed.
+/// Random numbers from one seed.
 struct Draws {
     seed: u64,
     at: u64,
@@ -61,7 +61,8 @@ impl Draws {
         items[self.below(items.len())]
     }
 
-    /// Names of which none is a directory of another: a file system holds all of them.
+    /// Draws names of which none is a directory of another, so that a file system can hold them
+    /// all.
     fn names(&mut self) -> BTreeSet<String> {
         let mut names: BTreeSet<String> = BTreeSet::new();
         for _ in 0..self.below(14) {
@@ -223,12 +224,12 @@ fn model(from: &Side<'_>, to: &Side<'_>, filters: Filters) -> BTreeMap<String, V
     after
 }
 
-/// Half of the files are older than a filter by age allows.
+/// Draws an age: half of the files are older than a filter by age allows.
 fn age(draws: &mut Draws) -> Option<Duration> {
     draws.one_in(2).then(|| Duration::from_secs(9 * 3_600))
 }
 
-/// Edits both sides, mostly by the same length and within a second.
+/// Edits both sides, mostly without a change of length and within a second.
 fn edit(seed: u64, draws: &mut Draws, from: &Side<'_>, to: &Side<'_>) {
     for (name, (content, ..)) in from.state() {
         match draws.below(6) {

@@ -1,4 +1,4 @@
-//! Stores that write the tag of an object otherwise in a listing than in a response.
+//! Stores that write an object's tag in a listing differently from a response.
 
 use crate::support::{engine, object, tree};
 

@@ -1,4 +1,4 @@
-//! Trees between local directories: what is copied, what is left alone, what is deleted.
+//! Trees between local directories: copies, skips and deletions.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -93,7 +93,8 @@ fn comparing_content_sees_what_times_do_not_tell() {
     assert_eq!(std::fs::read(to.path().join("b")).unwrap(), bytes(2, 1_002));
 }
 
-/// Requests a server holds back until so many are there together; `false` when they did not come.
+/// Requests that a server holds back until enough of them have arrived; `false` if they did not
+/// come.
 #[derive(Default)]
 struct Gathering {
     there: Mutex<usize>,
@@ -141,7 +142,7 @@ fn several_objects_are_compared_at_once() {
 
 #[test]
 fn a_web_server_may_work_on_a_large_object_for_longer_than_on_others() {
-    // So many that one of their writes may be sent again.
+    // Enough objects that one of their writes may be sent again.
     const SMALL: usize = 120;
     let (small, large) = (Gathering::default(), Arc::new(AtomicUsize::new(0)));
     let counted = Arc::clone(&large);
@@ -149,7 +150,7 @@ fn a_web_server_may_work_on_a_large_object_for_longer_than_on_others() {
         if head.starts_with("PUT /large ") {
             counted.fetch_add(1, Ordering::Relaxed);
             small.join(SMALL + 1);
-            // Longer than the others took together: time itself is tested.
+            // Longer than the others took together, because time itself is tested.
             std::thread::sleep(Duration::from_secs(2));
         } else if head.starts_with("PUT ") {
             small.join(0);

@@ -16,20 +16,20 @@ use crate::limits::ATTEMPTS;
 use crate::version::{Engine, SharedVersion};
 use crate::wanted::{Failure, Wanted, WantedList};
 
-/// Size from which the checksum of the whole object is requested early, so that blocks are hashed
-/// as they arrive. Reading less again takes a few milliseconds.
+/// The size from which on the checksum of the whole object is requested early, so that blocks are
+/// hashed as they arrive. Reading back a smaller object takes a few milliseconds.
 const LEARN_CHECKSUM_FROM: u64 = LONGEST_REQUEST;
-/// Polling interval, because blocks fetched for readers notify no job.
+/// The polling interval: blocks fetched for readers notify no job.
 const POLL: Duration = firstbyte_store::LOOK;
 
-/// A hydration that is running or over. Clones are the same job; dropping it does not end it.
+/// A hydration that is running or over. Clones are the same job; dropping them does not end it.
 #[derive(Clone)]
 pub struct Job {
     state: Arc<JobState>,
 }
 
 impl Job {
-    /// Starts a thread that fetches what is `wanted`, at most `rate` bytes a second; without a
+    /// Starts a thread that fetches the `wanted` files, at most `rate` bytes per second; without a
     /// limit, at the `pace` while readers fetch.
     pub(crate) fn start(
         engine: &Arc<Engine>,
@@ -75,8 +75,8 @@ impl Job {
         self.progress()
     }
 
-    /// Waits until one of its fetches has ended, or the job is over, at most `timeout`. Returns
-    /// its progress. A fetch that ended just before the call is missed, so use a short timeout.
+    /// Waits until a fetch of the job has ended, or the job is over, at most `timeout`. Returns its
+    /// progress. A fetch that ended just before the call is missed, so use a short timeout.
     #[must_use]
     pub fn wait_for_more(&self, timeout: Duration) -> Progress {
         let progress = self.state.lock();
@@ -87,7 +87,7 @@ impl Job {
     }
 }
 
-/// The body of the thread.
+/// Runs a job, on its thread.
 fn run(engine: &Arc<Engine>, job: &Arc<JobState>, mut wanted: WantedList) {
     let mut active: VecDeque<ActiveFile> = VecDeque::new();
     let mut held: Option<Candidate> = None;
@@ -95,7 +95,7 @@ fn run(engine: &Arc<Engine>, job: &Arc<JobState>, mut wanted: WantedList) {
     let mut least_refused = u64::MAX;
     while !job.is_cancelled() {
         let mut busy = active.iter_mut().any(|file| file.submit(engine));
-        // The next file starts when the fetches of all others are submitted: so they come in
+        // The next file starts when the fetches of all others are submitted, so that files come in
         // order.
         let has_room = engine.queue.has_room_in_background() && job.has_room();
         if held.is_none() && !exhausted && has_room && active.iter().all(ActiveFile::is_submitted) {
@@ -150,7 +150,7 @@ fn open(engine: &Arc<Engine>, job: &JobState, wanted: Wanted) -> Option<Candidat
             return None;
         }
     };
-    // Only what a reader has open stays, and only as long.
+    // The content of such a version stays only as long as a reader has it open.
     if version.table.version.strength() != Strength::Strong && Arc::strong_count(&version.table) == 1 {
         job.fail(Failure { error: Error::NotKept { location: location.to_string() }, location });
         return None;
@@ -168,7 +168,7 @@ struct Candidate {
     version: SharedVersion,
     blocks: Range<u64>,
     bytes: ByteRange,
-    /// Whether it has found no room once.
+    /// Whether it waits for room that it did not find before.
     waits: bool,
 }
 
@@ -182,8 +182,8 @@ enum Admission {
 }
 
 impl Candidate {
-    /// Makes room for the file beside the `promised` bytes of others, so that no fetched block is
-    /// discarded. From `least_refused` bytes on, it evicts nothing.
+    /// Makes room for the file in addition to the `promised` bytes of others, so that no fetched
+    /// block is discarded. From `least_refused` bytes on, it evicts nothing.
     fn admit(mut self, job: &Arc<JobState>, promised: u64, least_refused: &mut u64) -> Admission {
         let blocks = &self.version.table.blocks;
         match blocks.make_room(&self.blocks, promised, job.exempt, *least_refused) {
@@ -204,7 +204,7 @@ impl Candidate {
         Admission::Refused
     }
 
-    /// Counts the cached bytes.
+    /// Starts the file, and counts its cached bytes.
     fn start(self, job: &Arc<JobState>, cost: u64) -> ActiveFile {
         let Self { version, blocks, bytes, .. } = self;
         let mut is_cached = version.table.blocks.is_cached_in_order();
@@ -230,7 +230,7 @@ struct ActiveFile {
     /// Blocks before this one have been examined in this round.
     next: u64,
     round: u32,
-    /// Bytes of disk that its uncached blocks needed at the start.
+    /// Bytes of disk that the file's uncached blocks needed at the start.
     cost: u64,
     /// Bytes cached at the start.
     cached: u64,
@@ -238,7 +238,7 @@ struct ActiveFile {
 }
 
 impl ActiveFile {
-    /// Submits fetches while there is room for them. Returns whether there was.
+    /// Submits fetches while there is room for them. Returns whether there was any.
     fn submit(&mut self, engine: &Engine) -> bool {
         let mut busy = false;
         while !self.is_submitted() && engine.queue.has_room_in_background() && self.shared.has_room() {
@@ -258,7 +258,7 @@ impl ActiveFile {
         self.next >= self.blocks.end || self.shared.has_failed()
     }
 
-    /// Bytes of disk that it will still use.
+    /// Bytes of disk that the file will still use.
     fn promised(&self) -> u64 {
         self.cost.saturating_sub(self.fetched())
     }
@@ -268,15 +268,15 @@ impl ActiveFile {
         self.shared.counted() - self.cached
     }
 
-    /// Whether the missing blocks were fetched before and evicted by others: they are not fetched
-    /// over and over.
+    /// Whether the missing blocks were fetched before and evicted by others: then they are not
+    /// fetched over and over.
     fn is_evicted_by_others(&self) -> bool {
         let missing = self.blocks.clone().filter(|block| !self.version.table.blocks.is_cached(*block));
         self.fetched() + missing.count() as u64 * BLOCK > 2 * self.bytes.len().max(BLOCK)
     }
 
-    /// Whether the file is over, with or without success. If blocks are missing, because another
-    /// fetch failed to bring them or they were evicted meanwhile, begins another round.
+    /// Returns true if the file is over, with or without success. If blocks are missing, because
+    /// another fetch failed to bring them or they were evicted meanwhile, begins another round.
     fn finish(&mut self, job: &JobState) -> bool {
         if !self.is_submitted() || !self.shared.is_idle() {
             return false;
@@ -285,7 +285,7 @@ impl ActiveFile {
         let error = self.shared.error().or_else(|| self.version.table.blocks.checksum_error());
         let has_room = self.version.table.blocks.has_room(&self.blocks);
         if matches!(error, Some(Error::NoRoom { .. })) && has_room && self.round < ATTEMPTS {
-            // A block was released, or evicted, at the moment in which it was to be stored.
+            // A block was released or evicted just when it was to be stored.
             self.shared.forget_error();
             self.round += 1;
             self.next = self.blocks.start;
@@ -300,7 +300,7 @@ impl ActiveFile {
             None if self.bytes.len() == self.version.table.size()
                 && !self.version.table.blocks.is_settled() =>
             {
-                // If nothing had to be fetched, no fetch has verified it.
+                // If nothing had to be fetched, no fetch has verified the version.
                 self.version.table.verify_if_complete(&self.version.engine.store);
                 false
             }
@@ -312,7 +312,7 @@ impl ActiveFile {
                 progress.bytes_here -= self.shared.counted();
                 true
             }
-            // Another fetch brings it.
+            // Another fetch brings the block.
             Some(block) if self.version.table.is_in_flight(block) => false,
             Some(_) if self.round == ATTEMPTS || self.is_evicted_by_others() => {
                 let (location_text, capacity) = (location.to_string(), self.version.table.blocks.capacity());

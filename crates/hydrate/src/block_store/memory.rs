@@ -1,7 +1,7 @@
 //! Keeps blocks in memory if there is no cache or no room in it. Memory is bounded: blocks that
 //! were read to their end are removed first, then the least recently used. The memory of a removed
-//! block receives the next one: if each thread freed and allocated blocks, the allocator would keep
-//! about twice as much.
+//! block is reused for the next one: if each thread freed and allocated blocks, the allocator would
+//! keep about twice as much.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -11,17 +11,17 @@ use firstbyte_location::to_usize;
 
 use crate::block::BLOCK;
 
-/// Blocks that there is always room for: the one that is read, and the next.
-const LEAST: usize = 2;
+/// The number of blocks for which there is always room: the one that is read, and the next.
+const MIN_BLOCKS: usize = 2;
 
-/// The id of a file in this process, and a block.
+/// The id of a version in this process, and a block.
 type Key = (u64, u64);
-/// Order of removal: whether it has unread bytes, then the time of use.
+/// The order of removal: whether the block has unread bytes, then the time of use.
 type Rank = (bool, u64);
 
 pub(crate) struct MemoryBlocks {
     most: usize,
-    /// Open handles that read ahead. They share the memory.
+    /// The number of open handles that read ahead. They share the memory.
     pub(crate) sequential: AtomicU64,
     table: Mutex<Table>,
 }
@@ -37,13 +37,13 @@ struct Table {
 }
 
 impl MemoryBlocks {
-    /// Holds at most `bytes`, but at least a block for a window.
+    /// Makes a memory for at most `bytes`, but at least a block for a window.
     pub(crate) fn new(bytes: u64) -> Self {
-        let most = to_usize(bytes / BLOCK).max(LEAST);
+        let most = to_usize(bytes / BLOCK).max(MIN_BLOCKS);
         Self { most, sequential: AtomicU64::new(0), table: Mutex::default() }
     }
 
-    /// The share of one reader in order, bytes.
+    /// The share of one sequential reader, bytes.
     pub(super) fn window(&self) -> u64 {
         self.most as u64 * BLOCK / 4 * 3 / self.sequential.load(Relaxed).max(1)
     }
@@ -55,12 +55,12 @@ impl MemoryBlocks {
                 held.clear();
                 held.extend_from_slice(bytes);
             }
-            // A reader copies from it.
+            // A reader copies from the removed block.
             None => held = Arc::new(bytes.to_vec()),
         }
         let mut table = self.lock();
         table.remove((file, block));
-        // Another thread may have taken the room meanwhile.
+        // Another thread may have used the room meanwhile.
         table.make_room(self.most);
         table.insert((file, block), true, held);
     }
@@ -98,7 +98,7 @@ impl MemoryBlocks {
 }
 
 impl Table {
-    /// Makes room for one block within `most`. Returns the bytes of one that was removed.
+    /// Makes room for one block within `most`. Returns the memory of a removed block.
     fn make_room(&mut self, most: usize) -> Option<Bytes> {
         let mut removed = None;
         while self.blocks.len() >= most

@@ -1,4 +1,4 @@
-//! Blocks to fetch, as the table hands them to the queue.
+//! The requests that the table hands to the queue.
 
 use std::ops::Range;
 use std::sync::{Arc, Weak};
@@ -12,10 +12,10 @@ use crate::block::BLOCK;
 use crate::cache::Exempt;
 use crate::job_state::JobFile;
 
-/// Requests that a change of the table asks of the queue.
+/// Requests to the queue that follow from a change of the table.
 #[derive(Default)]
 pub(crate) struct Requests {
-    /// Fetches that begin.
+    /// New fetches.
     pub(crate) fetches: Vec<Fetch>,
     /// Queued fetches that a reader waits for now.
     pub(crate) promoted: Vec<FetchId>,
@@ -24,7 +24,7 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// Adds those of another change.
+    /// Adds the requests of another change.
     pub(super) fn add(&mut self, other: Self) {
         self.fetches.extend(other.fetches);
         self.promoted.extend(other.promoted);
@@ -47,11 +47,11 @@ pub(crate) struct Fetch {
     pub(crate) id: FetchId,
     pub(crate) priority: Priority,
     pub(crate) blocks: Range<u64>,
-    /// The bytes of the blocks that are requested, if not all. Blocks of which only a part arrives
-    /// are not kept.
+    /// The bytes of the blocks that are requested, if not all. A block that arrives only in part is
+    /// not kept.
     pub(crate) only: Option<ByteRange>,
-    /// Whether some blocks belonged to another fetch of this process, which has the right to fetch
-    /// them.
+    /// Whether some blocks belonged to another fetch of this process, which holds the right to
+    /// fetch them.
     pub(crate) took_over: bool,
     /// Distance from the reader, MiB.
     pub(crate) distance: u64,
@@ -72,7 +72,7 @@ impl Fetch {
         Self { table, id, priority, blocks, took_over, only: None, distance: 0, handle: None, job: None }
     }
 
-    /// Notes the reader that it is for.
+    /// Records the reader that the fetch is for.
     pub(super) fn place(&mut self, reader: u64, handle: Option<&Weak<()>>) {
         self.distance = (self.blocks.start * BLOCK).saturating_sub(reader) >> 20;
         self.handle = handle.cloned();
@@ -82,18 +82,18 @@ impl Fetch {
         (self.blocks.end - self.blocks.start) * BLOCK
     }
 
-    /// Bytes of the buffer that it needs: its longest block.
+    /// Bytes of the buffer that the fetch needs: those of its longest block.
     pub(crate) fn buffer(&self) -> u64 {
         self.table.size().min(BLOCK)
     }
 
-    /// The bytes that it requests of some of its blocks.
+    /// The bytes that the fetch requests of `blocks`.
     pub(crate) fn requested(&self, blocks: &Range<u64>) -> ByteRange {
         let all = self.table.blocks.bytes(blocks);
         self.only.map_or(all, |only| all.intersect(only))
     }
 
-    /// The versions that are exempt from eviction if room has to be made for the blocks.
+    /// The versions that are exempt from eviction when room is made for the blocks.
     pub(crate) fn exempt(&self) -> Exempt {
         self.job.as_ref().map_or(Exempt::Pinned, |job| job.exempt())
     }

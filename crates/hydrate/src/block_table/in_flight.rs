@@ -1,11 +1,11 @@
 //! Records which blocks of a version are being fetched, and by which fetch. Pure.
 //!
 //! Each block has at most one owner: the fetch that brings it. A reader that needs the block waits
-//! for that fetch. In two cases it starts another fetch for the block alone, which becomes the
-//! owner, and the old fetch skips the block: if the old fetch would take long to reach it, and if
-//! the old fetch yields, as background work does while others read. It yields no longer once a
-//! reader in order comes near, and not at all if a job fetches what is about to be read. Called by
-//! [`BlockTable`](super::BlockTable).
+//! for that fetch. In two cases the reader starts another fetch for the block alone, which becomes
+//! the owner, and the old fetch skips the block: if the old fetch would take long to reach it, and
+//! if the old fetch yields, as background fetches do while others read. A background fetch no
+//! longer yields once a sequential reader comes near, and never yields if its job fetches for an
+//! expected reader. Called by [`BlockTable`](super::BlockTable).
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -16,7 +16,7 @@ use firstbyte_pacing::FAR;
 use crate::block::{BLOCK, SEGMENT, runs};
 use crate::job_state::Pace;
 
-/// The priority of a fetch. Each waits for those before it.
+/// The priority of a fetch. A fetch waits for those of the priorities before its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Priority {
     /// For a reader that waits.
@@ -30,8 +30,9 @@ pub(crate) enum Priority {
 /// Identifies a fetch within the process.
 pub(crate) type FetchId = u64;
 
-/// Blocks ahead of a fetch beyond which a request of its own serves a reader sooner.
-const DISTANT: u64 = SEGMENT / BLOCK;
+/// The distance in blocks ahead of a fetch beyond which a request of its own serves a reader
+/// sooner.
+const JOIN_DISTANCE: u64 = SEGMENT / BLOCK;
 
 /// The action of a reader for an absent block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,31 +48,33 @@ pub(crate) enum Want {
 #[derive(Debug)]
 struct Tracked {
     priority: Priority,
-    /// The time at which a thread started it.
+    /// The time at which a thread started the fetch.
     started: Option<Instant>,
-    /// Whether it brings only the bytes of one read, so that no other reader can wait for it.
+    /// Whether the fetch brings only the bytes of one read, so that no other reader can wait for
+    /// it.
     is_exact: bool,
-    /// Whether it has the right to fetch among the processes that share the cache.
+    /// Whether the fetch holds the right to fetch, among the processes that share the cache.
     has_lease: bool,
     pace: Pace,
     /// The block that arrives next.
     next: u64,
     blocks: Range<u64>,
-    /// Number of blocks that it still owns.
+    /// Number of blocks that the fetch still owns.
     owned: u64,
 }
 
 impl Tracked {
-    /// Whether a block arrives soon enough to wait for it: it is near, or at the fetch's rate so
-    /// far it arrives before a far server would answer another request. Another request costs a
-    /// server nearby as much: MinIO 2 ms of processor time, in which it sends 4 MiB.
+    /// Whether a block arrives soon enough to wait for it: it is near, or the fetch, at its rate so
+    /// far, brings it before a far server would answer another request. With a near server waiting
+    /// is right too, because another request would cost it as much: MinIO 2 ms of processor time,
+    /// in which it sends 4 MiB.
     fn brings_soon(&self, block: u64, now: Instant) -> bool {
         let left = block.saturating_sub(self.next);
         let arrived = self.next - self.blocks.start;
         let took = self.started.map(|started| now.saturating_duration_since(started)).filter(|_| arrived > 0);
         let in_time =
             |took: Duration| took.as_nanos() * u128::from(left) <= FAR.as_nanos() * u128::from(arrived);
-        left <= DISTANT || took.is_some_and(in_time)
+        left <= JOIN_DISTANCE || took.is_some_and(in_time)
     }
 }
 
@@ -88,9 +91,9 @@ impl InFlight {
         runs(blocks.filter(|block| !self.owners.contains_key(block) && !present(*block)))
     }
 
-    /// The parts of `blocks`, which a reader in order comes to soon, that need a fetch ahead of it.
-    /// Background fetches that have started bring their parts without pauses from now on; those
-    /// that wait, or have a limited rate, lose theirs.
+    /// The parts of `blocks` that need a fetch ahead of a sequential reader, which comes to them
+    /// soon. Background fetches that have started bring their parts without pauses from now on;
+    /// those that wait, or have a limited rate, lose theirs.
     pub(crate) fn ahead(
         &mut self,
         blocks: Range<u64>,
@@ -110,7 +113,7 @@ impl InFlight {
     }
 
     /// Adds a fetch, which takes over blocks owned by others. Returns whether one of those others
-    /// has the right to fetch them.
+    /// holds the right to fetch them.
     pub(crate) fn begin(&mut self, id: FetchId, priority: Priority, blocks: Range<u64>) -> bool {
         let mut took_over = false;
         for block in blocks.clone() {
@@ -137,7 +140,7 @@ impl InFlight {
         took_over
     }
 
-    /// The action for a reader of `block`, which also waits for another block of fetch `joined`.
+    /// The action for a reader of `block` that also waits for another block of fetch `joined`.
     pub(crate) fn want(&self, block: u64, joined: Option<FetchId>, now: Instant) -> Want {
         let Some((id, fetch)) = self.owners.get(&block).and_then(|id| Some((*id, self.fetches.get(id)?)))
         else {
@@ -160,7 +163,7 @@ impl InFlight {
         }
     }
 
-    /// Whether a fetch is one on demand by now.
+    /// Whether a fetch has demand priority by now.
     pub(crate) fn is_promoted(&self, id: FetchId) -> bool {
         self.fetches.get(&id).is_some_and(|fetch| fetch.priority == Priority::Demand)
     }
@@ -177,29 +180,29 @@ impl InFlight {
         self.fetches.get(&id).is_some_and(|fetch| fetch.pace != Pace::Steady)
     }
 
-    /// A thread has started the fetch.
+    /// Records that a thread has started the fetch.
     pub(crate) fn start(&mut self, id: FetchId, now: Instant) {
         if let Some(fetch) = self.fetches.get_mut(&id) {
             fetch.started = Some(now);
         }
     }
 
-    /// The fetch brings only the bytes of the read that begins it. A later reader of its blocks
-    /// takes them over.
+    /// Records that the fetch brings only the bytes of the read that begins it. A later reader of
+    /// its blocks takes them over.
     pub(crate) fn set_exact(&mut self, id: FetchId) {
         if let Some(fetch) = self.fetches.get_mut(&id) {
             fetch.is_exact = true;
         }
     }
 
-    /// The fetch has the right to fetch its blocks.
+    /// Records that the fetch holds the right to fetch its blocks.
     pub(crate) fn set_lease(&mut self, id: FetchId) {
         if let Some(fetch) = self.fetches.get_mut(&id) {
             fetch.has_lease = true;
         }
     }
 
-    /// Fetch `id` has brought a block, in order.
+    /// Records that fetch `id` has brought a block, in order.
     pub(crate) fn arrived(&mut self, id: FetchId, block: u64) {
         if let Some(fetch) = self.fetches.get_mut(&id) {
             fetch.next = block + 1;
@@ -207,7 +210,7 @@ impl InFlight {
         self.present(id, block);
     }
 
-    /// A block of fetch `id` is present, brought by any process.
+    /// Records that a block of fetch `id` is present, brought by any process.
     pub(crate) fn present(&mut self, id: FetchId, block: u64) {
         if self.owners.get(&block) == Some(&id)
             && let Some(fetch) = self.fetches.get_mut(&id)
@@ -268,13 +271,13 @@ mod tests {
         table.begin(1, Priority::Ahead, 0..64);
         assert_eq!(table.want(0, None, now), Want::Promote(1));
         table.start(1, now);
-        assert_eq!(table.want(DISTANT, None, now), Want::Join(1));
-        assert_eq!(table.want(DISTANT + 1, None, now), Want::Fetch);
+        assert_eq!(table.want(JOIN_DISTANCE, None, now), Want::Join(1));
+        assert_eq!(table.want(JOIN_DISTANCE + 1, None, now), Want::Fetch);
         table.begin(2, Priority::Background, 100..110);
         assert_eq!(table.want(100, None, now), Want::Fetch);
         assert_eq!(table.want(200, None, now), Want::Fetch);
         assert_eq!(
-            table.want(DISTANT + 1, Some(1), now),
+            table.want(JOIN_DISTANCE + 1, Some(1), now),
             Want::Join(1),
             "the reader waits for an earlier block of it"
         );
@@ -305,7 +308,7 @@ mod tests {
         table.begin(1, Priority::Ahead, 0..200);
         table.start(1, began);
         (0..10).for_each(|block| table.arrived(1, block));
-        // At a block a millisecond, the reader waits for the next 10. DISTANT is less.
+        // At a block a millisecond, the reader waits for the next 10. JOIN_DISTANCE is less.
         let now = began + Duration::from_millis(10);
         assert_eq!(table.want(20, None, now), Want::Join(1));
         assert_eq!(table.want(21, None, now), Want::Fetch);
@@ -335,7 +338,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a model that maps each block to its owner.
+        /// Compares with a model that maps each block to its owner.
         #[test]
         fn every_block_has_one_owner(steps in proptest::collection::vec((0..4_u8, 0..40_u64, 1..10_u64), 1..200)) {
             let mut table = InFlight::default();
@@ -360,7 +363,7 @@ mod tests {
                         prop_assert_eq!(rest.is_empty(), own.is_empty());
                         let Some(first) = own.first() else { continue };
                         prop_assert_eq!(rest, *first..own.last().unwrap() + 1);
-                        // In order, or brought by another process.
+                        // The block arrives in order, or was brought by another process.
                         let came = if len % 2 == 0 { first } else { own.last().unwrap() };
                         if len % 2 == 0 { table.arrived(fetch, *came) } else { table.present(fetch, *came) }
                         model.remove(came);

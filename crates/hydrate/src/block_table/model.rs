@@ -44,7 +44,7 @@ enum Step {
     Abandon,
     /// The server ignores ranges.
     ComeWhole,
-    /// A thread starts the fetch of this place in the queue.
+    /// A thread starts the fetch at this place in the queue.
     Start(usize),
     /// A fetch brings its next block.
     Bring(usize),
@@ -52,7 +52,7 @@ enum Step {
     BringTaken(usize),
     /// A fetch fails.
     Fail(usize),
-    /// It is cut, and nothing waits for it any more.
+    /// A fetch is cut, and no read waits for it any more.
     GiveUp(usize),
 }
 
@@ -169,7 +169,7 @@ impl Run {
         }
     }
 
-    /// Keeps what would be queued.
+    /// Keeps the requests that would be queued.
     fn keep(&mut self, requests: Requests) {
         self.fetches.extend(requests.fetches.into_iter().map(Some));
     }
@@ -207,7 +207,7 @@ impl Run {
         self.bring_block(place, blocks.start);
     }
 
-    /// The first block of a fetch that another fetch brings by now.
+    /// The first block of a fetch that another fetch has taken over.
     fn taken(&self, fetch: &Fetch) -> Option<u64> {
         let is_taken =
             |block: &u64| self.table.is_in_flight(*block) && !self.table.is_owned_by(fetch.id, *block);
@@ -227,7 +227,7 @@ impl Run {
         }
     }
 
-    /// Brings the fetches left to their end, and checks what must hold then.
+    /// Brings the remaining fetches to their end, and checks the final state.
     fn finish(mut self) {
         while let Some(place) = self.fetches.iter().position(Option::is_some) {
             self.take(Step::Bring(place));

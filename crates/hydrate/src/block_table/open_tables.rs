@@ -1,4 +1,4 @@
-//! The tables of the versions that are open in this process, by which all files on a version find
+//! The tables of the versions that are open in this process, so that all files on a version find
 //! the same one.
 
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ pub(crate) struct OpenTables {
 }
 
 impl OpenTables {
-    /// The table of a version, with the blocks that `store` opens for an id if it is new.
+    /// Returns the table of a version. If it is new, `store` opens its blocks under an id.
     pub(crate) fn open(
         self: &Arc<Self>,
         location: &Location,
@@ -27,7 +27,8 @@ impl OpenTables {
     ) -> Arc<BlockTable> {
         let mut tables = self.lock();
         let weak = tables.entry(location.clone()).or_default();
-        // Held until the lock is released: dropping the last reference to one takes the lock.
+        // Held until the lock is released, because dropping the last reference to a table takes the
+        // lock.
         let open: Vec<Arc<BlockTable>> = weak.iter().filter_map(Weak::upgrade).collect();
         // Two equal versions that identify nothing may have different content.
         let same =
@@ -42,7 +43,7 @@ impl OpenTables {
         table
     }
 
-    /// A table of an object at `location` was dropped.
+    /// Forgets the dropped tables of objects at `location`.
     pub(super) fn close(&self, location: &Location) {
         let mut tables = self.lock();
         if let Some(open) = tables.get_mut(location) {
@@ -53,7 +54,7 @@ impl OpenTables {
         }
     }
 
-    /// An id unique in this process.
+    /// Returns an id that is unique in this process.
     pub(super) fn next_id(&self) -> FetchId {
         self.ids.fetch_add(1, Ordering::Relaxed)
     }

@@ -1,9 +1,9 @@
-//! Parts of callers' buffers that threads other than the caller's fill, and how the parts of a
-//! read are grouped into requests.
+//! Parts of callers' buffers that other threads fill, and the grouping of a read's parts into
+//! requests.
 //!
 //! A caller lends its buffers for one read and waits. The parts are written only under the lock of
 //! the [`PendingRead`](super::PendingRead) that holds them, and the caller does not return before
-//! each of those has ended. Used by [`BlockTable`](super::BlockTable) and blocking reads.
+//! every such read has ended. Used by [`BlockTable`](super::BlockTable) and blocking reads.
 
 use std::iter::Peekable;
 
@@ -12,7 +12,7 @@ use firstbyte_pacing::ReadSizes;
 
 use crate::block::BLOCK;
 
-/// A contiguous part of an object, and the memory that its bytes are wanted in.
+/// A contiguous part of an object, and the memory for its bytes.
 #[derive(Debug)]
 pub(crate) struct Part {
     pub(crate) range: ByteRange,
@@ -23,7 +23,7 @@ pub(crate) struct Part {
 unsafe impl Send for Part {}
 
 impl Part {
-    /// The bytes from `offset` that `buffer` is to hold.
+    /// Makes the part for the bytes from `offset` on that fill `buffer`.
     ///
     /// # Safety
     /// `buffer` stays where it is, and nothing else uses it, as long as the part exists.
@@ -31,7 +31,8 @@ impl Part {
         Self { range: ByteRange::at(offset, buffer.len() as u64), start: buffer.as_mut_ptr() }
     }
 
-    /// The memory for the bytes of `range` that belong to this part, and their offset.
+    /// Returns the offset of the bytes of `range` that belong to this part, and the memory for
+    /// them.
     pub(crate) fn overlap(&mut self, range: ByteRange) -> (u64, &mut [u8]) {
         let common = self.range.intersect(range);
         if common.is_empty() {
@@ -44,12 +45,12 @@ impl Part {
         (common.start, memory)
     }
 
-    /// All of its memory.
+    /// All memory of the part.
     pub(crate) fn all(&mut self) -> &mut [u8] {
         self.overlap(self.range).1
     }
 
-    /// The part before `offset`, which is within it, and the part from there.
+    /// Splits the part at `offset`, which is within it.
     fn split(self, offset: u64) -> (Self, Self) {
         let (first, second) =
             (ByteRange::new(self.range.start, offset), ByteRange::new(offset, self.range.end));
@@ -63,7 +64,7 @@ impl Part {
 /// present.
 pub(crate) struct Groups {
     parts: Peekable<std::vec::IntoIter<Part>>,
-    /// What earlier groups left of parts, in any order.
+    /// The ends of parts that earlier groups have cut off, in any order.
     rest: Vec<Part>,
 }
 
@@ -74,8 +75,8 @@ impl Groups {
         Self { parts: parts.into_iter().peekable(), rest: Vec::new() }
     }
 
-    /// The next parts, in order of their starts. They lie within `sizes.request` bytes of the
-    /// object, and leave no gap of more than `sizes.gap`.
+    /// Returns the next parts, in order of their starts. They lie within `sizes.request` bytes of
+    /// the object, and leave no gap of more than `sizes.gap`.
     pub(crate) fn next(&mut self, sizes: ReadSizes) -> Option<Vec<Part>> {
         let carried = std::mem::take(&mut self.rest);
         let begin = carried.first().or(self.parts.peek())?.range.start / BLOCK * BLOCK;
@@ -135,7 +136,7 @@ mod tests {
     }
 
     proptest! {
-        /// Every byte that was asked for is in exactly one group, for each range that has it.
+        /// Every requested byte is in exactly one group, for each range that has it.
         #[test]
         fn nothing_is_lost_or_doubled(ranges in proptest::collection::vec((0..60 * BLOCK, 0..9 * BLOCK), 0..20)) {
             let bytes = |ranges: &mut dyn Iterator<Item = (u64, u64)>| {

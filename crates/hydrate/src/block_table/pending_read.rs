@@ -23,9 +23,9 @@ pub type Done = Box<dyn FnOnce(Result<&[u8]>) + Send>;
 /// The place of the bytes for a callback until all have arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
-    /// In the cache.
+    /// The bytes stay in the cache.
     FromCache,
-    /// In the pending read.
+    /// The bytes are copied into the pending read.
     Copied,
 }
 
@@ -68,7 +68,7 @@ impl PendingRead {
         Self { location, progress: Mutex::new(progress), ended: Condvar::new() }
     }
 
-    /// The blocks that it needs, in order.
+    /// The blocks that the read needs, in order.
     pub(crate) fn blocks(&self) -> Vec<u64> {
         match &self.lock().receiver {
             None => Vec::new(),
@@ -85,8 +85,8 @@ impl PendingRead {
         }
     }
 
-    /// Whether a block is present, so that the read need not wait for it. Copies it if the bytes
-    /// are held here.
+    /// Whether a block is present, so that the read need not wait for it. Copies the block if the
+    /// read holds its own bytes.
     pub(crate) fn accept_present(&self, blocks: &BlockStore, block: u64) -> bool {
         let whole = block_range(block);
         let read = |(at, target): (u64, &mut [u8])| blocks.read_at(target, at) == target.len();
@@ -102,8 +102,8 @@ impl PendingRead {
         }
     }
 
-    /// Whether `bytes`, a part of the object, are all in a long part of this read, so that nothing
-    /// is left of them that this reader may ask for next.
+    /// Whether one long part of this read contains all of `bytes`, a range of the object. Its
+    /// reader is then unlikely to ask for them again.
     pub(crate) fn takes(&self, bytes: ByteRange) -> bool {
         let within =
             |range: ByteRange| range.start <= bytes.start && bytes.end <= range.end && range.len() >= SEGMENT;
@@ -118,7 +118,7 @@ impl PendingRead {
         self.lock().left = blocks;
     }
 
-    /// The smallest range with all bytes that it needs of some blocks.
+    /// The smallest range with all bytes that the read needs of some blocks.
     pub(crate) fn bytes_within(&self, blocks: &Range<u64>) -> ByteRange {
         let all = ByteRange::new(blocks.start * BLOCK, blocks.end.saturating_mul(BLOCK));
         let needed = |range: ByteRange| range.intersect(all);
@@ -134,8 +134,8 @@ impl PendingRead {
         }
     }
 
-    /// Accepts the bytes of a block from offset `start` on. If it was the last block, and the bytes
-    /// for a callback have to be read from the cache, returns the callback.
+    /// Accepts the bytes of a block from offset `start` on. Returns the callback if this was the
+    /// last block and the callback's bytes have to be read from the cache.
     pub(crate) fn deliver(&self, block: u64, start: u64, bytes: &[u8]) -> Option<Ready> {
         let mut progress = self.lock();
         let Progress { receiver, bytes: held, left, .. } = &mut *progress;
@@ -169,8 +169,8 @@ impl PendingRead {
         if is_last { self.finish(progress) } else { None }
     }
 
-    /// Ends a read of which all blocks are present. If the bytes for a callback have to be read
-    /// from the cache, returns the callback.
+    /// Ends a read whose blocks are all present. Returns the callback if its bytes have to be read
+    /// from the cache.
     pub(crate) fn complete(&self) -> Option<Ready> {
         self.finish(self.lock())
     }
@@ -203,13 +203,12 @@ impl PendingRead {
         }
     }
 
-    /// Ends the read of a thread that does not wait any more. Its memory is not written from now
-    /// on.
+    /// Ends the read of a thread that no longer waits. Its memory is not written from now on.
     pub(crate) fn abandon(&self) {
         self.lock().receiver = None;
     }
 
-    /// Whether a callback waits, which nothing wakes at the deadline.
+    /// Whether a callback waits. Nothing wakes it at its deadline.
     pub(super) fn is_callback(&self) -> bool {
         matches!(self.lock().receiver, Some(Receiver::Callback(..)))
     }
@@ -219,7 +218,7 @@ impl PendingRead {
         self.lock().receiver.is_some()
     }
 
-    /// The time at which it fails.
+    /// The time at which the read fails.
     pub(crate) fn deadline(&self) -> Instant {
         self.lock().deadline
     }
@@ -268,7 +267,7 @@ impl PendingRead {
     }
 }
 
-/// The bytes of `part` in the buffer of a callback's read of `range`.
+/// Returns the memory of `part` in the buffer of a callback's read of `range`.
 fn target(bytes: &mut Vec<u8>, range: ByteRange, part: ByteRange) -> &mut [u8] {
     if bytes.is_empty() {
         *bytes = vec![0; to_usize(range.len())];

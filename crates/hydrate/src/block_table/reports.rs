@@ -1,7 +1,7 @@
-//! Reports of a fetch to the table: it has started, has brought a block, or has ended and why. A
-//! block goes to the reads that wait for it; an error ends them.
+//! Reports of a fetch to the table: it has started, has brought a block, or has ended with success
+//! or an error. A block goes to the reads that wait for it; an error ends them.
 //!
-//! Called by the threads that fetch. What a report asks of the queue is returned to them.
+//! Called by the threads that fetch. The requests that follow from a report are returned to them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::cache::Exempt;
 use crate::error::Error;
 
 impl BlockTable {
-    /// A thread has started a fetch.
+    /// Records that a thread has started a fetch.
     pub(crate) fn started(&self, id: FetchId) {
         self.lock().in_flight.start(id, Instant::now());
     }
@@ -35,17 +35,17 @@ impl BlockTable {
         self.lock().in_flight.yields(id)
     }
 
-    /// A fetch has the right to fetch its blocks.
+    /// Records that a fetch holds the right to fetch its blocks.
     pub(crate) fn set_lease(&self, id: FetchId) {
         self.lock().in_flight.set_lease(id);
     }
 
-    /// The range of blocks that a fetch has still to bring.
+    /// The range of blocks that a fetch has yet to bring.
     pub(crate) fn remaining(&self, id: FetchId) -> Range<u64> {
         self.lock().in_flight.remaining(id)
     }
 
-    /// Whether a fetch has still to bring a block.
+    /// Whether a fetch has yet to bring a block.
     pub(crate) fn is_owned_by(&self, id: FetchId, block: u64) -> bool {
         self.lock().in_flight.is_owned_by(block, id)
     }
@@ -55,12 +55,13 @@ impl BlockTable {
         self.lock().in_flight.is_needed(id)
     }
 
-    /// Stores a fetched block, evicting what `exempt` allows. Returns whether it is cached.
+    /// Stores a fetched block, evicting versions that are not `exempt`. Returns whether it is
+    /// cached.
     pub(crate) fn store(&self, block: u64, bytes: &[u8], outcome: CacheOutcome, exempt: Exempt) -> bool {
         self.blocks.store(block, bytes, outcome, exempt, || !self.is_taken(block))
     }
 
-    /// A fetch has brought and stored a block.
+    /// Delivers a block that a fetch has brought and stored.
     #[must_use]
     pub(crate) fn arrived(self: &Arc<Self>, id: FetchId, block: u64, bytes: &[u8]) -> Requests {
         self.deliver(block, block * BLOCK, bytes, |in_flight| {
@@ -69,8 +70,9 @@ impl BlockTable {
         })
     }
 
-    /// A fetch of a read's bytes has brought those of a block, from offset `start` on. They are for
-    /// that read alone: if another fetch has taken the block over, it delivers to both readers.
+    /// Delivers the bytes of a block from offset `start` on, brought by a fetch of one read's
+    /// bytes. They are for that read alone: if another fetch has taken the block over, that fetch
+    /// delivers to both readers.
     #[must_use]
     pub(crate) fn arrived_in_part(
         self: &Arc<Self>,
@@ -88,8 +90,8 @@ impl BlockTable {
         })
     }
 
-    /// Delivers those blocks of a fetch that another process has cached. `buffer` has the size of
-    /// its longest block. `None` if there were none.
+    /// Delivers the blocks of a fetch that another process has cached. `buffer` has the size of its
+    /// longest block. Returns `None` if there were none.
     pub(crate) fn deliver_cached(self: &Arc<Self>, id: FetchId, buffer: &mut [u8]) -> Option<Requests> {
         let mut is_cached = self.blocks.is_cached_in_order();
         let cached: Vec<u64> = self.lock().in_flight.owned(id).filter(|block| is_cached(*block)).collect();
@@ -108,8 +110,8 @@ impl BlockTable {
         requests
     }
 
-    /// Updates the table, and then delivers the bytes of a block from offset `start` on to the
-    /// reads that wait for it, unless `update` returns false.
+    /// Calls `update` on the table. If it returns true, delivers the bytes of a block from offset
+    /// `start` on to the reads that wait for the block.
     fn deliver(
         self: &Arc<Self>,
         block: u64,
@@ -131,8 +133,8 @@ impl BlockTable {
         requests
     }
 
-    /// Whether a long read takes a block that has arrived. Kept in memory, such blocks would push
-    /// out what short reads come back to.
+    /// Whether a long read takes a block that has arrived. Such blocks are not kept in memory,
+    /// where they would displace blocks that short reads come back to.
     fn is_taken(&self, block: u64) -> bool {
         let bytes = self.blocks.bytes(&(block..block + 1));
         let state = self.lock();
@@ -151,8 +153,8 @@ impl BlockTable {
         waiting.iter().for_each(|pending| pending.fail(error));
     }
 
-    /// Ends a fetch, unless a read whose deadline has not passed waits for it. Returns whether it
-    /// was ended. The other reads that wait fail with `error`.
+    /// Ends a fetch, unless a read whose deadline has not passed waits for it. Returns whether the
+    /// fetch was ended. The reads that waited fail with `error`.
     pub(crate) fn give_up(&self, id: FetchId, error: Option<&Error>) -> bool {
         let waiting = {
             let mut state = self.lock();
@@ -182,7 +184,7 @@ impl BlockTable {
     }
 
     /// Requests the checksum of the whole object, unless an earlier response carried it. Blocks
-    /// that arrive later are hashed as they arrive, earlier ones are read again.
+    /// that arrive later are hashed as they arrive; earlier ones are read back.
     pub(crate) fn learn_checksum(&self, store: &Store) {
         if !self.blocks.knows_checksum()
             && let Ok(stat) = store.stat(&self.location)
@@ -194,7 +196,7 @@ impl BlockTable {
 }
 
 impl TableState {
-    /// Ends a fetch. Returns the reads that wait for blocks it did not bring.
+    /// Ends a fetch. Returns the reads that wait for blocks that it did not bring.
     fn end(&mut self, id: FetchId) -> Vec<Arc<PendingRead>> {
         let left = self.in_flight.end(id);
         left.iter().filter_map(|block| self.waiting.remove(block)).flatten().collect()

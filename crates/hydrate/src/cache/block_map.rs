@@ -9,7 +9,7 @@
 //! ```
 //! Numbers are in native byte order, so a cache copied to a machine of the other order is corrupt
 //! there. The file is sparse: for 5 TiB it is 320 MiB long, and a page exists only if some of its
-//! blocks were written. Readers ask which pages exist, and writers allocate a page before they use
+//! words were written. Readers check which pages exist, and writers allocate a page before they use
 //! it.
 
 use std::fs::File;
@@ -28,13 +28,14 @@ use super::lock::LockFile;
 use super::mapping::{Atomics, SharedMapping};
 use crate::block::BLOCK;
 
-/// Changes with the meaning of any byte. Maps of another format are started over.
+/// The format, which changes with the meaning of any byte. Maps of another format are started over.
 const MAGIC: [u8; 8] = *b"fbmap\0\0\x01";
 const LIVE_AT: usize = 32;
 const TEXT_AT: usize = 128;
 /// Bytes of a map read at once for its header: most texts are shorter.
 const FIRST_READ: usize = 1024;
-/// Longest text: a key of 1 KiB escaped, an `ETag`, and paths up to the kernel's limit.
+/// Bytes of the longest text: a key of 1 KiB escaped, an `ETag`, and paths up to the kernel's
+/// limit.
 const LONGEST_TEXT: usize = 32 << 10;
 /// Bytes of the map for each block.
 const WORD: u64 = 8;
@@ -47,14 +48,14 @@ pub(super) const DIRTY: u64 = 2;
 /// Flag: all blocks are present, verified and synced to disk.
 pub(super) const DURABLE: u64 = 4;
 
-/// The bit of every generation. A map that is cut short before the end of its generation loses it,
-/// because a cut turns what follows in the mapped page into zeros.
+/// The bit that every generation has. A map that is cut short before the end of its generation
+/// loses the bit, because a cut turns the rest of the mapped page into zeros.
 pub(super) const INTACT: u64 = 1 << 63;
 
-/// The word of an absent block, as a hole in the map reads.
+/// The word of an absent block: zero, as read from a hole in the map.
 pub(super) const ABSENT: u64 = 0;
 const PRESENT: u64 = 1 << 63;
-/// Set by readers, cleared by eviction (CLOCK).
+/// The bit that readers set and eviction clears (CLOCK).
 pub(super) const REFERENCED: u64 = 1 << 62;
 const STAMP_SHIFT: u32 = 32;
 const STAMP_MASK: u32 = (1 << 30) - 1;
@@ -71,7 +72,7 @@ pub(super) struct Live {
     pub(super) generation: AtomicU64,
     /// [`PINNED`], [`DIRTY`], [`DURABLE`].
     pub(super) flags: AtomicU64,
-    /// The stamp in which all blocks were present and verified, else 0.
+    /// The stamp under which all blocks were present and verified, else 0.
     pub(super) complete: AtomicU64,
     /// The boot in which the version was last prepared.
     pub(super) boot: AtomicU64,
@@ -81,11 +82,11 @@ pub(super) struct Live {
     /// Bytes of disk that the usage counters include for this version. Raised before they are
     /// used.
     pub(super) charged: AtomicU64,
-    /// The time at which it was last opened, as a [`Timestamp`](super::Timestamp).
+    /// The time at which the version was last opened, as a [`Timestamp`](super::Timestamp).
     pub(super) last_open: AtomicU64,
     /// The block at which eviction continues.
     pub(super) hand: AtomicU64,
-    /// The inode of the data file. The words are about no other file: one that was put in its place
+    /// The inode of the data file. The words describe no other file: one that was put in its place
     /// has other bytes, or none.
     pub(super) data: AtomicU64,
 }
@@ -111,13 +112,13 @@ impl Stamp {
     }
 }
 
-/// The state of one block, read and changed atomically.
+/// The word of one block: its state, read and changed atomically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BlockWord(pub(super) u64);
 
 impl BlockWord {
-    /// A block just written. It starts as referenced: a block fetched ahead is passed over once by
-    /// eviction before it is read.
+    /// Makes the word of a block just written. The block starts as referenced, so that a block
+    /// fetched ahead survives one pass of eviction before it is read.
     pub(super) fn new(crc: u32, stamp: Stamp) -> Self {
         Self(PRESENT | REFERENCED | u64::from(stamp.0) << STAMP_SHIFT | u64::from(crc))
     }
@@ -195,8 +196,8 @@ impl Header {
         Ok(Some(Self { size: long(8), text, live }))
     }
 
-    /// The bytes of a new map up to its first word, for an object of `size` bytes and a data file
-    /// of this inode. `None` if the text is too long.
+    /// Returns the bytes of a new map up to its first word, for an object of `size` bytes and a
+    /// data file of inode `data`. `None` if the text is too long.
     pub(super) fn to_bytes(size: u64, text: &[u8], boot: u64, charged: u64, data: u64) -> Option<Vec<u8>> {
         if text.len() > LONGEST_TEXT {
             return None;
@@ -238,7 +239,7 @@ fn read_up_to(file: &File, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(done)
 }
 
-/// Length of a file. Of the calls that return it this one takes least.
+/// Length of a file. Of the calls that return it, `fstat` takes the least time.
 pub(super) fn length(file: &File) -> io::Result<u64> {
     Ok(rustix::fs::fstat(file)?.st_size.cast_unsigned())
 }
@@ -262,15 +263,15 @@ pub(super) fn page() -> u64 {
     rustix::param::page_size() as u64
 }
 
-/// Bytes counted for each page of the map: its own, and two pages of the file system's extent list
-/// (16 bytes an extent, each block apart, nodes half full).
+/// Bytes counted for each page of the map: the page, and two pages of the file system's extent list
+/// (16 bytes per extent, every block an extent of its own, nodes half full).
 pub(super) fn page_cost() -> u64 {
     3 * page()
 }
 
 /// Bytes counted for a new version.
 pub(super) fn first_cost(header_len: usize, blocks: u64) -> u64 {
-    // ext4 stores this many extents in the inode, other file systems more.
+    // The number of extents that ext4 stores in the inode; other file systems store more.
     const IN_INODE: u64 = 4;
     let list = if blocks > IN_INODE { page_cost() - page() } else { 0 };
     first_pages(header_len) + list
@@ -284,7 +285,7 @@ fn first_pages(header_len: usize) -> u64 {
 /// Writes a new map into `file`, which is empty.
 pub(super) fn write_new(file: &File, size: u64, text: &[u8], header: &[u8]) -> io::Result<()> {
     file.set_len(map_len(size, text))?;
-    // Whole pages, because the mapping is written to anywhere in them.
+    // Whole pages are allocated, because the mapping is written to anywhere in them.
     allocate(file, 0..first_pages(header.len()))?;
     file.write_all_at(header, 0)
 }
@@ -332,7 +333,7 @@ impl BlockMap {
         self.mapping.at(LIVE_AT)
     }
 
-    /// The word of `block`. `None` if its page does not exist, so that the block is absent.
+    /// The word of `block`. `None` if its page does not exist; then the block is absent.
     pub(super) fn word(&self, block: u64) -> Option<&AtomicU64> {
         let at = self.offset(block);
         let page = at as u64 / page();
@@ -360,8 +361,8 @@ impl BlockMap {
         ((end - self.words_at as u64) / WORD).max(block + 1)
     }
 
-    /// For a `block` whose page does not exist: the first later block on a page that may exist, or
-    /// the number of blocks.
+    /// Returns the first block after `block` on a page that may exist, or the number of blocks. The
+    /// page of `block` does not exist.
     pub(super) fn after_hole(&self, block: u64) -> u64 {
         let next = self.next_page(block).min(self.blocks);
         let start = self.words_at as u64 + next * WORD;

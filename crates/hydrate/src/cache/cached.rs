@@ -5,9 +5,10 @@
 //! absent, increments the generation, and only then punches the file, so a reader never returns the
 //! zeros of a hole.
 //!
-//! A reader also looks at the length of the file. Another program may cut it short, and a write
-//! behind the cut turns what was cut off into zeros. No write of this crate reaches the last byte
-//! by making the file longer (see `fill`), so a file that is as long as the object was never cut.
+//! A reader also checks the length of the file. Another program may cut the file short, and a later
+//! write behind the cut replaces the lost bytes by zeros. No write of this crate reaches the last
+//! byte by making the file longer (see `fill`), so a file that is as long as the object was never
+//! cut.
 
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -42,7 +43,7 @@ pub enum Pin {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Presence {
     Present,
-    /// Written before an unclean stop: it must be verified before it is returned.
+    /// The block was written before an unclean stop: it must be verified before it is returned.
     Unverified,
     Absent,
 }
@@ -108,12 +109,13 @@ impl Cached {
         }
     }
 
-    /// The file itself, to read these bytes without a copy, if all of them are present and
-    /// verified.
+    /// Pins the blocks of `range` in the file, to read them without a copy, if all of them are
+    /// present and verified.
     pub fn pin_blocks(&self, range: ByteRange) -> Option<PinnedBlocks> {
         let blocks = range.start / BLOCK..range.end.min(self.size()).div_ceil(BLOCK);
         let all_present = || blocks.clone().all(|block| self.inner.presence(block) == Presence::Present);
-        // Checked before, to avoid a useless lock, and again after, as eviction may come between.
+        // Checked before the lock, to avoid it if it is useless, and again after it, as eviction
+        // may come between.
         if blocks.is_empty() || !all_present() || self.inner.is_cut() {
             return None;
         }
@@ -125,16 +127,16 @@ impl Cached {
         all_present().then_some(pinned)
     }
 
-    /// The CRC-32C of a block, as it was computed when the block was received. `None` if it is
-    /// absent, or was not verified since an unclean stop.
+    /// The CRC-32C of a block, computed when the block was received. `None` if the block is absent,
+    /// or was not verified since an unclean stop.
     #[must_use]
     pub fn block_checksum(&self, block: u64) -> Option<u32> {
         let word = self.inner.map.word(block)?.load(Ordering::Acquire);
         (self.inner.presence(block) == Presence::Present).then(|| BlockWord(word).crc())
     }
 
-    /// Whether a block is cached. One from before an unclean stop counts, though it may turn out
-    /// to be wrong when it is read.
+    /// Whether a block is cached. A block from before an unclean stop counts, though it may turn
+    /// out to be wrong when it is read.
     #[must_use]
     pub fn is_present(&self, block: u64) -> bool {
         block < self.blocks() && self.inner.presence(block) != Presence::Absent
@@ -160,9 +162,9 @@ impl Cached {
         None
     }
 
-    /// The exclusive right to fetch these blocks. `None` if another fetch has it for any of them,
-    /// in this process or another. It ends with its holder, even if that is killed. Others poll
-    /// whether the blocks are present or the lease is free.
+    /// Claims the exclusive right to fetch these blocks. `None` if another fetch has it for any of
+    /// them, in this process or another. The right ends with its holder, even if that is killed.
+    /// Others poll whether the blocks are present or the lease is free.
     #[must_use]
     pub fn lease(&self, blocks: Range<u64>) -> Option<FetchLease> {
         if blocks.is_empty() || !self.inner.locks.try_lock(leases(blocks.clone()), Mode::Exclusive) {
@@ -198,7 +200,7 @@ impl Cached {
     }
 }
 
-/// Blocks of a version's file, pinned: their bytes do not change while this lives, even if one of
+/// Pinned blocks of a version's file: their bytes do not change while this lives, even if one of
 /// them turns out to be wrong.
 #[derive(Debug)]
 pub struct PinnedBlocks {
@@ -207,7 +209,7 @@ pub struct PinnedBlocks {
 }
 
 impl PinnedBlocks {
-    /// Whether the file was never cut short by another program, so that what was read of it is
+    /// Whether the file was never cut short by another program, so that the bytes read from it are
     /// right.
     #[must_use]
     pub fn is_whole(&self) -> bool {
@@ -246,20 +248,20 @@ impl OpenVersion {
         to_usize(BLOCK.min(self.identity.size() - block * BLOCK))
     }
 
-    /// Changes whenever blocks are removed.
+    /// The generation of the blocks, which changes whenever blocks are removed.
     pub(super) fn generation(&self) -> u64 {
         self.map.live().generation.load(Ordering::Acquire)
     }
 
-    /// Whether no block was removed since `generation` was loaded, so that what was read since is
-    /// not a hole.
+    /// Whether no block was removed since `generation` was loaded, so that the bytes read since are
+    /// not from a hole.
     pub(super) fn is_generation(&self, generation: u64) -> bool {
         fence(Ordering::Acquire);
         self.generation() == generation && generation & INTACT != 0
     }
 
-    /// Whether another program has cut the data file short. If so, no process reads or fills it
-    /// any more, until none has it open and it is made anew.
+    /// Whether another program has cut the data file short. If so, all processes stop reading and
+    /// filling the file. It is made anew once no process has it open.
     pub(super) fn is_cut(&self) -> bool {
         if length(self.data.file()).is_ok_and(|length| length == self.identity.size()) {
             return false;
@@ -291,7 +293,8 @@ impl OpenVersion {
     fn reference(&self, block: u64) {
         let Some(word) = self.map.word(block) else { return };
         let before = BlockWord(word.load(Ordering::Relaxed));
-        // Loaded first: a store by every reader would move the cache line between processors.
+        // The word is loaded first, because a store by every reader would move the cache line
+        // between processors.
         if before.is_present() && !before.is_referenced() {
             let referenced = before.0 | REFERENCED;
             let _ = word.compare_exchange(before.0, referenced, Ordering::Relaxed, Ordering::Relaxed);

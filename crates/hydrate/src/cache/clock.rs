@@ -7,9 +7,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// A number that identifies the current boot of the machine. Data written by a process that died
-/// is safe in the page cache, but only for this boot. If the kernel does not report a boot id, the
-/// number is random, and blocks written by other processes are verified before use.
+/// Returns a number that identifies the current boot of the machine. Data written by a process that
+/// died is safe in the page cache, but only for this boot. If the kernel does not report a boot id,
+/// the number is random, and blocks written by other processes are verified before use.
 pub(super) fn boot() -> u64 {
     static BOOT: OnceLock<u64> = OnceLock::new();
     *BOOT.get_or_init(|| match fs::read("/proc/sys/kernel/random/boot_id") {
@@ -30,7 +30,7 @@ pub(super) fn random() -> u64 {
     xxh3_64(&(now.as_nanos() ^ u128::from(std::process::id())).to_ne_bytes())
 }
 
-/// Smaller values are seconds, as earlier builds wrote them.
+/// The bound below which a value is in seconds, as earlier builds wrote it.
 const SECONDS: u64 = 1 << 40;
 
 /// A time of the system clock, in nanoseconds since 1970.

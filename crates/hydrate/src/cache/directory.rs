@@ -1,10 +1,10 @@
-//! Names in the cache directory: its format, the files of a version, and the identity that each map
-//! records.
+//! The names in the cache directory: its format, the files of a version, and the identity that each
+//! map records.
 //!
 //! A file name is a hash that begins with the hash of the location, so all versions of a location
 //! are in one directory. The identity in the map decides, so versions with colliding names are
-//! never confused. Only the strongest fact about a version counts: a listing reports an `ETag` and
-//! a stat also a version id, and both identify the same bytes.
+//! never confused. The identity contains only the strongest fact about a version: a listing reports
+//! an `ETag`, a stat also a version id, and both identify the same bytes.
 
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
@@ -24,7 +24,7 @@ use crate::limits::{ATTEMPTS, POLL};
 
 /// The format written, and the newest format read.
 const FORMAT: u32 = 3;
-/// Marks a directory as a cache.
+/// The file that marks a directory as a cache.
 const FORMAT_FILE: &str = "format";
 /// Start of the format file.
 const TITLE: &str = "firstbyte cache ";
@@ -34,22 +34,23 @@ pub(super) const OBJECTS: &str = "objects";
 pub(super) const PACKS: &str = "packs";
 /// Directory of versions whose name is removed right after they are made.
 pub(super) const TEMPORARY: &str = "temporary";
-/// Names in a cache. A directory that has one of them and no format file is something else.
+/// The names in a cache. A directory that has one of them and no format file is not a cache.
 const PARTS: [&str; 4] = [OBJECTS, PACKS, TEMPORARY, USAGE];
 /// File with the counters.
 pub(super) const USAGE: &str = "usage";
 /// Directories in [`OBJECTS`], named by two hex digits.
 pub(super) const SHARDS: u64 = 256;
 
-/// Where a cache may be created.
+/// The action if there is no cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Absent {
-    /// Nothing is created or emptied: a verb that only reads finds no cache.
+    /// Create and empty nothing, for verbs that only read.
     Leave,
     Create,
 }
 
-/// Opens the directory of a cache. `None` if there is no cache and none is to be created.
+/// Opens the directory of a cache. Returns `None` if there is no cache and `absent` forbids
+/// creating one.
 pub(super) fn open(path: &Path, sharing: Sharing, absent: Absent) -> Result<Option<PrivateDirectory>> {
     let opened = match absent {
         Absent::Leave => PrivateDirectory::open(path, sharing),
@@ -66,21 +67,22 @@ pub(super) fn open(path: &Path, sharing: Sharing, absent: Absent) -> Result<Opti
     Ok(Some(directory))
 }
 
-/// The format of a cache that this version does not read. Verbs that only read leave it as it is,
-/// and the next process that fills the cache empties it.
+/// Returns the format of a cache if it is too old for this version. Verbs that only read leave such
+/// a cache as it is, and the next process that fills the cache empties it.
 pub(super) fn older(directory: &PrivateDirectory) -> Option<u32> {
     read_format(directory).ok().and_then(|text| number(&text)).filter(|found| *found < FORMAT)
 }
 
-/// Creates the parts of a cache. Refuses a directory that is not a cache, and looks like one.
+/// Creates the parts of a cache. Fails if the directory looks like a cache but is not one.
 fn prepare(directory: &PrivateDirectory) -> Result<()> {
     let name = Path::new(FORMAT_FILE);
     let path = directory.shown(name);
     for _ in 0..ATTEMPTS {
         match read_format(directory) {
-            // Lost in a power cut before it reached the disk, or cut short: its number is missing.
+            // The format was lost in a power cut before it reached the disk, or was cut short: its
+            // number is missing.
             Ok(text) if TITLE.starts_with(&text) => match write_format(directory) {
-                // The cache can be used as it is, and a later process writes its format.
+                // The cache can be used as it is; a later process writes its format.
                 Err(error) if is_full(&error) => return make_parts(directory),
                 written => written.map_err(Error::cache(&path, "cannot write the cache's format"))?,
             },
@@ -90,7 +92,7 @@ fn prepare(directory: &PrivateDirectory) -> Result<()> {
             Ok(_) => return make_parts(directory),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 if PARTS.iter().any(|part| directory.has(Path::new(part))) {
-                    // Another process may have written it meanwhile.
+                    // Another process may have written the format meanwhile.
                     if directory.has(name) {
                         continue;
                     }
@@ -112,8 +114,8 @@ fn read_format(directory: &PrivateDirectory) -> io::Result<String> {
     Ok(text)
 }
 
-/// Empties a cache of an older format. One process does, and the others wait: one that began when
-/// the first had ended would remove what is in use.
+/// Empties a cache of an older format. One process does this while the others wait: a process that
+/// began after the first had finished would remove files in use.
 pub(super) fn upgrade(directory: &PrivateDirectory) -> io::Result<()> {
     let started = Instant::now();
     let _alone = loop {
@@ -130,8 +132,8 @@ pub(super) fn upgrade(directory: &PrivateDirectory) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes everything from a cache of an older format, whose entries do not say which store they
-/// are of. A process of an older build that uses them continues with what it has open.
+/// Removes everything from a cache of an older format, whose entries do not name their store. A
+/// process of an older build that uses them continues with its open files.
 fn drop_contents(directory: &PrivateDirectory) -> io::Result<()> {
     let shards = (0..SHARDS).map(shard);
     for part in shards.chain([PACKS, TEMPORARY].map(PathBuf::from)) {
@@ -152,12 +154,12 @@ fn make_parts(directory: &PrivateDirectory) -> Result<()> {
     Ok(())
 }
 
-/// The number in the text of a format file.
+/// Parses the number in the text of a format file.
 fn number(text: &str) -> Option<u32> {
     text.strip_prefix(TITLE).and_then(|rest| rest.trim_end().parse().ok())
 }
 
-/// The format of the directory.
+/// Returns the format of the directory, if this version knows it.
 fn check(dir: &Path, path: &Path, text: &str) -> Result<u32> {
     match number(text) {
         Some(found) if found > FORMAT => Err(Error::Newer { path: dir.to_owned(), found, known: FORMAT }),
@@ -171,7 +173,8 @@ fn not_a_cache(path: &Path) -> Error {
     Error::cache(path, "cannot use the cache directory")(io::Error::new(io::ErrorKind::InvalidData, what))
 }
 
-/// Writes the format file atomically. Not synced: that takes longer than the rest of a mount.
+/// Writes the format file atomically. It is not synced, which would take longer than the rest of a
+/// mount.
 fn write_format(directory: &PrivateDirectory) -> io::Result<()> {
     let temporary = format!("{FORMAT_FILE}.{:016x}", random());
     let temporary = Path::new(&temporary);
@@ -180,7 +183,7 @@ fn write_format(directory: &PrivateDirectory) -> io::Result<()> {
         .write_all(format!("{TITLE}{FORMAT}\n").as_bytes())
         .and_then(|()| directory.rename(temporary, Path::new(FORMAT_FILE)));
     if written.is_err() {
-        // The error of the write is reported.
+        // Only the error of the write is reported.
         let _ = directory.remove(temporary);
     }
     written
@@ -203,14 +206,14 @@ impl Paths {
         Self { map, data }
     }
 
-    /// Files for a version whose name is removed as soon as it is open. Processes in two containers
-    /// may have the same id.
+    /// Makes random names for a version whose names are removed as soon as it is open. Random,
+    /// because processes in two containers may have the same id.
     pub(super) fn temporary() -> Self {
         let name = format!("{:016x}.map", random());
         Self::of_map(Path::new(TEMPORARY).join(name))
     }
 
-    /// Removes both files. The data first: a map without data is started over, but data without a
+    /// Removes both files, the data first: a map without data is started over, but data without a
     /// map would never be found.
     pub(super) fn remove(&self, directory: &PrivateDirectory) -> io::Result<()> {
         directory.remove(&self.data)?;
@@ -230,7 +233,7 @@ pub(super) fn has_contents(directory: &PrivateDirectory) -> bool {
 }
 
 /// The maps in one shard, as names beneath the cache directory, in any order; empty if the shard
-/// does not exist. Only names that this cache gives: nothing else is ever removed.
+/// does not exist. Only names in this cache's form are returned: nothing else is ever removed.
 pub(super) fn maps(directory: &PrivateDirectory, shard: &Path) -> io::Result<Vec<PathBuf>> {
     let names = directory.names(shard)?.into_iter();
     Ok(names.filter(|name| Name::is_of_map(name.as_bytes())).map(|name| shard.join(name)).collect())
@@ -240,8 +243,8 @@ pub(super) fn maps(directory: &PrivateDirectory, shard: &Path) -> io::Result<Vec
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Identity {
     location: String,
-    /// The store that holds the object, as far as the location does not say it: a hash of its
-    /// endpoint, which may contain secrets. Two stores may have the same bucket, key and `ETag`.
+    /// The store that holds the object, if the location does not name it: a hash of its endpoint,
+    /// which may contain secrets. Two stores may have the same bucket, key and `ETag`.
     store: String,
     size: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -281,7 +284,8 @@ impl Name {
 }
 
 impl Identity {
-    /// `None` if the version has no length: no file can be made for it.
+    /// Makes the identity of a version. `None` if the version has no length: no file can be made
+    /// for it.
     pub(super) fn new(location: &Location, store: &str, version: &Version) -> Option<Self> {
         let mut identity = Self {
             location: location_text(location),
@@ -293,7 +297,7 @@ impl Identity {
             file: None,
         };
         if let Some(etag) = version.if_match() {
-            // The same however a listing or a header wrote it.
+            // Listings and headers write the same `ETag` in different forms; one form is stored.
             identity.etag = etag::quoted(&etag::value(etag));
         } else if version.version_id.is_some() {
             identity.version_id.clone_from(&version.version_id);
@@ -319,7 +323,7 @@ impl Identity {
         Name(format!("{location:032x}-{:016x}", xxh3_64(&self.to_text())))
     }
 
-    /// The location, as text.
+    /// The text of the location.
     pub(super) fn place(&self) -> &str {
         &self.location
     }
@@ -349,7 +353,8 @@ impl Identity {
     }
 }
 
-/// The hash of a store's endpoint, as identities have it; empty for the scheme's own service.
+/// Returns the hash of a store's endpoint that identities contain; empty for the scheme's own
+/// service.
 pub(super) fn store_hash(endpoint: &str) -> String {
     let endpoint = endpoint.trim_end_matches('/');
     if endpoint.is_empty() {
@@ -363,8 +368,8 @@ pub(super) fn is_same(found: &Location, wanted: &Location) -> bool {
     Name::prefix(found) == Name::prefix(wanted)
 }
 
-/// A location as text that parses back to it. A path becomes a URL, because it may hold any bytes,
-/// and absolute, because the cache outlives the working directory.
+/// Converts a location to text that parses back to it. A path becomes a URL, because it may hold
+/// any bytes, and absolute, because the cache outlives the working directory.
 pub(super) fn location_text(location: &Location) -> String {
     let Location::Local(path) = location else { return location.to_string() };
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.clone());

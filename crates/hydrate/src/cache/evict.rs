@@ -1,9 +1,9 @@
-//! Removes versions from the cache: to make room, the least recently used first, and on request
-//! (release).
+//! Removes versions from the cache: to make room, beginning with the least recently used, and on
+//! request (release).
 //!
-//! Nothing keeps the versions in order of their use: all processes would have to keep it right.
-//! Instead a few versions are sampled from a random directory, and a few packed objects from a
-//! random part of their table, and the oldest of them are removed: with many versions these are
+//! No list keeps the versions in order of their use, because all processes would have to keep it
+//! right. Instead a few versions are sampled from a random directory, and a few packed objects from
+//! a random part of their table, and the oldest of them are removed: with many versions these are
 //! nearly the oldest of all, and with few all of them are examined. A version that no process has
 //! open is removed whole. Of open versions, blocks not read since eviction last passed (CLOCK) are
 //! punched, some MiB at a time. Pinned versions are not evicted, nor those whose file the kernel
@@ -34,23 +34,26 @@ use crate::block::BLOCK;
 use crate::error::{Error, Result};
 use crate::limits::CACHE_SHARE;
 
-/// Versions sampled to find the oldest. Reading a header takes a few microseconds.
-const SAMPLE: usize = 32;
-/// Of a sample, the number that may be removed.
-const OLDEST: usize = 8;
-/// Bytes freed at a time: a round takes a quarter of a millisecond, shared by 32 blocks.
-const STEP: u64 = SHORTEST_REQUEST;
-/// Rounds before a read goes uncached instead. A limit lowered by much is reached by several
-/// fills.
-const ROUNDS: usize = 64;
-/// Rounds that may free nothing, if not everything was examined.
-const USELESS_ROUNDS: usize = 4;
-/// Words examined in one version: the map of 128 GiB.
-const LOOKS: u64 = 2 << 20;
-/// Blocks whose words are on one page of a map, at least.
-const IN_PAGE: u64 = 512;
+/// The number of versions sampled to find the oldest. Reading a header takes a few microseconds.
+const SAMPLE_SIZE: usize = 32;
+/// The most versions of a sample that are removed.
+const MAX_REMOVED: usize = 8;
+/// Bytes freed at a time. A round takes a quarter of a millisecond, a cost shared by the 32 blocks
+/// that it frees.
+const BYTES_PER_ROUND: u64 = SHORTEST_REQUEST;
+/// The most rounds before a read goes uncached instead. A limit that was lowered by much is reached
+/// over several fills.
+const MAX_ROUNDS: usize = 64;
+/// The number of rounds without a freed byte after which eviction gives up, if only samples were
+/// examined.
+const MAX_USELESS_ROUNDS: usize = 4;
+/// The most words examined in one version: those of 128 GiB, passed twice.
+const MAX_WORDS_EXAMINED: u64 = 2 << 20;
+/// The least number of blocks whose words are on one page of a map.
+const BLOCKS_PER_MAP_PAGE: u64 = 512;
 
-/// Frees `bytes` and some more, except what is exempt. Returns whether `bytes` fit now.
+/// Frees `bytes` and some more, by removing versions that are not exempt. Returns whether `bytes`
+/// fit now.
 pub(super) fn make_room(shared: &Arc<Shared>, bytes: u64, exempt: Exempt) -> bool {
     let _one = shared.evicting.lock().unwrap_or_else(PoisonError::into_inner);
     let usage = &shared.usage;
@@ -59,26 +62,26 @@ pub(super) fn make_room(shared: &Arc<Shared>, bytes: u64, exempt: Exempt) -> boo
     if bytes > limit || !usage.is_known() {
         return false;
     }
-    let goal = (bytes + STEP.min(limit / CACHE_SHARE)).min(limit);
+    let goal = (bytes + BYTES_PER_ROUND.min(limit / CACHE_SHARE)).min(limit);
     let mut useless = 0;
-    for _ in 0..ROUNDS {
+    for _ in 0..MAX_ROUNDS {
         let room = usage.room();
         if room >= bytes {
             break;
         }
-        useless += match round(shared, goal - room, exempt) {
-            Round { freed: 0, examined: Examined::Everything } => USELESS_ROUNDS,
+        useless += match evict_round(shared, goal - room, exempt) {
+            Round { freed: 0, examined: Examined::Everything } => MAX_USELESS_ROUNDS,
             Round { freed: 0, examined: Examined::Sample } => 1,
             Round { .. } => 0,
         };
-        if useless >= USELESS_ROUNDS {
+        if useless >= MAX_USELESS_ROUNDS {
             break;
         }
     }
     usage.room() >= bytes
 }
 
-/// Whether enough could be freed that `bytes` fit. Reads headers until it is enough, and evicts
+/// Whether enough could be freed for `bytes` to fit. Reads headers until it is enough, and evicts
 /// nothing.
 fn could_make_room(shared: &Shared, bytes: u64, exempt: Exempt) -> bool {
     let mut left = bytes.saturating_sub(shared.usage.room());
@@ -107,17 +110,17 @@ fn header_of(shared: &Shared, map: &Path) -> Option<Header> {
 }
 
 /// Frees `bytes` although the usage counters report room, because the disk or a quota is full.
-/// Returns whether it did.
+/// Returns whether it freed them.
 pub(super) fn free_disk(shared: &Arc<Shared>, bytes: u64, exempt: Exempt) -> bool {
     let _one = shared.evicting.lock().unwrap_or_else(PoisonError::into_inner);
-    round(shared, bytes + STEP, exempt).freed >= bytes
+    evict_round(shared, bytes + BYTES_PER_ROUND, exempt).freed >= bytes
 }
 
-/// Frees some of what exceeds a lowered limit. Returns the bytes freed.
+/// Frees some of the bytes that exceed a lowered limit. Returns the bytes freed.
 pub(super) fn trim(shared: &Arc<Shared>) -> u64 {
     let _one = shared.evicting.lock().unwrap_or_else(PoisonError::into_inner);
     let excess = shared.usage.used().saturating_sub(shared.usage.limits().size.unwrap_or(u64::MAX));
-    if excess == 0 { 0 } else { round(shared, excess.min(STEP), Exempt::Pinned).freed }
+    if excess == 0 { 0 } else { evict_round(shared, excess.min(BYTES_PER_ROUND), Exempt::Pinned).freed }
 }
 
 /// The part of the cache that a round examined.
@@ -132,7 +135,7 @@ struct Round {
     examined: Examined,
 }
 
-/// What can be removed.
+/// A version or packed object that may be removed.
 enum Candidate {
     /// The map of a version.
     Version(PathBuf),
@@ -140,17 +143,17 @@ enum Candidate {
 }
 
 /// Samples versions and removes the oldest until `goal` bytes are free.
-fn round(shared: &Arc<Shared>, goal: u64, exempt: Exempt) -> Round {
+fn evict_round(shared: &Arc<Shared>, goal: u64, exempt: Exempt) -> Round {
     let (mut found, mut examined) = sample(shared, exempt);
     if let Some(packs) = &shared.packs {
-        let (packed, all) = packs.sample(random(), SAMPLE, |seen| !seen.is_exempt(exempt));
+        let (packed, all) = packs.sample(random(), SAMPLE_SIZE, |seen| !seen.is_exempt(exempt));
         found.extend(packed.into_iter().map(|seen| (seen.last_use.word(), Candidate::Packed(seen))));
         if !all {
             examined = Examined::Sample;
         }
     }
     found.sort_by_key(|(used, _)| *used);
-    let most = if examined == Examined::Everything { usize::MAX } else { OLDEST };
+    let most = if examined == Examined::Everything { usize::MAX } else { MAX_REMOVED };
     let (mut freed, mut removed) = (0, 0);
     let mut in_use = Vec::new();
     for (_, candidate) in found {
@@ -180,26 +183,26 @@ fn round(shared: &Arc<Shared>, goal: u64, exempt: Exempt) -> Round {
     Round { freed, examined }
 }
 
-/// Some versions, with the time of their last use. Versions used since a job began are skipped:
-/// otherwise a job that filled the cache would find little else.
+/// Returns some versions with the times of their last use. Versions used since a job began are
+/// skipped: otherwise a job that filled the cache would find little else.
 fn sample(shared: &Shared, exempt: Exempt) -> (Vec<(u64, Candidate)>, Examined) {
     let mut found = Vec::new();
     let mut examined = Examined::Everything;
     let first = random() % SHARDS;
     for index in first..first + SHARDS {
         let mut names = maps(&shared.dir, &shard(index)).unwrap_or_default();
-        while !names.is_empty() && found.len() < SAMPLE {
+        while !names.is_empty() && found.len() < SAMPLE_SIZE {
             let map = names.swap_remove(to_usize(random() % names.len() as u64));
             let header = header_of(shared, &map);
             let skipped = |header: &Header| exempt.includes(&header.live);
             if matches!(exempt, Exempt::UsedSince(_)) && header.as_ref().is_some_and(skipped) {
                 continue;
             }
-            // A file that is not a map, or not yet, sorts first.
+            // A file that is not a map, or not yet one, sorts first.
             let used = |header: Header| Timestamp::from_word(header.live.last_open.into_inner()).word();
             found.push((header.map_or(0, used), Candidate::Version(map)));
         }
-        if !names.is_empty() || (found.len() == SAMPLE && index + 1 < first + SHARDS) {
+        if !names.is_empty() || (found.len() == SAMPLE_SIZE && index + 1 < first + SHARDS) {
             examined = Examined::Sample;
             break;
         }
@@ -232,7 +235,7 @@ pub(super) fn remove(shared: &Shared, paths: &Paths, exempt: Exempt) -> Removed 
     if gone || header.as_ref().is_some_and(|header| exempt.includes(&header.live)) {
         return Removed::Nothing;
     }
-    let bytes = charged(&shared.dir, header.as_ref(), &map, paths);
+    let bytes = accounted_bytes_of(&shared.dir, header.as_ref(), &map, paths);
     let freeing = shared.usage.free(bytes);
     if paths.remove(&shared.dir).is_err() {
         return Removed::Nothing;
@@ -241,10 +244,10 @@ pub(super) fn remove(shared: &Shared, paths: &Paths, exempt: Exempt) -> Removed 
     Removed::Bytes(bytes)
 }
 
-/// Bytes that the usage counters include for a version: the number in its header, or, if it was
-/// not opened since the machine restarted and the header may be outdated, the number from the
-/// disk. A recount applies the same rule.
-pub(super) fn charged(
+/// Bytes that the usage counters include for a version: those in its header, or those on the disk
+/// if the version was not opened since the machine restarted, because the header may then be
+/// outdated. A recount applies the same rule.
+pub(super) fn accounted_bytes_of(
     directory: &PrivateDirectory,
     header: Option<&Header>,
     map: &File,
@@ -287,8 +290,8 @@ impl OpenVersion {
         }
         let mut hand = live.hand.load(Ordering::Relaxed) % self.map.blocks();
         let (mut freed, mut looks) = (0, 0);
-        // Twice around: if all blocks were read, the first pass clears their flags.
-        let most = LOOKS.min(2 * self.map.blocks());
+        // Twice around, because the first pass clears the flags if all blocks were read.
+        let most = MAX_WORDS_EXAMINED.min(2 * self.map.blocks());
         while freed < goal && looks < most {
             let next = match self.map.word(hand) {
                 None => self.map.after_hole(hand),
@@ -310,8 +313,8 @@ impl OpenVersion {
         freed
     }
 
-    /// The end of the run of unread blocks from `block`, up to `goal` bytes: each punch costs a
-    /// system call.
+    /// Returns the end of the run of unread blocks from `block`, up to `goal` bytes. Runs are
+    /// punched together, because each punch costs a system call.
     fn end_of_unread(&self, block: u64, goal: u64) -> u64 {
         let most = self.map.blocks().min(block + goal.div_ceil(BLOCK).max(1));
         let is_unread = |block: &u64| {
@@ -329,7 +332,7 @@ impl OpenVersion {
         self.map.live().flags.fetch_and(!PINNED, Ordering::AcqRel);
         let (mut block, mut bytes) = (0, 0);
         while block < self.map.blocks() {
-            // One page of words at a time: a block being filled keeps only its neighbours.
+            // One page of words at a time, so that a block being filled keeps only its neighbours.
             let end = self.map.next_page(block).min(self.map.blocks());
             if self.map.word(block).is_some() {
                 bytes += match self.evict(block..end) {
@@ -431,7 +434,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Whether opening a version needs no room: it is packed, or has files.
+    /// Whether opening a version needs no room, because it is packed or has files.
     #[must_use]
     pub fn opens_without_room(&self, location: &Location, version: &Version) -> bool {
         if self.packed(location, version).is_some() {
@@ -476,7 +479,7 @@ impl Cache {
 }
 
 impl Cached {
-    /// Bytes of disk that the absent ones of `blocks` need.
+    /// Bytes of disk that the absent blocks among `blocks` need.
     #[must_use]
     pub fn cost_of_missing(&self, blocks: &Range<u64>) -> u64 {
         let present = self.inner.map.live().present.load(Ordering::Acquire);
@@ -495,8 +498,8 @@ fn cost_of(blocks: &Range<u64>, size: u64, missing: u64) -> u64 {
         return 0;
     }
     let bytes = (missing * BLOCK).min(size);
-    let pages = (blocks.end - blocks.start).div_ceil(IN_PAGE) + 1;
+    let pages = (blocks.end - blocks.start).div_ceil(BLOCKS_PER_MAP_PAGE) + 1;
     // The first words share the page of the header.
-    let pages = if blocks.end <= IN_PAGE / 2 { 0 } else { pages };
+    let pages = if blocks.end <= BLOCKS_PER_MAP_PAGE / 2 { 0 } else { pages };
     bytes.next_multiple_of(block_cost(1)) + pages * page_cost()
 }

@@ -2,12 +2,12 @@
 //!
 //! The data is written first and read back, then the block's word is set: if the process is killed
 //! in between, the block is absent. The block's bytes are added to the usage count before both. If
-//! the disk is full in spite of the count, or a quota is reached, the block is not cached; that is
+//! the disk is full in spite of the count, or a quota is reached, the block is not cached, which is
 //! not a failure.
 //!
 //! A write behind the end of a file that another program has cut short makes it longer, with zeros
-//! between. So that every process sees the cut by the length, no write makes a file as long as the
-//! object: the last byte is stored by a mapping, which cannot change the length.
+//! between. Every process must notice the cut by the length, so no write makes a file as long as
+//! the object: the last byte is stored by a mapping, which cannot change the length.
 
 use std::fs::File;
 use std::io;
@@ -31,7 +31,7 @@ use super::{Exempt, evict};
 use crate::block::BLOCK;
 
 /// Bytes read back and compared at once: both buffers fit the innermost processor cache.
-const PIECE: usize = 16 << 10;
+const COMPARE_SIZE: usize = 16 << 10;
 
 /// The outcome of filling a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,11 +45,11 @@ pub enum Stored {
 }
 
 impl Cached {
-    /// Fills a block with all of its bytes, of this version, evicting what `exempt` allows if
-    /// there is no room.
+    /// Fills a block with all of its bytes. Evicts versions that are not `exempt` if there is no
+    /// room.
     ///
     /// # Panics
-    /// If the object has no such block, or the block another length.
+    /// If the object has no such block, or `bytes` is not as long as the block.
     pub fn fill(&self, block: u64, bytes: &[u8], exempt: Exempt) -> Stored {
         let inner = &self.inner;
         inner.assert_block(block, bytes);
@@ -77,9 +77,9 @@ impl Cached {
     }
 
     /// Fills a block by calling `transfer`, which writes all of its bytes into the file at the
-    /// given offset. `buffer`, of the block's length, is free for its use, and holds the block
-    /// afterwards. `transfer` is not called if there is no room or the block is present. `None`
-    /// for the last block, which has to be [filled](Self::fill).
+    /// given offset. `transfer` may use `buffer`, of the block's length, which holds the block
+    /// afterwards. `transfer` is not called if there is no room or the block is present. Returns
+    /// `None` for the last block, which has to be [filled](Self::fill).
     ///
     /// # Errors
     /// Those of `transfer`, and [`StoreError::Io`] if the file cannot be written or read. The
@@ -153,7 +153,8 @@ impl OpenVersion {
         let Some(mut reservation) = self.shared.reserve(cost + page, exempt) else {
             return Ok(Stored::NoRoom);
         };
-        // Shared by writers, for one may wait long for a network. They write the same bytes.
+        // Writers share the lock, because one may wait long for a network. They write the same
+        // bytes.
         let Some(writing) = self.locks.guard(changes(block..block + 1), Mode::Shared) else {
             return Ok(Stored::NoRoom);
         };
@@ -166,7 +167,7 @@ impl OpenVersion {
         }
         let before = BlockWord(word.load(Ordering::Acquire));
         if before.is_present() {
-            // Counted already.
+            // The block was counted before.
             reservation.reduce(cost);
         } else {
             live.present.fetch_add(1, Ordering::AcqRel);
@@ -204,32 +205,32 @@ impl OpenVersion {
         Ok(())
     }
 
-    /// Returns false if another writer was first.
+    /// Sets the word of a written block. Returns false if another writer was first.
     fn mark_present(&self, word: &AtomicU64, new: BlockWord) -> bool {
         let replace =
             |now| (!BlockWord(now).is_present() || !BlockWord(now).has(self.stamp)).then_some(new.0);
         word.fetch_update(Ordering::Release, Ordering::Acquire, replace).is_ok()
     }
 
-    /// Removes what was written of a block, unless other threads write it too or marked it
+    /// Removes the written bytes of a block, unless other threads write it too or have marked it
     /// present.
     fn undo(&self, block: u64) {
         let blocks = block..block + 1;
         let Some(_alone) = self.locks.guard(changes(blocks.clone()), Mode::Exclusive) else { return };
         match self.presence(block) {
             Presence::Present => {}
-            // From before an unclean stop, and now partly overwritten.
+            // The block is from before an unclean stop, and is now partly overwritten.
             Presence::Unverified => drop(self.remove_blocks(blocks, Bytes::Leave)),
-            // No reader has seen it, so the generation, and what is verified in it, stays valid.
+            // No reader has seen the block, so the generation and the verified runs stay valid.
             Presence::Absent => drop(self.punch(blocks)),
         }
     }
 
     /// Fails if the file does not return the bytes that were written into it.
     pub(super) fn compare_written(&self, block: u64, bytes: &[u8]) -> io::Result<()> {
-        let mut piece = [0; PIECE];
+        let mut piece = [0; COMPARE_SIZE];
         let mut at = block * BLOCK;
-        for written in bytes.chunks(PIECE) {
+        for written in bytes.chunks(COMPARE_SIZE) {
             let read = &mut piece[..written.len()];
             self.data.file().read_exact_at(read, at)?;
             if read != written {
@@ -252,11 +253,11 @@ impl OpenVersion {
     }
 }
 
-/// Stores one byte of a file without a change of its length. A page behind the end fails, because
-/// the kernel is what writes to the mapping: this process would get a signal.
+/// Stores one byte of a file without changing its length. Fails for a page behind the end: the
+/// kernel writes to the mapping, since this process would get a signal.
 fn put_byte(file: &File, at: u64, byte: u8) -> io::Result<()> {
     let from = at / page() * page();
-    // The kernel could report a full disk only as a bad address.
+    // Allocated first, because the kernel could report a full disk only as a bad address.
     allocate(file, from..at + 1)?;
     let mapping = SharedMapping::of_range(file, from, to_usize(at + 1 - from))?;
     let (read_end, write_end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;

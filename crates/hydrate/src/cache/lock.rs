@@ -1,21 +1,24 @@
 //! Locks on parts of a version, held against other threads and other processes.
 //!
-//! They are open-file-description locks on the map, not `flock`: one file serves several locks, a
-//! lock changes from shared to exclusive in one step, and the kernel frees them when a process
-//! dies. They cover offsets beyond the map's end. Threads share the description, so the kernel
-//! would grant the same lock to two of them: hence the table in [`VersionLocks`]. A forked child
-//! shares it too, and keeps it open after the parent closes it: hence [`LockFile`].
+//! The locks are open-file-description locks on the map, not `flock`: one file carries several
+//! locks, a lock changes from shared to exclusive in one step, and the kernel frees them when a
+//! process dies. They cover offsets beyond the map's end. Threads share the description, so the
+//! kernel would grant the same lock to two of them: hence the table in [`VersionLocks`]. A forked
+//! child shares the description too, and keeps it open after the parent closes it: hence
+//! [`LockFile`].
 //!
-//! Order of all locks of the cache. A thread that holds one never waits for one above it:
+//! The order of all locks of the cache. A thread that holds one never waits for one above it in
+//! this list:
 //!
 //! 1. `Shared::evicting`, the mutex of the thread that evicts. `Shared::reserve` takes it.
-//! 2. [`ENTRANCE`], then [`OPEN`] of a map: waited for to open a version, never by an eviction,
-//!    which skips a version that it does not get at once ([`Waiting::Never`], [`lock_out`]).
+//! 2. [`ENTRANCE`], then [`OPEN`] of a map. A thread that opens a version waits for them; an
+//!    eviction does not, and skips a version whose locks it does not get at once
+//!    ([`Waiting::Never`], [`lock_out`]).
 //! 3. The lock of a process that replaces the table of packs.
-//! 4. [`WHOLE`], [`changes`], [`pins`], [`leases`]: tried, never waited for.
+//! 4. [`WHOLE`], [`changes`], [`pins`], [`leases`], which are tried and never waited for.
 //!
-//! A version that is open keeps [`OPEN`] shared, and its reads and fills reserve room. No thread
-//! waits for that lock: eviction punches blocks of such a version instead.
+//! An open version keeps [`OPEN`] shared, and its reads and fills reserve room. No thread waits for
+//! that lock: eviction punches blocks of such a version instead.
 
 use std::fs::File;
 use std::io;
@@ -43,18 +46,18 @@ const LEASES: u64 = 1 << 60;
 const CHANGES: u64 = 1 << 61;
 const PINS: u64 = 3 << 60;
 
-/// The lock of the fetch of these blocks: exclusive.
+/// The lock on fetching these blocks, always exclusive.
 pub(super) fn leases(blocks: Range<u64>) -> Range<u64> {
     LEASES + blocks.start..LEASES + blocks.end
 }
 
-/// The lock of changes to these blocks: shared by writers, which write the same bytes; exclusive
-/// to punch.
+/// The lock on changing these blocks: shared by writers, which write the same bytes; exclusive to
+/// punch.
 pub(super) fn changes(blocks: Range<u64>) -> Range<u64> {
     CHANGES + blocks.start..CHANGES + blocks.end
 }
 
-/// The lock of readers that read these blocks from the file itself: shared; exclusive to punch.
+/// The lock on reading these blocks directly from the file: shared by readers; exclusive to punch.
 pub(super) fn pins(blocks: Range<u64>) -> Range<u64> {
     PINS + blocks.start..PINS + blocks.end
 }
@@ -99,7 +102,7 @@ pub(super) enum Mode {
 }
 
 /// Takes a lock for this description, or changes its mode, without waiting. Returns whether it
-/// did.
+/// succeeded.
 pub(super) fn try_lock(file: &File, part: &Range<u64>, mode: Mode) -> io::Result<bool> {
     let kind = match mode {
         Mode::Shared => libc::F_RDLCK,
@@ -137,10 +140,11 @@ fn control(file: &File, part: &Range<u64>, kind: i32) -> io::Result<()> {
     }
 }
 
-/// Whether a process is the only one to have a file open.
+/// The position of a process among those that have a file open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Opener {
-    /// It must prepare the file. Others wait until it calls [`opened`], or drops the file.
+    /// No other process has the file open. This one must prepare it. Others wait until it calls
+    /// [`opened`], or drops the file.
     First,
     /// The file is prepared.
     Later,
@@ -168,7 +172,7 @@ pub(super) fn lock_open(file: &LockFile, waiting: Waiting) -> io::Result<Opener>
         if inside && try_lock(file, &OPEN, Mode::Shared)? {
             return Ok(Opener::Later);
         }
-        // The other process prepares: a few system calls, unless it is stopped.
+        // The other process prepares the file: a few system calls, unless it is stopped.
         match waiting {
             Waiting::Briefly if started.elapsed() <= BRIEFLY => {}
             Waiting::Briefly => return Err(io::ErrorKind::TimedOut.into()),
@@ -182,18 +186,18 @@ pub(super) fn lock_open(file: &LockFile, waiting: Waiting) -> io::Result<Opener>
 
 #[cfg(test)]
 thread_local! {
-    /// How often this thread has waited for a lock.
+    /// The number of times that this thread has waited for a lock.
     pub(super) static WAITS: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
 }
 
-/// The file is prepared: lets other processes open it.
+/// Lets other processes open the file, which is prepared.
 pub(super) fn opened(file: &LockFile) -> io::Result<()> {
     try_lock(file, &OPEN, Mode::Shared)?;
     unlock(file, &ENTRANCE)
 }
 
-/// Locks other processes out until `file` is dropped. Returns whether it did: no process has the
-/// file open or is about to open it.
+/// Locks other processes out until `file` is dropped. Returns false if a process has the file open
+/// or is about to open it.
 pub(super) fn lock_out(file: &LockFile) -> io::Result<bool> {
     Ok(try_lock(file, &ENTRANCE, Mode::Exclusive)? && try_lock(file, &OPEN, Mode::Exclusive)?)
 }
@@ -202,14 +206,14 @@ pub(super) fn lock_out(file: &LockFile) -> io::Result<bool> {
 #[derive(Debug)]
 pub(super) struct VersionLocks {
     file: Arc<LockFile>,
-    held: Mutex<Vec<Held>>,
+    held: Mutex<Vec<HeldLock>>,
 }
 
 #[derive(Debug)]
-struct Held {
+struct HeldLock {
     part: Range<u64>,
     mode: Mode,
-    /// Threads that share it.
+    /// The number of threads that share the lock.
     count: usize,
 }
 
@@ -232,10 +236,10 @@ impl VersionLocks {
             other.count += usize::from(shared);
             return shared;
         }
-        // On a file system without locks none is ever free, so nothing is cached there.
+        // A file system without locks never grants one, so nothing is cached there.
         let locked = try_lock(&self.file, &part, mode).unwrap_or(false);
         if locked {
-            held.push(Held { part, mode, count: 1 });
+            held.push(HeldLock { part, mode, count: 1 });
         }
         locked
     }

@@ -8,8 +8,8 @@ use std::sync::atomic::AtomicU64;
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-/// A mapping. A page that does not exist in the file must not be accessed: if the disk is full,
-/// the kernel can only report that with a signal.
+/// A mapping. Pages that do not exist in the file must not be accessed: if the disk is full, the
+/// kernel can report that only by a signal.
 #[derive(Debug)]
 pub(super) struct SharedMapping {
     base: NonNull<u8>,
@@ -45,7 +45,7 @@ impl SharedMapping {
         Ok(Self { base, len })
     }
 
-    /// Its length in bytes.
+    /// The length of the mapping, bytes.
     pub(super) fn len(&self) -> usize {
         self.len
     }
@@ -57,8 +57,8 @@ impl SharedMapping {
         unsafe { self.base.byte_add(offset).cast::<T>().as_ref() }
     }
 
-    /// Has the kernel read a byte from `source` to `offset`. A page that the file does not have is
-    /// an error here, and not a signal.
+    /// Lets the kernel read a byte from `source` to `offset`. A page that the file does not have is
+    /// an error here, not a signal.
     pub(super) fn read_byte(&self, source: impl AsFd, offset: usize) -> io::Result<()> {
         assert!(offset < self.len);
         let source = source.as_fd().as_raw_fd();

@@ -2,11 +2,11 @@
 //!
 //! A process that finds the version open in no other process holds its lock exclusively and
 //! prepares it: it makes the files, replaces corrupt ones, and raises the epoch if the last process
-//! did not close the version or the machine has restarted. Other processes wait until then. A
-//! process never removes files that another process has open; only users may, by hand.
+//! did not close the version or the machine has restarted. Other processes wait until then. No
+//! process removes files that another process has open; only users may, by hand.
 //!
-//! A map is about one data file, which is made for it and known by its inode. No process empties a
-//! data file, or makes it longer: a file of another length than the object has been cut short.
+//! A map describes one data file, which is made for it and known by its inode. No process empties a
+//! data file or makes it longer, so a file of another length than the object's has been cut short.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -29,7 +29,7 @@ use crate::block::BLOCK;
 use crate::error::{Error, Result};
 use crate::limits::ATTEMPTS;
 
-/// One version that is open.
+/// An open version.
 #[derive(Debug)]
 pub(super) struct OpenVersion {
     pub(super) shared: Arc<Shared>,
@@ -51,7 +51,7 @@ pub(super) enum IfMissing<'a> {
     Skip,
 }
 
-/// Opens the version at `paths`. `None` if it is missing and is not to be created.
+/// Opens the version at `paths`. Returns `None` if it is missing and `missing` says to skip it.
 ///
 /// Room for a new version is made before its map is locked: see [`lock`](super::lock) for the
 /// order.
@@ -78,14 +78,14 @@ pub(super) fn open(
         let opener = lock_open(&map, waiting)
             .map_err(Error::cache(&shown, "another process keeps a cached object locked"))?;
         let meta = map.metadata().map_err(Error::cache(&shown, "cannot read a cached object"))?;
-        // Removed between open and lock.
+        // The file was removed between open and lock.
         if meta.nlink() == 0 {
             continue;
         }
         let failed = || Error::cache(&shown, "cannot read a cached object");
         let existing = read_existing(&shared.dir, &map, &meta, &paths.data).map_err(failed())?;
         let (header, data) = match (existing, missing) {
-            // Another file has the name of its data now.
+            // Another file now has the name of the version's data.
             (Some((header, data)), _) if opener == Opener::Later && !header.is_about(&data) => {
                 return Err(invalid(&shown, "its data was replaced, and it is in use"));
             }
@@ -109,7 +109,7 @@ pub(super) fn open(
     ))
 }
 
-/// Opens the map of a version. If it may be created, its directory is too.
+/// Opens the map of a version. If `may_create`, makes the map and its directory.
 fn open_map(directory: &PrivateDirectory, map: &Path, may_create: bool) -> io::Result<File> {
     let opening = if may_create { Opening::Create } else { Opening::Write };
     match directory.file(map, opening) {
@@ -140,7 +140,7 @@ struct DataFile {
 }
 
 impl DataFile {
-    /// The file, if it has `size` bytes.
+    /// Returns the data file, if it has `size` bytes.
     fn of_size(file: File, size: u64) -> io::Result<Option<Self>> {
         let found = file.metadata()?;
         Ok((found.len() == size).then(|| Self { inode: found.ino(), file }))
@@ -148,7 +148,7 @@ impl DataFile {
 }
 
 impl Header {
-    /// Whether the map is about this file.
+    /// Whether the map describes this file.
     fn is_about(&self, data: &DataFile) -> bool {
         self.live.data.load(Ordering::Relaxed) == data.inode
     }
@@ -190,7 +190,7 @@ fn prepare(
     })
 }
 
-/// Header and data file, if both files have their lengths.
+/// Reads the header and opens the data file. `None` unless both files have their lengths.
 fn read_existing(
     directory: &PrivateDirectory,
     map: &File,
@@ -207,7 +207,7 @@ fn read_existing(
     Ok(DataFile::of_size(file, header.size)?.map(|data| (header, data)))
 }
 
-/// Room for the files of a new version. The caller holds no lock.
+/// Reserves room for the files of a new version. The caller holds no lock.
 fn reserve<'a>(shared: &'a Arc<Shared>, paths: &Paths, identity: &Identity) -> Result<Reservation<'a>> {
     let failed = Error::cache(&shared.dir.shown(&paths.map), "cannot make room for a cached object");
     let header = Header::to_bytes(identity.size(), &identity.to_text(), 0, 0, 0);
@@ -219,7 +219,7 @@ fn reserve<'a>(shared: &'a Arc<Shared>, paths: &Paths, identity: &Identity) -> R
     room.map_err(|kind| failed(kind.into()))
 }
 
-/// Makes both files, replacing any content. The header is written last: without it, all else is
+/// Makes both files, replacing any content. The header is written last: without it, the rest is
 /// ignored.
 fn create(
     shared: &Arc<Shared>,
@@ -244,7 +244,7 @@ fn create(
             Ok(made)
         }
         Err(error) => {
-            // No other process uses it, and the next to open it makes it again.
+            // No other process uses the files, and the next to open the version makes them again.
             let _ = paths.remove(&shared.dir);
             let map = shared.dir.shown(&paths.map);
             Err(Error::cache(&map, "cannot make the files of a cached object")(error))
@@ -252,8 +252,8 @@ fn create(
     }
 }
 
-/// A new data file. One that has its name belongs to a map that is gone, and processes may still
-/// read it.
+/// Makes a new data file. An old file of its name belongs to a map that is gone, but processes may
+/// still read it.
 fn new_data(directory: &PrivateDirectory, name: &Path) -> io::Result<File> {
     match directory.file(name, Opening::CreateNew) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -268,7 +268,7 @@ fn new_data(directory: &PrivateDirectory, name: &Path) -> io::Result<File> {
 fn recover(shared: &Shared, map: &BlockMap, map_file: &File, data: &DataFile) {
     let live = map.live();
     let same_boot = live.boot.swap(boot(), Ordering::Relaxed) == boot();
-    // A copy of a cache has other inodes, and an earlier build noted none.
+    // A copied cache has other inodes, and earlier builds recorded none.
     let was_intact = live.generation.fetch_or(INTACT, Ordering::Relaxed) & INTACT != 0;
     let same_data = live.data.swap(data.inode, Ordering::Relaxed) == data.inode && was_intact;
     if !same_data {
@@ -282,7 +282,7 @@ fn recover(shared: &Shared, map: &BlockMap, map_file: &File, data: &DataFile) {
     live.flags.fetch_and(!DIRTY, Ordering::Relaxed);
     let (before, now) = (live.charged.load(Ordering::Relaxed), on_disk(map_file) + on_disk(&data.file));
     if !same_boot {
-        // The usage counters include this number: see `evict::charged`.
+        // The usage counters include this number: see `evict::accounted_bytes_of`.
         live.charged.store(now, Ordering::Relaxed);
     } else if now < before {
         let freeing = shared.usage.free(before - now);
@@ -310,7 +310,7 @@ impl Drop for OpenVersion {
             free().done();
             return;
         }
-        // The last process to close it marks it clean.
+        // The last process to close the version marks it clean.
         if !try_lock(self.locks.file(), &OPEN, Mode::Exclusive).unwrap_or(false) {
             return;
         }

@@ -1,5 +1,5 @@
-//! A small object in the packs: one version of at most one block. It needs no file of its own, and
-//! is opened without a system call.
+//! A small object in the packs: one version of at most one block. It has no file of its own, and is
+//! opened without a system call.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -18,7 +18,7 @@ use crate::block::BLOCK;
 use crate::error::Error;
 
 thread_local! {
-    /// The buffer for a record that is read.
+    /// The thread's buffer for a record that is read.
     static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
@@ -35,16 +35,16 @@ fn with_scratch<T>(work: impl FnOnce(&mut Vec<u8>) -> T) -> T {
 pub struct Packed {
     shared: Arc<Shared>,
     identity: Identity,
-    /// The identity as the record has it.
+    /// The identity as text, as in the record.
     text: Vec<u8>,
     tag: u64,
     checksum: OnceLock<Checksum>,
 }
 
 impl Cache {
-    /// One version of a small object. `None` if it has to be a [`version`](Self::version): it has
-    /// more than one block, or no byte, or its version does not identify the content for sure, or
-    /// the file system cannot free parts of files.
+    /// Returns one version of a small object. `None` if it must be opened by
+    /// [`version`](Self::version): it has more than one block, or no byte, or its version does not
+    /// identify the content for sure, or the file system cannot free parts of files.
     #[must_use]
     pub fn packed(&self, location: &Location, version: &Version) -> Option<Packed> {
         self.shared.packs.as_ref()?;
@@ -60,7 +60,7 @@ impl Cache {
 }
 
 impl Packed {
-    /// The object of a record.
+    /// Reads the identity of the object of a record.
     pub(super) fn from_record(shared: &Arc<Shared>, seen: &Seen) -> Result<Self, Unread> {
         let packs = shared.packs.as_ref().ok_or(Unread::Gone)?;
         let text =
@@ -73,12 +73,12 @@ impl Packed {
         self.shared.packs.as_ref()
     }
 
-    /// The object as its slot says, if it is here.
+    /// Looks up the object's slot; `None` if the object is absent.
     pub(super) fn seen(&self) -> Option<Seen> {
         self.packs()?.look_up(self.tag)
     }
 
-    /// Calls `work` with the content, if it is here and right.
+    /// Calls `work` with the content. `None` if the object is absent or its record is wrong.
     pub fn with_content<T>(&self, work: impl FnOnce(&[u8]) -> T) -> Option<T> {
         let (packs, seen) = (self.packs()?, self.seen()?);
         with_scratch(|buffer| {
@@ -93,7 +93,7 @@ impl Packed {
         let _ = self.checksum.set(checksum);
     }
 
-    /// Whether the object is here. It may turn out to be damaged when it is read.
+    /// Whether the object is cached. It may turn out to be damaged when it is read.
     #[must_use]
     pub fn is_present(&self) -> bool {
         self.seen().is_some()
@@ -111,7 +111,7 @@ impl Packed {
         self.with_content(read).unwrap_or(0)
     }
 
-    /// Puts the object into a pack, evicting what `exempt` allows if there is no room.
+    /// Puts the object into a pack, evicting versions that are not `exempt` if there is no room.
     ///
     /// # Panics
     /// If the object has another length.
@@ -125,14 +125,14 @@ impl Packed {
             .checksum
             .get()
             .map_or(0, |checksum| self.compare(checksum, content).map_or(0, |()| COMPLETE));
-        // Freed at once: hundreds of threads fetch small objects, and few of them write one at the
-        // same time.
+        // Not a buffer of the thread: hundreds of threads fetch small objects, and few of them
+        // write one at the same time.
         let record = Record::encode(&self.text, content);
         let write = || {
             let Some(mut reservation) = self.shared.reserve(cost(record.len()), exempt) else {
                 return Ok(Stored::NoRoom);
             };
-            reservation.charge(packs.charged());
+            reservation.charge(packs.accounted_bytes());
             Ok(match packs.insert(self.tag, &record, flags, exempt, &self.shared)? {
                 Published::Here => {
                     reservation.keep();
@@ -161,7 +161,7 @@ impl Packed {
         expected.verify(&Hasher::of(expected.algorithm, content), &place).map_err(Error::Checksum)
     }
 
-    /// Whether the object is here and matches the checksum of the store, if that has one.
+    /// Whether the object is cached and matches the checksum of the store, if that has one.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.seen().is_some_and(|seen| seen.flags & COMPLETE != 0)
@@ -170,7 +170,7 @@ impl Packed {
     /// Compares the object with the checksum that was set.
     ///
     /// # Errors
-    /// [`Error::Checksum`]: it is not the object; it is dropped.
+    /// [`Error::Checksum`]: the content is not that of the object, and is dropped.
     pub fn verify_complete(&self) -> Result<Verified, Error> {
         let (Some(packs), Some(seen)) = (self.packs(), self.seen()) else { return Ok(Verified::Missing) };
         let compared =
@@ -188,7 +188,8 @@ impl Packed {
         }
     }
 
-    /// The exclusive right to fetch the object, among all processes. `None` while another has it.
+    /// Claims the exclusive right to fetch the object, among all processes. `None` while another
+    /// has it.
     #[must_use]
     pub fn lease(&self) -> Option<PackedLease> {
         let part = self.packs()?.try_lease(self.tag)?;
@@ -213,7 +214,7 @@ impl Packed {
         }
     }
 
-    /// Bytes of disk that the object needs, 0 if it is here.
+    /// Bytes of disk that the object needs; 0 if it is cached.
     #[must_use]
     pub fn cost_if_missing(&self) -> u64 {
         if self.is_present() { 0 } else { cost(self.record_length()) }
@@ -227,7 +228,7 @@ impl Packed {
         &self.identity
     }
 
-    /// Removes the object, pinned or not. Returns the bytes freed.
+    /// Removes the object, pinned or not. Returns the bytes freed; `None` if it was absent.
     pub(super) fn release(&self) -> Option<u64> {
         let packs = self.packs()?;
         packs.set_flags(self.tag, 0, PINNED, &self.shared);
@@ -236,7 +237,7 @@ impl Packed {
 }
 
 impl Cache {
-    /// Reads every packed object. One that is wrong is dropped.
+    /// Reads every packed object. Damaged ones are dropped.
     pub(super) fn verify_packed(&self) -> Report {
         let mut report = Report::default();
         for seen in self.shared.packs.as_ref().map(Packs::all).unwrap_or_default() {

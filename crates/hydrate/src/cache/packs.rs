@@ -1,21 +1,21 @@
-//! Objects of at most one block, packed into common files: they need no files, locks and maps of
-//! their own.
+//! Packs objects of at most one block into common files, so that they need no files, locks and maps
+//! of their own.
 //!
 //! ```text
 //! DIR/packs/state      counters and facts that all processes share: see `state`
 //! DIR/packs/N.table    which record holds which object: see `table`
 //! DIR/packs/N.pack     records, one after another: see `record`
 //! ```
-//! A process appends to a pack that no other has locked, and then publishes the record's place in
-//! the table, which every process maps. Nothing of a pack is ever overwritten, and no number of a
-//! pack is used twice, so a place names one record for ever. To remove a record, its place is
-//! cleared in the table and then punched out of the pack.
+//! A process appends to a pack that no other process has locked, and then publishes the record's
+//! place in the table, which every process maps. No byte of a pack is ever overwritten, and no
+//! pack's number is used twice, so a place names one record for ever. To remove a record, its place
+//! is cleared in the table and then punched out of the pack.
 //!
 //! Invariants:
 //!
 //! - A record carries the identity of its object and a CRC of everything, and both are compared at
-//!   each read. So a place that is old, lost or wrong is a miss.
-//! - The thread that clears a place, and no other, subtracts its bytes from the count.
+//!   each read. So a place that is outdated, lost or wrong is a miss.
+//! - Only the thread that clears a place subtracts its bytes from the count.
 //! - A record is published after it was written: a process may be killed at any instant.
 //!
 //! Called by [`Packed`](super::packed::Packed), and by eviction, release, status and verification.
@@ -51,25 +51,25 @@ pub(super) use place::Place;
 pub(super) use record::{Record, cost};
 use state::State;
 pub(super) use table::{COMPLETE, PINNED, Seen, tag};
-use table::{FIRST, Inserted, Table};
+use table::{FIRST_TABLE_SLOTS, Inserted, Table};
 
-/// Bytes of a pack, at most, before another is begun.
-const PACK: u64 = 64 << 20;
-/// The packs that a new process tries to continue, the youngest first.
-const CONTINUED: u32 = 4;
-/// Packs kept open for reading.
+/// The length of a pack from which on another is begun, bytes.
+const MAX_PACK_SIZE: u64 = 64 << 20;
+/// The number of packs that a new process tries to continue, the youngest first.
+const MAX_CONTINUED_PACKS: u32 = 4;
+/// The most packs kept open for reading.
 const OPEN_PACKS: usize = 64;
-/// Bytes behind the end of the file of the state.
-const BEYOND: Range<u64> = 1 << 20..(1 << 20) + 4096;
-/// Lock: shared to remove records; exclusive to replace the table.
-const REPLACING: Range<u64> = 3..4;
+/// A range behind the end of the state's file, to test punching.
+const BEYOND_END: Range<u64> = 1 << 20..(1 << 20) + 4096;
+/// The lock on the table: shared to remove records, exclusive to replace the table.
+const TABLE_LOCK: Range<u64> = 3..4;
 
 /// The packs of a cache directory, as one process has them open.
 #[derive(Debug)]
 pub(super) struct Packs {
     dir: PrivateDirectory,
     state: State,
-    /// Locks on the file of the state.
+    /// The locks, which are on the state's file.
     locks: VersionLocks,
     table: RwLock<Arc<Table>>,
     /// The pack that this process appends to.
@@ -83,7 +83,7 @@ pub(super) struct Packs {
 struct Appending {
     number: u32,
     file: Arc<LockFile>,
-    /// Where the next record goes.
+    /// The offset of the next record.
     end: u64,
 }
 
@@ -97,14 +97,15 @@ pub(super) enum Published {
     NoRoom,
 }
 
-/// Why a record was not read.
+/// The reason why a record was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unread {
     /// Another thread has removed it.
     Gone,
-    /// It was not what had been written, and is removed.
+    /// The record was not as it had been written, and is removed.
     Damaged,
-    /// Its pack cannot be opened now, for example because there is no descriptor left. It stays.
+    /// The record's pack cannot be opened now, for example because no descriptor is left. The
+    /// record stays.
     Unopened,
 }
 
@@ -118,8 +119,8 @@ impl Packs {
         let dir = cache.directory(PACKS)?;
         let recover = |state: &State, unclean| recover::recover(&dir, state, unclean, usage);
         let state = State::open(&dir, Path::new("state"), recover)?;
-        // Beyond the end of the file: asks, and changes nothing.
-        if punch_range(state.file(), BEYOND) == Err(rustix::io::Errno::OPNOTSUPP) {
+        // Punching beyond the end of the file changes nothing, and shows whether it is supported.
+        if punch_range(state.file(), BEYOND_END) == Err(rustix::io::Errno::OPNOTSUPP) {
             return Ok(None);
         }
         let table = RwLock::new(Arc::new(Table::empty()));
@@ -130,8 +131,8 @@ impl Packs {
         Ok(Some(packs))
     }
 
-    /// Bytes of disk that the usage counters include for everything here.
-    pub(super) fn charged(&self) -> &AtomicU64 {
+    /// Bytes of disk that the usage counters include for all packs and their table.
+    pub(super) fn accounted_bytes(&self) -> &AtomicU64 {
         &self.state.page().charged
     }
 
@@ -140,7 +141,7 @@ impl Packs {
         self.current().look_up(tag).filter(|seen| !seen.place.is_absent())
     }
 
-    /// Reads a record. One that is not what was written is removed.
+    /// Reads a record. A damaged one is removed.
     pub(super) fn read<'a>(
         &self,
         seen: &Seen,
@@ -167,7 +168,8 @@ impl Packs {
         Err(Unread::Damaged)
     }
 
-    /// Writes a record and publishes it. Its bytes are counted already, in `charged` too.
+    /// Writes a record and publishes it. The caller has counted its bytes, in `accounted_bytes`
+    /// too.
     ///
     /// # Errors
     /// Those of the file system, such as a full disk. Nothing is published then.
@@ -187,8 +189,8 @@ impl Packs {
         }
         let published = self.publish(tag, place, flags, exempt, shared);
         if published != Published::Here {
-            // After many replacements the last table may have it.
-            self.current().clear(tag, place);
+            // After many replacements the last table may have the place.
+            self.current().remove(tag, place);
             punch(&file, place);
         }
         Ok(published)
@@ -214,8 +216,8 @@ impl Packs {
         Published::NoRoom
     }
 
-    /// Clears a record's place, and frees its bytes. Returns them; `None` if it is exempt, or
-    /// removed already.
+    /// Clears a record's place, and frees its bytes. Returns their number; `None` if the record is
+    /// exempt, or was removed before.
     pub(super) fn remove(&self, seen: &Seen, exempt: Exempt, shared: &Shared) -> Option<u64> {
         let _stays = self.keep_table();
         let table = self.current();
@@ -225,23 +227,23 @@ impl Packs {
         }
         let bytes = seen.place.bytes();
         let freeing = shared.usage.free(bytes);
-        if !table.clear(seen.tag, seen.place) {
+        if !table.remove(seen.tag, seen.place) {
             return None;
         }
-        // A pack that is unlinked is free already.
+        // If the pack is unlinked, its bytes are already free.
         let number = seen.place.pack();
         if let Ok(file) = self.pack(number)
             && !punch(&file, seen.place)
         {
             return None;
         }
-        subtract(self.charged(), bytes);
+        subtract(self.accounted_bytes(), bytes);
         freeing.done();
         self.remove_if_empty(number);
         Some(bytes)
     }
 
-    /// Sets or clears flags of an object, also of one that is not here yet: a job pins before it
+    /// Sets or clears flags of an object, even if it is not cached yet: a job pins before it
     /// fetches.
     pub(super) fn set_flags(&self, tag: u64, set: u64, clear: u64, shared: &Arc<Shared>) {
         for _ in 0..ATTEMPTS {
@@ -261,7 +263,8 @@ impl Packs {
         self.current().touch(tag, Timestamp::now());
     }
 
-    /// Published records from the slot `from` on, around the table, and whether these are all.
+    /// Returns published records from the slot `from` on, wrapping around at the end of the table,
+    /// and whether all slots were examined.
     pub(super) fn sample(&self, from: u64, most: usize, wanted: impl Fn(&Seen) -> bool) -> (Vec<Seen>, bool) {
         self.current().sample(from, most, wanted)
     }
@@ -276,7 +279,7 @@ impl Packs {
         self.current().of_location(location)
     }
 
-    /// The exclusive right to fetch an object, as a lease of a version's block is.
+    /// Claims the exclusive right to fetch an object, like the lease of a version's block.
     pub(super) fn try_lease(&self, tag: u64) -> Option<Range<u64>> {
         let part = leases((tag >> 8)..(tag >> 8) + 1);
         self.locks.try_lock(part.clone(), Mode::Exclusive).then_some(part)
@@ -289,7 +292,7 @@ impl Packs {
     /// The lock of a process that replaces the table.
     #[cfg(test)]
     pub(super) fn begin_replacing(&self) -> Guard<'_> {
-        self.locks.guard(REPLACING, Mode::Exclusive).unwrap()
+        self.locks.guard(TABLE_LOCK, Mode::Exclusive).unwrap()
     }
 
     /// The table that all processes use.
@@ -300,7 +303,7 @@ impl Packs {
             if number == known.number() {
                 return known;
             }
-            // If it is gone, it was replaced again.
+            // If the table is gone, it was replaced again.
             if let Ok(table) = Table::open(&self.dir, number) {
                 *self.table.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
             }
@@ -308,11 +311,11 @@ impl Packs {
         Arc::new(Table::empty())
     }
 
-    /// Waits until no process replaces the table, and prevents that while the guard lives. The lock
-    /// of a process that was killed is free, and the table is still the old one.
+    /// Waits until no process replaces the table, and prevents replacement while the guard lives.
+    /// If the replacing process was killed, its lock is free, and the table is still the old one.
     fn keep_table(&self) -> Guard<'_> {
         loop {
-            if let Some(guard) = self.locks.guard(REPLACING, Mode::Shared) {
+            if let Some(guard) = self.locks.guard(TABLE_LOCK, Mode::Shared) {
                 return guard;
             }
             std::thread::sleep(POLL / 5);
@@ -325,10 +328,10 @@ impl Packs {
         }
     }
 
-    /// Replaces a table by one with room for more, and without what was removed. `None` if there
-    /// is no room for it.
+    /// Replaces a table by one with room for more, and without removed records. `None` if there is
+    /// no room for it.
     fn grow(&self, full: &Table, exempt: Exempt, shared: &Arc<Shared>) -> Option<()> {
-        let slots = (full.live() * 2).next_power_of_two().max(FIRST);
+        let slots = (full.live() * 2).next_power_of_two().max(FIRST_TABLE_SLOTS);
         let bytes = Table::bytes(slots).next_multiple_of(ALIGNMENT);
         let page = self.state.page();
         let is_replaced = || page.table.load(Ordering::SeqCst) != full.number();
@@ -339,13 +342,14 @@ impl Packs {
                 return Some(());
             }
             let reservation = shared.reserve(bytes, exempt)?;
-            if let Some(alone) = self.locks.guard(REPLACING, Mode::Exclusive) {
+            if let Some(alone) = self.locks.guard(TABLE_LOCK, Mode::Exclusive) {
                 if is_replaced() {
                     return Some(());
                 }
                 break (reservation, alone);
             }
-            // Another thread replaces it, or removes a record. Its lock ends with its process.
+            // Another thread replaces the table, or removes a record. Its lock ends with its
+            // process.
             drop(reservation);
             std::thread::sleep(POLL / 5);
         };
@@ -367,10 +371,11 @@ impl Packs {
         Some(())
     }
 
-    /// The place for a record of this many bytes.
+    /// Allocates space for a record of `length` bytes. Returns the pack's number, its file and the
+    /// offset.
     fn allocate(&self, length: usize) -> io::Result<(u32, Arc<LockFile>, u64)> {
         let mut appending = self.appending.lock().unwrap_or_else(PoisonError::into_inner);
-        let pack = match appending.take().filter(|pack| pack.end < PACK) {
+        let pack = match appending.take().filter(|pack| pack.end < MAX_PACK_SIZE) {
             Some(pack) => appending.insert(pack),
             None => appending.insert(self.continue_pack().map_or_else(|| self.new_pack(), Ok)?),
         };
@@ -379,19 +384,19 @@ impl Packs {
         Ok((pack.number, Arc::clone(&pack.file), at))
     }
 
-    /// A pack of this boot that has room and no process: what a power cut left is not continued,
-    /// because the table may know of records that the pack has lost.
+    /// Finds a pack of this boot that has room and to which no process appends. A pack from before
+    /// a power cut is not continued, because the table may have records that the pack has lost.
     fn continue_pack(&self) -> Option<Appending> {
         let page = self.state.page();
         let next = page.next_pack.load(Ordering::SeqCst) as u32;
         let sealed = page.sealed.load(Ordering::SeqCst) as u32;
-        (sealed.max(next.saturating_sub(CONTINUED))..next).rev().find_map(|number| {
+        (sealed.max(next.saturating_sub(MAX_CONTINUED_PACKS))..next).rev().find_map(|number| {
             let file = LockFile::new(self.dir.file(&pack_name(number), Opening::Write).ok()?);
             if !try_lock(&file, &OPEN, Mode::Exclusive).ok()? {
                 return None;
             }
             let meta = file.metadata().ok()?;
-            let is_usable = meta.nlink() > 0 && meta.len() < PACK;
+            let is_usable = meta.nlink() > 0 && meta.len() < MAX_PACK_SIZE;
             is_usable.then(|| Appending {
                 number,
                 file: Arc::new(file),
@@ -408,7 +413,7 @@ impl Packs {
             match self.dir.file(&pack_name(number), Opening::CreateNew) {
                 Ok(file) => {
                     let file = LockFile::new(file);
-                    // Another process may lock it first, to see whether it is empty.
+                    // Another process may lock the pack first, to see whether it is empty.
                     if try_lock(&file, &OPEN, Mode::Exclusive)? && file.metadata()?.nlink() > 0 {
                         return Ok(Appending { number, file: Arc::new(file), end: 0 });
                     }
@@ -420,7 +425,7 @@ impl Packs {
         Err(io::ErrorKind::ResourceBusy.into())
     }
 
-    /// Removes a pack of which no byte is left and that no process appends to.
+    /// Removes a pack if no byte of it is left and no process appends to it.
     fn remove_if_empty(&self, number: u32) {
         let name = pack_name(number);
         let is_empty = self.pack(number).is_ok_and(|file| on_disk(&file) == 0);
@@ -434,7 +439,7 @@ impl Packs {
         }
     }
 
-    /// A pack, open for reading and punching.
+    /// Opens a pack for reading and punching, or returns the open one.
     fn pack(&self, number: u32) -> io::Result<Arc<File>> {
         if let Some(file) = self.reading.read().unwrap_or_else(PoisonError::into_inner).get(&number) {
             return Ok(Arc::clone(file));

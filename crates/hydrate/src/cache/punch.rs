@@ -20,12 +20,12 @@ use crate::block::BLOCK;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bytes {
     Punch,
-    /// Keep them: another process may still read them.
+    /// Keep the bytes: another process may still read them.
     Leave,
 }
 
-/// Frees the disk space of a range of a file, which is then read as zeros. Beyond the end of the
-/// file it changes nothing.
+/// Frees the disk space of a range of a file, which then reads as zeros. Beyond the end of the file
+/// this changes nothing.
 ///
 /// # Errors
 /// `OPNOTSUPP` if the file system cannot do this.
@@ -49,7 +49,7 @@ impl OpenVersion {
                 let in_use = whole.is_none() || unpinned.is_none();
                 self.remove_blocks(blocks, if in_use { Bytes::Leave } else { Bytes::Punch });
             }
-            // The thread that changes a block makes it right, or absent.
+            // The thread that changes the block makes it right, or absent.
             None if middle > blocks.start => {
                 self.drop_blocks(blocks.start..middle);
                 self.drop_blocks(middle..blocks.end);
@@ -101,8 +101,9 @@ impl OpenVersion {
         punched.is_ok()
     }
 
-    /// Records that not all blocks are present: on disk too before any is punched, because after a
-    /// power cut a durable version is trusted. Returns whether it succeeded.
+    /// Records that not all blocks are present. This is written to disk before any block is
+    /// punched, because after a power cut a durable version is trusted. Returns whether it
+    /// succeeded.
     fn mark_incomplete(&self) -> bool {
         let live = self.map.live();
         live.complete.store(0, Ordering::SeqCst);

@@ -1,12 +1,12 @@
 //! Recounts the bytes that the cache uses, after a process was killed or the machine restarted.
 //!
-//! It runs on a background thread while other processes fill and evict. The count can only be too
-//! high, by the bytes that killed processes counted and did not use. This leak is estimated from
-//! below: the count at the start, less the charges in all headers when they are read, less the
+//! The recount runs on a background thread while other processes fill and evict. The count can only
+//! be too high, by the bytes that killed processes counted and did not use. This leak is estimated
+//! from below: the count at the start, less the charges in all headers when they are read, less the
 //! bytes freed meanwhile, less the bytes in transition at the start and at the end. A process
 //! announces bytes as in transition before it changes the first of two counts and until both are
 //! changed, so each used or freed byte is subtracted at least once. Bytes subtracted twice make the
-//! leak smaller, which is safe.
+//! estimate smaller, which is safe.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -17,12 +17,12 @@ use firstbyte_store::{Opening, PrivateDirectory};
 
 use super::block_map::Header;
 use super::directory::{Paths, TEMPORARY};
-use super::evict::{self, charged};
+use super::evict::{self, accounted_bytes_of};
 use super::{Cache, Shared};
 use crate::limits::POLL;
 
 /// Starts a thread that recounts if necessary, and then evicts if the cache exceeds a lowered
-/// limit. It ends with the cache.
+/// limit. The thread ends with the cache.
 pub(super) fn start(shared: &Arc<Shared>) {
     let limit = shared.usage.limits().size.unwrap_or(u64::MAX);
     if shared.usage.is_exact() && shared.usage.used() <= limit {
@@ -74,11 +74,11 @@ fn recount(weak: &Weak<Shared>) -> Option<()> {
     while let Some(map) = statuses.next_map() {
         let shared = weak.upgrade()?;
         if let Ok(map) = map {
-            sum += charged_by(&shared.dir, &Paths::of_map(map));
+            sum += accounted_bytes_by(&shared.dir, &Paths::of_map(map));
         }
     }
     let shared = weak.upgrade()?;
-    sum += shared.packs.as_ref().map_or(0, |packs| packs.charged().load(Ordering::SeqCst));
+    sum += shared.packs.as_ref().map_or(0, |packs| packs.accounted_bytes().load(Ordering::SeqCst));
     let page = shared.usage.counters();
     let moving = moving + page.moving.load(Ordering::SeqCst);
     let freed = page.freed.load(Ordering::SeqCst) - freed;
@@ -88,12 +88,12 @@ fn recount(weak: &Weak<Shared>) -> Option<()> {
 }
 
 /// Bytes counted for a version.
-fn charged_by(directory: &PrivateDirectory, paths: &Paths) -> u64 {
+fn accounted_bytes_by(directory: &PrivateDirectory, paths: &Paths) -> u64 {
     let Ok(map) = directory.file(&paths.map, Opening::Read) else { return 0 };
-    charged(directory, Header::read(&map).ok().flatten().as_ref(), &map, paths)
+    accounted_bytes_of(directory, Header::read(&map).ok().flatten().as_ref(), &map, paths)
 }
 
-/// Removes files of processes that were killed before they removed them. A live process about to
+/// Removes the files that killed processes did not remove themselves. A live process about to
 /// remove its file tolerates that.
 fn clear_temporary(shared: &Shared) {
     let temporary = Path::new(TEMPORARY);

@@ -10,20 +10,20 @@ use firstbyte_store::{Opening, PrivateDirectory};
 use super::lock::{LockFile, Opener, Waiting, lock_open};
 use super::mapping::SharedMapping;
 
-/// The smallest page size.
+/// Bytes of the page: the smallest page size.
 pub(super) const LEN: usize = 4096;
 
-/// The treatment of a page that another program has cut short while processes use it. They end at
-/// their next access.
+/// The treatment of a page that another program has cut short while processes use it. Those
+/// processes die at their next access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IfCut {
-    /// Begin it anew: what it counts can be counted again.
+    /// Begin the page anew: its counts can be counted again.
     Restore,
     Fail,
 }
 
-/// Opens the page `name`, zeros if it is new or has another length. The first opener must
-/// prepare it, and both call [`opened`](super::lock::opened) then.
+/// Opens the page `name`, which is all zeros if it is new or had another length. The first opener
+/// must prepare it; every opener must call [`opened`](super::lock::opened) afterwards.
 pub(super) fn open(
     directory: &PrivateDirectory,
     name: &Path,

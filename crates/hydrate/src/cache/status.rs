@@ -33,7 +33,7 @@ pub enum State {
 }
 
 impl State {
-    /// As a word for programs: `hydrated`, `partial` or `released`.
+    /// Returns the word for programs: `hydrated`, `partial` or `released`.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -51,17 +51,17 @@ pub struct Status {
     pub location: Location,
     /// A hash of the endpoint of its store; empty for the scheme's own service.
     pub store: String,
-    /// Its version: the strongest fact that the store reported.
+    /// The object's version: the strongest fact that the store reported.
     pub version: Version,
     /// Bytes of the object.
     pub size: u64,
     /// Bytes that are cached.
     pub here: u64,
-    /// The time at which it was last opened.
+    /// The time at which the version was last opened.
     pub last_use: SystemTime,
     /// The cached part.
     pub state: State,
-    /// Whether it is exempt from eviction.
+    /// Whether the version is exempt from eviction.
     pub pin: Pin,
 }
 
@@ -86,7 +86,7 @@ impl Status {
             here: (present * BLOCK).min(size),
             last_use: Timestamp::from_word(live.last_open.load(Ordering::Relaxed)).time(),
             state: match present {
-                // While blocks are being filled the count is slightly too high.
+                // While blocks are being filled, the count is slightly too high.
                 present if present == blocks && complete => State::Hydrated,
                 0 => State::Released,
                 _ => State::Partial,
@@ -235,7 +235,7 @@ impl Iterator for Statuses {
     }
 }
 
-/// The state recorded in a map. Returns `None` if the map was removed, is being made, or is
+/// Reads the state recorded in a map. Returns `None` if the map was removed, is being made, or is
 /// corrupt: then no block is cached.
 fn read(shared: &Shared, path: &Path) -> Result<Option<Status>> {
     let header = shared.dir.file(path, Opening::Read).and_then(|file| Header::read(&file));

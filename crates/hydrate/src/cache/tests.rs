@@ -37,7 +37,7 @@ fn open_at(dir: &Path) -> Cache {
     Cache::open(dir, NO_LIMITS).unwrap()
 }
 
-/// A version of `s3://b/SEED` with the bytes of that seed.
+/// Opens a version of `s3://b/SEED`, whose bytes follow from the seed.
 fn seeded(cache: &Cache, seed: u64, size: u64) -> Cached {
     cache.version(&location(&format!("s3://b/{seed}")), &strong(size, "a"), None).unwrap()
 }
@@ -48,7 +48,7 @@ fn block(cached: &Cached, seed: u64, block: u64) -> Vec<u8> {
     bytes_at(seed, block * BLOCK, usize::try_from(len).unwrap())
 }
 
-/// Fills a block in one of the two ways; like a fetch, from memory if the file refused it.
+/// Fills a block in one of the two ways; as a fetch does, from memory if the file refused it.
 fn fill(cached: &Cached, seed: u64, index: u64) -> Stored {
     let bytes = block(cached, seed, index);
     if index.is_multiple_of(2) {

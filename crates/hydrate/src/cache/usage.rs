@@ -20,9 +20,10 @@ use super::lock::{LockFile, Mode, OPEN, Opener, opened, try_lock, unlock};
 use super::mapping::{Atomics, SharedMapping};
 use super::shared_page::{self, IfCut};
 
-/// Changes with the meaning of any byte. A page of another format is reset and recounted.
+/// The format, which changes with the meaning of any byte. A page of another format is reset and
+/// recounted.
 const MAGIC: u64 = u64::from_ne_bytes(*b"fbuse\0\0\x01");
-/// More than any disk has: nothing fits until the bytes are counted.
+/// The count before the bytes are known: more than any disk has, so that nothing fits.
 const UNKNOWN: u64 = 1 << 62;
 /// The lock of the process that recounts.
 const RECOUNT: Range<u64> = 1..2;
@@ -37,8 +38,8 @@ pub(super) struct Counters {
     in_use: AtomicU64,
     /// Bytes counted.
     pub(super) used: AtomicU64,
-    /// Bytes in transition: counted either here or in the version's header, but not both; or not
-    /// yet missing from the file system's free space.
+    /// Bytes in transition: counted either here or in the version's header, but not in both; or
+    /// still included in the file system's free space.
     pub(super) moving: AtomicU64,
     /// Total bytes freed.
     pub(super) freed: AtomicU64,
@@ -52,7 +53,7 @@ unsafe impl Atomics for Counters {}
 /// The shared page, mapped, and the limits of the cache.
 #[derive(Debug)]
 pub(super) struct Usage {
-    /// Its lock indicates that the cache is in use.
+    /// The file of the page. Its lock shows that the cache is in use.
     file: LockFile,
     page: SharedMapping,
     limits: Limits,
@@ -98,7 +99,8 @@ impl Usage {
         self.page.at(0)
     }
 
-    /// Whether the count is right, except for bytes that processes killed since had in transition.
+    /// Whether the count is right, except for bytes in transition of processes that were killed
+    /// since.
     pub(super) fn is_exact(&self) -> bool {
         self.counters().exact.load(Ordering::Acquire) != 0
     }
@@ -181,8 +183,8 @@ impl Drop for Usage {
     }
 }
 
-/// Bytes counted for a version before they are used. If dropped before [`keep`](Self::keep), they
-/// are subtracted again.
+/// Bytes counted for a version before they are used. If the reservation is dropped before
+/// [`keep`](Self::keep), they are subtracted again.
 #[derive(Debug)]
 pub(super) struct Reservation<'a> {
     usage: &'a Usage,
@@ -191,7 +193,7 @@ pub(super) struct Reservation<'a> {
 }
 
 impl<'a> Reservation<'a> {
-    /// Adds them to the count in the version's header.
+    /// Adds the bytes to the count in the version's header.
     pub(super) fn charge(&mut self, charged: &'a AtomicU64) {
         charged.fetch_add(self.bytes, Ordering::SeqCst);
         self.charged = Some(charged);
@@ -215,7 +217,7 @@ impl<'a> Reservation<'a> {
         self.bytes
     }
 
-    /// The bytes are used now.
+    /// Records that the bytes are used now.
     pub(super) fn keep(mut self) {
         subtract(&self.usage.counters().moving, self.bytes);
         self.bytes = 0;
@@ -228,7 +230,7 @@ impl Drop for Reservation<'_> {
     }
 }
 
-/// Bytes about to be free. If dropped before [`done`](Self::done), they stay counted.
+/// Bytes about to be free. If this is dropped before [`done`](Self::done), they stay counted.
 #[derive(Debug)]
 pub(super) struct Freeing<'a> {
     usage: &'a Usage,
@@ -236,7 +238,7 @@ pub(super) struct Freeing<'a> {
 }
 
 impl Freeing<'_> {
-    /// The bytes are free, and no longer counted in the version's header.
+    /// Subtracts the bytes: they are free, and no longer counted in the version's header.
     pub(super) fn done(self) {
         let page = self.usage.counters();
         subtract(&page.used, self.bytes);
@@ -250,7 +252,7 @@ impl Drop for Freeing<'_> {
     }
 }
 
-/// Subtracts, but not below 0: the next recount corrects a count that drifted.
+/// Subtracts, but not below 0. The next recount corrects a count that drifted.
 pub(super) fn subtract(counter: &AtomicU64, bytes: u64) {
     let _ =
         counter.fetch_update(Ordering::SeqCst, Ordering::Relaxed, |value| Some(value.saturating_sub(bytes)));

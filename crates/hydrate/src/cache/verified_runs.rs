@@ -12,14 +12,14 @@ use std::ops::Range;
 
 use firstbyte_location::Checksum;
 
-/// Limit on runs: more than there are concurrent fetches. Blocks beyond it are read again.
-const LIMIT: usize = 1024;
+/// The most runs: more than there are concurrent fetches. Blocks beyond the limit are read again.
+const MAX_RUNS: usize = 1024;
 
 /// Blocks verified in one generation.
 #[derive(Debug, Default)]
 pub(super) struct VerifiedRuns {
     generation: u64,
-    /// By first block.
+    /// The runs, by their first block.
     runs: BTreeMap<u64, Run>,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct VerifiedRuns {
 pub(super) struct Run {
     pub(super) blocks: Range<u64>,
     pub(super) bytes: u64,
-    /// Over all of them, if computed.
+    /// The checksum over all of the blocks, if it was computed.
     pub(super) checksum: Option<Checksum>,
 }
 
@@ -64,7 +64,7 @@ impl VerifiedRuns {
             self.runs.remove(&run.blocks.end);
             run = joined;
         }
-        if self.runs.len() < LIMIT {
+        if self.runs.len() < MAX_RUNS {
             self.runs.insert(run.blocks.start, run);
         }
     }
@@ -83,7 +83,7 @@ mod tests {
 
     use super::*;
 
-    /// Each block is two bytes, its number.
+    /// The content of blocks, each of which is its number in two bytes.
     fn bytes(blocks: Range<u16>) -> Vec<u8> {
         blocks.flat_map(u16::to_be_bytes).collect()
     }
@@ -117,9 +117,9 @@ mod tests {
     #[test]
     fn memory_stays_bounded() {
         let mut verified = VerifiedRuns::default();
-        (0..u16::try_from(LIMIT).unwrap() + 50)
+        (0..u16::try_from(MAX_RUNS).unwrap() + 50)
             .for_each(|index| verified.add(0, run(2 * index..2 * index + 1, None)));
-        assert_eq!(verified.runs(0).len(), LIMIT);
+        assert_eq!(verified.runs(0).len(), MAX_RUNS);
     }
 
     proptest! {

@@ -32,13 +32,13 @@ use super::{Cache, Retention};
 use crate::block::BLOCK;
 use crate::error::{Error, Result};
 
-/// Size from which a complete version is synced. A sync takes a few milliseconds, in which a disk
-/// reads about this much.
+/// The size from which on a complete version is synced. A sync takes a few milliseconds, in which a
+/// disk reads about this much.
 const SYNC_FROM: u64 = SHORTEST_REQUEST;
-/// Error in the count of present blocks that is tolerated: blocks being filled, now and by
-/// processes that were killed.
+/// The tolerated error in the count of present blocks: blocks being filled, now and by processes
+/// that were killed.
 const COUNT_ERROR: u64 = 64;
-/// Blocks worth a thread: to check them takes it some ms.
+/// The number of blocks worth a thread, which checks them in a few milliseconds.
 const BLOCKS_PER_THREAD: u64 = SHORTEST_REQUEST / BLOCK;
 
 /// The result of verifying a whole version.
@@ -46,7 +46,7 @@ const BLOCKS_PER_THREAD: u64 = SHORTEST_REQUEST / BLOCK;
 pub enum Verified {
     /// All blocks are present and right.
     Complete,
-    /// Blocks are absent, or were wrong and are absent now.
+    /// Blocks are absent, or were wrong and have been dropped.
     Missing,
     /// Blocks are being removed at this moment.
     Busy,
@@ -89,7 +89,8 @@ impl Cached {
             inner.verify_pass(generation, expected.map(|checksum| checksum.algorithm));
         if missing || !wrong.is_empty() {
             inner.correct_count();
-            // Freed first, because blocks are punched only if no thread relies on the whole.
+            // The lock is freed first, because blocks are punched only if no thread relies on the
+            // whole.
             drop(whole);
             wrong.into_iter().for_each(|block| inner.drop_blocks(block..block + 1));
             return Ok(Verified::Missing);
@@ -104,7 +105,7 @@ impl Cached {
         }
         let complete = &inner.map.live().complete;
         complete.store(inner.stamp.as_number(), Ordering::SeqCst);
-        // Blocks that this process wrote were not read again, and may have been cut off since.
+        // Blocks that this process wrote were not read again, and the file may have been cut since.
         if inner.is_cut() || !inner.is_generation(generation) {
             complete.store(0, Ordering::SeqCst);
             return Ok(Verified::Missing);
@@ -115,14 +116,15 @@ impl Cached {
         Ok(Verified::Complete)
     }
 
-    /// The whole file, if it is complete. No block of it is removed while the backing lives.
+    /// Returns the whole file, if it is complete. No block of it is removed while the backing
+    /// lives.
     #[must_use]
     pub fn backing(&self) -> Option<Backing> {
         if !self.is_complete() || !self.inner.locks.try_lock(WHOLE, Mode::Shared) {
             return None;
         }
         let backing = Backing(self.clone());
-        // Checked again: it may have been evicted before the lock was taken.
+        // Checked again, because blocks may have been evicted before the lock was taken.
         (self.is_complete() && !self.inner.is_cut()).then_some(backing)
     }
 }
@@ -157,7 +159,7 @@ struct VerifyPass {
 }
 
 impl VerifyPass {
-    /// Adds the result of the blocks that follow.
+    /// Adds the result of the following blocks.
     fn append(&mut self, next: Self) {
         self.missing |= next.missing;
         self.wrong.extend(next.wrong);
@@ -184,7 +186,7 @@ impl OpenVersion {
     pub(super) fn is_complete(&self) -> bool {
         let live = self.map.live();
         let complete = live.complete.load(Ordering::SeqCst);
-        // The stamp of another boot counts if everything was synced.
+        // The stamp of another boot is valid if everything was synced.
         let durable = || complete != 0 && live.flags.load(Ordering::SeqCst) & DURABLE != 0;
         self.map.blocks() == 0 || complete == self.stamp.as_number() || durable()
     }
@@ -210,8 +212,8 @@ impl OpenVersion {
         Ok(())
     }
 
-    /// Checks every block that is not yet verified in this generation against its CRC, and
-    /// computes `algorithm` over all.
+    /// Checks every block that is not yet verified in this generation against its CRC, and computes
+    /// the `algorithm` over all blocks.
     fn verify_pass(&self, generation: u64, algorithm: Option<Algorithm>) -> VerifyPass {
         let mut known = self.verified.lock().unwrap_or_else(PoisonError::into_inner).runs(generation);
         // A sequential algorithm has no checksums of parts, so all blocks are read for it.
@@ -235,7 +237,8 @@ impl OpenVersion {
         if sequential || most <= 1 {
             return self.verify_part(gap, algorithm);
         }
-        // It reads some files of the kernel, which costs as much as to check a small object.
+        // Called late: it reads files of the kernel, which costs as much as checking a small
+        // object.
         let threads = available_parallelism().map_or(1, NonZeroUsize::get) as u64;
         let parts = threads.min(most);
         let part = |index| gap.start + blocks * index / parts..gap.start + blocks * (index + 1) / parts;
@@ -260,7 +263,8 @@ impl OpenVersion {
     fn verify_part(&self, blocks: Range<u64>, algorithm: Option<Algorithm>) -> VerifyPass {
         let mut hasher = algorithm.map(Hasher::new);
         let mut pass = VerifyPass::default();
-        // A run is mostly empty: the blocks beside it were read back when they were written.
+        // A gap is mostly empty, because the blocks around it were read back when they were
+        // written.
         let mut buffer =
             vec![0; if blocks.is_empty() { 0 } else { to_usize(BLOCK.min(self.identity.size())) }];
         for block in blocks {
@@ -322,10 +326,10 @@ impl OpenVersion {
 
 /// The result of checking one block.
 enum Check<'a> {
-    /// Present, with these bytes.
+    /// The block is present, with these bytes.
     Right(&'a [u8]),
     Missing,
-    /// Different from what was filled.
+    /// The block differs from the one that was filled.
     Wrong,
 }
 
@@ -339,13 +343,13 @@ pub struct Report {
     pub corrupt: u64,
     /// Blocks that are right.
     pub blocks: u64,
-    /// Blocks that were wrong, and are absent now.
+    /// Blocks that were wrong and have been dropped.
     pub wrong: u64,
 }
 
 impl Cache {
-    /// Reads every block of every version and drops those that differ from what was filled. Other
-    /// processes may use the cache meanwhile.
+    /// Reads every block of every version and drops the damaged ones. Other processes may use the
+    /// cache meanwhile.
     ///
     /// # Errors
     /// [`Error::Cache`]: the directory, or a file in it, cannot be read.
@@ -378,7 +382,7 @@ impl Cache {
     }
 }
 
-/// Whether the creation of a version was interrupted: the header is written last, and no block
+/// Whether the creation of a version was interrupted. The header is written last, and no block
 /// before it.
 fn is_unfinished(directory: &PrivateDirectory, paths: &Paths) -> bool {
     let mut magic = [0; 8];

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use crate::block::BLOCK;
 
-/// Share of the undisturbed rate left to background work: enough to end, too little to disturb.
+/// The share of the undisturbed rate left to background work: enough to finish, too little to
+/// disturb.
 const SHARE: f64 = 0.1;
 /// The time for which readers count as present after their last fetch: longer than most programs
 /// compute between two reads. The rate is measured over the same time.
@@ -22,11 +23,11 @@ pub(crate) struct BackgroundThrottle {
 
 #[derive(Debug)]
 struct Pace {
-    /// Fetches for readers that are running.
+    /// The number of running fetches for readers.
     readers: usize,
     /// The time at which the last of them ended.
     left: Option<Instant>,
-    /// Bytes a second of all background work, when it was last undisturbed.
+    /// Bytes per second of all background work when it was last undisturbed.
     rate: f64,
     /// Start of the current period.
     since: Instant,
@@ -56,7 +57,7 @@ impl BackgroundThrottle {
         ReaderFetch { throttle: self }
     }
 
-    /// Records bytes moved by background work. Returns how long that has to pause.
+    /// Records bytes moved by background work. Returns the time for which that must pause.
     pub(crate) fn pause_after(&self, bytes: u64, now: Instant) -> Duration {
         let mut pace = self.lock();
         if !pace.has_readers(now) {
@@ -65,14 +66,14 @@ impl BackgroundThrottle {
         }
         pace.since = now;
         pace.moved = 0;
-        // A block in that time is never too much.
+        // A block per [`LINGER`] is never too much.
         let least = BLOCK as f64 / LINGER.as_secs_f64();
         let each = Duration::from_secs_f64(bytes as f64 / (pace.rate * SHARE).max(least));
         pace.next = pace.next.max(now) + each;
         pace.next - now
     }
 
-    /// Whether background work that pauses may continue at once, because no reader is present.
+    /// Whether paused background work may continue at once, because no reader is present.
     pub(crate) fn is_clear(&self, now: Instant) -> bool {
         let mut pace = self.lock();
         let clear = !pace.has_readers(now);

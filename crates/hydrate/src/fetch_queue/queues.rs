@@ -1,5 +1,5 @@
-//! The queues of waiting fetches, and the count of those that run. Pure: no thread, no clock but
-//! for the reads at their deadlines.
+//! The queues of waiting fetches, and the count of running ones. Pure: no thread, and no clock
+//! except for the deadlines of reads.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -12,21 +12,21 @@ use firstbyte_store::THREAD_MEMORY;
 use crate::block::BLOCK;
 use crate::block_table::{Fetch, FetchId, PendingRead, Priority};
 
-/// A fetch up to this length, in bytes, mostly waits for its round trip.
-const SMALL: u64 = BLOCK;
-/// Fetches of whole blocks for which memory is left at most: by those ahead for those on demand,
-/// and by those in the background for those ahead.
-pub(super) const LEFT: u64 = START as u64;
-/// Divisor: of little memory, this share is left. A reader in order waits for what is fetched ahead
-/// of it, and needs most.
-const LEFT_SHARE: u64 = 4;
+/// The length in bytes up to which a fetch mostly waits for its round trip.
+const SMALL_FETCH: u64 = BLOCK;
+/// The most fetches of whole blocks for which memory is reserved: by fetches ahead for demand, and
+/// by background fetches for those ahead.
+pub(super) const RESERVED_FETCHES: u64 = START as u64;
+/// Divisor: of little memory, this share is reserved. A sequential reader waits for fetches ahead
+/// of it, which need most.
+const RESERVED_SHARE: u64 = 4;
 /// Memory of a fetch of whole blocks, bytes.
-pub(super) const LARGEST: u64 = THREAD_MEMORY + BLOCK;
+pub(super) const WHOLE_BLOCK_MEMORY: u64 = THREAD_MEMORY + BLOCK;
 
 #[derive(Default)]
 pub(super) struct Queues {
     pub(super) demand: VecDeque<Fetch>,
-    /// By distance from the reader in MiB, then by age.
+    /// Fetches ahead, by distance from the reader in MiB, then by age.
     pub(super) ahead: BTreeMap<(u64, u64), Fetch>,
     pub(super) background: VecDeque<Fetch>,
     /// Number of fetches ever submitted.
@@ -36,10 +36,10 @@ pub(super) struct Queues {
     pub(super) running: usize,
     /// Bytes free for fetches.
     pub(super) memory: u64,
-    /// Bytes free for fetches ahead and in the background, which leave some for demand.
-    pub(super) beside_demand: u64,
-    /// Bytes of those that background fetches leave for fetches ahead.
-    pub(super) for_ahead: u64,
+    /// Bytes free for fetches ahead and in the background, which leave some memory for demand.
+    pub(super) non_demand_budget: u64,
+    /// Bytes that background fetches leave for fetches ahead.
+    pub(super) readahead_reserve: u64,
     pub(super) concurrency: usize,
     pub(super) idle: usize,
     /// Idle threads that were woken and have not run yet; they are no longer counted as idle.
@@ -52,8 +52,8 @@ pub(super) struct Queues {
     pub(super) threadless: bool,
     /// Whether the supervisor's thread exists.
     pub(super) supervised: bool,
-    /// The supervisor sleeps until it is woken. Otherwise it wakes after a tick, because waking it
-    /// for each request would cost more.
+    /// Whether the supervisor sleeps until it is woken. Otherwise it wakes after a tick, because
+    /// waking it for each request would cost more.
     pub(super) dormant: bool,
     pub(super) closed: bool,
     /// Reads of callbacks, in order of their deadlines, which are all equally far ahead.
@@ -61,14 +61,13 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    /// No fetch, with `memory` bytes for those to come.
+    /// Makes empty queues, with `memory` bytes for fetches.
     pub(super) fn new(memory: u64) -> Self {
-        let left = (memory / LEFT_SHARE).min(LEFT * LARGEST);
-        let beside_demand = memory - left;
-        Self { concurrency: START, memory, beside_demand, for_ahead: left, ..Self::default() }
+        let left = (memory / RESERVED_SHARE).min(RESERVED_FETCHES * WHOLE_BLOCK_MEMORY);
+        let non_demand_budget = memory - left;
+        Self { concurrency: START, memory, non_demand_budget, readahead_reserve: left, ..Self::default() }
     }
 
-    /// Adds a fetch.
     pub(super) fn push(&mut self, fetch: Fetch) {
         self.submitted += 1;
         match fetch.priority {
@@ -100,36 +99,37 @@ impl Queues {
     }
 
     /// Queued fetches that may start.
-    pub(super) fn startable(&self) -> usize {
-        let demand = fit(self.memory, self.demand.front()).min(self.demand.len());
+    pub(super) fn startable_count(&self) -> usize {
+        let demand = fetches_that_fit(self.memory, self.demand.front()).min(self.demand.len());
         let ahead = self.room_ahead().min(self.ahead.len());
         demand + ahead + self.room_in_background().min(self.background.len())
     }
 
     /// Fetches ahead that may start.
     pub(super) fn room_ahead(&self) -> usize {
-        let fit = fit(self.memory.min(self.beside_demand), self.ahead.values().next());
+        let fit = fetches_that_fit(self.memory.min(self.non_demand_budget), self.ahead.values().next());
         self.concurrency.saturating_sub(self.running_ahead).min(fit)
     }
 
     /// Background fetches that may start.
     pub(super) fn room_in_background(&self) -> usize {
-        let free = self.memory.min(self.beside_demand.saturating_sub(self.for_ahead));
+        let free = self.memory.min(self.non_demand_budget.saturating_sub(self.readahead_reserve));
         let running = self.running_ahead + self.running_background;
-        self.concurrency.saturating_sub(running).min(fit(free, self.background.front()))
+        self.concurrency.saturating_sub(running).min(fetches_that_fit(free, self.background.front()))
     }
 
-    /// Whether a thread may wait for work. Those that do, and their buffers, take no more than the
-    /// memory that no fetch uses.
+    /// Whether another thread may wait for work. Waiting threads and their buffers take no more
+    /// than the memory that no fetch uses.
     pub(super) fn can_idle(&self, buffer: &mut Vec<u8>) -> bool {
         let threads = self.idle as u64 + 1;
-        if threads * LARGEST > self.memory {
+        if threads * WHOLE_BLOCK_MEMORY > self.memory {
             *buffer = Vec::new();
         }
         threads * THREAD_MEMORY <= self.memory
     }
 
-    /// An idle thread runs again: whether one was woken, which may have been another.
+    /// Counts an idle thread that runs again. Returns whether a woken thread was expected, though
+    /// it may have been another.
     pub(super) fn resumed(&mut self) -> bool {
         let was_woken = self.woken > 0;
         if was_woken {
@@ -140,8 +140,8 @@ impl Queues {
         was_woken
     }
 
-    /// Removes the next fetch that may start from its queue. One that does not fit is waited for by
-    /// those behind it, and a fetch on demand by all others.
+    /// Removes the next fetch that may start from its queue. A fetch that does not fit holds up
+    /// those behind it, and a fetch on demand holds up all others.
     pub(super) fn next(&mut self) -> Option<Fetch> {
         if let Some(first) = self.demand.front() {
             return if memory_of(first) <= self.memory { self.demand.pop_front() } else { None };
@@ -154,7 +154,7 @@ impl Queues {
         if self.room_in_background() > 0 { self.background.pop_front() } else { None }
     }
 
-    /// A fetch starts.
+    /// Counts a fetch that starts.
     pub(super) fn started(&mut self, priority: Priority, memory: u64) {
         self.running += 1;
         self.memory -= memory;
@@ -163,7 +163,7 @@ impl Queues {
             Priority::Ahead => self.running_ahead += 1,
             Priority::Background => self.running_background += 1,
         }
-        self.beside_demand -= memory;
+        self.non_demand_budget -= memory;
     }
 
     pub(super) fn ended(&mut self, priority: Priority, memory: u64) {
@@ -174,7 +174,7 @@ impl Queues {
             Priority::Ahead => self.running_ahead -= 1,
             Priority::Background => self.running_background -= 1,
         }
-        self.beside_demand += memory;
+        self.non_demand_budget += memory;
     }
 
     /// Whether there is nothing to supervise. A queued fetch counts, because the supervisor is not
@@ -185,7 +185,7 @@ impl Queues {
     }
 
     /// Removes the reads whose deadline has passed.
-    pub(super) fn late(&mut self) -> Vec<Arc<PendingRead>> {
+    pub(super) fn take_late(&mut self) -> Vec<Arc<PendingRead>> {
         let now = Instant::now();
         let mut late = Vec::new();
         while let Some(first) = self.waiting.front() {
@@ -199,10 +199,10 @@ impl Queues {
         late
     }
 
-    /// The kind of work that waits, beside fetches on demand.
+    /// The kind of the waiting work, without fetches on demand.
     pub(super) fn work(&self) -> Option<Work> {
         let next = self.ahead.values().next().or(self.background.front())?;
-        Some(if next.bytes() <= SMALL { Work::Small } else { Work::One })
+        Some(if next.bytes() <= SMALL_FETCH { Work::Small } else { Work::One })
     }
 }
 
@@ -211,9 +211,9 @@ pub(super) fn memory_of(fetch: &Fetch) -> u64 {
     THREAD_MEMORY + fetch.buffer()
 }
 
-/// How many fetches like the `first` fit into `memory` bytes; without one, of whole blocks.
-fn fit(memory: u64, first: Option<&Fetch>) -> usize {
-    to_usize(memory / first.map_or(LARGEST, memory_of))
+/// The number of fetches like `first` that fit into `memory` bytes; without one, of whole blocks.
+fn fetches_that_fit(memory: u64, first: Option<&Fetch>) -> usize {
+    to_usize(memory / first.map_or(WHOLE_BLOCK_MEMORY, memory_of))
 }
 
 #[cfg(test)]
@@ -232,7 +232,7 @@ mod tests {
         let blocks = |id, _: &Version| BlockStore::new(id, size, None, Arc::new(MemoryBlocks::new(0)));
         let table = Arc::new(OpenTables::default()).open(&location, version, blocks);
         (0..1000).for_each(|id| queues.push(Fetch::new(Arc::clone(&table), id, priority, 0..1, false)));
-        let (startable, mut started, mut memory) = (queues.startable(), 0, 0);
+        let (startable, mut started, mut memory) = (queues.startable_count(), 0, 0);
         while let Some(fetch) = queues.next() {
             memory = memory_of(&fetch);
             queues.started(priority, memory);
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn more_small_objects_than_large_ones_fit_into_the_memory_and_each_kind_leaves_some() {
         for (size, in_background, all) in [(BLOCK, 60, 76), (1 << 30, 60, 76), (16 << 10, 153, 194)] {
-            let mut queues = Queues { concurrency: 256, ..Queues::new(92 * LARGEST) };
+            let mut queues = Queues { concurrency: 256, ..Queues::new(92 * WHOLE_BLOCK_MEMORY) };
             let (started, memory) = start(&mut queues, Priority::Background, size);
             assert_eq!(started, in_background);
             assert_eq!(start(&mut queues, Priority::Ahead, size).0, all - in_background);
@@ -261,8 +261,8 @@ mod tests {
 
     #[test]
     fn idle_threads_and_their_buffers_fit_into_the_memory_that_no_fetch_uses() {
-        let mut queues = Queues::new(20 * LARGEST);
-        queues.started(Priority::Demand, 18 * LARGEST);
+        let mut queues = Queues::new(20 * WHOLE_BLOCK_MEMORY);
+        queues.started(Priority::Demand, 18 * WHOLE_BLOCK_MEMORY);
         let mut can_idle = |idle: usize| {
             queues.idle = idle;
             let mut buffer = vec![0; 9];

@@ -1,6 +1,6 @@
 //! One fetch: a ranged request over adjacent blocks, received block by block.
 //!
-//! It needs memory for one block at most, whatever the length of the request. Blocks received
+//! A fetch needs memory for one block at most, whatever the length of the request. Blocks received
 //! before a failure stay, and so do the first bytes of the next one; only the rest is requested
 //! again. Called by the threads of the [`FetchQueue`]; reports to the table of blocks below.
 
@@ -37,7 +37,7 @@ pub(super) struct FetchMeters {
 }
 
 impl FetchMeters {
-    /// For fetches in at most `slots` threads.
+    /// Makes meters for fetches in at most `slots` threads.
     pub(super) fn new(slots: usize) -> Self {
         Self {
             tracker: RequestTracker::new(slots, Instant::now()),
@@ -49,8 +49,8 @@ impl FetchMeters {
     }
 }
 
-/// Retries of a fetch ahead. If a read comes to wait for it, it has as many as any other request.
-const FEW: u32 = 3;
+/// The most retries of a fetch ahead. If a read waits for it, it has as many as any other request.
+const MAX_AHEAD_RETRIES: u32 = 3;
 
 /// Brings the blocks of a fetch, or reports the error to the reads that wait for them. A panic is
 /// such an error, so that no block stays claimed.
@@ -69,7 +69,7 @@ pub(super) fn run(queue: &Arc<FetchQueue>, fetch: Fetch, slot: usize, buffer: &m
 }
 
 fn bring(queue: &Arc<FetchQueue>, fetch: &Fetch, slot: usize, buffer: &mut Vec<u8>) -> Result<(), Error> {
-    fit(buffer, to_usize(fetch.buffer()));
+    resize_buffer(buffer, to_usize(fetch.buffer()));
     let table = &fetch.table;
     table.started(fetch.id);
     if fetch.job.as_ref().is_some_and(|job| job.take_checksum_request()) {
@@ -83,29 +83,29 @@ fn bring(queue: &Arc<FetchQueue>, fetch: &Fetch, slot: usize, buffer: &mut Vec<u
     loop {
         let (error, is_final) = match slot.request(&interest, None, |attempt| receiver.receive_all(attempt)) {
             Ok(()) => return Ok(()),
-            // Cut, and its one response has passed.
+            // The request was cut, and the one response that the object allows has passed.
             Err(Ended::Failed(StoreError::Cancelled)) => {
                 (Error::Unversioned { location: table.location.to_string() }, true)
             }
             Err(Ended::Failed(error)) => (error.into(), true),
             Err(Ended::Unwanted(error)) => (error.unwrap_or_else(|| interest.silence()).into(), false),
         };
-        // A read that started just now has a right to tries of its own.
+        // Goes on if a read has just joined the fetch: it is entitled to tries of its own.
         if is_final || table.give_up(fetch.id, Some(&error)) {
             return Err(error);
         }
     }
 }
 
-/// The reads and the job that a fetch is for.
+/// The reads and the job that want a fetch.
 struct Wanted<'a> {
     queue: &'a FetchQueue,
     fetch: &'a Fetch,
 }
 
 impl Wanted<'_> {
-    /// The error of a fetch whose last request was cut. A cancelled job has cut it itself: that is
-    /// not a failure of the server.
+    /// The error of a fetch whose last request was cut. If the job was cancelled, that cut it, and
+    /// the server has not failed.
     fn silence(&self) -> StoreError {
         let (location, after) = (self.fetch.table.location.to_string(), self.queue.deadline);
         if self.fetch.is_wanted() {
@@ -123,14 +123,16 @@ impl Interest for Wanted<'_> {
         }
         match (self.deadline(), self.fetch.priority) {
             (Some(deadline), _) => deadline > Instant::now(),
-            // A reader may have hastened it and left.
+            // A reader may have promoted the fetch and left.
             (None, _) if self.fetch.job.is_some() => self.fetch.is_wanted(),
-            (None, Priority::Ahead) => tries.failures.max(tries.cuts) <= FEW && self.fetch.is_wanted(),
+            (None, Priority::Ahead) => {
+                tries.failures.max(tries.cuts) <= MAX_AHEAD_RETRIES && self.fetch.is_wanted()
+            }
             (None, Priority::Demand | Priority::Background) => false,
         }
     }
 
-    /// Its version was learnt from an answer.
+    /// The object's version was learnt from an answer.
     fn is_known(&self) -> bool {
         true
     }
@@ -162,9 +164,9 @@ impl Interest for Wanted<'_> {
     }
 }
 
-/// Makes the buffer as long as a fetch needs it. A longer one of an earlier fetch is freed: the
-/// memory of all threads is counted by what they fetch.
-fn fit(buffer: &mut Vec<u8>, length: usize) {
+/// Makes the buffer as long as a fetch needs it. A longer buffer of an earlier fetch is freed,
+/// because the memory of all threads is counted by their fetches.
+fn resize_buffer(buffer: &mut Vec<u8>, length: usize) {
     if buffer.capacity() > length {
         *buffer = Vec::new();
     }
@@ -185,8 +187,8 @@ impl<'a> Lease<'a> {
         Self { queue, fetch, since: Instant::now(), turn: FetchTurn::Theirs }
     }
 
-    /// Returns true once this process may fetch. Otherwise waits a moment, and delivers what the
-    /// other process has cached. If that takes too long, both fetch the blocks.
+    /// Returns true once this process may fetch. Otherwise waits a moment, and delivers the blocks
+    /// that the other process has cached. If that takes too long, both fetch the blocks.
     fn acquire(&mut self, buffer: &mut [u8]) -> bool {
         if let FetchTurn::Ours { .. } = self.turn {
             return true;
@@ -218,9 +220,9 @@ struct Receiver<'a> {
     fetch: &'a Fetch,
     lease: Lease<'a>,
     buffer: &'a mut [u8],
-    /// Whether the cached file has just refused a block on its way into it.
+    /// Whether the cached file has just failed to receive a block.
     is_refused: bool,
-    /// A block of which the buffer has the first bytes, and their number.
+    /// A block whose first bytes are in the buffer, and their number.
     partial: Option<(u64, usize)>,
 }
 
@@ -230,8 +232,8 @@ impl<'a> Receiver<'a> {
         Self { queue, fetch, lease, buffer, is_refused: false, partial: None }
     }
 
-    /// Receives what the fetch has still to bring. One attempt; of several requests if blocks are
-    /// taken over meanwhile, or for a local file.
+    /// Receives the blocks that the fetch has yet to bring, in one attempt. It takes several
+    /// requests if blocks are taken over meanwhile, or for a local file.
     fn receive_all(&mut self, attempt: &mut Attempt<'_>) -> Result<(), StoreError> {
         let (fetch, table) = (self.fetch, &self.fetch.table);
         loop {
@@ -245,15 +247,16 @@ impl<'a> Receiver<'a> {
             }
             match self.request_each(attempt, blocks) {
                 Err(StoreError::RangeIgnored { .. }) => self.queue.submit(table.request_whole()),
-                // The cached file refused a block: the next attempt receives through memory.
+                // The cached file failed to receive a block: the next attempt receives through
+                // memory.
                 Err(StoreError::Io { .. }) if std::mem::take(&mut self.is_refused) => {}
                 received => received?,
             }
         }
     }
 
-    /// One request; for a local file one for each block, because its version is checked only after
-    /// the last byte of a request, and no block may be stored before.
+    /// Makes one request; for a local file one for each block, because its version is checked only
+    /// after the last byte of a request, and no block may be stored before.
     fn request_each(&mut self, attempt: &mut Attempt<'_>, blocks: Range<u64>) -> Result<(), StoreError> {
         if let Location::Local(_) = self.fetch.table.location {
             return blocks.into_iter().try_for_each(|block| self.request(attempt, block..block + 1));
@@ -320,7 +323,7 @@ impl<'a> Receiver<'a> {
         Ok(())
     }
 
-    /// Receives a block, of which the buffer has the first `kept` bytes. Returns its length.
+    /// Receives a block whose first `kept` bytes are in the buffer. Returns its length.
     fn receive_block(
         &mut self,
         attempt: &mut Attempt<'_>,
@@ -347,17 +350,17 @@ impl<'a> Receiver<'a> {
                 0 => break,
                 read => done += read,
             }
-            // A whole response begins at the first byte again, and only whole blocks are kept of
-            // it.
+            // A response with the whole object starts again at byte 0 when it is repeated, so only
+            // complete blocks count as progress.
             attempt.reached(if is_whole { bytes.start } else { bytes.start + done as u64 });
         }
         check_length(self.fetch, done as u64, bytes)?;
         Ok((done, outcome))
     }
 
-    /// Receives a block directly into the cached file, and from there into the buffer, if
-    /// possible. Not for a response that cannot be repeated: bytes in transit when the disk is
-    /// full are lost.
+    /// Receives a block directly into the cached file, if possible, and from there into the buffer.
+    /// Not used for a response that cannot be repeated: bytes in transit are lost when the disk is
+    /// full.
     fn receive_into_cache(
         &mut self,
         attempt: &mut Attempt<'_>,
@@ -379,8 +382,8 @@ impl<'a> Receiver<'a> {
             fetch.table.blocks.receive(block, &mut self.buffer[..len], exempt, |sink, at, scratch| {
                 let moved = body.write_to(sink, at, bytes.len(), scratch, None, &mut progress);
                 let received = moved.and_then(|moved| check_length(fetch, moved, bytes));
-                // The next attempt continues after them, unless the file was cut short: zeros
-                // may be in their place.
+                // The next attempt continues after the bytes that arrived, unless the file was cut
+                // short: it may then have zeros in their place.
                 let arrived = &mut scratch[..to_usize(done.get())];
                 let is_uncut = || sink.file().metadata().is_ok_and(|found| found.len() == fetch.table.size());
                 kept = received.is_err() && sink.file().read_exact_at(arrived, at).is_ok() && is_uncut();
@@ -420,7 +423,7 @@ impl<'a> Receiver<'a> {
     fn wait_for_readers(&self, block: u64, attempt: &Attempt<'_>) {
         let table = &self.fetch.table;
         attempt.paused();
-        // While the file is open, this fetch is not the only owner of the version.
+        // While the file is open, the version has other owners than this fetch.
         while table.is_far_ahead(block) && Arc::strong_count(table) > 1 {
             std::thread::sleep(POLL);
         }

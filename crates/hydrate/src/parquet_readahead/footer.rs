@@ -1,5 +1,5 @@
-//! Where the column chunks of a Parquet file are, from its footer: the `FileMetaData` of
-//! `parquet.thrift` in Thrift's compact protocol. Everything else in it is skipped.
+//! Finds the column chunks of a Parquet file in its footer: the `FileMetaData` of `parquet.thrift`
+//! in Thrift's compact protocol. Everything else in it is skipped.
 //!
 //! Footers come from servers, so nothing in them is trusted: lengths are checked before memory is
 //! taken, and nesting is bounded.
@@ -14,10 +14,10 @@ pub(crate) struct Chunk {
     pub(crate) column: usize,
 }
 
-/// Most chunks of a file that is understood.
+/// The most chunks of a file that is parsed.
 const MOST_CHUNKS: usize = 1 << 16;
-/// Deepest nesting that is skipped.
-const DEEPEST: u32 = 16;
+/// The deepest nesting that is skipped; a deeper one is an error.
+const MAX_NESTING: u32 = 16;
 
 // Types of the compact protocol.
 const STOP: u8 = 0;
@@ -40,7 +40,7 @@ const COMPRESSED_SIZE: i64 = 7;
 const DATA_PAGE: i64 = 9;
 const DICTIONARY_PAGE: i64 = 11;
 
-/// The chunks that a footer names. `None` if it is damaged, has too many, or has columns in other
+/// Parses the chunks of a footer. `None` if it is damaged, has too many, or has columns in other
 /// files.
 pub(super) fn parse(footer: &[u8]) -> Option<Vec<Chunk>> {
     let mut input = Input { bytes: footer };
@@ -61,7 +61,7 @@ pub(super) fn parse(footer: &[u8]) -> Option<Vec<Chunk>> {
     Some(chunks)
 }
 
-/// The range of a `ColumnChunk`.
+/// Parses the range of a `ColumnChunk`.
 fn chunk(input: &mut Input<'_>) -> Option<ByteRange> {
     let (mut size, mut data, mut dictionary) = (None, None, None);
     input.fields(|input, id, kind| match (id, kind) {
@@ -78,7 +78,7 @@ fn chunk(input: &mut Input<'_>) -> Option<ByteRange> {
         _ => input.skip(kind, 0),
     })?;
     let data = u64::try_from(data?).ok()?;
-    // Some writers set the dictionary's offset to 0 where there is none.
+    // Some writers set the dictionary's offset to 0 if there is none.
     let dictionary = dictionary.and_then(|at| u64::try_from(at).ok()).filter(|at| *at > 0);
     Some(ByteRange::at(dictionary.map_or(data, |at| at.min(data)), u64::try_from(size?).ok()?))
 }
@@ -107,7 +107,7 @@ impl Input<'_> {
         None
     }
 
-    /// A signed integer, in zigzag.
+    /// Parses a signed integer, in zigzag encoding.
     fn integer(&mut self) -> Option<i64> {
         let value = self.varint()?;
         Some((value >> 1).cast_signed() ^ -((value & 1).cast_signed()))
@@ -118,7 +118,7 @@ impl Input<'_> {
         Some(())
     }
 
-    /// Calls `field` with the number and type of each field of a struct; it has to consume the
+    /// Calls `field` with the number and type of each field of a struct; `field` has to consume the
     /// value.
     fn fields(&mut self, mut field: impl FnMut(&mut Self, i64, u8) -> Option<()>) -> Option<()> {
         let mut id = 0_i64;
@@ -136,7 +136,7 @@ impl Input<'_> {
         }
     }
 
-    /// The length and type of a list or set.
+    /// Parses the length and type of a list or set.
     fn list(&mut self) -> Option<(u64, u8)> {
         let head = self.byte()?;
         let count = match head >> 4 {
@@ -157,7 +157,7 @@ impl Input<'_> {
     }
 
     fn skip(&mut self, kind: u8, depth: u32) -> Option<()> {
-        if depth > DEEPEST {
+        if depth > MAX_NESTING {
             return None;
         }
         match kind {

@@ -21,7 +21,7 @@ fn the_first_read_fetches_nothing_more_and_the_second_opens_a_window() {
     let mut read_ahead = ReadAhead::new(100 * MIB, WINDOW);
     assert_eq!(read_ahead.note(0..4096, Found::Missing), None);
     let ahead = read_ahead.note(4096..8192, Found::All).unwrap();
-    assert_eq!(ahead.range, 8192..FIRST);
+    assert_eq!(ahead.range, 8192..FIRST_WINDOW);
     assert_eq!(ahead.reader, 8192);
 }
 
@@ -39,7 +39,7 @@ fn a_long_read_of_the_beginning_opens_a_window_at_once() {
 fn a_reader_is_random_after_many_reads_that_continue_no_other() {
     let mut read_ahead = ReadAhead::new(1 << 40, WINDOW);
     let read = |at: u64| at * 10 * MIB..at * 10 * MIB + BLOCK;
-    for at in 0..u64::from(RANDOM) {
+    for at in 0..u64::from(RANDOM_AFTER) {
         assert!(!read_ahead.is_random(&read(at)));
         read_ahead.note(read(at), Found::Missing);
     }
@@ -55,7 +55,7 @@ fn requests_to_a_far_server_stay_short_in_a_wide_window() {
     let mut read_ahead = ReadAhead::new(1 << 40, 16 * WINDOW);
     go_on(&mut read_ahead, 0, 8 * WINDOW, MIB);
     let ahead = read_ahead.note(8 * WINDOW..9 * WINDOW, Found::All).unwrap();
-    assert_eq!(ahead.segment, LONGEST_FAR);
+    assert_eq!(ahead.segment, MAX_FAR_REQUEST);
 }
 
 #[test]

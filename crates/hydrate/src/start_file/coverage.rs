@@ -9,7 +9,7 @@ use firstbyte_location::ByteRange;
 pub(super) struct Coverage(BTreeMap<u64, u64>);
 
 impl Coverage {
-    /// Adds a range. Returns the parts of it that were not there, in order.
+    /// Adds a range. Returns its parts that were not included before, in order.
     pub(super) fn add(&mut self, range: ByteRange) -> Vec<ByteRange> {
         let (mut fresh, mut at) = (Vec::new(), range.start);
         let (mut start, mut end) = (range.start, range.end);

@@ -11,24 +11,24 @@ const FORMAT: u64 = 1;
 /// A line of a start file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StartLine {
-    /// The location that was mounted, the first line.
+    /// The location that was mounted: the first line.
     Root(Location),
-    /// A directory whose names were asked for.
+    /// A directory whose names were looked up.
     Directory(Location),
     /// A range that was read.
     Read {
         /// The object.
         location: Location,
-        /// Its version. `None` in files of older releases.
+        /// The object's version; `None` in files of older releases.
         version: Option<Version>,
         /// The bytes.
         range: ByteRange,
-        /// When reading began, in milliseconds since the mount; or a number that gives the order.
+        /// The start of the read in milliseconds since the mount, or a number that gives the order.
         at: u64,
     },
 }
 
-/// A line as it is written. Names are relative to the root.
+/// A line in its written form. Names are relative to the root.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Written {
@@ -99,7 +99,8 @@ impl StartLine {
         })
     }
 
-    /// The line, with its end. `None` for a name that is not UTF-8, or not below the root.
+    /// Encodes the line, with its newline. `None` for a name that is not UTF-8, or not below the
+    /// root.
     #[must_use]
     pub fn to_bytes(&self, root: Option<&Location>) -> Option<Vec<u8>> {
         let below = |location: &Location| match root {
@@ -109,7 +110,7 @@ impl StartLine {
         };
         let written = match self {
             Self::Root(root) => {
-                // Without secrets: those of the location that it is used for count.
+                // Written without secrets: the location of a later use has its own.
                 let root = root.to_text().unwrap_or_else(|| root.to_string());
                 Written::Root { start_file: FORMAT, root }
             }
@@ -128,7 +129,7 @@ impl StartLine {
     }
 }
 
-/// A line of an older release: `START END LOCATION`.
+/// Parses a line of an older release: `START END LOCATION`.
 fn parse_old(line: &[u8]) -> Option<StartLine> {
     let mut words = line.splitn(3, |byte| *byte == b' ');
     let mut number = || std::str::from_utf8(words.next()?).ok()?.parse::<u64>().ok();

@@ -6,22 +6,22 @@ use firstbyte_location::{Location, Version};
 
 use super::{Builder, StartFile};
 
-/// A joined file, and what did not come into it.
+/// A joined file, and the parts left out of it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Merged {
     /// The file.
     pub file: StartFile,
-    /// Objects of which a later file has another version: their older reads are left out.
+    /// Objects that a later file has in another version: their older reads are left out.
     pub changed: Vec<Location>,
-    /// Bytes beyond the bound.
+    /// Bytes left out because they were beyond the limit.
     pub left_out: u64,
 }
 
-/// Joins files, the newest last. A range comes as early as the earliest of the runs wanted it, by
-/// the bytes that the run had read before; those beyond `max` bytes are left out.
+/// Joins files, the newest last. A range is placed as early as the run that needed it earliest, by
+/// the bytes that the run had read before. Ranges beyond `max` bytes are left out.
 ///
 /// # Errors
-/// The files are of several locations, or of a release whose files have none.
+/// The files are of several locations, or from a release that recorded no location.
 pub fn merge(files: &[StartFile], max: u64) -> Result<Merged, String> {
     let roots: Vec<Option<&Location>> = files.iter().map(|file| file.root.as_ref()).collect();
     let Some(Some(root)) = roots.first().copied() else {
@@ -53,7 +53,7 @@ pub fn merge(files: &[StartFile], max: u64) -> Result<Merged, String> {
             before += read.range.len();
         }
     }
-    // Stable: of two runs that agree, the first comes first.
+    // The sort is stable: at the same place, the first run comes first.
     ordered.sort_by_key(|(before, ..)| *before);
     let mut builder = Builder { root: Some(root.clone()), ..Builder::default() };
     for directory in files.iter().flat_map(|file| &file.directories) {

@@ -1,8 +1,8 @@
 //! Reads by threads that wait: one or many ranges, in parallel, straight into the callers' memory.
 //!
-//! A read is cut into groups of parts, one request each. A bounded number of groups is under way;
-//! as the first of them ends, the next follows. Only the first has priority over other readers, so
-//! that one long read does not delay short ones.
+//! A read is cut into groups of parts, one request each. A limited number of groups is in flight;
+//! when the first of them ends, the next follows. Only the first has priority over other readers,
+//! so that one long read does not delay short ones.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -25,7 +25,7 @@ struct Window {
 }
 
 impl Drop for Window {
-    /// The caller gets its memory back.
+    /// Gives the caller its memory back.
     fn drop(&mut self) {
         self.pending.iter().for_each(|pending| pending.abandon());
     }
@@ -34,7 +34,7 @@ impl Drop for Window {
 impl SharedVersion {
     /// Fills `parts`, waiting for absent blocks. Calls `requested` once the first blocks are
     /// requested, so that requests of lower priority can follow. Calls `go_on` every `tick` of the
-    /// wait, and fails as cancelled if it returns false. The deadline counts from the latest
+    /// wait, and fails as cancelled if that returns false. The deadline counts from the latest
     /// progress.
     pub(crate) fn read(
         &self,
@@ -58,7 +58,7 @@ impl SharedVersion {
                 let interest = (!window.pending.is_empty()).then_some(&interest);
                 self.table.extend_reach(missing.iter().map(|part| part.range.end).max().unwrap_or(start));
                 let rounding = if window.pending.is_empty() { rounding } else { Rounding::Blocks };
-                // The window abandons it if anything fails from here on: fetches write to the
+                // The window abandons the read if anything fails from here on: fetches write to the
                 // caller's memory only while the read is open.
                 let pending = self.table.pending(deadline, Receiver::Thread(missing));
                 window.pending.push_back(Arc::clone(&pending));
@@ -89,8 +89,8 @@ impl SharedVersion {
         parts
     }
 
-    /// Groups under way at once. A server nearby is kept busy by few; before its distance is known,
-    /// not many short requests are queued for it.
+    /// The most groups in flight. Few keep a near server busy; before its distance is known, not
+    /// many short requests are queued for it.
     fn most_groups(&self) -> usize {
         match self.engine.queue.server() {
             Proximity::Near => 2 * START_NEAR,
@@ -99,8 +99,8 @@ impl SharedVersion {
         }
     }
 
-    /// Requests blocks that a reader is about to ask for, by the same request as those of `read`
-    /// before them.
+    /// Requests blocks that a reader is about to ask for, by the same request as the blocks of
+    /// `read` before them.
     pub(crate) fn request_with(&self, read: ByteRange, expected: ByteRange, handle: &Weak<()>) {
         if blocks_of(expected).end > blocks_of(read).end {
             let segment = self.engine.queue.read_sizes().request / BLOCK * BLOCK;

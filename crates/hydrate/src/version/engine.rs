@@ -1,4 +1,4 @@
-//! The resources that all versions open in one process share: the store, the cache, memory, and the
+//! The resources that all open versions of one process share: the store, the cache, memory, and the
 //! threads that fetch.
 
 use std::sync::{Arc, OnceLock};
@@ -17,7 +17,7 @@ use crate::fetch_queue::FetchQueue;
 use crate::limits::MEMORY_SHARE;
 use crate::settings::Settings;
 
-/// Called for every read, in the order of the calls, with the location and range.
+/// A function that is called for every read, in order, with the location and range.
 pub type Observer = Box<dyn Fn(&Location, ByteRange) + Send + Sync>;
 
 pub(crate) struct Engine {
@@ -35,7 +35,8 @@ pub(crate) struct Engine {
 
 impl Engine {
     pub(crate) fn new(store: Store, settings: Settings, cache: Option<Cache>) -> Self {
-        // Without a cache, blocks that were read ahead wait in memory alone.
+        // Without a cache, only memory holds blocks that were read ahead, so more of it is for
+        // blocks.
         let threads = settings.memory / if cache.is_some() { MEMORY_SHARE } else { 2 * MEMORY_SHARE };
         let counters = Arc::<Counters>::default();
         let queue = FetchQueue::new(store.clone(), threads, settings.deadline, Arc::clone(&counters));
@@ -58,7 +59,7 @@ impl Engine {
         self.open_stat(location, stat)
     }
 
-    /// Opens an object as a stat described it, without a request.
+    /// Opens an object that a stat has described, without a request.
     pub(crate) fn open_stat(self: &Arc<Self>, location: &Location, stat: Stat) -> Result<SharedVersion> {
         if stat.version.size.is_none() {
             return Err(Error::NoLength { location: location.to_string() });
@@ -77,7 +78,7 @@ impl Engine {
         SharedVersion { engine: Arc::clone(self), table: self.tables.open(location, version, blocks) }
     }
 
-    /// The cache, of the objects of the store that has `location`.
+    /// The cache for the objects of the store that has `location`.
     pub(crate) fn cache_for(&self, location: &Location) -> Option<Cache> {
         let endpoint = || self.store.service_of(location);
         let name = self.settings.store_name.clone().unwrap_or_else(endpoint);

@@ -1,7 +1,7 @@
 //! Addresses of control sockets, of any length of path.
 //!
-//! The address of a socket has 108 bytes, fewer than the path of a runtime directory may have. So
-//! both sides open the directory, and name the socket below its descriptor. Called by the daemon
+//! The address of a socket has 108 bytes, but the path of a runtime directory may be longer. So
+//! both sides open the directory, and address the socket below its descriptor. Called by the daemon
 //! to listen, and by clients to connect.
 
 use std::io;
@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 use firstbyte_location::directory_of;
 use rustix::fs::{Mode, OFlags, open};
 
-/// A socket's path below a descriptor of its directory, which it holds open.
+/// The address of a socket below a descriptor of its directory, which is kept open.
 pub(super) struct Address {
     directory: OwnedFd,
     name: PathBuf,
 }
 
 impl Address {
-    /// The address of the socket at `path`.
+    /// Makes the address of the socket at `path`.
     pub(super) fn of(path: &Path) -> io::Result<Self> {
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
         let parent = directory_of(path);

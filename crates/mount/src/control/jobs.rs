@@ -11,10 +11,10 @@ use firstbyte_location::Location;
 use super::protocol::{HydrateRequest, JobFailure, JobProgress, Response};
 use crate::filesystem::FileSystem;
 
-/// Ended jobs that are remembered: clients poll every tenth of a second, and thousands may be begun
-/// a day.
+/// The most ended jobs that are remembered: clients poll every tenth of a second, and thousands of
+/// jobs may be begun a day.
 const MOST_OVER: usize = 64;
-/// Failures reported of one job; their number is always reported.
+/// The most failures reported of one job; their number is always reported.
 const MOST_FAILURES: usize = 100;
 
 /// The jobs of a mount, by number.
@@ -30,7 +30,6 @@ struct Table {
 }
 
 impl Jobs {
-    /// Begins a job.
     #[expect(clippy::result_large_err, reason = "an item of a list, made once an object")]
     pub(super) fn begin(&self, core: &FileSystem, request: HydrateRequest) -> Response {
         let location = match Location::parse(OsStr::new(&request.location)) {
@@ -54,7 +53,6 @@ impl Jobs {
         }
     }
 
-    /// The progress of a job.
     pub(super) fn progress(&self, job: u64) -> Response {
         let Some(job) = self.get(job) else { return unknown() };
         let progress = job.progress();
@@ -76,7 +74,7 @@ impl Jobs {
         })
     }
 
-    /// Ends a job; what it fetched stays.
+    /// Ends a job; the blocks that it fetched stay.
     pub(super) fn cancel(&self, job: u64) -> Response {
         let Some(job) = self.get(job) else { return unknown() };
         job.cancel();

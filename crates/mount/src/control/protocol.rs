@@ -4,51 +4,51 @@
 use firstbyte_store::RequestCounts;
 use serde::{Deserialize, Serialize};
 
-/// What a client asks.
+/// A request of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "lowercase")]
 pub enum Request {
-    /// Asks what is mounted, and by which process. Answered by [`Response::About`].
+    /// Asks which location is mounted, and by which process. Answered by [`Response::About`].
     About,
-    /// Asks what the mount has sent and received. Answered by [`Response::Counts`].
+    /// Asks for the requests and bytes of the mount. Answered by [`Response::Counts`].
     Counts,
     /// Begins to bring files into the cache. Answered by [`Response::Begun`] at once.
     Hydrate(HydrateRequest),
     /// Asks for the progress of a job. Answered by [`Response::Progress`].
     Progress {
-        /// Its number.
+        /// The number of the job.
         job: u64,
     },
-    /// Ends a job; what it fetched stays. Answered by [`Response::Done`].
+    /// Ends a job; the blocks that it fetched stay. Answered by [`Response::Done`].
     Cancel {
-        /// Its number.
+        /// The number of the job.
         job: u64,
     },
 }
 
-/// What to bring into the cache.
+/// Files to bring into the cache.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HydrateRequest {
     /// The location.
     pub location: String,
-    /// Everything below it, not one object.
+    /// Whether to fetch everything below the location, not one object.
     #[serde(default)]
     pub recursive: bool,
-    /// Exempt it from eviction.
+    /// Whether to exempt the files from eviction.
     #[serde(default)]
     pub pin: bool,
-    /// Bytes a second; unlimited if `None`.
+    /// Limit in bytes per second; unlimited if `None`.
     #[serde(default)]
     pub limit_rate: Option<u64>,
 }
 
-/// What the daemon answers. Variants are distinguished by their fields.
+/// An answer of the daemon. Variants are distinguished by their fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Response {
     /// The request failed.
     Error {
-        /// Why.
+        /// The reason.
         error: String,
     },
     /// Describes the mount.
@@ -60,7 +60,7 @@ pub enum Response {
     },
     /// A job was begun.
     Begun {
-        /// Its number.
+        /// The number of the job.
         job: u64,
     },
     /// Requests and bytes of the mount.
@@ -80,7 +80,7 @@ pub struct MountCounts {
     pub retries: u64,
     /// Bytes received over the network.
     pub received_bytes: u64,
-    /// Dollars of both by list prices, where they are known.
+    /// US dollars for both by list prices, if these are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usd: Option<f64>,
 }
@@ -90,32 +90,32 @@ pub struct MountCounts {
 pub struct JobProgress {
     /// Files found so far.
     pub files: u64,
-    /// Of those, hydrated.
+    /// Files that are hydrated.
     pub files_done: u64,
     /// Bytes of the files found so far.
     pub bytes: u64,
-    /// Of those, in the cache.
+    /// Bytes of these files that are cached.
     pub bytes_here: u64,
-    /// Of those, fetched by this job.
+    /// Bytes that this job fetched.
     pub fetched: u64,
     /// Whether all files have been found.
     pub is_counted: bool,
     /// Whether the job has ended.
     pub is_over: bool,
-    /// Its age.
+    /// Time since the start of the job, seconds.
     pub seconds: f64,
     /// Number of files that failed.
     pub failures: usize,
-    /// The first of them.
+    /// The first failures.
     pub failed: Vec<JobFailure>,
 }
 
 /// A file that could not be hydrated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobFailure {
-    /// Which.
+    /// The file's location.
     pub location: String,
-    /// Why.
+    /// The reason.
     pub error: String,
 }
 

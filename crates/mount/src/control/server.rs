@@ -1,4 +1,4 @@
-//! Listens on the control socket, and answers each connection in a thread of its own.
+//! Listens on the control socket, and answers each connection in its own thread.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
@@ -14,12 +14,12 @@ use super::protocol::{MountCounts, Request, Response};
 use crate::error::{Error, Result};
 use crate::filesystem::FileSystem;
 
-/// Longest request, bytes: a path of 4,096, written as JSON.
+/// Bytes of the longest request: a path of 4,096 bytes, written as JSON.
 const LONGEST: u64 = 64 << 10;
-/// Stack of a connection's thread.
+/// Bytes of the stack of a connection's thread.
 const STACK: usize = 256 << 10;
 
-/// A socket being listened on; removed when dropped.
+/// A socket on which the daemon listens; removed when dropped.
 pub(crate) struct Listening {
     path: PathBuf,
 }
@@ -28,7 +28,7 @@ impl Listening {
     /// Answers requests about `core` at `path`.
     pub(crate) fn start(path: &Path, core: &Arc<FileSystem>) -> Result<Self> {
         let failed = |error: io::Error| Error::io(path, "cannot listen for requests", error);
-        // A socket left by a daemon that died: a running one would have its mount at this
+        // Removes the socket of a daemon that died: a running one would have its mount at this
         // directory.
         match fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
@@ -55,7 +55,7 @@ impl Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        // It may be gone already.
+        // The socket may be gone already.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -69,7 +69,8 @@ fn answer(connection: &UnixStream, core: &Weak<FileSystem>, jobs: &Jobs) {
             Ok(read) if read > 0 && line.ends_with(b"\n") => {}
             _ => return,
         }
-        // Not held while the connection waits: `unmount` keeps it open until the daemon has ended.
+        // The file system is not held while the connection waits: `unmount` keeps it open until the
+        // daemon has ended.
         let Some(core) = core.upgrade() else { return };
         let response = match serde_json::from_slice(&line) {
             Ok(request) => respond(&core, jobs, request),

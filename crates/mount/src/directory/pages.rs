@@ -2,8 +2,8 @@
 //! 200 in a [`Directory`].
 //!
 //! `find` and others read up to 100,000 names of a directory before they look up the first of them.
-//! The pages are dropped in the order in which they came, so their bytes are bounded. A page
-//! answers for the names it has, never that a name is missing. `Directories` owns them.
+//! Pages are dropped in the order in which they came, so their bytes are bounded. A page answers
+//! for the names in it, never that a name is missing. `Directories` owns the pages.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use firstbyte_location::{Kind, to_usize};
 use super::{Directory, Listed};
 use crate::child::{Child, Pin};
 
-/// The packed kinds of a name, and the flag of one with a time.
+/// The packed kinds of a name, and the flag of a name with a time.
 const DIRECTORY: u8 = 0;
 const FILE: u8 = 1;
 const HAS_TIME: u8 = 2;
@@ -25,10 +25,11 @@ struct Page {
     path: Arc<[u8]>,
     /// The position of its first name in the listing.
     first: usize,
-    /// Bounds of its names.
+    /// The first and last of the names in byte order.
     least: Box<[u8]>,
     greatest: Box<[u8]>,
-    /// Each name without what it shares with the one before, with its attributes and number.
+    /// Each name without the prefix that it shares with the one before, with its attributes and
+    /// number.
     bytes: Box<[u8]>,
     taken: Instant,
 }
@@ -42,8 +43,8 @@ pub(super) struct Pages {
 
 impl Pages {
     /// Adds names that follow each other in the listing of `path`, the first of them at position
-    /// `first`. Drops the oldest pages above `most` bytes. Names whose attributes the listing does
-    /// not have are not kept.
+    /// `first`. Drops the oldest pages above `most` bytes. Names are not kept if the listing lacks
+    /// their attributes.
     pub(super) fn add(&mut self, path: &[u8], first: usize, listed: &[Listed], taken: Instant, most: usize) {
         let names = || listed.iter().map(|listed| &*listed.child.name);
         let (Some(least), Some(greatest)) = (names().min(), names().max()) else { return };
@@ -66,7 +67,7 @@ impl Pages {
         }
     }
 
-    /// The latest page that has `name`.
+    /// Returns the latest page that has `name`.
     pub(super) fn find(&self, path: &[u8], name: &[u8]) -> Option<Directory> {
         let around = |page: &&Page| *page.path == *path && (&*page.least..=&*page.greatest).contains(&name);
         let mut found = self.pages.iter().rev().filter(around).map(Page::unpacked);
@@ -104,7 +105,7 @@ impl Page {
     }
 }
 
-/// The names in one allocation. `None` if an attribute of one is not known, or cannot be packed.
+/// Packs names into one allocation. `None` if an attribute is not known, or cannot be packed.
 fn packed(listed: &[Listed]) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(listed.len() * 64);
     let mut before: &[u8] = b"";
@@ -119,7 +120,7 @@ fn packed(listed: &[Listed]) -> Option<Vec<u8>> {
             None => None,
         };
         let has_time = if time.is_some() { HAS_TIME } else { 0 };
-        // Of sources with permissions, only names are listed.
+        // Listings of sources with permissions report only names.
         if child.permissions.is_some() {
             return None;
         }
@@ -142,7 +143,7 @@ fn packed(listed: &[Listed]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Appends a number, seven bits a byte.
+/// Appends a number, seven bits per byte.
 fn put(bytes: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         bytes.push(number as u8 | 0x80);
@@ -156,7 +157,7 @@ fn put_text(bytes: &mut Vec<u8>, text: &[u8]) {
     bytes.extend_from_slice(text);
 }
 
-/// Takes a number off the front.
+/// Takes a number from the front.
 fn number(rest: &mut &[u8]) -> u64 {
     let (mut number, mut shift) = (0, 0);
     while let Some((byte, behind)) = rest.split_first() {

@@ -1,6 +1,6 @@
-//! Opens files: lazily, or, if `--eager` covers their size, when they are hydrated. The kernel then
-//! reads a hydrated file directly. A small one has no file of its own: the kernel gets its content
-//! with the first open, which costs less than the request that it would send for it.
+//! Opens files: lazily, or, if `--eager` covers their size, once they are hydrated. The kernel then
+//! reads a hydrated file directly. A small file has no file of its own in the cache: the kernel
+//! gets its content with the first open, which costs less than the read request that it would send.
 //!
 //! A lazy open costs nothing, but every byte read for the first time passes through this process.
 //! For a program that reads nearly all of a file, or memory-maps it, waiting for the whole file is
@@ -16,30 +16,29 @@ use fuser::{BackingId, FileHandle, FopenFlags, INodeNo, Notifier, ReplyOpen};
 use super::reply::Failing;
 use crate::blocking_pool::BlockingPool;
 use crate::filesystem::FileSystem;
-use crate::handles::{HandleTable, Way};
+use crate::handles::{HandleTable, InodeReadMode};
 use crate::inodes::{Ino, Node};
 use crate::operations::{Operation, Outcome};
 use crate::reader::Reader;
 
-/// Intervals at which a file is checked for completeness: at first, and later.
-const LOOK: Duration = Duration::from_millis(1);
-const LATER: Duration = Duration::from_millis(10);
+/// The shortest and longest intervals at which a file is checked for completeness.
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(1);
+const MAX_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A hydrated file that the kernel reads by itself.
+/// A hydrated file that the kernel reads directly.
 pub(super) struct Through {
     id: BackingId,
     /// Keeps the file from eviction.
     _file: Backing,
 }
 
-/// Opens files.
 pub(super) struct Opening {
     core: Arc<FileSystem>,
     pub(super) handles: Arc<HandleTable<Reader, Through>>,
     pool: BlockingPool,
-    /// The kernel passes no file through.
+    /// Whether the kernel passes no file through.
     refused: AtomicBool,
-    /// By which the kernel is given content, once it is mounted.
+    /// The connection by which the kernel is given content; set once it is mounted.
     pub(super) notifier: OnceLock<Notifier>,
 }
 
@@ -49,12 +48,12 @@ impl Opening {
         Self { core, pool, handles, refused, notifier: OnceLock::new() }
     }
 
-    /// No file can be passed through.
+    /// Records that no file can be passed through.
     pub(super) fn refuse(&self) {
         self.refused.store(true, Ordering::Relaxed);
     }
 
-    /// Opens an inode, and answers: at once, or when it is hydrated.
+    /// Opens an inode, and answers at once, or once it is hydrated.
     pub(super) fn open(self: &Arc<Self>, ino: Ino, reply: ReplyOpen) {
         let begun = Instant::now();
         let reader = self.core.open(ino);
@@ -63,7 +62,7 @@ impl Opening {
             Ok(reader) => reader,
             Err(error) => return reply.fail(&error),
         };
-        match self.brought(ino, &reader) {
+        match self.start_hydration(ino, &reader) {
             None => self.answer(ino, reader, reply),
             Some(job) => {
                 let (done, late, deadline) = (Arc::clone(self), Arc::clone(self), self.pool.deadline());
@@ -73,7 +72,9 @@ impl Opening {
                     move || {
                         // The job itself ends later, when its bytes are on the disk.
                         while begun.elapsed() < deadline && !file.is_complete() {
-                            let progress = job.wait_for_more((begun.elapsed() / 8).clamp(LOOK, LATER));
+                            let progress = job.wait_for_more(
+                                (begun.elapsed() / 8).clamp(MIN_POLL_INTERVAL, MAX_POLL_INTERVAL),
+                            );
                             let failed =
                                 progress.failed.iter().any(|failure| failure.location == *file.location());
                             if progress.is_over || failed {
@@ -81,8 +82,8 @@ impl Opening {
                             }
                         }
                     },
-                    // Whole or not: a read of what could not be fetched asks again, and reports why
-                    // it fails.
+                    // Complete or not: a read of bytes that could not be fetched requests them
+                    // again, and reports why it fails.
                     move |(reply, reader), ()| done.answer(ino, reader, reply),
                     move |(reply, reader)| late.answer(ino, reader, reply),
                 );
@@ -92,9 +93,9 @@ impl Opening {
 
     /// Starts to hydrate a file and then the next one of its series. Returns the job that the open
     /// must wait for; `None` if it need not wait.
-    fn brought(&self, ino: Ino, reader: &Reader) -> Option<Job> {
+    fn start_hydration(&self, ino: Ino, reader: &Reader) -> Option<Job> {
         let file = reader.handle.file();
-        // Waiting pays only if the kernel then reads the file itself.
+        // Waiting pays only if the kernel then reads the file directly.
         if !self.core.prefetch.is_eager(file.size()) || self.is_refused() || self.handles.is_open(ino) {
             return None;
         }
@@ -105,7 +106,7 @@ impl Opening {
         }
         let (location, version) = (file.location().clone(), Some(file.version().clone()));
         let this = (!is_whole).then_some(Wanted { location, version, range: None });
-        // Looked up by the job, when its turn has come.
+        // The job looks the next file up when its turn has come.
         let prefetch = Arc::clone(&self.core.prefetch);
         let next = next.into_iter().filter_map(move |path| prefetch.wanted(&path));
         let job = self.core.hydrator.hydrate(Box::new(this.into_iter().chain(next).map(Ok)), None);
@@ -116,20 +117,20 @@ impl Opening {
         let operations = &self.core.operations;
         operations.open.fetch_add(1, Ordering::Relaxed);
         let (node, file) = (Arc::clone(&reader.node), reader.handle.file().clone());
-        // While this is decided no other open of the inode is answered, so no read of it waits for
-        // pages that it writes.
-        let (handle, way) = self.handles.open(ino, reader, || {
+        // No other open of the inode is answered meanwhile, so no read of it waits for pages that
+        // are being handed over.
+        let (handle, mode) = self.handles.open(ino, reader, || {
             self.hand_over(ino, &node, &file);
-            self.through(&file, &reply)
+            self.pass_through(&file, &reply)
         });
-        match way {
+        match mode {
             // The content of an inode never changes, so its pages stay valid. A close has no data
             // to flush.
-            Way::Cached => {
+            InodeReadMode::Cached => {
                 let flags = FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH;
                 reply.opened(FileHandle(handle), flags);
             }
-            Way::Through(file) => {
+            InodeReadMode::Through(file) => {
                 self.core.note_whole(&node);
                 operations.through.fetch_add(1, Ordering::Relaxed);
                 reply.opened_passthrough(FileHandle(handle), FopenFlags::FOPEN_NOFLUSH, &file.id);
@@ -138,8 +139,9 @@ impl Opening {
         self.core.prefetch.file_opened(&node, &self.pool);
     }
 
-    /// The cached file for the kernel to read, if the inode is hydrated and the kernel supports it.
-    fn through(&self, file: &File, reply: &ReplyOpen) -> Option<Through> {
+    /// Returns the cached file for the kernel to read, if the inode is hydrated and the kernel
+    /// supports it.
+    fn pass_through(&self, file: &File, reply: &ReplyOpen) -> Option<Through> {
         if self.is_refused() {
             return None;
         }
@@ -154,8 +156,8 @@ impl Opening {
         }
     }
 
-    /// Puts the content of a small hydrated file into the kernel's page cache, once. What the
-    /// kernel drops it requests as usual.
+    /// Puts the content of a small hydrated file into the kernel's page cache, once. The kernel
+    /// requests pages that it has dropped as usual.
     fn hand_over(&self, ino: Ino, node: &Node, file: &File) {
         let Some(notifier) = self.notifier.get() else { return };
         let store = |content: &[u8]| {

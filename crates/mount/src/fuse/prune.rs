@@ -1,8 +1,8 @@
 //! Asks the kernel to drop unused inodes (FORGET), many in one message (Linux 6.18).
 //!
-//! Unlike the invalidation of a name, the message waits for no lock on a directory. The kernel
-//! keeps inodes that are open or a current directory. `fuser` does not support the message, so it
-//! is built here.
+//! Unlike the invalidation of a name, the message does not wait for the lock of a directory. The
+//! kernel keeps inodes that are open or a current directory. `fuser` does not support the message,
+//! so it is built here.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -11,19 +11,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::inodes::Ino;
 
-/// The message's code, `FUSE_NOTIFY_PRUNE`; it stands where a reply has its error number.
+/// The message's code, `FUSE_NOTIFY_PRUNE`, in the place of a reply's error number.
 const CODE: i32 = 9;
 /// Bytes before the inode numbers: the header of every message (16), then the number of inodes and
 /// reserved space (16).
 const HEAD: usize = 16 + 16;
-/// Inodes in one message.
-const MOST: usize = 1024;
+/// The most inodes in one message.
+const MAX_INODES: usize = 1024;
 
 /// Sends the messages.
 #[derive(Default)]
 pub(super) struct Pruning {
     device: OnceLock<OwnedFd>,
-    /// True if the kernel does not support the message.
+    /// Whether the kernel does not support the message.
     is_unknown: AtomicBool,
 }
 
@@ -31,17 +31,18 @@ impl Pruning {
     /// Sets the connection to the kernel.
     pub(super) fn on(&self, device: BorrowedFd<'_>) {
         if let Ok(own) = device.try_clone_to_owned() {
-            // Nothing else sets it.
+            // No other code sets the device.
             let _ = self.device.set(own);
         }
     }
 
-    /// Asks the kernel to forget those of `inodes` that are unused. False if it cannot be asked.
+    /// Asks the kernel to forget the unused ones among `inodes`. Returns false if it cannot be
+    /// asked.
     pub(super) fn forget(&self, inodes: &[Ino]) -> bool {
         let Some(device) = self.device.get().filter(|_| !self.is_unknown.load(Ordering::Relaxed)) else {
             return false;
         };
-        for part in inodes.chunks(MOST) {
+        for part in inodes.chunks(MAX_INODES) {
             if let Err(error) = rustix::io::write(device, &message(part)) {
                 tracing::debug!("names are invalidated one by one: {}", io::Error::from(error));
                 self.is_unknown.store(true, Ordering::Relaxed);

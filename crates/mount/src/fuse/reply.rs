@@ -12,7 +12,7 @@ use fuser::{
 
 use super::FOR_EVER;
 use crate::child::Permissions;
-use crate::dir_handles::Named;
+use crate::dir_handles::NamedEntry;
 use crate::error::Error;
 use crate::filesystem::{FileSystem, Lookup};
 use crate::inodes::{Attributes, Fullness, Ino, ROOT};
@@ -27,23 +27,23 @@ pub(super) fn answer_lookup(core: &FileSystem, reply: ReplyEntry, found: Lookup)
     }
 }
 
-/// Adds a name; returns whether the reply was full before it.
-pub(super) fn add(named: &Named, reply: &mut ReplyDirectory) -> bool {
+/// Adds a name. Returns true if the reply was full before it.
+pub(super) fn add(named: &NamedEntry, reply: &mut ReplyDirectory) -> bool {
     reply.add(INodeNo(named.ino()), named.next, kind(named.kind()), OsStr::from_bytes(named.name()))
 }
 
-/// Adds a name and its inode; returns whether the reply was full before it.
+/// Adds a name and its inode. Returns true if the reply was full before it.
 pub(super) fn add_with_attributes(
     core: &FileSystem,
     path: &[u8],
-    named: &Named,
+    named: &NamedEntry,
     reply: &mut ReplyDirectoryPlus,
 ) -> bool {
     let name = OsStr::from_bytes(named.name());
     let told = named.child().filter(|child| child.is_known() && core.inodes.fullness() != Fullness::Full);
     let Some(child) = told else {
-        // `.`, `..`, and what has to be looked up by itself, as everything has while the kernel
-        // holds too much: a name without an inode.
+        // A name without an inode: `.`, `..`, and names that have to be looked up by themselves, as
+        // all have while the kernel holds too many inodes.
         let attributes = of_kind(core, named.ino(), named.kind());
         return reply.add(INodeNo(0), named.next, name, &Duration::ZERO, &attributes, Generation(0));
     };
@@ -96,8 +96,8 @@ fn of_kind(core: &FileSystem, ino: Ino, of: Kind) -> FileAttr {
         crtime: core.began,
         kind: kind(of),
         perm: if directory { modes.directory.unwrap_or(0o555) } else { modes.file.unwrap_or(0o444) },
-        // For a directory too, as on btrfs: a count of 2 says that no directory is below it, and
-        // programs that trust it do not look.
+        // One link also for a directory, as on btrfs: a count of 2 says that no directory is below
+        // it, and programs that trust it do not look.
         nlink: 1,
         uid: modes.user.unwrap_or_else(|| rustix::process::getuid().as_raw()),
         gid: modes.group.unwrap_or_else(|| rustix::process::getgid().as_raw()),
@@ -107,7 +107,7 @@ fn of_kind(core: &FileSystem, ino: Ino, of: Kind) -> FileAttr {
     }
 }
 
-/// The error number that programs see.
+/// Returns the error number that programs see.
 fn number(error: &Error) -> Errno {
     use firstbyte_hydrate::Error as Data;
     use firstbyte_store::Error as Store;

@@ -24,13 +24,13 @@ use crate::inodes::Fullness;
 use crate::options::Access;
 use crate::reader::Reader;
 
-/// Threads that take requests. None of them waits for a network; two serve one that copies and one
-/// that looks up, and more than four only contend for the kernel's queue. Each has a buffer of 16
-/// MiB, of which a mount that is never written to uses a page.
+/// The number of threads that take requests. None of them waits for a network; with two, one can
+/// look up while another copies, and more than four only contend for the kernel's queue. Each has a
+/// buffer of 16 MiB, of which a mount that is never written to uses a page.
 const THREADS: RangeInclusive<usize> = 2..=4;
 /// The time that the kernel has to send FORGET after a request, and the interval of checks.
 const PATIENCE: Duration = Duration::from_millis(50);
-const LOOK: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// The pause before the next round of requests, if the kernel still holds too many inodes.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -38,7 +38,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub(crate) struct Serving(BackgroundSession);
 
 impl Serving {
-    /// Returns when the file system is unmounted and nothing below it is open any more.
+    /// Waits until the file system is unmounted and no file below it is open any more.
     pub(crate) fn join(self) -> io::Result<()> {
         self.0.join()
     }
@@ -53,12 +53,12 @@ pub(super) struct Forgetting {
 }
 
 impl Forgetting {
-    /// Asks the kernel to forget unused inodes. It keeps them as long as it has memory, and
+    /// Asks the kernel to forget unused inodes. The kernel keeps them as long as it has memory, and
     /// so would this process: `ls -lR` of a bucket would leave an inode for every object.
     fn forget(&self, core: &FileSystem, handles: &HandleTable<Reader, Through>) {
         let most = core.inodes.bounds().soft;
-        // A listing adds inodes meanwhile, and no call may follow its end. So this repeats until
-        // they are few, and asks for each once.
+        // A listing adds inodes meanwhile, and no request may follow its end. So this repeats until
+        // the inodes are few, and asks for each once.
         let mut asked = 0;
         loop {
             let len = core.inodes.len();
@@ -73,30 +73,30 @@ impl Forgetting {
             let Some(notifier) = self.notifier.get() else { break };
             for ino in oldest.into_iter().filter(|ino| !handles.is_open(*ino)) {
                 if let Some((directory, name)) = core.inodes.place(ino) {
-                    // It fails if the kernel has forgotten the name already.
+                    // This fails if the kernel has forgotten the name already.
                     let _ = notifier.inval_entry(INodeNo(directory), OsStr::from_bytes(&name));
                 }
             }
             wait_until(|| core.inodes.len() <= expected);
         }
         if core.inodes.len() > most {
-            // The rest is in use.
+            // The remaining inodes are in use.
             thread::sleep(PAUSE);
         }
     }
 }
 
-/// Waits a moment for the FORGET requests of the kernel. Without the pause the next ones
-/// would be requested and discarded.
+/// Waits a moment for the FORGET requests of the kernel. Without the wait, inodes whose FORGET is
+/// on its way would be requested again.
 fn wait_until(arrived: impl Fn() -> bool) {
     let begun = Instant::now();
     while begun.elapsed() < PATIENCE && !arrived() {
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
 impl Fuse {
-    /// Serves a mount made on `device`, in threads of its own.
+    /// Serves a mount made on `device`, in its own threads.
     pub(crate) fn serve(self, device: OwnedFd, access: Access) -> io::Result<Serving> {
         let config = config(access)?;
         let shared = self.shared();
@@ -114,7 +114,7 @@ impl Fuse {
         serving(Session::new(self, directory, &config)?, &shared)
     }
 
-    /// What needs the connection to the kernel once it is made.
+    /// Returns the parts that need the connection to the kernel once it is made.
     fn shared(&self) -> Connected {
         Connected {
             forgetting: Arc::clone(&self.forgetting),
@@ -132,8 +132,8 @@ impl Fuse {
         }
         let (core, handles, forgetting) =
             (Arc::clone(&self.core), Arc::clone(&self.opening.handles), Arc::clone(&self.forgetting));
-        // Not on a thread that answers: the kernel may hold the directory while it waits for one of
-        // those.
+        // Not run on a thread that answers, because the kernel may hold the directory while it
+        // waits for one of those.
         self.pool.run(move || {
             forgetting.forget(&core, &handles);
             forgetting.under_way.store(false, Ordering::Relaxed);
@@ -141,7 +141,7 @@ impl Fuse {
     }
 }
 
-/// The parts of a file system that use its connection by themselves.
+/// The parts of a file system that use its connection directly.
 struct Connected {
     forgetting: Arc<Forgetting>,
     splicing: Arc<Splicing>,
@@ -151,7 +151,7 @@ struct Connected {
 fn serving(session: Session<Fuse>, connected: &Connected) -> io::Result<Serving> {
     connected.splicing.on(session.as_fd());
     connected.forgetting.pruning.on(session.as_fd());
-    // They are set here only.
+    // No other code sets the notifiers.
     let _ = connected.forgetting.notifier.set(session.notifier());
     let _ = connected.opening.notifier.set(session.notifier());
     Ok(Serving(session.spawn()?))
@@ -164,15 +164,16 @@ fn config(access: Access) -> io::Result<Config> {
         Access::Everyone => SessionACL::All,
     };
     let processors = thread::available_parallelism().map_or(2, usize::from);
-    config.n_threads = Some(startable(processors.clamp(*THREADS.start(), *THREADS.end()))?);
-    // A request is answered on the descriptor it came by: one for all, so that it is known.
+    config.n_threads = Some(startable_threads(processors.clamp(*THREADS.start(), *THREADS.end()))?);
+    // A request must be answered on the descriptor by which it came; with one for all threads, this
+    // is known.
     config.clone_fd = false;
     Ok(config)
 }
 
-/// How many of the `wanted` threads this process may start, beside one that waits for them. The
-/// session starts them behind the mount's back, where a refusal would end it.
-fn startable(wanted: usize) -> io::Result<usize> {
+/// Returns how many of the `wanted` threads this process may start, besides one that waits for
+/// them. The session starts its threads unseen by the mount, which a refusal would end.
+fn startable_threads(wanted: usize) -> io::Result<usize> {
     let hold = Arc::new(RwLock::new(()));
     let held = hold.write();
     let mut started = Vec::new();

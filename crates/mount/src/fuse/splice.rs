@@ -17,13 +17,13 @@ use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice
 
 use super::LARGEST_READ;
 
-/// Below this the calls cost more than the copy.
-const LEAST: u32 = 64 << 10;
-/// A slot a page, and one for the header. The kernel rounds up to a power of two, and allows any
-/// process a megabyte.
-const PIPE: usize = LARGEST_READ as usize + 4096;
-/// Bytes of the header: their number with its own, an error number, the request's number.
-const HEADER: usize = 16;
+/// Bytes of a read below which the calls cost more than the copy.
+const MIN_READ: u32 = 64 << 10;
+/// Bytes of the pipe: a slot for each page, and one for the header. The kernel rounds up to a power
+/// of two, and allows any process a megabyte.
+const PIPE_SIZE: usize = LARGEST_READ as usize + 4096;
+/// Bytes of the header: the length with the header, an error number, the request's number.
+const HEADER_SIZE: usize = 16;
 
 /// A pipe that is empty.
 struct Pipe {
@@ -46,13 +46,13 @@ impl Splicing {
     /// Sets the connection. If its descriptor cannot be duplicated, replies are copied.
     pub(super) fn on(&self, device: BorrowedFd<'_>) {
         if let Ok(own) = device.try_clone_to_owned() {
-            // It is set here only.
+            // No other code sets the device.
             let _ = self.device.set(own);
         }
     }
 
-    /// Answers request `id` with the range that `lend` returns, and returns its length. If nothing
-    /// was sent, the reply is returned.
+    /// Answers request `id` with the range that `lend` returns. Returns the length, or the reply if
+    /// no byte was sent.
     pub(super) fn read(
         &self,
         id: RequestId,
@@ -60,7 +60,7 @@ impl Splicing {
         size: u32,
         lend: impl FnOnce() -> Option<(PinnedBlocks, ByteRange)>,
     ) -> Result<u64, ReplyData> {
-        let Some(device) = self.device.get().filter(|_| size >= LEAST) else { return Err(reply) };
+        let Some(device) = self.device.get().filter(|_| size >= MIN_READ) else { return Err(reply) };
         let Some(pipe) = OWN.take().or_else(|| Pipe::new().ok()) else { return Err(reply) };
         let Some((file, range)) = lend() else {
             OWN.set(Some(pipe));
@@ -72,7 +72,7 @@ impl Splicing {
             return Err(reply);
         }
         OWN.set(Some(pipe));
-        // Dropping it would answer once more. It owns nothing but a count of the connection's
+        // Dropping the reply would answer once more. It owns only a count of the connection's
         // users: the connection ends when it is unmounted, and its descriptor with the process.
         std::mem::forget(reply);
         Ok(range.len())
@@ -82,7 +82,7 @@ impl Splicing {
 impl Pipe {
     fn new() -> io::Result<Self> {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
-        fcntl_setpipe_size(&write, PIPE)?;
+        fcntl_setpipe_size(&write, PIPE_SIZE)?;
         Ok(Self { read, write })
     }
 
@@ -94,8 +94,8 @@ impl Pipe {
         file: &PinnedBlocks,
         range: ByteRange,
     ) -> io::Result<()> {
-        let whole = HEADER + to_usize(range.len());
-        let mut header = [0; HEADER];
+        let whole = HEADER_SIZE + to_usize(range.len());
+        let mut header = [0; HEADER_SIZE];
         header[..4].copy_from_slice(&u32::try_from(whole).map_err(io::Error::other)?.to_ne_bytes());
         header[8..].copy_from_slice(&id.0.to_ne_bytes());
         rustix::io::write(&self.write, &header)?;
@@ -106,7 +106,7 @@ impl Pipe {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
         }
-        // Cut short by another program: these may be zeros.
+        // The file was cut short by another program: the bytes may be zeros.
         if !file.is_whole() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }

@@ -3,19 +3,19 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Paths with those who use them.
+/// Paths with the number of their users.
 #[derive(Default)]
 pub(crate) struct Paths {
     numbers: HashMap<Arc<[u8]>, u32>,
-    /// By number: the path, and how many use it.
+    /// By number: the path, and the number of its users.
     slots: Vec<(Arc<[u8]>, u32)>,
     free: Vec<u32>,
-    /// The one asked for last: children of one directory come together.
+    /// The number of the last lookup, because children of one directory come together.
     last: Option<u32>,
 }
 
 impl Paths {
-    /// The number of a path that something uses.
+    /// Returns the number of a path that is in use.
     pub(crate) fn find(&mut self, path: &[u8]) -> Option<u32> {
         if let Some(last) = self.last
             && *self.slots[last as usize].0 == *path
@@ -26,7 +26,7 @@ impl Paths {
         self.last
     }
 
-    /// The number of a path, which one more uses from now on.
+    /// Returns the number of a path, and counts one more user.
     pub(crate) fn enter(&mut self, path: &[u8]) -> u32 {
         let number = self.find(path).unwrap_or_else(|| {
             let path: Arc<[u8]> = path.into();
@@ -44,7 +44,7 @@ impl Paths {
         number
     }
 
-    /// One uses it no longer.
+    /// Counts one user less, and frees the path with the last one.
     pub(crate) fn leave(&mut self, number: u32) {
         let (path, users) = &mut self.slots[number as usize];
         *users -= 1;

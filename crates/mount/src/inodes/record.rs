@@ -1,7 +1,7 @@
 //! The compact record of one inode: the kernel may hold a hundred thousand of them.
 //!
 //! A record is one allocation with fixed fields, the name, and the identity of the version. It is
-//! decoded when the kernel asks about the inode. Used by `inodes`.
+//! decoded when the kernel requests the inode. Used by `inodes`.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -21,17 +21,17 @@ const PINNED_BY: usize = 37;
 const NAME_LENGTH: usize = 38;
 const NAME: usize = 40;
 
-/// The object was seen to be overwritten.
+/// Flag: the object was seen to be overwritten.
 const STALE: u8 = 1;
-/// It is a directory.
+/// Flag: the inode is a directory.
 const IS_DIRECTORY: u8 = 2;
-/// It has a time.
+/// Flag: the inode has a time.
 const HAS_TIME: u8 = 4;
-/// The kernel was given its content.
+/// Flag: the kernel was given the content.
 const HANDED: u8 = 8;
-/// Its permissions are the last bytes of the record.
+/// Flag: permissions are the last bytes of the record.
 const HAS_PERMISSIONS: u8 = 16;
-/// They have an owner.
+/// Flag: the permissions have an owner.
 const HAS_OWNER: u8 = 32;
 /// Bytes of permissions.
 const PERMISSIONS: usize = 10;
@@ -45,9 +45,9 @@ const ELSEWHERE: u8 = 4;
 
 /// The pin of the content, as a record stores it.
 pub(crate) enum Kept {
-    /// This.
+    /// A pin stored in the record.
     Here(Pin),
-    /// Something too varied for a record, which its owner keeps beside it.
+    /// A version too varied for a record; the owner of the record keeps it.
     Elsewhere,
 }
 
@@ -56,7 +56,7 @@ pub(crate) enum Kept {
 pub(crate) struct Record(Box<[u8]>);
 
 impl Record {
-    /// A child of the directory of that number, with one lookup.
+    /// Makes the record of a child in the directory of this number, with one lookup.
     pub(crate) fn new(directory: u32, child: &Child, identity: u64) -> Self {
         let (pinned_by, pin) = packed(&child.pin);
         let mut bytes = Vec::with_capacity(NAME + child.name.len() + pin.len() + PERMISSIONS);
@@ -88,7 +88,7 @@ impl Record {
         record
     }
 
-    /// Lookups of it that the kernel has not forgotten.
+    /// Lookups of the inode that the kernel has not forgotten.
     pub(crate) fn lookups(&self) -> u32 {
         u32::from_ne_bytes(self.field(LOOKUPS))
     }
@@ -97,17 +97,17 @@ impl Record {
         self.put(LOOKUPS, &lookups.to_ne_bytes());
     }
 
-    /// The number of its directory's path.
+    /// The number of the directory's path.
     pub(crate) fn directory(&self) -> u32 {
         u32::from_ne_bytes(self.field(DIRECTORY))
     }
 
-    /// The hash it is found by.
+    /// The hash by which the record is found.
     pub(crate) fn identity(&self) -> u64 {
         u64::from_ne_bytes(self.field(IDENTITY))
     }
 
-    /// Bytes of the object; 0 where they are not known.
+    /// Bytes of the object; 0 if not known.
     pub(crate) fn size(&self) -> u64 {
         u64::from_ne_bytes(self.field(SIZE))
     }
@@ -132,7 +132,7 @@ impl Record {
         self.0[FLAGS] |= STALE;
     }
 
-    /// Marks the content as given to the kernel. Returns whether it was not before.
+    /// Marks the content as given to the kernel. Returns true the first time.
     pub(crate) fn hand_over(&mut self) -> bool {
         let before = self.0[FLAGS];
         self.0[FLAGS] |= HANDED;
@@ -143,7 +143,7 @@ impl Record {
         &self.0[NAME..self.name_end()]
     }
 
-    /// What pins its content.
+    /// The pin of the content.
     pub(crate) fn pin(&self) -> Kept {
         let bytes = &self.0[self.name_end()..self.pin_end()];
         Kept::Here(match self.0[PINNED_BY] {
@@ -157,7 +157,7 @@ impl Record {
 
     /// Whether this is the record of `child` in `directory`. A pin that is kept elsewhere is not
     /// compared.
-    pub(crate) fn is_of(&self, directory: u32, child: &Child) -> bool {
+    pub(crate) fn matches_child(&self, directory: u32, child: &Child) -> bool {
         let (pinned_by, pin) = packed(&child.pin);
         self.directory() == directory
             && self.name() == &*child.name
@@ -192,13 +192,13 @@ impl Record {
     }
 }
 
-/// Seconds and nanoseconds since 1970; nothing for what lies before.
+/// Splits a time into seconds and nanoseconds since 1970. `None` if it is earlier.
 fn split(time: SystemTime) -> Option<(u64, u32)> {
     let since = time.duration_since(UNIX_EPOCH).ok()?;
     Some((since.as_secs(), since.subsec_nanos()))
 }
 
-/// The kind of a pin (a value at [`PINNED_BY`]), and its bytes without the size.
+/// Returns the kind of a pin (a value at [`PINNED_BY`]), and its bytes without the size.
 fn packed(pin: &Pin) -> (u8, std::borrow::Cow<'_, [u8]>) {
     use std::borrow::Cow;
     match pin {
@@ -259,7 +259,7 @@ mod tests {
             let permissions = mode.map(|mode| Permissions { mode, owner });
             let child = Child { name: name.into(), kind, modified, pin, permissions };
             let mut record = Record::new(directory, &child, identity);
-            prop_assert!(record.is_of(directory, &child) && !record.is_of(directory ^ 1, &child));
+            prop_assert!(record.matches_child(directory, &child) && !record.matches_child(directory ^ 1, &child));
             prop_assert_eq!((record.lookups(), record.directory(), record.identity()), (1, directory, identity));
             prop_assert_eq!(record.name(), &*child.name);
             prop_assert_eq!(record.permissions(), child.permissions);
@@ -270,7 +270,7 @@ mod tests {
             record.set_lookups(9);
             prop_assert!(record.is_stale() && record.lookups() == 9);
             let other = Child { pin: Pin::Tagged(3, "another".into()), ..child };
-            prop_assert!(!record.is_of(directory, &other));
+            prop_assert!(!record.matches_child(directory, &other));
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Fetches the files that belong to the one just opened: those of its directory whose names differ
+//! Fetches the files that belong to the one just opened: files of its directory whose names differ
 //! only behind the last dot, as the parts of a database do (`db.nin`, `db.nhr`, `db.nsq`). A
 //! program that opens one of them opens the others next, and would wait a round trip or two for
 //! each.
 //!
-//! Small files are fetched whole, and of large ones the beginning. Each family is fetched once as
-//! long as it is remembered.
+//! Small files are fetched whole, and of large ones the beginning. Each family is fetched once
+//! while it is remembered.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,17 +12,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use firstbyte_location::ByteRange;
 
 use super::Prefetch;
-use super::siblings::SMALL;
+use super::siblings::SMALL_FILE;
 use crate::blocking_pool::BlockingPool;
 use crate::directory::{Directory, Listed};
 use crate::inodes::{Node, name_of, parent};
 
-/// The most files that are a family: a database in one volume has about ten. With more, the part
+/// The most files of a family: a database in one volume has about ten. If there are more, the part
 /// before the dot says little.
-const MOST: usize = 16;
-/// Bytes fetched of a large file: its head, and what its reader needs until it is known to read on.
-const HEAD: u64 = SMALL;
-/// Families remembered: those that one program opens by turns.
+const MAX_MEMBERS: usize = 16;
+/// Bytes fetched of a large file: its head, and the bytes until its reader is known to be
+/// sequential.
+const HEAD_BYTES: u64 = SMALL_FILE;
+/// The most families remembered: those that one program opens in turns.
 const REMEMBERED: usize = 64;
 
 /// The families fetched last, by the path up to the dot.
@@ -30,7 +31,7 @@ const REMEMBERED: usize = 64;
 pub(super) struct Families(Mutex<VecDeque<Box<[u8]>>>);
 
 impl Families {
-    /// Whether the family at `stem` is not among those fetched last; it is from now on.
+    /// Records the family at `stem` as fetched. Returns false if it was among those fetched last.
     fn begin(&self, stem: &[u8]) -> bool {
         let mut begun = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if begun.iter().any(|known| **known == *stem) {
@@ -44,23 +45,24 @@ impl Families {
     }
 }
 
-/// A name up to its last dot, with it; `None` if nothing stands before or behind that.
+/// Returns a name up to and including its last dot. `None` if nothing is before or after the dot.
 fn stem(name: &[u8]) -> Option<&[u8]> {
     let dot = name.iter().rposition(|byte| *byte == b'.')?;
     (dot > 0 && dot + 1 < name.len()).then(|| &name[..=dot])
 }
 
-/// The files with this stem in their names, unless they are too many.
+/// Returns the files with this stem in their names, or none if they are too many.
 fn members(directory: &Directory, stem: &[u8]) -> Vec<Listed> {
     let extends = |listed: &&Listed| !listed.child.name[stem.len()..].contains(&b'.');
-    let found: Vec<Listed> = directory.beginning_with(stem).filter(extends).take(MOST + 1).cloned().collect();
-    if found.len() > MOST { Vec::new() } else { found }
+    let found: Vec<Listed> =
+        directory.beginning_with(stem).filter(extends).take(MAX_MEMBERS + 1).cloned().collect();
+    if found.len() > MAX_MEMBERS { Vec::new() } else { found }
 }
 
 impl Prefetch {
-    /// A file was opened: fetches the others of its family.
+    /// Fetches the other files of the family of a file that was opened.
     pub(super) fn member_opened(self: &Arc<Self>, node: &Node, directory: &Directory, pool: &BlockingPool) {
-        // Where opens wait for whole files, a part that is there already costs a request more.
+        // If opens wait for whole files, a cached part only costs one more request.
         if self.eager > 0 {
             return;
         }
@@ -77,7 +79,7 @@ impl Prefetch {
             pool.run(move || {
                 others.iter().for_each(|listed| {
                     prefetch.fetch(&path, &listed.child, |size| {
-                        Some(ByteRange::new(0, if size <= SMALL { size } else { HEAD }))
+                        Some(ByteRange::new(0, if size <= SMALL_FILE { size } else { HEAD_BYTES }))
                     })
                 })
             });
@@ -110,9 +112,9 @@ mod tests {
 
     #[test]
     fn many_names_with_one_stem_are_no_family() {
-        let names: Vec<String> = (0..=MOST).map(|number| format!("x.{number:03}")).collect();
+        let names: Vec<String> = (0..=MAX_MEMBERS).map(|number| format!("x.{number:03}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        assert_eq!(found(&names[..MOST], "x.").len(), MOST);
+        assert_eq!(found(&names[..MAX_MEMBERS], "x.").len(), MAX_MEMBERS);
         assert!(found(&names, "x.").is_empty());
     }
 

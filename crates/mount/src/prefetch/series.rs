@@ -1,9 +1,9 @@
 //! Predicts the next file of a numbered series: volumes of a database, shards of a data set or of a
 //! model.
 //!
-//! It is used if opens wait until a file is hydrated. A program that opens `db.00.nsq` and then
-//! `db.01.nsq` will probably open `db.02.nsq`, which is then fetched while the program works on the
-//! second. One numbered file alone predicts nothing.
+//! The prediction is used if opens wait until a file is hydrated. A program that opens `db.00.nsq`
+//! and then `db.01.nsq` will probably open `db.02.nsq`, which is then fetched while the program
+//! works on the second. One numbered file alone predicts nothing.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::inodes::name_of;
 
-/// Paths remembered: a few series that are opened by turns.
+/// The most paths remembered: a few series that are opened in turns.
 const REMEMBERED: usize = 64;
 
 /// The files opened last.
@@ -26,8 +26,8 @@ struct Opened {
 }
 
 impl Series {
-    /// The file at `path` is opened; the path of the one that is likely to be opened next, unless
-    /// it was returned before.
+    /// Records that the file at `path` is opened. Returns the path of the file likely to be opened
+    /// next, unless it was returned before.
     pub(super) fn open(&self, path: &[u8]) -> Option<Vec<u8>> {
         let mut opened = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let follows = |number: &Range<usize>| {
@@ -39,7 +39,7 @@ impl Series {
     }
 }
 
-/// Adds a path, in place of the oldest where there are many; whether it was not there.
+/// Adds a path, in place of the oldest if there are many. Returns false if it was there already.
 fn remember(paths: &mut VecDeque<Box<[u8]>>, path: &[u8]) -> bool {
     if paths.iter().any(|known| **known == *path) {
         return false;
@@ -51,7 +51,7 @@ fn remember(paths: &mut VecDeque<Box<[u8]>>, path: &[u8]) -> bool {
     true
 }
 
-/// The ranges of the numbers in a file's name.
+/// Returns the ranges of the numbers in a file's name.
 fn numbers(path: &[u8]) -> impl Iterator<Item = Range<usize>> {
     let name = path.len() - name_of(path).len();
     let starts = (name..path.len())
@@ -59,13 +59,13 @@ fn numbers(path: &[u8]) -> impl Iterator<Item = Range<usize>> {
     starts.map(|start| start..end_of(path, start))
 }
 
-/// The end of the number that begins at `start`.
+/// Returns the end of the number that begins at `start`.
 fn end_of(path: &[u8], start: usize) -> usize {
     path[start..].iter().position(|byte| !byte.is_ascii_digit()).map_or(path.len(), |len| start + len)
 }
 
-/// The path with the number that begins at `start` raised by one, in as many digits if it fits;
-/// `None` where there is none.
+/// Returns the path with the number at `start` raised by one, in as many digits if it fits. `None`
+/// if there is no number.
 fn with_next(path: &[u8], start: usize) -> Option<Vec<u8>> {
     let digits = path.get(start..end_of(path, start.min(path.len())))?;
     let number: u64 = std::str::from_utf8(digits).ok()?.parse().ok()?;

@@ -2,15 +2,15 @@
 //! each would cost a round trip; fetched together, dozens cost one.
 //!
 //! For each directory the file opened last is recorded. If the next opened file is its successor,
-//! the files after it are fetched, twice as many each time, and from then on half of the window at
-//! a time, because each time wakes a thread. After a listing was read to its end, opening its first
-//! file counts as such a step, since `cp -r` and `tar` work that way.
+//! the files after it are fetched, twice as many each time, and later half of the window at a time,
+//! because each time wakes a thread. After a listing was read to its end, opening its first file
+//! counts as such a step, because `cp -r` and `tar` work that way.
 //!
-//! Opened in any other order, each file from the second of a directory on has a few others fetched,
-//! from the first on, and twice as many each time. Once [`UNPROVED`] have been fetched, more than a
-//! few again follow only a file that was among them. So a directory that is read whole in any order
-//! is here after a dozen opens, and a large one of which some files are read costs each of them a
-//! few small ones.
+//! If files are opened in any other order, each open from the second in a directory on fetches a
+//! few others, beginning with the directory's first, and twice as many each time. After
+//! [`MAX_UNPROVED`] files, an open fetches more than a few again only if its file was among them.
+//! So a directory that is read whole in any order is fetched after a dozen opens, and if only some
+//! files of a large directory are read, each open costs a few small files more.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -24,42 +24,43 @@ use crate::blocking_pool::BlockingPool;
 use crate::directory::Directory;
 use crate::inodes::{Node, name_of, parent};
 
-/// Largest file fetched ahead: a larger one is worth its own requests, and is read ahead by itself.
-pub(super) const SMALL: u64 = 1 << 20;
-/// Files fetched ahead of the first file opened in order, files fetched ahead of any, and their
-/// bytes in all. More than half of `MOST` are wanted at any time: with a round trip of 30 ms and
-/// memory for so many requests these are 4,000 a second.
-const FIRST: usize = 8;
-const MOST: usize = 256;
-const BYTES: u64 = 16 << 20;
-/// Files of a directory fetched beside others before one of them is opened. Of 500 files in no
-/// order the seventh open finds every second file here.
-const UNPROVED: usize = 256;
-/// Bytes of the files fetched beside one that was not expected: what a link of 40 MB/s brings in a
-/// quarter of the round trip that its open takes.
-const BESIDE: u64 = 1 << 20;
-/// Directories remembered; when there are more all are forgotten, which costs each a few round
-/// trips.
+/// Bytes of the largest file fetched ahead: a larger one is worth its own requests, and is read
+/// ahead by itself.
+pub(super) const SMALL_FILE: u64 = 1 << 20;
+/// The number of files fetched ahead of the first file opened in order, the most fetched ahead of
+/// any, and the most bytes of them. More than half of `MAX_BATCH` are wanted at any time: with a
+/// round trip of 30 ms and memory for so many requests these are 4,000 per second.
+const FIRST_BATCH: usize = 8;
+const MAX_BATCH: usize = 256;
+const MAX_BATCH_BYTES: u64 = 16 << 20;
+/// The number of files of a directory that are fetched for opens in no order before one of them is
+/// opened. Of 500 files in no order, the seventh open finds every second file cached.
+const MAX_UNPROVED: usize = 256;
+/// The most bytes of files fetched for an open that was not expected: a link of 40 MB/s brings them
+/// in a quarter of the round trip that the open takes.
+const UNEXPECTED_BATCH_BYTES: u64 = 1 << 20;
+/// The most directories remembered. If there are more, all are forgotten, which costs each a few
+/// round trips.
 const DIRECTORIES: usize = 1024;
 
 /// The state of reads in one directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Run {
-    /// Position behind the file opened last.
+    /// The position behind the file opened last.
     next: usize,
-    /// Position up to which files have been fetched ahead.
+    /// The position up to which files have been fetched ahead.
     ahead: usize,
-    /// Files to fetch ahead; 0 until files have been opened in order.
+    /// The number of files to fetch ahead; 0 until files have been opened in order.
     window: usize,
     /// Whether a file has been opened.
     opened: bool,
-    /// Position up to which files have been fetched beside files opened in no order, and how many
-    /// were fetched last.
+    /// The position up to which files have been fetched for opens in no order, and the number
+    /// fetched last.
     beside: usize,
     width: usize,
 }
 
-/// Files to fetch, by their positions, and their bytes at most.
+/// Files to fetch, by their positions, and the most bytes of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Batch {
     files: Range<usize>,
@@ -67,44 +68,44 @@ struct Batch {
     order: Order,
 }
 
-/// How files are opened.
+/// The order in which files are opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Order {
-    /// One after the other.
+    /// In the order of the listing.
     #[default]
     Listed,
     Any,
 }
 
 impl Run {
-    /// A listing was read: its files may follow, from the first on.
-    const LISTED: Self = Self { next: 0, ahead: 0, window: FIRST / 2, opened: false, beside: 0, width: 0 };
+    /// The state after a listing was read: its files may follow, from the first on.
+    const LISTED: Self =
+        Self { next: 0, ahead: 0, window: FIRST_BATCH / 2, opened: false, beside: 0, width: 0 };
 
-    /// The file at `position` is opened: which ones to fetch.
+    /// Records that the file at `position` is opened. Returns the files to fetch.
     fn open(&mut self, position: usize) -> Batch {
         let was_opened = std::mem::replace(&mut self.opened, true);
-        // Within what was fetched ahead files may be left out: those that are no files, or are not
-        // wanted.
+        // Files among those fetched ahead may be left out: those that are not files, or not wanted.
         let goes_on = (self.next..=self.ahead.max(self.next)).contains(&position);
         if goes_on {
-            return Batch { files: self.in_order(position), bytes: BYTES, order: Order::Listed };
+            return Batch { files: self.in_order(position), bytes: MAX_BATCH_BYTES, order: Order::Listed };
         }
         (self.next, self.ahead, self.window) = (position + 1, position + 1, 0);
         if !was_opened {
             return Batch::default();
         }
         let was_expected = position < self.beside;
-        let grows = was_expected || self.beside < UNPROVED;
-        self.width = if grows { (self.width * 2).clamp(FIRST, MOST) } else { FIRST };
+        let grows = was_expected || self.beside < MAX_UNPROVED;
+        self.width = if grows { (self.width * 2).clamp(FIRST_BATCH, MAX_BATCH) } else { FIRST_BATCH };
         let from = self.beside;
         self.beside += self.width;
-        let bytes = if was_expected { BYTES } else { BESIDE };
+        let bytes = if was_expected { MAX_BATCH_BYTES } else { UNEXPECTED_BATCH_BYTES };
         Batch { files: from..self.beside, bytes, order: Order::Any }
     }
 
-    /// The next file in order is opened: which ones to fetch ahead.
+    /// Records that the next file in order is opened. Returns the files to fetch ahead.
     fn in_order(&mut self, position: usize) -> Range<usize> {
-        self.window = (self.window * 2).clamp(FIRST, MOST);
+        self.window = (self.window * 2).clamp(FIRST_BATCH, MAX_BATCH);
         self.next = position + 1;
         let from = self.ahead.max(self.next);
         if from >= self.next + self.window / 2 {
@@ -121,13 +122,13 @@ pub(super) struct Siblings {
     runs: Mutex<HashMap<Box<[u8]>, Run>>,
     alive: Arc<()>,
     /// The files fetched ahead last, so that an open that soon follows finds its file prepared.
-    /// Each holds a descriptor, so there are at most `MOST`.
+    /// Each holds a descriptor, so there are at most `MAX_BATCH`.
     held: Mutex<VecDeque<File>>,
 }
 
 impl Siblings {
-    /// A directory's listing was read to its end.
-    pub(super) fn read(&self, path: &[u8]) {
+    /// Records that a directory's listing was read to its end.
+    pub(super) fn note_listing_read(&self, path: &[u8]) {
         self.with(path, |run| {
             if *run == Run::default() {
                 *run = Run::LISTED;
@@ -139,7 +140,7 @@ impl Siblings {
         self.with(path, |run| run.open(position))
     }
 
-    /// Fewer were fetched than said: the bytes were too many.
+    /// Records that files were fetched only up to `end`, because their bytes were too many.
     fn reached(&self, path: &[u8], order: Order, end: usize) {
         self.with(path, |run| match order {
             Order::Listed => run.ahead = run.ahead.min(end),
@@ -147,7 +148,7 @@ impl Siblings {
         });
     }
 
-    /// Keeps prefetched bytes wanted while the mount exists.
+    /// Returns the interest in prefetched bytes, which lasts as long as the mount.
     pub(super) fn interest(&self) -> Weak<()> {
         Arc::downgrade(&self.alive)
     }
@@ -155,9 +156,9 @@ impl Siblings {
     pub(super) fn hold(&self, file: File) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.push_back(file);
-        let oldest = if held.len() > MOST { held.pop_front() } else { None };
+        let oldest = if held.len() > MAX_BATCH { held.pop_front() } else { None };
         drop(held);
-        // It may be the last to let go of it, which takes a while.
+        // This may close the file, which takes a while.
         drop(oldest);
     }
 
@@ -171,7 +172,7 @@ impl Siblings {
 }
 
 impl Prefetch {
-    /// A file was opened: fetches ahead what is likely to be opened next.
+    /// Fetches the files that are likely to be opened after the file that was just opened.
     pub(crate) fn file_opened(self: &Arc<Self>, node: &Node, pool: &BlockingPool) {
         if !self.is_enabled {
             return;
@@ -180,7 +181,7 @@ impl Prefetch {
         let name = name_of(&node.path);
         let Some(directory) = self.directories.around(path, name) else { return };
         self.member_opened(node, &directory, pool);
-        if node.pin.size().is_none_or(|size| size > SMALL) {
+        if node.pin.size().is_none_or(|size| size > SMALL_FILE) {
             return;
         }
         let Some(position) = directory.position(name) else { return };
@@ -192,14 +193,14 @@ impl Prefetch {
         }
     }
 
-    /// Those of `wanted` whose bytes are not too many, as positions in `directory`.
+    /// Returns the files of a batch whose bytes are not too many, as positions in `directory`.
     fn affordable(&self, directory: &Directory, path: &[u8], batch: Batch) -> Range<usize> {
         let Batch { files: wanted, bytes: most, order } = batch;
         let (first, end) = (directory.first(), wanted.end.min(directory.end()));
         let (mut at, mut bytes) = (wanted.start.max(first), 0);
         while at < end && bytes < most {
             let size = directory.listed()[at - first].child.pin.size();
-            bytes += size.filter(|size| *size <= SMALL).unwrap_or(0);
+            bytes += size.filter(|size| *size <= SMALL_FILE).unwrap_or(0);
             at += 1;
         }
         if at < wanted.end {
@@ -210,7 +211,7 @@ impl Prefetch {
 
     fn fetch_ahead(&self, directory: &Directory, path: &[u8], wanted: Range<usize>) {
         for listed in directory.listed().get(wanted).unwrap_or_default() {
-            self.fetch(path, &listed.child, |size| (size <= SMALL).then(|| ByteRange::new(0, size)));
+            self.fetch(path, &listed.child, |size| (size <= SMALL_FILE).then(|| ByteRange::new(0, size)));
         }
     }
 }
@@ -237,14 +238,17 @@ mod tests {
     fn in_no_order_twice_as_many_are_fetched_each_time_and_few_again_if_none_was_right() {
         let mut run = Run::default();
         assert_eq!(run.open(500), Batch::default());
-        assert_eq!(run.open(20), Batch { files: 0..8, bytes: BESIDE, order: Order::Any });
-        assert_eq!(run.open(300), Batch { files: 8..24, bytes: BESIDE, order: Order::Any });
-        assert_eq!(run.open(3), Batch { files: 24..56, bytes: BYTES, order: Order::Any });
+        assert_eq!(run.open(20), Batch { files: 0..8, bytes: UNEXPECTED_BATCH_BYTES, order: Order::Any });
+        assert_eq!(run.open(300), Batch { files: 8..24, bytes: UNEXPECTED_BATCH_BYTES, order: Order::Any });
+        assert_eq!(run.open(3), Batch { files: 24..56, bytes: MAX_BATCH_BYTES, order: Order::Any });
         assert_eq!(run.open(1).files, 56..120);
         assert_eq!(run.open(901).files, 120..248);
         assert_eq!(run.open(500).files, 248..504);
-        assert_eq!(run.open(930), Batch { files: 504..512, bytes: BESIDE, order: Order::Any });
-        assert_eq!(run.open(931), Batch { files: 932..940, bytes: BYTES, order: Order::Listed });
+        assert_eq!(
+            run.open(930),
+            Batch { files: 504..512, bytes: UNEXPECTED_BATCH_BYTES, order: Order::Any }
+        );
+        assert_eq!(run.open(931), Batch { files: 932..940, bytes: MAX_BATCH_BYTES, order: Order::Listed });
     }
 
     #[test]
@@ -274,7 +278,7 @@ mod tests {
                 let wanted = run.open(position).files;
                 prop_assert!(wanted.start >= fetched || wanted.is_empty());
                 prop_assert!(wanted.is_empty() || wanted.start == fetched);
-                prop_assert!(wanted.end <= position + 1 + MOST);
+                prop_assert!(wanted.end <= position + 1 + MAX_BATCH);
                 fetched = fetched.max(wanted.end);
                 prop_assert!(fetched > position);
             }

@@ -1,5 +1,5 @@
-//! An S3 service that holds any keys at all: real ones keep theirs as files, or refuse what a mount
-//! has to cope with.
+//! An S3 service that holds any keys. Real ones keep theirs as files, or refuse keys with which a
+//! mount has to cope.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

@@ -23,7 +23,7 @@ pub struct Mounted {
     cache: TempDir,
 }
 
-/// Options for tests: names are believed for a minute unless a test says otherwise, so that nothing
+/// Options for tests: names are valid for a minute unless a test says otherwise, so that no test
 /// depends on its speed.
 pub fn options() -> Options {
     Options { metadata_ttl: Duration::from_secs(60), ..Options::default() }
@@ -38,7 +38,7 @@ impl Mounted {
         Self::limited(place, options, None, plant)
     }
 
-    /// With a cache of at most `cache_size` bytes.
+    /// Mounts with a cache of at most `cache_size` bytes.
     pub fn limited(
         place: Place,
         options: &Options,
@@ -63,7 +63,7 @@ impl Mounted {
         self.mount = mount_with(store, base, self.directory.path(), options, cache, None).unwrap();
     }
 
-    /// The same cache, opened once more.
+    /// Opens the same cache once more.
     pub fn cache(&self) -> Cache {
         Cache::open(self.cache.path(), Limits { size: None, reserve: 0 }).unwrap()
     }
@@ -89,7 +89,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // Some tests end it themselves.
+        // Some tests have ended the mount themselves.
         let _ = self.mount.stop();
         let ended = self.mount.wait();
         if !std::thread::panicking() {
@@ -98,7 +98,7 @@ impl Drop for Mounted {
     }
 }
 
-/// Mounts a location with an engine of its own, which caches nothing.
+/// Mounts a location with a separate engine, which caches nothing.
 pub fn mount(
     store: &Store,
     location: &Location,
@@ -108,7 +108,7 @@ pub fn mount(
     mount_with(store, location, directory, options, None, None)
 }
 
-/// Mounts a location with an engine of its own.
+/// Mounts a location with a separate engine.
 pub fn mount_with(
     store: &Store,
     location: &Location,

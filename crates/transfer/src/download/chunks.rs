@@ -1,6 +1,6 @@
-//! A download in chunks. It fetches them, several neighbours with one request, records each in the
-//! journal, and verifies the whole. If the whole is damaged, each chunk is fetched again until two
-//! fetches of it agree.
+//! Downloads an object in chunks: fetches them, several neighbours with one request, records each
+//! in the journal, and verifies the whole. If the whole is damaged, each chunk is fetched again
+//! until two fetches of it agree.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -21,7 +21,8 @@ use crate::report::{Done, Verified};
 use crate::request::{Attempt, Opened, Requester};
 use crate::verify::{self, FETCHES, Follower};
 
-/// Times the whole is audited before the source itself counts as damaged.
+/// The number of times that all chunks are fetched again before the source itself counts as
+/// damaged.
 const AUDITS: u32 = 2;
 
 /// A download in chunks.
@@ -31,7 +32,7 @@ pub(super) struct Download {
     pub(super) over: Over,
     pub(super) stat: Stat,
     pub(super) plan: Plan,
-    /// Whether a later run can go on.
+    /// Whether a later run can resume.
     pub(super) resumable: bool,
     pub(super) partial: Mutex<Option<LocalFile>>,
     pub(super) sink: Arc<Sink>,
@@ -46,7 +47,7 @@ pub(super) struct Download {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Chunk {
     pub(super) done: bool,
-    /// Its CRC, if one was computed.
+    /// The CRC of the chunk, if one was computed.
     pub(super) checksum: Option<Checksum>,
 }
 
@@ -73,7 +74,7 @@ impl Download {
         Ok(())
     }
 
-    /// The end of the gapless start of the file.
+    /// Returns the offset up to which the file has no gaps.
     fn front(&self) -> u64 {
         let chunks = self.chunks();
         let missing = self.plan.pieces().find(|index| !chunks[*index as usize].done);
@@ -84,8 +85,8 @@ impl Download {
         self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The checksum to compute over a chunk as it passes. `None` if it would not be used: then the
-    /// bytes need not enter this process.
+    /// Returns the algorithm to hash a chunk with as it passes. `None` if the checksum would not be
+    /// used: the bytes then need not enter this process.
     fn algorithm(&self) -> Option<Algorithm> {
         let expected = self.expected.get()?.as_ref()?;
         expected.algorithm.is_combinable().then_some(expected.algorithm)
@@ -110,8 +111,8 @@ impl Download {
     }
 
     /// Fetches neighbouring chunks with one request and records each as soon as it is complete.
-    /// After an error only the missing bytes are asked for again. The answer for the first of them
-    /// may be open.
+    /// After an error only the missing bytes are requested again. `opened` is the answer for the
+    /// first chunk, if it is already open.
     fn fetch(&self, requester: &mut Requester<'_>, pieces: Range<u32>, opened: Option<Opened>) -> Result<()> {
         let mut chunk = self.arriving(pieces.start);
         let end = self.plan.range(pieces.end - 1).end;
@@ -148,7 +149,8 @@ impl Download {
         Arriving { index, at: start, end, hasher: self.algorithm().map(Hasher::new) }
     }
 
-    /// Moves a body's bytes of a chunk to their place. Returns whether the chunk is complete.
+    /// Writes a body's bytes to the chunk's place in the file. Returns whether the chunk is
+    /// complete.
     fn receive(
         &self,
         attempt: &mut Attempt<'_, '_>,
@@ -196,8 +198,8 @@ impl Download {
         Ok(())
     }
 
-    /// The checksum of the whole file as it is now.
-    fn found(&self, expected: &Checksum) -> Result<Checksum> {
+    /// Returns the checksum of the whole file as it is now.
+    fn whole_checksum(&self, expected: &Checksum) -> Result<Checksum> {
         if !expected.algorithm.is_combinable() {
             let follower = self
                 .follower
@@ -214,7 +216,8 @@ impl Download {
         }
         let mut chunks: Vec<_> = self.chunks().iter().map(|chunk| chunk.checksum.clone()).collect();
         for (index, chunk) in (0..).zip(&mut chunks) {
-            // Fetched before the algorithm was known, or by a run that did not compute it.
+            // The chunk was fetched before the algorithm was known, or by a run that did not
+            // compute it.
             if chunk.as_ref().is_none_or(|checksum| checksum.algorithm != expected.algorithm) {
                 *chunk =
                     Some(verify::of_range(self.sink.file(), self.plan.range(index), expected.algorithm)?);
@@ -247,7 +250,7 @@ impl Pieces for Download {
     fn finish(&self, requester: &mut Requester<'_>) -> Result<Finish> {
         let mut verified = Verified::Length;
         if let Some(Some(expected)) = self.expected.get() {
-            let found = self.found(expected)?;
+            let found = self.whole_checksum(expected)?;
             if let Err(error) = expected.verify(&found, &self.source) {
                 if self.audits.fetch_add(1, Ordering::Relaxed) < AUDITS {
                     return Ok(Finish::Again(self.plan.pieces().collect()));

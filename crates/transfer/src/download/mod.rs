@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::job::Job;
 use crate::journal::{Header, Journal, Origin};
 use crate::pieces::{Pending, Piece, Started};
-use crate::plan::{OPENING, Plan};
+use crate::plan::{CHUNK_SIZE, Plan};
 use crate::request::{Opened, Requester};
 
 use chunks::{Chunk, Download};
@@ -32,21 +32,20 @@ pub(crate) fn to_end(requester: &mut Requester<'_>, job: &Job, path: &Path) -> R
     single::stream(requester, job, path, StatedLength::Ignored)
 }
 
-/// Starts a download.
 pub(crate) fn start(requester: &mut Requester<'_>, job: &Job, path: &Path) -> Result<Started> {
     let source = &job.source;
     let found = resume::find(requester.context, job, path)?;
     let mut pinned = found.as_ref().map(|found| found.header.version()).or_else(|| job.listed_version());
-    // Where no version is asked for the newest is meant, and the tag says whether it is still that
-    // of which a part is here.
+    // A job without a version id means the newest version. The ETag then shows whether the newest
+    // is still the one whose chunks are here.
     if let Some(version) = pinned.as_mut().filter(|it| job.version_id().is_none() && it.if_match().is_some())
     {
         version.version_id = None;
     }
     let range = match &found {
         Some(found) => Some(found.first_missing()),
-        // A small object is asked for whole: only then do stores send its checksum along.
-        None => job.listed_size().is_none_or(|size| size > OPENING).then(|| ByteRange::new(0, OPENING)),
+        // A small object is requested whole, because stores send its checksum only then.
+        None => job.listed_size().is_none_or(|size| size > CHUNK_SIZE).then(|| ByteRange::new(0, CHUNK_SIZE)),
     };
     let get = Get { range, version: pinned, checksum: true, ..Get::default() };
     let opened = match requester.open(source, &get) {
@@ -75,12 +74,12 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &Job, path: &Path) -> Re
         requester.context.observer.expected(0, size);
     }
     if found.is_none() && opened.0.range() == ByteRange::new(0, size) {
-        return single::whole(requester, job, path, opened);
+        return single::complete_opened(requester, job, path, opened);
     }
     split(requester, job, path, stat, found, opened)
 }
 
-/// Hands an object out in chunks.
+/// Splits an object into chunks for all workers. This worker moves the one whose answer is open.
 fn split(
     requester: &mut Requester<'_>,
     job: &Job,
@@ -109,7 +108,7 @@ fn split(
     let expected = OnceLock::new();
     let known = requester.context.settings.checksum.clone().or_else(|| stat.checksum.clone());
     if known.is_some() || !matches!(source, Location::Object(_)) {
-        // It cannot be set already.
+        // `expected` is new, so this cannot fail.
         let _ = expected.set(known);
     } else {
         pending.checksum = true;
@@ -134,7 +133,8 @@ fn split(
     Ok(Started::Split { object: Arc::new(download), pending, first })
 }
 
-/// The state of all chunks, and the files that a download writes: those found, or new ones.
+/// Opens the files that a download writes: those found, or new ones. Returns them with the state of
+/// all chunks.
 fn open_files(
     context: &Context<'_>,
     job: &Job,

@@ -1,4 +1,4 @@
-//! Downloads an object with one request: a small one, or one whose source has no version to pin.
+//! Downloads an object with one request: a small object, or one without a version to pin.
 
 use std::path::Path;
 
@@ -15,8 +15,8 @@ use crate::report::{Done, Verified};
 use crate::request::{Attempt, Opened, Requester};
 use crate::verify::FETCHES;
 
-/// Completes an object whose opening answer carries all of it.
-pub(super) fn whole(
+/// Completes an object whose first answer carries all its bytes.
+pub(super) fn complete_opened(
     requester: &mut Requester<'_>,
     job: &Job,
     path: &Path,
@@ -25,7 +25,7 @@ pub(super) fn whole(
     let mut stat = opened.0.stat().clone();
     let asked_by_range = job.listed_size().is_none();
     if stat.checksum.is_none() && asked_by_range && matches!(job.source, Location::Object(_)) {
-        // Stores send a checksum with whole objects only, and this was asked for as a range.
+        // Stores send a checksum with whole objects only, and this one was requested as a range.
         let described = requester.stat(&job.source, stat.version.version_id.as_deref())?;
         if described.version.agrees_with(&stat.version) {
             stat.checksum = described.checksum;
@@ -34,7 +34,8 @@ pub(super) fn whole(
     fetch(requester, job, path, Some(opened), stat, StatedLength::Checked)
 }
 
-/// Copies a source as one stream, started over after every failure.
+/// Copies a source as one stream. After a failure it continues if the server has ranges and the
+/// source a version; otherwise it starts over.
 pub(super) fn stream(
     requester: &mut Requester<'_>,
     job: &Job,
@@ -106,18 +107,19 @@ fn fetch(
     unreachable!("the loop above ends by returning")
 }
 
-/// An object on its way into its partial file, by one request, or by one more after each failure.
+/// An object that is being written to its partial file, by one request and one more after each
+/// failure.
 struct Arriving<'a> {
     job: &'a Job,
     partial: &'a LocalFile,
-    /// The description in the latest answer that began with the first byte.
+    /// The description in the latest answer that started at the first byte.
     stat: &'a mut Stat,
     length: StatedLength,
     expected: Option<&'a Checksum>,
     /// The offset of the next byte.
     at: u64,
     hasher: Option<Hasher>,
-    /// Whether the server may answer a range, as far as is known.
+    /// Whether ranges may be requested; false once the server has ignored one.
     has_ranges: bool,
 }
 
@@ -128,7 +130,7 @@ impl Arriving<'_> {
         Ok(self.partial.empty()?)
     }
 
-    /// Requests what is missing; everything if the server has no ranges or no version to pin.
+    /// Requests the missing bytes, or everything if the server has no ranges or no version to pin.
     fn open(&mut self, attempt: &mut Attempt<'_, '_>) -> Result<Body> {
         // A version other than the first answer's is an error.
         let version = Some(self.stat.version.clone()).filter(|version| version.strength() > Strength::None);

@@ -4,7 +4,7 @@
 use firstbyte_pacing::{Controller, Work};
 use firstbyte_store::THREAD_MEMORY;
 
-use crate::context::{Scope, Subject};
+use crate::context::{RunKind, Scope};
 use crate::job::{Batch, Route};
 use crate::plan::LEAST_PART;
 use crate::request::buffer_size;
@@ -15,7 +15,7 @@ use crate::settings::Concurrency;
 pub(super) struct Limits {
     /// Decides how many workers take part, from the start on.
     pub(super) controller: Controller,
-    /// Workers at most.
+    /// The most workers.
     pub(super) workers: usize,
     /// Whether memory sets `workers`.
     pub(super) by_memory: bool,
@@ -25,12 +25,12 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// So many workers from start to end.
+    /// Limits of a run with a constant number of workers.
     pub(super) fn fixed(workers: usize) -> Self {
         Self { controller: Controller::fixed(workers), workers, by_memory: false, together: None }
     }
 
-    pub(super) fn of_jobs(scope: &Scope<'_>, Subject { batch, route, .. }: Subject<'_>) -> Self {
+    pub(super) fn of_jobs(scope: &Scope<'_>, RunKind { batch, route, .. }: RunKind<'_>) -> Self {
         let work = match (route, batch) {
             (Route::Local, _) => Work::Local,
             (_, Batch::One) => Work::One,
@@ -51,7 +51,8 @@ impl Limits {
             controller,
             workers,
             by_memory: workers < most && enough >= most,
-            // Under a rate limit no request asks for much more than may come in a second.
+            // Under a rate limit a request has one piece, so that it asks for little more than may
+            // come in a second.
             together: connections.map(|_| 1),
         }
     }

@@ -17,7 +17,7 @@ use firstbyte_pacing::PartLimit;
 use firstbyte_store::{Durability, Error as StoreError, PAGE};
 
 use crate::bottleneck::Baseline;
-use crate::context::{Context, Scope, Subject, count};
+use crate::context::{Context, RunKind, Scope, load};
 use crate::error::{Error, Failure, Result};
 use crate::job::Batch;
 use crate::job::{Job, Jobs};
@@ -29,14 +29,14 @@ use crate::stream;
 use limits::Limits;
 use queue::Queue;
 
-/// Jobs in the queue at most: one page of a listing moves while the next is fetched.
-const QUEUED: usize = PAGE;
+/// The most jobs in the queue: one page of a listing moves while the next is fetched.
+const MAX_QUEUED_JOBS: usize = PAGE;
 
 /// The jobs of one run and the threads that work on them.
 pub(crate) struct Scheduler<'a> {
     context: Context<'a>,
     limits: Limits,
-    /// Whether the bucket refuses everything, once that has been asked.
+    /// Whether the bucket denies everything; set once it has been asked.
     denied: OnceLock<bool>,
     queue: Mutex<Queue>,
     /// Signalled when there is a task, or there will be no more.
@@ -50,20 +50,20 @@ pub(crate) struct Scheduler<'a> {
 }
 
 impl<'a> Scheduler<'a> {
-    /// A run of jobs.
-    pub(crate) fn new(scope: &'a Scope<'a>, observer: &'a dyn Observer, subject: Subject<'a>) -> Self {
-        Self::with_limits(scope, observer, subject, Limits::of_jobs(scope, subject))
+    /// Makes a run of jobs.
+    pub(crate) fn new(scope: &'a Scope<'a>, observer: &'a dyn Observer, run_kind: RunKind<'a>) -> Self {
+        Self::with_limits(scope, observer, run_kind, Limits::of_jobs(scope, run_kind))
     }
 
-    /// A run without jobs: a stream, which brings its own threads.
-    pub(crate) fn of_stream(scope: &'a Scope<'a>, observer: &'a dyn Observer, subject: Subject<'a>) -> Self {
-        Self::with_limits(scope, observer, subject, Limits::fixed(stream::workers(scope.settings)))
+    /// Makes a run without jobs: a stream, which brings its own threads.
+    pub(crate) fn of_stream(scope: &'a Scope<'a>, observer: &'a dyn Observer, run_kind: RunKind<'a>) -> Self {
+        Self::with_limits(scope, observer, run_kind, Limits::fixed(stream::workers(scope.settings)))
     }
 
     fn with_limits(
         scope: &'a Scope<'a>,
         observer: &'a dyn Observer,
-        subject: Subject<'a>,
+        run_kind: RunKind<'a>,
         limits: Limits,
     ) -> Self {
         let parts = match scope.settings.concurrency {
@@ -71,7 +71,7 @@ impl<'a> Scheduler<'a> {
             Concurrency::Fixed(_) => PartLimit::none(),
         };
         Self {
-            context: Context::new(scope, observer, subject, limits.workers),
+            context: Context::new(scope, observer, run_kind, limits.workers),
             denied: OnceLock::new(),
             queue: Mutex::new(Queue::feeding(limits.together, parts)),
             limits,
@@ -82,12 +82,11 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// Runs jobs to the end.
     pub(crate) fn run(self, jobs: &mut Jobs<'_>) -> Result<Summary> {
         let baseline = Baseline::now();
         let capped = std::thread::scope(|scope| {
             let run = &self;
-            if run.context.subject.batch == Batch::One {
+            if run.context.run_kind.batch == Batch::One {
                 run.feed_all(jobs);
             } else {
                 let feeder = std::thread::Builder::new().name("feeder".into());
@@ -112,7 +111,7 @@ impl<'a> Scheduler<'a> {
             let started = std::thread::Builder::new().name("stream".into()).spawn_scoped(scope, move || {
                 let _guard = Unwinding(run, Role::Feeder);
                 let result = stream(&run.context);
-                run.fed();
+                run.all_jobs_added();
                 result
             });
             let thread = match started {
@@ -150,13 +149,13 @@ impl<'a> Scheduler<'a> {
                 break;
             }
         }
-        self.fed();
+        self.all_jobs_added();
     }
 
-    /// Adds a job, waiting for room. False once the run has ended.
+    /// Adds a job when the queue has room. Returns false once the run has ended.
     fn feed(&self, job: Job) -> bool {
         let mut queue = self.queue();
-        while queue.jobs() >= QUEUED && !self.context.has_ended() {
+        while queue.jobs() >= MAX_QUEUED_JOBS && !self.context.has_ended() {
             queue = self.room.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
         if self.context.has_ended() {
@@ -168,8 +167,8 @@ impl<'a> Scheduler<'a> {
         true
     }
 
-    /// All jobs have been added.
-    fn fed(&self) {
+    /// Records that all jobs have been added.
+    fn all_jobs_added(&self) {
         self.queue().feeding = false;
         self.context.observer.listed();
         self.work.notify_all();
@@ -187,14 +186,13 @@ impl<'a> Scheduler<'a> {
 
     /// Wakes every thread of the run, which sees that it has ended.
     fn wake_all(&self) {
-        // With the lock: a thread that has just found the run going is waiting by now.
+        // Locked, so that a thread that has just found the run going is waiting by now.
         let _queue = self.queue();
         self.work.notify_all();
         self.raised.notify_all();
         self.room.notify_all();
     }
 
-    /// Ends the run early.
     fn end(&self, error: Error) {
         self.context.end(error);
         self.wake_all();
@@ -211,16 +209,16 @@ impl<'a> Scheduler<'a> {
     }
 
     fn is_general(&self, error: &Error) -> bool {
-        let is_tree = self.context.subject.batch == Batch::Tree;
-        if error.is_full() && self.context.subject.batch != Batch::One {
+        let is_tree = self.context.run_kind.batch == Batch::Tree;
+        if error.is_full() && self.context.run_kind.batch != Batch::One {
             return true;
         }
         let Error::Store(error) = error else { return is_tree && error.concerns_places() };
         is_tree && (error.concerns_store() || self.is_bucket_denied(error))
     }
 
-    /// Whether an object was denied, no object has been copied, and its bucket is denied too. S3
-    /// does not say how much it denies, so this asks once a run.
+    /// Whether a denied object means that its bucket is denied too. S3 does not report the extent
+    /// of a denial, so the bucket is asked once per run, if no object has been copied.
     fn is_bucket_denied(&self, error: &StoreError) -> bool {
         let StoreError::Denied { location, .. } = error else { return false };
         let Ok(Location::Object(object)) = Location::parse(location.as_ref()) else { return false };
@@ -240,7 +238,7 @@ impl<'a> Scheduler<'a> {
         let Some(path) = self.queue().written.take() else { return Ok(()) };
         let file = std::fs::File::open(&path).map_err(Error::io(shown(&path)))?;
         match rustix::fs::syncfs(&file).map_err(std::io::Error::from) {
-            // The older call, for all file systems.
+            // The older call syncs all file systems.
             Err(error) if firstbyte_store::is_refused(&error) => {
                 rustix::fs::sync();
                 Ok(())
@@ -257,23 +255,23 @@ impl<'a> Scheduler<'a> {
             queue.summary.kept_bytes += open.object.kept();
         }
         let meters = &self.context.meters;
-        let first_byte = count(&meters.first_byte);
+        let first_byte = load(&meters.first_byte);
         // A stop that comes when the only object is complete has stopped nothing.
-        let is_done = self.context.subject.batch == Batch::One && queue.summary.objects > 0;
+        let is_done = self.context.run_kind.batch == Batch::One && queue.summary.objects > 0;
         Summary {
             seconds: self.context.started.elapsed().as_secs_f64(),
             first_byte_seconds: (first_byte > 0).then_some(first_byte as f64 / 1e6),
-            hedged: count(&meters.hedged),
-            resumed_bytes: count(&meters.resumed),
-            reread_bytes: count(&meters.reread),
-            deleted: count(&meters.deleted),
+            hedged: load(&meters.hedged),
+            resumed_bytes: load(&meters.resumed),
+            reread_bytes: load(&meters.reread),
+            deleted: load(&meters.deleted),
             ended: self.context.into_reason().filter(|_| !is_done),
             ..queue.summary
         }
     }
 }
 
-/// Ends the run if its thread panics, so that the others do not wait for it.
+/// Guard of a thread that ends the run if the thread panics, so that the others do not wait for it.
 struct Unwinding<'r, 'a>(&'r Scheduler<'a>, Role);
 
 /// The role of a thread in its run.
@@ -294,7 +292,7 @@ impl Drop for Unwinding<'_, '_> {
                 let mut queue = self.0.queue();
                 queue.busy = queue.busy.saturating_sub(1);
             }
-            Role::Feeder => self.0.fed(),
+            Role::Feeder => self.0.all_jobs_added(),
         }
     }
 }

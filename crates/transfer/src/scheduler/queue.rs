@@ -10,18 +10,18 @@ use firstbyte_pacing::{PartLimit, SHORTEST_REQUEST};
 use crate::error::Error;
 use crate::job::Job;
 use crate::pieces::{Pending, Piece, Pieces};
-use crate::plan::{LARGE, OPENING};
+use crate::plan::{CHUNK_SIZE, LARGE_OBJECT};
 use crate::report::Summary;
 
-/// Neighbouring pieces of the shortest request to a near server.
-const NEAR_PIECES: u32 = (SHORTEST_REQUEST / OPENING) as u32;
+/// The least number of neighbouring pieces in a request to a near server.
+const NEAR_PIECES: u32 = (SHORTEST_REQUEST / CHUNK_SIZE) as u32;
 
 #[derive(Default)]
 pub(super) struct Queue {
     jobs: VecDeque<Job>,
-    /// Bytes of the waiting jobs, as far as their listing has them.
+    /// Bytes of the waiting jobs whose length is listed.
     listed: u64,
-    /// More jobs may come.
+    /// Whether more jobs may come.
     pub(super) feeding: bool,
     pub(super) open: VecDeque<Open>,
     pub(super) next_id: u64,
@@ -29,13 +29,13 @@ pub(super) struct Queue {
     pub(super) busy: usize,
     /// Workers that may take part.
     pub(super) limit: usize,
-    /// Neighbouring pieces claimed together at most.
+    /// The most neighbouring pieces claimed together.
     pub(super) together: Option<u32>,
     /// The limit on parts of uploads in flight.
     pub(super) parts: PartLimit,
     pub(super) summary: Summary,
-    /// A directory that the batch has written to: names the file system it is on. A file may be a
-    /// link that leads nowhere.
+    /// A directory that the batch has written to, by which its file system is synced. A file would
+    /// not do: it may be a link that leads nowhere.
     pub(super) written: Option<PathBuf>,
 }
 
@@ -81,9 +81,9 @@ impl Queue {
         self.jobs.len()
     }
 
-    /// The next task. Pieces of started objects come before another object, and the oldest object
-    /// first. From a `near` server it is the object with the fewest workers, since workers that
-    /// write one file wait for each other, and no request is shorter than need be, since each costs
+    /// Claims the next task. Pieces of started objects come before a new object, those of the
+    /// oldest first. With a `near` server the object with the fewest workers comes first, because
+    /// workers that write one file wait for each other; and requests are long, because each costs
     /// that server as much as some megabytes.
     pub(super) fn claim(&mut self, near: bool) -> Option<Task> {
         let least = if near { NEAR_PIECES } else { 0 };
@@ -109,10 +109,10 @@ impl Queue {
         self.open.iter().filter(|open| open.object.is_upload()).map(|open| open.running as usize).sum()
     }
 
-    /// Pieces a worker may claim at once: half of its share of all that is left, so that all
-    /// workers finish together.
+    /// The number of pieces that a worker may claim at once: half of its share of the remaining
+    /// work, so that all workers finish together.
     fn half_share(&self) -> u32 {
-        let left = self.pieces() as u64 + self.listed / OPENING;
+        let left = self.pieces() as u64 + self.listed / CHUNK_SIZE;
         u32::try_from(left / (2 * self.limit.max(1) as u64)).unwrap_or(u32::MAX)
     }
 
@@ -121,12 +121,13 @@ impl Queue {
         self.open.iter().map(|open| open.pending.len()).sum()
     }
 
-    /// Whether the waiting objects are large on average, as far as is known.
+    /// Whether the waiting objects are large on average. An object of unknown length counts as
+    /// empty.
     pub(super) fn is_large(&self) -> bool {
         let started = self.open.iter().filter(|open| !open.pending.is_empty()).count();
         let objects = (started + self.jobs.len()) as u64;
-        let bytes = self.listed.saturating_add(self.pieces() as u64 * OPENING);
-        objects > 0 && bytes / objects >= LARGE
+        let bytes = self.listed.saturating_add(self.pieces() as u64 * CHUNK_SIZE);
+        objects > 0 && bytes / objects >= LARGE_OBJECT
     }
 
     /// Tasks that could run at this instant.
@@ -232,7 +233,7 @@ mod tests {
     #[test]
     fn the_work_left_of_all_objects_is_shared() {
         let mut queue = started([(0..4).collect()], 2);
-        queue.add(job(Some(16 * OPENING)));
+        queue.add(job(Some(16 * CHUNK_SIZE)));
         assert!(
             matches!(queue.claim(false), Some(Task::Move(Claimed { piece: Piece::Chunks(chunks), .. })) if chunks == (0..4))
         );
@@ -257,7 +258,7 @@ mod tests {
         assert!(!started([(0..7).collect()], 1).is_large());
         let mut queue = started([(0..8).collect(), Vec::new()], 1);
         assert!(queue.is_large());
-        queue.add(job(Some(LARGE)));
+        queue.add(job(Some(LARGE_OBJECT)));
         assert!(queue.is_large());
         queue.add(job(None));
         assert!(!queue.is_large());

@@ -9,7 +9,7 @@ use firstbyte_pacing::{Controller, Observation, Proximity, Work};
 
 use super::Scheduler;
 use super::queue::Queue;
-use crate::context::{Context, count};
+use crate::context::{Context, load};
 use crate::error::Result;
 use crate::job::{Batch, Route};
 use crate::settings::Hedging;
@@ -22,7 +22,7 @@ pub(super) fn supervise<'scope>(
     let context = &run.context;
     let mut controller = run.limits.controller.clone();
     let (mut spawned, mut capped) = (0, false);
-    // Fewer than the run wants, if the system refuses more.
+    // The most workers that the system allows; known once it refuses one.
     let mut most = usize::MAX;
     run.set_limit(controller.concurrency());
     loop {
@@ -36,7 +36,7 @@ pub(super) fn supervise<'scope>(
             let waited = run.attention.wait_timeout(queue, Controller::TICK);
             queue = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        // After the wait: the controller is to decide on what is true now.
+        // Observed after the wait, so that the controller decides on current values.
         let (seen, wanted) = (observe(context, &queue), wanted(run, &queue).min(most));
         drop(queue);
         while spawned < wanted.min(most) {
@@ -50,7 +50,8 @@ pub(super) fn supervise<'scope>(
             }
         }
         if context.is_ended() {
-            // On every tick: a request may have started, and movers that end the run wake nothing.
+            // Repeated on every tick: a request may have started, and movers that end the run wake
+            // no thread.
             context.tracker.cancel_all();
             run.wake_all();
         }
@@ -70,8 +71,8 @@ fn wanted(run: &Scheduler<'_>, queue: &Queue) -> usize {
 fn observe(context: &Context<'_>, queue: &Queue) -> Observation {
     let (meters, tracker) = (&context.meters, &context.tracker);
     let now = Instant::now();
-    let on_network = context.subject.route == Route::Network;
-    let work = match (context.subject.route, context.subject.batch) {
+    let on_network = context.run_kind.route == Route::Network;
+    let work = match (context.run_kind.route, context.run_kind.batch) {
         (Route::Local, _) => Work::Local,
         (_, Batch::One) => Work::One,
         (_, Batch::Many | Batch::Tree) if queue.is_large() => Work::Large,
@@ -79,9 +80,9 @@ fn observe(context: &Context<'_>, queue: &Queue) -> Observation {
     };
     Observation {
         now,
-        bytes: count(&meters.moved),
-        requests: count(&meters.steps),
-        slowdowns: count(&meters.slowdowns),
+        bytes: load(&meters.moved),
+        requests: load(&meters.steps),
+        slowdowns: load(&meters.slowdowns),
         under_way: queue.busy,
         round_trip: tracker.round_trip().unwrap_or_default(),
         server: if on_network { tracker.server() } else { Proximity::Unknown },

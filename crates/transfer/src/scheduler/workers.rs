@@ -12,8 +12,8 @@ use firstbyte_pacing::Proximity;
 use firstbyte_store::{STACK, StatedLength};
 
 use super::queue::{Claimed, Open, Task};
-use super::{QUEUED, Role, Scheduler, Unwinding};
-use crate::context::{Context, Subject, Unchanged, add, micros};
+use super::{MAX_QUEUED_JOBS, Role, Scheduler, Unwinding};
+use crate::context::{Context, RunKind, Unchanged, add, micros};
 use crate::error::{Error, Failure, Result};
 use crate::job::Batch;
 use crate::job::Job;
@@ -69,7 +69,7 @@ impl Scheduler<'_> {
             let near = self.context.tracker.server() == Proximity::Near;
             if takes_part && let Some(task) = queue.claim(near) {
                 queue.busy += 1;
-                let room = queue.jobs() == QUEUED / 2;
+                let room = queue.jobs() == MAX_QUEUED_JOBS / 2;
                 drop(queue);
                 if room {
                     self.room.notify_one();
@@ -95,7 +95,7 @@ impl Scheduler<'_> {
 
     fn start(&self, requester: &mut Requester<'_>, job: Job) {
         self.context.observer.began(&job.source);
-        let Subject { sources, root, .. } = self.context.subject;
+        let RunKind { sources, root, .. } = self.context.run_kind;
         match sources.map_or(Ok(None), |sources| sources.rename(&job, root)) {
             Ok(None) => {
                 if let Some(Err(error)) = sources.map(|sources| sources.prove_apart(&job)) {
@@ -125,23 +125,23 @@ impl Scheduler<'_> {
         self.started(requester, job, started);
     }
 
-    /// Whether a job that was named need not be done.
+    /// Whether a named job is skipped.
     fn is_skipped(&self, job: &Job) -> Result<bool> {
-        let Context { store, single, settings, subject, .. } = &self.context;
+        let Context { store, single, settings, run_kind, .. } = &self.context;
         let Job { source, destination, .. } = job;
-        Ok(subject.unchanged == Unchanged::Skipped
+        Ok(run_kind.unchanged == Unchanged::Skipped
             && (!named::is_wanted(store, settings, source, destination)?
                 || named::is_unchanged(single, settings, source, destination)?))
     }
 
-    /// Copies an object whose stated length is false, to its end.
+    /// Copies an object to its end, because its stated length is false.
     fn start_to_end(&self, requester: &mut Requester<'_>, job: Job) {
         let started = match &job.destination {
             Location::Local(path) => download::to_end(requester, &job, path),
             _ => spool::copy(requester, &job, StatedLength::Ignored),
         };
         match started {
-            // Without its own message, the next attempt would be the same.
+            // Not passed to `started`, which would make the same attempt again.
             Err(error) => self.object_failed(&job, error),
             started => self.started(requester, job, started),
         }
@@ -152,7 +152,7 @@ impl Scheduler<'_> {
             Err(error) if error.is_false_length() => self.start_to_end(requester, job),
             Ok(Started::Done(done)) => self.completed(&job, done),
             Ok(Started::Split { object, pending, first }) => {
-                let id = self.open(job, Arc::clone(&object), pending, u32::from(first.is_some()));
+                let id = self.add_open(job, Arc::clone(&object), pending, u32::from(first.is_some()));
                 match first {
                     Some(piece) => self.move_piece(requester, Claimed { id, object, piece }),
                     None => self.finish_if_last(requester, id),
@@ -162,7 +162,7 @@ impl Scheduler<'_> {
         }
     }
 
-    fn open(&self, job: Job, object: Arc<dyn Pieces>, pending: Pending, running: u32) -> u64 {
+    fn add_open(&self, job: Job, object: Arc<dyn Pieces>, pending: Pending, running: u32) -> u64 {
         self.context.observer.started(&job.source, job.listed_size().unwrap_or(0));
         let mut queue = self.queue();
         let id = queue.next_id;
@@ -222,7 +222,7 @@ impl Scheduler<'_> {
             if ended {
                 open.error.get_or_insert(Error::Interrupted);
             }
-            // It stays in the list, without pieces, for those that have to be moved again.
+            // The object stays in the list: `finish` may return pieces that have to be moved again.
             open.running = 1;
             (Arc::clone(&open.object), open.error.take())
         };
@@ -258,7 +258,7 @@ impl Scheduler<'_> {
     }
 
     fn completed(&self, job: &Job, done: Done) {
-        let Subject { sources, root, .. } = self.context.subject;
+        let RunKind { sources, root, .. } = self.context.run_kind;
         if let Some(Err(error)) = sources.map(|sources| sources.take_over(job, root)) {
             return self.object_failed(job, error);
         }
@@ -274,7 +274,7 @@ impl Scheduler<'_> {
         self.context.observer.finished(&job.source, &job.destination, done.bytes);
         let mut queue = self.queue();
         if let (Batch::Many | Batch::Tree, Some(path)) =
-            (self.context.subject.batch, job.destination.as_local())
+            (self.context.run_kind.batch, job.destination.as_local())
         {
             queue.written.get_or_insert_with(|| directory_of(path).to_owned());
         }

@@ -19,7 +19,7 @@ use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::job::Job;
 use crate::pieces::{Finish, Piece, Pieces, Started};
-use crate::plan::{LARGE, Plan};
+use crate::plan::{LARGE_OBJECT, Plan};
 use crate::report::{Done, Verified};
 use crate::request::Requester;
 use crate::{spool, verify};
@@ -37,7 +37,6 @@ struct FileUpload {
     journal: Option<UploadJournal>,
 }
 
-/// Starts an upload.
 pub(crate) fn start(requester: &mut Requester<'_>, job: &Job, path: &Path) -> Result<Started> {
     let context = requester.context;
     let stat = context.store.stat(&job.source)?;
@@ -52,7 +51,7 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &Job, path: &Path) -> Re
     }
     let user = check_source(context, job, &file, size)?;
     let options = put_options(context, job, &stat);
-    if size <= LARGE || !context.store.has_multipart(&job.destination) {
+    if size <= LARGE_OBJECT || !context.store.has_multipart(&job.destination) {
         let pinned = Pinned::new(stat.version.clone());
         let payload = Payload::Source(&file, ByteRange::new(0, size), &pinned);
         let written = put_over(requester, job, payload, size, &options)
@@ -107,9 +106,9 @@ fn check_unchanged(context: &Context<'_>, source: &Location, stat: &Stat) -> Res
     Err(StoreError::Changed { location: source.to_string(), expected, found, trace: None }.into())
 }
 
-/// The cause of a failed upload. A file that changes while it is sent makes it fail in many ways:
-/// the file ends early or late, or the store finds other bytes than were announced. One that has
-/// not changed ends elsewhere than it states.
+/// Finds the cause of a failed upload. A file that changes while it is sent makes it fail in many
+/// ways: the file ends early or late, or the store receives other bytes than announced. A file that
+/// has not changed but ends early or late has stated a false length.
 fn find_cause(context: &Context<'_>, source: &Location, stat: &Stat, error: Error) -> Error {
     let changed = || check_unchanged(context, source, stat).err();
     match &error {
@@ -162,7 +161,7 @@ impl Pieces for FileUpload {
 
     fn abandon(&self, store: &Store, error: &Error) {
         // An upload that was interrupted, or whose store fails for now, resumes from its journal.
-        // Without one it would only be billed.
+        // Without a journal its parts would only be billed.
         if self.journal.is_some() && (error.ends_run() || error.is_transient()) {
             return;
         }

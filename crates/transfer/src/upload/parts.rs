@@ -54,8 +54,8 @@ pub(crate) fn put(
         // A web server takes any object in one request, and may work on it before it answers.
         let is_long = Wait::write(size) == Wait::Write;
         if matches!(destination, Location::Sftp(_)) || (is_long && matches!(destination, Location::Http(_))) {
-            // The store itself notices a silence: a write is many requests, each with its reply, or
-            // one that lasts as long as the object is large.
+            // The store itself notices a silence: an SFTP write is many requests, each with its
+            // reply, and an HTTP write lasts as long as the object is large.
             attempt.paused();
         }
         let written = attempt.context.single.put(destination, payload, &options)?;
@@ -65,7 +65,7 @@ pub(crate) fn put(
 }
 
 /// As [`put`], for a job whose destination may be free. A host may take its name for that of
-/// another file, which is then left as it is: only a name that its directory has is replaced.
+/// another file, which must stay: only a name that the directory lists is replaced.
 pub(crate) fn put_over(
     requester: &mut Requester<'_>,
     job: &Job,
@@ -107,7 +107,8 @@ pub(crate) fn verified(written: &Written) -> Verified {
     if written.verified.is_some() { Verified::Full } else { Verified::Length }
 }
 
-/// An object of `bytes` that was written, checked as far as the store does, from version `source`.
+/// Describes a written object of `bytes`, copied from version `source` and checked as far as the
+/// store does.
 pub(crate) fn done(bytes: u64, written: Written, source: Option<Version>) -> Done {
     let source = source.map(Box::new);
     Done { bytes, verified: verified(&written), version: Some(written.version), source }
@@ -166,14 +167,14 @@ impl Parts {
         self.lock().push(part);
     }
 
-    /// Makes the object of its parts.
+    /// Completes the object from its parts.
     pub(crate) fn complete(&self, store: &Store) -> Result<Written> {
         let mut parts = std::mem::take(&mut *self.lock());
         parts.sort_unstable_by_key(|part| part.number);
         Ok(store.complete_upload(&self.upload, &parts, &self.options)?)
     }
 
-    /// Discards what was sent.
+    /// Aborts the upload, which discards its parts.
     pub(crate) fn abort(&self, store: &Store) {
         if let Err(error) = store.abort_upload(&self.upload) {
             tracing::warn!(%error, id = self.upload.id, "the upload could not be aborted; cp --abort-stale removes it");

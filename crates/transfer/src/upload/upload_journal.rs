@@ -1,11 +1,11 @@
 //! Remembers multipart uploads in progress, so that the next run can resume them.
 //!
-//! One small file per (source, destination) in the state directory; nothing is written beside the
-//! source, which may be read-only or watched. It names the upload, the version of the source and a
-//! digest of the options that the upload was begun with. If the version or the options differ now,
-//! the old upload is aborted, and a new one begins. The endpoint is part of the file's name: an
-//! upload at another service is neither continued nor aborted. A run locks the file; a second run
-//! at the same time does not resume.
+//! Each pair of source and destination has one small file in the state directory; no file is
+//! written beside the source, which may be read-only or watched. The file names the upload, the
+//! version of the source and a digest of the options that the upload was begun with. If the version
+//! or the options differ now, the old upload is aborted, and a new one begins. The endpoint is part
+//! of the file's name: an upload at another service is neither continued nor aborted. A run locks
+//! the file; a second run at the same time does not resume.
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};
@@ -65,7 +65,7 @@ impl UploadJournal {
         }
     }
 
-    /// The upload to resume and the parts it has.
+    /// Returns the upload to resume and the parts it has; `None` if a new one must begin.
     pub(super) fn resume(
         &self,
         store: &Store,

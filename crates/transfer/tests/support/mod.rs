@@ -21,7 +21,7 @@ pub(crate) fn object(name: &str) -> Location {
     Location::parse(format!("s3://bucket/{name}").as_ref()).unwrap()
 }
 
-/// All of a tree, to be changed and not only planned.
+/// A whole tree, for a run that makes changes.
 pub(crate) fn tree(source: Location, destination: Location) -> Tree<'static> {
     Tree {
         source,

@@ -1,9 +1,9 @@
-//! Where a record is, in one word: it is published and cleared by one atomic operation.
+//! The place of a record in one word, so that it is published and cleared by one atomic operation.
 
-/// Bytes of the pages in which disks allocate and free.
+/// Bytes of the pages in which file systems allocate and free disk space.
 pub(super) const ALIGNMENT: u64 = 4096;
 
-/// Where a record is: bits 32..64 the number of the pack, 8..32 its offset and 0..8 its length,
+/// The place of a record: bits 32..64 the number of the pack, 8..32 its offset and 0..8 its length,
 /// both in units of [`ALIGNMENT`]. No record has length 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Place(u64);
@@ -15,7 +15,7 @@ impl Place {
         Self(u64::from(pack) << 32 | at << 8 | units)
     }
 
-    /// A place from the word of a slot.
+    /// Decodes the word of a slot.
     pub(super) fn from_word(word: u64) -> Self {
         Self(word)
     }
@@ -37,7 +37,7 @@ impl Place {
         (self.0 >> 8 & 0xFF_FFFF) * ALIGNMENT
     }
 
-    /// Bytes of disk.
+    /// Bytes of disk that the record takes.
     pub(in super::super) fn bytes(self) -> u64 {
         (self.0 & 0xFF) * ALIGNMENT
     }

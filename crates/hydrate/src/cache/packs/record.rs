@@ -25,7 +25,7 @@ pub(in super::super) fn cost(length: usize) -> u64 {
     (length as u64).next_multiple_of(ALIGNMENT)
 }
 
-/// A record that was read and found right.
+/// A record that was read and whose CRC is right.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Record<'a> {
     pub(in super::super) text: &'a [u8],
@@ -38,7 +38,7 @@ impl<'a> Record<'a> {
         TEXT_AT + text + content
     }
 
-    /// The bytes of a record.
+    /// Encodes a record.
     pub(in super::super) fn encode(text: &[u8], content: &[u8]) -> Vec<u8> {
         let mut record = Vec::with_capacity(Self::length(text.len(), content.len()));
         record.extend(MAGIC);
@@ -53,7 +53,7 @@ impl<'a> Record<'a> {
         record
     }
 
-    /// The record in `bytes`, which may be longer. `None` if it is not what was written.
+    /// Decodes the record in `bytes`, which may be longer. `None` if it is not as it was written.
     fn decode(bytes: &'a [u8]) -> Option<Self> {
         let number = |at: usize| bytes.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes);
         let text_end = TEXT_AT.checked_add(number(12)? as usize)?;
@@ -64,7 +64,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Reads the record at `place`. `None` if it is not what was written.
+/// Reads the record at `place`. `None` if it is not as it was written.
 pub(super) fn read<'a>(file: &File, place: Place, buffer: &'a mut Vec<u8>) -> Option<Record<'a>> {
     let most = to_usize(place.bytes());
     if buffer.len() < most {

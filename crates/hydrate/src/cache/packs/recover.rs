@@ -1,5 +1,5 @@
-//! Puts packs in order that a killed process or a restart of the machine has left: removes what no
-//! table knows of, and counts the bytes anew. Runs while no other process has the packs open.
+//! Repairs packs after a process was killed or the machine restarted: removes records that no table
+//! has, and recounts the bytes. Runs while no other process has the packs open.
 
 use std::collections::HashMap;
 use std::io;
@@ -60,7 +60,7 @@ pub(super) fn recover(
     Ok(())
 }
 
-/// The records of each pack, in order.
+/// Groups the records by pack, in order of their offsets.
 fn by_pack(table: Option<&Table>) -> HashMap<u32, Vec<Place>> {
     let mut packs: HashMap<u32, Vec<Place>> = HashMap::new();
     let all = table.map(|table| table.sample(0, usize::MAX, |_| true).0).unwrap_or_default();
@@ -71,8 +71,8 @@ fn by_pack(table: Option<&Table>) -> HashMap<u32, Vec<Place>> {
     packs
 }
 
-/// Punches what lies between the records of a pack, if it has more than them: a process was killed
-/// before it published a record, or when it had cleared its place. Returns the bytes on disk.
+/// Punches the gaps between the records of a pack, if they take disk space: a process was killed
+/// before it published a record, or after it had cleared its place. Returns the bytes on disk.
 fn keep_only(dir: &PrivateDirectory, name: &Path, records: &[Place]) -> io::Result<u64> {
     let file = dir.file(name, Opening::Write)?;
     if on_disk(&file) > records.iter().map(|place| place.bytes()).sum() {

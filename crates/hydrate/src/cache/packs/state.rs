@@ -14,7 +14,7 @@ use super::super::lock::{LockFile, Mode, OPEN, Opener, opened, try_lock};
 use super::super::mapping::{Atomics, SharedMapping};
 use super::super::shared_page::{self, IfCut};
 
-/// Changes with the meaning of any byte of a state, a table or a pack.
+/// The format, which changes with the meaning of any byte of a state, a table or a pack.
 const MAGIC: u64 = u64::from_ne_bytes(*b"fbpack\0\x01");
 
 #[repr(C)]
@@ -31,16 +31,16 @@ pub(super) struct Page {
     pub(super) next_pack: AtomicU64,
     /// Packs below this number are not appended to.
     pub(super) sealed: AtomicU64,
-    /// The number of the table; 0 for none yet.
+    /// The number of the table; 0 if there is none yet.
     pub(super) table: AtomicU64,
-    /// 1 while a table is copied into the next one, or if the thread that did was killed.
+    /// 1 while a table is copied into the next one, or if the copying thread was killed.
     pub(super) replacing: AtomicU64,
 }
 
 // SAFETY: atomics only.
 unsafe impl Atomics for Page {}
 
-/// How the packs were left.
+/// The state in which the last processes left the packs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unclean {
     No,
@@ -97,7 +97,7 @@ impl State {
 
 impl Drop for State {
     fn drop(&mut self) {
-        // The last process marks it as left in order.
+        // The last process marks the packs as closed.
         if try_lock(&self.file, &OPEN, Mode::Exclusive).unwrap_or(false) {
             self.page().in_use.store(0, Ordering::Relaxed);
         }

@@ -1,11 +1,11 @@
 //! The table of records: a hash table in a file that every process maps, changed by atomic
 //! operations alone.
 //!
-//! A slot belongs to one object from the first use on, until the table is replaced, so an object
-//! has one slot. Its record's place comes last when it is inserted, and goes first when it is
-//! removed. The table is searched from a slot that the location determines, up to an empty slot:
-//! all versions of a location are near each other. Before the slots there is a header of the length
-//! of one.
+//! A slot belongs to one object from its first use until the table is replaced, so an object has
+//! one slot. The place of its record is written last when it is inserted, and cleared first when it
+//! is removed. The table is searched from a slot that the location determines, up to an empty slot,
+//! so all versions of a location are near each other. Before the slots there is a header of a
+//! slot's length.
 
 use std::fs::File;
 use std::io;
@@ -23,33 +23,33 @@ use super::super::clock::Timestamp;
 use super::super::mapping::{Atomics, SharedMapping};
 use super::place::{ALIGNMENT, Place};
 
-/// Slots of the first table, which takes three pages of the disk.
-pub(super) const FIRST: u64 = 256;
+/// The number of slots of the first table, which takes three pages of the disk.
+pub(super) const FIRST_TABLE_SLOTS: u64 = 256;
 /// Flag: the user exempted the object from eviction.
 pub(in super::super) const PINNED: u64 = 1;
 /// Flag: the content matches the checksum of the store, or the store has none.
 pub(in super::super) const COMPLETE: u64 = 2;
 
-const SLOT: u64 = size_of::<Slot>() as u64;
+const SLOT_SIZE: u64 = size_of::<Slot>() as u64;
 
 #[repr(C)]
 struct Slot {
-    /// Which object; 0 if the slot is empty.
+    /// The tag of the object; 0 if the slot is empty.
     tag: AtomicU64,
-    /// Where its record is; 0 if it has none.
+    /// The [`Place`] of its record; 0 if it has none.
     place: AtomicU64,
     flags: AtomicU64,
-    /// The time at which it was last opened, as a [`Timestamp`].
+    /// The time at which the object was last opened, as a [`Timestamp`].
     last_use: AtomicU64,
 }
 
 // SAFETY: atomics only.
 unsafe impl Atomics for Slot {}
 
-/// What precedes the slots.
+/// The header before the slots.
 #[repr(C)]
 struct Header {
-    /// Slots that are not empty.
+    /// The number of slots that are not empty.
     claimed: AtomicU64,
     _unused: [AtomicU64; 3],
 }
@@ -57,17 +57,18 @@ struct Header {
 // SAFETY: atomics only.
 unsafe impl Atomics for Header {}
 
-/// The hash of an object: of its location, by which the search begins, and of its version. Never 0.
+/// Hashes an object: the upper half is the hash of its location, at which the search begins, the
+/// lower that of its version. Never 0.
 pub(in super::super) fn tag(location: &str, identity: &[u8]) -> u64 {
-    (first(location) << 32 | xxh3_64(identity) & 0xFFFF_FFFF).max(1)
+    (hash_location(location) << 32 | xxh3_64(identity) & 0xFFFF_FFFF).max(1)
 }
 
-/// The hash of a location, of 32 bits.
-fn first(location: &str) -> u64 {
+/// Hashes a location to 32 bits.
+fn hash_location(location: &str) -> u64 {
     xxh3_64(location.as_bytes()) >> 32
 }
 
-/// A slot, as it was seen.
+/// A copy of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Seen {
     pub(in super::super) tag: u64,
@@ -77,7 +78,7 @@ pub(in super::super) struct Seen {
 }
 
 impl Seen {
-    /// Whether the slot says anything: an object is here, or pinned before it is fetched.
+    /// Whether the slot is in use: its object is cached, or pinned before it is fetched.
     fn is_live(&self) -> bool {
         !self.place.is_absent() || self.is_pinned()
     }
@@ -107,7 +108,7 @@ impl Slot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Inserted {
     Here,
-    /// The object has this record.
+    /// The object already has this record.
     Already(Place),
     /// The table must be replaced first.
     Full,
@@ -116,13 +117,13 @@ pub(super) enum Inserted {
 #[derive(Debug)]
 pub(super) struct Table {
     number: u64,
-    /// A power of two; 0 for the table that has none.
+    /// The number of slots: a power of two, or 0 before the first table.
     slots: u64,
     mapped: Option<SharedMapping>,
 }
 
 impl Table {
-    /// What there is before the first table: number 0, without slots.
+    /// Returns the table before the first one: number 0, without slots.
     pub(super) fn empty() -> Self {
         Self { number: 0, slots: 0, mapped: None }
     }
@@ -131,19 +132,19 @@ impl Table {
         format!("{number}.table").into()
     }
 
-    /// Opens table `number`. Fails if it does not have whole slots on disk.
+    /// Opens table `number`. Fails if its length is not a whole number of slots.
     pub(super) fn open(dir: &PrivateDirectory, number: u64) -> io::Result<Self> {
         let file = dir.file(&Self::file_name(number), Opening::Write)?;
         let len = file.metadata()?.len();
-        let slots = (len / SLOT).saturating_sub(1);
+        let slots = (len / SLOT_SIZE).saturating_sub(1);
         if !slots.is_power_of_two() || len != Self::bytes(slots) {
             return Err(io::ErrorKind::InvalidData.into());
         }
         Self::map(&file, number, slots)
     }
 
-    /// Makes table `number`, all of it on disk: a page that the disk has no room for could not be
-    /// written to later.
+    /// Makes table `number` and allocates all of it: a page for which the disk has no room could
+    /// not be written later.
     pub(super) fn create(dir: &PrivateDirectory, number: u64, slots: u64) -> io::Result<Self> {
         let name = Self::file_name(number);
         let file = dir.file(&name, Opening::Create)?;
@@ -162,7 +163,7 @@ impl Table {
 
     /// Bytes of a table of this many slots.
     pub(super) fn bytes(slots: u64) -> u64 {
-        (1 + slots) * SLOT
+        (1 + slots) * SLOT_SIZE
     }
 
     /// Bytes of disk of the table.
@@ -196,7 +197,7 @@ impl Table {
     }
 
     /// Removes a record. Returns false if it is not there.
-    pub(super) fn clear(&self, tag: u64, place: Place) -> bool {
+    pub(super) fn remove(&self, tag: u64, place: Place) -> bool {
         self.find(tag).is_some_and(|slot| {
             let cleared =
                 slot.place.compare_exchange(place.word(), 0, Ordering::SeqCst, Ordering::SeqCst).is_ok();
@@ -207,7 +208,7 @@ impl Table {
         })
     }
 
-    /// Returns false if the table must be replaced first.
+    /// Sets and clears flags of an object. Returns false if the table must be replaced first.
     pub(super) fn set_flags(&self, tag: u64, set: u64, clear: u64) -> bool {
         let slot = if set == 0 { self.find(tag) } else { self.claim(tag) };
         if let Some(slot) = slot {
@@ -223,8 +224,8 @@ impl Table {
         }
     }
 
-    /// At most `most` records that are `wanted`, from the slot `from` on and around, and whether
-    /// all slots were looked at.
+    /// Returns at most `most` records that are `wanted`, from the slot `from` on and wrapping
+    /// around, and whether all slots were examined.
     pub(super) fn sample(&self, from: u64, most: usize, wanted: impl Fn(&Seen) -> bool) -> (Vec<Seen>, bool) {
         let mut found = Vec::new();
         for slot in self.in_order(from) {
@@ -240,12 +241,12 @@ impl Table {
     }
 
     pub(super) fn of_location(&self, location: &str) -> Vec<Seen> {
-        let hash = first(location);
+        let hash = hash_location(location);
         let seen = self.search(hash << 32).map(Slot::seen);
         seen.filter(|seen| seen.tag >> 32 == hash && !seen.place.is_absent()).collect()
     }
 
-    /// Copies what is live in `other`, which other threads may change meanwhile.
+    /// Copies the slots in use in `other`, which other threads may change meanwhile.
     pub(super) fn copy_from(&self, other: &Self) {
         for seen in other.in_order(0).map(Slot::seen).filter(Seen::is_live) {
             let Some(slot) = self.claim(seen.tag) else { continue };
@@ -255,8 +256,8 @@ impl Table {
         }
     }
 
-    /// The slot of an object, its own from now on. `None` if too few are empty: searches would be
-    /// long.
+    /// Finds the slot of an object, or claims an empty one. `None` if too few are empty: searches
+    /// would be long.
     fn claim(&self, tag: u64) -> Option<&Slot> {
         let claimed = &self.mapped.as_ref()?.at::<Header>(0).claimed;
         for slot in self.in_order(tag >> 32) {
@@ -280,26 +281,26 @@ impl Table {
         None
     }
 
-    /// The slot of an object, if it has one.
+    /// Finds the slot of an object, if it has one.
     fn find(&self, tag: u64) -> Option<&Slot> {
         self.search(tag).find(|slot| slot.tag.load(Ordering::Acquire) == tag)
     }
 
-    /// The slots that may be an object's: up to the first empty one.
+    /// The slots in which an object may be: those up to the first empty one.
     fn search(&self, tag: u64) -> impl Iterator<Item = &Slot> {
         self.in_order(tag >> 32).take_while(|slot| slot.tag.load(Ordering::Acquire) != 0)
     }
 
-    /// All slots, from one on and around.
+    /// All slots, starting at slot `from` and wrapping around at the end.
     fn in_order(&self, from: u64) -> impl Iterator<Item = &Slot> {
         let mask = self.slots.wrapping_sub(1);
-        let at = move |index: u64| to_usize((1 + (from.wrapping_add(index) & mask)) * SLOT);
+        let at = move |index: u64| to_usize((1 + (from.wrapping_add(index) & mask)) * SLOT_SIZE);
         let mapped = self.mapped.as_ref();
         (0..self.slots).filter_map(move |index| Some(mapped?.at(at(index))))
     }
 }
 
-/// Lets the disk allocate all of a file, in which every byte is 0.
+/// Allocates disk space for all of a file, whose bytes are 0.
 fn allocate(file: &File, len: u64) -> io::Result<()> {
     match fallocate(file, FallocateFlags::empty(), 0, len) {
         Err(rustix::io::Errno::OPNOTSUPP) => file.write_all_at(&vec![0; to_usize(len)], 0),

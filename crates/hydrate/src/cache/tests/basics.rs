@@ -89,7 +89,7 @@ fn a_version_filled_in_two_opens_is_verified_against_one_checksum() {
         (100..200).for_each(|index| assert_eq!(fill(&cached, seed, index), Stored::Kept));
         drop(cached);
         let cached = seeded(&open_at(dir.path()), seed, size as u64);
-        // Set after some blocks were filled, as it is if a later response carries it.
+        // Set after some blocks were filled, as when a later response carries the checksum.
         (0..50).rev().for_each(|index| assert_eq!(fill(&cached, seed, index), Stored::Kept));
         cached.set_checksum(Hasher::of(algorithm, &bytes(seed + other, size)));
         (200..last)
@@ -127,7 +127,7 @@ fn a_block_in_transfer_can_be_filled_by_another_thread() {
     let cache = open_at(dir.path());
     let (cached, other) = (seeded(&cache, 1, 600 * BLOCK), seeded(&open_at(dir.path()), 1, 600 * BLOCK));
     let half = vec![7; usize::try_from(BLOCK / 2).unwrap()];
-    // Each on its own page of the map, by the same process and by another.
+    // Each block is on its own page of the map, and is filled by the same process or by another.
     for (index, filler) in [(0, &cached), (550, &other)] {
         let mut buffer = vec![0; 2 * half.len()];
         let received = cached.receive(index, &mut buffer, Exempt::Pinned, |sink, at, _| {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Makes holes where blocks were, as a power cut does to pages that had not reached the disk.
+/// Makes holes in place of blocks, as a power cut does to pages that had not reached the disk.
 fn lose(dir: &Path, blocks: &[u64]) {
     for data in end_with(dir, ".data") {
         let file = File::options().write(true).open(data).unwrap();
@@ -149,7 +149,7 @@ fn counters_that_were_cut_short_are_counted_again() {
     let cached = seeded(&cache, 1, 3 * BLOCK);
     fill_all(&cached, 1);
     File::options().write(true).open(dir.path().join("usage")).unwrap().set_len(7).unwrap();
-    // As another process does, while the first has not noticed.
+    // As another process opens it, while the first has not noticed.
     let other = open_at(dir.path());
     until("the blocks are counted", || other.usage().used.is_some_and(|used| used >= on_disk(dir.path())));
     assert_eq!(present(&seeded(&other, 1, 3 * BLOCK), 1), [0, 1, 2]);
@@ -265,7 +265,7 @@ fn a_new_version_leaves_the_data_of_one_whose_map_is_gone() {
     let cache = open_at(dir.path());
     let cached = seeded(&cache, 1, 3 * BLOCK);
     fill_all(&cached, 1);
-    // As by hand, or when a cache is emptied: the map goes first.
+    // As by hand, or when a cache is emptied: the map is removed first.
     fs::remove_file(&end_with(dir.path(), ".map")[0]).unwrap();
     let anew = seeded(&cache, 1, 3 * BLOCK);
     assert_eq!(present(&anew, 1), Vec::<u64>::new());

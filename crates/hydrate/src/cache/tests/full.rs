@@ -74,12 +74,12 @@ fn on_a_disk_filled_by_others_nothing_is_cached_and_nothing_fails() {
     stuff(&stuffing);
     assert_eq!(fill(&cached, 1, 1), Stored::NoRoom);
     assert_eq!(fill(&cached, 1, 100_000), Stored::NoRoom);
-    // As if others had filled it after the count reported room.
+    // As if others had filled the disk after the count reported room.
     assert!(cached.inner.map.word_allocated(200_000).is_err() && cached.inner.map.word(200_000).is_none());
     assert!(is_right(&cached, 1, 0) && !is_right(&cached, 1, 100_000));
     assert!(cache.version(&location("s3://b/2"), &strong(1, "a"), None).is_err());
     drop((cached, cache));
-    // Cut short, and there is no room to write it again.
+    // The format is cut short, and there is no room to write it again.
     fs::write(dir.join("format"), "firstbyte ca").unwrap();
     let cache = open_at(&dir);
     let cached = seeded(&cache, 1, 5 << 40);

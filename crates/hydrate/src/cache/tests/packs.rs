@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::*;
 use crate::cache::packs::{Place, cost};
 
-/// The version of `s3://b/SEED` with the bytes of that seed.
+/// The packed version of `s3://b/SEED`, whose bytes follow from the seed.
 fn small(cache: &Cache, seed: u64) -> Packed {
     cache.packed(&location(&format!("s3://b/{seed}")), &strong(size(seed), "a")).unwrap()
 }
@@ -219,7 +219,7 @@ fn the_table_grows_under_writers_removers_and_readers() {
             scope.spawn(move || {
                 for seed in (worker..4000).step_by(4) {
                     assert_eq!(tiny(cache, seed).fill(&seed.to_ne_bytes(), Exempt::Pinned), Stored::Kept);
-                    // Every eighth is removed again, if need be after the table was replaced.
+                    // Every eighth is removed again, if necessary after the table was replaced.
                     while seed % 8 == 7 && tiny(cache, seed).is_present() {
                         cache.release(&location(&format!("s3://b/{seed}"))).unwrap();
                     }
@@ -243,7 +243,7 @@ fn a_writer_waits_while_another_process_replaces_the_table() {
     let (cache, other) = (open_at(dir.path()), open_at(dir.path()));
     let replacing = other.shared.packs.as_ref().unwrap().begin_replacing();
     thread::scope(|scope| {
-        // It needs the first table.
+        // The writer needs the first table.
         let writer = scope.spawn(|| put(&cache, 1));
         thread::sleep(Duration::from_millis(300));
         assert!(!writer.is_finished());
@@ -442,7 +442,7 @@ impl World {
                     pack.write_all_at(&vec![0; place.bytes() as usize], place.offset()).unwrap();
                 }
                 self.caches = vec![open_at(self.dir.path()), open_at(self.dir.path())];
-                // Lost ones are found when they are read.
+                // Lost objects are noticed when they are read.
                 for object in 0..OBJECTS {
                     assert_eq!(is_here(&self.caches[0], object), self.here.contains_key(&object));
                 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::*;
 
-/// The environment variable with the part that a child process plays.
+/// The environment variable that makes a child process work, with its parameters.
 const PART: &str = "FIRSTBYTE_CACHE_TEST";
 const SIZE: u64 = 300 * BLOCK - 5;
 const OBJECTS: u64 = 3;

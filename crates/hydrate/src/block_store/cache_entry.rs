@@ -1,4 +1,4 @@
-//! One version in the cache, in whichever of the two ways it is kept there.
+//! One version in the cache, in either of the two forms in which the cache keeps it.
 
 use std::ops::Range;
 
@@ -12,10 +12,10 @@ use crate::cache::{
 use crate::error::Error;
 
 /// A version in the cache.
-pub(crate) enum Held {
-    /// In files of its own, block by block.
+pub(crate) enum CacheEntry {
+    /// A version in files of its own, block by block.
     Sparse(Cached),
-    /// As a record, all of it or nothing.
+    /// A version in one record, completely or not at all.
     Packed(Box<Packed>),
 }
 
@@ -26,7 +26,7 @@ pub(crate) enum Lease {
     Packed(PackedLease),
 }
 
-impl Held {
+impl CacheEntry {
     /// Opens a version in the cache.
     pub(super) fn open(
         cache: &Cache,
@@ -51,7 +51,7 @@ impl Held {
         }
     }
 
-    /// Copies the contiguous bytes that are here from `offset`. Returns their number.
+    /// Copies the contiguous bytes that are cached from `offset`. Returns their number.
     pub(super) fn read_at(&self, buffer: &mut [u8], offset: u64) -> usize {
         match self {
             Self::Sparse(cached) => cached.read_at(buffer, offset),
@@ -59,7 +59,7 @@ impl Held {
         }
     }
 
-    /// The file itself, if the bytes of `range` are in one.
+    /// Pins the bytes of `range` in their file, if they are in a file of the version's own.
     pub(super) fn pin_blocks(&self, range: ByteRange) -> Option<PinnedBlocks> {
         match self {
             Self::Sparse(cached) => cached.pin_blocks(range),
@@ -145,7 +145,7 @@ impl Held {
         }
     }
 
-    /// Bytes of disk that the absent ones of `blocks` need.
+    /// Bytes of disk that the absent blocks among `blocks` need.
     pub(super) fn cost_of_missing(&self, blocks: &Range<u64>) -> u64 {
         match self {
             Self::Sparse(cached) => cached.cost_of_missing(blocks),
