@@ -1,4 +1,4 @@
-"""Everything that the guest tries, two boots for each processor at a time; the reports go to a file.
+"""Everything that the guest tries, two boots at once for each processor. Reports go to a file.
 
     whole.py [NAME...]    which of JOBS, else all
 
