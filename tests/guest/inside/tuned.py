@@ -48,8 +48,15 @@ def main(versions: str, delays: str) -> None:
                 with world.mounted(version, options=f"nconnect={connections}") as mount:
                     ahead_of(mount, connections, said)
                     if connections == 1:
-                        text = mount.client.ended("firstbyte", "doctor", AT).stdout
-                        report(case="doctor", said=text, ok="warn  read-ahead" in text, **said)
+                        advised(mount, said)
+
+
+def advised(mount: Mount, said: dict) -> None:
+    """Whether `doctor` warns of the short read-ahead alone."""
+    for ahead, verdict in zip(AHEAD, ("warn", "ok"), strict=True):
+        set_ahead(mount, ahead)
+        text = mount.client.ended("firstbyte", "doctor", AT).stdout
+        report(case="doctor", ahead=ahead, said=text, ok=f"{verdict:4}  read-ahead" in text, **said)
 
 
 def ahead_of(mount: Mount, connections: int, said: dict) -> None:
