@@ -36,7 +36,9 @@ def shared(cable: Cable, path: str, at: str, options: str = "") -> Iterator[None
     """Serves the server's directory `path`, and mounts it at the client."""
     server, client = cable.server, cable.client
     server.see("/run/smb.conf").write_text(SETTINGS.format(path=path))
-    daemon = server.start_command("smbd", "--foreground", "--no-process-group", "--configfile=/run/smb.conf")
+    # A server that ends kills its process group, which must not be that of the job.
+    words = ("smbd", "--foreground", "--no-process-group", "--configfile=/run/smb.conf")
+    daemon = server.start_command(*words, start_new_session=True)
     try:
         client.run("mkdir", "-p", at)
         words = ",".join(filter(None, ["guest,vers=3.1.1", options]))
