@@ -11,8 +11,9 @@ from host import Cable, Host, wait_for
 
 # Options of the versions that are tried.
 VERSIONS = {"3": "vers=3", "4.1": "vers=4.1", "4.2": "vers=4.2"}
-# Seconds: leases and grace periods of 90 s would be waited for after each restart.
-LEASE = 5
+# Seconds: leases and grace periods of 90 s would be waited for after each restart. A busy host
+# must not let one of this length pass during a cut of two seconds.
+LEASE = 12
 # Calls that keep sessions alive depend on time, not on what a program does.
 OF_TIME = {"SEQUENCE", "RENEW", "NULL"}
 
