@@ -31,6 +31,8 @@ REPORTS = image.TARGET / "reports.jsonl"
 KINDS = "xfs,btrfs,overlay,vfat,exfat,casefold,cifs,nfs3,nfs4.1,nfs4.2"
 # What our own listing is called, of those that are compared with other programs.
 OURS = {"names": "firstbyte ls", "layout": "firstbyte ls -R", "details": "firstbyte ls -l", "tree": "firstbyte ls -R", "tree with details": "firstbyte ls -R -l"}
+# Calls of a listing with types, or with another buffer, over those of the best listing of names.
+NAMES_EACH = 4
 WALKS = ("layout", "tree", "tree with details")
 TREES = "details:500,tree:400,tree with details:400,usage:400"
 MODEL = ROOT / "crates/advise/examples/nfs.toml"
@@ -77,6 +79,9 @@ def wrong_listings(reports: list[dict]) -> Iterator[str]:
     for (what, version, delay), calls in first_calls(reports).items():
         ours = [count for method, count in calls.items() if method == OURS.get(what)]
         others = [count for method, count in calls.items() if not method.startswith("firstbyte")]
+        for method in (method for method in calls if method.startswith("firstbyte") and what == "names"):
+            if calls[method] > NAMES_EACH * max(min(others), 1):
+                yield f"{method} on NFS {version} at {delay} ms: {calls}"
         # Threads of one walk may look a directory up twice.
         if ours and ours[0] > min(others) * (1.05 if what in WALKS else 1):
             yield f"{what} on NFS {version} at {delay} ms: {calls}"

@@ -53,7 +53,7 @@ pub enum Boundary {
 /// system, less detail may save a request to the servers that hold the data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Detail {
-    /// Name and inode. The type is what the directory says, which may be `Unknown`: NFS 3 gives
+    /// Name and inode. The type is what the directory says, which may be `Unknown`: NFS gives
     /// types with names only if it gives all attributes. Where a listing enters directories, this
     /// is the same as `Names`.
     Bare,
