@@ -9,12 +9,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use firstbyte_listing::flush;
 use firstbyte_location::{directory_of, shown};
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
+use rustix_futex_sync::Mutex;
 
 use super::beneath::{self, Beneath, KEPT, Missing};
 use super::optional::{self, Improvement, attempt};
@@ -290,7 +291,7 @@ impl LocalFile {
             Ok(()) => return Ok(()),
             Err(Errno::EXIST) => None,
             // A file system or a kernel without this call.
-            Err(error) if is_refusal(error) => Some(LOOKED_UP.lock().unwrap_or_else(PoisonError::into_inner)),
+            Err(error) if is_refusal(error) => Some(LOOKED_UP.lock()),
             Err(error) => return Err(io_error(path, error)),
         };
         let other = match beneath::stat_at(directory, name) {
@@ -334,7 +335,7 @@ impl LocalFile {
                     Err(Errno::EXIST) => Err(refused()),
                     // A file system without hard links: other processes may come in between.
                     Err(error) if is_refusal(error) => {
-                        let _looked_up = LOOKED_UP.lock().unwrap_or_else(PoisonError::into_inner);
+                        let _looked_up = LOOKED_UP.lock();
                         match beneath::stat_at(directory, name) {
                             Err(Errno::NOENT) => replace(),
                             Ok(_) => Err(refused()),
