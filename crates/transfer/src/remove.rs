@@ -8,13 +8,13 @@ use std::mem::take;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, sync_channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use firstbyte_location::{Entry, Kind, Location, ObjectLocation};
 use firstbyte_store::{
     Beneath, Directories, Error as StoreError, Links, ListOptions, Order, PAGE, STACK, Unfinished,
 };
+use rustix_futex_sync::Mutex;
 
 use crate::context::Scope;
 use crate::error::{Error, Failure, Result};
@@ -107,7 +107,7 @@ fn run(scope: &Scope<'_>, removal: &Removal<'_>, taken: Taken, observer: &dyn Ob
             return Err(Error::invalid(&removal.root, "HTTP has no listing; name single objects to delete"));
         }
     }
-    Ok(outcome.summary.into_inner().unwrap_or_else(PoisonError::into_inner))
+    Ok(outcome.summary.into_inner())
 }
 
 impl Removal<'_> {
@@ -151,13 +151,13 @@ struct Outcome<'a> {
 
 impl Outcome<'_> {
     fn deleted(&self, count: u64) {
-        self.summary().deleted += count;
+        self.summary.lock().deleted += count;
     }
 
     /// Records a failure. One of a request that was cut by a stop is the end of the run instead.
     fn failed(&self, location: String, error: impl Into<Error>) {
         let error = error.into();
-        let mut summary = self.summary();
+        let mut summary = self.summary.lock();
         if let (Error::Store(StoreError::Cancelled), Some(why)) = (&error, self.stop.error()) {
             summary.ended.get_or_insert(why);
             return;
@@ -169,7 +169,7 @@ impl Outcome<'_> {
 
     /// Whether the run has to end now.
     fn has_ended(&self) -> bool {
-        let mut summary = self.summary();
+        let mut summary = self.summary.lock();
         if let (None, Some(why)) = (&summary.ended, self.stop.error()) {
             summary.ended = Some(why);
         }
@@ -177,11 +177,7 @@ impl Outcome<'_> {
     }
 
     fn has_failures(&self) -> bool {
-        self.summary().failures > 0
-    }
-
-    fn summary(&self) -> MutexGuard<'_, Summary> {
-        self.summary.lock().unwrap_or_else(PoisonError::into_inner)
+        self.summary.lock().failures > 0
     }
 }
 
@@ -258,7 +254,7 @@ fn remove_marker(scope: &Scope<'_>, root: &ObjectLocation, taken: Taken, outcome
 
 fn delete_pages(scope: &Scope<'_>, waiting: &Mutex<Receiver<Vec<Location>>>, outcome: &Outcome<'_>) {
     loop {
-        let page = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let page = waiting.lock().recv();
         let Ok(page) = page else { return };
         if outcome.has_ended() || page.is_empty() {
             continue;
