@@ -13,8 +13,8 @@ use std::fs::File;
 use std::ops::{AddAssign, Range};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 use firstbyte_location::{Location, Strength, Version, to_usize};
 use firstbyte_pacing::SHORTEST_REQUEST;
@@ -52,7 +52,7 @@ const IN_PAGE: u64 = 512;
 
 /// Frees `bytes` and some more, except what is exempt. Returns whether `bytes` fit now.
 pub(super) fn make_room(shared: &Arc<Shared>, bytes: u64, exempt: Exempt) -> bool {
-    let _one = shared.evicting.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one = shared.evicting.lock();
     let usage = &shared.usage;
     let limit = usage.limits().size.unwrap_or(u64::MAX);
     // Until usage has been counted, evict nothing.
@@ -109,13 +109,13 @@ fn header_of(shared: &Shared, map: &Path) -> Option<Header> {
 /// Frees `bytes` although the usage counters report room, because the disk or a quota is full.
 /// Returns whether it did.
 pub(super) fn free_disk(shared: &Arc<Shared>, bytes: u64, exempt: Exempt) -> bool {
-    let _one = shared.evicting.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one = shared.evicting.lock();
     round(shared, bytes + STEP, exempt).freed >= bytes
 }
 
 /// Frees some of what exceeds a lowered limit. Returns the bytes freed.
 pub(super) fn trim(shared: &Arc<Shared>) -> u64 {
-    let _one = shared.evicting.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one = shared.evicting.lock();
     let excess = shared.usage.used().saturating_sub(shared.usage.limits().size.unwrap_or(u64::MAX));
     if excess == 0 { 0 } else { round(shared, excess.min(STEP), Exempt::Pinned).freed }
 }
