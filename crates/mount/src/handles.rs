@@ -7,8 +7,10 @@
 //! kernel.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix_futex_sync::Mutex;
 
 use crate::error::{Error, Result};
 use crate::inodes::Ino;
@@ -52,7 +54,7 @@ impl<T, B> HandleTable<T, B> {
     /// is asked for a local file where the inode may be read that way and is not yet.
     pub(crate) fn open(&self, ino: Ino, reader: T, local: impl FnOnce() -> Option<B>) -> (u64, Way<B>) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         let (way, handles) = inner
             .ways
             .entry(ino)
@@ -64,16 +66,16 @@ impl<T, B> HandleTable<T, B> {
     }
 
     pub(crate) fn get(&self, number: u64) -> Result<Arc<T>> {
-        let inner = self.inner();
+        let inner = self.inner.lock();
         inner.handles.get(&number).map(|(_, reader)| Arc::clone(reader)).ok_or(Error::Unknown { number })
     }
 
     pub(crate) fn is_open(&self, ino: Ino) -> bool {
-        self.inner().ways.contains_key(&ino)
+        self.inner.lock().ways.contains_key(&ino)
     }
 
     pub(crate) fn close(&self, number: u64) {
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         let Some((ino, reader)) = inner.handles.remove(&number) else { return };
         let gone = match inner.ways.get_mut(&ino) {
             Some((_, handles)) if *handles > 1 => {
@@ -90,11 +92,7 @@ impl<T, B> HandleTable<T, B> {
     /// How many are open.
     #[cfg(test)]
     fn len(&self) -> usize {
-        self.inner().handles.len()
-    }
-
-    fn inner(&self) -> MutexGuard<'_, Inner<T, B>> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().handles.len()
     }
 }
 

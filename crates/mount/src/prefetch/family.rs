@@ -7,9 +7,10 @@
 //! long as it is remembered.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use firstbyte_location::ByteRange;
+use rustix_futex_sync::Mutex;
 
 use super::Prefetch;
 use super::siblings::SMALL;
@@ -32,7 +33,7 @@ pub(super) struct Families(Mutex<VecDeque<Box<[u8]>>>);
 impl Families {
     /// Whether the family at `stem` is not among those fetched last; it is from now on.
     fn begin(&self, stem: &[u8]) -> bool {
-        let mut begun = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut begun = self.0.lock();
         if begun.iter().any(|known| **known == *stem) {
             return false;
         }
