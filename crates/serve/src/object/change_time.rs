@@ -7,7 +7,8 @@
 //! they count as changed. Called by `metadata`.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+
+use rustix_futex_sync::Mutex;
 
 use crate::http::etag::Identity;
 
@@ -30,7 +31,7 @@ pub(crate) fn published(identity: &Identity, bound: i128) {
     if identity.changed <= bound {
         return;
     }
-    let mut late = LATE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut late = LATE.lock();
     if late.len() == MOST_LATE {
         late.pop_front();
     }
@@ -39,5 +40,5 @@ pub(crate) fn published(identity: &Identity, bound: i128) {
 
 /// Whether the file `identity` is as it was published.
 pub(crate) fn is_as_published(identity: &Identity, bound: i128) -> bool {
-    identity.changed <= bound || LATE.lock().unwrap_or_else(PoisonError::into_inner).contains(identity)
+    identity.changed <= bound || LATE.lock().contains(identity)
 }

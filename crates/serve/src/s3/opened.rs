@@ -2,11 +2,12 @@
 //! behind a gateway.
 
 use std::fs::File;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use firstbyte_location::ByteRange;
 use http::HeaderMap;
+use rustix_futex_sync::Mutex;
 use s3s::S3Result;
 
 use crate::gateway::{BlockFrames, Gateway, RemoteObject};
@@ -85,6 +86,6 @@ pub(crate) struct SentBody(Arc<Mutex<Option<Body>>>);
 impl SentBody {
     /// The body, once.
     pub(crate) fn take(self) -> Option<Body> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.0.lock().take()
     }
 }

@@ -13,18 +13,19 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use firstbyte_location::ByteRange;
 use rustix::fs::OFlags;
+use rustix_futex_sync::{Mutex, MutexGuard};
 
 use super::description::Description;
 use super::error::{Error, Result};
 use super::journal::{self, Journal, Line, Part, Place, open_at};
 use super::part::Claim;
 use super::placement::Placement;
-use super::session::{Gate, Phase, Running, Session, State, lock, verify};
+use super::session::{Gate, Phase, Running, Session, State, verify};
 use crate::object::copying::copy_range;
 use crate::object::metadata::ObjectMetadata;
 use crate::object::publish::{self, Finished};
@@ -87,7 +88,7 @@ impl Upload {
     /// Whether it was completed or removed.
     pub(super) fn has_ended(&self) -> bool {
         // One that is being worked on has not ended yet.
-        self.state.try_lock().is_ok_and(|state| state.phase == Phase::Ended)
+        self.state.try_lock().is_some_and(|state| state.phase == Phase::Ended)
     }
 
     /// True while a request may still write a part.
@@ -150,7 +151,7 @@ impl Upload {
         choose: impl FnOnce(&BTreeMap<u32, Part>) -> std::result::Result<Whole, E>,
         put: impl FnOnce(Finished<'_>) -> publish::Result<T>,
     ) -> std::result::Result<T, E> {
-        let _alone = lock(&self.ending);
+        let _alone = self.ending.lock();
         let (session, parts, whole) = {
             let (mut state, session) = self.open(Phase::Open)?;
             verify(&mut state, &session)?;
@@ -162,7 +163,7 @@ impl Upload {
         if done.is_err() {
             session.give_back(&parts);
         }
-        lock(&self.state).phase = if done.is_ok() { Phase::Ended } else { Phase::Open };
+        self.state.lock().phase = if done.is_ok() { Phase::Ended } else { Phase::Open };
         if done.is_ok() {
             self.remove_files();
         }
@@ -171,7 +172,7 @@ impl Upload {
 
     /// Ends it and removes what is there of it. Blocking.
     pub(super) fn remove(&self) -> Result<()> {
-        let _alone = lock(&self.ending);
+        let _alone = self.ending.lock();
         {
             let (mut state, _session) = self.open(Phase::Open)?;
             state.end();
@@ -191,14 +192,14 @@ impl Upload {
         let (file, name) = assemble(session, recorded, &whole.parts)?;
         whole.object.write(&file).map_err(|error| Error::io(name, error))?;
         let length = session.append(&Line::Whole(name.to_owned()))?;
-        lock(&self.state).journal = length;
+        self.state.lock().journal = length;
         let finished = Finished { directory: session.directory.as_fd(), name: name.as_ref(), file: &file };
         Ok(put(finished)?)
     }
 
     /// Opens the upload's files, or finds them open, unless it is beyond `latest`.
     fn open(&self, latest: Phase) -> Result<(MutexGuard<'_, State>, Arc<Session>)> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         match (state.phase, latest) {
             (Phase::Ended, _) => return Err(Error::NoUpload(self.id.clone())),
             (Phase::Ending, Phase::Open) => return Err(Error::Ending(self.id.clone())),
