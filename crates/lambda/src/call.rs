@@ -3,12 +3,12 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use firstbyte::Client;
 use firstbyte::receipt::Receipt;
 use firstbyte_location::Location;
 use firstbyte_store::FailureKind;
+use rustix_futex_sync::Mutex;
 
 use crate::answer::{Answer, Stages};
 use crate::deadline::Deadline;
@@ -115,7 +115,7 @@ impl<'a> Call<'a> {
     /// Notes a path that is removed with the answer, unless it is to stay.
     pub(crate) fn makes(&self, path: &Path) {
         if !self.common.keep {
-            self.made.lock().unwrap_or_else(PoisonError::into_inner).push(path.to_owned());
+            self.made.lock().push(path.to_owned());
         }
     }
 
@@ -133,7 +133,7 @@ impl<'a> Call<'a> {
 
     /// Removes what was made; near the deadline the next call does so.
     pub(crate) fn clean(&self) {
-        let made = std::mem::take(&mut *self.made.lock().unwrap_or_else(PoisonError::into_inner));
+        let made = std::mem::take(&mut *self.made.lock());
         self.environment.leave(made);
         if self.deadline.remaining() > self.deadline.floor() / 2 {
             self.environment.clear();

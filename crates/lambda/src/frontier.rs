@@ -2,7 +2,8 @@
 //! are in flight and end in any order.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, PoisonError};
+
+use rustix_futex_sync::Mutex;
 
 /// Names that were started in order. The feeder of a run begins them, its workers end them.
 #[derive(Debug, Default)]
@@ -27,7 +28,7 @@ impl Frontier {
 
     /// The object `source` of this name begins. Names come in order.
     pub(crate) fn begin(&self, name: &[u8], source: &str) {
-        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = self.0.lock();
         let (number, before) = (names.begun, names.last.clone());
         names.begun += 1;
         names.before.insert(number, before);
@@ -40,7 +41,7 @@ impl Frontier {
 
     /// It has ended, complete or failed.
     pub(crate) fn end(&self, source: &str) {
-        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = self.0.lock();
         if let Some(number) = names.numbers.remove(source) {
             names.before.remove(&number);
         }
@@ -48,7 +49,7 @@ impl Frontier {
 
     /// The name up to which all have ended.
     pub(crate) fn through(&self) -> Option<String> {
-        let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let names = self.0.lock();
         names.before.values().next().cloned().unwrap_or_else(|| names.last.clone())
     }
 }

@@ -3,14 +3,15 @@
 //! Objects are listed and started in the order of their names, so that the name up to which all are
 //! done says where the next call continues, in any environment.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
 
 use firstbyte::receipt::Failed;
 use firstbyte::size::human;
 use firstbyte_location::{Entry, Kind as EntryKind, Location};
 use firstbyte_store::{Error as StoreError, ListOptions, Order, Over, PAGE, location_below};
 use firstbyte_transfer::{Effect, Failure as FailedJob, Job, Levels, Names, Shard, Stop, Summary, Tree};
+use rustix_futex_sync::Mutex;
 
 use crate::answer::Answer;
 use crate::call::Call;
@@ -172,7 +173,7 @@ impl Room {
 
     /// Counts an entry. If it cannot fit any more, the run ends.
     fn add(&self, entry: &Entry, stop: &Stop) {
-        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listed = self.listed.lock();
         *listed += entry.size.unwrap_or(0);
         if self.free.is_some_and(|free| *listed > free) {
             self.exceeded.get_or_init(|| stop.stop());
@@ -186,7 +187,7 @@ impl Room {
         else {
             return Ok(());
         };
-        let listed = *self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        let listed = *self.listed.lock();
         Err(tmp::too_small(path, &format!("{} or more", human(listed)), free))
     }
 }
