@@ -12,10 +12,11 @@ mod request;
 mod writing;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use firstbyte_store::{Algorithm, Hasher};
+use rustix_futex_sync::Mutex;
 
 use crate::quirk::Quirk;
 use crate::scripted::{Received, Reply, Scripted};
@@ -83,7 +84,7 @@ impl QuirkStore {
         let state = Arc::new(Mutex::new(state));
         let shared = Arc::clone(&state);
         let answer = move |received: &Received| {
-            let mut state = lock(&shared);
+            let mut state = shared.lock();
             // Of the clock by which objects are dated.
             let date = format!("date: {}", reading::date(state.stated(SystemTime::now())));
             state.answer(received).with_header(&date)
@@ -99,14 +100,14 @@ impl QuirkStore {
 
     /// Replaces the quirks and forgets which of their events have happened.
     pub fn set_quirks(&self, quirks: &[Quirk]) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.quirks = quirks.iter().copied().collect();
         state.happened.clear();
     }
 
     /// Sets the number of keys of a page.
     pub fn set_page(&self, keys: usize) {
-        lock(&self.state).page = keys;
+        self.state.lock().page = keys;
     }
 
     /// Stores an object in [`BUCKET`], written now.
@@ -117,24 +118,24 @@ impl QuirkStore {
     /// Stores an object in [`BUCKET`], written at `modified`.
     pub fn insert_at(&self, key: &str, content: &[u8], modified: SystemTime) {
         let object = Object { modified, ..Object::new(content.to_vec()) };
-        lock(&self.state).objects.insert(named(key), object);
+        self.state.lock().objects.insert(named(key), object);
     }
 
     /// Dates an object of [`BUCKET`] as if it were written at `modified`.
     pub fn set_written(&self, key: &str, modified: SystemTime) {
-        if let Some(object) = lock(&self.state).objects.get_mut(&named(key)) {
+        if let Some(object) = self.state.lock().objects.get_mut(&named(key)) {
             object.modified = modified;
         }
     }
 
     /// Removes an object of [`BUCKET`].
     pub fn remove(&self, key: &str) {
-        lock(&self.state).delete(&named(key));
+        self.state.lock().delete(&named(key));
     }
 
     /// Removes everything, and forgets requests and events.
     pub fn clear(&self) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let (quirks, page) = (std::mem::take(&mut state.quirks), state.page);
         *state = State { quirks, page, ..State::default() };
     }
@@ -142,7 +143,7 @@ impl QuirkStore {
     /// Keys and contents in [`BUCKET`].
     #[must_use]
     pub fn objects(&self) -> BTreeMap<String, Vec<u8>> {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         let own = state.objects.iter().filter(|((bucket, _), _)| bucket == BUCKET);
         own.map(|((_, key), object)| (key.clone(), object.content.clone())).collect()
     }
@@ -151,29 +152,25 @@ impl QuirkStore {
     /// access list, encryption and others of a write. `None` if it does not exist.
     #[must_use]
     pub fn headers(&self, key: &str) -> Option<BTreeMap<String, String>> {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         Some(state.objects.get(&named(key))?.headers.iter().cloned().collect())
     }
 
     /// The ids of uploads that are neither complete nor aborted.
     #[must_use]
     pub fn uploads(&self) -> BTreeSet<String> {
-        lock(&self.state).uploads.keys().cloned().collect()
+        self.state.lock().uploads.keys().cloned().collect()
     }
 
     /// Method and target of each request so far.
     #[must_use]
     pub fn requests(&self) -> Vec<String> {
-        lock(&self.state).requests.clone()
+        self.state.lock().requests.clone()
     }
 }
 
 fn named(key: &str) -> Name {
     (BUCKET.to_owned(), key.to_owned())
-}
-
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl State {
