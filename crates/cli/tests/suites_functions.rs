@@ -3,12 +3,12 @@
 use crate::support;
 
 use std::fs;
-use std::sync::{Mutex, PoisonError};
 
 use firstbyte_bench::data;
 use firstbyte_bench::result::{Basis, Outcome, Results};
 use firstbyte_bench::statistics;
 use firstbyte_testkit::{BUCKET, lacks_root};
+use rustix_futex_sync::Mutex;
 use support::World;
 use support::servers::S3;
 
@@ -23,7 +23,7 @@ fn run(world: &World, suite: &str, words: &[&str]) -> Results {
     let mut all = vec!["-q", "bench", "run", "--suite", suite, "--rounds", "1"];
     all.extend(["--out", out.to_str().unwrap()]);
     all.extend(words);
-    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let alone = ALONE.lock();
     let output = world.command(&all).output().unwrap();
     drop(alone);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -8,13 +8,14 @@ use std::ffi::OsStr;
 use std::future::Future;
 use std::io::{self, SeekFrom};
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use firstbyte_location::{Entry, Location};
 use firstbyte_store::ListOptions;
 use futures_core::Stream;
 use futures_io::{AsyncRead, AsyncSeek};
+use rustix_futex_sync::{Condvar, Mutex};
 
 use crate::client::Client;
 use crate::copy::Copy;
@@ -133,7 +134,7 @@ impl AsyncFile {
         let answered = Arc::clone(&read);
         self.file.read_then(self.position, length, move |result| {
             let waker = {
-                let mut read = lock(&answered);
+                let mut read = answered.lock();
                 read.answer = Some(result.map(<[u8]>::to_vec));
                 read.waker.take()
             };
@@ -147,10 +148,6 @@ fn wake(waker: Option<Waker>) {
     if let Some(waker) = waker {
         waker.wake();
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl AsyncRead for AsyncFile {
@@ -169,7 +166,7 @@ impl AsyncRead for AsyncFile {
             _ => self.begin(buffer.len()),
         };
         let answer = {
-            let mut state = lock(&read);
+            let mut state = read.lock();
             if state.answer.is_none() {
                 state.waker = Some(context.waker().clone());
             }
@@ -218,14 +215,14 @@ impl<T: Send + 'static> Task<T> {
         let run = move || {
             let result = call();
             let waker = {
-                let mut state = lock(&shared);
+                let mut state = shared.lock();
                 state.result = Some(result);
                 state.waker.take()
             };
             wake(waker);
         };
         if let Err(error) = std::thread::Builder::new().name("call".into()).spawn(run) {
-            lock(&state).result = Some(Err(error.into()));
+            state.lock().result = Some(Err(error.into()));
         }
         Self { state, stop: Some(Box::new(stop)) }
     }
@@ -236,7 +233,7 @@ impl<T> Future for Task<T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let result = {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             if state.result.is_none() {
                 state.waker = Some(context.waker().clone());
             }
@@ -283,8 +280,7 @@ impl Channel {
     /// Waits for room and queues an entry. False if the reader is gone.
     fn send(&self, entry: Result<Entry>) -> bool {
         let is_full = |state: &mut ChannelState| state.entries.len() >= AHEAD && !state.is_unread;
-        let waiting = self.room.wait_while(lock(&self.state), is_full);
-        let mut state = waiting.unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.room.wait_while(self.state.lock(), is_full);
         state.entries.push_back(entry);
         let waker = state.waker.take();
         let is_read = !state.is_unread;
@@ -295,7 +291,7 @@ impl Channel {
 
     fn end(&self) {
         let waker = {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             state.is_over = true;
             state.waker.take()
         };
@@ -307,7 +303,7 @@ impl Stream for EntryStream {
     type Item = Result<Entry>;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let mut state = lock(&self.0.state);
+        let mut state = self.0.state.lock();
         match state.entries.pop_front() {
             Some(entry) => {
                 self.0.room.notify_one();
@@ -324,7 +320,7 @@ impl Stream for EntryStream {
 
 impl Drop for EntryStream {
     fn drop(&mut self) {
-        lock(&self.0.state).is_unread = true;
+        self.0.state.lock().is_unread = true;
         self.0.room.notify_one();
     }
 }

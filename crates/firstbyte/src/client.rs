@@ -1,12 +1,13 @@
 //! `Client`: opens, lists and copies locations that are given as text.
 
 use std::ffi::OsStr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use firstbyte_hydrate::{Hydrator, Settings, StartFile};
 use firstbyte_location::{Kind, Location, Version};
 use firstbyte_store::{ListOptions, Listing, Outages, Store};
 use firstbyte_transfer::Engine;
+use rustix_futex_sync::Mutex;
 
 use crate::error::{Error, Result};
 use crate::file::LazyFile;

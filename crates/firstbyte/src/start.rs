@@ -1,7 +1,7 @@
 //! The operations of [`Client`] with start files: read one, fetch its ranges, open an object with
 //! its ranges.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use firstbyte_hydrate::{Job, StartFile, Wanted};
 use firstbyte_location::Location;
@@ -72,7 +72,7 @@ impl Client {
     }
 
     fn kept_start_file(&self, location: &Location) -> Result<Arc<StartFile>> {
-        let mut kept = self.start.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.start.lock();
         if let Some((_, start)) = kept.as_ref().filter(|(place, _)| place == location) {
             return Ok(Arc::clone(start));
         }

@@ -11,10 +11,11 @@ use std::sync::atomic::{
     AtomicBool,
     Ordering::{Acquire, Relaxed, Release},
 };
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use firstbyte_location::{ByteRange, Checksum, Location, Version};
 use firstbyte_store::{Error as StoreError, Sink};
+use rustix_futex_sync::Mutex;
 
 pub(crate) use cache_entry::{CacheEntry, Lease};
 pub(crate) use memory::MemoryBlocks;
@@ -257,7 +258,7 @@ impl BlockStore {
     pub(crate) fn verify(&self, location: &Location) {
         let Some(cached) = self.cached() else { return };
         let verified = cached.verify_complete();
-        let mut checksum_error = self.checksum_error.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut checksum_error = self.checksum_error.lock();
         match verified {
             // Another process verifies the version, or blocks are missing: their fetch starts over.
             Ok(Verified::Busy | Verified::Missing) => {}
@@ -275,7 +276,7 @@ impl BlockStore {
 
     /// The checksum error of the latest verification.
     pub(crate) fn checksum_error(&self) -> Option<Error> {
-        self.checksum_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.checksum_error.lock().clone()
     }
 
     /// Makes room for the uncached blocks among `blocks` and `promised` other bytes, by evicting

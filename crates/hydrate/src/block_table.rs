@@ -19,11 +19,12 @@ mod reports;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use firstbyte_location::{Location, Strength, Version, to_usize};
 use firstbyte_pacing::ReadSizes;
+use rustix_futex_sync::Mutex;
 
 pub(crate) use fetch::{Ahead, Fetch, Requests};
 pub(crate) use in_flight::{FetchId, Priority};
@@ -117,12 +118,12 @@ impl BlockTable {
 
     /// Whether the object is fetched as one response.
     pub(crate) fn is_whole(&self) -> bool {
-        self.lock().mode == FetchMode::Whole
+        self.state.lock().mode == FetchMode::Whole
     }
 
     /// Whether the object can be fetched only once, so that a failed response cannot be repeated.
     pub(crate) fn is_fetched_once(&self) -> bool {
-        self.lock().gone_after_first.is_some()
+        self.state.lock().gone_after_first.is_some()
     }
 
     /// Whether a whole response is so far ahead of the readers that blocks they need would be
@@ -134,12 +135,12 @@ impl BlockTable {
 
     /// The reason for which no further fetch can succeed.
     pub(crate) fn gone(&self) -> Option<Error> {
-        self.lock().gone.clone()
+        self.state.lock().gone.clone()
     }
 
     /// Whether a block is being fetched.
     pub(crate) fn is_in_flight(&self, block: u64) -> bool {
-        self.lock().in_flight.is_owned(block)
+        self.state.lock().in_flight.is_owned(block)
     }
 
     /// Makes a read that waits for no block yet.
@@ -153,7 +154,7 @@ impl BlockTable {
     #[must_use]
     pub(crate) fn request(self: &Arc<Self>, pending: &Arc<PendingRead>, reader: &Reader<'_>) -> Requests {
         let mut requests = Requests::default();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let mut missing = pending.blocks();
         missing.retain(|block| !pending.accept_present(&self.blocks, *block));
         pending.expect(missing.len());
@@ -210,7 +211,7 @@ impl BlockTable {
     pub(crate) fn request_ahead(self: &Arc<Self>, ahead: &Ahead, handle: &Weak<()>) -> Requests {
         let blocks = ahead.range.start / BLOCK..ahead.range.end.div_ceil(BLOCK);
         let mut requests = Requests::default();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.gone.is_some() || state.mode == FetchMode::Whole {
             return requests;
         }
@@ -230,7 +231,7 @@ impl BlockTable {
         most: u64,
         job: &Arc<JobFile>,
     ) -> Option<Fetch> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.gone.is_some() {
             return None;
         }
@@ -246,7 +247,7 @@ impl BlockTable {
     /// Begins a fetch of everything as one response, because the server does not support ranges.
     #[must_use]
     pub(crate) fn request_whole(self: &Arc<Self>) -> Requests {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.mode == FetchMode::Whole {
             return Requests::default();
         }
@@ -258,7 +259,7 @@ impl BlockTable {
     #[must_use]
     pub(crate) fn hasten(&self, pending: &PendingRead) -> Requests {
         let (mut requests, now) = (Requests::default(), Instant::now());
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         for block in pending.blocks() {
             if let Want::Promote(id) = state.in_flight.want(block, None, now) {
                 state.in_flight.promote(id);
@@ -307,10 +308,6 @@ impl BlockTable {
         // Too rare for measured sizes to matter.
         let sizes = ReadSizes::of(None, None);
         self.request(&pending, &Reader { at: range.start, interest: None, rounding: Rounding::Blocks, sizes })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, TableState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

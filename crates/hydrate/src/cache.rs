@@ -42,11 +42,12 @@ mod verify;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use firstbyte_location::{Checksum, Location, Strength, Version, shown};
 use firstbyte_store::{BRIEFLY, PrivateDirectory, Sharing};
+use rustix_futex_sync::Mutex;
 
 pub use cached::{Cached, FetchLease, Pin, PinnedBlocks};
 pub use clock::Timestamp;
@@ -300,13 +301,13 @@ impl Shared {
 
     /// Remembers a version that only this process can find.
     fn add_unnamed(&self, version: &Arc<OpenVersion>) {
-        let mut unnamed = self.unnamed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unnamed = self.unnamed.lock();
         unnamed.retain(|version| version.strong_count() > 0);
         unnamed.push(Arc::downgrade(version));
     }
 
     fn unnamed(&self) -> Vec<Arc<OpenVersion>> {
-        let unnamed = self.unnamed.lock().unwrap_or_else(PoisonError::into_inner);
+        let unnamed = self.unnamed.lock();
         unnamed.iter().filter_map(Weak::upgrade).collect()
     }
 }

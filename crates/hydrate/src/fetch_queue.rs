@@ -15,8 +15,8 @@ mod background_throttle;
 mod queues;
 mod receive;
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,7 @@ use firstbyte_pacing::{
     Controller, LONGEST_REQUEST, Observation, Proximity, ReadSizes, START, Work, request_share,
 };
 use firstbyte_store::{KEEP_IDLE, STACK, Store, THREAD_MEMORY};
+use rustix_futex_sync::{Condvar, Mutex, MutexGuard};
 
 use crate::block_table::{Fetch, FetchId, Priority, Requests};
 use crate::counters::Counters;
@@ -80,7 +81,7 @@ impl FetchQueue {
         let waits = |fetch: &&Fetch| fetch.priority != Priority::Demand;
         let waiting: Vec<_> =
             fetches.iter().filter(waits).map(|fetch| (Arc::clone(&fetch.table), fetch.id)).collect();
-        let mut queues = self.lock();
+        let mut queues = self.queues.lock();
         fetches.into_iter().for_each(|fetch| queues.push(fetch));
         promoted.into_iter().for_each(|id| queues.promote(id));
         queues.watch(&watched);
@@ -94,7 +95,7 @@ impl FetchQueue {
 
     /// Bytes that a background fetch should request if `rest` bytes are left for it and others.
     pub(crate) fn background_request(&self, rest: u64) -> u64 {
-        request_share(rest, self.lock().concurrency, self.server())
+        request_share(rest, self.queues.lock().concurrency, self.server())
     }
 
     /// Whether one more background fetch could start, or too few are queued. The queue is kept
@@ -102,7 +103,7 @@ impl FetchQueue {
     /// no fetch is queued that could not start.
     pub(crate) fn has_room_in_background(&self) -> bool {
         let is_known = self.server() != Proximity::Unknown;
-        let queues = self.lock();
+        let queues = self.queues.lock();
         let waiting = queues.background.len();
         let bytes = || queues.background.iter().map(Fetch::bytes).sum::<u64>();
         waiting < queues.room_in_background()
@@ -122,12 +123,12 @@ impl FetchQueue {
     /// Starts no thread from now on.
     #[cfg(test)]
     pub(crate) fn start_nothing(&self) {
-        self.lock().free_slots.clear();
+        self.queues.lock().free_slots.clear();
     }
 
     /// Ends idle threads: no more work will be submitted.
     pub(crate) fn close(&self) {
-        self.lock().closed = true;
+        self.queues.lock().closed = true;
         self.work.notify_all();
         self.busy.notify_all();
     }
@@ -192,7 +193,7 @@ impl FetchQueue {
         self.wake(&mut queues);
         drop(queues);
         receive::run(self, fetch, slot, buffer);
-        let mut queues = self.lock();
+        let mut queues = self.queues.lock();
         queues.ended(priority, memory);
         queues
     }
@@ -213,7 +214,7 @@ impl FetchQueue {
 
     fn work(self: Arc<Self>, slot: usize) {
         let mut buffer = Vec::new();
-        let mut queues = self.lock();
+        let mut queues = self.queues.lock();
         queues.starting -= 1;
         loop {
             if let Some(fetch) = queues.next() {
@@ -224,8 +225,7 @@ impl FetchQueue {
                 break;
             }
             queues.idle += 1;
-            let (next, wait) =
-                self.work.wait_timeout(queues, KEEP_IDLE).unwrap_or_else(PoisonError::into_inner);
+            let (next, wait) = self.work.wait_timeout(queues, KEEP_IDLE);
             queues = next;
             if !queues.resumed() && wait.timed_out() {
                 break;
@@ -240,7 +240,7 @@ impl FetchQueue {
     fn supervise(self: Arc<Self>) {
         let mut controller = Controller::new(Work::One, self.most.min(Controller::MOST));
         let mut most_of_kind = Controller::MOST_OF_ONE;
-        let mut queues = self.lock();
+        let mut queues = self.queues.lock();
         // Fetches that are running when the last file is closed still end.
         while !(queues.closed && queues.is_idle()) {
             let late = queues.take_late();
@@ -253,16 +253,16 @@ impl FetchQueue {
                 most_of_kind = if work == Work::Small { Controller::MOST } else { Controller::MOST_OF_ONE };
             }
             let concurrency = controller.tick(&seen).min(most_of_kind);
-            queues = self.lock();
+            queues = self.queues.lock();
             if concurrency != queues.concurrency {
                 queues.concurrency = concurrency;
                 self.wake(&mut queues);
             }
             queues = if queues.is_idle() && !queues.closed {
                 queues.dormant = true;
-                self.busy.wait(queues).unwrap_or_else(PoisonError::into_inner)
+                self.busy.wait(queues)
             } else {
-                self.busy.wait_timeout(queues, Controller::TICK).unwrap_or_else(PoisonError::into_inner).0
+                self.busy.wait_timeout(queues, Controller::TICK).0
             };
         }
     }
@@ -281,9 +281,5 @@ impl FetchQueue {
             silent: tracker.is_silent(now),
             waiting: queues.work(),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Queues> {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -3,10 +3,11 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use firstbyte_location::{ByteRange, Location, Version, to_usize};
+use rustix_futex_sync::Mutex;
 
 use crate::block::{BLOCK, blocks_of};
 use crate::block_store::CacheEntry;
@@ -221,7 +222,7 @@ impl Handle {
     /// Decides whether a read requests whole blocks. A random reader without a cache gains nothing
     /// by them, unless its reads are so short that it may come back to the rest.
     fn rounding(&self, read: ByteRange) -> Rounding {
-        let read_ahead = self.read_ahead.lock().unwrap_or_else(PoisonError::into_inner);
+        let read_ahead = self.read_ahead.lock();
         let is_random = read.len() >= BLOCK / 2 && read_ahead.is_random(&(read.start..read.end));
         drop(read_ahead);
         if is_random && !self.file.version.table.blocks.has_cache() {
@@ -333,7 +334,7 @@ impl Handle {
         }
         let version = &self.file.version;
         let ahead: Option<Ahead> = {
-            let mut read_ahead = self.read_ahead.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut read_ahead = self.read_ahead.lock();
             read_ahead.adapt(version.most_window(), version.engine.queue.server());
             read_ahead.note(range.start..range.end, found)
         };
@@ -347,7 +348,7 @@ impl Handle {
 
     /// Fetches the ranges that a reader of Parquet columns reads next.
     fn expect_columns(&self, read: ByteRange) {
-        let ranges = self.lock_columns().note(read, self.file.version.most_window());
+        let ranges = self.columns.lock().note(read, self.file.version.most_window());
         self.prefetch(&ranges);
     }
 
@@ -360,7 +361,7 @@ impl Handle {
         if self.file.version.table.blocks.read_at(&mut end, start) < TAIL {
             return;
         }
-        let mut columns = self.lock_columns();
+        let mut columns = self.columns.lock();
         columns.note_end(&end, size);
         if let Some(footer) = columns.wants(ByteRange::new(0, size)) {
             self.parse_present(&mut columns, footer);
@@ -372,7 +373,7 @@ impl Handle {
     fn learn_columns(&self, read: ByteRange, bytes: &[u8]) {
         let size = self.file.size();
         let ranges = {
-            let mut columns = self.lock_columns();
+            let mut columns = self.columns.lock();
             if columns.is_other() || read.is_empty() {
                 return;
             }
@@ -397,10 +398,6 @@ impl Handle {
         if self.file.version.table.blocks.read_at(&mut held, footer.start) == held.len() {
             columns.parse(&held, self.file.size());
         }
-    }
-
-    fn lock_columns(&self) -> MutexGuard<'_, Columns> {
-        self.columns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn count(&self, range: ByteRange) {

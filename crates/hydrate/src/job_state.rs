@@ -1,12 +1,13 @@
 //! The progress of a job, and of each of its files. The job's thread and its fetches share these
 //! values; callers read snapshots.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use firstbyte_location::Location;
 use firstbyte_pacing::Throttle;
+use rustix_futex_sync::{Condvar, Mutex, MutexGuard};
 
 use crate::cache::{Exempt, Timestamp};
 use crate::error::Error;
@@ -113,7 +114,7 @@ impl JobState {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Progress> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+        self.progress.lock()
     }
 
     /// Waits for a change, at most `timeout`.
@@ -122,7 +123,7 @@ impl JobState {
         progress: MutexGuard<'a, Progress>,
         timeout: Duration,
     ) -> MutexGuard<'a, Progress> {
-        self.changed.wait_timeout(progress, timeout).unwrap_or_else(PoisonError::into_inner).0
+        self.changed.wait_timeout(progress, timeout).0
     }
 }
 
@@ -230,16 +231,16 @@ impl JobFile {
 
     /// Forgets an error, before the file is tried again.
     pub(crate) fn forget_error(&self) {
-        *self.error.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.error.lock() = None;
         self.has_failed.store(false, Relaxed);
     }
 
     pub(crate) fn error(&self) -> Option<Error> {
-        self.error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.error.lock().clone()
     }
 
     fn fail(&self, error: Error) {
-        self.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        self.error.lock().get_or_insert(error);
         self.has_failed.store(true, Relaxed);
     }
 }

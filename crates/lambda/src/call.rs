@@ -3,12 +3,12 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use firstbyte::Client;
 use firstbyte::receipt::Receipt;
 use firstbyte_location::Location;
 use firstbyte_store::FailureKind;
+use rustix_futex_sync::Mutex;
 
 use crate::answer::{Answer, Stages};
 use crate::deadline::Deadline;
@@ -116,7 +116,7 @@ impl<'a> Call<'a> {
     /// Records a path to remove with the answer, unless the event says `keep`.
     pub(crate) fn remove_with_answer(&self, path: &Path) {
         if !self.common.keep {
-            self.made.lock().unwrap_or_else(PoisonError::into_inner).push(path.to_owned());
+            self.made.lock().push(path.to_owned());
         }
     }
 
@@ -135,7 +135,7 @@ impl<'a> Call<'a> {
 
     /// Removes the recorded paths. Near the deadline this is left to the next call.
     pub(crate) fn clean(&self) {
-        let made = std::mem::take(&mut *self.made.lock().unwrap_or_else(PoisonError::into_inner));
+        let made = std::mem::take(&mut *self.made.lock());
         self.environment.add_leftovers(made);
         if self.deadline.remaining() > self.deadline.floor() / 2 {
             self.environment.clear();

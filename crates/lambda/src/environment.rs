@@ -4,14 +4,15 @@
 //! One [`Environment`] is made before the first event. Making it costs a few system calls.
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use firstbyte::environment::{self, Lookup};
 use firstbyte::{Client, Options};
 use rustix::param::clock_ticks_per_second;
 use rustix::time::{ClockId, clock_gettime};
+use rustix_futex_sync::Mutex;
 
 use crate::error::Result;
 use crate::tmp;
@@ -101,7 +102,7 @@ impl Environment {
     /// # Errors
     /// A variable or an endpoint is not valid.
     pub fn client(&self, endpoint_url: Option<&str>) -> Result<Client> {
-        let mut kept = self.client.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.client.lock();
         if let Some((endpoint, client)) = &*kept
             && endpoint.as_deref() == endpoint_url
         {
@@ -119,12 +120,12 @@ impl Environment {
 
     /// Adds paths that this or a later call removes.
     pub(crate) fn add_leftovers(&self, paths: Vec<PathBuf>) {
-        self.leftovers.lock().unwrap_or_else(PoisonError::into_inner).extend(paths);
+        self.leftovers.lock().extend(paths);
     }
 
     /// Removes the paths that calls have left.
     pub(crate) fn clear(&self) {
-        let left = std::mem::take(&mut *self.leftovers.lock().unwrap_or_else(PoisonError::into_inner));
+        let left = std::mem::take(&mut *self.leftovers.lock());
         tmp::remove(&left, &self.directory);
     }
 }

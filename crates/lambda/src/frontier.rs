@@ -2,7 +2,8 @@
 //! in flight and end in any order.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, PoisonError};
+
+use rustix_futex_sync::Mutex;
 
 /// Names in the order of their start. The feeder of a run starts them, its workers end them.
 #[derive(Debug, Default)]
@@ -27,7 +28,7 @@ impl Frontier {
 
     /// Records that the object `source` with this name starts. Names must come in order.
     pub(crate) fn begin(&self, name: &[u8], source: &str) {
-        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = self.0.lock();
         let (number, before) = (names.begun, names.last.clone());
         names.begun += 1;
         names.before.insert(number, before);
@@ -40,7 +41,7 @@ impl Frontier {
 
     /// Records that the object `source` has ended, complete or failed.
     pub(crate) fn end(&self, source: &str) {
-        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = self.0.lock();
         if let Some(number) = names.numbers.remove(source) {
             names.before.remove(&number);
         }
@@ -48,7 +49,7 @@ impl Frontier {
 
     /// Returns the name up to which all objects have ended.
     pub(crate) fn through(&self) -> Option<String> {
-        let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let names = self.0.lock();
         names.before.values().next().cloned().unwrap_or_else(|| names.last.clone())
     }
 }

@@ -12,9 +12,11 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
+
+use rustix_futex_sync::Mutex;
 
 use crate::batch::{Batch, Take};
 use crate::open::reopen;
@@ -161,7 +163,7 @@ impl Ahead {
         let Self { parts, part, shared, threads, .. } = self;
         // A thread ends when its receiver is gone.
         drop((parts, part));
-        shared.lock().parts.clear();
+        shared.left.lock().parts.clear();
         for thread in threads {
             let _ = thread.join();
         }
@@ -186,24 +188,20 @@ fn died() -> io::Error {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, PendingParts> {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Runs a thread: reads parts until none is left, or the receiver is gone.
     fn work(&self) {
         while let Some((part, batches)) = self.next() {
             let end = self.read(part, &batches).map(|()| None);
             let failed = end.is_err();
             if batches.send(end).is_err() || failed {
-                return self.lock().finish();
+                return self.left.lock().finish();
             }
         }
     }
 
     /// Takes the next part that no thread reads. Returns it with the sender of its batches.
     fn next(&self) -> Option<(Option<Part>, SyncSender<Message>)> {
-        let mut left = self.lock();
+        let mut left = self.left.lock();
         let part = left.parts.pop_front();
         let (sender, receiver) = sync_channel(WAITING);
         // Sent under the lock to keep the order. If the channel is full, all threads have to wait

@@ -1,7 +1,7 @@
 //! Keeps batches that the caller has finished with, so that they are filled again instead of
 //! allocated.
 
-use std::sync::{Mutex, PoisonError};
+use rustix_futex_sync::Mutex;
 
 use crate::batch::Batch;
 
@@ -21,14 +21,14 @@ impl Spare {
 
     /// Returns an empty batch, with used memory if there is some.
     pub(crate) fn take(&self) -> Batch {
-        let batch = self.batches.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let batch = self.batches.lock().pop();
         batch.unwrap_or_else(|| Batch::new(self.buffer))
     }
 
     /// Keeps a batch's memory, or frees it if there is enough.
     pub(crate) fn give(&self, mut batch: Batch) {
         batch.clear();
-        let mut batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut batches = self.batches.lock();
         if batches.len() < self.most {
             batches.push(batch);
         }

@@ -18,11 +18,12 @@
 
 use std::collections::HashMap;
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
+use rustix_futex_sync::Mutex;
 
 use crate::batch::Take;
 use crate::dirent::{LEAST_ROOM, Raw, getdents, records};
@@ -182,7 +183,7 @@ impl Part {
 impl Split {
     /// Notes the entry that one side of a boundary saw. False if the other side saw another one.
     fn meets(&self, boundary: i64, seen: Option<&Vec<u8>>) -> bool {
-        let mut joins = self.joins.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut joins = self.joins.lock();
         match joins.remove(&boundary) {
             Some(other) => other.as_ref() == seen,
             None => joins.insert(boundary, seen.cloned()).is_none(),

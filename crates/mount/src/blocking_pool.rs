@@ -6,11 +6,12 @@
 //! is answered without its result: see [`BlockingPool::within`].
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use firstbyte_store::STACK;
+use rustix_futex_sync::{Condvar, Mutex};
 
 /// The most concurrent jobs. With a round trip of 30 ms they answer 2,000 lookups per second, which
 /// is more than should be sent to one endpoint.
@@ -66,7 +67,7 @@ impl<R: Send> Overdue for Answer<R> {
 
 impl<R> Answer<R> {
     fn take(&self) -> Option<R> {
-        self.reply.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.reply.lock().take()
     }
 }
 
@@ -101,7 +102,7 @@ impl BlockingPool {
 
     /// Runs `job` when there is a thread for it.
     pub(crate) fn run(&self, job: impl FnOnce() + Send + 'static) {
-        let mut state = self.shared.state();
+        let mut state = self.shared.state.lock();
         state.jobs.push_back(Box::new(job));
         if state.idle >= state.jobs.len() || state.threads >= MAX_THREADS {
             drop(state);
@@ -113,7 +114,7 @@ impl BlockingPool {
         let shared = Arc::clone(&self.shared);
         let thread = thread::Builder::new().name("waiter".into()).stack_size(STACK);
         if let Err(error) = thread.spawn(move || shared.work()) {
-            let mut state = self.shared.state();
+            let mut state = self.shared.state.lock();
             state.threads -= 1;
             let alone = state.threads == 0;
             drop(state);
@@ -126,7 +127,7 @@ impl BlockingPool {
     }
 
     fn watch(&self, overdue: Weak<dyn Overdue>) {
-        let mut state = self.shared.state();
+        let mut state = self.shared.state.lock();
         // Answered entries are removed, or they would accumulate in a busy minute.
         while state.late.front().is_some_and(|(_, answer)| answer.strong_count() == 0) {
             state.late.pop_front();
@@ -145,21 +146,16 @@ impl BlockingPool {
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn work(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         loop {
             while let Some(job) = state.jobs.pop_front() {
                 drop(state);
                 job();
-                state = self.state();
+                state = self.state.lock();
             }
             state.idle += 1;
-            let (woken, waited) =
-                self.work.wait_timeout(state, IDLE_TIME).unwrap_or_else(PoisonError::into_inner);
+            let (woken, waited) = self.work.wait_timeout(state, IDLE_TIME);
             state = woken;
             state.idle -= 1;
             if waited.timed_out() && state.jobs.is_empty() {
@@ -171,13 +167,13 @@ impl Shared {
 
     fn work_off(&self) {
         loop {
-            let Some(job) = self.state().jobs.pop_front() else { return };
+            let Some(job) = self.state.lock().jobs.pop_front() else { return };
             job();
         }
     }
 
     fn keep_deadlines(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         loop {
             let now = Instant::now();
             match state.late.front().map(|(due, _)| *due) {
@@ -185,15 +181,14 @@ impl Shared {
                     let answer = state.late.pop_front().and_then(|(_, answer)| answer.upgrade());
                     drop(state);
                     answer.inspect(|answer| answer.overdue());
-                    state = self.state();
+                    state = self.state.lock();
                 }
                 Some(due) => {
-                    let waited = self.watch.wait_timeout(state, due - now);
-                    state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                    state = self.watch.wait_timeout(state, due - now).0;
                 }
                 None => {
                     state.dormant = true;
-                    state = self.watch.wait(state).unwrap_or_else(PoisonError::into_inner);
+                    state = self.watch.wait(state);
                 }
             }
         }
@@ -217,11 +212,11 @@ mod tests {
             let (gate, send) = (Arc::clone(&gate), send.clone());
             pool.run(move || {
                 // Each job waits until as many have come as there may be threads.
-                let mut arrived = gate.0.lock().unwrap();
+                let mut arrived = gate.0.lock();
                 *arrived += 1;
                 gate.1.notify_all();
                 while *arrived < MAX_THREADS {
-                    arrived = gate.1.wait(arrived).unwrap();
+                    arrived = gate.1.wait(arrived);
                 }
                 send.send(()).unwrap();
             });

@@ -1,11 +1,12 @@
 //! The table of open directories. It also decides how many names each reply to the kernel contains.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use firstbyte_location::{Kind, to_usize};
+use rustix_futex_sync::Mutex;
 
 use crate::child::Child;
 use crate::directory::Listed;
@@ -78,13 +79,13 @@ impl OpenDirectory {
     /// Returns one of the names returned last, and the time for which it is valid. `None` while
     /// another thread is reading.
     fn recent(&self, name: &[u8], ttl: Duration) -> Option<(Listed, Duration)> {
-        let stream = self.stream.try_lock().ok()?;
+        let stream = self.stream.try_lock()?;
         stream.recent(name, ttl).map(|(listed, valid)| (listed.clone(), valid))
     }
 
     /// Returns names from position `offset` on, as many as the answer is likely to hold.
     pub(crate) fn names(&self, ino: Ino, offset: u64) -> Result<Vec<NamedEntry>> {
-        let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stream = self.stream.lock();
         let mut names = Vec::new();
         for position in offset..offset + self.want.load(Ordering::Relaxed) as u64 {
             let entry = match position {
@@ -148,29 +149,25 @@ impl DirHandles {
         let path = stream.path().into();
         let open =
             OpenDirectory { stream: Mutex::new(stream), path, want: AtomicUsize::new(FIRST_ANSWER_NAMES) };
-        self.open().insert(number, Arc::new(open));
+        self.open.lock().insert(number, Arc::new(open));
         number
     }
 
     pub(crate) fn get(&self, number: u64) -> Result<Arc<OpenDirectory>> {
-        self.open().get(&number).cloned().ok_or(Error::Unknown { number })
+        self.open.lock().get(&number).cloned().ok_or(Error::Unknown { number })
     }
 
     /// Returns the entry `name` of the directory at `path`, if an open listing of it returned the
     /// entry a moment ago. `ls -l` looks each name up again if the kernel did not keep it.
     pub(crate) fn recent(&self, path: &[u8], name: &[u8], ttl: Duration) -> Option<(Listed, Duration)> {
         let open: Vec<Arc<OpenDirectory>> =
-            self.open().values().filter(|open| *open.path == *path).cloned().collect();
+            self.open.lock().values().filter(|open| *open.path == *path).cloned().collect();
         open.iter().find_map(|open| open.recent(name, ttl))
     }
 
     pub(crate) fn remove(&self, number: u64) {
-        let gone = self.open().remove(&number);
+        let gone = self.open.lock().remove(&number);
         // Dropped without the lock: ending its requests may take a while.
         drop(gone);
-    }
-
-    fn open(&self) -> MutexGuard<'_, HashMap<u64, Arc<OpenDirectory>>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

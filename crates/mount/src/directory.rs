@@ -9,10 +9,11 @@
 mod pages;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use firstbyte_location::to_usize;
+use rustix_futex_sync::Mutex;
 
 use crate::child::Child;
 use crate::inodes::Ino;
@@ -190,7 +191,7 @@ impl Directories {
     }
 
     pub(crate) fn get(&self, path: &[u8]) -> Known {
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         let clock = inner.tick();
         if let Some((directory, used)) = inner.kept.get_mut(path)
             && directory.extent == Extent::Whole
@@ -204,7 +205,7 @@ impl Directories {
 
     /// Returns the page of a wide directory that has `name`, if one is valid.
     pub(crate) fn page(&self, path: &[u8], name: &[u8]) -> Option<Arc<Directory>> {
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         let page = inner.around(path, name, self.names).filter(|page| !page.valid(self.ttl).is_zero())?;
         inner.wide.entry(path.into()).or_default().note(name);
         Some(page)
@@ -213,7 +214,7 @@ impl Directories {
     /// Whether the page that begins with `name`, which no valid page has, is worth a request: the
     /// names before it were looked up in order.
     pub(crate) fn is_in_order(&self, path: &[u8], name: &[u8]) -> bool {
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         let Some(lookups) = inner.wide.get_mut(path) else { return false };
         lookups.note(name);
         let in_order = lookups.in_order > LOOKUPS_BEFORE_PAGE;
@@ -226,23 +227,23 @@ impl Directories {
     /// Returns the last listing of a directory, or the page of it that has `name`, however old: for
     /// the order and the numbers of names, which seldom change.
     pub(crate) fn around(&self, path: &[u8], name: &[u8]) -> Option<Arc<Directory>> {
-        self.inner().around(path, name, self.names)
+        self.inner.lock().around(path, name, self.names)
     }
 
     /// Returns the position behind the page kept of a directory. The next page has this position,
     /// as pages are looked up in order.
     pub(crate) fn end_of_page(&self, path: &[u8]) -> usize {
-        self.inner().kept.get(path).map_or(0, |(directory, _)| directory.end())
+        self.inner.lock().kept.get(path).map_or(0, |(directory, _)| directory.end())
     }
 
     /// Keeps a directory, or a page of one, in place of an earlier one.
     pub(crate) fn keep(&self, path: &[u8], directory: Arc<Directory>) {
-        self.inner().keep(path, directory, self.names);
+        self.inner.lock().keep(path, directory, self.names);
     }
 
     /// Records that a directory has more names than are kept.
     pub(crate) fn mark_wide(&self, path: &[u8]) {
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         inner.remove(path);
         if inner.wide.len() >= MAX_WIDE_REMEMBERED {
             inner.wide.clear();
@@ -252,16 +253,12 @@ impl Directories {
 
     /// Keeps the next names of the listing of a wide directory, packed.
     pub(crate) fn keep_listed(&self, path: &[u8], first: usize, listed: &[Listed], taken: Instant) {
-        self.inner().pages.add(path, first, listed, taken, self.page_bytes);
+        self.inner.lock().pages.add(path, first, listed, taken, self.page_bytes);
     }
 
     /// Drops a directory in which an object has changed.
     pub(crate) fn doubt(&self, path: &[u8]) {
-        self.inner().remove(path);
-    }
-
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().remove(path);
     }
 }
 
@@ -359,7 +356,7 @@ mod tests {
         for number in 0..3 * MIN_TOTAL_NAMES {
             directories.keep(number.to_string().as_bytes(), directory(0));
         }
-        assert_eq!(directories.inner().kept.len() as u64, MIN_TOTAL_NAMES);
+        assert_eq!(directories.inner.lock().kept.len() as u64, MIN_TOTAL_NAMES);
     }
 
     #[test]

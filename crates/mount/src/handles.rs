@@ -7,8 +7,10 @@
 //! a kernel.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix_futex_sync::Mutex;
 
 use crate::error::{Error, Result};
 use crate::inodes::Ino;
@@ -57,7 +59,7 @@ impl<T, B> HandleTable<T, B> {
         local: impl FnOnce() -> Option<B>,
     ) -> (u64, InodeReadMode<B>) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         let (mode, handles) = inner.modes.entry(ino).or_insert_with(|| {
             (local().map_or(InodeReadMode::Cached, |file| InodeReadMode::Through(Arc::new(file))), 0)
         });
@@ -68,16 +70,16 @@ impl<T, B> HandleTable<T, B> {
     }
 
     pub(crate) fn get(&self, number: u64) -> Result<Arc<T>> {
-        let inner = self.inner();
+        let inner = self.inner.lock();
         inner.handles.get(&number).map(|(_, reader)| Arc::clone(reader)).ok_or(Error::Unknown { number })
     }
 
     pub(crate) fn is_open(&self, ino: Ino) -> bool {
-        self.inner().modes.contains_key(&ino)
+        self.inner.lock().modes.contains_key(&ino)
     }
 
     pub(crate) fn close(&self, number: u64) {
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         let Some((ino, reader)) = inner.handles.remove(&number) else { return };
         let gone = match inner.modes.get_mut(&ino) {
             Some((_, handles)) if *handles > 1 => {
@@ -94,11 +96,7 @@ impl<T, B> HandleTable<T, B> {
     /// The number of open handles.
     #[cfg(test)]
     fn len(&self) -> usize {
-        self.inner().handles.len()
-    }
-
-    fn inner(&self) -> MutexGuard<'_, Inner<T, B>> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().handles.len()
     }
 }
 

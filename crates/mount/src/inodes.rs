@@ -12,10 +12,11 @@ mod record;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use firstbyte_location::{Kind, Version, to_usize};
+use rustix_futex_sync::Mutex;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::child::{Child, Permissions, Pin};
@@ -137,7 +138,7 @@ impl Inodes {
     /// number that a listing gave it, if any.
     pub(crate) fn enter(&self, directory: &[u8], child: &Child, number: Option<Ino>) -> Attributes {
         let identity = identity(directory, child);
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         if let Some(ino) = inner.find(directory, child, identity)
             && let Some(record) = inner.records.get_mut(&ino)
         {
@@ -160,12 +161,12 @@ impl Inodes {
     /// one that it may get later.
     pub(crate) fn number(&self, directory: &[u8], child: &Child) -> Ino {
         let identity = identity(directory, child);
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         inner.find(directory, child, identity).unwrap_or_else(|| inner.number())
     }
 
     pub(crate) fn get(&self, ino: Ino) -> Result<Arc<Node>> {
-        let inner = self.inner();
+        let inner = self.inner.lock();
         let record = inner.records.get(&ino).ok_or(Error::Unknown { number: ino })?;
         let pin = match record.pin() {
             Kept::Here(pin) => pin,
@@ -182,20 +183,20 @@ impl Inodes {
 
     /// The kernel's view of an inode.
     pub(crate) fn attributes(&self, ino: Ino) -> Result<Attributes> {
-        let inner = self.inner();
+        let inner = self.inner.lock();
         inner.records.get(&ino).map(|record| attributes(ino, record)).ok_or(Error::Unknown { number: ino })
     }
 
     /// Records that an inode was seen to be overwritten.
     pub(crate) fn mark_stale(&self, ino: Ino) {
-        if let Some(record) = self.inner().records.get_mut(&ino) {
+        if let Some(record) = self.inner.lock().records.get_mut(&ino) {
             record.mark_stale();
         }
     }
 
     /// Marks the content of an inode as given to the kernel. Returns true the first time.
     pub(crate) fn hand_over(&self, ino: Ino) -> bool {
-        self.inner().records.get_mut(&ino).is_some_and(Record::hand_over)
+        self.inner.lock().records.get_mut(&ino).is_some_and(Record::hand_over)
     }
 
     /// Records that the kernel forgets `lookups` lookups of an inode.
@@ -203,7 +204,7 @@ impl Inodes {
         if ino == ROOT {
             return;
         }
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         let Some(record) = inner.records.get_mut(&ino) else { return };
         let left = u64::from(record.lookups()).saturating_sub(lookups);
         record.set_lookups(u32::try_from(left).unwrap_or(u32::MAX));
@@ -222,7 +223,7 @@ impl Inodes {
 
     /// Returns the `count` oldest inodes of those numbered above `after`.
     pub(crate) fn oldest(&self, after: Ino, count: usize) -> Vec<Ino> {
-        let inner = self.inner();
+        let inner = self.inner.lock();
         let mut found: Vec<Ino> =
             inner.records.keys().copied().filter(|ino| *ino > after && *ino != ROOT).collect();
         found.sort_unstable();
@@ -233,7 +234,7 @@ impl Inodes {
     /// Returns the number of a file's directory, if the kernel holds that, and the file's name.
     /// `None` for a directory.
     pub(crate) fn place(&self, ino: Ino) -> Option<(Ino, Box<[u8]>)> {
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         let record = inner.records.get(&ino).filter(|record| record.kind() == Kind::File)?;
         let (name, directory) = (record.name().into(), inner.paths.path(record.directory()).to_vec());
         if directory.is_empty() {
@@ -249,7 +250,7 @@ impl Inodes {
 
     /// The number of inodes that the kernel holds.
     pub(crate) fn len(&self) -> usize {
-        self.inner().records.len()
+        self.inner.lock().records.len()
     }
 
     pub(crate) fn bounds(&self) -> Bounds {
@@ -263,10 +264,6 @@ impl Inodes {
             len if len > self.bounds.soft => Fullness::Many,
             _ => Fullness::Room,
         }
-    }
-
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -441,7 +438,7 @@ mod tests {
         assert_eq!(inodes.get(number).unwrap().pin, weak.pin);
         assert_eq!(inodes.attributes(number).unwrap().size, 5);
         inodes.forget(number, 2);
-        assert!(inodes.inner().versions.is_empty());
+        assert!(inodes.inner.lock().versions.is_empty());
     }
 
     #[test]
@@ -452,7 +449,7 @@ mod tests {
         for number in 0..bounds.hard {
             inodes.enter(b"some/directory", &file(&format!("sample-{number:06}.dat"), &"x".repeat(34)), None);
         }
-        let inner = inodes.inner();
+        let inner = inodes.inner.lock();
         // The table has an additional byte for each entry, and the allocator eight for each
         // allocation.
         let tables =
@@ -463,8 +460,8 @@ mod tests {
         assert_eq!(inodes.fullness(), Fullness::Full);
         inodes.oldest(0, bounds.hard).into_iter().for_each(|ino| inodes.forget(ino, 1));
         assert_eq!((inodes.len(), inodes.fullness()), (1, Fullness::Room));
-        assert!(inodes.inner().records.capacity() < 10_000);
-        assert_eq!(inodes.inner().numbers.len(), 0);
+        assert!(inodes.inner.lock().records.capacity() < 10_000);
+        assert_eq!(inodes.inner.lock().numbers.len(), 0);
     }
 
     #[test]
@@ -478,7 +475,7 @@ mod tests {
                 let oldest = inodes.oldest(0, inodes.len() - bounds.soft / 8 * 7);
                 oldest.into_iter().for_each(|ino| inodes.forget(ino, 1));
             }
-            let inner = inodes.inner();
+            let inner = inodes.inner.lock();
             let capacity = inner.records.capacity().max(inner.numbers.capacity());
             assert!(capacity <= most, "room for {capacity} and not {most} after {number}");
         }

@@ -4,13 +4,14 @@
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use firstbyte_hydrate::Hydrator;
 use firstbyte_location::Location;
 use firstbyte_store::Store;
 use rustix::mount::UnmountFlags;
+use rustix_futex_sync::Mutex;
 
 use crate::blocking_pool::BlockingPool;
 use crate::child::Child;
@@ -156,7 +157,7 @@ impl Mount {
     /// # Errors
     /// The connection to the kernel broke.
     pub fn wait(&self) -> Result<()> {
-        let served = self.served.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let served = self.served.lock().take();
         let Some(Served { session, control, core }) = served else { return Ok(()) };
         let ended = session.join();
         drop(control);

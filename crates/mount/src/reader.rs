@@ -4,10 +4,11 @@
 //! That second read fails immediately with the error of the first, because a second deadline, or
 //! another row of retries, would double the time of the call.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use firstbyte_hydrate::{Error, Handle};
+use rustix_futex_sync::Mutex;
 
 use crate::inodes::Node;
 
@@ -40,14 +41,14 @@ impl GivenUp {
     pub(crate) fn note(&self, error: &Error, begun: Instant, now: Instant) {
         let is_changed = matches!(error, Error::Changed { .. });
         if !is_changed && now.duration_since(begun) >= AT_ONCE {
-            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((now, error.clone()));
+            *self.0.lock() = Some((now, error.clone()));
         }
     }
 
     /// Returns the error of a read that begins at `now`, if it follows a failure so closely that it
     /// must not wait.
     pub(crate) fn at_once(&self, now: Instant) -> Option<Error> {
-        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = self.0.lock();
         last.as_ref().filter(|(then, _)| now.duration_since(*then) < AT_ONCE).map(|(_, error)| error.clone())
     }
 }

@@ -11,11 +11,11 @@ use std::io::Write;
 use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use firstbyte_hydrate::start_file::StartLine;
 use firstbyte_location::{ByteRange, Location, Version};
+use rustix_futex_sync::Mutex;
 
 use crate::error::{Error, Result};
 
@@ -66,7 +66,7 @@ impl Recorder {
         let inner = Mutex::new(Inner { file, open, noted: 0, directories, failed: false });
         let recorder = Self { path: path.to_owned(), root: root.clone(), begun: Instant::now(), inner };
         let head = StartLine::Root(root.clone());
-        recorder.write(&mut recorder.inner.lock().unwrap_or_else(PoisonError::into_inner), &head);
+        recorder.write(&mut recorder.inner.lock(), &head);
         Ok(recorder)
     }
 
@@ -81,7 +81,7 @@ impl Recorder {
             return;
         }
         let at = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.inner.lock();
         if let Some(noted) = inner.open.get_mut(location)
             && noted.range.contains(&range.start) | (noted.range.end == range.start)
             && noted.range.end - noted.range.start < MAX_RANGE
@@ -107,7 +107,7 @@ impl Recorder {
 
     /// Records a lookup in a directory.
     pub(crate) fn note_directory(&self, location: &Location) {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.inner.lock();
         if inner.directories.len() < DIRECTORIES && inner.directories.insert(location.clone()) {
             self.write(&mut inner, &StartLine::Directory(location.clone()));
         }
@@ -131,7 +131,7 @@ impl Recorder {
 
     /// Writes the ranges that may still continue.
     pub(crate) fn finish(&self) {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.inner.lock();
         let mut open: Vec<(Location, Noted)> = inner.open.drain().collect();
         open.sort_by_key(|(_, noted)| noted.number);
         for (location, noted) in open {

@@ -4,11 +4,12 @@
 
 use std::collections::HashSet;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread;
 
 use firstbyte_location::{DestinationName, Entry, HttpUrl, Kind, Location, Version, to_usize};
 use firstbyte_store::{Error as StoreError, ListOptions, Order, STACK, Stat, Store};
+use rustix_futex_sync::Mutex;
 
 use crate::child::{Child, Listed, Permissions};
 use crate::error::{Error, Result};
@@ -300,7 +301,7 @@ impl Source {
 
     fn report(&self, path: &[u8], why: &str) {
         let key = xxhash_rust::xxh3::xxh3_64(path);
-        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reported = self.reported.lock();
         if reported.len() < MAX_REPORTED && reported.insert(key) {
             let location = match &self.root {
                 Location::Object(_) => format!(

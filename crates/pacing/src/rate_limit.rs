@@ -4,8 +4,9 @@
 //! Bytes are granted before they are moved, and in small pieces. So the rate is exceeded by at most
 //! a piece and the burst, whatever the number of threads: together a tenth of a second's worth.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use rustix_futex_sync::Mutex;
 
 use crate::request_size::SHORTEST_REQUEST;
 
@@ -48,7 +49,7 @@ impl RateLimit {
     /// to be returned with [`refund`](Self::refund).
     pub fn grant(&self, want: u64, now: Instant) -> Grant {
         let bytes = want.min(self.piece());
-        let mut free_at = self.lock();
+        let mut free_at = self.free_at.lock();
         let earliest = now.checked_sub(BURST).unwrap_or(now);
         let start = free_at.map_or(now, |free_at| free_at.max(earliest));
         *free_at = Some(start + self.time_of(bytes));
@@ -57,7 +58,7 @@ impl RateLimit {
 
     /// Takes back bytes that were granted and not moved.
     pub fn refund(&self, bytes: u64) {
-        let mut free_at = self.lock();
+        let mut free_at = self.free_at.lock();
         *free_at = free_at.map(|free_at| free_at.checked_sub(self.time_of(bytes)).unwrap_or(free_at));
     }
 
@@ -90,10 +91,6 @@ impl RateLimit {
     fn time_of(&self, bytes: u64) -> Duration {
         let nanoseconds = u128::from(bytes) * 1_000_000_000 / u128::from(self.rate);
         Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.free_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

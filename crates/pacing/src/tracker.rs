@@ -5,9 +5,11 @@
 //! requests that are silent for longer than the [`HedgePolicy`] allows. The quickest response shows
 //! the distance of the server.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
+
+use rustix_futex_sync::Mutex;
 
 use crate::hedge::{HedgePolicy, SHORTEST_LIMIT, Wait};
 use crate::proximity::{FAR, Proximity};
@@ -93,8 +95,8 @@ impl<A: Abort> RequestTracker<A> {
         now: Instant,
     ) -> InFlightRequest<'_, A> {
         let slot = &self.slots[slot];
-        lock(&self.policy).sent();
-        *lock(&slot.request) = Request { abort: Some(abort), wait, cuts, cut: false };
+        self.policy.lock().sent();
+        *slot.request.lock() = Request { abort: Some(abort), wait, cuts, cut: false };
         slot.since.store(self.micros(now), Ordering::Relaxed);
         if wait == Wait::Head {
             self.first_read.get_or_init(|| now);
@@ -106,7 +108,7 @@ impl<A: Abort> RequestTracker<A> {
     /// a crowded link starves several, ending one may be enough for the others.
     pub fn cut_silent(&self, now: Instant) {
         let now = self.micros(now);
-        let mut policy = lock(&self.policy);
+        let mut policy = self.policy.lock();
         for slot in &self.slots {
             let since = slot.since.load(Ordering::Relaxed);
             let silence = Duration::from_micros(now.saturating_sub(since));
@@ -115,7 +117,7 @@ impl<A: Abort> RequestTracker<A> {
             if since == IDLE || silence <= SHORTEST_LIMIT {
                 continue;
             }
-            let mut request = lock(&slot.request);
+            let mut request = slot.request.lock();
             let limit = policy.limit(request.wait, request.cuts);
             if silence > limit && !request.cut && policy.cut(request.wait) {
                 request.cut = true;
@@ -129,13 +131,13 @@ impl<A: Abort> RequestTracker<A> {
 
     /// Cancels every request.
     pub fn cancel_all(&self) {
-        self.slots.iter().for_each(|slot| lock(&slot.request).abort.iter().for_each(Abort::abort));
+        self.slots.iter().for_each(|slot| slot.request.lock().abort.iter().for_each(Abort::abort));
     }
 
     /// Returns the typical time until a request shows an effect; `None` until enough have ended.
     #[must_use]
     pub fn round_trip(&self) -> Option<Duration> {
-        lock(&self.policy).median()
+        self.policy.lock().median()
     }
 
     /// Returns how far away the server is.
@@ -180,7 +182,7 @@ impl<A: Abort> RequestTracker<A> {
     }
 
     fn learn(&self, wait: Wait, took: Duration) {
-        lock(&self.policy).learn(wait, took);
+        self.policy.lock().learn(wait, took);
         if matches!(wait, Wait::Head | Wait::ShortWrite) {
             let took = u64::try_from(took.as_micros()).unwrap_or(IDLE - 1);
             self.quickest.fetch_min(took, Ordering::Relaxed);
@@ -198,7 +200,7 @@ impl<A: Abort> InFlightRequest<'_, A> {
     pub fn head_arrived(&self, length: u64, now: Instant) -> Duration {
         let took = now.saturating_duration_since(self.began);
         self.tracker.learn(Wait::Head, took);
-        lock(&self.slot.request).wait = Wait::body(length);
+        self.slot.request.lock().wait = Wait::body(length);
         self.bytes_arrived(now);
         took
     }
@@ -217,7 +219,7 @@ impl<A: Abort> InFlightRequest<'_, A> {
     pub fn end(self, succeeded: bool, now: Instant) -> bool {
         self.slot.since.store(IDLE, Ordering::Relaxed);
         let (wait, cut) = {
-            let request = lock(&self.slot.request);
+            let request = self.slot.request.lock();
             (request.wait, request.cut)
         };
         // The supervisor takes the locks in the opposite order, so only one is held here at a time.
@@ -226,11 +228,6 @@ impl<A: Abort> InFlightRequest<'_, A> {
         }
         cut
     }
-}
-
-/// Locks a mutex. A poisoned one is used: a panic in a worker leaves no partial change here.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

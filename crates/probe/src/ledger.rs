@@ -3,10 +3,10 @@
 //! Invariant: the requests that were sent and those that are reserved never cost more than the
 //! budget. The store counts sent requests; a reservation lives as long as its request.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use firstbyte_store::{CounterSnapshot, Prices, RequestCounts, Store};
+use rustix_futex_sync::Mutex;
 use serde::Serialize;
 
 /// Limits of a probe.
@@ -86,7 +86,7 @@ impl<'a> Ledger<'a> {
         if self.left().is_zero() {
             return None;
         }
-        let mut reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reserved = self.reserved.lock();
         if self.usd() + *reserved + usd > self.budget.usd {
             return None;
         }
@@ -123,7 +123,7 @@ impl<'a> Ledger<'a> {
 
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
-        let mut reserved = self.ledger.reserved.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reserved = self.ledger.reserved.lock();
         *reserved -= self.usd;
     }
 }

@@ -4,11 +4,11 @@
 //! bytes. A throttled request ends the load, and the load reports it: a probe does not insist.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
 use firstbyte_store::{FailureKind, Store};
+use rustix_futex_sync::Mutex;
 
 use crate::error::{Error, Result};
 use crate::ledger::Ledger;
@@ -110,12 +110,12 @@ impl<'a> Streams<'a> {
 
     /// Returns the ranges that were read so far.
     pub(crate) fn streams(&self) -> Vec<Stream> {
-        self.found.lock().unwrap_or_else(PoisonError::into_inner).streams.clone()
+        self.found.lock().streams.clone()
     }
 
     /// Takes the failure that ended the load.
     pub(crate) fn failure(&self) -> Option<Error> {
-        self.found.lock().unwrap_or_else(PoisonError::into_inner).error.take()
+        self.found.lock().error.take()
     }
 
     fn work(&self, number: usize) {
@@ -129,7 +129,7 @@ impl<'a> Streams<'a> {
                 Ok(true) => {}
                 Ok(false) => self.end(),
                 Err(error) => {
-                    self.found.lock().unwrap_or_else(PoisonError::into_inner).error.get_or_insert(error);
+                    self.found.lock().error.get_or_insert(error);
                     self.end();
                 }
             }
@@ -161,7 +161,7 @@ impl<'a> Streams<'a> {
         let (bytes, since) = if rest > 0 { (rest, first) } else { (head, began) };
         let seconds = since.elapsed().as_secs_f64().max(f64::MIN_POSITIVE);
         let stream = Stream { rate: bytes as f64 / seconds, seconds };
-        self.found.lock().unwrap_or_else(PoisonError::into_inner).streams.push(stream);
+        self.found.lock().streams.push(stream);
         let fitting = (stream.rate * RANGE_SECONDS) as u64;
         self.length.store(fitting.clamp(FIRST_RANGE, (2 * length).min(MAX_RANGE)), Ordering::Relaxed);
         Ok(true)

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use firstbyte::account::{self, Account, Terms};
 use firstbyte::billing::{Declared, Transfer, parse_money};
@@ -16,6 +16,7 @@ use pyo3::Borrowed;
 use pyo3::exceptions::{PyRuntimeWarning, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
+use rustix_futex_sync::Mutex;
 
 use crate::error::failure;
 use crate::fork::ProcessOwned;
@@ -244,7 +245,7 @@ fn is_of_service(name: &std::ffi::OsStr) -> bool {
 /// Ends the engines when the process ends.
 #[pyfunction]
 pub(crate) fn disconnect(py: Python<'_>) {
-    let engines = std::mem::take(&mut *ENGINES.lock().unwrap_or_else(PoisonError::into_inner));
+    let engines = std::mem::take(&mut *ENGINES.lock());
     py.detach(|| drop(engines));
 }
 
@@ -349,11 +350,11 @@ fn is_of_cache(error: &Error) -> bool {
 fn engine(py: Python<'_>, key: &str, options: Options) -> firstbyte::Result<firstbyte::Client> {
     let known =
         |engines: &BTreeMap<String, ProcessOwned<firstbyte::Client>>| engines.get(key)?.get().cloned();
-    if let Some(engine) = known(&ENGINES.lock().unwrap_or_else(PoisonError::into_inner)) {
+    if let Some(engine) = known(&ENGINES.lock()) {
         return Ok(engine);
     }
     let made = py.detach(|| firstbyte::Client::new(options))?;
-    let mut engines = ENGINES.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut engines = ENGINES.lock();
     // Another thread may have made the engine meanwhile. One is enough.
     let engine = known(&engines).unwrap_or_else(|| {
         engines.insert(key.to_owned(), ProcessOwned::new(made.clone()));

@@ -6,8 +6,8 @@
 use std::os::fd::IntoRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex};
 
 use firstbyte_layout::{self as layout, Durability, Error, Hash, Leaf, Scheme, SchemeError};
 use firstbyte_location::shown;
@@ -16,6 +16,7 @@ use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyBytes, PyString};
 use rustix::io::Errno;
+use rustix_futex_sync::Mutex;
 
 use crate::error::os_error;
 use crate::name::{Form, encode};
@@ -247,7 +248,7 @@ impl Names {
                 "these names were begun to be listed before a fork: iterate anew",
             ));
         }
-        let mut state = self.state.lock_py_attached(py).unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut state = self.state.lock_py_attached(py);
         let Listed { chunks, chunk } = &mut *state;
         if chunk.as_slice().is_empty()
             && let Some(next) = py.detach(move || chunks.recv().ok())

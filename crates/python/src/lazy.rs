@@ -3,12 +3,13 @@
 //! Every read has an offset and waits without the interpreter's lock, so threads can share a file.
 //! In a forked child the file is opened again, in the same version, at its first read.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use firstbyte_location::{ByteRange, FileIdentity, Location, Version, to_usize};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
+use rustix_futex_sync::Mutex;
 
 use crate::client::{Client, Place, Route};
 use crate::error::failure;
@@ -22,7 +23,8 @@ pub(crate) struct LazyFile {
     route: Arc<Route>,
     location: Location,
     version: Version,
-    /// `None` once the file is closed.
+    /// `None` once the file is closed. Locked only with the interpreter's lock held: see
+    /// [`crate::fork`].
     file: Mutex<Option<ProcessOwned<Arc<firstbyte::LazyFile>>>>,
 }
 
@@ -174,7 +176,7 @@ impl LazyFile {
 
     /// Closes the file. Later reads are errors.
     fn close(&self, py: Python<'_>) {
-        let file = self.slot().take();
+        let file = self.file.lock().take();
         py.detach(|| drop(file));
     }
 
@@ -210,20 +212,15 @@ impl LazyFile {
 
     /// Returns the file. In a forked child it is opened again.
     fn file(&self, py: Python<'_>) -> PyResult<Arc<firstbyte::LazyFile>> {
-        match self.slot().as_ref().map(ProcessOwned::get) {
+        match self.file.lock().as_ref().map(ProcessOwned::get) {
             Some(Some(file)) => return Ok(Arc::clone(file)),
             Some(None) => {}
             None => return Err(PyValueError::new_err("I/O operation on closed file")),
         }
         let engine = self.route.engine(py, &self.location)?;
         let file = Arc::new(engine.open_version(&self.location, self.version.clone()));
-        *self.slot() = Some(ProcessOwned::new(Arc::clone(&file)));
+        *self.file.lock() = Some(ProcessOwned::new(Arc::clone(&file)));
         Ok(file)
-    }
-
-    /// Locks the file. Called only with the interpreter's lock held: see [`crate::fork`].
-    fn slot(&self) -> std::sync::MutexGuard<'_, Option<ProcessOwned<Arc<firstbyte::LazyFile>>>> {
-        self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -2,11 +2,12 @@
 //! queue. No thread of this module touches Python.
 
 use std::collections::VecDeque;
+use std::sync::Once;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
 use pyo3::prelude::*;
+use rustix_futex_sync::{Condvar, Mutex};
 use serde_json::{Map, Value};
 use tracing::{Level, Metadata};
 use tracing_subscriber::Registry;
@@ -39,11 +40,7 @@ struct State {
     is_ended: bool,
 }
 
-impl Queue {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+impl Queue {}
 
 fn queue() -> Option<&'static Queue> {
     // SAFETY: null, or a queue that was leaked.
@@ -62,7 +59,7 @@ fn level_of(metadata: &Metadata<'_>) -> u8 {
 
 fn take(metadata: &Metadata<'static>, fields: Map<String, Value>) {
     let Some(queue) = queue() else { return };
-    let mut state = queue.state();
+    let mut state = queue.state.lock();
     if state.events.len() == MOST_WAITING {
         state.events.pop_front();
         state.dropped += 1;
@@ -99,8 +96,8 @@ pub(crate) fn log_next(py: Python<'_>) -> (Vec<Logged>, u64, bool) {
     let Some(queue) = queue() else { return (Vec::new(), 0, true) };
     py.detach(|| {
         let is_idle = |state: &mut State| state.events.is_empty() && !state.is_ended;
-        let waited = queue.changed.wait_timeout_while(queue.state(), Duration::from_secs(1), is_idle);
-        let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        let (mut state, _) =
+            queue.changed.wait_timeout_while(queue.state.lock(), Duration::from_secs(1), is_idle);
         (state.events.drain(..).collect(), std::mem::take(&mut state.dropped), state.is_ended)
     })
 }
@@ -110,7 +107,7 @@ pub(crate) fn log_next(py: Python<'_>) -> (Vec<Logged>, u64, bool) {
 pub(crate) fn log_end() {
     MIN_LEVEL.store(u8::MAX, Ordering::Relaxed);
     if let Some(queue) = queue() {
-        queue.state().is_ended = true;
+        queue.state.lock().is_ended = true;
         queue.changed.notify_all();
     }
 }

@@ -9,8 +9,8 @@
 //! Python.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use firstbyte_fetch::{Attempt, Ended, Event, Interest, Slot, Tries};
@@ -20,6 +20,7 @@ use firstbyte_store::{Body, Cancel, Error as StoreError, Get, Hasher, Outages, R
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use rustix_futex_sync::{Condvar, Mutex};
 
 use crate::client::{Client, Place};
 use crate::error::failure;
@@ -282,7 +283,7 @@ impl Arriving {
 
 impl Interest for Reading {
     fn is_wanted(&self, _: Tries) -> bool {
-        !self.lock().ended
+        !self.state.lock().ended
     }
 
     fn retries(&self) -> u32 {
@@ -313,7 +314,7 @@ impl Reading {
             let read = self.read(slot, index, &mut room);
             // An object that failed before its response passes its turn on.
             let room = self.admit(index, &mut room, 0);
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             state.ready.insert(index, (room, read));
             if index == state.due {
                 self.arrived.notify_all();
@@ -328,7 +329,7 @@ impl Reading {
     /// turn. So the other half is left for the object that is due, which gets room in any case,
     /// because no other object is returned before it.
     fn admit(&self, index: usize, room: &mut Room, length: u64) -> u64 {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let had = match *room {
             Room::Assumed(_) => 0,
             Room::Held(bytes) => bytes,
@@ -342,7 +343,7 @@ impl Reading {
         };
         while is_first && !state.ended && !has_room(&state) {
             state.waiting += 1;
-            state = self.turns.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.turns.wait(state);
             state.waiting -= 1;
         }
         if let Room::Assumed(assumed) = *room {
@@ -367,7 +368,7 @@ impl Reading {
     /// Waits for room and returns the next object to read, with its assumed length. `None` if none
     /// is left.
     fn begin(&self) -> Option<(usize, u64)> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         loop {
             if state.ended {
                 return None;
@@ -384,7 +385,7 @@ impl Reading {
                 self.room.notify_one();
                 return Some((state.next - 1, assumed));
             }
-            state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.room.wait(state);
         }
     }
 
@@ -393,8 +394,7 @@ impl Reading {
         let is_awaited = |state: &mut State| {
             !state.ended && state.due < self.wanted.len() && !state.ready.contains_key(&state.due)
         };
-        let waited = self.arrived.wait_timeout_while(self.lock(), TICK, is_awaited);
-        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let (mut state, _) = self.arrived.wait_timeout_while(self.state.lock(), TICK, is_awaited);
         let index = state.due;
         if state.ended || index == self.wanted.len() {
             return Taken::Over;
@@ -412,7 +412,7 @@ impl Reading {
     }
 
     fn end(&self) {
-        self.lock().ended = true;
+        self.state.lock().ended = true;
         self.cancel.cancel();
         self.arrived.notify_all();
         self.turns.notify_all();
@@ -468,9 +468,5 @@ impl Reading {
             arriving.receive(&mut body, attempt, location)?;
         }
         Ok(())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -3,13 +3,14 @@
 //! The Python half adds the audit event, and the warning about an iterator that was dropped while
 //! its directory was open.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use firstbyte_listing::Batch;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyTuple, PyType};
+use rustix_futex_sync::Mutex;
 
 use crate::entry::{DirEntry, Parent, generic_alias};
 use crate::place::Place;
@@ -45,7 +46,7 @@ impl Scandir {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<DirEntry>> {
-        let mut state = self.state.lock_py_attached(py).unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut state = self.state.lock_py_attached(py);
         let state = &mut *state;
         loop {
             if let Some(batch) = &state.batch
@@ -74,7 +75,7 @@ impl Scandir {
 
     /// Ends the iteration and closes the directory. May be called any number of times.
     fn close(&self, py: Python<'_>) {
-        let mut state = self.state.lock_py_attached(py).unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut state = self.state.lock_py_attached(py);
         state.reading.close(py);
         state.batch = None;
     }
@@ -82,7 +83,7 @@ impl Scandir {
     /// True if the directory is still open: neither read to its end nor closed.
     #[getter]
     fn is_open(&self, py: Python<'_>) -> bool {
-        let state = self.state.lock_py_attached(py).unwrap_or_else(|poisoned| poisoned.into_inner());
+        let state = self.state.lock_py_attached(py);
         state.reading.is_open() || state.batch.as_ref().is_some_and(|batch| state.next < batch.len())
     }
 

@@ -2,7 +2,7 @@
 //! Receipts have the fields of the command line's.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use firstbyte::copy_rules::{Destination, Source, Wildcards};
@@ -17,6 +17,7 @@ use firstbyte_transfer::{
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use rustix_futex_sync::Mutex;
 
 use crate::client::{Cache, Client, Place};
 use crate::copy::{Outcome, at_either, filter, located, outcome};
@@ -205,7 +206,7 @@ struct Differences(Mutex<Vec<Difference>>);
 
 impl Observer for Differences {
     fn differs(&self, difference: &Difference) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(difference.clone());
+        self.0.lock().push(difference.clone());
     }
 }
 
@@ -239,7 +240,7 @@ pub(crate) fn check<'py>(
     let receipt = Receipt::new("check", source, Some(destination));
     let mut receipt = Receipt { differences: Some(0), ..receipt };
     receipt.add(&summary);
-    let rows = found.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let rows = found.0.lock();
     let rows: Vec<_> = rows.iter().map(Difference::to_json).collect();
     let text = serde_json::to_string(&rows).map_err(|error| PyValueError::new_err(error.to_string()))?;
     Ok((outcome(py, receipt, started, summary.failures, located(summary.failed))?, text))

@@ -5,7 +5,6 @@
 
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -15,6 +14,7 @@ use firstbyte_transfer::{Result, Settings, Silent, Stop, Summary};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use rustix_futex_sync::Mutex;
 
 use crate::client::{Client, Place};
 use crate::error::failure;
@@ -30,6 +30,7 @@ const STEP: Duration = Duration::from_millis(1);
 #[pyclass(frozen, module = "firstbyte._native")]
 pub(crate) struct Writer {
     location: Location,
+    /// Locked only while the interpreter's lock is held: see [`crate::fork`].
     state: Mutex<State>,
 }
 
@@ -80,7 +81,7 @@ pub(crate) fn writer(py: Python<'_>, client: &Client, location: Place, exclusive
 impl Writer {
     /// Adds bytes to the end.
     fn write(&self, py: Python<'_>, content: &Bound<'_, PyBytes>) -> PyResult<()> {
-        let (pieces, stop) = match &*self.state() {
+        let (pieces, stop) = match &*self.state.lock() {
             State::Open(upload) => {
                 let upload = upload.get().ok_or_else(forked)?;
                 (upload.pieces.clone(), upload.stop.clone())
@@ -122,11 +123,11 @@ enum Last {
 impl Writer {
     /// Sends the thread the last piece and waits for it.
     fn finish(&self, py: Python<'_>, last: Last) -> PyResult<()> {
-        let state = std::mem::replace(&mut *self.state(), State::Broken);
+        let state = std::mem::replace(&mut *self.state.lock(), State::Broken);
         let upload = match state {
             State::Open(upload) => upload,
             State::Over => {
-                *self.state() = State::Over;
+                *self.state.lock() = State::Over;
                 return Ok(());
             }
             State::Broken => return Err(broken()),
@@ -143,14 +144,14 @@ impl Writer {
         let done =
             interruptible(py, || stop.stop(), end)?.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         done.map_err(|error| failure(py, &error.into(), Some(&self.location)))?;
-        *self.state() = State::Over;
+        *self.state.lock() = State::Over;
         Ok(())
     }
 
     /// Ends the upload without an object. The thread is abandoned if it does not end soon.
     fn give_up(&self, py: Python<'_>, state: State) {
         let upload = {
-            let mut slot = self.state();
+            let mut slot = self.state.lock();
             // A writer that is over stays as it is.
             let State::Open(_) = *slot else { return };
             std::mem::replace(&mut *slot, state)
@@ -165,11 +166,6 @@ impl Writer {
                 std::thread::sleep(STEP);
             }
         });
-    }
-
-    /// Locks the state. Called only with the interpreter's lock held: see [`crate::fork`].
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -8,8 +8,10 @@
 
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+
+use rustix_futex_sync::Mutex;
 
 use crate::error::{Error, Result};
 use crate::limits::{LOOK, STACK};
@@ -76,7 +78,7 @@ impl Cancel {
     /// [`Error::Cancelled`](crate::Error::Cancelled).
     pub fn cancel(&self) {
         self.state.cancelled.store(true, Ordering::SeqCst);
-        for socket in self.state.sockets().drain(..).filter_map(|socket| socket.upgrade()) {
+        for socket in self.state.sockets.lock().drain(..).filter_map(|socket| socket.upgrade()) {
             // The shutdown fails if the server has already closed the connection.
             let _ = socket.shutdown(Shutdown::Both);
         }
@@ -106,7 +108,7 @@ impl Cancel {
     /// Registers the socket of a request. Returns false if the handle is already cancelled.
     pub(crate) fn register(&self, socket: &Arc<TcpStream>) -> bool {
         for level in self.levels() {
-            let mut sockets = level.state.sockets();
+            let mut sockets = level.state.sockets.lock();
             sockets.retain(|known| known.strong_count() > 0 && !known.ptr_eq(&Arc::downgrade(socket)));
             sockets.push(Arc::downgrade(socket));
         }
@@ -121,7 +123,7 @@ impl Cancel {
     /// Removes the socket of a finished request.
     pub(crate) fn release(&self, socket: &Weak<TcpStream>) {
         for level in self.levels() {
-            level.state.sockets().retain(|known| !known.ptr_eq(socket));
+            level.state.sockets.lock().retain(|known| !known.ptr_eq(socket));
         }
     }
 
@@ -130,11 +132,7 @@ impl Cancel {
     }
 }
 
-impl State {
-    fn sockets(&self) -> MutexGuard<'_, Vec<Weak<TcpStream>>> {
-        self.sockets.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+impl State {}
 
 #[cfg(test)]
 mod tests {

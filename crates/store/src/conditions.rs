@@ -4,9 +4,9 @@
 //! response is compared with the pinned one in any case, so nothing is mixed.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use firstbyte_location::Version;
+use rustix_futex_sync::Mutex;
 
 use crate::error::{Error, Result};
 
@@ -17,18 +17,14 @@ pub(crate) struct OwnTags(Mutex<HashSet<String>>);
 impl OwnTags {
     /// Returns whether a server accepts its own ETags, as far as is known.
     pub(crate) fn are_taken_by(&self, server: &str) -> bool {
-        !self.lock().contains(server)
+        !self.0.lock().contains(server)
     }
 
     /// Notes that a server refuses its own ETags.
     pub(crate) fn are_refused_by(&self, server: &str) {
-        if self.lock().insert(server.to_owned()) {
+        if self.0.lock().insert(server.to_owned()) {
             tracing::info!(server, "refuses If-Match with its own ETag: reading without");
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashSet<String>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

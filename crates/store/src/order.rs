@@ -7,9 +7,10 @@
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use firstbyte_location::{Entry, Escaped, Kind, Location, ObjectLocation, Service};
+use rustix_futex_sync::Mutex;
 
 use crate::error::{Error, Result};
 use crate::object::in_listing_order;
@@ -25,12 +26,12 @@ pub(crate) struct Unsorted(Mutex<HashSet<(Service, String)>>);
 impl Unsorted {
     /// Returns whether a bucket is known to list out of order.
     pub(crate) fn has(&self, object: &ObjectLocation) -> bool {
-        let buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let buckets = self.0.lock();
         is_directory_bucket(object) || buckets.contains(&(object.service, object.bucket.clone()))
     }
 
     pub(crate) fn add(&self, object: &ObjectLocation) {
-        let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buckets = self.0.lock();
         buckets.insert((object.service, object.bucket.clone()));
     }
 }

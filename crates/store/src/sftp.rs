@@ -16,10 +16,11 @@ mod ssh;
 mod writing;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use firstbyte_location::{ByteRange, Entry, Kind, Location, SftpPath, Version};
+use rustix_futex_sync::Mutex;
 
 use crate::answer;
 use crate::body::Body;
@@ -63,10 +64,6 @@ impl Sftp {
             received: Arc::clone(&self.received),
             leftovers: Arc::clone(&self.leftovers),
         }
-    }
-
-    fn leftovers(&self) -> MutexGuard<'_, HashMap<String, Vec<u8>>> {
-        self.leftovers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the bytes of files received so far.
@@ -188,13 +185,13 @@ impl Sftp {
         options: &PutOptions,
     ) -> Result<Written> {
         let cancel = self.client.scoped_cancel(&options.sending.cancel);
-        let mut leftover = self.leftovers().remove(&place.to_string());
+        let mut leftover = self.leftovers.lock().remove(&place.to_string());
         let written = self.retrying(&cancel, || {
             let exchange = self.exchange(place, Load::Content, &cancel)?;
             Writing { exchange, place, options }.run(payload, &mut leftover)
         });
         if let Some(partial) = leftover {
-            self.leftovers().insert(place.to_string(), partial);
+            self.leftovers.lock().insert(place.to_string(), partial);
         }
         let written = written?;
         self.client.counters.sent.fetch_add(payload.length(), Ordering::Relaxed);

@@ -7,7 +7,8 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix_futex_sync::{Mutex, MutexGuard};
 
 /// A file for positioned writes from many threads.
 #[derive(Debug)]
@@ -40,7 +41,6 @@ impl Sink {
 
     /// Waits until no other thread writes. The guard keeps other threads from writing.
     pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
-        // The lock guards no data that a panic could leave inconsistent.
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+        self.turn.lock()
     }
 }

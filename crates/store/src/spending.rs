@@ -5,9 +5,8 @@
 //! first byte is read if its length is known, otherwise as it is read. The HTTP client calls this,
 //! so no reader, writer or listing bypasses it.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use firstbyte_location::ByteRange;
+use rustix_futex_sync::Mutex;
 
 use crate::error::{Error, Result};
 use crate::requests::{CounterSnapshot, RequestKind};
@@ -67,10 +66,6 @@ impl Purse {
         Self { spending, paid: Mutex::default() }
     }
 
-    fn paid(&self) -> MutexGuard<'_, f64> {
-        self.paid.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Pays for a request with a payload of `sent` bytes, and for the requested range.
     pub(crate) fn pay_request(
         &self,
@@ -109,7 +104,7 @@ impl Purse {
         let (Some(spending), Some(length)) = (&self.spending, length) else { return Ok(payment) };
         match payment {
             Payment::Ahead(paid) => {
-                *self.paid() -= paid.saturating_sub(length) as f64 * spending.prices.received;
+                *self.paid.lock() -= paid.saturating_sub(length) as f64 * spending.prices.received;
                 Ok(payment)
             }
             Payment::AsRead => {
@@ -120,7 +115,7 @@ impl Purse {
     }
 
     fn pay(&self, spending: &Spending, price: f64, place: &str) -> Result<()> {
-        let mut paid = self.paid();
+        let mut paid = self.paid.lock();
         if *paid + price > spending.limit {
             return Err(Error::Budget { location: place.to_owned(), limit: spending.limit });
         }
@@ -146,7 +141,7 @@ mod tests {
         let payment = pay(&purse, RequestKind::Get, Some(ByteRange::new(0, 500))).unwrap();
         assert_eq!(payment, Payment::Ahead(500));
         purse.pay_length(payment, Some(300), "p").unwrap();
-        assert!((*purse.paid() - 4.0).abs() < 1e-9);
+        assert!((*purse.paid.lock() - 4.0).abs() < 1e-9);
         pay(&purse, RequestKind::List, None).unwrap();
         let refused = pay(&purse, RequestKind::Put, None).unwrap_err();
         assert_eq!(refused.to_string(), "s3://b/k: the budget of 10 USD is spent");

@@ -3,11 +3,11 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use firstbyte_location::{Algorithm, ByteRange, Checksum, Hasher, Location, Version, to_usize};
 use firstbyte_pacing::Throttle;
+use rustix_futex_sync::Mutex;
 
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
@@ -42,10 +42,6 @@ impl Pinned {
     pub fn new(version: Version) -> Self {
         Self { version, announced: Mutex::default() }
     }
-
-    fn announced(&self) -> MutexGuard<'_, Option<(ByteRange, Checksum)>> {
-        self.announced.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Payload<'_> {
@@ -66,7 +62,7 @@ impl Payload<'_> {
         if !found.agrees_with(version) {
             let has_grown =
                 found.size > version.size && range == ByteRange::new(0, version.size.unwrap_or(0));
-            let announced = pinned.announced().clone().filter(|(of, _)| has_grown && *of == range);
+            let announced = pinned.announced.lock().clone().filter(|(of, _)| has_grown && *of == range);
             return match announced {
                 Some((_, sum)) if hash(file, range, sum.algorithm)? == sum => Ok(()),
                 _ => Err(io::Error::other("the file changed while it was sent")),
@@ -104,7 +100,7 @@ impl Payload<'_> {
         let sum = hash(file, range, algorithm)
             .map_err(|source| Error::Payload { location: place.to_owned(), source })?;
         if let Self::Source(_, _, pinned) = self {
-            *pinned.announced() = Some((range, sum.clone()));
+            *pinned.announced.lock() = Some((range, sum.clone()));
         }
         Ok(sum)
     }

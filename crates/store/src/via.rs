@@ -1,9 +1,10 @@
 //! Gateways in the options of a store: those that requests come from, and those that reads go
 //! through.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use firstbyte_location::redacted_operand;
+use rustix_futex_sync::RwLock;
 
 use crate::deferred::Deferred;
 use crate::error::{Error, Result};
@@ -24,7 +25,7 @@ impl Via {
     /// The text is not valid in a header.
     pub fn set(&self, text: String) -> std::result::Result<(), &'static str> {
         header_value(&text)?;
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(text);
+        *self.0.write() = Some(text);
         Ok(())
     }
 
@@ -32,7 +33,7 @@ impl Via {
     /// header.
     #[must_use]
     pub fn value(&self) -> Option<String> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.read().clone()
     }
 }
 

@@ -7,7 +7,8 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+
+use rustix_futex_sync::Mutex;
 
 use crate::wait::{until, wait_limit};
 
@@ -103,7 +104,7 @@ pub fn free_port() -> u16 {
     let first = PORTS.start + u16::try_from(user % 12).expect("a small number") * 1000;
     let directory = std::env::temp_dir().join(format!("firstbyte-test-ports-{user}"));
     std::fs::create_dir_all(&directory).expect("a directory for the locks of ports");
-    let mut reserved = RESERVED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut reserved = RESERVED.lock();
     for port in (first..PORTS.end).chain(PORTS.start..first) {
         let lock = File::create(directory.join(port.to_string())).expect("a file for the lock of a port");
         // Checked by connecting: another thread's child process could inherit a listener until it

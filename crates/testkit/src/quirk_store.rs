@@ -12,10 +12,11 @@ mod request;
 mod writing;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use firstbyte_store::{Algorithm, Hasher};
+use rustix_futex_sync::Mutex;
 
 use crate::quirk::Quirk;
 use crate::scripted::{Received, Reply, Scripted};
@@ -82,7 +83,7 @@ impl QuirkStore {
         let state = Arc::new(Mutex::new(state));
         let shared = Arc::clone(&state);
         let answer = move |received: &Received| {
-            let mut state = lock(&shared);
+            let mut state = shared.lock();
             // The date by the clock that dates objects.
             let date = format!("date: {}", reading::date(state.stated(SystemTime::now())));
             state.answer(received).with_header(&date)
@@ -98,14 +99,14 @@ impl QuirkStore {
 
     /// Replaces the quirks, and allows their single events again.
     pub fn set_quirks(&self, quirks: &[Quirk]) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.quirks = quirks.iter().copied().collect();
         state.happened.clear();
     }
 
     /// Sets the number of keys per page.
     pub fn set_page(&self, keys: usize) {
-        lock(&self.state).page = keys;
+        self.state.lock().page = keys;
     }
 
     /// Stores an object in [`BUCKET`], dated now.
@@ -116,24 +117,24 @@ impl QuirkStore {
     /// Stores an object in [`BUCKET`], dated `modified`.
     pub fn insert_at(&self, key: &str, content: &[u8], modified: SystemTime) {
         let object = Object { modified, ..Object::new(content.to_vec()) };
-        lock(&self.state).objects.insert(named(key), object);
+        self.state.lock().objects.insert(named(key), object);
     }
 
     /// Changes the date of an object in [`BUCKET`] to `modified`.
     pub fn set_written(&self, key: &str, modified: SystemTime) {
-        if let Some(object) = lock(&self.state).objects.get_mut(&named(key)) {
+        if let Some(object) = self.state.lock().objects.get_mut(&named(key)) {
             object.modified = modified;
         }
     }
 
     /// Removes an object from [`BUCKET`].
     pub fn remove(&self, key: &str) {
-        lock(&self.state).delete(&named(key));
+        self.state.lock().delete(&named(key));
     }
 
     /// Removes all objects, and forgets requests and events.
     pub fn clear(&self) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let (quirks, page) = (std::mem::take(&mut state.quirks), state.page);
         *state = State { quirks, page, ..State::default() };
     }
@@ -141,7 +142,7 @@ impl QuirkStore {
     /// Returns the keys and contents of [`BUCKET`].
     #[must_use]
     pub fn objects(&self) -> BTreeMap<String, Vec<u8>> {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         let own = state.objects.iter().filter(|((bucket, _), _)| bucket == BUCKET);
         own.map(|((_, key), object)| (key.clone(), object.content.clone())).collect()
     }
@@ -151,29 +152,25 @@ impl QuirkStore {
     /// exist.
     #[must_use]
     pub fn headers(&self, key: &str) -> Option<BTreeMap<String, String>> {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         Some(state.objects.get(&named(key))?.headers.iter().cloned().collect())
     }
 
     /// Returns the ids of uploads that are neither complete nor aborted.
     #[must_use]
     pub fn uploads(&self) -> BTreeSet<String> {
-        lock(&self.state).uploads.keys().cloned().collect()
+        self.state.lock().uploads.keys().cloned().collect()
     }
 
     /// Method and target of each request.
     #[must_use]
     pub fn requests(&self) -> Vec<String> {
-        lock(&self.state).requests.clone()
+        self.state.lock().requests.clone()
     }
 }
 
 fn named(key: &str) -> Name {
     (BUCKET.to_owned(), key.to_owned())
-}
-
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl State {

@@ -2,10 +2,12 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
+
+use rustix_futex_sync::Mutex;
 
 /// The reaction to one request.
 #[derive(Clone, Debug)]
@@ -166,7 +168,7 @@ impl Scripted {
     /// Returns the recorded requests.
     #[must_use]
     pub fn requests(&self) -> Vec<Received> {
-        self.state.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.state.requests.lock().clone()
     }
 
     /// Returns the heads of the recorded requests.
@@ -178,7 +180,7 @@ impl Scripted {
 
 impl Drop for Scripted {
     fn drop(&mut self) {
-        let open = self.state.open.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let open = self.state.open.lock().take();
         for connection in open.unwrap_or_default() {
             // Fails if the client has already closed the connection.
             let _ = connection.shutdown(Shutdown::Both);
@@ -193,8 +195,7 @@ impl Drop for Scripted {
 impl State {
     fn accept(self: Arc<Self>) {
         while let Ok((connection, _)) = self.listener.accept() {
-            match (self.open.lock().unwrap_or_else(PoisonError::into_inner).as_mut(), connection.try_clone())
-            {
+            match (self.open.lock().as_mut(), connection.try_clone()) {
                 (Some(open), Ok(clone)) => open.push(clone),
                 _ => return,
             }
@@ -236,7 +237,7 @@ impl State {
             Script::Bodies(script) => script(&request),
             Script::Heads(script) => {
                 let head = request.head.clone();
-                self.requests.lock().unwrap_or_else(PoisonError::into_inner).push(request);
+                self.requests.lock().push(request);
                 script(self.count.fetch_add(1, Ordering::SeqCst), &head)
             }
         }

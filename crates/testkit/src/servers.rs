@@ -2,7 +2,9 @@
 //! own directory.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
+use std::sync::{Arc, Once, Weak};
+
+use rustix_futex_sync::Mutex;
 
 use crate::certificate::Certificate;
 use crate::process::Process;
@@ -119,7 +121,7 @@ pub fn fake_gcs_server() -> Process {
 #[must_use]
 pub fn azurite() -> Arc<Process> {
     static RUNNING: Mutex<Weak<Process>> = Mutex::new(Weak::new());
-    let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut running = RUNNING.lock();
     if let Some(process) = running.upgrade() {
         return process;
     }

@@ -4,10 +4,11 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
+use rustix_futex_sync::Mutex;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, SupportedProtocolVersion};
@@ -131,7 +132,7 @@ impl TlsPeer {
     /// Returns the bodies of PUT requests, in order of arrival.
     #[must_use]
     pub fn puts(&self) -> Vec<Vec<u8>> {
-        self.state.puts.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.state.puts.lock().clone()
     }
 }
 
@@ -212,7 +213,7 @@ impl State {
             }
             let body: Vec<u8> = received.drain(..asked.length).collect();
             if asked.method == "PUT" {
-                self.puts.lock().unwrap_or_else(PoisonError::into_inner).push(body);
+                self.puts.lock().push(body);
                 let answer = b"HTTP/1.1 200 OK\r\nETag: \"put\"\r\nContent-Length: 0\r\n\r\n";
                 session.writer().write_all(answer)?;
                 self.flush(&mut session, socket)?;

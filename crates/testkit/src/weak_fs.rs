@@ -11,7 +11,6 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fuser::{
@@ -19,6 +18,7 @@ use fuser::{
     Generation, INodeNo, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
     ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, Session, TimeOrNow, WriteFlags,
 };
+use rustix_futex_sync::Mutex;
 
 /// Validity of names and attributes in the kernel's cache.
 const KEPT: Duration = Duration::ZERO;
@@ -92,10 +92,6 @@ impl State {
 }
 
 impl Tree {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the path of an underlying name, in its own spelling.
     fn real(&self, state: &State, parent: INodeNo, name: &OsStr) -> io::Result<PathBuf> {
         let directory = state.path(parent)?;
@@ -175,13 +171,13 @@ fn attributes(reply: ReplyAttr, result: io::Result<FileAttr>) {
 
 impl Filesystem for Tree {
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let path = self.real(&state, parent, name);
         entry(reply, path.and_then(|path| self.describe(&mut state, path)));
     }
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        attributes(reply, self.metadata(&self.state(), ino));
+        attributes(reply, self.metadata(&self.state.lock(), ino));
     }
 
     fn setattr(
@@ -202,7 +198,7 @@ impl Filesystem for Tree {
         _: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let state = self.state();
+        let state = self.state.lock();
         let set = || {
             let path = state.path(ino)?;
             if let Some(mode) = mode {
@@ -220,7 +216,7 @@ impl Filesystem for Tree {
     }
 
     fn mkdir(&self, _: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let made = self.real(&state, parent, name).and_then(|path| {
             fs::DirBuilder::new().mode(mode & !umask).create(&path)?;
             self.describe(&mut state, path)
@@ -229,7 +225,7 @@ impl Filesystem for Tree {
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let removed = self.real(&state, parent, name).and_then(|path| {
             let ino = fs::symlink_metadata(&path)?.ino();
             let is_it = |file: &&File| file.metadata().is_ok_and(|found| found.ino() == ino);
@@ -242,7 +238,7 @@ impl Filesystem for Tree {
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        done(reply, self.real(&self.state(), parent, name).and_then(fs::remove_dir));
+        done(reply, self.real(&self.state.lock(), parent, name).and_then(fs::remove_dir));
     }
 
     fn rename(
@@ -255,7 +251,7 @@ impl Filesystem for Tree {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if !flags.is_empty() {
             return reply.error(Errno::EINVAL);
         }
@@ -277,7 +273,7 @@ impl Filesystem for Tree {
         _: i32,
         reply: ReplyCreate,
     ) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let made = self.real(&state, parent, name).and_then(|path| {
             let mut options = OpenOptions::new();
             let file = options
@@ -298,7 +294,7 @@ impl Filesystem for Tree {
     }
 
     fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let writes = flags.0 & 3 != 0;
         let opened = state.path(ino).and_then(|path| OpenOptions::new().read(true).write(writes).open(path));
         match opened {
@@ -319,7 +315,8 @@ impl Filesystem for Tree {
         reply: ReplyData,
     ) {
         let mut bytes = vec![0; size as usize];
-        let read = self.state().open.get(&handle.0).map_or(Ok(0), |file| file.read_at(&mut bytes, offset));
+        let read =
+            self.state.lock().open.get(&handle.0).map_or(Ok(0), |file| file.read_at(&mut bytes, offset));
         match read {
             Ok(read) => reply.data(&bytes[..read]),
             Err(error) => reply.error(Errno::from(error)),
@@ -338,7 +335,8 @@ impl Filesystem for Tree {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let written = self.state().open.get(&handle.0).map_or(Ok(()), |file| file.write_all_at(data, offset));
+        let written =
+            self.state.lock().open.get(&handle.0).map_or(Ok(()), |file| file.write_all_at(data, offset));
         match written {
             Ok(()) => reply.written(u32::try_from(data.len()).unwrap_or(0)),
             Err(error) => reply.error(Errno::from(error)),
@@ -363,12 +361,12 @@ impl Filesystem for Tree {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        self.state().open.remove(&handle.0);
+        self.state.lock().open.remove(&handle.0);
         reply.ok();
     }
 
     fn readdir(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectory) {
-        let read = self.state().path(ino).and_then(fs::read_dir);
+        let read = self.state.lock().path(ino).and_then(fs::read_dir);
         let Ok(entries) = read else { return reply.error(Errno::ENOENT) };
         let mut names: Vec<_> = entries.filter_map(Result::ok).collect();
         names.sort_by_key(fs::DirEntry::file_name);

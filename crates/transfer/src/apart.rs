@@ -8,10 +8,10 @@
 //! [`sync`](crate::sync) call this.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use firstbyte_location::{Kind, Location};
 use firstbyte_store::{Error as StoreError, PAGE, Store};
+use rustix_futex_sync::Mutex;
 
 use crate::contained;
 use crate::error::{Error, Result};
@@ -63,7 +63,7 @@ impl Apart {
         if are_keys_of_one_bucket(source, destination) {
             return Ok(());
         }
-        let mut known = self.known();
+        let mut known = self.known.lock();
         let pair = (source.clone(), destination.clone());
         match known.get(&pair) {
             Some(Places::Different) => return Ok(()),
@@ -97,7 +97,7 @@ impl Apart {
         }
         // The lock allows one marker at a time, so a worker whose run has ended meanwhile leaves
         // none.
-        let _known = self.known();
+        let _known = self.known.lock();
         Marker::new(&self.store, &to, &from, new)?.prove_absent(&[from], &old)
     }
 
@@ -108,7 +108,7 @@ impl Apart {
             return Ok(());
         }
         let pair = (source.join(directory), root.join(directory));
-        if self.known().get(&pair) == Some(&Places::Different) {
+        if self.known.lock().get(&pair) == Some(&Places::Different) {
             return Ok(());
         }
         let ends = (0..directory.len()).filter(|at| directory[*at] == b'/').chain([directory.len()]);
@@ -120,12 +120,8 @@ impl Apart {
                 Err(error) => return Err(error.into()),
             }
         }
-        note(&mut self.known(), pair, Places::Different);
+        note(&mut self.known.lock(), pair, Places::Different);
         Ok(())
-    }
-
-    fn known(&self) -> MutexGuard<'_, HashMap<(Location, Location), Places>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

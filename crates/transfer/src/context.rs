@@ -9,8 +9,8 @@ use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use firstbyte_location::shown;
@@ -18,6 +18,7 @@ use firstbyte_pacing::{RequestTracker, Throttle};
 use firstbyte_store::{
     BRIEFLY, Cancel, Durability, Error as StoreError, LOOK, LocalFile, Metadata, Over, Privacy, Stat, Store,
 };
+use rustix_futex_sync::Mutex;
 
 use crate::error::{Error, Result};
 use crate::job::Job;
@@ -218,7 +219,7 @@ impl<'a> Context<'a> {
         if self.run_kind.batch != Batch::Many {
             return Ok(partial.commit(&metadata, durability)?);
         }
-        let mut written = self.written();
+        let mut written = self.written.lock();
         if identity(path).is_some_and(|found| written.contains(&found)) {
             partial.discard()?;
             let why = "this run has written it from another source already; give the two different names";
@@ -232,12 +233,8 @@ impl<'a> Context<'a> {
     /// Notes a file that was renamed to its destination.
     pub(crate) fn renamed(&self, path: &Path) {
         if self.run_kind.batch == Batch::Many {
-            self.written().extend(identity(path));
+            self.written.lock().extend(identity(path));
         }
-    }
-
-    fn written(&self) -> MutexGuard<'_, HashSet<(u64, u64)>> {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The durability of a small file by itself. Many files are made durable together, at the end.

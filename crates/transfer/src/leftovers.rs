@@ -9,9 +9,9 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use firstbyte_store::{Beneath, Error as StoreError, LocalFile, Over, PAGE, Privacy};
+use rustix_futex_sync::Mutex;
 
 use crate::error::Result;
 use crate::job::is_unfinished_file;
@@ -38,7 +38,7 @@ impl Leftovers {
 
     fn exist_for(&self, root: &Beneath, name: &Path) -> Result<bool> {
         let directory = name.parent().unwrap_or(Path::new(""));
-        let Seen { directories, clean } = &mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let Seen { directories, clean } = &mut *self.seen.lock();
         if clean.as_deref() == Some(directory.as_os_str()) {
             return Ok(false);
         }

@@ -8,13 +8,13 @@ use std::mem::take;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, sync_channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use firstbyte_location::{Entry, Kind, Location, ObjectLocation};
 use firstbyte_store::{
     Beneath, Directories, Error as StoreError, Links, ListOptions, Order, PAGE, STACK, Unfinished,
 };
+use rustix_futex_sync::Mutex;
 
 use crate::context::Scope;
 use crate::error::{Error, Failure, Result};
@@ -112,7 +112,7 @@ fn run(
             return Err(Error::invalid(&removal.root, "HTTP has no listing; name single objects to delete"));
         }
     }
-    Ok(outcome.summary.into_inner().unwrap_or_else(PoisonError::into_inner))
+    Ok(outcome.summary.into_inner())
 }
 
 impl Removal<'_> {
@@ -156,13 +156,13 @@ struct Outcome<'a> {
 
 impl Outcome<'_> {
     fn deleted(&self, count: u64) {
-        self.summary().deleted += count;
+        self.summary.lock().deleted += count;
     }
 
     /// Records a failure. If a stop has cancelled the request, the run ends instead.
     fn failed(&self, location: String, error: impl Into<Error>) {
         let error = error.into();
-        let mut summary = self.summary();
+        let mut summary = self.summary.lock();
         if let (Error::Store(StoreError::Cancelled), Some(why)) = (&error, self.stop.error()) {
             summary.ended.get_or_insert(why);
             return;
@@ -174,7 +174,7 @@ impl Outcome<'_> {
 
     /// Whether the run has to end now.
     fn has_ended(&self) -> bool {
-        let mut summary = self.summary();
+        let mut summary = self.summary.lock();
         if let (None, Some(why)) = (&summary.ended, self.stop.error()) {
             summary.ended = Some(why);
         }
@@ -182,11 +182,7 @@ impl Outcome<'_> {
     }
 
     fn has_failures(&self) -> bool {
-        self.summary().failures > 0
-    }
-
-    fn summary(&self) -> MutexGuard<'_, Summary> {
-        self.summary.lock().unwrap_or_else(PoisonError::into_inner)
+        self.summary.lock().failures > 0
     }
 }
 
@@ -265,7 +261,7 @@ fn remove_marker(scope: &Scope<'_>, root: &ObjectLocation, filter: RemovalFilter
 
 fn delete_pages(scope: &Scope<'_>, waiting: &Mutex<Receiver<Vec<Location>>>, outcome: &Outcome<'_>) {
     loop {
-        let page = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let page = waiting.lock().recv();
         let Ok(page) = page else { return };
         if outcome.has_ended() || page.is_empty() {
             continue;

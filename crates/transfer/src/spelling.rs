@@ -9,9 +9,9 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use firstbyte_store::{Beneath, PAGE, Result};
+use rustix_futex_sync::Mutex;
 
 /// The names in the directories seen so far.
 #[derive(Debug, Default)]
@@ -41,7 +41,7 @@ struct Seen {
 impl Spellings {
     /// Returns the destination's spelling of a part of `name`, if it is another.
     pub(crate) fn find_other(&self, root: &Beneath, name: &Path, parts: Parts) -> Result<Option<OsString>> {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         let directory = name.parent().unwrap_or(Path::new(""));
         if seen.exact.as_deref() != Some(directory.as_os_str()) {
             let above: Vec<&Path> =

@@ -4,10 +4,11 @@
 //! [`Stop::error`]. Clones share one state.
 
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use firstbyte_store::{Cancel, STACK};
+use rustix_futex_sync::Mutex;
 
 use crate::error::{Error, Result};
 
@@ -51,7 +52,7 @@ impl Stop {
         };
         let thread = std::thread::Builder::new().name("deadline".into()).stack_size(STACK);
         thread.spawn(wait).map_err(Error::io("starting a thread"))?;
-        *self.0.timer.lock().unwrap_or_else(PoisonError::into_inner) = Some(timer);
+        *self.0.timer.lock() = Some(timer);
         Ok(())
     }
 

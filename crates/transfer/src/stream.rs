@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use firstbyte_location::{ByteRange, Location, Strength, Version, shown, to_usize};
@@ -12,6 +11,7 @@ use firstbyte_store::{
     BUFFER, Body, Checksum, Error as StoreError, Get, Hasher, LocalFile, Payload, Privacy, PutOptions, STACK,
     Stat, StatedLength, Written,
 };
+use rustix_futex_sync::Mutex;
 
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -298,11 +298,10 @@ fn send_parts(
     let destination = &parts.upload.location;
     let reading =
         Mutex::new(Reading { reader, destination, first: Some(first), number: 0, bytes: 0, ended: false });
-    let lock = || reading.lock().unwrap_or_else(PoisonError::into_inner);
     let send = |index| {
         let mut requester = Requester::new(context, index);
         loop {
-            let next = lock().next();
+            let next = reading.lock().next();
             let sent = match next {
                 Ok(Some((number, part))) => parts.send(&mut requester, number, part.payload(), part.len()),
                 Ok(None) => return Ok(()),
@@ -310,7 +309,7 @@ fn send_parts(
             };
             if sent.is_err() {
                 // The upload has failed: the other senders stop.
-                lock().ended = true;
+                reading.lock().ended = true;
                 return sent;
             }
         }
@@ -330,7 +329,7 @@ fn send_parts(
         std::iter::once(own).chain(others).collect()
     });
     results.into_iter().collect::<Result<()>>()?;
-    Ok(lock().bytes)
+    Ok(reading.lock().bytes)
 }
 
 /// Reads `length` bytes, or fewer at the end of the stream.

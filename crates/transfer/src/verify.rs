@@ -6,11 +6,12 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use firstbyte_location::{ByteRange, to_usize};
 use firstbyte_store::{Algorithm, BUFFER, Checksum, Hasher, STACK};
+use rustix_futex_sync::{Condvar, Mutex};
 
 use crate::error::{Error, Result};
 use crate::plan::Plan;
@@ -122,7 +123,7 @@ impl Drop for Follower {
 
 impl Front {
     fn set(&self, end: u64, filling: Filling) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.end = state.end.max(end);
         if filling != Filling::GoesOn {
             state.filling = filling;
@@ -135,7 +136,7 @@ impl Front {
         let mut at = 0;
         loop {
             let waits = |state: &mut FrontState| state.end == at && state.filling == Filling::GoesOn;
-            let state = self.moved.wait_while(self.lock(), waits).unwrap_or_else(PoisonError::into_inner);
+            let state = self.moved.wait_while(self.state.lock(), waits);
             let FrontState { end, filling } = *state;
             drop(state);
             match filling {
@@ -147,9 +148,5 @@ impl Front {
             feed(file, ByteRange::new(at, step), &mut hasher)?;
             at = step;
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, FrontState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -10,8 +10,8 @@ use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Write};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
 use std::time::{Duration, Instant};
 
 use firstbyte_location::{one_line, redacted};
@@ -19,6 +19,7 @@ use indicatif::{ProgressDrawTarget, TermLike};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
+use rustix_futex_sync::{Mutex, MutexGuard};
 
 use crate::render::error::{Error, Result};
 use crate::render::log_line;
@@ -222,10 +223,8 @@ impl StandardError {
 fn lock(until: Instant) -> Option<MutexGuard<'static, Lines>> {
     loop {
         match LINES.try_lock() {
-            Ok(lines) => return Some(lines),
-            Err(TryLockError::Poisoned(lines)) => return Some(lines.into_inner()),
-            Err(TryLockError::WouldBlock) if Instant::now() >= until => return None,
-            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_micros(100)),
+            None if Instant::now() < until => std::thread::sleep(Duration::from_micros(100)),
+            lines => return lines,
         }
     }
 }
@@ -284,12 +283,8 @@ struct Screen(Mutex<String>);
 impl Screen {
     #[expect(clippy::unnecessary_wraps, reason = "what every method of the trait returns")]
     fn push(&self, text: &str) -> io::Result<()> {
-        self.text().push_str(text);
+        self.0.lock().push_str(text);
         Ok(())
-    }
-
-    fn text(&self) -> MutexGuard<'_, String> {
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// Moves the cursor; 0 moves nothing.
@@ -346,7 +341,7 @@ impl TermLike for Screen {
     }
 
     fn flush(&self) -> io::Result<()> {
-        let text = std::mem::take(&mut *self.text());
+        let text = std::mem::take(&mut *self.0.lock());
         StandardError.write_all(text.as_bytes())
     }
 }

@@ -3,12 +3,12 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use firstbyte::size::human;
 use firstbyte_location::Location;
 use firstbyte_transfer::{Action, Difference, Failure, Observer, Stop};
+use rustix_futex_sync::Mutex;
 
 use crate::globals::Globals;
 use crate::render::console;
@@ -90,18 +90,18 @@ impl Progress {
 
     /// Returns the sums of the dry run; `None` if nothing was planned.
     pub fn dry_run(&self) -> Option<Planned> {
-        let planned = self.planned.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let planned = self.planned.lock().clone();
         (planned.objects + planned.deletions > 0).then_some(planned)
     }
 
     /// Ends the bar. Returns the error of rows that could not be printed, if any.
     pub fn into_broken(self) -> Option<io::Error> {
-        self.broken.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.broken.lock().take()
     }
 
     /// Returns the seconds that an object took; `None` if its start was not recorded.
     fn seconds(&self, source: &str) -> Option<f64> {
-        let begun = self.begun.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner).remove(source)?;
+        let begun = self.begun.as_ref()?.lock().remove(source)?;
         Some(begun.elapsed().as_secs_f64())
     }
 
@@ -119,7 +119,7 @@ impl Progress {
             None => print(),
         }
         if let Err(error) = printed {
-            self.broken.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            self.broken.lock().get_or_insert(error);
             self.stop.iter().for_each(Stop::stop);
         }
     }
@@ -140,7 +140,7 @@ impl Observer for Progress {
 
     fn began(&self, source: &Location) {
         if let Some(begun) = &self.begun {
-            let mut begun = begun.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut begun = begun.lock();
             begun.insert(source.to_string(), Instant::now());
         }
     }
@@ -191,7 +191,7 @@ impl Observer for Progress {
 
     fn planned(&self, action: &Action) {
         let deed = self.deed;
-        self.planned.lock().unwrap_or_else(PoisonError::into_inner).add(action);
+        self.planned.lock().add(action);
         let row = match (self.rows, action) {
             (Rows::Text, Action::Copy { source, destination, .. }) => {
                 format!("would {deed} {source} to {destination}")

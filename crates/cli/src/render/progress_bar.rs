@@ -6,13 +6,14 @@
 //! by [`progress`](super::progress).
 
 use std::fmt::Write as _;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use firstbyte::size::{grouped, human, human_rate, whole};
 use firstbyte_location::{Escaped, Location};
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
+use rustix_futex_sync::{Condvar, Mutex, MutexGuard};
 
 use crate::globals::{Globals, ProgressMode};
 use crate::render::console;
@@ -86,7 +87,7 @@ impl Bar {
             return None;
         }
         let shared = Arc::<Shared>::default();
-        shared.lock().facts.listing = true;
+        shared.state.lock().facts.listing = true;
         // Rows may be printed before the first tick. Each row redraws the bar below it.
         let first = Layout { bar: false, names: false };
         let drawn = drawn.then(|| {
@@ -104,7 +105,7 @@ impl Bar {
 
     /// Adds to the expected totals.
     pub fn expect(&self, objects: u64, bytes: u64) {
-        let facts = &mut self.shared.lock().facts;
+        let facts = &mut self.shared.state.lock().facts;
         facts.listing |= objects > 0;
         facts.of_objects += objects;
         facts.of_bytes += bytes;
@@ -112,29 +113,29 @@ impl Bar {
 
     /// Marks the totals as final.
     pub fn listed(&self) {
-        self.shared.lock().facts.listing = false;
+        self.shared.state.lock().facts.listing = false;
     }
 
     /// Counts bytes that have arrived.
     pub fn moved(&self, bytes: u64) {
-        self.shared.lock().facts.bytes += bytes;
+        self.shared.state.lock().facts.bytes += bytes;
     }
 
     /// Counts complete objects without their names.
     pub fn completed(&self, objects: u64) {
-        self.shared.lock().facts.objects += objects;
+        self.shared.state.lock().facts.objects += objects;
     }
 
     /// Records that a large object is in flight.
     pub fn started(&self, source: &Location, bytes: u64) {
         let name = Escaped(&source.last_component().unwrap_or_default()).to_string();
         let started = Started { bytes, location: source.to_string(), name };
-        self.shared.lock().started.push(started);
+        self.shared.state.lock().started.push(started);
     }
 
     /// Records that an object is complete.
     pub fn finished(&self, source: &Location) {
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         state.facts.objects += 1;
         if !state.started.is_empty() {
             let location = source.to_string();
@@ -144,7 +145,7 @@ impl Bar {
 
     /// Records that an object has failed.
     pub fn failed(&self, location: &str) {
-        self.shared.lock().started.retain(|started| started.location != location);
+        self.shared.state.lock().started.retain(|started| started.location != location);
     }
 
     /// Calls `print` with the bar removed, so that other lines stay above it.
@@ -159,7 +160,7 @@ impl Bar {
 /// Removes the bar, so that the outcome follows on standard error.
 impl Drop for Bar {
     fn drop(&mut self) {
-        self.shared.lock().ended = true;
+        self.shared.state.lock().ended = true;
         self.shared.over.notify_all();
         // The thread returns no result.
         self.thread.take().map(JoinHandle::join);
@@ -168,14 +169,9 @@ impl Drop for Bar {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, RunState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Waits for `pause`, then returns the state; `None` once the run has ended.
     fn after(&self, pause: Duration) -> Option<MutexGuard<'_, RunState>> {
-        let waited = self.over.wait_timeout_while(self.lock(), pause, |state| !state.ended);
-        let state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        let (state, _) = self.over.wait_timeout_while(self.state.lock(), pause, |state| !state.ended);
         (!state.ended).then_some(state)
     }
 }
@@ -225,10 +221,10 @@ fn style(layout: Layout, shared: &Arc<Shared>) -> ProgressStyle {
         .progress_chars("=> ")
         .with_key("facts", move |_: &ProgressState, out: &mut dyn std::fmt::Write| {
             // Formatting into memory cannot fail.
-            let _ = out.write_str(&facts.lock().observed().line(columns_left(taken)));
+            let _ = out.write_str(&facts.state.lock().observed().line(columns_left(taken)));
         })
         .with_key("names", move |_: &ProgressState, out: &mut dyn std::fmt::Write| {
-            let _ = out.write_str(&cut(&named.lock().names(), columns_left(0)));
+            let _ = out.write_str(&cut(&named.state.lock().names(), columns_left(0)));
         })
 }
 
@@ -432,14 +428,14 @@ mod tests {
     #[test]
     fn an_object_that_is_over_is_named_no_more_however_it_ended() {
         let bar = Bar { shared: Arc::default(), drawn: None, thread: None };
-        bar.shared.lock().facts = facts();
+        bar.shared.state.lock().facts = facts();
         let location =
             |name: &str| Location::parse(format!("http://user:word@host/{name}").as_ref()).unwrap();
         ["done", "given-up", "moving"].iter().for_each(|name| bar.started(&location(name), 9));
         bar.finished(&location("done"));
         // Location as a failure names it.
         bar.failed(&location("given-up").to_string());
-        assert_eq!(bar.shared.lock().names(), "moving");
+        assert_eq!(bar.shared.state.lock().names(), "moving");
     }
 
     #[test]

@@ -2,7 +2,6 @@
 //! end.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use firstbyte::receipt::{Failed, Receipt};
@@ -10,6 +9,7 @@ use firstbyte_listing as listing;
 use firstbyte_location::{Location, shown};
 use firstbyte_store::Store;
 use firstbyte_transfer::Concurrency;
+use rustix_futex_sync::Mutex;
 
 use crate::globals::Globals;
 use crate::render::console;
@@ -62,7 +62,7 @@ impl<'a> Failures<'a> {
     pub fn add(&self, location: String, error: Error) {
         let error = error.about(&location);
         self.counter.beside(|| console::failed(&error));
-        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failed = self.failed.lock();
         failed.push(error.item(location));
     }
 
@@ -84,7 +84,7 @@ impl<'a> Failures<'a> {
     }
 
     fn into_failed(self) -> Vec<Failed> {
-        self.failed.into_inner().unwrap_or_else(PoisonError::into_inner)
+        self.failed.into_inner()
     }
 }
 

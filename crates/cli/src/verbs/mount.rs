@@ -7,8 +7,8 @@ mod share;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
@@ -19,6 +19,7 @@ use firstbyte_location::{Kind, Location, shown, units};
 use firstbyte_mount::{Access, Modes, Mount, Occupied, Options, PassthroughUse, Stored};
 use firstbyte_store::{Outages, Store};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix_futex_sync::Mutex;
 use serde_json::{Value, json};
 
 use super::account::AccountArgs;
@@ -265,7 +266,7 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
     let cache = client.hydrator().cache().map(|cache| cache.directory().to_owned());
     // Lives as long as the mount.
     let _shared = args.share.start(&location, store_options, args.cached(globals)?, globals)?;
-    let mut held = slot.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut held = slot.lock();
     let mount = Arc::new(prepared.attach(client.hydrator().clone())?);
     *held = Some(Arc::clone(&mount));
     drop(held);
@@ -315,7 +316,7 @@ fn end_by_signals(slot: &Arc<Mutex<Option<Arc<Mount>>>>, reported: &Arc<AtomicBo
         let _ = mounted_in(&at_last).map(|mount| mount.stop());
     };
     let first = move || {
-        let held = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = slot.lock();
         let Some(mount) = held.clone() else {
             // The lock is held, so nothing is mounted from here on.
             std::process::exit(Exit::Interrupted as i32);
@@ -336,7 +337,7 @@ fn end_by_signals(slot: &Arc<Mutex<Option<Arc<Mount>>>>, reported: &Arc<AtomicBo
 fn mounted_in(slot: &Mutex<Option<Arc<Mount>>>) -> Option<Arc<Mount>> {
     let until = Instant::now() + ATTACHING;
     loop {
-        if let Ok(held) = slot.try_lock() {
+        if let Some(held) = slot.try_lock() {
             return held.clone();
         }
         if Instant::now() > until {

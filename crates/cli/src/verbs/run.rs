@@ -10,7 +10,6 @@ use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
 use std::result::Result as StdResult;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -19,6 +18,7 @@ use firstbyte_location::shown;
 use firstbyte_store::LOOK;
 use firstbyte_transfer::Stop;
 use rustix::process::{Pid, Signal, kill_process};
+use rustix_futex_sync::Mutex;
 
 use super::input::Input;
 use crate::globals::Globals;
@@ -87,7 +87,7 @@ pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
         (1..args.jobs.get()).map(start).take_while(io::Result::is_ok).for_each(drop);
         runner.work();
     });
-    let Outcome { mut report, broken } = runner.outcome.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let Outcome { mut report, broken } = runner.outcome.into_inner();
     if let Some(why) = stop.error() {
         report.fail(why.into());
     } else if let Some(error) = broken {
@@ -119,11 +119,11 @@ struct Runner<'a, L> {
 impl<L: Iterator<Item = (u64, std::io::Result<Vec<u8>>)> + Send> Runner<'_, L> {
     fn work(&self) {
         while !self.stop.is_stopped() {
-            let next = self.lines.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let next = self.lines.lock().next();
             let (number, line) = match next {
                 None => return,
                 Some((_, Err(error))) => {
-                    self.outcome().broken.get_or_insert(error);
+                    self.outcome.lock().broken.get_or_insert(error);
                     return;
                 }
                 Some((number, Ok(line))) => (number, line),
@@ -133,7 +133,7 @@ impl<L: Iterator<Item = (u64, std::io::Result<Vec<u8>>)> + Send> Runner<'_, L> {
                 continue;
             }
             match self.line(line) {
-                Ok(()) => self.outcome().report.receipt().objects += 1,
+                Ok(()) => self.outcome.lock().report.receipt().objects += 1,
                 Err(why) => self.failed(number, line, &why),
             }
         }
@@ -154,7 +154,7 @@ impl<L: Iterator<Item = (u64, std::io::Result<Vec<u8>>)> + Send> Runner<'_, L> {
         let child = command.spawn().map_err(|error| error.to_string())?;
         drop(command);
         let status = self.wait(child).map_err(|error| error.to_string())?;
-        inside_run::add(self.outcome().report.receipt(), &counts).map_err(|error| error.to_string())?;
+        inside_run::add(self.outcome.lock().report.receipt(), &counts).map_err(|error| error.to_string())?;
         match status.code() {
             Some(0) => Ok(()),
             Some(code) => Err(format!("exit code {code}")),
@@ -187,11 +187,7 @@ impl<L: Iterator<Item = (u64, std::io::Result<Vec<u8>>)> + Send> Runner<'_, L> {
         let (location, error) =
             (format!("{}:{number}", self.name), format!("{}: {why}", shown(OsStr::from_bytes(verb))));
         console::failed(&Error::failed(format!("{location}: {error}")));
-        self.outcome().report.item_failed(Error::failed(error).item(location));
-    }
-
-    fn outcome(&self) -> MutexGuard<'_, Outcome> {
-        self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
+        self.outcome.lock().report.item_failed(Error::failed(error).item(location));
     }
 }
 

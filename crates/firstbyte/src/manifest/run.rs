@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::iter::Peekable;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use firstbyte_hydrate::{Failure as HydrateFailure, Wanted, WantedList};
@@ -18,6 +18,7 @@ use firstbyte_store::{Error as StoreError, Listing, differing_texts};
 use firstbyte_transfer::{
     Action, Effect, Engine, Error as TransferError, Failure, Levels, Names, Observer, Shard, Summary, Tree,
 };
+use rustix_futex_sync::Mutex;
 
 use super::choice::ShardChoice;
 use super::table::{Row, Rows};
@@ -112,7 +113,7 @@ impl ShardRun {
             }
             let entries = Mutex::new(Some(entries));
             let open = || {
-                let taken = entries.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let taken = entries.lock().take();
                 Ok(Listing::of(taken.into_iter().flatten()))
             };
             let tree = Tree {
@@ -159,7 +160,7 @@ impl ShardRun {
     /// The manifest cannot be read.
     pub fn hydrated(&self, failed: &[HydrateFailure]) -> Result<()> {
         let not_done: HashSet<&Location> = failed.iter().map(|failure| &failure.location).collect();
-        let mut marks = lock(&self.marks);
+        let mut marks = self.marks.lock();
         for failure in failed {
             if let firstbyte_hydrate::Error::Changed { expected, found, .. } = &failure.error {
                 marks.changed(failure.location.to_string(), expected.clone(), found.clone());
@@ -177,7 +178,7 @@ impl ShardRun {
     /// Makes the receipt of the shard so far.
     #[must_use]
     pub fn receipt(&self) -> ShardReceipt {
-        let marks = lock(&self.marks);
+        let marks = self.marks.lock();
         ShardReceipt {
             manifest: self.manifest.header.id.clone(),
             index: self.shard.index,
@@ -220,10 +221,6 @@ impl Marks {
     }
 }
 
-fn lock(marks: &Mutex<Marks>) -> MutexGuard<'_, Marks> {
-    marks.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Marks finished and failed objects, and passes all events on.
 struct Marking<'a> {
     inner: &'a dyn Observer,
@@ -252,22 +249,22 @@ impl Observer for Marking<'_> {
     }
 
     fn finished(&self, source: &Location, destination: &Location, bytes: u64) {
-        lock(self.marks).finish(source);
+        self.marks.lock().finish(source);
         self.inner.finished(source, destination, bytes);
     }
 
     fn skipped(&self, source: &Location) {
-        lock(self.marks).finish(source);
+        self.marks.lock().finish(source);
         self.inner.skipped(source);
     }
 
     fn made_directory(&self, source: &Location) {
-        lock(self.marks).finish(source);
+        self.marks.lock().finish(source);
         self.inner.made_directory(source);
     }
 
     fn failed(&self, failure: &Failure) {
-        let mut marks = lock(self.marks);
+        let mut marks = self.marks.lock();
         if let Ok(location) = Location::parse(OsStr::new(&failure.location)) {
             marks.in_flight.remove(&location);
         }
@@ -312,7 +309,7 @@ struct SourceEntries {
 impl SourceEntries {
     /// Returns the next row of this source. Skips the rows that an earlier source left.
     fn next_row(&self) -> Option<io::Result<(u64, Row)>> {
-        let mut feed = self.feed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut feed = self.feed.lock();
         loop {
             match feed.rows.peek()? {
                 Ok(row) if row.source > self.source => return None,
@@ -323,7 +320,7 @@ impl SourceEntries {
     }
 
     fn has_any(&self) -> bool {
-        let mut feed = self.feed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut feed = self.feed.lock();
         loop {
             match feed.rows.peek() {
                 Some(Ok(row)) if row.source < self.source => drop(feed.next()),
@@ -345,7 +342,7 @@ impl Iterator for SourceEntries {
             Err(source) => return Some(Err(StoreError::Io { location: "the manifest".into(), source })),
         };
         Some(entry(&row, &self.root).inspect(|entry| {
-            lock(&self.marks).in_flight.insert(self.root.join(&entry.name), place);
+            self.marks.lock().in_flight.insert(self.root.join(&entry.name), place);
         }))
     }
 }

@@ -4,10 +4,11 @@
 //! keep about twice as much.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use firstbyte_location::to_usize;
+use rustix_futex_sync::Mutex;
 
 use crate::block::BLOCK;
 
@@ -49,7 +50,7 @@ impl MemoryBlocks {
     }
 
     pub(super) fn put(&self, file: u64, block: u64, bytes: &[u8]) {
-        let mut held = self.lock().make_room(self.most).unwrap_or_default();
+        let mut held = self.table.lock().make_room(self.most).unwrap_or_default();
         match Arc::get_mut(&mut held) {
             Some(held) => {
                 held.clear();
@@ -58,7 +59,7 @@ impl MemoryBlocks {
             // A reader copies from the removed block.
             None => held = Arc::new(bytes.to_vec()),
         }
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         table.remove((file, block));
         // Another thread may have used the room meanwhile.
         table.make_room(self.most);
@@ -66,7 +67,7 @@ impl MemoryBlocks {
     }
 
     pub(super) fn has(&self, file: u64, block: u64) -> bool {
-        self.lock().blocks.contains_key(&(file, block))
+        self.table.lock().blocks.contains_key(&(file, block))
     }
 
     /// Copies bytes from `offset` up to the end of the block. Returns 0 if the block is absent.
@@ -74,7 +75,7 @@ impl MemoryBlocks {
         let key = (file, offset / BLOCK);
         let from = to_usize(offset % BLOCK);
         let bytes = {
-            let mut table = self.lock();
+            let mut table = self.table.lock();
             let Some((_, bytes)) = table.remove(key) else { return 0 };
             let unread = from + buffer.len() < bytes.len();
             table.insert(key, unread, Arc::clone(&bytes));
@@ -87,13 +88,9 @@ impl MemoryBlocks {
     }
 
     pub(super) fn remove_file(&self, file: u64) {
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         let keys: Vec<Key> = table.blocks.keys().filter(|(of, _)| *of == file).copied().collect();
         keys.into_iter().for_each(|key| drop(table.remove(key)));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -147,7 +144,7 @@ mod tests {
     #[test]
     fn a_block_takes_the_memory_of_the_one_it_replaces() {
         let memory = MemoryBlocks::new(4 * BLOCK);
-        let at = |number| memory.lock().blocks[&(1, number)].1.as_ptr();
+        let at = |number| memory.table.lock().blocks[&(1, number)].1.as_ptr();
         (0..4).for_each(|number| memory.put(1, number, &block(number)));
         let first = at(0);
         memory.put(1, 4, &block(4));
@@ -166,6 +163,6 @@ mod tests {
         assert_eq!(memory.read_at(2, &mut buffer, 600), 0);
         memory.remove_file(1);
         assert!(!memory.has(1, 0));
-        assert!(memory.lock().order.is_empty());
+        assert!(memory.table.lock().order.is_empty());
     }
 }

@@ -234,7 +234,7 @@ impl Run {
         }
         let order = &self.done;
         assert!(self.reads.iter().all(|read| !read.is_open()), "a read waits for ever: {order:?}");
-        let state = self.table.lock();
+        let state = self.table.state.lock();
         assert!((0..BLOCKS).all(|block| !state.in_flight.is_owned(block)), "a claimed block: {order:?}");
         assert!(state.waiting.is_empty(), "a forgotten read: {order:?}");
         for (before, after) in &self.abandoned {

@@ -3,9 +3,10 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use firstbyte_location::{Location, Strength, Version};
+use rustix_futex_sync::Mutex;
 
 use super::BlockTable;
 use super::in_flight::FetchId;
@@ -25,7 +26,7 @@ impl OpenTables {
         version: Version,
         store: impl FnOnce(u64, &Version) -> BlockStore,
     ) -> Arc<BlockTable> {
-        let mut tables = self.lock();
+        let mut tables = self.tables.lock();
         let weak = tables.entry(location.clone()).or_default();
         // Held until the lock is released, because dropping the last reference to a table takes the
         // lock.
@@ -45,7 +46,7 @@ impl OpenTables {
 
     /// Forgets the dropped tables of objects at `location`.
     pub(super) fn close(&self, location: &Location) {
-        let mut tables = self.lock();
+        let mut tables = self.tables.lock();
         if let Some(open) = tables.get_mut(location) {
             open.retain(|table| table.strong_count() > 0);
             if open.is_empty() {
@@ -57,9 +58,5 @@ impl OpenTables {
     /// Returns an id that is unique in this process.
     pub(super) fn next_id(&self) -> FetchId {
         self.ids.fetch_add(1, Ordering::Relaxed)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Location, Vec<Weak<BlockTable>>>> {
-        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

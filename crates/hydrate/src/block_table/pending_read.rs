@@ -7,10 +7,10 @@
 //! arrives, into one buffer that is allocated with the first.
 
 use std::ops::Range;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use firstbyte_location::{ByteRange, Location, to_usize};
+use rustix_futex_sync::{Condvar, Mutex, MutexGuard};
 
 use super::part::Part;
 use crate::block::{BLOCK, SEGMENT, block_range, blocks_of};
@@ -70,7 +70,7 @@ impl PendingRead {
 
     /// The blocks that the read needs, in order.
     pub(crate) fn blocks(&self) -> Vec<u64> {
-        match &self.lock().receiver {
+        match &self.progress.lock().receiver {
             None => Vec::new(),
             Some(Receiver::Callback(range, ..)) => blocks_of(*range).collect(),
             Some(Receiver::Thread(parts)) => {
@@ -90,7 +90,7 @@ impl PendingRead {
     pub(crate) fn accept_present(&self, blocks: &BlockStore, block: u64) -> bool {
         let whole = block_range(block);
         let read = |(at, target): (u64, &mut [u8])| blocks.read_at(target, at) == target.len();
-        match &mut *self.lock() {
+        match &mut *self.progress.lock() {
             Progress { receiver: Some(Receiver::Thread(parts)), .. } => {
                 parts.iter_mut().all(|part| read(part.overlap(whole)))
             }
@@ -107,7 +107,7 @@ impl PendingRead {
     pub(crate) fn takes(&self, bytes: ByteRange) -> bool {
         let within =
             |range: ByteRange| range.start <= bytes.start && bytes.end <= range.end && range.len() >= SEGMENT;
-        match &self.lock().receiver {
+        match &self.progress.lock().receiver {
             Some(Receiver::Thread(parts)) => parts.iter().any(|part| within(part.range)),
             _ => false,
         }
@@ -115,14 +115,14 @@ impl PendingRead {
 
     /// Sets the number of blocks that have yet to arrive.
     pub(crate) fn expect(&self, blocks: usize) {
-        self.lock().left = blocks;
+        self.progress.lock().left = blocks;
     }
 
     /// The smallest range with all bytes that the read needs of some blocks.
     pub(crate) fn bytes_within(&self, blocks: &Range<u64>) -> ByteRange {
         let all = ByteRange::new(blocks.start * BLOCK, blocks.end.saturating_mul(BLOCK));
         let needed = |range: ByteRange| range.intersect(all);
-        match &self.lock().receiver {
+        match &self.progress.lock().receiver {
             None => ByteRange::new(all.start, all.start),
             Some(Receiver::Callback(range, ..)) => needed(*range),
             Some(Receiver::Thread(parts)) => {
@@ -137,7 +137,7 @@ impl PendingRead {
     /// Accepts the bytes of a block from offset `start` on. Returns the callback if this was the
     /// last block and the callback's bytes have to be read from the cache.
     pub(crate) fn deliver(&self, block: u64, start: u64, bytes: &[u8]) -> Option<Ready> {
-        let mut progress = self.lock();
+        let mut progress = self.progress.lock();
         let Progress { receiver, bytes: held, left, .. } = &mut *progress;
         let whole = block_range(block);
         let found = |at: u64, length: usize| {
@@ -172,7 +172,7 @@ impl PendingRead {
     /// Ends a read whose blocks are all present. Returns the callback if its bytes have to be read
     /// from the cache.
     pub(crate) fn complete(&self) -> Option<Ready> {
-        self.finish(self.lock())
+        self.finish(self.progress.lock())
     }
 
     fn finish(&self, mut progress: MutexGuard<'_, Progress>) -> Option<Ready> {
@@ -192,7 +192,7 @@ impl PendingRead {
 
     /// Ends the read with an error.
     pub(crate) fn fail(&self, error: &Error) {
-        let mut progress = self.lock();
+        let mut progress = self.progress.lock();
         match progress.receiver.take() {
             Some(Receiver::Thread(_)) => self.wake(&mut progress, Err(error.clone())),
             Some(Receiver::Callback(_, _, done)) => {
@@ -205,33 +205,33 @@ impl PendingRead {
 
     /// Ends the read of a thread that no longer waits. Its memory is not written from now on.
     pub(crate) fn abandon(&self) {
-        self.lock().receiver = None;
+        self.progress.lock().receiver = None;
     }
 
     /// Whether a callback waits. Nothing wakes it at its deadline.
     pub(super) fn is_callback(&self) -> bool {
-        matches!(self.lock().receiver, Some(Receiver::Callback(..)))
+        matches!(self.progress.lock().receiver, Some(Receiver::Callback(..)))
     }
 
     /// Whether the read has not ended.
     pub(crate) fn is_open(&self) -> bool {
-        self.lock().receiver.is_some()
+        self.progress.lock().receiver.is_some()
     }
 
     /// The time at which the read fails.
     pub(crate) fn deadline(&self) -> Instant {
-        self.lock().deadline
+        self.progress.lock().deadline
     }
 
     /// Sets a later deadline.
     pub(crate) fn extend(&self, deadline: Instant) {
-        self.lock().deadline = deadline;
+        self.progress.lock().deadline = deadline;
     }
 
     /// Waits for the outcome. `None` at the deadline, or if `go_on`, called every `tick`, returns
     /// false.
     pub(crate) fn wait(&self, tick: Duration, go_on: &mut dyn FnMut() -> bool) -> Option<Result<()>> {
-        let mut progress = self.lock();
+        let mut progress = self.progress.lock();
         loop {
             if let Some(outcome) = progress.outcome.take() {
                 return Some(outcome);
@@ -241,14 +241,13 @@ impl PendingRead {
                 progress.receiver = None;
                 return None;
             }
-            let (woken, waited) =
-                self.ended.wait_timeout(progress, left.min(tick)).unwrap_or_else(PoisonError::into_inner);
+            let (woken, waited) = self.ended.wait_timeout(progress, left.min(tick));
             progress = woken;
             if waited.timed_out() && tick < left && progress.outcome.is_none() {
                 // Called without the lock, because it may take that of the Python interpreter.
                 drop(progress);
                 let goes_on = go_on();
-                progress = self.lock();
+                progress = self.progress.lock();
                 if !goes_on {
                     progress.receiver = None;
                     return None;
@@ -260,10 +259,6 @@ impl PendingRead {
     fn wake(&self, progress: &mut Progress, outcome: Result<()>) {
         progress.outcome = Some(outcome);
         self.ended.notify_one();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Progress> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

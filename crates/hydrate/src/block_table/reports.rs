@@ -22,37 +22,37 @@ use crate::error::Error;
 impl BlockTable {
     /// Records that a thread has started a fetch.
     pub(crate) fn started(&self, id: FetchId) {
-        self.lock().in_flight.start(id, Instant::now());
+        self.state.lock().in_flight.start(id, Instant::now());
     }
 
     /// Whether a reader waits for a fetch that began ahead of it.
     pub(crate) fn is_promoted(&self, id: FetchId) -> bool {
-        self.lock().in_flight.is_promoted(id)
+        self.state.lock().in_flight.is_promoted(id)
     }
 
     /// Whether a fetch pauses while readers fetch.
     pub(crate) fn yields(&self, id: FetchId) -> bool {
-        self.lock().in_flight.yields(id)
+        self.state.lock().in_flight.yields(id)
     }
 
     /// Records that a fetch holds the right to fetch its blocks.
     pub(crate) fn set_lease(&self, id: FetchId) {
-        self.lock().in_flight.set_lease(id);
+        self.state.lock().in_flight.set_lease(id);
     }
 
     /// The range of blocks that a fetch has yet to bring.
     pub(crate) fn remaining(&self, id: FetchId) -> Range<u64> {
-        self.lock().in_flight.remaining(id)
+        self.state.lock().in_flight.remaining(id)
     }
 
     /// Whether a fetch has yet to bring a block.
     pub(crate) fn is_owned_by(&self, id: FetchId, block: u64) -> bool {
-        self.lock().in_flight.is_owned_by(block, id)
+        self.state.lock().in_flight.is_owned_by(block, id)
     }
 
     /// Whether a fetch has anything left to bring.
     pub(crate) fn is_needed(&self, id: FetchId) -> bool {
-        self.lock().in_flight.is_needed(id)
+        self.state.lock().in_flight.is_needed(id)
     }
 
     /// Stores a fetched block, evicting versions that are not `exempt`. Returns whether it is
@@ -94,7 +94,8 @@ impl BlockTable {
     /// longest block. Returns `None` if there were none.
     pub(crate) fn deliver_cached(self: &Arc<Self>, id: FetchId, buffer: &mut [u8]) -> Option<Requests> {
         let mut is_cached = self.blocks.is_cached_in_order();
-        let cached: Vec<u64> = self.lock().in_flight.owned(id).filter(|block| is_cached(*block)).collect();
+        let cached: Vec<u64> =
+            self.state.lock().in_flight.owned(id).filter(|block| is_cached(*block)).collect();
         let mut requests = None;
         for block in &cached {
             let requests = requests.get_or_insert_with(Requests::default);
@@ -121,7 +122,7 @@ impl BlockTable {
     ) -> Requests {
         let mut requests = Requests::default();
         let waiting = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             if !update(&mut state.in_flight) {
                 return requests;
             }
@@ -137,14 +138,14 @@ impl BlockTable {
     /// where they would displace blocks that short reads come back to.
     fn is_taken(&self, block: u64) -> bool {
         let bytes = self.blocks.bytes(&(block..block + 1));
-        let state = self.lock();
+        let state = self.state.lock();
         state.waiting.get(&block).into_iter().flatten().any(|pending| pending.takes(bytes))
     }
 
     /// Ends a fetch that failed, and the reads that wait for it.
     pub(crate) fn failed(&self, id: FetchId, error: &Error) {
         let waiting = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             if let Error::Changed { .. } = error {
                 state.gone.get_or_insert_with(|| error.clone());
             }
@@ -157,7 +158,7 @@ impl BlockTable {
     /// fetch was ended. The reads that waited fail with `error`.
     pub(crate) fn give_up(&self, id: FetchId, error: Option<&Error>) -> bool {
         let waiting = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             if state.latest_deadline(id).is_some_and(|deadline| deadline > Instant::now()) {
                 return false;
             }
@@ -171,7 +172,7 @@ impl BlockTable {
 
     /// The latest deadline of the reads that wait for a fetch.
     pub(crate) fn latest_deadline(&self, id: FetchId) -> Option<Instant> {
-        self.lock().latest_deadline(id)
+        self.state.lock().latest_deadline(id)
     }
 
     /// Verifies the whole version if all blocks have arrived, against the store's checksum if it

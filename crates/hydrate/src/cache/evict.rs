@@ -13,8 +13,8 @@ use std::fs::File;
 use std::ops::{AddAssign, Range};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 use firstbyte_location::{Location, Strength, Version, to_usize};
 use firstbyte_pacing::SHORTEST_REQUEST;
@@ -55,7 +55,7 @@ const BLOCKS_PER_MAP_PAGE: u64 = 512;
 /// Frees `bytes` and some more, by removing versions that are not exempt. Returns whether `bytes`
 /// fit now.
 pub(super) fn make_room(shared: &Arc<Shared>, bytes: u64, exempt: Exempt) -> bool {
-    let _one = shared.evicting.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one = shared.evicting.lock();
     let usage = &shared.usage;
     let limit = usage.limits().size.unwrap_or(u64::MAX);
     // Until usage has been counted, evict nothing.
@@ -112,13 +112,13 @@ fn header_of(shared: &Shared, map: &Path) -> Option<Header> {
 /// Frees `bytes` although the usage counters report room, because the disk or a quota is full.
 /// Returns whether it freed them.
 pub(super) fn free_disk(shared: &Arc<Shared>, bytes: u64, exempt: Exempt) -> bool {
-    let _one = shared.evicting.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one = shared.evicting.lock();
     evict_round(shared, bytes + BYTES_PER_ROUND, exempt).freed >= bytes
 }
 
 /// Frees some of the bytes that exceed a lowered limit. Returns the bytes freed.
 pub(super) fn trim(shared: &Arc<Shared>) -> u64 {
-    let _one = shared.evicting.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one = shared.evicting.lock();
     let excess = shared.usage.used().saturating_sub(shared.usage.limits().size.unwrap_or(u64::MAX));
     if excess == 0 { 0 } else { evict_round(shared, excess.min(BYTES_PER_ROUND), Exempt::Pinned).freed }
 }

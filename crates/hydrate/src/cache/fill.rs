@@ -12,7 +12,6 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use firstbyte_location::{Hasher, shown, to_usize};
@@ -249,7 +248,7 @@ impl OpenVersion {
             .filter(|algorithm| algorithm.is_combinable())
             .map(|algorithm| Hasher::of(algorithm, bytes));
         let run = Run { blocks: block..block + 1, bytes: bytes.len() as u64, checksum };
-        self.verified.lock().unwrap_or_else(PoisonError::into_inner).add(generation, run);
+        self.verified.lock().add(generation, run);
     }
 }
 

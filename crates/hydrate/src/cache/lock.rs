@@ -24,11 +24,12 @@ use std::fs::File;
 use std::io;
 use std::ops::{Deref, Range};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
 use firstbyte_store::BRIEFLY;
+use rustix_futex_sync::Mutex;
 
 use crate::limits::POLL;
 
@@ -230,7 +231,7 @@ impl VersionLocks {
     /// Takes a lock if it is free, and returns whether it did. Callers that share a lock always
     /// take the same part.
     pub(super) fn try_lock(&self, part: Range<u64>, mode: Mode) -> bool {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.held.lock();
         if let Some(other) = held.iter_mut().find(|h| h.part.start < part.end && part.start < h.part.end) {
             let shared = other.mode == Mode::Shared && mode == Mode::Shared && other.part == part;
             other.count += usize::from(shared);
@@ -246,7 +247,7 @@ impl VersionLocks {
 
     /// Frees a lock, with the part it was taken for.
     pub(super) fn unlock(&self, part: Range<u64>) {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.held.lock();
         let Some(index) = held.iter().position(|held| held.part == part) else { return };
         if held[index].count > 1 {
             held[index].count -= 1;

@@ -13,10 +13,11 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use firstbyte_location::Checksum;
 use firstbyte_store::{Opening, PrivateDirectory, Sink};
+use rustix_futex_sync::Mutex;
 
 use super::block_map::{BlockMap, DIRTY, DURABLE, Header, INTACT, PINNED, Stamp, first_cost, write_new};
 use super::clock::boot;

@@ -32,11 +32,12 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use firstbyte_location::shown;
 use firstbyte_store::{Opening, PrivateDirectory};
+use rustix_futex_sync::{Mutex, RwLock};
 
 use super::clock::Timestamp;
 use super::directory::PACKS;
@@ -299,13 +300,13 @@ impl Packs {
     fn current(&self) -> Arc<Table> {
         for _ in 0..ATTEMPTS {
             let number = self.state.page().table.load(Ordering::SeqCst);
-            let known = Arc::clone(&self.table.read().unwrap_or_else(PoisonError::into_inner));
+            let known = Arc::clone(&self.table.read());
             if number == known.number() {
                 return known;
             }
             // If the table is gone, it was replaced again.
             if let Ok(table) = Table::open(&self.dir, number) {
-                *self.table.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
+                *self.table.write() = Arc::new(table);
             }
         }
         Arc::new(Table::empty())
@@ -374,7 +375,7 @@ impl Packs {
     /// Allocates space for a record of `length` bytes. Returns the pack's number, its file and the
     /// offset.
     fn allocate(&self, length: usize) -> io::Result<(u32, Arc<LockFile>, u64)> {
-        let mut appending = self.appending.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut appending = self.appending.lock();
         let pack = match appending.take().filter(|pack| pack.end < MAX_PACK_SIZE) {
             Some(pack) => appending.insert(pack),
             None => appending.insert(self.continue_pack().map_or_else(|| self.new_pack(), Ok)?),
@@ -435,17 +436,17 @@ impl Packs {
         let Ok(file) = self.dir.file(&name, Opening::Write).map(LockFile::new) else { return };
         if try_lock(&file, &OPEN, Mode::Exclusive).unwrap_or(false) && on_disk(&file) == 0 {
             let _ = self.dir.remove(&name);
-            self.reading.write().unwrap_or_else(PoisonError::into_inner).remove(&number);
+            self.reading.write().remove(&number);
         }
     }
 
     /// Opens a pack for reading and punching, or returns the open one.
     fn pack(&self, number: u32) -> io::Result<Arc<File>> {
-        if let Some(file) = self.reading.read().unwrap_or_else(PoisonError::into_inner).get(&number) {
+        if let Some(file) = self.reading.read().get(&number) {
             return Ok(Arc::clone(file));
         }
         let file = Arc::new(self.dir.file(&pack_name(number), Opening::Write)?);
-        let mut reading = self.reading.write().unwrap_or_else(PoisonError::into_inner);
+        let mut reading = self.reading.write();
         if reading.len() >= OPEN_PACKS {
             reading.clear();
         }

@@ -13,7 +13,6 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::panic::resume_unwind;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::thread::{Builder, available_parallelism, scope};
 
@@ -215,7 +214,7 @@ impl OpenVersion {
     /// Checks every block that is not yet verified in this generation against its CRC, and computes
     /// the `algorithm` over all blocks.
     fn verify_pass(&self, generation: u64, algorithm: Option<Algorithm>) -> VerifyPass {
-        let mut known = self.verified.lock().unwrap_or_else(PoisonError::into_inner).runs(generation);
+        let mut known = self.verified.lock().runs(generation);
         // A sequential algorithm has no checksums of parts, so all blocks are read for it.
         known.retain(|run| run.checksum.as_ref().map(|checksum| checksum.algorithm) == algorithm);
         let (mut pass, mut at) = (VerifyPass::default(), 0);

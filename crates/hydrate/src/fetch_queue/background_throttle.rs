@@ -4,8 +4,9 @@
 //! block by block, at a tenth of their undisturbed rate. The moment is needed because a reader that
 //! requests one block after another has no fetch running between two of them.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use rustix_futex_sync::Mutex;
 
 use crate::block::BLOCK;
 
@@ -53,13 +54,13 @@ impl Default for BackgroundThrottle {
 impl BackgroundThrottle {
     /// Registers a reader's fetch until the returned value is dropped.
     pub(crate) fn begin_reader(&self) -> ReaderFetch<'_> {
-        self.lock().readers += 1;
+        self.pace.lock().readers += 1;
         ReaderFetch { throttle: self }
     }
 
     /// Records bytes moved by background work. Returns the time for which that must pause.
     pub(crate) fn pause_after(&self, bytes: u64, now: Instant) -> Duration {
-        let mut pace = self.lock();
+        let mut pace = self.pace.lock();
         if !pace.has_readers(now) {
             pace.measure(bytes, now);
             return Duration::ZERO;
@@ -75,16 +76,12 @@ impl BackgroundThrottle {
 
     /// Whether paused background work may continue at once, because no reader is present.
     pub(crate) fn is_clear(&self, now: Instant) -> bool {
-        let mut pace = self.lock();
+        let mut pace = self.pace.lock();
         let clear = !pace.has_readers(now);
         if clear {
             pace.next = now;
         }
         clear
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Pace> {
-        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -107,7 +104,7 @@ impl Pace {
 
 impl Drop for ReaderFetch<'_> {
     fn drop(&mut self) {
-        let mut pace = self.throttle.lock();
+        let mut pace = self.throttle.pace.lock();
         pace.readers -= 1;
         pace.left = Some(Instant::now());
     }

@@ -3,14 +3,15 @@
 //! Objects are listed and started in the order of their names. So one name, up to which all are
 //! done, states where the next call continues, in any environment.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
 
 use firstbyte::receipt::Failed;
 use firstbyte::size::human;
 use firstbyte_location::{Entry, Kind as EntryKind, Location};
 use firstbyte_store::{Error as StoreError, ListOptions, Order, Over, PAGE, location_below};
 use firstbyte_transfer::{Effect, Failure as FailedJob, Job, Levels, Names, Shard, Stop, Summary, Tree};
+use rustix_futex_sync::Mutex;
 
 use crate::answer::Answer;
 use crate::call::Call;
@@ -175,7 +176,7 @@ impl Room {
 
     /// Adds the size of an entry. Stops the run if the total does not fit.
     fn add(&self, entry: &Entry, stop: &Stop) {
-        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listed = self.listed.lock();
         *listed += entry.size.unwrap_or(0);
         if self.free.is_some_and(|free| *listed > free) {
             self.exceeded.get_or_init(|| stop.stop());
@@ -189,7 +190,7 @@ impl Room {
         else {
             return Ok(());
         };
-        let listed = *self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        let listed = *self.listed.lock();
         Err(tmp::too_small(path, &format!("{} or more", human(listed)), free))
     }
 }

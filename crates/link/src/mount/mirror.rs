@@ -7,10 +7,11 @@ use std::fs::{File, FileType, Metadata};
 use std::io;
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
+use rustix_futex_sync::Mutex;
 
 /// The inode number of the root.
 pub(super) const ROOT: u64 = 1;
@@ -81,7 +82,7 @@ impl Mirror {
     }
 
     fn path(&self, ino: u64) -> io::Result<PathBuf> {
-        lock(&self.nodes).get(&ino).map(|node| node.path.clone()).ok_or_else(|| Errno::STALE.into())
+        self.nodes.lock().get(&ino).map(|node| node.path.clone()).ok_or_else(|| Errno::STALE.into())
     }
 
     /// Looks up a name. The kernel knows the inode from then on.
@@ -89,7 +90,7 @@ impl Mirror {
         let path = self.path(parent)?.join(name);
         let metadata = std::fs::symlink_metadata(&path)?;
         let number = self.number(metadata.dev(), metadata.ino());
-        let mut nodes = lock(&self.nodes);
+        let mut nodes = self.nodes.lock();
         let node = nodes.entry(number).or_insert(Node { path: PathBuf::new(), lookups: 0, opened: None });
         node.path = path;
         node.lookups += 1;
@@ -98,7 +99,7 @@ impl Mirror {
 
     /// Subtracts `lookups` that the kernel has forgotten.
     pub(super) fn forget(&self, ino: u64, lookups: u64) {
-        let mut nodes = lock(&self.nodes);
+        let mut nodes = self.nodes.lock();
         let Some(node) = nodes.get_mut(&ino).filter(|_| ino != ROOT) else { return };
         node.lookups = node.lookups.saturating_sub(lookups);
         if node.lookups == 0 {
@@ -124,16 +125,16 @@ impl Mirror {
         let file = File::open(self.path(ino)?)?;
         let found = file.metadata()?;
         let stamp = (found.len(), found.mtime(), found.mtime_nsec(), found.ctime(), found.ctime_nsec());
-        let before = lock(&self.nodes).get_mut(&ino).and_then(|node| node.opened.replace(stamp));
+        let before = self.nodes.lock().get_mut(&ino).and_then(|node| node.opened.replace(stamp));
         let cached = if before == Some(stamp) { Cached::Valid } else { Cached::Stale };
         let handle = self.handle();
-        lock(&self.files).insert(handle, Arc::new(file));
+        self.files.lock().insert(handle, Arc::new(file));
         Ok((handle, cached))
     }
 
     /// Reads up to `size` bytes at `offset`. Only a read at the end of the file returns fewer.
     pub(super) fn read(&self, handle: u64, offset: u64, size: usize) -> io::Result<Vec<u8>> {
-        let file = lock(&self.files).get(&handle).cloned().ok_or(Errno::BADF)?;
+        let file = self.files.lock().get(&handle).cloned().ok_or(Errno::BADF)?;
         let mut bytes = Vec::with_capacity(size);
         while bytes.len() < size {
             let at = offset + bytes.len() as u64;
@@ -148,7 +149,7 @@ impl Mirror {
     }
 
     pub(super) fn close(&self, handle: u64) {
-        lock(&self.files).remove(&handle);
+        self.files.lock().remove(&handle);
     }
 
     /// Opens a directory and reads its entries, which stay the same until it is closed.
@@ -163,23 +164,19 @@ impl Mirror {
             found.push(Named { ino, kind, name: entry.file_name() });
         }
         let handle = self.handle();
-        lock(&self.directories).insert(handle, Arc::new(found));
+        self.directories.lock().insert(handle, Arc::new(found));
         Ok(handle)
     }
 
     pub(super) fn entries(&self, handle: u64) -> io::Result<Arc<Vec<Named>>> {
-        lock(&self.directories).get(&handle).cloned().ok_or_else(|| Errno::BADF.into())
+        self.directories.lock().get(&handle).cloned().ok_or_else(|| Errno::BADF.into())
     }
 
     pub(super) fn close_directory(&self, handle: u64) {
-        lock(&self.directories).remove(&handle);
+        self.directories.lock().remove(&handle);
     }
 
     fn handle(&self) -> u64 {
         self.handles.fetch_add(1, Ordering::Relaxed)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -5,10 +5,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use std::{io, num::NonZeroU64};
+
+use rustix_futex_sync::{Condvar, Mutex, MutexGuard};
 
 use super::meter::{Meter, Rates};
 
@@ -73,7 +75,7 @@ impl Wire {
         if self.rtt.is_zero() {
             return send();
         }
-        let mut state = self.shared.state();
+        let mut state = self.shared.state.lock();
         let at = began + self.rtt;
         state.push(at, Box::new(send));
         self.shared.note(state, at);
@@ -90,7 +92,7 @@ impl Wire {
         if !self.limited || bytes == 0 {
             return self.delay(send, began);
         }
-        let mut state = self.shared.state();
+        let mut state = self.shared.state.lock();
         let at = began + self.rtt;
         state.meter.add(client, at, bytes, Box::new(send));
         self.shared.note(state, at);
@@ -99,9 +101,9 @@ impl Wire {
     /// Ends the thread. Replies that are due later are not sent, because nothing is mounted any
     /// more.
     pub(super) fn stop(&self) {
-        self.shared.state().stopping = true;
+        self.shared.state.lock().stopping = true;
         self.shared.wake.notify_all();
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.thread.lock().take();
         // The thread has already reported a panic on standard error.
         let _ = thread.map(JoinHandle::join);
     }
@@ -136,10 +138,6 @@ impl State {
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Wakes the thread if it sleeps beyond `at`.
     fn note(&self, state: MutexGuard<'_, State>, at: Instant) {
         let sleeps = state.wakes_at.is_none_or(|wakes_at| at < wakes_at);
@@ -152,7 +150,7 @@ impl Shared {
     fn run(&self) {
         // Without this, timers are late by up to 50 us. A failure is harmless.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-        let mut state = self.state();
+        let mut state = self.state.lock();
         while !state.stopping {
             let now = Instant::now();
             let (due, next) = state.take(now);
@@ -162,15 +160,15 @@ impl Shared {
                 state.wakes_at = Some(now);
                 drop(state);
                 due.into_iter().for_each(|send| send());
-                state = self.state();
+                state = self.state.lock();
                 continue;
             }
             state.wakes_at = next;
             state = match next {
-                None => self.wake.wait(state).unwrap_or_else(PoisonError::into_inner),
+                None => self.wake.wait(state),
                 Some(at) => {
                     let time = at.saturating_duration_since(Instant::now());
-                    self.wake.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner).0
+                    self.wake.wait_timeout(state, time).0
                 }
             };
         }

@@ -15,9 +15,11 @@ mod worker;
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, Scope};
+
+use rustix_futex_sync::Mutex;
 
 use crate::batch::Batch;
 use crate::chain::{Chain, Identity};
@@ -114,7 +116,7 @@ impl Scan {
                 crew.work(scope, 0, ThreadCwd::shared());
             }
         });
-        crew.done.into_inner().unwrap_or_else(PoisonError::into_inner)
+        crew.done.into_inner()
     }
 }
 
@@ -143,7 +145,7 @@ impl<V: Visitor + Send, F: Fn() -> V + Sync> Crew<'_, V, F> {
             pool.finish();
         }
         worker.flush();
-        self.done.lock().unwrap_or_else(PoisonError::into_inner).push(worker.into_visitor());
+        self.done.lock().push(worker.into_visitor());
     }
 
     /// Starts one more thread if it would find work. If none can be started, the listing is slower

@@ -8,7 +8,8 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use rustix_futex_sync::{Condvar, Mutex};
 
 /// Jobs, and the workers that share them.
 pub(crate) struct Pool<J> {
@@ -46,9 +47,9 @@ impl<J> Pool<J> {
     pub(crate) fn push(&self, worker: usize, job: J) {
         self.unfinished.fetch_add(1, Ordering::SeqCst);
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        lock(&self.queues[worker]).push_back(job);
+        self.queues[worker].lock().push_back(job);
         if self.sleeping.load(Ordering::SeqCst) > 0 {
-            drop(lock(&self.bed));
+            drop(self.bed.lock());
             self.wake.notify_one();
         }
     }
@@ -68,7 +69,7 @@ impl<J> Pool<J> {
         if self.is_stopped() {
             return None;
         }
-        let own = lock(&self.queues[worker]).pop_back();
+        let own = self.queues[worker].lock().pop_back();
         let job = own.or_else(|| self.steal(worker))?;
         self.waiting.fetch_sub(1, Ordering::SeqCst);
         Some(job)
@@ -81,11 +82,11 @@ impl<J> Pool<J> {
             if let Some(job) = self.take(worker) {
                 return Some(job);
             }
-            let bed = lock(&self.bed);
+            let bed = self.bed.lock();
             self.sleeping.fetch_add(1, Ordering::SeqCst);
             let over = self.unfinished.load(Ordering::SeqCst) == 0 || self.is_stopped();
             if !over && self.waiting.load(Ordering::SeqCst) == 0 {
-                drop(self.wake.wait(bed).unwrap_or_else(PoisonError::into_inner));
+                drop(self.wake.wait(bed));
             }
             self.sleeping.fetch_sub(1, Ordering::SeqCst);
             if over {
@@ -112,7 +113,7 @@ impl<J> Pool<J> {
     }
 
     fn wake_all(&self) {
-        drop(lock(&self.bed));
+        drop(self.bed.lock());
         self.wake.notify_all();
     }
 
@@ -121,23 +122,18 @@ impl<J> Pool<J> {
         let count = self.queues.len();
         for victim in (1..count).map(|step| (worker + step) % count) {
             let mut stolen: VecDeque<J> = {
-                let mut queue = lock(&self.queues[victim]);
+                let mut queue = self.queues[victim].lock();
                 let half = queue.len().div_ceil(2);
                 queue.drain(..half).collect()
             };
             if let Some(job) = stolen.pop_back() {
                 // Only this worker adds to its queue, which was empty, so the jobs stay in order.
-                lock(&self.queues[worker]).extend(stolen);
+                self.queues[worker].lock().extend(stolen);
                 return Some(job);
             }
         }
         None
     }
-}
-
-/// Locks `mutex`. No code that can panic runs under these locks.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -3,10 +3,10 @@
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use firstbyte_hydrate::{Job, WantedList, wanted};
 use firstbyte_location::Location;
+use rustix_futex_sync::Mutex;
 
 use super::protocol::{HydrateRequest, JobFailure, JobProgress, Response};
 use crate::filesystem::FileSystem;
@@ -82,7 +82,7 @@ impl Jobs {
     }
 
     fn add(&self, job: Job) -> u64 {
-        let mut table = self.table();
+        let mut table = self.table.lock();
         let over: Vec<u64> =
             table.jobs.iter().filter(|(_, job)| job.progress().is_over).map(|(number, _)| *number).collect();
         if over.len() >= MOST_OVER {
@@ -95,11 +95,7 @@ impl Jobs {
     }
 
     fn get(&self, job: u64) -> Option<Job> {
-        self.table().jobs.get(&job).cloned()
-    }
-
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock().jobs.get(&job).cloned()
     }
 }
 

@@ -7,9 +7,10 @@
 //! while it is remembered.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use firstbyte_location::ByteRange;
+use rustix_futex_sync::Mutex;
 
 use super::Prefetch;
 use super::siblings::SMALL_FILE;
@@ -33,7 +34,7 @@ pub(super) struct Families(Mutex<VecDeque<Box<[u8]>>>);
 impl Families {
     /// Records the family at `stem` as fetched. Returns false if it was among those fetched last.
     fn begin(&self, stem: &[u8]) -> bool {
-        let mut begun = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut begun = self.0.lock();
         if begun.iter().any(|known| **known == *stem) {
             return false;
         }

@@ -7,7 +7,8 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+
+use rustix_futex_sync::Mutex;
 
 use crate::inodes::name_of;
 
@@ -29,7 +30,7 @@ impl Series {
     /// Records that the file at `path` is opened. Returns the path of the file likely to be opened
     /// next, unless it was returned before.
     pub(super) fn open(&self, path: &[u8]) -> Option<Vec<u8>> {
-        let mut opened = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut opened = self.0.lock();
         let follows = |number: &Range<usize>| {
             opened.paths.iter().any(|before| with_next(before, number.start).is_some_and(|next| next == path))
         };
@@ -112,7 +113,7 @@ mod tests {
     fn only_so_many_are_remembered() {
         let series = Series::default();
         (0..1000).for_each(|index| drop(series.open(format!("{}x{index}", index * 7919).as_bytes())));
-        let opened = series.0.lock().unwrap();
+        let opened = series.0.lock();
         assert_eq!((opened.paths.len(), opened.told.len()), (REMEMBERED, 0));
     }
 }

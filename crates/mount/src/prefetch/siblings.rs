@@ -14,10 +14,11 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use firstbyte_hydrate::File;
 use firstbyte_location::ByteRange;
+use rustix_futex_sync::Mutex;
 
 use super::Prefetch;
 use crate::blocking_pool::BlockingPool;
@@ -154,7 +155,7 @@ impl Siblings {
     }
 
     pub(super) fn hold(&self, file: File) {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.held.lock();
         held.push_back(file);
         let oldest = if held.len() > MAX_BATCH { held.pop_front() } else { None };
         drop(held);
@@ -163,7 +164,7 @@ impl Siblings {
     }
 
     fn with<T>(&self, path: &[u8], change: impl FnOnce(&mut Run) -> T) -> T {
-        let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut runs = self.runs.lock();
         if runs.len() >= DIRECTORIES && !runs.contains_key(path) {
             runs.clear();
         }

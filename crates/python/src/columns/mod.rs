@@ -12,7 +12,7 @@ mod stored;
 
 use std::num::NonZeroUsize;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use firstbyte_listing::{Depth, Detail, Error, Options, Symlinks};
 use firstbyte_location::Location;
@@ -21,6 +21,7 @@ use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyAny, PyCapsule, PyList, PyString};
+use rustix_futex_sync::Mutex;
 
 use crate::arrow::{self, Batch, Field};
 use crate::client::{self, Client};
@@ -263,7 +264,7 @@ impl Batches {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<RecordBatch>> {
-        let mut source = self.source.lock_py_attached(py).unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut source = self.source.lock_py_attached(py);
         let listing = source.as_mut().ok_or_else(handed_over)?;
         let next = match listing.cancel() {
             None => py.detach(|| listing.next()),
@@ -283,7 +284,7 @@ impl Batches {
     /// Errors so far, each an OSError.
     #[getter]
     fn errors<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let list = self.errors.lock_py_attached(py).unwrap_or_else(|poisoned| poisoned.into_inner());
+        let list = self.errors.lock_py_attached(py);
         errors(py, &list, self.form)
     }
 
@@ -299,7 +300,7 @@ impl Batches {
         requested_schema: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
         let _ = requested_schema;
-        let mut source = self.source.lock_py_attached(py).unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut source = self.source.lock_py_attached(py);
         let source = source.take().ok_or_else(handed_over)?;
         let batches = source.map(|batch| batch.map_err(|why| why.to_string()));
         arrow::stream_capsule(py, Arc::clone(&self.fields), Box::new(batches))

@@ -1,10 +1,11 @@
 //! Turns the listing of a local directory or of a store into batches of columns, as they are taken.
 
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use firstbyte_listing::{Error, Stream, Visitor};
 use firstbyte_store::{Cancel, Listing};
+use rustix_futex_sync::Mutex;
 
 use super::build::Builder;
 use super::stored;
@@ -106,7 +107,7 @@ impl Iterator for Source {
                             builder.complete();
                         }
                     }
-                    let mut errors = errors.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                    let mut errors = errors.lock();
                     errors.append(&mut builder.errors);
                 }
                 builder.take()?.map_err(Failure::Name)

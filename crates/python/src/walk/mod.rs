@@ -12,13 +12,13 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Mutex;
 
 use firstbyte_listing::{Batch, Options, Tuning};
 use pyo3::prelude::*;
 use pyo3::sync::{MutexExt, PyOnceLock};
 use pyo3::types::{PyBytes, PyList, PyString};
 use rustix::fs::{AtFlags, CWD, FileType, statat};
+use rustix_futex_sync::Mutex;
 
 use crate::name::encode;
 use crate::place::Place;
@@ -60,7 +60,7 @@ impl Ahead {
     /// Notes directories that will be requested, the last one first.
     fn expect(&self, paths: &Bound<'_, PyList>) {
         let py = paths.py();
-        let state = self.0.lock_py_attached(py).unwrap_or_else(|poisoned| poisoned.into_inner());
+        let state = self.0.lock_py_attached(py);
         if let Some(pool) = &state.pool {
             // An invalid path fails when it is requested, as in `os.walk`.
             pool.expect(paths.iter().filter_map(|path| bytes(&path)));
@@ -76,7 +76,7 @@ impl Ahead {
         let py = path.py();
         let place = Place::new(path, "scandir")?;
         let found = Found(PyList::empty(py), PyList::empty(py), PyList::empty(py));
-        let mut state = self.0.lock_py_attached(py).unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut state = self.0.lock_py_attached(py);
         let state = &mut *state;
         // One call shows whether the path is a link, and whether the contents read ahead are still
         // current.

@@ -9,10 +9,11 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use firstbyte_listing::{Batch, Reach, Tuning};
+use rustix_futex_sync::{Condvar, Mutex, MutexGuard};
 
 use super::contents::Contents;
 
@@ -111,7 +112,7 @@ impl Pool {
         }
         let entry = |path| Entry { path: PathBuf::from(OsString::from_vec(path)), work: Work::Expected };
         let paths: Vec<_> = paths.map(entry).collect();
-        let mut stack = self.shared.lock();
+        let mut stack = self.shared.stack.lock();
         stack.directories.extend(paths);
         self.shared.wake(stack);
     }
@@ -122,13 +123,13 @@ impl Pool {
         if self.process != std::process::id() {
             return None;
         }
-        let mut stack = self.shared.lock();
+        let mut stack = self.shared.stack.lock();
         stack.spent.extend(spent);
         // Directories above it were expected and not requested.
         let place = stack.directories.iter().rposition(|entry| entry.path == path)?;
         while matches!(stack.directories.get(place), Some(Entry { work: Work::Begun, .. })) {
             stack.waited_for = true;
-            stack = self.shared.done.wait(stack).unwrap_or_else(|poisoned| poisoned.into_inner());
+            stack = self.shared.done.wait(stack);
         }
         stack.waited_for = false;
         let taken = stack.directories.split_off(place);
@@ -151,7 +152,7 @@ impl Drop for Pool {
             // A forked child cannot wait for threads that it does not have.
             return self.workers.drain(..).for_each(std::mem::forget);
         }
-        self.shared.lock().over = true;
+        self.shared.stack.lock().over = true;
         self.shared.work.notify_all();
         for worker in self.workers.drain(..) {
             // A panic needs no report: the walk reads what the thread did not.
@@ -161,10 +162,6 @@ impl Drop for Pool {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Stack> {
-        self.stack.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
     /// Wakes the threads that sleep, if there is something for them.
     fn wake(&self, mut stack: MutexGuard<'_, Stack>) {
         stack.taken = 0;
@@ -178,18 +175,18 @@ impl Shared {
     /// Runs a thread: reads directories until the walk is over.
     fn serve(&self) {
         let mut batch = Batch::new(self.buffer);
-        let mut stack = self.lock();
+        let mut stack = self.stack.lock();
         while !stack.over {
             let Some(path) = stack.next().map(Entry::begin) else {
                 stack.asleep += 1;
-                stack = self.work.wait(stack).unwrap_or_else(|poisoned| poisoned.into_inner());
+                stack = self.work.wait(stack);
                 stack.asleep -= 1;
                 continue;
             };
             let mut contents = stack.spent.pop().unwrap_or_default();
             drop(stack);
             let read = contents.read(&path, &mut batch);
-            stack = self.lock();
+            stack = self.stack.lock();
             stack.finish(&path, read.is_ok().then_some(contents));
             if stack.waited_for {
                 self.done.notify_one();

@@ -9,8 +9,9 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use rustix_futex_sync::Mutex;
 
 /// The number of wrong secrets that brings the first delay. Fewer are typing errors, or a program
 /// that sends an outdated secret in parallel.
@@ -59,13 +60,13 @@ impl Attempts {
         if self.pairs.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        self.lock().get(&pair(from, access_key))?.left(Instant::now())
+        self.failures.lock().get(&pair(from, access_key))?.left(Instant::now())
     }
 
     /// Counts a wrong secret.
     pub(crate) fn failed(&self, from: IpAddr, access_key: &str) {
         let now = Instant::now();
-        let mut failures = self.lock();
+        let mut failures = self.failures.lock();
         let pair = pair(from, access_key);
         if failures.len() >= MOST_PAIRS && !failures.contains_key(&pair) {
             make_room(&mut failures, now);
@@ -83,13 +84,9 @@ impl Attempts {
         if self.pairs.load(Ordering::Relaxed) == 0 {
             return;
         }
-        let mut failures = self.lock();
+        let mut failures = self.failures.lock();
         failures.remove(&pair(from, access_key));
         self.pairs.store(failures.len(), Ordering::Relaxed);
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<(IpAddr, String), Failures>> {
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -166,7 +163,7 @@ mod tests {
         for number in 0..u32::try_from(MOST_PAIRS).unwrap() + 50 {
             attempts.failed(std::net::Ipv4Addr::from(0x0a00_0000 + number).into(), "alice");
         }
-        assert!(attempts.lock().len() <= MOST_PAIRS);
+        assert!(attempts.failures.lock().len() <= MOST_PAIRS);
         assert!(attempts.wait(HERE, "alice").is_some());
     }
 }

@@ -5,10 +5,10 @@
 //! sign-in page.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use base64::Engine;
+use rustix_futex_sync::Mutex;
 
 use crate::token::random_token;
 
@@ -39,7 +39,7 @@ impl Sessions {
     pub(crate) fn begin(&self, access_key: &str) -> String {
         let token = random_token();
         let now = Instant::now();
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.held.lock();
         if held.len() >= MOST_SESSIONS {
             held.retain(|_, (_, since)| now.duration_since(*since) < SESSION_LIFE);
         }
@@ -52,12 +52,12 @@ impl Sessions {
 
     /// Ends the session with this token.
     pub(crate) fn end(&self, token: &str) {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).remove(token);
+        self.held.lock().remove(token);
     }
 
     /// Returns the access key of a session, or `None` if there is no such session.
     pub(crate) fn holder(&self, token: &str) -> Option<String> {
-        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = self.held.lock();
         let (access_key, since) = held.get(token)?;
         (since.elapsed() < SESSION_LIFE).then(|| access_key.clone())
     }

@@ -5,12 +5,12 @@
 //! serves many requests. A request that names its receiver has passed it before and is refused.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use firstbyte_store::Via;
 use http::HeaderMap;
 use http::header::VIA;
+use rustix_futex_sync::Mutex;
 
 use super::error::Unserved;
 use crate::token::random_token;
@@ -49,7 +49,7 @@ impl Chain {
         if others.peek().is_none() {
             return Ok(());
         }
-        let mut askers = self.askers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut askers = self.askers.lock();
         let mut is_new = false;
         for name in others.take(MOST_NAMED) {
             if name == self.own {

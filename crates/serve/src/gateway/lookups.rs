@@ -5,12 +5,13 @@
 //! number of objects is bounded; the least recently used ones are forgotten.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use firstbyte_location::{Kind, Location};
 use firstbyte_store::{Stat, Store};
+use rustix_futex_sync::Mutex;
 
 use super::error::Unserved;
 use super::object::RemoteObject;
@@ -129,7 +130,8 @@ impl Lookups {
         location: &Location,
         version: Option<String>,
     ) -> Result<LookUp, Unserved> {
-        if let Some((since, error)) = self.outage().as_ref().filter(|(since, _)| since.elapsed() < PAUSE) {
+        if let Some((since, error)) = self.outage.lock().as_ref().filter(|(since, _)| since.elapsed() < PAUSE)
+        {
             tracing::debug!(?since, "the origin is not asked again yet");
             return Err(error.clone());
         }
@@ -138,7 +140,7 @@ impl Lookups {
         gateway.counters.looked_up_at_origin.fetch_add(1, Relaxed);
         let stat = gateway.call(move || stat(&store, &of, version.as_deref())).await;
         let is_outage = stat.as_ref().is_err_and(Unserved::is_outage);
-        *self.outage() =
+        *self.outage.lock() =
             stat.as_ref().err().filter(|_| is_outage).map(|error| (Instant::now(), error.clone()));
         let stat = match stat {
             Ok(stat) if stat.kind == Kind::File => Arc::new(stat),
@@ -147,24 +149,24 @@ impl Lookups {
             Err(error) => return Err(self.drop_known(known, error)),
         };
         let look_up = LookUp { stat, asked };
-        *known.lock() = Some(look_up.clone());
+        *known.last.lock() = Some(look_up.clone());
         Ok(look_up)
     }
 
     /// Forgets the look-up because the origin now answers otherwise. Returns `error`.
     fn drop_known(&self, known: &Known, error: Unserved) -> Unserved {
-        *known.lock() = None;
+        *known.last.lock() = None;
         error
     }
 
     /// Forgets an object, so that the next request looks it up.
     pub(super) fn forget(&self, location: &Location) {
-        self.objects().remove(&(location.clone(), None));
+        self.objects.lock().remove(&(location.clone(), None));
     }
 
     fn known(&self, id: &Id) -> Arc<Known> {
         let now = self.clock.fetch_add(1, Relaxed);
-        let mut objects = self.objects();
+        let mut objects = self.objects.lock();
         let known = match objects.get(id) {
             Some(known) => Arc::clone(known),
             None => {
@@ -177,23 +179,11 @@ impl Lookups {
         known.used.store(now, Relaxed);
         known
     }
-
-    fn objects(&self) -> MutexGuard<'_, HashMap<Id, Arc<Known>>> {
-        self.objects.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn outage(&self) -> MutexGuard<'_, Option<(Instant, Unserved)>> {
-        self.outage.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Known {
     fn last(&self) -> Option<LookUp> {
-        self.lock().clone()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<LookUp>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+        self.last.lock().clone()
     }
 }
 

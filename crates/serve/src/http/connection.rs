@@ -8,12 +8,13 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, BytesMut};
 use firstbyte_pacing::Throttle;
 use http::HeaderName;
+use rustix_futex_sync::Mutex;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -134,7 +135,7 @@ async fn exchange(
     if outcome.route == Route::S3 {
         outcome.response = outcome.response.with_header(HeaderName::from_static(request_id::NAME), &id);
     }
-    let mut wire = slot.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+    let mut wire = slot.lock().take()?;
 
     let mut persistence = head.persistence;
     if *stopping.borrow() || !read_past(&mut wire).await {

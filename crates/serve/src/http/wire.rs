@@ -7,12 +7,13 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use firstbyte_location::to_usize;
+use rustix_futex_sync::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
@@ -244,7 +245,7 @@ impl WireBody {
     }
 
     pub(crate) fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
-        let polled = match self.slot.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+        let polled = match self.slot.lock().as_mut() {
             Some(wire) => wire.poll_body(context),
             None => return Poll::Ready(Some(Err(io::ErrorKind::NotConnected.into()))),
         };

@@ -7,7 +7,8 @@
 //! changed. Called by `metadata`.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+
+use rustix_futex_sync::Mutex;
 
 use crate::http::etag::Identity;
 
@@ -31,7 +32,7 @@ pub(crate) fn record_published(identity: &Identity, bound: i128) {
     if identity.changed <= bound {
         return;
     }
-    let mut late = LATE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut late = LATE.lock();
     if late.len() == MOST_LATE {
         late.pop_front();
     }
@@ -40,5 +41,5 @@ pub(crate) fn record_published(identity: &Identity, bound: i128) {
 
 /// Whether the version `identity` is the one that was published.
 pub(crate) fn is_as_published(identity: &Identity, bound: i128) -> bool {
-    identity.changed <= bound || LATE.lock().unwrap_or_else(PoisonError::into_inner).contains(identity)
+    identity.changed <= bound || LATE.lock().contains(identity)
 }

@@ -8,9 +8,9 @@ use std::ffi::OsStr;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use firstbyte_location::to_usize;
+use rustix_futex_sync::{Mutex, MutexGuard};
 
 /// The number of locks: many more than the threads that may change names at once.
 const LOCKS: usize = 256;
@@ -35,6 +35,6 @@ impl NameLocks {
         let stat = rustix::fs::fstat(parent)?;
         let hash = self.hasher.hash_one((stat.st_dev, stat.st_ino, name));
         let index = to_usize(hash % LOCKS as u64);
-        Ok(self.locks[index].lock().unwrap_or_else(PoisonError::into_inner))
+        Ok(self.locks[index].lock())
     }
 }

@@ -14,10 +14,11 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
+use rustix_futex_sync::MutexGuard;
 
 use crate::object::names::NameLocks;
 use crate::path::{EntryPath, is_hidden};

@@ -4,10 +4,11 @@
 //! CRC-64/NVME is always computed, as in S3, so that every object written here can be read
 //! verified. Other checksums are computed if the client states them.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use firstbyte_location::{Algorithm, Checksum};
 use http::{HeaderMap, HeaderName, HeaderValue};
+use rustix_futex_sync::Mutex;
 
 use crate::object::checksum::{Checksums, Refusal, Values, header};
 use crate::object::writer::Digest;
@@ -19,12 +20,12 @@ pub(crate) struct Trailers(Arc<Mutex<HeaderMap>>);
 impl Trailers {
     /// Returns the trailers that have arrived.
     pub(crate) fn get(&self) -> HeaderMap {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.lock().clone()
     }
 
     /// Adds a trailer. False if there was one of this name.
     pub(crate) fn keep(&self, name: &HeaderName, value: HeaderValue) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name, value).is_none()
+        self.0.lock().insert(name, value).is_none()
     }
 }
 

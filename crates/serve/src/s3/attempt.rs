@@ -8,11 +8,12 @@
 
 use std::future::Future;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue};
+use rustix_futex_sync::Mutex;
 use s3s::auth::{S3Auth, SecretKey};
 use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
 
@@ -48,7 +49,7 @@ impl Attempt {
 
     /// Forgets the compared key, because its comparison was no guess.
     pub(super) fn forget(&self) {
-        self.notes().compared = None;
+        self.notes.lock().compared = None;
     }
 
     /// Runs `work`, which calls s3s, with these records.
@@ -58,23 +59,19 @@ impl Attempt {
 
     /// Returns the key whose secret was compared.
     pub(super) fn compared(&self) -> Option<String> {
-        self.notes().compared.clone()
+        self.notes.lock().compared.clone()
     }
 
     /// Returns the key that the signature proved.
     pub(super) fn proved(&self) -> Option<String> {
-        self.notes().proved.clone()
-    }
-
-    fn notes(&self) -> std::sync::MutexGuard<'_, Notes> {
-        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.notes.lock().proved.clone()
     }
 }
 
 /// Records the key that the signature of the current request proved.
 pub(super) fn proved(access_key: &str) {
     // Outside of a request there are no records.
-    let _ = CURRENT.try_with(|attempt| attempt.notes().proved = Some(access_key.to_owned()));
+    let _ = CURRENT.try_with(|attempt| attempt.notes.lock().proved = Some(access_key.to_owned()));
 }
 
 /// Gives s3s the secrets to check signatures.
@@ -92,7 +89,7 @@ impl S3Auth for KeyFile {
         let wait = CURRENT.try_with(|attempt| {
             let wait = self.attempts.wait(attempt.from, counted);
             if wait.is_none() {
-                attempt.notes().compared = Some(access_key.to_owned());
+                attempt.notes.lock().compared = Some(access_key.to_owned());
             }
             wait
         });

@@ -10,8 +10,10 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
+
+use rustix_futex_sync::Mutex;
 
 use crate::http::etag::Identity;
 use crate::object::directory::{Kind, Reader};
@@ -111,7 +113,7 @@ impl Index {
         if let Some(names) = self.lookup(path, &version(root, path)?, freshness) {
             return Ok(names);
         }
-        let _alone = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.reading.lock();
         let version = version(root, path)?;
         if let Some(names) = self.lookup(path, &version, freshness) {
             return Ok(names);
@@ -131,7 +133,7 @@ impl Index {
     }
 
     fn lookup(&self, path: &EntryPath, version: &Identity, freshness: Freshness) -> Option<Arc<SortedNames>> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         state.clock += 1;
         let clock = state.clock;
         let kept = state.kept.get_mut(&key(path)).filter(|kept| kept.serves(version, freshness))?;
@@ -140,7 +142,7 @@ impl Index {
     }
 
     fn keep(&self, path: &EntryPath, mut kept: Kept) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         kept.used = state.clock;
         state.bytes += kept.names.weight();
         if let Some(old) = state.kept.insert(key(path), kept) {
@@ -257,7 +259,7 @@ mod tests {
             settled_directory(&directory.path().join(&name));
             let path = EntryPath::parse(name.as_bytes()).unwrap();
             index.get(&root, &path, Freshness::Current).unwrap();
-            let state = index.state.lock().unwrap();
+            let state = index.state.lock();
             let weight: usize = state.kept.values().map(|kept| kept.names.weight()).sum();
             assert_eq!(weight, state.bytes);
             assert!(weight <= MOST_BYTES && !state.kept.is_empty());

@@ -1,11 +1,12 @@
 //! An object that a request reads, in a file of the served directory or behind a gateway.
 
 use std::fs::File;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use firstbyte_location::ByteRange;
 use http::HeaderMap;
+use rustix_futex_sync::Mutex;
 use s3s::S3Result;
 
 use crate::gateway::{BlockFrames, Gateway, RemoteObject};
@@ -85,6 +86,6 @@ pub(crate) struct SentBody(Arc<Mutex<Option<Body>>>);
 impl SentBody {
     /// Returns the body at the first call, then `None`.
     pub(crate) fn take(self) -> Option<Body> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.0.lock().take()
     }
 }

@@ -6,10 +6,11 @@
 //! [`Ring`](super::Ring).
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use firstbyte_pacing::{HedgePolicy, Wait};
+use rustix_futex_sync::{Condvar, Mutex};
 
 use super::member::Member;
 use crate::body::Body;
@@ -108,7 +109,7 @@ impl Watch {
                 tracing::warn!("requests to gateways are not sent twice: {error}");
             }
         });
-        let mut state = lock(&self.shared.state);
+        let mut state = self.shared.state.lock();
         let number = state.requests;
         state.requests += 1;
         let due = begun + state.delay();
@@ -122,7 +123,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        lock(&self.shared.state).has_ended = true;
+        self.shared.state.lock().has_ended = true;
         self.shared.changed.notify_one();
     }
 }
@@ -148,14 +149,14 @@ impl WatchState {
 impl Shared {
     /// Ends the wait for a request. Returns `None` if the second request was started.
     fn end(&self, number: u64, took: Option<Duration>) -> Option<Waiting> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         took.into_iter().for_each(|took| state.policy.learn(Wait::Head, took));
         state.waiting.remove(&number)
     }
 
     /// Starts second requests when they are due, on the watching thread.
     fn watch(&self) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         while !state.has_ended {
             let now = Instant::now();
             let due: Vec<u64> =
@@ -171,10 +172,10 @@ impl Shared {
             }
             state.wakes = state.waiting.values().map(|waiting| waiting.due).min();
             state = match state.wakes {
-                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                None => self.changed.wait(state),
                 Some(wakes) => {
                     let left = wakes.saturating_duration_since(now);
-                    self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+                    self.changed.wait_timeout(state, left).0
                 }
             };
         }
@@ -185,7 +186,7 @@ impl Waiting {
     /// Starts the second request on a new thread.
     fn start(self) {
         let (race, second) = (self.race, self.second);
-        lock(&race.outcome).is_running = true;
+        race.outcome.lock().is_running = true;
         let running = Arc::clone(&race);
         let run = move || {
             let body = second(&running.second).ok();
@@ -200,7 +201,7 @@ impl Waiting {
 
 impl Race {
     fn second_ended(&self, body: Option<Body>) {
-        let mut outcome = lock(&self.outcome);
+        let mut outcome = self.outcome.lock();
         outcome.is_running = false;
         if body.is_some() && !outcome.is_decided {
             self.first.cancel();
@@ -211,23 +212,19 @@ impl Race {
 
     /// Returns the results of both requests when one has succeeded or both have failed.
     fn settle(&self, first: Result<Body>) -> (Result<Body>, Option<Body>) {
-        let mut outcome = lock(&self.outcome);
+        let mut outcome = self.outcome.lock();
         if first.is_ok() && outcome.body.is_none() {
             outcome.is_decided = true;
             self.second.cancel();
             return (first, None);
         }
         while outcome.is_running {
-            outcome = self.ended.wait(outcome).unwrap_or_else(PoisonError::into_inner);
+            outcome = self.ended.wait(outcome);
         }
         // If the first request succeeded a moment too late, it was cancelled.
         let first = first.and_then(|_| Err(Error::Cancelled));
         (first, outcome.body.take())
     }
-}
-
-fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
-    value.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! The state of one gateway, which decides whether requests are sent to it.
 
 use std::fmt::Display;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use rustix_futex_sync::Mutex;
 
 use super::PATIENCE;
 
@@ -23,13 +24,13 @@ impl Member {
 
     /// Returns whether requests are sent to this gateway: it has not failed lately.
     pub(super) fn is_asked(&self) -> bool {
-        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let failed = self.failed.lock();
         failed.is_none_or(|failed| failed.elapsed() >= SKIPPED)
     }
 
     /// Notes a failure.
     pub(crate) fn failed(&self, why: impl Display) {
-        let before = self.failed.lock().unwrap_or_else(PoisonError::into_inner).replace(Instant::now());
+        let before = self.failed.lock().replace(Instant::now());
         if before.is_none_or(|before| before.elapsed() >= SKIPPED) {
             tracing::warn!("{}: {why}; not asked for {SKIPPED:?}", self.url);
         }
@@ -37,7 +38,7 @@ impl Member {
 
     /// Notes a response, which ends the silence.
     pub(super) fn answered(&self) {
-        *self.silent.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.silent.lock() = None;
     }
 
     /// Notes that a request got no response, although another gateway responded or the caller has
@@ -47,7 +48,7 @@ impl Member {
     }
 
     fn was_silent_at(&self, now: Instant) {
-        let mut silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut silent = self.silent.lock();
         let since = *silent.get_or_insert(now);
         if now.duration_since(since) >= PATIENCE {
             *silent = None;

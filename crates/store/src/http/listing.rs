@@ -5,10 +5,11 @@
 //! also provides length and time. A page without entries that is no directory page is an error: the
 //! names below it are unknown.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use firstbyte_location::{Entry, HttpUrl, Kind, Location, etag};
+use rustix_futex_sync::Mutex;
 use serde::Deserialize;
 
 use super::page::Page;
@@ -53,12 +54,11 @@ impl Pages {
         let files: Vec<_> =
             entries.iter_mut().filter(|entry| entry.kind == Kind::File).map(Mutex::new).collect();
         let (next, failed) = (AtomicUsize::new(0), Mutex::new(None));
-        let lock = |entry| Mutex::lock(entry).unwrap_or_else(PoisonError::into_inner);
         let work = || {
             while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let mut entry = lock(file);
+                let mut entry = file.lock();
                 if let Err(error) = self.http.look_at_link(directory, &mut entry) {
-                    failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                    failed.lock().get_or_insert(error);
                     next.store(files.len(), Ordering::Relaxed);
                 }
             }
@@ -71,7 +71,7 @@ impl Pages {
             drop(others);
         });
         drop(files);
-        match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        match failed.into_inner() {
             Some(error) => Err(error),
             None => Ok(entries),
         }

@@ -4,9 +4,8 @@
 //! the cookie the next request would start over. Cookies live as long as the store, and are sent
 //! only to the host that set them, whatever domain they name.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use firstbyte_location::HttpUrl;
+use rustix_futex_sync::Mutex;
 use url::Url;
 
 use crate::origin::Origin;
@@ -54,7 +53,7 @@ impl Cookies {
     /// Stores the cookies that the redirect from `at` sets.
     pub(super) fn take(&self, at: &HttpUrl, head: &Head) {
         let Some(origin) = Origin::parse(at.tls, &at.authority) else { return };
-        let mut cookies = self.lock();
+        let mut cookies = self.0.lock();
         for (_, line) in head.headers().filter(|(name, _)| *name == "set-cookie") {
             let Some((cookie, ends)) = parse(&origin, &at.target, line) else { continue };
             cookies.retain(|it| {
@@ -70,7 +69,7 @@ impl Cookies {
 
     /// Returns the `Cookie` header for a request to `at`, if there are cookies for it.
     pub(super) fn header(&self, at: &HttpUrl) -> Option<(String, String)> {
-        let cookies = self.lock();
+        let cookies = self.0.lock();
         if cookies.is_empty() {
             return None;
         }
@@ -81,10 +80,6 @@ impl Cookies {
             .filter(|it| it.origin.host == origin.host && (at.tls || !it.secure) && is_below(path, &it.path));
         let value = own.map(|it| format!("{}={}", it.name, it.value)).collect::<Vec<_>>().join("; ");
         (!value.is_empty()).then(|| ("cookie".to_owned(), value))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Cookie>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -11,13 +11,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use firstbyte_listing::{Time, rename_exclusively};
 use firstbyte_location::{FileIdentity, Kind, Version, shown};
 use rustix::fs::{AtFlags, CWD, Dir, DirEntry, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
+use rustix_futex_sync::Mutex;
 
 use super::io_error;
 use super::optional::{Improvement, attempt};
@@ -269,7 +270,7 @@ impl Beneath {
     /// # Errors
     /// [`Error::Io`].
     pub fn settle(&self) -> Result<()> {
-        let mut closing = std::mem::take(&mut *self.closing.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut closing = std::mem::take(&mut *self.closing.lock());
         // The deepest directories come first: without permissions on a directory, those below it
         // cannot be reached.
         closing.sort_by_key(|(name, _)| std::cmp::Reverse(name.components().count()));
@@ -403,7 +404,7 @@ impl Beneath {
         let Some(wanted) = wanted else { return Ok(directory) };
         change_mode(readable(&directory)?, wanted | FILLING)?;
         if wanted | FILLING != wanted {
-            self.closing.lock().unwrap_or_else(PoisonError::into_inner).push((name.to_owned(), wanted));
+            self.closing.lock().push((name.to_owned(), wanted));
         }
         Ok(directory)
     }

@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
+use rustix_futex_sync::Mutex;
 
 use crate::syscall_refusal::is_refusal;
 
@@ -45,10 +45,6 @@ static REFUSED: Mutex<BTreeMap<(Improvement, u64), Errno>> = Mutex::new(BTreeMap
 /// True if any call was refused. It saves most runs the lookup in [`REFUSED`].
 static ANY_REFUSED: AtomicBool = AtomicBool::new(false);
 
-fn refused() -> MutexGuard<'static, BTreeMap<(Improvement, u64), Errno>> {
-    REFUSED.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Runs `call` on an open file, unless its file system has refused it before. Returns `None` if it
 /// is refused.
 ///
@@ -60,13 +56,13 @@ pub(crate) fn attempt<T>(
     call: impl FnOnce() -> Result<T, Errno>,
 ) -> Result<Option<T>, Errno> {
     let key = || rustix::fs::fstat(&file).map(|found| (improvement, found.st_dev));
-    if ANY_REFUSED.load(Ordering::Relaxed) && refused().contains_key(&key()?) {
+    if ANY_REFUSED.load(Ordering::Relaxed) && REFUSED.lock().contains_key(&key()?) {
         return Ok(None);
     }
     match call() {
         Ok(done) => Ok(Some(done)),
         Err(error) if is_refusal(error) => {
-            refused().insert(key()?, error);
+            REFUSED.lock().insert(key()?, error);
             ANY_REFUSED.store(true, Ordering::Relaxed);
             Ok(None)
         }
@@ -78,7 +74,8 @@ pub(crate) fn attempt<T>(
 /// each.
 #[must_use]
 pub fn refused_calls() -> Vec<String> {
-    let lines = refused()
+    let lines = REFUSED
+        .lock()
         .iter()
         .map(|((improvement, _), error)| (improvement.line(), *error))
         .collect::<BTreeMap<_, _>>();

@@ -9,12 +9,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use firstbyte_listing::flush;
 use firstbyte_location::{directory_of, shown};
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
+use rustix_futex_sync::Mutex;
 
 use super::beneath::{self, Beneath, KEPT, Missing};
 use super::optional::{self, Improvement, attempt};
@@ -294,9 +295,7 @@ impl LocalFile {
             Ok(()) => return Ok(()),
             Err(Errno::EXIST) => None,
             // The file system or the kernel lacks this call.
-            Err(error) if is_refusal(error) => {
-                Some(RENAME_LOCK.lock().unwrap_or_else(PoisonError::into_inner))
-            }
+            Err(error) if is_refusal(error) => Some(RENAME_LOCK.lock()),
             Err(error) => return Err(io_error(path, error)),
         };
         let other = match beneath::stat_at(directory, name) {
@@ -341,7 +340,7 @@ impl LocalFile {
                     // Without hard links, another process may create the name between lookup and
                     // rename.
                     Err(error) if is_refusal(error) => {
-                        let _looked_up = RENAME_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+                        let _looked_up = RENAME_LOCK.lock();
                         match beneath::stat_at(directory, name) {
                             Err(Errno::NOENT) => replace(),
                             Ok(_) => Err(refused()),

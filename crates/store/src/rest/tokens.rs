@@ -1,9 +1,10 @@
 //! Bearer tokens, which are requested when the first is needed and again before they expire.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use firstbyte_pacing::Throttle;
+use rustix_futex_sync::Mutex;
 use serde::Deserialize;
 
 use super::{Call, encoded};
@@ -34,7 +35,7 @@ pub(crate) struct Tokens {
 
 impl Tokens {
     pub(crate) fn header(&self, fetch: impl FnOnce() -> Result<Token>) -> Result<String> {
-        let mut known = self.known();
+        let mut known = self.known.lock();
         if known.as_ref().is_none_or(|token| token.ends < Instant::now() + RENEW_BEFORE) {
             match fetch() {
                 Ok(token) => *known = Some(token),
@@ -48,11 +49,7 @@ impl Tokens {
 
     /// Drops a refused token. Returns true if there was one.
     pub(crate) fn forget(&self) -> bool {
-        self.known().take().is_some()
-    }
-
-    fn known(&self) -> MutexGuard<'_, Option<Token>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().take().is_some()
     }
 }
 

@@ -7,8 +7,10 @@
 //! reading a small object. A profile given by name is the only source of credentials: if it is
 //! incomplete, that is an error.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
+
+use rustix_futex_sync::{Condvar, Mutex};
 
 use super::chain::{Chain, Failure, Service};
 use super::endpoints::EndpointSettings;
@@ -119,7 +121,7 @@ impl Identity {
                 None => Error::Credentials { location, detail: failure.detail, trace: None },
             }
         };
-        let mut state = self.asked.state();
+        let mut state = self.asked.state.lock();
         if let Some(known) = state.known.as_ref().filter(|known| known.serves()) {
             return Ok(Some(known.credentials.clone()));
         }
@@ -140,8 +142,7 @@ impl Identity {
             }
         }
         while state.asking {
-            let woken = self.asked.answered.wait_timeout(state, LOOK);
-            state = woken.unwrap_or_else(PoisonError::into_inner).0;
+            state = self.asked.answered.wait_timeout(state, LOOK).0;
             if cancel.is_cancelled() {
                 return Err(Error::Cancelled);
             }
@@ -156,7 +157,7 @@ impl Identity {
 
     /// Drops credentials that the service has rejected as expired.
     pub(super) fn forget(&self) {
-        self.asked.state().known = None;
+        self.asked.state.lock().known = None;
     }
 }
 
@@ -168,15 +169,11 @@ impl State {
 }
 
 impl Asked {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Runs the chain and wakes all waiting callers.
     fn ask(&self, service: &Service, profile: Option<String>) {
         let asked =
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.chain.provide(service, profile)));
-        let mut state = self.state();
+        let mut state = self.state.lock();
         match asked.unwrap_or_else(|_| Err("the credential chain failed".to_owned().into())) {
             Ok(credentials) => drop(state.learn(credentials)),
             Err(failure) => {

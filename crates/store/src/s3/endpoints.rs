@@ -5,9 +5,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use firstbyte_location::EndpointName;
+use rustix_futex_sync::Mutex;
 use serde::Deserialize;
 
 use super::S3;
@@ -159,7 +160,7 @@ impl NamedServices {
 
     /// Returns the service of a name, within the scope of `client`.
     pub(crate) fn get(&self, name: EndpointName, client: &Client) -> Result<S3> {
-        let mut services = self.services.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut services = self.services.lock();
         if let Some(known) = services.get(&name) {
             return Ok(known.in_scope_of(client));
         }

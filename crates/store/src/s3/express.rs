@@ -6,10 +6,10 @@
 //! <https://docs.aws.amazon.com/AmazonS3/latest/userguide/s3-express-create-session.html>
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use firstbyte_location::ObjectLocation;
+use rustix_futex_sync::Mutex;
 use serde::Deserialize;
 
 use super::key::AccessKey;
@@ -30,18 +30,18 @@ pub(super) struct Sessions(Mutex<HashMap<String, AccessKey>>);
 
 impl Sessions {
     fn live(&self, bucket: &str) -> Option<AccessKey> {
-        let sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let sessions = self.0.lock();
         let soon = SystemTime::now() + RENEW_BEFORE;
         sessions.get(bucket).filter(|it| it.expiry.is_some_and(|expiry| soon < expiry)).cloned()
     }
 
     fn learn(&self, bucket: &str, session: AccessKey) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(bucket.to_owned(), session);
+        self.0.lock().insert(bucket.to_owned(), session);
     }
 
     /// Drops a session that the service has rejected as expired.
     pub(super) fn forget(&self, bucket: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(bucket);
+        self.0.lock().remove(bucket);
     }
 }
 

@@ -41,12 +41,13 @@ mod write;
 pub(crate) mod xml;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use firstbyte_location::ObjectLocation;
 use firstbyte_pacing::Throttle;
+use rustix_futex_sync::Mutex;
 
 use crate::cancel::Cancel;
 use crate::error::{Asked, Error, Result, SETTING_SEPARATOR};
@@ -247,7 +248,7 @@ impl S3 {
             match refusal.region() {
                 Some(right) if !moved && right != region => {
                     tracing::debug!(bucket = call.object.bucket, %right, "bucket lives in another region");
-                    self.regions().insert(call.object.bucket.clone(), right.to_owned());
+                    self.regions.lock().insert(call.object.bucket.clone(), right.to_owned());
                     moved = true;
                 }
                 _ if refusal.means_expired() && !renewed => {
@@ -329,12 +330,8 @@ impl S3 {
 
     fn region(&self, bucket: &str) -> Result<String> {
         let configured = &self.identity.settings(&self.client.options)?.region;
-        let found = self.regions().get(bucket).or(configured.as_ref()).cloned();
+        let found = self.regions.lock().get(bucket).or(configured.as_ref()).cloned();
         Ok(found.unwrap_or_else(|| endpoint::FIRST_REGION.to_owned()))
-    }
-
-    fn regions(&self) -> std::sync::MutexGuard<'_, HashMap<String, String>> {
-        self.regions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn asked(&self) -> Asked {

@@ -8,9 +8,9 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
 
 use percent_encoding::percent_decode_str;
+use rustix_futex_sync::Mutex;
 
 use crate::error::Result;
 
@@ -67,7 +67,7 @@ impl LearntNames {
         names: &[&str],
         plain: impl FnOnce() -> Result<HashSet<String>>,
     ) -> Result<NameForm> {
-        let possible = self.lock().clone();
+        let possible = self.0.lock().clone();
         let agree = |name: &&str| possible.windows(2).all(|two| two[0].decode(name) == two[1].decode(name));
         let doubtful: Vec<&str> = names.iter().filter(|name| !agree(name)).copied().collect();
         // Encoded names have neither spaces nor non-ASCII characters.
@@ -86,12 +86,8 @@ impl LearntNames {
         // probable form is assumed.
         let found = if found.is_empty() { vec![possible[0]] } else { found };
         let first = found[0];
-        *self.lock() = found;
+        *self.0.lock() = found;
         Ok(first)
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<NameForm>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use aws_smithy_runtime_api::client::http::{
@@ -18,6 +18,7 @@ use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use aws_smithy_runtime_api::http::StatusCode;
 use aws_smithy_types::body::SdkBody;
 use firstbyte_pacing::Throttle;
+use rustix_futex_sync::Mutex;
 
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
@@ -54,7 +55,7 @@ impl ProviderClient {
 
     /// Takes the record of a service that did not respond.
     pub(super) fn take_silence(&self) -> Option<Silence> {
-        self.silence.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.silence.lock().take()
     }
 }
 
@@ -137,7 +138,7 @@ impl Connector {
     /// timeout the deadline for all attempts has passed.
     fn failed(&self, error: Error) -> ConnectorError {
         if let Error::TimedOut { location, after, .. } = &error {
-            let mut silence = self.provider.silence.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut silence = self.provider.silence.lock();
             silence.get_or_insert_with(|| (location.clone(), *after));
         }
         match error {

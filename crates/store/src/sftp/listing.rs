@@ -2,9 +2,10 @@
 //! directory takes few round trips.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use firstbyte_location::{Entry, Kind, Location, SftpPath};
+use rustix_futex_sync::Mutex;
 
 use super::packet::{Attributes, Named, Reply, Request, code, kind};
 use super::pool::Load;
@@ -80,7 +81,7 @@ impl Tree for Remote {
     const HAS_DIRECTORIES: bool = true;
 
     fn read(&self, directory: &[u8]) -> Result<Vec<Entry>> {
-        if let Some(None) = self.links_seen().get(directory) {
+        if let Some(None) = self.links_seen.lock().get(directory) {
             let why = "a symbolic link to a directory above it".to_owned();
             return Err(Error::InvalidName { location: self.place(directory), why });
         }
@@ -117,11 +118,6 @@ impl Remote {
             Location::Sftp(place) if !name.is_empty() => place,
             _ => self.root.clone(),
         }
-    }
-
-    fn links_seen(&self) -> MutexGuard<'_, HashMap<Vec<u8>, Option<Vec<u8>>>> {
-        // A panic leaves nothing inconsistent here.
-        self.links_seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Replaces the descriptions of links by those of their targets. A link without a target stays
@@ -167,7 +163,7 @@ impl Remote {
     /// Records a link to the directory `target`, unless that is above the link. `here` is the real
     /// path of the directory that holds the link, and the links above it have recorded theirs.
     fn enter(&self, directory: &[u8], here: Option<&[u8]>, link: &[u8], target: Option<Vec<u8>>) {
-        let mut seen = self.links_seen();
+        let mut seen = self.links_seen.lock();
         let ends = (0..directory.len()).filter(|at| directory[*at] == b'/');
         let left = ends.filter_map(|end| seen.get(&directory[..=end])?.as_deref());
         let is_above = target.is_none_or(|target| {

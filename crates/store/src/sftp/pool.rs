@@ -1,9 +1,10 @@
 //! Holds the sessions of a store, by host. Clones of the store share them.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use firstbyte_location::SftpPath;
+use rustix_futex_sync::{Condvar, Mutex};
 
 use super::session::{Exchange, Lease, Session};
 use crate::cancel::Cancel;
@@ -60,7 +61,7 @@ impl Pool {
         load: Load,
         cancel: &Cancel,
     ) -> Result<Exchange> {
-        let host = Arc::clone(lock(&self.hosts).entry(place.authority.clone()).or_default());
+        let host = Arc::clone(self.hosts.lock().entry(place.authority.clone()).or_default());
         let lease = host.lease(options, place, load, cancel)?;
         Ok(Exchange::new(lease, place.to_string(), cancel.clone()))
     }
@@ -68,22 +69,21 @@ impl Pool {
 
 impl Host {
     fn lease(&self, options: &Options, place: &SftpPath, load: Load, cancel: &Cancel) -> Result<Lease> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         loop {
             match state.choose(load) {
                 Choice::Use(lease) => return Ok(lease),
                 Choice::Open => {}
                 Choice::Wait if cancel.is_cancelled() => return Err(Error::Cancelled),
                 Choice::Wait => {
-                    let waited = self.opened.wait_timeout(state, LOOK);
-                    state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                    state = self.opened.wait_timeout(state, LOOK).0;
                     continue;
                 }
             }
             state.opening += 1;
             drop(state);
             let opened = Session::open(options, place, cancel);
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             state.opening -= 1;
             self.opened.notify_all();
             let session = opened?;
@@ -111,9 +111,4 @@ impl State {
             None => Choice::Wait,
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic leaves nothing inconsistent here.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -9,14 +9,15 @@ use std::collections::HashMap;
 use std::io::{self, BufReader, Read, Write};
 use std::os::fd::AsFd;
 use std::process::{ChildStdin, ChildStdout};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use firstbyte_location::{SftpPath, one_line, to_usize};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix_futex_sync::Mutex;
 
 use super::packet::{self, Extensions, Reply, Request, code, kind};
 use super::ssh::{Lost, Ssh};
@@ -84,11 +85,6 @@ enum Answer {
     Ended(Lost),
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic leaves nothing inconsistent here.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Session {
     pub(super) fn open(options: &Options, place: &SftpPath, cancel: &Cancel) -> Result<Arc<Self>> {
         let (ssh, input, output) = Ssh::start(options, place)?;
@@ -119,7 +115,7 @@ impl Session {
     }
 
     pub(super) fn is_live(&self) -> bool {
-        matches!(*lock(&self.shared.waiting), Waiting::Open(_))
+        matches!(*self.shared.waiting.lock(), Waiting::Open(_))
     }
 
     /// Returns the number of callers that use the session.
@@ -192,7 +188,7 @@ fn read(
         ended = packet::read_reply(&mut input, |length| shared.buffer(length))
             .map(|(number, reply)| shared.deliver(number, reply, requests));
     }
-    let Some(ssh) = lock(&shared.ssh).take() else { return };
+    let Some(ssh) = shared.ssh.lock().take() else { return };
     let garbled = ended.err().filter(|error| error.kind() == io::ErrorKind::InvalidData);
     let lost = ssh.end();
     let lost = match garbled {
@@ -240,7 +236,7 @@ impl Read for Heard<'_> {
 impl Shared {
     /// Ends the process, so that the reader finds the end of its input.
     fn stop(&self) {
-        if let Some(ssh) = &*lock(&self.ssh) {
+        if let Some(ssh) = &*self.ssh.lock() {
             ssh.stop();
         }
     }
@@ -262,12 +258,12 @@ impl Shared {
         if length < SHORTEST_REUSED {
             return vec![0; length];
         }
-        let spare = lock(&self.spare).pop().filter(|buffer| buffer.len() >= length);
+        let spare = self.spare.lock().pop().filter(|buffer| buffer.len() >= length);
         spare.unwrap_or_else(|| vec![0; length.max(LONGEST_READ)])
     }
 
     fn deliver(&self, number: u32, reply: Reply, requests: &Sender<Vec<u8>>) {
-        let waiting = match &mut *lock(&self.waiting) {
+        let waiting = match &mut *self.waiting.lock() {
             Waiting::Open(waiting) => waiting.remove(&number),
             Waiting::Ended(_) => None,
         };
@@ -282,7 +278,7 @@ impl Shared {
     }
 
     fn end(&self, lost: &Lost) {
-        let before = std::mem::replace(&mut *lock(&self.waiting), Waiting::Ended(lost.clone()));
+        let before = std::mem::replace(&mut *self.waiting.lock(), Waiting::Ended(lost.clone()));
         if let Waiting::Open(waiting) = before {
             for caller in waiting.into_values() {
                 // The send fails if the caller no longer exists.
@@ -341,7 +337,7 @@ impl Exchange {
     pub(super) fn send(&self, request: Request) -> Result<u32> {
         let session = self.session();
         let number = session.next.fetch_add(1, Ordering::Relaxed);
-        match &mut *lock(&session.shared.waiting) {
+        match &mut *session.shared.waiting.lock() {
             Waiting::Open(waiting) => waiting.insert(number, self.send.clone()),
             Waiting::Ended(lost) => return Err(lost.clone().under_way(self.place.clone())),
         };
@@ -433,7 +429,7 @@ impl Exchange {
     /// Returns a data buffer for reuse.
     pub(super) fn return_buffer(&self, buffer: Vec<u8>) {
         if buffer.len() >= LONGEST_READ {
-            lock(&self.session().shared.spare).push(buffer);
+            self.session().shared.spare.lock().push(buffer);
         }
     }
 

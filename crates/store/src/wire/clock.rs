@@ -2,10 +2,10 @@
 //! object is by the store's clock, and is compared with the time of a file.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use firstbyte_location::Service;
+use rustix_futex_sync::Mutex;
 
 use super::response::Head;
 use crate::dates;
@@ -24,7 +24,7 @@ impl Clocks {
         let Some(date) = head.get("date").and_then(dates::http_date) else { return };
         let ahead = seconds(date) - seconds(SystemTime::now());
         let noticed = if ahead.abs() <= UNNOTICED { 0 } else { ahead };
-        self.lock().insert(service, noticed);
+        self.0.lock().insert(service, noticed);
     }
 
     /// Returns whether a date by the service's clock is within the last `span`.
@@ -36,11 +36,7 @@ impl Clocks {
     /// Returns how many seconds the clock is ahead; negative if it is behind, 0 if it is right or
     /// unknown.
     pub(crate) fn ahead(&self, service: Service) -> i64 {
-        self.lock().get(&service).copied().unwrap_or_default()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Service, i64>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().get(&service).copied().unwrap_or_default()
     }
 }
 

@@ -25,11 +25,12 @@ mod tls;
 mod trust;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use firstbyte_location::to_usize;
+use rustix_futex_sync::Mutex;
 
 use crate::cancel::Cancel;
 use crate::conditions::OwnTags;
@@ -199,19 +200,15 @@ impl Client {
 
     /// Returns the body bytes received so far.
     pub(crate) fn received(&self) -> u64 {
-        self.endpoints().values().map(|endpoint| endpoint.received()).sum()
+        self.endpoints.lock().values().map(|endpoint| endpoint.received()).sum()
     }
 
     fn endpoint(&self, key: &pool::Key) -> Arc<Endpoint> {
-        let mut endpoints = self.endpoints();
+        let mut endpoints = self.endpoints.lock();
         if let Some(known) = endpoints.get(key) {
             return Arc::clone(known);
         }
         Arc::clone(endpoints.entry(key.clone()).or_default())
-    }
-
-    fn endpoints(&self) -> std::sync::MutexGuard<'_, HashMap<pool::Key, Arc<Endpoint>>> {
-        self.endpoints.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -7,8 +7,9 @@
 //! the rest of the deadline of the oldest unanswered request. The caller passes the clock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use rustix_futex_sync::Mutex;
 
 use crate::limits::BRIEFLY;
 
@@ -135,7 +136,7 @@ impl Endpoint {
     /// Decides whether a request may be sent. If so, the caller must call [`end`](Self::end) with
     /// the outcome.
     pub(super) fn admit(&self, deadline: Duration, now: Instant) -> Result<Admitted, Refused> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let mut probe = None;
         if let Some(outage) = &mut state.outage {
             probe = outage.begin_probe(deadline, now);
@@ -161,14 +162,14 @@ impl Endpoint {
     /// Returns true if the endpoint has responded since this request was sent. The request then
     /// gets a whole deadline.
     pub(super) fn answered_since(&self, admitted: &Admitted) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         state.silent.is_none_or(|(since, before)| since > admitted.at || before != self.moved())
     }
 
     pub(super) fn end(&self, admitted: &Admitted, outcome: Outcome, now: Instant) {
         let silent = outcome == Outcome::Silent && (admitted.probe || !self.answered_since(admitted));
         let moved = self.moved();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         // A cancelled request counts as silent too, if the whole silence exceeds the deadline.
         let overdue = state.silent.is_some_and(|(since, before)| {
             before == moved && now.saturating_duration_since(since) >= admitted.deadline
@@ -198,14 +199,10 @@ impl Endpoint {
     /// request must not wait equally long.
     pub(super) fn stalled(&self, deadline: Duration, now: Instant) {
         let moved = self.moved();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.watched_until = Some(now);
         let since = now.checked_sub(deadline).unwrap_or(now);
         state.silent.get_or_insert((since, moved));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,8 +1,9 @@
 //! Holds idle connections for the next request to the same server.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
+
+use rustix_futex_sync::Mutex;
 
 use super::connection::Connection;
 use crate::limits::KEEP_IDLE;
@@ -30,7 +31,7 @@ pub(super) struct Pool {
 impl Pool {
     /// Takes the connection used last, unless it has been idle for too long.
     pub(super) fn take(&self, key: &Key) -> Option<Connection> {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.idle.lock();
         let kept = idle.get_mut(key)?;
         let (since, connection) = kept.pop()?;
         if since.elapsed() < KEEP_IDLE {
@@ -43,7 +44,7 @@ impl Pool {
 
     /// Adds a connection whose response was read completely.
     pub(super) fn put(&self, key: Key, connection: Connection) {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.idle.lock();
         let kept = idle.entry(key).or_default();
         if kept.len() < MOST_IDLE {
             kept.push((Instant::now(), connection));

@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
+use rustix_futex_sync::Mutex;
 
 use super::Failed;
 use crate::cancel::Cancel;
@@ -76,14 +77,13 @@ impl Resolver {
             return Ok(vec![SocketAddr::new(address, origin.port)]);
         }
         let key = (origin.host.clone(), origin.port);
-        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((at, addresses)) = known().get(&key)
+        if let Some((at, addresses)) = self.known.lock().get(&key)
             && at.elapsed() < KEEP_IDLE
         {
             return Ok(addresses.clone());
         }
         let addresses = look_up(origin, deadline, cancel)?;
-        known().insert(key, (Instant::now(), addresses.clone()));
+        self.known.lock().insert(key, (Instant::now(), addresses.clone()));
         Ok(addresses)
     }
 }

@@ -5,13 +5,14 @@
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use firstbyte_location::{ByteRange, Location, Version, shown};
 use firstbyte_pacing::{LONGEST_REQUEST, Wait};
 use firstbyte_store::{
     Algorithm, Body, Checksum, Error as StoreError, Get, Hasher, LocalFile, Over, Sink, Stat, Store,
 };
+use rustix_futex_sync::Mutex;
 
 use crate::error::{Error, Result};
 use crate::journal::{Journal, Record};
@@ -76,13 +77,9 @@ impl Download {
 
     /// Returns the offset up to which the file has no gaps.
     fn front(&self) -> u64 {
-        let chunks = self.chunks();
+        let chunks = self.chunks.lock();
         let missing = self.plan.pieces().find(|index| !chunks[*index as usize].done);
         self.plan.range(missing.unwrap_or(self.plan.count())).start
-    }
-
-    fn chunks(&self) -> MutexGuard<'_, Vec<Chunk>> {
-        self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the algorithm to hash a chunk with as it passes. `None` if the checksum would not be
@@ -173,9 +170,9 @@ impl Download {
     fn record(&self, index: u32, checksum: Option<Checksum>) -> Result<()> {
         let record = Record { index, checksum };
         self.journal.append(&record).map_err(Error::io(shown(&self.journal.path())))?;
-        self.chunks()[index as usize] = Chunk { done: true, checksum: record.checksum };
+        self.chunks.lock()[index as usize] = Chunk { done: true, checksum: record.checksum };
         if let Some(follower) = self.follower.get()
-            && let Some(follower) = follower.lock().unwrap_or_else(PoisonError::into_inner).as_ref()
+            && let Some(follower) = follower.lock().as_ref()
         {
             follower.advance(self.front());
         }
@@ -184,7 +181,7 @@ impl Download {
 
     /// Fetches a chunk again until two fetches agree: damage on the way differs each time.
     fn audit(&self, requester: &mut Requester<'_>, index: u32) -> Result<()> {
-        let checksum = || self.chunks()[index as usize].checksum.clone();
+        let checksum = || self.chunks.lock()[index as usize].checksum.clone();
         let mut seen = vec![checksum()];
         for _ in 0..FETCHES {
             self.fetch(requester, index..index + 1, None)?;
@@ -201,10 +198,7 @@ impl Download {
     /// Returns the checksum of the whole file as it is now.
     fn whole_checksum(&self, expected: &Checksum) -> Result<Checksum> {
         if !expected.algorithm.is_combinable() {
-            let follower = self
-                .follower
-                .get()
-                .and_then(|follower| follower.lock().unwrap_or_else(PoisonError::into_inner).take());
+            let follower = self.follower.get().and_then(|follower| follower.lock().take());
             return match follower {
                 Some(follower) => follower.finish(self.plan.size()),
                 None => verify::of_range(
@@ -214,14 +208,14 @@ impl Download {
                 ),
             };
         }
-        let mut chunks: Vec<_> = self.chunks().iter().map(|chunk| chunk.checksum.clone()).collect();
+        let mut chunks: Vec<_> = self.chunks.lock().iter().map(|chunk| chunk.checksum.clone()).collect();
         for (index, chunk) in (0..).zip(&mut chunks) {
             // The chunk was fetched before the algorithm was known, or by a run that did not
             // compute it.
             if chunk.as_ref().is_none_or(|checksum| checksum.algorithm != expected.algorithm) {
                 *chunk =
                     Some(verify::of_range(self.sink.file(), self.plan.range(index), expected.algorithm)?);
-                self.chunks()[index as usize].checksum = chunk.clone();
+                self.chunks.lock()[index as usize].checksum = chunk.clone();
             }
         }
         let whole = verify::combine(&self.plan, expected.algorithm, &chunks);
@@ -259,7 +253,7 @@ impl Pieces for Download {
             }
             verified = Verified::Full;
         }
-        let partial = self.partial.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let partial = self.partial.lock().take();
         if let Some(partial) = partial {
             let context = requester.context;
             context.commit(partial, self.over, &self.path, &self.stat, context.settings.durability)?;
@@ -273,7 +267,7 @@ impl Pieces for Download {
         if !self.resumable {
             return 0;
         }
-        let chunks = self.chunks();
+        let chunks = self.chunks.lock();
         self.plan
             .pieces()
             .filter(|index| chunks[*index as usize].done)
@@ -293,7 +287,7 @@ impl Pieces for Download {
             )
         );
         if is_useless || !self.resumable {
-            let partial = self.partial.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let partial = self.partial.lock().take();
             let discarded = partial.map(LocalFile::discard);
             let removed = self.journal.remove();
             tracing::debug!(?discarded, ?removed, "removed the partial file and its journal");

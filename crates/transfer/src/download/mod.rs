@@ -11,10 +11,11 @@ mod single;
 
 use std::path::Path;
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use firstbyte_location::{ByteRange, Location, Strength, shown};
 use firstbyte_store::{Error as StoreError, Get, LocalFile, Privacy, Stat, StatedLength};
+use rustix_futex_sync::Mutex;
 
 use crate::context::Context;
 use crate::error::{Error, Result};

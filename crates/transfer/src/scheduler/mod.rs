@@ -10,11 +10,12 @@ mod queue;
 mod supervisor;
 mod workers;
 
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use firstbyte_location::{Location, shown};
 use firstbyte_pacing::PartLimit;
 use firstbyte_store::{Durability, Error as StoreError, PAGE};
+use rustix_futex_sync::{Condvar, Mutex};
 
 use crate::bottleneck::Baseline;
 use crate::context::{Context, RunKind, Scope, load};
@@ -154,9 +155,9 @@ impl<'a> Scheduler<'a> {
 
     /// Adds a job when the queue has room. Returns false once the run has ended.
     fn feed(&self, job: Job) -> bool {
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         while queue.jobs() >= MAX_QUEUED_JOBS && !self.context.has_ended() {
-            queue = self.room.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            queue = self.room.wait(queue);
         }
         if self.context.has_ended() {
             return false;
@@ -169,14 +170,10 @@ impl<'a> Scheduler<'a> {
 
     /// Records that all jobs have been added.
     fn all_jobs_added(&self) {
-        self.queue().feeding = false;
+        self.queue.lock().feeding = false;
         self.context.observer.listed();
         self.work.notify_all();
         self.attention.notify_one();
-    }
-
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether no worker has a task and none will get one.
@@ -187,7 +184,7 @@ impl<'a> Scheduler<'a> {
     /// Wakes every thread of the run, which sees that it has ended.
     fn wake_all(&self) {
         // Locked, so that a thread that has just found the run going is waiting by now.
-        let _queue = self.queue();
+        let _queue = self.queue.lock();
         self.work.notify_all();
         self.raised.notify_all();
         self.room.notify_all();
@@ -205,7 +202,7 @@ impl<'a> Scheduler<'a> {
             return self.end(failure.error);
         }
         self.context.observer.failed(&failure);
-        self.queue().summary.fail(failure);
+        self.queue.lock().summary.fail(failure);
     }
 
     fn is_general(&self, error: &Error) -> bool {
@@ -222,7 +219,7 @@ impl<'a> Scheduler<'a> {
     fn is_bucket_denied(&self, error: &StoreError) -> bool {
         let StoreError::Denied { location, .. } = error else { return false };
         let Ok(Location::Object(object)) = Location::parse(location.as_ref()) else { return false };
-        if self.queue().summary.objects > 0 {
+        if self.queue.lock().summary.objects > 0 {
             return false;
         }
         let bucket = Location::Object(object.with_key(""));
@@ -235,7 +232,7 @@ impl<'a> Scheduler<'a> {
         if self.context.settings.durability == Durability::None {
             return Ok(());
         }
-        let Some(path) = self.queue().written.take() else { return Ok(()) };
+        let Some(path) = self.queue.lock().written.take() else { return Ok(()) };
         let file = std::fs::File::open(&path).map_err(Error::io(shown(&path)))?;
         match rustix::fs::syncfs(&file).map_err(std::io::Error::from) {
             // The older call syncs all file systems.
@@ -249,7 +246,7 @@ impl<'a> Scheduler<'a> {
 
     /// Makes the summary, and abandons objects that the early end of the run left open.
     fn into_summary(self) -> Summary {
-        let mut queue = self.queue.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = self.queue.into_inner();
         for open in queue.open.drain(..) {
             open.object.abandon(self.context.store, &Error::Interrupted);
             queue.summary.kept_bytes += open.object.kept();
@@ -289,7 +286,7 @@ impl Drop for Unwinding<'_, '_> {
         self.0.end(Error::Interrupted);
         match self.1 {
             Role::Worker => {
-                let mut queue = self.0.queue();
+                let mut queue = self.0.queue.lock();
                 queue.busy = queue.busy.saturating_sub(1);
             }
             Role::Feeder => self.0.all_jobs_added(),

@@ -1,7 +1,6 @@
 //! Supervises a run on the thread that called the engine: starts workers, applies the concurrency
 //! that the [`Controller`] decides on, cuts silent requests, and ends the run when it is stopped.
 
-use std::sync::PoisonError;
 use std::thread::Scope;
 use std::time::Instant;
 
@@ -26,15 +25,14 @@ pub(super) fn supervise<'scope>(
     let mut most = usize::MAX;
     run.set_limit(controller.concurrency());
     loop {
-        let mut queue = run.queue();
+        let mut queue = run.queue.lock();
         if run.is_over(&queue) {
             drop(queue);
             run.wake_all();
             return Ok(capped);
         }
         if wanted(run, &queue).min(most) <= spawned {
-            let waited = run.attention.wait_timeout(queue, Controller::TICK);
-            queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+            queue = run.attention.wait_timeout(queue, Controller::TICK).0;
         }
         // Observed after the wait, so that the controller decides on current values.
         let (seen, wanted) = (observe(context, &queue), wanted(run, &queue).min(most));

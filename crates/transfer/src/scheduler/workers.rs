@@ -3,7 +3,7 @@
 //! Worker `i` is active while `i` is below the limit. So raising or lowering the limit starts and
 //! parks threads without a message to them.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ use crate::{download, named, relay, spool, upload};
 impl Scheduler<'_> {
     /// Changes how many workers take part.
     pub(super) fn set_limit(&self, limit: usize) {
-        if std::mem::replace(&mut self.queue().limit, limit) != limit {
+        if std::mem::replace(&mut self.queue.lock().limit, limit) != limit {
             self.raised.notify_all();
             self.work.notify_all();
         }
@@ -57,7 +57,7 @@ impl Scheduler<'_> {
     }
 
     fn next_task(&self, index: usize) -> Option<Task> {
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         loop {
             if self.context.has_ended() || self.is_over(&queue) {
                 drop(queue);
@@ -77,13 +77,13 @@ impl Scheduler<'_> {
                 return Some(task);
             }
             let signal = if takes_part { &self.work } else { &self.raised };
-            queue = signal.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            queue = signal.wait(queue);
         }
     }
 
     fn task_done(&self) {
         add(&self.context.meters.steps, 1);
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         queue.busy -= 1;
         if self.is_over(&queue) {
             drop(queue);
@@ -112,7 +112,7 @@ impl Scheduler<'_> {
             Ok(false) => {}
             Ok(true) => {
                 self.context.observer.skipped(&job.source);
-                self.queue().summary.skipped += 1;
+                self.queue.lock().summary.skipped += 1;
                 return;
             }
             Err(error) => return self.object_failed(&job, error),
@@ -164,7 +164,7 @@ impl Scheduler<'_> {
 
     fn add_open(&self, job: Job, object: Arc<dyn Pieces>, pending: Pending, running: u32) -> u64 {
         self.context.observer.started(&job.source, job.listed_size().unwrap_or(0));
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         let id = queue.next_id;
         queue.next_id += 1;
         queue.open.push_back(Open { id, job, object, pending, running, error: None });
@@ -181,7 +181,7 @@ impl Scheduler<'_> {
             self.part_sent(began.elapsed());
         }
         {
-            let mut queue = self.queue();
+            let mut queue = self.queue.lock();
             let Some(open) = queue.open.iter_mut().find(|open| open.id == claimed.id) else { return };
             open.running -= 1;
             if let Err(error) = result {
@@ -197,7 +197,7 @@ impl Scheduler<'_> {
 
     /// Adjusts how many parts of uploads may be in flight to the time that one took.
     fn part_sent(&self, took: Duration) {
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         let (before, in_flight) = (queue.parts.most(), queue.parts_in_flight());
         queue.parts.observe(in_flight, took);
         let raised = queue.parts.most() > before;
@@ -213,7 +213,7 @@ impl Scheduler<'_> {
     /// Ends an object that has no pieces left. Only the last of its workers does so.
     fn finish_if_last(&self, requester: &mut Requester<'_>, id: u64) {
         let (object, error) = {
-            let mut queue = self.queue();
+            let mut queue = self.queue.lock();
             let ended = self.context.has_ended();
             let Some(open) = queue.open.iter_mut().find(|open| open.id == id) else { return };
             if open.running > 0 || !(open.pending.is_empty() || ended) {
@@ -230,7 +230,7 @@ impl Scheduler<'_> {
             Some(error) => Err(error),
             None => object.finish(requester),
         };
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         let Some(place) = queue.open.iter().position(|open| open.id == id) else { return };
         if let Ok(Finish::Again(pieces)) = outcome {
             queue.open[place].pending = pieces;
@@ -250,7 +250,7 @@ impl Scheduler<'_> {
                     return self.start_to_end(requester, open.job);
                 }
                 if error.ends_run() {
-                    self.queue().summary.kept_bytes += object.kept();
+                    self.queue.lock().summary.kept_bytes += object.kept();
                 }
                 self.object_failed(&open.job, error);
             }
@@ -272,7 +272,7 @@ impl Scheduler<'_> {
     fn counted(&self, job: &Job, done: Done) {
         tracing::info!(target: OBJECTS, source = %job.source, destination = %job.destination, bytes = done.bytes, "done");
         self.context.observer.finished(&job.source, &job.destination, done.bytes);
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         if let (Batch::Many | Batch::Tree, Some(path)) =
             (self.context.run_kind.batch, job.destination.as_local())
         {

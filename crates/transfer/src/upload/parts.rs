@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use firstbyte_location::{Location, Version};
 use firstbyte_pacing::Wait;
@@ -11,6 +10,7 @@ use firstbyte_store::{
     Cancel, Error as StoreError, ListOptions, Over, Part, Payload, Precondition, PutOptions, Stat, Store,
     Upload, Written,
 };
+use rustix_futex_sync::Mutex;
 
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -139,7 +139,7 @@ impl Parts {
         size: u64,
     ) -> Result<()> {
         let part = requester.request(Wait::Write, None, |attempt, _| {
-            self.in_flight().insert(number, attempt.cancel().clone());
+            self.in_flight.lock().insert(number, attempt.cancel().clone());
             if self.failed.load(Ordering::Relaxed) {
                 return Err(Error::Interrupted);
             }
@@ -148,7 +148,7 @@ impl Parts {
             attempt.moved(size, size);
             Ok(part)
         });
-        self.in_flight().remove(&number);
+        self.in_flight.lock().remove(&number);
         self.add(part?);
         Ok(())
     }
@@ -156,20 +156,16 @@ impl Parts {
     /// Ends the requests in flight and prevents others: the upload has failed.
     pub(super) fn fail(&self) {
         self.failed.store(true, Ordering::Relaxed);
-        self.in_flight().values().for_each(Cancel::cancel);
-    }
-
-    fn in_flight(&self) -> MutexGuard<'_, HashMap<u32, Cancel>> {
-        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
+        self.in_flight.lock().values().for_each(Cancel::cancel);
     }
 
     pub(crate) fn add(&self, part: Part) {
-        self.lock().push(part);
+        self.done.lock().push(part);
     }
 
     /// Completes the object from its parts.
     pub(crate) fn complete(&self, store: &Store) -> Result<Written> {
-        let mut parts = std::mem::take(&mut *self.lock());
+        let mut parts = std::mem::take(&mut *self.done.lock());
         parts.sort_unstable_by_key(|part| part.number);
         Ok(store.complete_upload(&self.upload, &parts, &self.options)?)
     }
@@ -179,9 +175,5 @@ impl Parts {
         if let Err(error) = store.abort_upload(&self.upload) {
             tracing::warn!(%error, id = self.upload.id, "the upload could not be aborted; cp --abort-stale removes it");
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Part>> {
-        self.done.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

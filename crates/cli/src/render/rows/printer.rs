@@ -3,9 +3,9 @@
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Write as _};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use clap::ValueEnum;
+use rustix_futex_sync::Mutex;
 
 use super::counter::Counter;
 use super::parquet::Table;
@@ -131,7 +131,7 @@ impl<'a> Printer<'a> {
     /// # Errors
     /// Standard output accepts no more. A closed pipe is not an error: the reader has seen enough.
     pub fn finish(self) -> Result<()> {
-        let sink = self.sink.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let sink = self.sink.into_inner();
         let (style, names) = (self.style, self.names);
         let ended = match (sink.broken, sink.way) {
             (Some(error), _) => Err(error),
@@ -146,10 +146,6 @@ impl<'a> Printer<'a> {
             Err(Broken::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             ended => Ok(ended?),
         }
-    }
-
-    fn sink(&self) -> MutexGuard<'_, Sink> {
-        self.sink.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -215,7 +211,7 @@ impl Page<'_, '_> {
     /// full.
     pub fn flush(&mut self) -> bool {
         let rows = (std::mem::take(&mut self.rows), std::mem::take(&mut self.bytes));
-        let mut sink = self.printer.sink();
+        let mut sink = self.printer.sink.lock();
         if sink.broken.is_none() {
             let done = match &mut sink.way {
                 Way::Lines(out) => out.write_all(&self.buffer).map_err(Broken::Output),

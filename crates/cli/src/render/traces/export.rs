@@ -1,11 +1,12 @@
 //! The queue of spans, and the thread that sends them.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use firstbyte::{Client, Options, environment};
 use firstbyte_store::{Cancel, Store};
+use rustix_futex_sync::{Condvar, Mutex};
 use serde_json::{Map, Value, json};
 use tracing::subscriber::NoSubscriber;
 
@@ -65,18 +66,14 @@ impl Exporter {
         Self { settings, quiet, began: SystemTime::now(), ids: OnceLock::new(), queue, changed }
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Adds attributes to the span of the run.
     pub(super) fn describe(&self, facts: Map<String, Value>) {
-        self.queue().facts.extend(facts);
+        self.queue.lock().facts.extend(facts);
     }
 
     /// Queues a span for sending.
     pub(super) fn push(self: &Arc<Self>, span: Span) {
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         if queue.spans.len() == MOST_WAITING {
             queue.dropped += 1;
             return;
@@ -109,7 +106,7 @@ impl Exporter {
             fault,
         };
         {
-            let mut queue = self.queue();
+            let mut queue = self.queue.lock();
             run.attributes.extend(std::mem::take(&mut queue.facts));
             if queue.dropped > 0 {
                 run.attributes.insert("firstbyte.dropped_spans".to_owned(), json!(queue.dropped));
@@ -120,7 +117,7 @@ impl Exporter {
             }
         }
         self.push(run);
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         queue.is_ending = true;
         self.changed.notify_all();
         // There is no wait if the collector was already down.
@@ -134,14 +131,14 @@ impl Exporter {
             let (batch, is_last) = self.next_batch();
             if !batch.is_empty() {
                 let sent = self.send(&mut store, &batch);
-                let mut queue = self.queue();
+                let mut queue = self.queue.lock();
                 queue.is_down = sent.is_err();
                 if let Err(why) = sent {
                     self.report(&mut queue, &why);
                 }
             }
             if is_last {
-                self.queue().is_over = true;
+                self.queue.lock().is_over = true;
                 self.changed.notify_all();
                 return;
             }
@@ -158,10 +155,9 @@ impl Exporter {
     /// batch.
     fn next_batch(&self) -> (Vec<Span>, bool) {
         let is_idle = |queue: &mut Queue| queue.spans.is_empty() && !queue.is_ending;
-        let queue = self.changed.wait_while(self.queue(), is_idle).unwrap_or_else(PoisonError::into_inner);
+        let queue = self.changed.wait_while(self.queue.lock(), is_idle);
         let is_small = |queue: &mut Queue| queue.spans.len() < BATCH && !queue.is_ending;
-        let waited = self.changed.wait_timeout_while(queue, DELAY, is_small);
-        let mut queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+        let (mut queue, _) = self.changed.wait_timeout_while(queue, DELAY, is_small);
         let count = queue.spans.len().min(BATCH);
         let batch = queue.spans.drain(..count).collect();
         (batch, queue.is_ending && queue.spans.is_empty())

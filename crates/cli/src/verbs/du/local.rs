@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
 use firstbyte::Depth;
 use firstbyte::operand::Glob;
@@ -12,6 +11,7 @@ use firstbyte_location::{Kind, shown};
 use listing::{Batch, Boundary, Detail, Directory, Entry, Scan, Visitor};
 use rustix::fs::{AtFlags, CWD, FileType, Stat as RootStat};
 use rustix::io::Errno;
+use rustix_futex_sync::Mutex;
 
 use super::totals::{Sums, Totals, Tree, shortened};
 use super::{Measure, View};
@@ -30,7 +30,7 @@ pub(super) struct Links {
 
 impl Links {
     fn is_new(&self, device: u64, inode: u64) -> bool {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).insert((device, inode))
+        self.seen.lock().insert((device, inode))
     }
 }
 

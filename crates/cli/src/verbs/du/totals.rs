@@ -4,7 +4,8 @@
 //! it is large. At the end the [`Rollup`] adds to each directory the sums of its subdirectories.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix_futex_sync::Mutex;
 
 use super::SCHEMA;
 use crate::render::error::Result;
@@ -56,17 +57,17 @@ impl Sums {
 
     /// Adds to a directory's own sums.
     pub(super) fn add(&self, directory: &[u8], totals: Totals) {
-        self.lock().add(directory, totals);
+        self.inner.lock().add(directory, totals);
     }
 
     /// Returns whether nothing was added.
     pub(super) fn is_empty(&self) -> bool {
-        self.lock().total.is_none()
+        self.inner.lock().total.is_none()
     }
 
     /// Returns the overall sum.
     pub(super) fn total(&self) -> Totals {
-        self.lock().total.unwrap_or_default()
+        self.inner.lock().total.unwrap_or_default()
     }
 
     /// Passes each name to `each` with its own sums.
@@ -74,7 +75,7 @@ impl Sums {
     /// # Errors
     /// The temporary file of sums cannot be written or read.
     pub(super) fn each_own(self, mut each: impl FnMut(&[u8], Totals)) -> Result<()> {
-        let inner = self.inner.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let inner = self.inner.into_inner();
         inner
             .rows
             .finish(|name, [bytes, files, directories]| each(name, Totals { bytes, files, directories }))
@@ -89,10 +90,6 @@ impl Sums {
         self.each_own(|name, own| rollup.add(name, own))?;
         rollup.leave(|_, _| false);
         Ok(())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -131,7 +128,7 @@ impl<'a> Tree<'a> {
     fn hand_over(&mut self) {
         self.bytes = 0;
         let own = std::mem::take(&mut self.own);
-        let mut inner = self.sums.lock();
+        let mut inner = self.sums.inner.lock();
         own.into_iter().for_each(|(directory, totals)| inner.add(&directory, totals));
     }
 }

@@ -35,7 +35,7 @@ fn no_lock_is_held_while_room_is_made_for_a_new_version() {
     let cache = limited(dir.path(), 8);
     let first = seeded(&cache, 1, 8 * BLOCK);
     (0..7).for_each(|block| _ = fill(&first, 1, block));
-    let evicting = cache.shared.evicting.lock().unwrap();
+    let evicting = cache.shared.evicting.lock();
     // The map alone needs more room than there is.
     let (other, size) = (cache.clone(), 2 << 30);
     let opening = thread::spawn(move || {

@@ -17,17 +17,17 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::{AtFlags, OFlags};
+use rustix_futex_sync::Mutex;
 
 pub(crate) use description::{Description, Origin, Source};
 pub(crate) use error::{Error, Result};
 pub(crate) use journal::Part;
 use journal::{Journal, open_at};
 pub(crate) use part::Claim;
-use session::lock;
 pub(crate) use upload::{Claimed, Resending, Upload, Whole};
 
 use crate::http::etag::Identity;
@@ -102,7 +102,7 @@ impl Uploads {
             return Err(Error::NoUpload(id.to_owned()));
         }
         let name = (bucket.clone(), id.to_owned());
-        if let Some(upload) = lock(&self.known).get(&name).filter(|upload| !upload.has_ended()) {
+        if let Some(upload) = self.known.lock().get(&name).filter(|upload| !upload.has_ended()) {
             return Ok(upload.clone());
         }
         let open = reserved::open_entry(&self.root, bucket, Area::Uploads, id);
@@ -111,7 +111,7 @@ impl Uploads {
                 io::ErrorKind::NotFound => Error::NoUpload(id.to_owned()),
                 _ => Error::io(format!("upload {id}"), error),
             })?;
-        let mut known = lock(&self.known);
+        let mut known = self.known.lock();
         known.retain(|_, upload| !upload.has_ended());
         if known.len() >= MOST_KNOWN {
             known.retain(|_, upload| Arc::strong_count(upload) > 1 || upload.has_claims());
@@ -185,7 +185,7 @@ impl Uploads {
     }
 
     fn forget(&self, upload: &Upload) {
-        lock(&self.known).retain(|_, known| !std::ptr::eq(Arc::as_ptr(known), upload));
+        self.known.lock().retain(|_, known| !std::ptr::eq(Arc::as_ptr(known), upload));
     }
 
     /// Removes the uploads of `bucket` whose removal was interrupted, and those that received
@@ -200,7 +200,7 @@ impl Uploads {
             let Some(_locked) = lock_over(&parent, &id, abandoned)? else { continue };
             tracing::info!(%bucket, upload = id, "removing what is left of an upload");
             staging::remove_tree(&parent, id.as_ref())?;
-            lock(&self.known).remove(&(bucket.clone(), id));
+            self.known.lock().remove(&(bucket.clone(), id));
         }
         reserved::tidy(&self.root, bucket);
         Ok(())

@@ -7,12 +7,14 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::SystemTime;
+
+use rustix_futex_sync::Mutex;
 
 use super::error::{Error, Result};
 use super::journal::{Part, Place};
-use super::session::{Gate, Running, Session, State, lock};
+use super::session::{Gate, Running, Session, State};
 use crate::object::checksum::Values;
 use crate::object::writer::WriteAt;
 
@@ -29,7 +31,7 @@ pub(crate) struct Claim {
 
 impl WriteAt for Claim {
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        let gate = lock(&self.running.gate);
+        let gate = self.running.gate.lock();
         if *gate != Gate::Open {
             return Err(io::Error::other(Error::Ending(self.id.clone())));
         }
@@ -63,8 +65,8 @@ impl Claim {
         }
         let part = Part { length, place: place.clone(), checksums, arrived: SystemTime::now() };
         let before = {
-            let mut state = lock(&self.state);
-            let mut gate = lock(gate);
+            let mut state = self.state.lock();
+            let mut gate = gate.lock();
             if *gate != Gate::Open {
                 return Err(Error::Ending(self.id.clone()));
             }
@@ -81,8 +83,8 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        lock(&self.state).running.retain(|other| !Arc::ptr_eq(&other.gate, &self.running.gate));
-        let recorded = *lock(&self.running.gate) == Gate::Recorded;
+        self.state.lock().running.retain(|other| !Arc::ptr_eq(&other.gate, &self.running.gate));
+        let recorded = *self.running.gate.lock() == Gate::Recorded;
         if let (false, Place::Apart(name)) = (recorded, &self.running.place) {
             self.session.remove(name);
         }

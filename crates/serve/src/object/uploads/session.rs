@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use firstbyte_location::{Algorithm, ByteRange, Hasher};
 use rustix::fs::{AtFlags, OFlags};
+use rustix_futex_sync::Mutex;
 
 use super::error::{Error, Result};
 use super::journal::{DATA, Journal, Line, Part, Place, WHOLE, open_at};
@@ -81,7 +82,7 @@ impl Session {
     }
 
     pub(super) fn append(&self, line: &Line) -> Result<u64> {
-        let mut journal = lock(&self.journal);
+        let mut journal = self.journal.lock();
         journal.append(line).map_err(|error| Error::io("journal", error))?;
         Ok(journal.length())
     }
@@ -156,7 +157,7 @@ impl State {
     pub(super) fn end(&mut self) {
         self.phase = Phase::Ending;
         for running in self.running.drain(..) {
-            let mut gate = lock(&running.gate);
+            let mut gate = running.gate.lock();
             if *gate == Gate::Open {
                 *gate = Gate::Revoked;
             }
@@ -178,9 +179,4 @@ pub(super) fn verify(state: &mut State, session: &Session) -> Result<()> {
         state.journal = session.append(&line)?;
     }
     Ok(())
-}
-
-/// Locks `mutex`, ignoring poison: a panic elsewhere leaves valid values.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -12,18 +12,19 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use firstbyte_location::ByteRange;
 use rustix::fs::OFlags;
+use rustix_futex_sync::{Mutex, MutexGuard};
 
 use super::description::Description;
 use super::error::{Error, Result};
 use super::journal::{self, Journal, Line, Part, Place, open_at};
 use super::part::Claim;
 use super::placement::Placement;
-use super::session::{Gate, Phase, Running, Session, State, lock, verify};
+use super::session::{Gate, Phase, Running, Session, State, verify};
 use crate::object::copying::copy_range;
 use crate::object::metadata::ObjectMetadata;
 use crate::object::publish::{self, Finished};
@@ -85,7 +86,7 @@ impl Upload {
     /// Whether the upload was completed or removed.
     pub(super) fn has_ended(&self) -> bool {
         // If the state is locked, a request still works on the upload.
-        self.state.try_lock().is_ok_and(|state| state.phase == Phase::Ended)
+        self.state.try_lock().is_some_and(|state| state.phase == Phase::Ended)
     }
 
     /// True while a request may still write a part.
@@ -147,7 +148,7 @@ impl Upload {
         choose: impl FnOnce(&BTreeMap<u32, Part>) -> std::result::Result<Whole, E>,
         put: impl FnOnce(Finished<'_>) -> publish::Result<T>,
     ) -> std::result::Result<T, E> {
-        let _alone = lock(&self.ending);
+        let _alone = self.ending.lock();
         let (session, parts, whole) = {
             let (mut state, session) = self.open(Phase::Open)?;
             verify(&mut state, &session)?;
@@ -159,7 +160,7 @@ impl Upload {
         if done.is_err() {
             session.give_back(&parts);
         }
-        lock(&self.state).phase = if done.is_ok() { Phase::Ended } else { Phase::Open };
+        self.state.lock().phase = if done.is_ok() { Phase::Ended } else { Phase::Open };
         if done.is_ok() {
             self.remove_files();
         }
@@ -168,7 +169,7 @@ impl Upload {
 
     /// Ends the upload and removes its files. Blocking.
     pub(super) fn remove(&self) -> Result<()> {
-        let _alone = lock(&self.ending);
+        let _alone = self.ending.lock();
         {
             let (mut state, _session) = self.open(Phase::Open)?;
             state.end();
@@ -188,7 +189,7 @@ impl Upload {
         let (file, name) = assemble(session, recorded, &whole.parts)?;
         whole.object.write(&file).map_err(|error| Error::io(name, error))?;
         let length = session.append(&Line::Whole(name.to_owned()))?;
-        lock(&self.state).journal = length;
+        self.state.lock().journal = length;
         let finished = Finished { directory: session.directory.as_fd(), name: name.as_ref(), file: &file };
         Ok(put(finished)?)
     }
@@ -196,7 +197,7 @@ impl Upload {
     /// Opens the upload's files, or reuses the open ones. Fails if the phase is later than
     /// `latest`.
     fn open(&self, latest: Phase) -> Result<(MutexGuard<'_, State>, Arc<Session>)> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         match (state.phase, latest) {
             (Phase::Ended, _) => return Err(Error::NoUpload(self.id.clone())),
             (Phase::Ending, Phase::Open) => return Err(Error::Ending(self.id.clone())),

@@ -4,10 +4,11 @@
 //! splits one. Threads are started as [`Pace`] allows more requests, and wait when it allows fewer.
 //! They end with the listing, or when it is dropped, which cancels their requests.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use firstbyte_location::Entry;
+use rustix_futex_sync::{Condvar, Mutex};
 
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
@@ -62,13 +63,13 @@ impl Crew {
             work: Condvar::new(),
             brought: Condvar::new(),
         });
-        shared.spawn(&mut shared.state())?;
+        shared.spawn(&mut shared.state.lock())?;
         Ok(Self { shared, page: Vec::new().into_iter() })
     }
 
     /// Waits for the next page. Returns `None` at the end.
     fn next_page(&mut self) -> Option<Result<Vec<Entry>>> {
-        let mut state = self.shared.state();
+        let mut state = self.shared.state.lock();
         loop {
             if let Some(error) = state.error.take() {
                 state.stop();
@@ -88,7 +89,7 @@ impl Crew {
                 Next::Page(page) => return Some(Ok(page)),
                 Next::End => return None,
                 Next::Wait => {
-                    state = self.shared.brought.wait(state).unwrap_or_else(PoisonError::into_inner);
+                    state = self.shared.brought.wait(state);
                 }
             }
         }
@@ -113,7 +114,7 @@ impl Iterator for Crew {
 
 impl Drop for Crew {
     fn drop(&mut self) {
-        self.shared.state().stop();
+        self.shared.state.lock().stop();
         self.shared.work.notify_all();
     }
 }
@@ -130,10 +131,7 @@ impl State {
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
+    /// Starts a worker.
     fn spawn(self: &Arc<Self>, state: &mut State) -> Result<()> {
         let (shared, cancel, index) = (Arc::clone(self), Cancel::new(), state.cancels.len());
         let worker = cancel.clone();
@@ -150,7 +148,7 @@ impl Shared {
         while let Some(task) = self.next_task(index, at) {
             at = Some(task.range);
             if let Err(error) = self.fetch(&task, cancel) {
-                self.state().error.get_or_insert(error);
+                self.state.lock().error.get_or_insert(error);
                 self.work.notify_all();
                 self.brought.notify_one();
                 return;
@@ -160,7 +158,7 @@ impl Shared {
 
     /// Waits for a task. Returns `None` at the end.
     fn next_task(&self, index: usize, at: Option<u64>) -> Option<Task> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         while !state.is_over() {
             let cutting = match index < state.pace.allowed() {
                 true if state.pace.is_near() => Cutting::OnlyLong,
@@ -170,7 +168,7 @@ impl Shared {
             if let Some(task) = state.plan.task(at, cutting) {
                 return Some(task);
             }
-            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.work.wait(state);
         }
         None
     }
@@ -184,7 +182,7 @@ impl Shared {
 
     fn deliver(self: &Arc<Self>, range: u64, page: Page, took: Duration, refused: bool) -> Result<()> {
         let full = page.next.is_some();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.plan.arrived(range, page).map_err(|fault| error(fault, &self.query))?;
         if state.plan.is_undivided() {
             self.s3.client.unsorted.add(&self.query.bucket);
