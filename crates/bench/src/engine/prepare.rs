@@ -18,6 +18,7 @@ use super::Settings;
 use crate::data::{self, FileSizes};
 use crate::error::{Error, Result};
 use crate::plan::{Case, Data, DataKind, Place, Plan, Service};
+use crate::process::last_line;
 use crate::services::{self, Running};
 use crate::stage::Stage;
 use crate::words::Words;
@@ -50,8 +51,7 @@ impl Drop for Prepared {
 
 /// Prepares a case.
 pub(super) fn prepare(plan: &Plan, case: &Case, stage: &Stage, settings: &Settings<'_>) -> Result<Prepared> {
-    let wrong =
-        |what: String| Error::Plan { plan: plan.name.clone(), what: format!("case {}: {what}", case.name) };
+    let wrong = |what: String| Error::in_case(&plan.name, &case.name, what);
     let mut words = Words::default();
     words.set("firstbyte", settings.firstbyte.display());
     words.set("memory", stage.path(Place::Memory).display());
@@ -132,8 +132,7 @@ fn start_for_each_job(
     root: &Path,
     settings: &Settings<'_>,
 ) -> Result<()> {
-    let wrong =
-        |what: String| Error::Plan { plan: plan.name.clone(), what: format!("case {}: {what}", case.name) };
+    let wrong = |what: String| Error::in_case(&plan.name, &case.name, what);
     let services: Vec<&Service> = plan.services_of(case).filter(|service| service.for_each_job).collect();
     if services.is_empty() {
         return Ok(());
@@ -196,7 +195,7 @@ pub(super) fn do_command(command: &[String], env: &Environment, stop: &dyn Fn() 
     let mut said = Vec::new();
     let _ = output.rewind().and_then(|()| output.read_to_end(&mut said));
     let said = String::from_utf8_lossy(&said);
-    let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("no message");
+    let last = last_line(&said).unwrap_or("no message");
     Err(failed(format!("{status}: {last}")))
 }
 
