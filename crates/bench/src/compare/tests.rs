@@ -1,5 +1,5 @@
 use super::*;
-use crate::result::{Basis, CacheState, ContenderLine, Header, Machine};
+use crate::result::{Basis, CacheState, Header, Machine};
 
 /// A standard normal value: Box and Muller.
 fn normal(random: &mut fastrand::Rng) -> f64 {
