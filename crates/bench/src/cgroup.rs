@@ -1,5 +1,5 @@
-//! A control group for one run: it limits memory and processors, and counts the resources that the
-//! run used.
+//! A control group for one run: it limits memory and processors, and counts what the run read from
+//! devices.
 //!
 //! The kernel charges pages of files to the group that reads them first, so a limit of memory
 //! includes the page cache, as a function's limit does. A group is made below this process's own
@@ -27,25 +27,13 @@ pub(crate) struct Limits {
     pub(crate) cpus: Option<f64>,
 }
 
-/// Resources that the processes of a group used. A field is `None` if the kernel does not count it.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Usage {
-    /// Processor time in seconds, user and system.
-    pub(crate) cpu_seconds: Option<f64>,
-    /// Bytes read from block devices.
-    pub(crate) read_bytes: Option<u64>,
-    /// Processes that the kernel ended because the group had no memory left.
-    pub(crate) oom_kills: Option<u64>,
-}
-
 /// A group. Dropping it kills the processes in it and removes it.
 #[derive(Debug)]
 pub(crate) struct Group {
     /// Its directory in each hierarchy, without repetition.
     directories: Vec<Directory>,
-    /// The one in which memory, processor time and bytes of devices are counted.
+    /// The one in which memory and bytes of devices are counted.
     memory: Option<Directory>,
-    time: Option<Directory>,
     io: Option<Directory>,
 }
 
@@ -88,9 +76,9 @@ impl Group {
         let mut maker = Maker { places, name: unique(name), needed: &needed, made: Vec::new() };
         let made = maker.make_all();
         // From here on dropping the group removes what was made, also after an error.
-        let mut group = Self { directories: maker.made, memory: None, time: None, io: None };
-        let [memory, cpu, time, io] = made?;
-        (group.memory, group.time, group.io) = (memory, time, io);
+        let mut group = Self { directories: maker.made, memory: None, io: None };
+        let cpu;
+        [group.memory, cpu, group.io] = made?;
         if let (Some(bytes), Some(place)) = (limits.memory_bytes, &group.memory) {
             limit_memory(place, bytes)?;
         }
@@ -122,37 +110,27 @@ impl Group {
         self.directories.iter().map(|(directory, _)| directory.join("cgroup.procs")).collect()
     }
 
-    /// Resources that the processes of the group have used so far, including those that ended.
-    pub(crate) fn usage(&self) -> Usage {
-        Usage {
-            cpu_seconds: self.time.as_ref().and_then(|(group, version)| match version {
-                Version::One => Some(number(&group.join("cpuacct.usage"))? as f64 / 1e9),
-                Version::Two => Some(field(&group.join("cpu.stat"), "usage_usec")? as f64 / 1e6),
-            }),
-            read_bytes: self.io.as_ref().and_then(|(group, version)| read_bytes(group, *version)),
-            oom_kills: self.memory.as_ref().and_then(|(group, version)| {
-                field(&group.join(version.of("memory.oom_control", "memory.events")), "oom_kill")
-            }),
-        }
+    /// Bytes that the processes of the group have read from block devices. `None` if the kernel
+    /// does not count them.
+    pub(crate) fn read_bytes(&self) -> Option<u64> {
+        self.io.as_ref().and_then(|(group, version)| read_bytes(group, *version))
+    }
+
+    /// True if the kernel ended processes because the group had no memory left.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        let kills = self.memory.as_ref().and_then(|(group, version)| {
+            field(&group.join(version.of("memory.oom_control", "memory.events")), "oom_kill")
+        });
+        kills.is_some_and(|kills| kills > 0)
     }
 }
 
 impl Maker<'_> {
-    /// The directories of memory, of limits for processors, of processor time, and of devices.
-    fn make_all(&mut self) -> Result<[Option<Directory>; 4]> {
+    /// The directories of memory, of limits for processors, and of devices.
+    fn make_all(&mut self) -> Result<[Option<Directory>; 3]> {
         let memory = self.make(&["memory"])?;
         let cpu = if self.needed.contains(&"cpu") { self.make(&["cpu"])? } else { None };
-        let time = self.make(&["cpuacct"])?;
-        let io = self.make(&["blkio", "io"])?;
-        // Version 2 counts time in every group, whatever its controllers.
-        let two = |made: &&Directory| made.1 == Version::Two;
-        let time = time.or_else(|| self.made.iter().find(two).cloned());
-        if self.made.is_empty() {
-            let two = self.places.two().ok_or_else(|| no_controller("anything"))?;
-            let made = self.directory(two)?;
-            return Ok([None, None, Some(made), None]);
-        }
-        Ok([memory, cpu, time, io])
+        Ok([memory, cpu, self.make(&["blkio", "io"])?])
     }
 
     /// The directory of the first of these controllers that exists. It is an error only for one
@@ -285,10 +263,6 @@ fn write(file: &Path, value: &str) -> Result<()> {
         let why = "a limit above that of the parent group is one reason";
         Error::Limits(format!("{}: the kernel refuses {value}: {error}; {why}", file.display()))
     })
-}
-
-fn number(file: &Path) -> Option<u64> {
-    fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
 /// The number behind `name` in a file of lines `NAME NUMBER`.

@@ -72,8 +72,8 @@ fn step_aside(place: &Place, needed: &[&str], above: &str) -> Result<PathBuf> {
     }
 }
 
-/// Version 2 lets a group with processes have no children with limits. `above` names the attempts in
-/// the groups above, and their errors.
+/// Version 2 lets a group with processes have no children with limits. `above` names the attempts
+/// in the groups above, and their errors.
 fn crowded(group: &Path, processes: usize, above: &str) -> Error {
     Error::Limits(format!(
         "{}: this group holds {processes} processes, and no group above it can be used ({above}), so version 2 allows \

@@ -85,14 +85,16 @@ impl Limited {
         if self.groups.is_empty() {
             return None;
         }
-        self.groups.iter().map(|group| group.usage().read_bytes).sum()
+        self.groups.iter().map(|group| group.read_bytes()).sum()
     }
 
     /// For a run that failed: a message if its memory was exhausted.
     pub(super) fn exhausted(&self) -> Option<String> {
-        let is_full = |group: &Group| group.usage().oom_kills.is_some_and(|kills| kills > 0);
         let limit = self.function.map_or("its memory limit".to_owned(), |function| function.to_string());
-        self.groups.iter().any(is_full).then(|| format!("killed, its memory was used up ({limit})"))
+        self.groups
+            .iter()
+            .any(Group::is_exhausted)
+            .then(|| format!("killed, its memory was used up ({limit})"))
     }
 }
 

@@ -14,7 +14,7 @@ use time::format_description::well_known::Rfc3339;
 
 use super::Settings;
 use super::function::Limited;
-use super::prepare::{self, do_command};
+use super::prepare::{self, do_all, do_command};
 use crate::cache::{self, Object, Prepared, Spec, Tools, Traffic};
 use crate::cgroup::Group;
 use crate::check;
@@ -310,11 +310,8 @@ impl Scene<'_> {
     }
 
     fn do_all(&self, commands: &[Vec<String>], words: &Words) -> Result<()> {
-        for command in commands {
-            let command = words.fill_all(command).map_err(|what| self.in_case(what))?;
-            do_command(&command, &self.prepared.env, self.settings.stop)?;
-        }
-        Ok(())
+        let wrong = |what| self.in_case(what);
+        do_all(commands, words, &self.prepared.env, self.settings, &wrong)
     }
 
     fn wrong(&self, contender: &Contender, what: String) -> Error {

@@ -93,19 +93,14 @@ pub(super) fn prepare(plan: &Plan, case: &Case, stage: &Stage, settings: &Settin
                 prepared.env.insert(name.into(), value.into());
             }
         }
-        for command in &service.setup {
-            do_command(&prepared.words.fill_all(command).map_err(wrong)?, &prepared.env, settings.stop)?;
-        }
+        do_all(&service.setup, &prepared.words, &prepared.env, settings, &wrong)?;
     }
     for (name, value) in plan.env.iter().chain(&case.env) {
         let value = prepared.words.fill(value).map_err(|what| wrong(format!("env {name}: {what}")))?;
         prepared.env.insert(name.into(), value.into());
     }
     start_for_each_job(plan, case, &mut prepared, &root, settings)?;
-    for command in &case.setup {
-        stopped(settings)?;
-        do_command(&prepared.words.fill_all(command).map_err(wrong)?, &prepared.env, settings.stop)?;
-    }
+    do_all(&case.setup, &prepared.words, &prepared.env, settings, &wrong)?;
     Ok(prepared)
 }
 
@@ -146,9 +141,7 @@ fn start_for_each_job(
         for service in &services {
             let Some(running) = start(service, &root, &mut words, settings)? else { continue };
             prepared.services.push(running);
-            for command in &service.setup {
-                do_command(&words.fill_all(command).map_err(wrong)?, &prepared.env, settings.stop)?;
-            }
+            do_all(&service.setup, &words, &prepared.env, settings, &wrong)?;
         }
         prepared.jobs.push(words);
     }
@@ -157,6 +150,21 @@ fn start_for_each_job(
 
 fn stopped(settings: &Settings<'_>) -> Result<()> {
     if (settings.stop)() { Err(Error::Interrupted) } else { Ok(()) }
+}
+
+/// Runs commands that are not measured, one after another. `wrong` makes an error of a mistake in
+/// the plan.
+pub(super) fn do_all(
+    commands: &[Vec<String>],
+    words: &Words,
+    env: &Environment,
+    settings: &Settings<'_>,
+    wrong: &dyn Fn(String) -> Error,
+) -> Result<()> {
+    commands.iter().try_for_each(|command| {
+        stopped(settings)?;
+        do_command(&words.fill_all(command).map_err(wrong)?, env, settings.stop)
+    })
 }
 
 /// The longest that a command may take that is not measured: it may build a program or fill a

@@ -211,9 +211,8 @@ impl Environment {
             End::Killed => "Runtime was ended",
         };
         let holdings = self.holdings.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_full = |group: &Group| group.usage().oom_kills.is_some_and(|kills| kills > 0);
         let kind = match &holdings.group {
-            Some(group) if is_full(group) => "Runtime.OutOfMemory",
+            Some(group) if group.is_exhausted() => "Runtime.OutOfMemory",
             _ => "Runtime.ExitError",
         };
         unhandled(kind, &format!("RequestId: {id} Error: {how}"))
