@@ -330,8 +330,7 @@ impl Tariff {
         (usd, once)
     }
 
-    /// Dollars of what is used, without what has no price: that is noted in the line. `None` without
-    /// a region.
+    /// Dollars of a usage. Items without a price are noted in the line. `None` without a region.
     fn priced(&self, line: &mut Line, usage: &Usage) -> Option<f64> {
         let Some(region) = &self.region else {
             line.missing.push("its region is not known; give --region".into());

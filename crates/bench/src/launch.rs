@@ -88,8 +88,8 @@ struct Waiting {
     errors: PathBuf,
 }
 
-/// Runs all of `launches`, which start at one moment, and waits for them. A command that fails is no
-/// error.
+/// Runs all of `launches`, which start at one moment, and waits for them. A command that fails is
+/// no error.
 ///
 /// `scratch` is a directory for their outputs. After `timeout`, or once `stop` says so, what still
 /// runs is killed.

@@ -1,7 +1,7 @@
 //! The templates of the pages and of Markdown, with the filters that write figures in them.
 //!
-//! The templates are part of the program, so one that cannot be filled is a bug. Called by the forms
-//! of the report.
+//! The templates are part of the program, so one that cannot be filled is a bug. Called by the
+//! forms of the report.
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
