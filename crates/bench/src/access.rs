@@ -18,11 +18,12 @@ use std::path::{Path, PathBuf};
 use firstbyte::{Client, Copy, Depth};
 use firstbyte_location::{Location, shown};
 use firstbyte_store::ListOptions;
-use firstbyte_transfer::Silent;
+use firstbyte_transfer::{Silent, Summary};
 
 use crate::job::{Access, Error, Job, Metrics, Result, Workload};
+use crate::walk::files_below;
 use client::add_counters;
-pub(crate) use client::{add_summary, complete};
+pub(crate) use client::add_summary;
 use mount::Mounted;
 
 /// A target that can be reached.
@@ -68,19 +69,16 @@ impl<'j> Session<'j> {
     }
 
     /// Copies the target to the destination and returns where it is.
-    fn copy(job: &Job, copied: &mut Metrics) -> Result<PathBuf> {
+    fn copy(job: &Job, metrics: &mut Metrics) -> Result<PathBuf> {
         let destination = destination(job)?;
-        fs::create_dir_all(destination).map_err(Error::at(destination))?;
         let (source, depth) = match (job.is_of_one_object(), job.object.is_empty()) {
             (true, true) => (job.target.clone(), Depth::Object),
             (true, false) => (join(&job.target, &job.object), Depth::Object),
             (false, _) => (join(&job.target, ""), Depth::Tree),
         };
         let to = join(&destination.to_string_lossy(), "");
-        let summary =
-            client::new(job)?.cp_observed(&source, &to, &Copy { depth, ..Copy::default() }, &Silent)?;
-        complete(&summary)?;
-        add_summary(&summary, copied);
+        let summary = copied(&client::new(job)?, &source, &to, depth)?;
+        add_summary(&summary, metrics);
         match depth {
             Depth::Tree => Ok(destination.to_owned()),
             Depth::Object => Ok(destination.join(base_name(&source))),
@@ -170,7 +168,7 @@ impl<'j> Session<'j> {
                     found.push(Found { name, size: entry.size });
                 }
             }
-            (_, Some(root)) => below(root, "", &mut found)?,
+            (_, Some(root)) => found = names_below(root)?,
             (_, None) => {}
         }
         found.sort_unstable_by(|one, other| one.name.cmp(&other.name));
@@ -192,9 +190,24 @@ impl<'j> Session<'j> {
     }
 }
 
-/// The destination of the job.
+/// The destination of the job, a directory that is made if it is missing.
 pub(crate) fn destination(job: &Job) -> Result<&Path> {
-    job.destination.as_deref().ok_or_else(|| Error::job("destination is missing"))
+    let directory = job.destination.as_deref().ok_or_else(|| Error::job("destination is missing"))?;
+    fs::create_dir_all(directory).map_err(Error::at(directory))?;
+    Ok(directory)
+}
+
+/// Copies by firstbyte. A copy of which a part failed is an error.
+pub(crate) fn copied(client: &Client, from: &str, to: &str, depth: Depth) -> Result<Summary> {
+    let summary = client.cp_observed(from, to, &Copy { depth, ..Copy::default() }, &Silent)?;
+    match summary.failed.first() {
+        None => Ok(summary),
+        Some(first) => {
+            let all = summary.failures + summary.objects;
+            let what = format!("{} ({} of {all} objects failed)", first.error, summary.failures);
+            Err(Error::target(first.location.to_string(), what))
+        }
+    }
 }
 
 /// True if a copy by firstbyte is the work itself.
@@ -215,24 +228,10 @@ pub(crate) fn base_name(target: &str) -> &str {
 
 /// The files below a local directory, in byte order of their names.
 pub(crate) fn names_below(root: &Path) -> Result<Vec<Found>> {
-    let mut found = Vec::new();
-    below(root, "", &mut found)?;
+    let files = files_below(root).map_err(|(path, error)| Error::at(&path)(error))?;
+    let name = |path: &PathBuf| Some(path.strip_prefix(root).ok()?.to_string_lossy().into_owned());
+    let mut found: Vec<Found> =
+        files.iter().filter_map(name).map(|name| Found { name, size: None }).collect();
     found.sort_unstable_by(|one, other| one.name.cmp(&other.name));
     Ok(found)
-}
-
-/// Adds the files below a directory.
-fn below(root: &Path, prefix: &str, found: &mut Vec<Found>) -> Result<()> {
-    let here = root.join(prefix);
-    for entry in fs::read_dir(&here).map_err(Error::at(&here))? {
-        let entry = entry.map_err(Error::at(&here))?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let name = if prefix.is_empty() { name } else { format!("{prefix}/{name}") };
-        if entry.file_type().map_err(Error::at(&here))?.is_dir() {
-            below(root, &name, found)?;
-        } else {
-            found.push(Found { name, size: None });
-        }
-    }
-    Ok(())
 }

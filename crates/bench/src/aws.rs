@@ -25,9 +25,6 @@ pub(crate) struct Api {
 impl Api {
     /// A service, reached with the credentials, the region and the proxies of `options`. `place` is
     /// what is called, for messages. No answer may take longer than `longest`.
-    ///
-    /// # Errors
-    /// The options cannot be used.
     pub(crate) fn new(
         service: &'static str,
         options: Options,
@@ -44,9 +41,6 @@ impl Api {
     }
 
     /// One request. An error of the API is an answer too: see [`accepted`](Self::accepted).
-    ///
-    /// # Errors
-    /// There are no credentials, or the service does not answer.
     pub(crate) fn call(
         &self,
         method: ServiceMethod,
@@ -60,9 +54,6 @@ impl Api {
     }
 
     /// The answer, unless it is an error of the API.
-    ///
-    /// # Errors
-    /// It is one.
     pub(crate) fn accepted(&self, answer: ServiceAnswer) -> Result<ServiceAnswer> {
         if answer.status < 300 {
             return Ok(answer);
@@ -75,9 +66,6 @@ impl Api {
     }
 
     /// The JSON of an answer, unless it is an error of the API.
-    ///
-    /// # Errors
-    /// It is one, or no JSON.
     pub(crate) fn value(&self, answer: ServiceAnswer) -> Result<Value> {
         let answer = self.accepted(answer)?;
         serde_json::from_slice(&answer.body)

@@ -264,13 +264,14 @@ mod tests {
     use firstbyte_store::Signing;
 
     use super::*;
-    use crate::scripted::{Served, serve};
+    use crate::scripted::{bodies, serve};
+    use firstbyte_testkit::Scripted;
 
     /// A queue whose API gives these answers, one after another.
-    fn batch(answers: &[(u16, &str)]) -> (Batch, Served) {
-        let (endpoint, served) = serve(answers);
+    fn batch(answers: &[(u16, &str)]) -> (Batch, Scripted) {
+        let api = serve(answers);
         let options = Options { signing: Signing::Anonymous, ..Options::default() };
-        (Batch::new(options, "q", "d", Some(&endpoint)).unwrap(), served)
+        (Batch::new(options, "q", "d", Some(api.url())).unwrap(), api)
     }
 
     #[test]
@@ -292,9 +293,9 @@ mod tests {
             .to_string()
         };
         let submitted = |command: &str| {
-            let (batch, served) = batch(&[(200, &definition(command)), (200, r#"{"jobId": "j"}"#)]);
+            let (batch, api) = batch(&[(200, &definition(command)), (200, r#"{"jobId": "j"}"#)]);
             assert_eq!(batch.submit(&job).unwrap(), "j");
-            served.join().unwrap()[1].clone()
+            bodies(&api)[1].clone()
         };
         let sent = submitted("Ref::command");
         assert_eq!(sent["parameters"], json!({ "command": "true" }));
@@ -310,7 +311,7 @@ mod tests {
 
     #[test]
     fn a_job_is_watched_to_its_end_over_an_api_that_is_throttling() {
-        let (batch, _) = batch(&[
+        let (batch, _api) = batch(&[
             (200, r#"{"jobs": [{"status": "RUNNABLE"}]}"#),
             (429, r#"{"message": "slow down"}"#),
             (
@@ -330,7 +331,7 @@ mod tests {
 
     #[test]
     fn a_job_that_does_not_start_is_not_waited_for() {
-        let (batch, _) = batch(&[(200, r#"{"jobs": [{"status": "RUNNABLE"}]}"#)]);
+        let (batch, _api) = batch(&[(200, r#"{"jobs": [{"status": "RUNNABLE"}]}"#)]);
         let error = batch.wait("j", Some(Duration::ZERO), &|| false, &mut |_| {}).unwrap_err();
         assert!(error.to_string().starts_with("batch:q:d: its job j has not started"), "{error}");
     }
@@ -338,7 +339,7 @@ mod tests {
     #[test]
     fn what_the_api_refuses_ends_the_wait() {
         let denied = r#"{"message": "not authorized to perform: batch:DescribeJobs"}"#;
-        let (batch, _) = batch(&[(403, denied)]);
+        let (batch, _api) = batch(&[(403, denied)]);
         let error = batch.wait("j", None, &|| false, &mut |_| {}).unwrap_err().to_string();
         assert!(error.ends_with("batch:DescribeJobs"), "{error}");
     }

@@ -12,47 +12,24 @@ mod names;
 mod objects;
 mod observe;
 mod pages;
-mod scope;
 mod spec;
 mod tolerance;
 mod verdict;
 
-use std::path::PathBuf;
+use std::io;
+use std::path::Path;
 
+use crate::error::{Error, Result};
 use crate::result::CacheEvidence;
 
 pub use environments::of_environments;
 use observe::Observation;
 pub use spec::{Object, Spec, Tools, Traffic};
 
-/// The reason for which a state cannot be established. A run that misses its state is not an error:
-/// it is marked.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// A file cannot be opened, read or listed.
-    #[error("{}: {source}; the cache state of a run needs every file of its target to be readable", path.display())]
-    File {
-        /// The file or directory.
-        path: PathBuf,
-        /// The system's error.
-        source: std::io::Error,
-    },
-    /// firstbyte itself does not start.
-    #[error("{} cannot be run: {source}", program.display())]
-    Start {
-        /// The program.
-        program: PathBuf,
-        /// The system's error.
-        source: std::io::Error,
-    },
-    /// firstbyte itself failed.
-    #[error("`firstbyte {command}` failed: {said}")]
-    Failed {
-        /// Its arguments.
-        command: String,
-        /// The last line that it printed on standard error.
-        said: String,
-    },
+/// A file, a directory or a listing of the target that cannot be read.
+fn unreadable(path: &Path, error: &io::Error) -> Error {
+    let what = format!("{error}; the cache state of a run needs every file of its target to be readable");
+    Error::Target { location: path.display().to_string(), what }
 }
 
 /// A state that was brought about, and what was seen of it since.
@@ -68,8 +45,8 @@ pub struct Prepared {
 /// Establishes the state. It may read, evict, fetch and release; it writes no target.
 ///
 /// # Errors
-/// See [`Error`].
-pub fn prepare(spec: &Spec, tools: &Tools) -> Result<Prepared, Error> {
+/// A file of the target cannot be read, or firstbyte fails.
+pub fn prepare(spec: &Spec, tools: &Tools) -> Result<Prepared> {
     let mut spec = spec.clone();
     if spec.expected_bytes.is_none() {
         spec.expected_bytes = names::bytes(&spec.names)?;

@@ -1,52 +1,39 @@
-//! A control group for one run: it limits memory and processors, and counts the resources that the
-//! run used.
+//! A control group for one run: it limits memory and processors, and counts what the run read from
+//! devices.
 //!
 //! The kernel charges pages of files to the group that reads them first, so a limit of memory
 //! includes the page cache, as a function's limit does. A group is made below this process's own
 //! group, or beside it where cgroup version 2 forbids that. Dropping a [`Group`] kills its
 //! processes and removes it. Called by the engine for `--memory-limit`, `--cpus` and `--function`.
 
-mod error;
 mod parent;
 pub(crate) mod places;
 
 use std::fs;
-use std::io;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-pub use error::Error;
+use crate::error::{Error, Result};
 use places::{Place, Places, Version};
 
 /// Limits of a run; `None` for no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Limits {
+pub(crate) struct Limits {
     /// Memory in bytes, page cache included, without swap.
-    pub memory_bytes: Option<u64>,
+    pub(crate) memory_bytes: Option<u64>,
     /// Processors. A fraction limits the time in each tenth of a second.
-    pub cpus: Option<f64>,
-}
-
-/// Resources that the processes of a group used. A field is `None` if the kernel does not count it.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Usage {
-    /// Processor time in seconds, user and system.
-    pub cpu_seconds: Option<f64>,
-    /// Bytes read from block devices.
-    pub read_bytes: Option<u64>,
-    /// Processes that the kernel ended because the group had no memory left.
-    pub oom_kills: Option<u64>,
+    pub(crate) cpus: Option<f64>,
 }
 
 /// A group. Dropping it kills the processes in it and removes it.
 #[derive(Debug)]
-pub struct Group {
+pub(crate) struct Group {
     /// Its directory in each hierarchy, without repetition.
     directories: Vec<Directory>,
-    /// The one in which memory, processor time and bytes of devices are counted.
+    /// The one in which memory and bytes of devices are counted.
     memory: Option<Directory>,
-    time: Option<Directory>,
     io: Option<Directory>,
 }
 
@@ -73,15 +60,15 @@ const PREFIX: &str = "firstbyte-bench-";
 
 impl Group {
     /// Makes a group with these limits. `name` (letters, digits, `-`, `_`) is part of its name.
-    ///
-    /// # Errors
-    /// If a limit is out of range, its controller is missing, or this process may not make groups.
-    pub fn create(name: &str, limits: &Limits) -> Result<Self, Error> {
-        let places = Places::current().map_err(|source| Error::Unreadable { source })?;
+    pub(crate) fn create(name: &str, limits: &Limits) -> Result<Self> {
+        let places = Places::current().map_err(|error| {
+            let what = "the control groups of this process cannot be read";
+            Error::Limits(format!("{what}: {error}; limits need a kernel with cgroups"))
+        })?;
         Self::create_in(&places, name, limits)
     }
 
-    fn create_in(places: &Places, name: &str, limits: &Limits) -> Result<Self, Error> {
+    fn create_in(places: &Places, name: &str, limits: &Limits) -> Result<Self> {
         let quota = limits.cpus.map(quota).transpose()?;
         let mut needed = Vec::new();
         needed.extend(limits.memory_bytes.map(|_| "memory"));
@@ -89,9 +76,9 @@ impl Group {
         let mut maker = Maker { places, name: unique(name), needed: &needed, made: Vec::new() };
         let made = maker.make_all();
         // From here on dropping the group removes what was made, also after an error.
-        let mut group = Self { directories: maker.made, memory: None, time: None, io: None };
-        let [memory, cpu, time, io] = made?;
-        (group.memory, group.time, group.io) = (memory, time, io);
+        let mut group = Self { directories: maker.made, memory: None, io: None };
+        let cpu;
+        [group.memory, cpu, group.io] = made?;
         if let (Some(bytes), Some(place)) = (limits.memory_bytes, &group.memory) {
             limit_memory(place, bytes)?;
         }
@@ -119,92 +106,39 @@ impl Group {
 
     /// The files that a process writes `0` or its number to, to join the group: one in version 2,
     /// one for each hierarchy in version 1. Children are born into the group of their parent.
-    #[must_use]
-    pub fn procs(&self) -> Vec<PathBuf> {
+    pub(crate) fn procs(&self) -> Vec<PathBuf> {
         self.directories.iter().map(|(directory, _)| directory.join("cgroup.procs")).collect()
     }
 
-    /// The most memory that the group held at once, in bytes, page cache included. `None` if the
-    /// kernel does not count it (version 2 before Linux 5.19).
-    #[must_use]
-    pub fn peak_memory_bytes(&self) -> Option<u64> {
-        let (group, version) = self.memory.as_ref()?;
-        let file = match version {
-            Version::One => "memory.max_usage_in_bytes",
-            Version::Two => "memory.peak",
-        };
-        number(&group.join(file))
+    /// Bytes that the processes of the group have read from block devices. `None` if the kernel
+    /// does not count them.
+    pub(crate) fn read_bytes(&self) -> Option<u64> {
+        self.io.as_ref().and_then(|(group, version)| read_bytes(group, *version))
     }
 
-    /// Resources that the processes of the group have used so far, including those that ended.
-    #[must_use]
-    pub fn usage(&self) -> Usage {
-        Usage {
-            cpu_seconds: self.time.as_ref().and_then(|(group, version)| match version {
-                Version::One => Some(number(&group.join("cpuacct.usage"))? as f64 / 1e9),
-                Version::Two => Some(field(&group.join("cpu.stat"), "usage_usec")? as f64 / 1e6),
-            }),
-            read_bytes: self.io.as_ref().and_then(|(group, version)| read_bytes(group, *version)),
-            oom_kills: self.memory.as_ref().and_then(|(group, version)| match version {
-                Version::One => field(&group.join("memory.oom_control"), "oom_kill"),
-                Version::Two => field(&group.join("memory.events"), "oom_kill"),
-            }),
-        }
-    }
-
-    /// Kills the processes in the group and removes it.
-    ///
-    /// # Errors
-    /// If processes do not end within 5 s, for example in the middle of a read that hangs.
-    pub fn remove(mut self) -> Result<(), Error> {
-        self.clear()
-    }
-
-    fn clear(&mut self) -> Result<(), Error> {
-        let until = Instant::now() + GRACE;
-        let mut outcome = Ok(());
-        for (directory, _) in std::mem::take(&mut self.directories) {
-            loop {
-                kill(&directory);
-                match fs::remove_dir(&directory) {
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => break,
-                    Err(source) if Instant::now() >= until => {
-                        outcome = Err(Error::Occupied { path: directory, source });
-                        break;
-                    }
-                    Err(_) => std::thread::sleep(Duration::from_millis(2)),
-                    Ok(()) => break,
-                }
-            }
-        }
-        outcome
+    /// True if the kernel ended processes because the group had no memory left.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        let kills = self.memory.as_ref().and_then(|(group, version)| {
+            field(&group.join(version.of("memory.oom_control", "memory.events")), "oom_kill")
+        });
+        kills.is_some_and(|kills| kills > 0)
     }
 }
 
 impl Maker<'_> {
-    /// The directories of memory, of limits for processors, of processor time, and of devices.
-    fn make_all(&mut self) -> Result<[Option<Directory>; 4], Error> {
+    /// The directories of memory, of limits for processors, and of devices.
+    fn make_all(&mut self) -> Result<[Option<Directory>; 3]> {
         let memory = self.make(&["memory"])?;
         let cpu = if self.needed.contains(&"cpu") { self.make(&["cpu"])? } else { None };
-        let time = self.make(&["cpuacct"])?;
-        let io = self.make(&["blkio", "io"])?;
-        // Version 2 counts time in every group, whatever its controllers.
-        let two = |made: &&Directory| made.1 == Version::Two;
-        let time = time.or_else(|| self.made.iter().find(two).cloned());
-        if self.made.is_empty() {
-            let two = self.places.two().ok_or_else(|| Error::no_controller("anything"))?;
-            let made = self.directory(two)?;
-            return Ok([None, None, Some(made), None]);
-        }
-        Ok([memory, cpu, time, io])
+        Ok([memory, cpu, self.make(&["blkio", "io"])?])
     }
 
     /// The directory of the first of these controllers that exists. It is an error only for one
     /// that is needed that there is none.
-    fn make(&mut self, controllers: &[&str]) -> Result<Option<Directory>, Error> {
+    fn make(&mut self, controllers: &[&str]) -> Result<Option<Directory>> {
         let is_needed = controllers.iter().any(|name| self.needed.contains(name));
         let Some(place) = controllers.iter().find_map(|name| self.places.of(name)) else {
-            return if is_needed { Err(Error::no_controller(controllers[0])) } else { Ok(None) };
+            return if is_needed { Err(no_controller(controllers[0])) } else { Ok(None) };
         };
         match self.directory(place) {
             Err(error) if is_needed => Err(error),
@@ -214,7 +148,7 @@ impl Maker<'_> {
 
     /// Returns the group's directory in a hierarchy, and makes it unless it was made for another
     /// controller before.
-    fn directory(&mut self, place: &Place) -> Result<Directory, Error> {
+    fn directory(&mut self, place: &Place) -> Result<Directory> {
         let known = self.made.iter().find(|(directory, _)| directory.starts_with(&place.root));
         if let Some(known) = known {
             return Ok(known.clone());
@@ -224,7 +158,7 @@ impl Maker<'_> {
         let parent = parent::find(place, &needed)?;
         sweep(&parent);
         let directory = parent.join(&self.name);
-        fs::create_dir(&directory).map_err(|source| Error::forbidden("make a group in", &parent, source))?;
+        fs::create_dir(&directory).map_err(|source| parent::forbidden("make a group in", &parent, source))?;
         self.made.push((directory, place.version));
         Ok(self.made[self.made.len() - 1].clone())
     }
@@ -232,8 +166,16 @@ impl Maker<'_> {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // What cannot be removed now is removed by the next run that makes a group beside it.
-        let _ = self.clear();
+        // What cannot be removed now, because of a read that hangs, is removed by the next run that
+        // makes a group beside it.
+        let until = Instant::now() + GRACE;
+        for (directory, _) in &self.directories {
+            kill(directory);
+            while fs::remove_dir(directory).is_err() && directory.exists() && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(2));
+                kill(directory);
+            }
+        }
     }
 }
 
@@ -243,7 +185,7 @@ fn kill(group: &Path) {
     if fs::OpenOptions::new()
         .write(true)
         .open(group.join("cgroup.kill"))
-        .is_ok_and(|mut file| io::Write::write_all(&mut file, b"1").is_ok())
+        .is_ok_and(|mut file| file.write_all(b"1").is_ok())
     {
         return;
     }
@@ -278,27 +220,35 @@ fn unique(name: &str) -> String {
     format!("{PREFIX}{}-{number}-{name}", std::process::id())
 }
 
+fn no_controller(name: &str) -> Error {
+    Error::Limits(format!(
+        "no control group limits `{name}` here: neither a mounted cgroup of version 1 nor cgroup.controllers of \
+         version 2 has it; mount it, or run without that limit"
+    ))
+}
+
 /// Microseconds of each period for this many processors.
-fn quota(cpus: f64) -> Result<u64, Error> {
+fn quota(cpus: f64) -> Result<u64> {
     let quota = (cpus * PERIOD as f64).round();
     if !cpus.is_finite() || quota < LEAST_QUOTA as f64 {
-        return Err(Error::Share { cpus, least: LEAST_QUOTA as f64 / PERIOD as f64 });
+        let least = LEAST_QUOTA as f64 / PERIOD as f64;
+        return Err(Error::Limits(format!("{cpus} processors cannot be shared out: the least is {least}")));
     }
     Ok(quota as u64)
 }
 
-fn limit_memory((group, version): &Directory, bytes: u64) -> Result<(), Error> {
-    let (file, swap, most_swap) = match version {
-        Version::One => ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes", bytes),
-        Version::Two => ("memory.max", "memory.swap.max", 0),
-    };
+fn limit_memory((group, version): &Directory, bytes: u64) -> Result<()> {
+    let (file, swap, most_swap) = version.of(
+        ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes", bytes),
+        ("memory.max", "memory.swap.max", 0),
+    );
     write(&group.join(file), &bytes.to_string())?;
     // Kernels without swap accounting have no such file; then there is no limit to set.
     let _ = fs::write(group.join(swap), most_swap.to_string());
     Ok(())
 }
 
-fn limit_cpus((group, version): &Directory, quota: u64) -> Result<(), Error> {
+fn limit_cpus((group, version): &Directory, quota: u64) -> Result<()> {
     match version {
         Version::One => {
             write(&group.join("cpu.cfs_period_us"), &PERIOD.to_string())?;
@@ -308,12 +258,11 @@ fn limit_cpus((group, version): &Directory, quota: u64) -> Result<(), Error> {
     }
 }
 
-fn write(file: &Path, value: &str) -> Result<(), Error> {
-    fs::write(file, value).map_err(|source| Error::Limit { path: file.into(), value: value.into(), source })
-}
-
-fn number(file: &Path) -> Option<u64> {
-    fs::read_to_string(file).ok()?.trim().parse().ok()
+fn write(file: &Path, value: &str) -> Result<()> {
+    fs::write(file, value).map_err(|error| {
+        let why = "a limit above that of the parent group is one reason";
+        Error::Limits(format!("{}: the kernel refuses {value}: {error}; {why}", file.display()))
+    })
 }
 
 /// The number behind `name` in a file of lines `NAME NUMBER`.

@@ -2,9 +2,11 @@
 //! run whose plan asks for a comparison.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+
+use crate::walk::files_below;
 
 /// Bytes compared at once.
 const PIECE: usize = 1 << 20;
@@ -18,7 +20,7 @@ pub(crate) fn same(original: &Path, found: &Path) -> Result<(), String> {
     if found.is_file() {
         return same_files(original, found);
     }
-    let files = files_below(found)?;
+    let files = files_of(found)?;
     match files.values().collect::<Vec<_>>().as_slice() {
         [one] => same_files(original, one),
         many => Err(format!("{} files where 1 was expected", many.len())),
@@ -26,8 +28,8 @@ pub(crate) fn same(original: &Path, found: &Path) -> Result<(), String> {
 }
 
 fn same_trees(original: &Path, found: &Path) -> Result<(), String> {
-    let expected = files_below(original)?;
-    let mut here = files_below(found)?;
+    let expected = files_of(original)?;
+    let mut here = files_of(found)?;
     // A tool that copies a directory makes one of its name, or gives its contents.
     if let Some(name) = original.file_name().map(PathBuf::from)
         && here.keys().all(|path| path.starts_with(&name))
@@ -48,22 +50,10 @@ fn same_trees(original: &Path, found: &Path) -> Result<(), String> {
 }
 
 /// All files below a directory, by their path within it.
-fn files_below(root: &Path) -> Result<BTreeMap<PathBuf, PathBuf>, String> {
-    let mut found = BTreeMap::new();
-    let mut directories = vec![root.to_owned()];
-    while let Some(directory) = directories.pop() {
-        let failed = |error| format!("{}: {error}", directory.display());
-        for entry in fs::read_dir(&directory).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            let (path, kind) = (entry.path(), entry.file_type().map_err(failed)?);
-            if kind.is_dir() {
-                directories.push(path);
-            } else if let Ok(name) = path.strip_prefix(root) {
-                found.insert(name.to_owned(), path);
-            }
-        }
-    }
-    Ok(found)
+fn files_of(root: &Path) -> Result<BTreeMap<PathBuf, PathBuf>, String> {
+    let files = files_below(root).map_err(|(path, error)| format!("{}: {error}", path.display()))?;
+    let within = |path: PathBuf| Some((path.strip_prefix(root).ok()?.to_owned(), path));
+    Ok(files.into_iter().filter_map(within).collect())
 }
 
 fn same_files(original: &Path, found: &Path) -> Result<(), String> {
@@ -108,6 +98,7 @@ fn fill(file: &mut File, buffer: &mut [u8]) -> std::io::Result<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
@@ -123,6 +114,10 @@ mod tests {
     fn trees_are_compared_by_names_and_contents() {
         let original = tree(&[("a", "1"), ("d/b", "22")]);
         assert_eq!(same(original.path(), tree(&[("a", "1"), ("d/b", "22")]).path()), Ok(()));
+        // A tool kept the directory's name.
+        let name = original.path().file_name().unwrap().to_str().unwrap();
+        let (one, two) = (format!("{name}/a"), format!("{name}/d/b"));
+        assert_eq!(same(original.path(), tree(&[(&one, "1"), (&two, "22")]).path()), Ok(()));
         for wrong in [
             &[("a", "1")][..],
             &[("a", "1"), ("d/b", "23")],

@@ -234,24 +234,16 @@ impl Tariff {
                 return (line, 0.0);
             }
         };
-        let Some(region) = &self.region else {
-            line.missing.push("its region is not known; give --region".into());
-            return (line, 0.0);
-        };
         // Lambda's MB are MiB. The call that changes the configuration costs nothing.
         let gib = memory / 1e6 / 1024.0;
         let items = vec![
             Item::per_job("lambda/x86", gib * timeout * jobs, Unit::GiBSeconds),
             Item::per_job("lambda/requests", jobs, Unit::Requests),
         ];
-        let cost = self.prices.cost(&Usage { items, waiting: None }, region, self.day);
-        for missing in &cost.missing {
-            line.missing.push(format!("the price {} in {region}: {}", missing.price, missing.reason));
-        }
+        let Some(usd) = self.priced(&mut line, &Usage { items, waiting: None }) else { return (line, 0.0) };
         line.gets = jobs * f64::from(runs);
-        line.oldest_days = cost.oldest_days;
-        line.usd = cost.per_job * f64::from(runs);
-        (line, cost.per_job)
+        line.usd = usd * f64::from(runs);
+        (line, usd)
     }
 
     /// What an instance of the dearest of these types costs in so many hours. A spot instance costs
@@ -260,18 +252,10 @@ impl Tariff {
     pub fn of_instance(&self, target: &str, types: &[String], hours: f64) -> Costs {
         let mut line =
             Line { target: target.to_owned(), service: Some("ec2".into()), runs: 1, ..Line::default() };
-        let Some(region) = &self.region else {
-            line.missing.push("its region is not known; give --region".into());
-            return Costs { lines: vec![line], ..Costs::default() };
-        };
         for kind in types {
             let items = vec![Item::per_job(&format!("ec2/{kind}"), hours, Unit::Hours)];
-            let cost = self.prices.cost(&Usage { items, waiting: None }, region, self.day);
-            for missing in &cost.missing {
-                line.missing.push(format!("the price {} in {region}: {}", missing.price, missing.reason));
-            }
-            line.oldest_days = line.oldest_days.max(cost.oldest_days);
-            line.usd = line.usd.max(cost.per_job);
+            let Some(usd) = self.priced(&mut line, &Usage { items, waiting: None }) else { break };
+            line.usd = line.usd.max(usd);
         }
         Costs { lines: vec![line], ..Costs::default() }
     }
@@ -341,17 +325,24 @@ impl Tariff {
         if usage.items.is_empty() {
             return (0.0, once);
         }
+        let Some(usd) = self.priced(line, &usage) else { return (0.0, once) };
+        line.usd = usd * if once { 1.0 } else { f64::from(line.runs) };
+        (usd, once)
+    }
+
+    /// Dollars of a usage. Items without a price are noted in the line. `None` without a region.
+    fn priced(&self, line: &mut Line, usage: &Usage) -> Option<f64> {
         let Some(region) = &self.region else {
             line.missing.push("its region is not known; give --region".into());
-            return (0.0, once);
+            return None;
         };
-        let cost = self.prices.cost(&usage, region, self.day);
-        for missing in &cost.missing {
-            line.missing.push(format!("the price {} in {region}: {}", missing.price, missing.reason));
-        }
-        line.oldest_days = cost.oldest_days;
-        line.usd = cost.per_job * if once { 1.0 } else { f64::from(line.runs) };
-        (cost.per_job, once)
+        let cost = self.prices.cost(usage, region, self.day);
+        let missing = cost.missing.iter();
+        line.missing.extend(
+            missing.map(|missing| format!("the price {} in {region}: {}", missing.price, missing.reason)),
+        );
+        line.oldest_days = line.oldest_days.max(cost.oldest_days);
+        Some(cost.per_job)
     }
 }
 

@@ -10,6 +10,6 @@ mod make;
 mod stream;
 
 pub use blast::{Database, database, queries, sequences_of};
-pub use check::{Digest, check_file, check_files, digest, same};
+pub use check::{check_file, check_files};
 pub use make::{FileSizes, Spread, file, files, links, name_of, names, size_of, tree};
 pub use stream::{fill, first_difference, seed_of};

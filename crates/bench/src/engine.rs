@@ -171,13 +171,15 @@ fn check_functions(plan: &Plan) -> Result<()> {
     for case in &plan.cases {
         let words = plan.words_of(case);
         for contender in &case.contenders {
-            function::check(contender, &words).map_err(|what| Error::Plan {
-                plan: plan.name.clone(),
-                what: format!("case {}: contender {}: {what}", case.name, contender.name),
-            })?;
+            function::check(contender, &words).map_err(wrong(plan, case, contender))?;
         }
     }
     Ok(())
+}
+
+/// The error of a contender that the plan has wrong.
+fn wrong(plan: &Plan, case: &Case, contender: &Contender) -> impl Fn(String) -> Error {
+    move |what| Error::in_case(&plan.name, &case.name, format!("contender {}: {what}", contender.name))
 }
 
 /// A command line as a reader can repeat it.
@@ -376,16 +378,13 @@ fn compute(
         if !writer.rounds_of(&case.name, &contender.name).is_empty() {
             continue;
         }
-        let wrong = |what: String| Error::Plan {
-            plan: plan.name.clone(),
-            what: format!("case {}: contender {}: {what}", case.name, contender.name),
-        };
+        let wrong = wrong(plan, case, contender);
         let mut words = words.clone();
         for (name, of) in &modelled.measured {
-            let of = words.fill(of).map_err(wrong)?;
-            words.set(name, measured(&of, writer).map_err(wrong)?);
+            let of = words.fill(of).map_err(&wrong)?;
+            words.set(name, measured(&of, writer).map_err(&wrong)?);
         }
-        let run = modelled.run(&words, &one_run::now()).map_err(wrong)?;
+        let run = modelled.run(&words, &one_run::now()).map_err(&wrong)?;
         let run = Run { case: case.name.clone(), contender: contender.name.clone(), ..run };
         watch(Event::Run(&run));
         writer.write(run)?;

@@ -5,8 +5,6 @@ use std::path::PathBuf;
 
 use crate::result;
 
-use crate::{cache, cgroup};
-
 /// The result of an operation of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -38,14 +36,6 @@ pub enum Error {
         /// The mistake and its remedy.
         what: String,
     },
-    /// A program that is needed is missing.
-    #[error("{program} is not installed; {advice}")]
-    Missing {
-        /// Name of the program.
-        program: String,
-        /// The way to install it.
-        advice: String,
-    },
     /// A service did not become ready, or ended early.
     #[error("service {name}: {what}")]
     Service {
@@ -76,18 +66,20 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
-    /// A cache state cannot be brought about.
-    #[error(transparent)]
-    Cache(#[from] cache::Error),
-    /// Limits on memory or processors cannot be set.
-    #[error(transparent)]
-    Limits(#[from] cgroup::Error),
+    /// Limits on memory or processors cannot be set: the group, the reason, and what to do.
+    #[error("{0}")]
+    Limits(String),
     /// The user stopped the measurement.
     #[error("interrupted")]
     Interrupted,
 }
 
 impl Error {
+    /// A mistake in a case of a plan.
+    pub(crate) fn in_case(plan: &str, case: &str, what: impl std::fmt::Display) -> Self {
+        Self::Plan { plan: plan.to_owned(), what: format!("case {case}: {what}") }
+    }
+
     /// A file error with its path.
     pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();

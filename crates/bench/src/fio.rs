@@ -73,9 +73,6 @@ impl Run<'_> {
     }
 
     /// Runs it.
-    ///
-    /// # Errors
-    /// fio is missing, fails, or prints something else than expected.
     pub(crate) fn run(&self) -> Result<Metrics> {
         let length = std::fs::metadata(self.path).map_err(Error::at(self.path))?.len();
         if self.size / (self.jobs as u64) < self.block || self.offset + self.size > length {

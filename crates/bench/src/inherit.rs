@@ -11,9 +11,6 @@ use toml::de::{DeTable, DeValue};
 const MERGED: [&str; 2] = ["vars", "env"];
 
 /// Completes each case that is `like` an earlier one.
-///
-/// # Errors
-/// A case is like one that does not come before it.
 pub(crate) fn complete_cases(plan: &mut DeTable<'_>) -> Result<(), String> {
     let Some(DeValue::Array(cases)) = plan.get_mut("case").map(Spanned::get_mut) else { return Ok(()) };
     for index in 0..cases.len() {

@@ -14,11 +14,10 @@ use crate::workloads;
 /// work, without mounting and unmounting, but for `open` and `cold-start`, which are about that.
 ///
 /// # Errors
-/// The job is malformed, its target is not reached or not what it should be, or the content is
+/// Its target is not reached or not what it should be, or the content is
 /// wrong: see [`is_wrong_content`](crate::job::Error::is_wrong_content). What the job mounted is
 /// unmounted.
 pub fn run(job: &Job, watch: &Watch) -> Result<Metrics> {
-    job.check()?;
     let session = Session::start(job)?;
     let mut metrics = Metrics::new();
     watch.note(&mut metrics, "ready_seconds");

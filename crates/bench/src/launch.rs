@@ -88,13 +88,11 @@ struct Waiting {
     errors: PathBuf,
 }
 
-/// Runs all of `launches`, which start at one moment, and waits for them.
+/// Runs all of `launches`, which start at one moment, and waits for them. A command that fails is
+/// no error.
 ///
 /// `scratch` is a directory for their outputs. After `timeout`, or once `stop` says so, what still
 /// runs is killed.
-///
-/// # Errors
-/// A launcher could not be started. A command that fails is no error.
 pub(crate) fn run_together(
     launches: &[Launch],
     scratch: &Path,
@@ -119,9 +117,6 @@ pub(crate) fn run_together(
 
 /// Runs so many of `launches` together, then the next, until all have run: see [`run_together`].
 /// `timeout` is for all of them; `before` is called before each wave.
-///
-/// # Errors
-/// A launcher could not be started, or `before` failed.
 pub(crate) fn run_in_waves(
     launches: &[Launch],
     at_once: usize,

@@ -13,7 +13,7 @@ use crate::result::Machine;
 use firstbyte::environment;
 
 use crate::cgroup::places::{self, Places};
-use crate::mounts::{self, Mounts};
+use crate::mounts::{self, Mount, Mounts};
 
 /// Describes this machine, and the file systems that `paths` are on. `env` looks a variable of the
 /// environment up. On EC2, and only there, it asks the instance's metadata, for at most 1 s.
@@ -35,55 +35,30 @@ pub fn describe(paths: &[PathBuf], env: &dyn Fn(&str) -> Option<String>) -> Mach
     }
 }
 
-/// The reason for which a path is not on the expected file system.
-#[derive(Debug, Eq, PartialEq, thiserror::Error)]
-pub enum Unexpected {
-    /// Another one is there.
-    #[error(
-        "{} is on {found}, not on {expected}: that file system is mounted elsewhere or not at all, or another one is \
-         mounted over it; see /proc/self/mountinfo, or leave --expect-fs out",
-        path.display()
-    )]
-    Other {
-        /// The path.
-        path: PathBuf,
-        /// The type that was expected.
-        expected: String,
-        /// The file system that was found, `TYPE (DEVICE at DIRECTORY)`, and mounts that it hides.
-        found: String,
-    },
-    /// The mount table says nothing of it.
-    #[error("{}: the file system that this is on is unknown; --expect-fs needs /proc/self/mountinfo",
-        path.display())]
-    Unknown {
-        /// The path.
-        path: PathBuf,
-    },
-}
-
 /// Checks that `path` is on a file system of type `expected`, for example `lustre`. `nfs` is also
 /// `nfs4`, and `fuse` every `fuse.NAME`.
 ///
 /// # Errors
-/// If it is on another one; the error says on which.
-pub fn expect_file_system(path: &Path, expected: &str) -> Result<(), Unexpected> {
-    let mounts = Mounts::current().map_err(|_| Unexpected::Unknown { path: path.to_owned() })?;
-    expect_among(&mounts, path, expected)
-}
-
-fn expect_among(mounts: &Mounts, path: &Path, expected: &str) -> Result<(), Unexpected> {
-    let real = mounts::real(path);
-    let mount = mounts.of(&real).ok_or_else(|| Unexpected::Unknown { path: path.to_owned() })?;
+/// If it is on another one: a message with that, and with mounts that it hides.
+pub fn expect_file_system(path: &Path, expected: &str) -> Result<(), String> {
+    let (real, mounts) = (mounts::real(path), Mounts::current().unwrap_or_default());
+    let Some(mount) = mounts.of(&real) else {
+        let why = "the file system that this is on is unknown; --expect-fs needs /proc/self/mountinfo";
+        return Err(format!("{}: {why}", path.display()));
+    };
     if is_kind(&mount.kind, expected) {
         return Ok(());
     }
-    let mut found = format!("{} ({} at {})", mount.kind, mount.device, mount.at.display());
+    let shown = |mount: &Mount| format!("{} ({} at {})", mount.kind, mount.device, mount.at.display());
     // The expected one may be below it.
-    if let Some(hidden) = mounts.iter().find(|one| is_kind(&one.kind, expected) && real.starts_with(&one.at))
-    {
-        found += &format!(", which hides {} ({} at {})", hidden.kind, hidden.device, hidden.at.display());
-    }
-    Err(Unexpected::Other { path: path.to_owned(), expected: expected.to_owned(), found })
+    let hidden = mounts.iter().find(|one| is_kind(&one.kind, expected) && real.starts_with(&one.at));
+    let hidden = hidden.map_or_else(String::new, |one| format!(", which hides {}", shown(one)));
+    Err(format!(
+        "{} is on {}{hidden}, not on {expected}: that file system is mounted elsewhere or not at all, or another one is \
+         mounted over it; see /proc/self/mountinfo, or leave --expect-fs out",
+        path.display(),
+        shown(mount)
+    ))
 }
 
 fn is_kind(kind: &str, expected: &str) -> bool {

@@ -19,7 +19,7 @@ struct Total {
 
 /// Reads the machine's processor time at both ends of a run.
 #[derive(Debug)]
-pub struct Meter {
+pub(crate) struct Meter {
     place: PathBuf,
     before: Option<Total>,
     services: Vec<u32>,
@@ -29,8 +29,7 @@ pub struct Meter {
 impl Meter {
     /// Begins. `services` are the process ids of the plan's services. A machine without
     /// `/proc/stat` gives a [`Noise`] without figures.
-    #[must_use]
-    pub fn start(services: Vec<u32>) -> Self {
+    pub(crate) fn start(services: Vec<u32>) -> Self {
         Self::reading("/proc/stat".into(), services)
     }
 
@@ -43,8 +42,7 @@ impl Meter {
     /// Ends. `own_cpu_seconds` is the processor time of the run.
     ///
     /// The kernel counts in ticks of 10 ms per processor, so less than some ticks says nothing.
-    #[must_use]
-    pub fn finish(self, own_cpu_seconds: f64) -> Noise {
+    pub(crate) fn finish(self, own_cpu_seconds: f64) -> Noise {
         let (Some(before), Some(after)) = (self.before, Total::read(&self.place)) else {
             return Noise::default();
         };

@@ -5,21 +5,20 @@
 //! `demo`.
 
 mod advised;
-mod case_html;
+mod case;
 mod compared;
 mod data;
-mod html;
-mod markdown;
+mod pages;
 mod rivals;
 mod scaling;
 mod tables;
+mod template;
 mod terminal;
 mod words;
 
 pub use advised::{Asked, advised};
 pub use compared::compared;
-pub use html::html;
-pub use markdown::markdown;
+pub use pages::{html, markdown};
 pub use terminal::terminal;
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 //! which writes and reads, and by `advise`, which calibrates its models by results.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -128,8 +129,19 @@ pub struct Goal {
     pub at_least: Option<f64>,
 }
 
-/// The origin of a figure.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+impl Case {
+    /// The contender that goals and ratios are about; empty if there are no contenders.
+    #[must_use]
+    pub fn subject(&self) -> &str {
+        match self.contenders.first() {
+            Some(first) if self.subject.is_empty() => &first.name,
+            _ => &self.subject,
+        }
+    }
+}
+
+/// The origin of a figure, the less certain the greater.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
     /// Of the real thing.
@@ -141,6 +153,12 @@ pub enum Basis {
     Modelled,
 }
 
+impl fmt::Display for Basis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
 /// The state of the caches between the reader and the storage.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -150,12 +168,16 @@ pub enum CacheState {
     Any,
     /// Nothing is cached on this machine.
     Cold,
-    /// These bytes were never read before, here or by the storage's own cache.
-    FirstTouch,
     /// Everything is in the page cache.
     Warm,
     /// Everything is in firstbyte's cache on disk.
     Hydrated,
+}
+
+impl fmt::Display for CacheState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
 }
 
 /// The cache state of a run, and the evidence for it.

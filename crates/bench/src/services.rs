@@ -6,10 +6,9 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -20,6 +19,7 @@ use serde_json::Value;
 use crate::error::{Error, Result};
 use crate::launch;
 use crate::plan::{Ready, Service};
+use crate::process;
 use crate::words::Words;
 
 /// The longest that a service may take to become ready.
@@ -75,7 +75,7 @@ pub(crate) fn start(
     }
     launcher.stdin(Stdio::null()).stderr(file).stdout(Stdio::piped());
     let mut child = launcher.spawn().map_err(Error::file("/proc/self/exe"))?;
-    let lines = child.stdout.take().map_or_else(|| mpsc::channel().1, lines_of);
+    let lines = child.stdout.take().map_or_else(|| mpsc::channel().1, process::lines_of);
     let mut running = Running { name: service.name.clone(), child, lines };
     let port = running.wait(service.ready, port, &log)?;
     set_words(service, port, &dir, running.child.id(), words);
@@ -146,36 +146,15 @@ impl Running {
 
     fn failed(&self, what: &str, printed: &str, log: &Path) -> Error {
         let text = launch::tail(log).unwrap_or_default();
-        let last = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or(printed);
+        let last = process::last_line(&text).unwrap_or(printed);
         Error::Service { name: self.name.clone(), what: format!("{what}: {last}") }
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let pid = Pid::from_child(&self.child);
-        let _ = kill_process(pid, Signal::TERM);
-        let until = Instant::now() + END;
-        while Instant::now() < until {
-            if !matches!(self.child.try_wait(), Ok(None)) {
-                return;
-            }
-            thread::sleep(Duration::from_millis(5));
-        }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = process::end(&mut self.child, END);
     }
-}
-
-/// The lines of a service's standard output, read by a thread so that it never waits for us.
-fn lines_of(output: ChildStdout) -> Receiver<String> {
-    let (line, lines) = mpsc::sync_channel(1024);
-    thread::spawn(move || {
-        for text in BufReader::new(output).lines().map_while(std::result::Result::ok) {
-            let _ = line.try_send(text);
-        }
-    });
-    lines
 }
 
 /// The port in a line with `HOST:PORT`, alone or in a URL.

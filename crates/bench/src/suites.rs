@@ -25,6 +25,16 @@ pub struct Suite {
     programs: &'static [(&'static str, &'static str)],
 }
 
+/// Files of `suites/`, and those of `deploy/`, by their names from there.
+macro_rules! programs {
+    ($($name:literal),* $(; $($deployed:literal),*)?) => {
+        &[
+            $(($name, include_str!(concat!("suites/", $name))),)*
+            $($(($deployed, include_str!(concat!("../../../deploy/", $deployed))),)*)?
+        ]
+    };
+}
+
 /// All suites, by name.
 pub static SUITES: [Suite; 6] = [
     Suite {
@@ -37,67 +47,53 @@ pub static SUITES: [Suite; 6] = [
         name: "s2",
         text: include_str!("suites/s2.toml"),
         functions: None,
-        programs: &[
-            ("netty.sh", include_str!("suites/netty.sh")),
-            ("netty/pom.xml", include_str!("suites/netty/pom.xml")),
-            (
-                "netty/src/main/java/bench/Request.java",
-                include_str!("suites/netty/src/main/java/bench/Request.java"),
-            ),
-            (
-                "netty/src/main/java/bench/Server.java",
-                include_str!("suites/netty/src/main/java/bench/Server.java"),
-            ),
-            (
-                "netty/src/main/java/bench/Client.java",
-                include_str!("suites/netty/src/main/java/bench/Client.java"),
-            ),
-            ("upload_page.py", include_str!("suites/upload_page.py")),
+        programs: programs![
+            "netty.sh",
+            "netty/pom.xml",
+            "netty/src/main/java/bench/Request.java",
+            "netty/src/main/java/bench/Server.java",
+            "netty/src/main/java/bench/Client.java",
+            "upload_page.py"
         ],
     },
     Suite {
         name: "s3",
         text: include_str!("suites/s3.toml"),
         functions: None,
-        programs: &[
-            ("s3/copy.sh", include_str!("suites/s3/copy.sh")),
-            ("s3/half.sh", include_str!("suites/s3/half.sh")),
-            ("s3/hits.sh", include_str!("suites/s3/hits.sh")),
-            ("s3/mounts.sh", include_str!("suites/s3/mounts.sh")),
-        ],
+        programs: programs!["s3/copy.sh", "s3/half.sh", "s3/hits.sh", "s3/mounts.sh"],
     },
     Suite {
         name: "s4",
         text: include_str!("suites/s4.toml"),
         functions: None,
-        programs: &[("churn.py", include_str!("suites/churn.py"))],
+        programs: programs!["churn.py"],
     },
     Suite {
         name: "s5",
         text: include_str!("suites/s5.toml"),
         functions: Some(include_str!("suites/s5_functions.toml")),
-        programs: &[
-            ("s5_boto3.py", include_str!("suites/s5_boto3.py")),
-            ("s5_copy.py", include_str!("suites/s5_copy.py")),
-            ("functions/answer.py", include_str!("../../../deploy/functions/answer.py")),
-            ("functions/boto3_s3.py", include_str!("../../../deploy/functions/boto3_s3.py")),
-            ("functions/mount.py", include_str!("../../../deploy/functions/mount.py")),
-            ("functions/with_firstbyte.py", include_str!("../../../deploy/functions/with_firstbyte.py")),
+        programs: programs![
+            "s5_boto3.py",
+            "s5_copy.py";
+            "functions/answer.py",
+            "functions/boto3_s3.py",
+            "functions/mount.py",
+            "functions/with_firstbyte.py"
         ],
     },
     Suite {
         name: "advise",
         text: include_str!("suites/advise.toml"),
         functions: None,
-        programs: &[
-            ("advise/files-20mb.toml", include_str!("suites/advise/files-20mb.toml")),
-            ("advise/files-4ms.toml", include_str!("suites/advise/files-4ms.toml")),
-            ("advise/job.py", include_str!("suites/advise/job.py")),
-            ("advise/machines.toml", include_str!("suites/advise/machines.toml")),
-            ("advise/object-20mb.toml", include_str!("suites/advise/object-20mb.toml")),
-            ("advise/object-burst.toml", include_str!("suites/advise/object-burst.toml")),
-            ("advise/object-connection.toml", include_str!("suites/advise/object-connection.toml")),
-            ("advise/object-far.toml", include_str!("suites/advise/object-far.toml")),
+        programs: programs![
+            "advise/files-20mb.toml",
+            "advise/files-4ms.toml",
+            "advise/job.py",
+            "advise/machines.toml",
+            "advise/object-20mb.toml",
+            "advise/object-burst.toml",
+            "advise/object-connection.toml",
+            "advise/object-far.toml"
         ],
     },
 ];

@@ -17,9 +17,6 @@ type Combination = Vec<(String, String)>;
 
 /// Replaces each table with `each`, in any array, by its expansion. `vars` has the variables of the
 /// plan.
-///
-/// # Errors
-/// `each` is no table of values, or a name is the same in all combinations.
 pub(crate) fn expand(table: &mut DeTable<'_>, vars: &Words) -> Result<(), String> {
     for (_, value) in table {
         match value.get_mut() {

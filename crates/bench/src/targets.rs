@@ -78,11 +78,12 @@ pub fn plan(targets: &[Target], request: &Request) -> Result<Plan> {
             Some(_) => called::fitting(target),
             None => cases::fitting(target),
         };
-        let names = if request.workloads.is_empty() { fitting } else { request.workloads.clone() };
-        for workload in names {
+        let asked = request.workloads.iter().map(String::as_str);
+        let fitting = fitting.iter().copied().filter(|_| request.workloads.is_empty());
+        for workload in asked.chain(fitting) {
             let case = match &request.called {
-                Some(called) => called::case(target, &workload, called, request, jobs),
-                None => cases::case(target, &workload, request, jobs),
+                Some(called) => called::case(target, workload, called, request, jobs),
+                None => cases::case(target, workload, request, jobs),
             };
             cases.push(case.map_err(wrong)?);
         }

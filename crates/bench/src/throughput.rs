@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{AtFlags, Dir, DirEntry, FileType, Mode, OFlags, ResolveFlags};
 
 /// The most samples that are kept: about one for two pixels of a phone's chart.
-pub const MOST: usize = 200;
+pub(crate) const MOST: usize = 200;
 /// The first interval.
 const FIRST_INTERVAL: Duration = Duration::from_millis(5);
 /// The shortest wait for a sample, as a multiple of what the last one cost.
@@ -24,7 +24,7 @@ const WAIT_PER_COST: u32 = 100;
 
 /// A thread that samples a counter of bytes.
 #[derive(Debug)]
-pub struct Sampler {
+pub(crate) struct Sampler {
     stop: Sender<()>,
     thread: Option<JoinHandle<Series>>,
 }
@@ -32,8 +32,7 @@ pub struct Sampler {
 impl Sampler {
     /// Samples what `counter` returns, in bytes, until [`Sampler::finish`]. `None` means that there
     /// is nothing to count yet.
-    #[must_use]
-    pub fn start(mut counter: impl FnMut() -> Option<u64> + Send + 'static) -> Self {
+    pub(crate) fn start(mut counter: impl FnMut() -> Option<u64> + Send + 'static) -> Self {
         let (stop, stopped) = channel();
         let begin = Instant::now();
         let thread = std::thread::spawn(move || {
@@ -59,14 +58,12 @@ impl Sampler {
 
     /// Samples the bytes that are allocated to the files at `destination` and below it. Programs
     /// that download often give a file its length first, so lengths say nothing.
-    #[must_use]
-    pub fn of_destination(destination: PathBuf) -> Self {
+    pub(crate) fn of_destination(destination: PathBuf) -> Self {
         Self::start(move || allocated(&destination))
     }
 
     /// Ends, and gives seconds since the start with the bytes so far.
-    #[must_use]
-    pub fn finish(mut self) -> Vec<(f64, u64)> {
+    pub(crate) fn finish(mut self) -> Vec<(f64, u64)> {
         let _ = self.stop.send(());
         // A counter that panicked leaves a run without a chart.
         self.thread.take().and_then(|thread| thread.join().ok()).map_or(Vec::new(), |series| series.points)

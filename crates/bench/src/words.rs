@@ -19,9 +19,6 @@ impl Words {
     }
 
     /// `text` with every placeholder replaced. Values may have placeholders themselves.
-    ///
-    /// # Errors
-    /// A placeholder has no value, or a brace has no partner.
     pub(crate) fn fill(&self, text: &str) -> Result<String, String> {
         self.fill_within(text, 0)
     }

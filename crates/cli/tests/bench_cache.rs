@@ -74,8 +74,7 @@ fn a_file_of_a_mount_that_was_read() {
     let place = Place::new(World::with_s3(&server));
     place.mount(&format!("s3://{BUCKET}"), &[]);
     let path = place.directory.join("data");
-    let spec = Spec { mount: Some(place.directory.clone()), ..cold(vec![path.clone()]) };
-    only_the_adversary_is_seen(&spec, &Tools::default(), || read(&path));
+    only_the_adversary_is_seen(&cold(vec![path.clone()]), &Tools::default(), || read(&path));
 }
 
 #[test]

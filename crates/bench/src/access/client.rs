@@ -91,22 +91,6 @@ pub(crate) fn add_summary(summary: &Summary, metrics: &mut Metrics) {
     }
 }
 
-/// Refuses a copy of which a part failed.
-pub(crate) fn complete(summary: &Summary) -> Result<()> {
-    match summary.failed.first() {
-        None => Ok(()),
-        Some(first) => Err(Error::target(
-            first.location.to_string(),
-            format!(
-                "{} ({} of {} objects failed)",
-                first.error,
-                summary.failures,
-                summary.failures + summary.objects
-            ),
-        )),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,19 +5,18 @@
 //! from the kernel if the job's process dies.
 
 use std::fs;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+use rustix::process::{Pid, Signal, set_parent_process_death_signal};
 use tempfile::TempDir;
 
 use crate::job::{Error, Job, Metrics, Result};
+use crate::process::{end, last_line, lines_of};
 
 /// A mount that is not ready by then never will be.
 const READY: Duration = Duration::from_secs(30);
@@ -52,7 +51,8 @@ impl Mounted {
         fs::create_dir_all(&root).map_err(Error::at(&root))?;
         let mut command = command(job, &root, &cache)?;
         let mut child = command.spawn().map_err(Error::at(Path::new(command.get_program())))?;
-        let receipt = first_line(&mut child);
+        let printed = child.stdout.take().map(lines_of);
+        let receipt = printed.and_then(|lines| lines.recv_timeout(READY).ok());
         let mut mounted = Self { root, child: Some(child), counters: None, _own: own };
         match receipt.as_deref().map(serde_json::from_str::<serde_json::Value>) {
             Some(Ok(receipt)) => {
@@ -86,7 +86,7 @@ impl Mounted {
             }
         }
         let Some(mut child) = self.child.take() else { return Ok(metrics) };
-        match stop(&mut child) {
+        match end(&mut child, END) {
             Ok(status) if status.success() => Ok(metrics),
             Ok(status) => Err(self.error(format!("ended with {status}{}", last_words(&mut child)))),
             Err(cause) => Err(Error::Io { place: self.root.display().to_string(), cause }),
@@ -97,7 +97,7 @@ impl Mounted {
     fn failed(&mut self) -> Error {
         let Some(mut child) = self.child.take() else { return self.error("not mounted".into()) };
         let ended = matches!(child.try_wait(), Ok(Some(_)));
-        let status = stop(&mut child).map_or_else(|error| error.to_string(), |status| status.to_string());
+        let status = end(&mut child, END).map_or_else(|error| error.to_string(), |status| status.to_string());
         let how = if ended { status } else { format!("not ready within {} s", READY.as_secs()) };
         self.error(format!("{how}{}", last_words(&mut child)))
     }
@@ -111,7 +111,7 @@ impl Drop for Mounted {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
             // The job failed already; its error is the one to report.
-            let _ = stop(&mut child);
+            let _ = end(&mut child, END);
         }
     }
 }
@@ -142,42 +142,11 @@ fn command(job: &Job, root: &Path, cache: &Path) -> Result<Command> {
     Ok(command)
 }
 
-/// The line that the child prints when it is ready.
-fn first_line(child: &mut Child) -> Option<String> {
-    let stdout = child.stdout.take()?;
-    let (send, receive) = mpsc::channel();
-    thread::spawn(move || {
-        let mut line = String::new();
-        let read = BufReader::new(stdout).read_line(&mut line);
-        let _ = send.send(read.map(|_| line));
-    });
-    receive.recv_timeout(READY).ok()?.ok()
-}
-
-/// Ends the child and waits for it.
-fn stop(child: &mut Child) -> io::Result<ExitStatus> {
-    if let Some(status) = child.try_wait()? {
-        return Ok(status);
-    }
-    kill_process(Pid::from_child(child), Signal::TERM)?;
-    let until = Instant::now() + END;
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(status);
-        }
-        if Instant::now() > until {
-            child.kill()?;
-            return child.wait();
-        }
-        thread::sleep(Duration::from_millis(1));
-    }
-}
-
 /// The last line on its standard error, after a colon.
 fn last_words(child: &mut Child) -> String {
     let mut text = String::new();
     let read = child.stderr.take().map(|mut stderr| stderr.read_to_string(&mut text));
-    match (read, text.lines().last()) {
+    match (read, last_line(&text)) {
         (Some(Ok(_)), Some(line)) => format!(": {line}"),
         _ => String::new(),
     }

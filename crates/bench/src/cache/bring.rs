@@ -5,40 +5,40 @@
 use std::fs;
 use std::path::PathBuf;
 
+use crate::error::Result;
 use crate::result::CacheState;
 
-use super::Error;
-use super::files::{Kind, Opened};
+use super::files::{Kind, Opened, expand, of_caches};
 use super::names;
 use super::objects;
-use super::scope::{caches, present};
 use super::spec::{Spec, Tools};
 use super::tolerance::tolerance;
+use super::unreadable;
 
 /// A file is read at most so many times to make it resident. More do not help where memory is too
 /// small for it.
 const PASSES: usize = 3;
 
 /// Brings the state about.
-pub(super) fn about(spec: &Spec, tools: &Tools) -> Result<Vec<String>, Error> {
+pub(super) fn about(spec: &Spec, tools: &Tools) -> Result<Vec<String>> {
     let mut done = Vec::new();
     match spec.state {
         CacheState::Any => {}
-        CacheState::Cold | CacheState::FirstTouch => cold(spec, tools, &mut done)?,
+        CacheState::Cold => cold(spec, tools, &mut done)?,
         CacheState::Warm => warm(spec, tools, &mut done)?,
         CacheState::Hydrated => hydrated(spec, tools, &mut done)?,
     }
     Ok(done)
 }
 
-fn cold(spec: &Spec, tools: &Tools, done: &mut Vec<String>) -> Result<(), Error> {
+fn cold(spec: &Spec, tools: &Tools, done: &mut Vec<String>) -> Result<()> {
     for object in &spec.objects {
         objects::release(object, tools)?;
     }
     if !spec.objects.is_empty() {
         done.push(format!("done: {} objects released", spec.objects.len()));
     }
-    let paths = present(spec)?;
+    let paths = expand(&spec.files)?;
     write_back(&paths)?;
     let evicted = evict(&paths)?;
     if !paths.is_empty() {
@@ -63,15 +63,15 @@ struct Evicted {
     total: u64,
 }
 
-fn evict(paths: &[PathBuf]) -> Result<Evicted, Error> {
+fn evict(paths: &[PathBuf]) -> Result<Evicted> {
     let mut sum = Evicted { resident: 0, total: 0 };
     for path in paths {
-        let failed = |source| Error::File { path: path.clone(), source };
-        let opened = Opened::open(path, None).map_err(failed)?;
+        let failed = |error| unreadable(path, &error);
+        let opened = Opened::open(path).map_err(failed)?;
         // Memory is the storage of such files: there is nothing to evict them to.
         if opened.kind != Kind::Memory {
             opened.evict().map_err(failed)?;
-            sum.total += opened.bytes();
+            sum.total += opened.bytes;
             // Where the kernel does not say, there is no reason to drop everything.
             sum.resident += opened.resident().map_or(0, |(bytes, _)| bytes);
         }
@@ -80,11 +80,11 @@ fn evict(paths: &[PathBuf]) -> Result<Evicted, Error> {
 }
 
 /// Writes dirty pages back, which cannot be evicted: once for each file system.
-fn write_back(paths: &[PathBuf]) -> Result<(), Error> {
+fn write_back(paths: &[PathBuf]) -> Result<()> {
     let mut devices = Vec::new();
     for path in paths {
-        let failed = |source| Error::File { path: path.clone(), source };
-        let opened = Opened::open(path, None).map_err(failed)?;
+        let failed = |error| unreadable(path, &error);
+        let opened = Opened::open(path).map_err(failed)?;
         if !devices.contains(&opened.device) {
             devices.push(opened.device);
             rustix::fs::syncfs(&opened.file).map_err(|error| failed(error.into()))?;
@@ -93,33 +93,30 @@ fn write_back(paths: &[PathBuf]) -> Result<(), Error> {
     Ok(())
 }
 
-fn warm(spec: &Spec, tools: &Tools, done: &mut Vec<String>) -> Result<(), Error> {
+fn warm(spec: &Spec, tools: &Tools, done: &mut Vec<String>) -> Result<()> {
     hydrated(spec, tools, done)?;
-    let paths = present(spec)?;
-    read_in(&paths, spec, done)?;
+    read_in(&expand(&spec.files)?, done)?;
     if !spec.names.is_empty() {
         let count = names::read(&spec.names)?;
         done.push(format!("done: {count} names read"));
     }
     // An object without a path is warm if its blocks are in the page cache.
-    let caches = caches(spec)?;
-    read_in(&caches, &Spec::default(), done)
+    read_in(&of_caches(spec)?, done)
 }
 
-fn read_in(paths: &[PathBuf], spec: &Spec, done: &mut Vec<String>) -> Result<(), Error> {
+fn read_in(paths: &[PathBuf], done: &mut Vec<String>) -> Result<()> {
     if paths.is_empty() {
         return Ok(());
     }
-    let mut buffer = vec![0; 1 << 20];
     for pass in 1..=PASSES {
         let mut missing = 0;
         for path in paths {
-            let failed = |source| Error::File { path: path.clone(), source };
-            let opened = Opened::open(path, spec.range.as_ref()).map_err(failed)?;
+            let failed = |error| unreadable(path, &error);
+            let opened = Opened::open(path).map_err(failed)?;
             let resident = |opened: &Opened| opened.resident().map_or(0, |(bytes, _)| bytes);
-            if resident(&opened) < opened.bytes() {
-                opened.read(&mut buffer).map_err(failed)?;
-                missing += opened.bytes() - resident(&opened);
+            if resident(&opened) < opened.bytes {
+                opened.read().map_err(failed)?;
+                missing += opened.bytes - resident(&opened);
             }
         }
         if missing == 0 {
@@ -131,7 +128,7 @@ fn read_in(paths: &[PathBuf], spec: &Spec, done: &mut Vec<String>) -> Result<(),
     Ok(())
 }
 
-fn hydrated(spec: &Spec, tools: &Tools, done: &mut Vec<String>) -> Result<(), Error> {
+fn hydrated(spec: &Spec, tools: &Tools, done: &mut Vec<String>) -> Result<()> {
     for object in &spec.objects {
         objects::hydrate(object, tools)?;
     }

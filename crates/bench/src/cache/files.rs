@@ -3,13 +3,16 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::ops::Range;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, Advice};
 
 use super::pages::{self, Method};
+use super::spec::Spec;
+use super::unreadable;
+use crate::error::Result;
+use crate::walk::{Unread, files_below};
 
 /// The kind of a file system, as it affects the caching of pages.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -41,13 +44,13 @@ impl Kind {
     }
 }
 
-/// An open file, and the part of it that counts.
+/// An open file.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) file: File,
     pub(super) kind: Kind,
-    /// The part of the wanted range that the file has.
-    pub(super) range: Range<u64>,
+    /// Its length.
+    pub(super) bytes: u64,
     /// Bytes that are allocated on the device.
     pub(super) allocated: u64,
     /// The device's number.
@@ -57,15 +60,14 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    pub(super) fn open(path: &Path, range: Option<&Range<u64>>) -> io::Result<Self> {
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;
         let found = file.metadata()?;
-        let all = 0..found.len();
-        let part = range.map_or(all.clone(), |range| range.start.min(all.end)..range.end.min(all.end));
-        let owns = found.uid() == rustix::process::geteuid().as_raw() || is_root();
+        let user = rustix::process::geteuid();
+        let owns = found.uid() == user.as_raw() || user.is_root();
         Ok(Self {
             kind: Kind::of(&file),
-            range: part,
+            bytes: found.len(),
             allocated: found.blocks() * 512,
             device: found.dev(),
             may_map: owns || rustix::fs::access(path, Access::WRITE_OK).is_ok(),
@@ -73,15 +75,10 @@ impl Opened {
         })
     }
 
-    /// The length of the part that counts.
-    pub(super) fn bytes(&self) -> u64 {
-        self.range.end - self.range.start
-    }
-
     /// Bytes of it in the page cache.
     pub(super) fn resident(&self) -> io::Result<(u64, Method)> {
         if self.kind != Kind::Stacked
-            && let Ok(bytes) = pages::by_cachestat(&self.file, &self.range)
+            && let Ok(bytes) = pages::by_cachestat(&self.file, &(0..self.bytes))
         {
             return Ok((bytes, Method::Cachestat));
         }
@@ -91,7 +88,7 @@ impl Opened {
                 "only its owner, root, or a process that may write it can see what is resident",
             ));
         }
-        Ok((pages::by_mincore(&self.file, &self.range)?, Method::Mincore))
+        Ok((pages::by_mincore(&self.file, &(0..self.bytes))?, Method::Mincore))
     }
 
     /// Asks the kernel to drop its pages. Those that are dirty or mapped stay.
@@ -99,35 +96,21 @@ impl Opened {
         rustix::fs::fadvise(&self.file, 0, None, Advice::DontNeed).map_err(io::Error::from)
     }
 
-    /// Reads the part that counts, so that its pages are in the page cache.
-    pub(super) fn read(&self, buffer: &mut [u8]) -> io::Result<()> {
-        let mut at = self.range.start;
-        while at < self.range.end {
-            let most = usize::try_from(self.range.end - at).unwrap_or(usize::MAX).min(buffer.len());
-            match self.file.read_at(&mut buffer[..most], at) {
-                Ok(0) => break,
-                Ok(read) => at += read as u64,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
+    /// Reads it, so that its pages are in the page cache.
+    pub(super) fn read(&self) -> io::Result<()> {
+        io::copy(&mut &self.file, &mut io::sink()).map(drop)
     }
-}
-
-/// Whether this process may do what only root may.
-pub(super) fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
 }
 
 /// The regular files among `paths` and below them, sorted. Links below a directory are not
 /// followed.
-pub(super) fn expand(paths: &[PathBuf]) -> Result<Vec<PathBuf>, (PathBuf, io::Error)> {
+pub(super) fn expand(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let failed = |(path, error): Unread| unreadable(&path, &error);
     let mut files = Vec::new();
     for path in paths {
-        let found = fs::metadata(path).map_err(|error| (path.clone(), error))?;
-        if found.is_dir() {
-            below(path, &mut files)?;
+        if fs::metadata(path).map_err(|error| failed((path.clone(), error)))?.is_dir() {
+            let is_file = |path: &PathBuf| fs::symlink_metadata(path).is_ok_and(|found| found.is_file());
+            files.extend(files_below(path).map_err(failed)?.into_iter().filter(is_file));
         } else {
             files.push(path.clone());
         }
@@ -137,18 +120,8 @@ pub(super) fn expand(paths: &[PathBuf]) -> Result<Vec<PathBuf>, (PathBuf, io::Er
     Ok(files)
 }
 
-fn below(root: &Path, files: &mut Vec<PathBuf>) -> Result<(), (PathBuf, io::Error)> {
-    let mut directories = vec![root.to_owned()];
-    while let Some(directory) = directories.pop() {
-        for entry in fs::read_dir(&directory).map_err(|error| (directory.clone(), error))? {
-            let entry = entry.map_err(|error| (directory.clone(), error))?;
-            let kind = entry.file_type().map_err(|error| (entry.path(), error))?;
-            if kind.is_dir() {
-                directories.push(entry.path());
-            } else if kind.is_file() {
-                files.push(entry.path());
-            }
-        }
-    }
-    Ok(())
+/// The files of the caches of blocks.
+pub(super) fn of_caches(spec: &Spec) -> Result<Vec<PathBuf>> {
+    let caches = spec.objects.iter().map(|object| object.cache.clone());
+    expand(&caches.filter(|directory| directory.is_dir()).collect::<Vec<_>>())
 }

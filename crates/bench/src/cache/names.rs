@@ -6,7 +6,8 @@ use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::Error;
+use super::unreadable;
+use crate::error::Result;
 use crate::mounts::{self, Mounts};
 
 /// File systems whose directories have the size of their blocks, all of which a listing reads.
@@ -14,7 +15,7 @@ const BLOCKS: [&str; 3] = ["ext2", "ext3", "ext4"];
 
 /// Bytes that a first listing of `directories` and all below them reads from a device. `None` if
 /// their file system does not tell.
-pub(super) fn bytes(directories: &[PathBuf]) -> Result<Option<u64>, Error> {
+pub(super) fn bytes(directories: &[PathBuf]) -> Result<Option<u64>> {
     let mounts = Mounts::current().unwrap_or_default();
     let tells = |directory: &PathBuf| {
         let mount = mounts.of(&mounts::real(directory));
@@ -32,21 +33,21 @@ pub(super) fn bytes(directories: &[PathBuf]) -> Result<Option<u64>, Error> {
 }
 
 /// Lists `directories` and all below them, so that the kernel has their names. Returns how many.
-pub(super) fn read(directories: &[PathBuf]) -> Result<u64, Error> {
+pub(super) fn read(directories: &[PathBuf]) -> Result<u64> {
     visit(directories, |_| Ok(()))
 }
 
 /// Writes back the file systems of `directories`: what is dirty cannot be dropped.
-pub(super) fn write_back(directories: &[PathBuf]) -> Result<(), Error> {
+pub(super) fn write_back(directories: &[PathBuf]) -> Result<()> {
     for directory in directories {
         let synced = File::open(directory).and_then(|opened| Ok(rustix::fs::syncfs(&opened)?));
-        synced.map_err(|source| Error::File { path: directory.clone(), source })?;
+        synced.map_err(|error| unreadable(directory, &error))?;
     }
     Ok(())
 }
 
 /// Calls `act` with each directory. Returns the number of names in all of them.
-fn visit(directories: &[PathBuf], mut act: impl FnMut(&Path) -> std::io::Result<()>) -> Result<u64, Error> {
+fn visit(directories: &[PathBuf], mut act: impl FnMut(&Path) -> std::io::Result<()>) -> Result<u64> {
     let mut count = 0;
     let mut waiting = directories.to_vec();
     while let Some(directory) = waiting.pop() {
@@ -61,7 +62,7 @@ fn visit(directories: &[PathBuf], mut act: impl FnMut(&Path) -> std::io::Result<
             }
             Ok(())
         };
-        list().map_err(|source| Error::File { path: directory.clone(), source })?;
+        list().map_err(|error| unreadable(&directory, &error))?;
     }
     Ok(count)
 }

@@ -6,8 +6,9 @@ use std::process::{Command, Stdio};
 
 use serde::Deserialize;
 
-use super::Error;
 use super::spec::{Object, Tools};
+use crate::error::{Error, Result};
+use crate::process::ending;
 
 /// The sums of the output of `status` for some objects.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -31,7 +32,7 @@ struct Row {
 }
 
 /// Lets go of everything that the cache has of an object. A cache that does not exist has nothing.
-pub(super) fn release(object: &Object, tools: &Tools) -> Result<(), Error> {
+pub(super) fn release(object: &Object, tools: &Tools) -> Result<()> {
     if is_new(&object.cache) {
         return Ok(());
     }
@@ -39,12 +40,12 @@ pub(super) fn release(object: &Object, tools: &Tools) -> Result<(), Error> {
 }
 
 /// Brings an object into the cache, wholly.
-pub(super) fn hydrate(object: &Object, tools: &Tools) -> Result<(), Error> {
+pub(super) fn hydrate(object: &Object, tools: &Tools) -> Result<()> {
     run(&["hydrate", "--wait"], object, tools).map(drop)
 }
 
 /// Reads what the cache contains of the objects.
-pub(super) fn status(objects: &[Object], tools: &Tools) -> Result<Blocks, Error> {
+pub(super) fn status(objects: &[Object], tools: &Tools) -> Result<Blocks> {
     let mut sum = Blocks::default();
     for object in objects {
         if is_new(&object.cache) {
@@ -54,9 +55,9 @@ pub(super) fn status(objects: &[Object], tools: &Tools) -> Result<Blocks, Error>
         let text = run(&["status"], object, tools)?;
         let mut rows = 0;
         for line in text.lines() {
-            let row: Row = serde_json::from_str(line).map_err(|error| Error::Failed {
-                command: format!("status {}", object.location),
-                said: format!("it printed what cannot be read: {error}"),
+            let row: Row = serde_json::from_str(line).map_err(|error| Error::Prepare {
+                command: format!("firstbyte status {}", object.location),
+                what: format!("it printed what cannot be read: {error}"),
             })?;
             rows += 1;
             sum.here += row.bytes_here;
@@ -79,7 +80,7 @@ fn is_new(directory: &Path) -> bool {
 }
 
 /// Runs a verb on an object, and gives what it printed.
-fn run(verb: &[&str], object: &Object, tools: &Tools) -> Result<String, Error> {
+fn run(verb: &[&str], object: &Object, tools: &Tools) -> Result<String> {
     let mut command = Command::new(&tools.firstbyte);
     command.arg("--json").args(&tools.options).args(verb).arg("--cache").arg(&object.cache);
     if object.location.ends_with('/') {
@@ -87,12 +88,10 @@ fn run(verb: &[&str], object: &Object, tools: &Tools) -> Result<String, Error> {
     }
     command.arg(&object.location).envs(tools.env.iter().map(|(name, value)| (name, value)));
     command.stdin(Stdio::null());
-    let output = command.output();
-    let output = output.map_err(|source| Error::Start { program: tools.firstbyte.clone(), source })?;
+    let output = command.output().map_err(Error::file(&tools.firstbyte))?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        let said = said.lines().last().map_or_else(|| output.status.to_string(), str::to_owned);
-        return Err(Error::Failed { command: format!("{} {}", verb[0], object.location), said });
+        let command = format!("firstbyte {} {}", verb[0], object.location);
+        return Err(Error::Prepare { command, what: ending(&output) });
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

@@ -3,10 +3,9 @@
 
 use std::path::PathBuf;
 
-use super::files::{Kind, Opened};
+use super::files::{Kind, Opened, expand, of_caches};
 use super::objects::{self, Blocks};
 use super::pages::Method;
-use super::scope;
 use super::spec::{Spec, Tools};
 use crate::mounts::{self, Mounts};
 
@@ -38,13 +37,8 @@ pub(super) struct Pages {
 impl Observation {
     pub(super) fn of(spec: &Spec, tools: &Tools) -> Self {
         let mut seen = Self::default();
-        if scope::is_unmounted(spec) {
-            let mount = spec.mount.as_deref().unwrap_or(std::path::Path::new(""));
-            seen.notes
-                .push(format!("nothing is mounted at {}, so no page of it can be cached", mount.display()));
-        }
-        match scope::present(spec) {
-            Ok(paths) => seen.pages = seen.look_at(&paths, spec),
+        match expand(&spec.files) {
+            Ok(paths) => seen.pages = seen.look_at(&paths),
             Err(error) => seen.unproven.push(error.to_string()),
         }
         if !spec.objects.is_empty() {
@@ -52,20 +46,20 @@ impl Observation {
                 Ok(blocks) => seen.blocks = Some(blocks),
                 Err(error) => seen.unproven.push(error.to_string()),
             }
-            let caches = scope::caches(spec).unwrap_or_default();
+            let caches = of_caches(spec).unwrap_or_default();
             // What cannot be seen of them is no part of any state's proof but warm's.
-            seen.block_pages = Self::default().look_at(&caches, &Spec::default());
+            seen.block_pages = Self::default().look_at(&caches);
         }
         seen
     }
 
     /// The sum over files. Files of which nothing is known make the whole sum unknown.
-    fn look_at(&mut self, paths: &[PathBuf], spec: &Spec) -> Option<Pages> {
+    fn look_at(&mut self, paths: &[PathBuf]) -> Option<Pages> {
         let mut sum: Option<Pages> = None;
         let mut is_known = true;
         let mut in_memory: Option<&PathBuf> = None;
         for path in paths {
-            let found = Opened::open(path, spec.range.as_ref()).and_then(|opened| {
+            let found = Opened::open(path).and_then(|opened| {
                 let (resident, method) = opened.resident()?;
                 Ok((opened, resident, method))
             });
@@ -89,8 +83,8 @@ impl Observation {
             }
             let sum = sum.get_or_insert(Pages { resident: 0, total: 0, allocated: 0, method });
             sum.resident += resident;
-            sum.total += opened.bytes();
-            sum.allocated += opened.allocated.min(opened.bytes());
+            sum.total += opened.bytes;
+            sum.allocated += opened.allocated.min(opened.bytes);
             if method == Method::Mincore {
                 sum.method = method;
             }

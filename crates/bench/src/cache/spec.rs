@@ -1,7 +1,6 @@
 //! Values that the engine passes to [`cache`](super): the required state, the files and objects of
 //! the run, and the traffic that was counted during the run.
 
-use std::ops::Range;
 use std::path::PathBuf;
 
 use crate::result::CacheState;
@@ -14,15 +13,10 @@ pub struct Spec {
     /// Files that the run reads by path, below a mount as well. Of a directory all files below it
     /// are meant, without following links.
     pub files: Vec<PathBuf>,
-    /// The part of each file that the run reads, in bytes; `None` for all of it.
-    pub range: Option<Range<u64>>,
     /// Directories whose names the run lists.
     pub names: Vec<PathBuf>,
     /// Objects that the run reads, with the cache of blocks that it uses.
     pub objects: Vec<Object>,
-    /// The mount that `files` are below, if the run reads through one. If nothing is mounted there
-    /// before the run, the run makes a new mount and the kernel can have no page of it.
-    pub mount: Option<PathBuf>,
     /// Bytes of content that the run needs; a cold run must fetch them.
     pub expected_bytes: Option<u64>,
 }

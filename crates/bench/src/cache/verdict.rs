@@ -36,11 +36,6 @@ pub(super) fn judge(
     match spec.state {
         CacheState::Any => {}
         CacheState::Cold => case.cold(before, traffic),
-        CacheState::FirstTouch => {
-            case.cold(before, traffic);
-            let reason = "whether the storage itself had these bytes in a cache cannot be seen from here";
-            case.unproven.push(reason.into());
-        }
         CacheState::Warm => case.warm(before, after, traffic),
         CacheState::Hydrated => case.hydrated(before, after, traffic),
     }
@@ -80,19 +75,8 @@ impl Case<'_> {
         }
     }
 
-    fn word(&self) -> &'static str {
-        match self.spec.state {
-            CacheState::Any => "any",
-            CacheState::Cold => "cold",
-            CacheState::FirstTouch => "first touch",
-            CacheState::Warm => "warm",
-            CacheState::Hydrated => "hydrated",
-        }
-    }
-
     fn mark(&mut self, but: &str) {
-        let word = self.word();
-        self.marks.push(format!("meant to be {word}, but {but}"));
+        self.marks.push(format!("meant to be {}, but {but}", self.spec.state));
     }
 
     fn cold(&mut self, before: Option<&Observation>, traffic: &Traffic) {

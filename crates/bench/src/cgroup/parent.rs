@@ -7,8 +7,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::error::Error;
 use super::places::{Place, Version, words};
+use crate::error::{Error, Result};
 
 /// The name of the group that this process moves to where its own one has to become a parent.
 const ENGINE: &str = "firstbyte-engine";
@@ -17,7 +17,7 @@ const ENGINE: &str = "firstbyte-engine";
 const COUNTED: [&str; 3] = ["memory", "cpu", "io"];
 
 /// A group whose children may have `needed` limited: this process's own, else the nearest above.
-pub(super) fn find(place: &Place, needed: &[&str]) -> Result<PathBuf, Error> {
+pub(super) fn find(place: &Place, needed: &[&str]) -> Result<PathBuf> {
     if place.version == Version::One {
         return Ok(place.own.clone());
     }
@@ -32,7 +32,7 @@ pub(super) fn find(place: &Place, needed: &[&str]) -> Result<PathBuf, Error> {
 }
 
 /// Makes `group` offer the controllers to its children.
-fn offer(group: &Path, needed: &[&str]) -> Result<(), String> {
+fn offer(group: &Path, needed: &[&str]) -> std::result::Result<(), String> {
     let offered = words(group, "cgroup.subtree_control");
     let available = words(group, "cgroup.controllers");
     for name in needed.iter().filter(|name| !offered.contains(name)) {
@@ -53,24 +53,40 @@ fn enable(group: &Path, controller: &str) -> std::io::Result<()> {
 
 /// Moves this process to a child of its group, if it is alone in the group, so that the group can
 /// have other children. The process stays there: later groups are found above it.
-fn step_aside(place: &Place, needed: &[&str], above: &str) -> Result<PathBuf, Error> {
+fn step_aside(place: &Place, needed: &[&str], above: &str) -> Result<PathBuf> {
     let text = fs::read_to_string(place.own.join("cgroup.procs")).unwrap_or_default();
     let own = std::process::id();
     if text.lines().any(|line| line.trim() != own.to_string()) {
         let processes = text.lines().count();
-        return Err(Error::Crowded { path: place.own.clone(), processes, above: above.to_owned() });
+        return Err(crowded(&place.own, processes, above));
     }
     let aside = place.own.join(ENGINE);
-    let refused = |source| Error::forbidden("move this process to a group in", &place.own, source);
+    let refused = |source| forbidden("move this process to a group in", &place.own, source);
     match fs::create_dir(&aside) {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(refused(error)),
         _ => fs::write(aside.join("cgroup.procs"), own.to_string()).map_err(refused)?,
     }
     match offer(&place.own, needed) {
         Ok(()) => Ok(place.own.clone()),
-        Err(reason) => {
-            let above = format!("{above}; after moving: {reason}");
-            Err(Error::Crowded { path: place.own.clone(), processes: 0, above })
-        }
+        Err(reason) => Err(crowded(&place.own, 0, &format!("{above}; after moving: {reason}"))),
     }
+}
+
+/// Version 2 lets a group with processes have no children with limits. `above` names the attempts
+/// in the groups above, and their errors.
+fn crowded(group: &Path, processes: usize, above: &str) -> Error {
+    Error::Limits(format!(
+        "{}: this group holds {processes} processes, and no group above it can be used ({above}), so version 2 allows \
+         no limited group below it; run inside `systemd-run --scope -p Delegate=yes`",
+        group.display()
+    ))
+}
+
+/// This process may not do `action`, for example `make a group in`, there.
+pub(super) fn forbidden(action: &str, path: &Path, error: std::io::Error) -> Error {
+    Error::Limits(format!(
+        "cannot {action} {}: {error}; run as root, or inside `systemd-run --user --scope -p Delegate=yes`, or without \
+         --memory-limit, --cpus and --function",
+        path.display()
+    ))
 }

@@ -15,6 +15,16 @@ pub(crate) enum Version {
     Two,
 }
 
+impl Version {
+    /// What belongs to this form.
+    pub(crate) fn of<T>(self, one: T, two: T) -> T {
+        match self {
+            Self::One => one,
+            Self::Two => two,
+        }
+    }
+}
+
 /// A hierarchy, as this process sees it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Place {
@@ -116,10 +126,7 @@ pub(crate) fn words(group: &Path, file: &str) -> Words {
 pub(crate) fn memory_limit(group: &Path, version: Version) -> Option<u64> {
     // Version 1 writes "no limit" as the largest multiple of the page size, version 2 as `max`.
     const UNLIMITED: u64 = 1 << 60;
-    let file = match version {
-        Version::One => "memory.limit_in_bytes",
-        Version::Two => "memory.max",
-    };
+    let file = version.of("memory.limit_in_bytes", "memory.max");
     let text = std::fs::read_to_string(group.join(file)).ok()?;
     text.trim().parse().ok().filter(|limit| *limit < UNLIMITED)
 }

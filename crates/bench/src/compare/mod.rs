@@ -8,11 +8,9 @@
 
 mod obstacles;
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use serde::Serialize;
 
-use crate::result::{Case, Results, Run};
+use crate::result::{Case, ContenderLine, Results, Run};
 use crate::statistics::significance::{chance, corrected};
 use crate::statistics::{FEW_BELOW, Ratio, Summary, disturbance, ratio, summarise};
 use obstacles::{Obstacles, of_cases, of_contenders, of_files};
@@ -24,17 +22,17 @@ pub const THRESHOLD: f64 = 0.05;
 const LEVEL: f64 = 0.01;
 
 /// The result of comparing a contender's times.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// It takes less time, beyond threshold and noise.
-    Faster,
     /// It takes more time, beyond threshold and noise.
     Slower,
-    /// The interval of the ratio lies within the threshold.
-    NoChange,
+    /// It takes less time, beyond threshold and noise.
+    Faster,
     /// No change is found, but one as large as the threshold could hide in the noise.
     TooNoisy,
+    /// The interval of the ratio lies within the threshold.
+    NoChange,
     /// The figures do not belong together, or are missing on one side: see the notes.
     NotComparable,
 }
@@ -70,7 +68,6 @@ pub struct Change {
 pub fn compare(a: &Results, b: &Results, threshold: f64) -> Vec<Change> {
     let mut files = of_files(&a.header, &b.header);
     files.notes.extend(noise_notes(a, b));
-    let (of_a, of_b) = (counted(a), counted(b));
     let mut changes = Vec::new();
     let mut chances = Vec::new();
     for case in &a.header.cases {
@@ -79,13 +76,12 @@ pub fn compare(a: &Results, b: &Results, threshold: f64) -> Vec<Change> {
         for line in &case.contenders {
             let Some(other) = other.contenders.iter().find(|other| other.name == line.name) else { continue };
             let key = (case.name.as_str(), line.name.as_str());
-            let before = of_a.get(&key).map_or(&[][..], Vec::as_slice);
-            let after = of_b.get(&key).map_or(&[][..], Vec::as_slice);
-            let mut obstacles = of_contenders(line, other, before, after);
+            let [before, after] = [a, b].map(|all| all.counted(key.0, key.1).collect::<Vec<&Run>>());
+            let mut obstacles = of_contenders(line, other, &before, &after);
             obstacles.extend(&cases);
             obstacles.extend(&files);
-            obstacles.notes.extend(few_notes(before, after));
-            let (change, chance) = pair(key, before, after, obstacles);
+            obstacles.notes.extend(few_notes(&before, &after));
+            let (change, chance) = pair(key, &before, &after, obstacles);
             changes.push(change);
             chances.push(chance);
         }
@@ -99,23 +95,16 @@ pub fn compare(a: &Results, b: &Results, threshold: f64) -> Vec<Change> {
 /// True if a contender of a case is in both files: else there is nothing to compare.
 #[must_use]
 pub fn have_common(a: &Results, b: &Results) -> bool {
-    let names = |results: &Results| -> BTreeSet<(String, String)> {
-        let of_case = |case: &Case| {
-            let name = case.name.clone();
-            case.contenders.iter().map(move |line| (name.clone(), line.name.clone())).collect::<Vec<_>>()
-        };
-        results.header.cases.iter().flat_map(of_case).collect()
-    };
-    !names(a).is_disjoint(&names(b))
+    lines(a).any(|(case, line)| has(b, case, line))
 }
 
-/// Runs that count, by case and contender.
-fn counted(results: &Results) -> BTreeMap<(&str, &str), Vec<&Run>> {
-    let mut found: BTreeMap<(&str, &str), Vec<&Run>> = BTreeMap::new();
-    for run in results.runs.iter().filter(|run| run.counts()) {
-        found.entry((&run.case, &run.contender)).or_default().push(run);
-    }
-    found
+/// All contenders of a file, with their cases.
+fn lines(results: &Results) -> impl Iterator<Item = (&Case, &ContenderLine)> {
+    results.header.cases.iter().flat_map(|case| case.contenders.iter().map(move |line| (case, line)))
+}
+
+fn has(results: &Results, case: &Case, line: &ContenderLine) -> bool {
+    lines(results).any(|(other, own)| other.name == case.name && own.name == line.name)
 }
 
 /// One comparison, still without its outcome, and the chance of its difference, if it counts.
@@ -188,14 +177,8 @@ fn few_notes(before: &[&Run], after: &[&Run]) -> Vec<String> {
 
 /// Contenders of `one` that `other` lacks; `when` names `one`.
 fn unmatched(one: &Results, other: &Results, when: &str) -> Vec<Change> {
-    let has = |case: &Case, name: &str| {
-        let same = other.header.cases.iter().filter(|found| found.name == case.name);
-        same.flat_map(|found| &found.contenders).any(|line| line.name == name)
-    };
-    let cases = one.header.cases.iter();
-    let missing = cases.flat_map(|case| case.contenders.iter().map(move |line| (case, line)));
-    missing
-        .filter(|(case, line)| !has(case, &line.name))
+    lines(one)
+        .filter(|(case, line)| !has(other, case, line))
         .map(|(case, line)| {
             let seconds: Vec<f64> = one.counted(&case.name, &line.name).map(|run| run.seconds).collect();
             let (summary, is_first) = (summarise(&seconds), when == "before");

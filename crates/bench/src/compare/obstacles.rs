@@ -117,20 +117,17 @@ pub(super) fn of_contenders(
         }
     }
     if found.comparable {
-        found.refuse("basis of the figures", bases(before), bases(after));
-        found.refuse("cache state", states(before), states(after));
+        let basis = |run: &Run| run.basis.to_string();
+        found.refuse("basis of the figures", all_of(before, basis), all_of(after, basis));
+        let state = |run: &Run| run.cache.wanted.to_string();
+        found.refuse("cache state", all_of(before, state), all_of(after, state));
     }
     found
 }
 
-fn bases(runs: &[&Run]) -> String {
-    let all: BTreeSet<String> = runs.iter().map(|run| format!("{:?}", run.basis).to_lowercase()).collect();
-    all.into_iter().collect::<Vec<_>>().join(" and ")
-}
-
-fn states(runs: &[&Run]) -> String {
-    let all: BTreeSet<String> =
-        runs.iter().map(|run| format!("{:?}", run.cache.wanted).to_lowercase()).collect();
+/// The values that runs have, each once.
+fn all_of(runs: &[&Run], value: impl Fn(&Run) -> String) -> String {
+    let all: BTreeSet<String> = runs.iter().map(|run| value(run)).collect();
     all.into_iter().collect::<Vec<_>>().join(" and ")
 }
 

@@ -1,10 +1,6 @@
 use super::*;
-use crate::result::{Basis, CacheState, ContenderLine, Header, Machine};
-
-/// A standard normal value: Box and Muller.
-fn normal(random: &mut fastrand::Rng) -> f64 {
-    (-2.0 * (1.0 - random.f64()).ln()).sqrt() * (std::f64::consts::TAU * random.f64()).cos()
-}
+use crate::result::{Basis, CacheState, Header, Machine};
+use crate::statistics::normal;
 
 /// Results of `cases` cases with one contender and `runs` runs each. Times are log-normal around
 /// `seconds` with a standard deviation of `spread`. On a machine that is not quiet (a spread from

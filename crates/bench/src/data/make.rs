@@ -2,7 +2,6 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -11,6 +10,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, linkat, mknodat, openat};
 
 use super::stream::{fill, seed_of};
 use crate::job::{Error, Result};
+use crate::threads::on_threads;
 
 /// Bytes of a write.
 const STEP: usize = 1 << 20;
@@ -146,11 +146,13 @@ pub fn links(root: &Path, count: u64) -> Result<()> {
 fn make_names(root: &Path, count: u64, linked: bool) -> Result<()> {
     make_directory(root)?;
     let at = open(root)?;
-    let make = |numbers: Range<u64>| {
+    let share = count.div_ceil(THREADS);
+    let made = on_threads(THREADS as usize, |thread| {
+        let from = (thread as u64 * share).min(count);
         let mut first = String::new();
-        for number in numbers.clone() {
+        for number in from..(from + share).min(count) {
             let name = format!("image_{number:08}.tif");
-            let links = linked && !(number - numbers.start).is_multiple_of(LINKS);
+            let links = linked && !(number - from).is_multiple_of(LINKS);
             // A file system has no links, or fewer.
             if !links || linkat(&at, &first, &at, &name, AtFlags::empty()).is_err() {
                 mknodat(&at, &name, FileType::RegularFile, MODE, 0).map_err(failed(root))?;
@@ -158,13 +160,8 @@ fn make_names(root: &Path, count: u64, linked: bool) -> Result<()> {
             }
         }
         Ok(())
-    };
-    std::thread::scope(|scope| {
-        let share = count.div_ceil(THREADS);
-        let shares = (0..THREADS).map(|n| (n * share).min(count)..((n + 1) * share).min(count));
-        let threads: Vec<_> = shares.map(|numbers| scope.spawn(|| make(numbers))).collect();
-        threads.into_iter().try_for_each(|thread| thread.join().expect("a thread that makes names"))
-    })
+    });
+    made.map(drop)
 }
 
 /// Makes the tree `root` of `entries` entries, `directories` of them directories in three levels,

@@ -25,9 +25,6 @@ pub(super) struct Limited {
 }
 
 /// The function of a contender, if it is one.
-///
-/// # Errors
-/// Its memory is no size.
 pub(super) fn of(contender: &Contender, words: &Words) -> Result<Option<FunctionSize>, String> {
     let Some(text) = &contender.function else { return Ok(None) };
     FunctionSize::parse(&words.fill(text)?).map(Some).map_err(|what| format!("function: {what}"))
@@ -36,9 +33,6 @@ pub(super) fn of(contender: &Contender, words: &Words) -> Result<Option<Function
 impl Limited {
     /// Makes the groups of a run of so many jobs. `wrong` makes an error of what the plan has
     /// wrong.
-    ///
-    /// # Errors
-    /// The plan is wrong, the machine does not hold the functions, or groups cannot be made.
     pub(super) fn create(
         contender: &Contender,
         jobs: u32,
@@ -91,14 +85,16 @@ impl Limited {
         if self.groups.is_empty() {
             return None;
         }
-        self.groups.iter().map(|group| group.usage().read_bytes).sum()
+        self.groups.iter().map(|group| group.read_bytes()).sum()
     }
 
     /// For a run that failed: a message if its memory was exhausted.
     pub(super) fn exhausted(&self) -> Option<String> {
-        let is_full = |group: &Group| group.usage().oom_kills.is_some_and(|kills| kills > 0);
         let limit = self.function.map_or("its memory limit".to_owned(), |function| function.to_string());
-        self.groups.iter().any(is_full).then(|| format!("killed, its memory was used up ({limit})"))
+        self.groups
+            .iter()
+            .any(Group::is_exhausted)
+            .then(|| format!("killed, its memory was used up ({limit})"))
     }
 }
 
@@ -114,9 +110,6 @@ pub(super) fn check(contender: &Contender, words: &Words) -> Result<(), String> 
 }
 
 /// Number of these functions that run at once.
-///
-/// # Errors
-/// Not one fits, or not all of them do and `waves` is false.
 fn at_once(function: FunctionSize, jobs: u32, waves: bool, machine: Machine) -> Result<u32, String> {
     let fitting = function.fitting(machine).min(jobs);
     if fitting == jobs || (waves && fitting > 0) {

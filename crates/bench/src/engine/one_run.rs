@@ -14,7 +14,7 @@ use time::format_description::well_known::Rfc3339;
 
 use super::Settings;
 use super::function::Limited;
-use super::prepare::{self, do_command};
+use super::prepare::{self, do_all, do_command};
 use crate::cache::{self, Object, Prepared, Spec, Tools, Traffic};
 use crate::cgroup::Group;
 use crate::check;
@@ -22,6 +22,7 @@ use crate::error::{Error, Result};
 use crate::launch::{self, Ended, Figures, Launch};
 use crate::noise::Meter;
 use crate::plan::{Case, Contender, Prints};
+use crate::process::last_line;
 use crate::resident;
 use crate::services::{Counters, Running};
 use crate::stage::Stage;
@@ -309,11 +310,8 @@ impl Scene<'_> {
     }
 
     fn do_all(&self, commands: &[Vec<String>], words: &Words) -> Result<()> {
-        for command in commands {
-            let command = words.fill_all(command).map_err(|what| self.in_case(what))?;
-            do_command(&command, &self.prepared.env, self.settings.stop)?;
-        }
-        Ok(())
+        let wrong = |what| self.in_case(what);
+        do_all(commands, words, &self.prepared.env, self.settings, &wrong)
     }
 
     fn wrong(&self, contender: &Contender, what: String) -> Error {
@@ -321,7 +319,7 @@ impl Scene<'_> {
     }
 
     fn in_case(&self, what: String) -> Error {
-        Error::Plan { plan: self.plan.to_owned(), what: format!("case {}: {what}", self.case.name) }
+        Error::in_case(self.plan, &self.case.name, what)
     }
 }
 
@@ -442,7 +440,7 @@ fn jobs_of(ended: &[Ended], printed: &[BTreeMap<String, f64>]) -> Vec<Job> {
 /// The outcome and message of a job that failed; `None` for success.
 fn failure(ended: &Ended) -> Option<(Outcome, String)> {
     let figures = &ended.figures;
-    let last = ended.errors.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("no message");
+    let last = last_line(&ended.errors).unwrap_or("no message");
     if ended.killed {
         return Some((Outcome::TimedOut, format!("ended by the engine; its last line: {last}")));
     }
@@ -465,7 +463,7 @@ struct Printed {
 
 /// The numbers in the JSON object on the last line of an output, and what else matters.
 fn printed(output: &str) -> std::result::Result<Printed, String> {
-    let last = output.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
+    let last = last_line(output).unwrap_or_default();
     let shown: String = last.chars().take(80).collect();
     match serde_json::from_str(last) {
         Ok(Value::Object(object)) => Ok(Printed {

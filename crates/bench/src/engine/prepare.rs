@@ -18,6 +18,7 @@ use super::Settings;
 use crate::data::{self, FileSizes};
 use crate::error::{Error, Result};
 use crate::plan::{Case, Data, DataKind, Place, Plan, Service};
+use crate::process::last_line;
 use crate::services::{self, Running};
 use crate::stage::Stage;
 use crate::words::Words;
@@ -50,8 +51,7 @@ impl Drop for Prepared {
 
 /// Prepares a case.
 pub(super) fn prepare(plan: &Plan, case: &Case, stage: &Stage, settings: &Settings<'_>) -> Result<Prepared> {
-    let wrong =
-        |what: String| Error::Plan { plan: plan.name.clone(), what: format!("case {}: {what}", case.name) };
+    let wrong = |what: String| Error::in_case(&plan.name, &case.name, what);
     let mut words = Words::default();
     words.set("firstbyte", settings.firstbyte.display());
     words.set("memory", stage.path(Place::Memory).display());
@@ -93,19 +93,14 @@ pub(super) fn prepare(plan: &Plan, case: &Case, stage: &Stage, settings: &Settin
                 prepared.env.insert(name.into(), value.into());
             }
         }
-        for command in &service.setup {
-            do_command(&prepared.words.fill_all(command).map_err(wrong)?, &prepared.env, settings.stop)?;
-        }
+        do_all(&service.setup, &prepared.words, &prepared.env, settings, &wrong)?;
     }
     for (name, value) in plan.env.iter().chain(&case.env) {
         let value = prepared.words.fill(value).map_err(|what| wrong(format!("env {name}: {what}")))?;
         prepared.env.insert(name.into(), value.into());
     }
     start_for_each_job(plan, case, &mut prepared, &root, settings)?;
-    for command in &case.setup {
-        stopped(settings)?;
-        do_command(&prepared.words.fill_all(command).map_err(wrong)?, &prepared.env, settings.stop)?;
-    }
+    do_all(&case.setup, &prepared.words, &prepared.env, settings, &wrong)?;
     Ok(prepared)
 }
 
@@ -132,8 +127,7 @@ fn start_for_each_job(
     root: &Path,
     settings: &Settings<'_>,
 ) -> Result<()> {
-    let wrong =
-        |what: String| Error::Plan { plan: plan.name.clone(), what: format!("case {}: {what}", case.name) };
+    let wrong = |what: String| Error::in_case(&plan.name, &case.name, what);
     let services: Vec<&Service> = plan.services_of(case).filter(|service| service.for_each_job).collect();
     if services.is_empty() {
         return Ok(());
@@ -147,9 +141,7 @@ fn start_for_each_job(
         for service in &services {
             let Some(running) = start(service, &root, &mut words, settings)? else { continue };
             prepared.services.push(running);
-            for command in &service.setup {
-                do_command(&words.fill_all(command).map_err(wrong)?, &prepared.env, settings.stop)?;
-            }
+            do_all(&service.setup, &words, &prepared.env, settings, &wrong)?;
         }
         prepared.jobs.push(words);
     }
@@ -158,6 +150,21 @@ fn start_for_each_job(
 
 fn stopped(settings: &Settings<'_>) -> Result<()> {
     if (settings.stop)() { Err(Error::Interrupted) } else { Ok(()) }
+}
+
+/// Runs commands that are not measured, one after another. `wrong` makes an error of a mistake in
+/// the plan.
+pub(super) fn do_all(
+    commands: &[Vec<String>],
+    words: &Words,
+    env: &Environment,
+    settings: &Settings<'_>,
+    wrong: &dyn Fn(String) -> Error,
+) -> Result<()> {
+    commands.iter().try_for_each(|command| {
+        stopped(settings)?;
+        do_command(&words.fill_all(command).map_err(wrong)?, env, settings.stop)
+    })
 }
 
 /// The longest that a command may take that is not measured: it may build a program or fill a
@@ -196,7 +203,7 @@ pub(super) fn do_command(command: &[String], env: &Environment, stop: &dyn Fn() 
     let mut said = Vec::new();
     let _ = output.rewind().and_then(|()| output.read_to_end(&mut said));
     let said = String::from_utf8_lossy(&said);
-    let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("no message");
+    let last = last_line(&said).unwrap_or("no message");
     Err(failed(format!("{status}: {last}")))
 }
 

@@ -184,16 +184,16 @@ mod tests {
     use firstbyte_store::Signing;
 
     use super::*;
-    use crate::scripted::serve;
+    use crate::scripted::{bodies, serve};
 
     /// Calls of a function whose API gives these answers, one after another. Returns the bodies
     /// that it was sent too.
     fn worked(answers: &[(u16, &str)]) -> (Result<Metrics>, Vec<Value>) {
-        let (endpoint, api) = serve(answers);
-        let invoke = Invoke { function: "f".into(), endpoint, ..Invoke::default() };
+        let api = serve(answers);
+        let invoke = Invoke { function: "f".into(), endpoint: api.url().into(), ..Invoke::default() };
         let options = Options { signing: Signing::Anonymous, ..Options::default() };
         let worked = Calls::new(options, &invoke).unwrap().work(&json!({ "action": "list" }));
-        (worked, api.join().unwrap())
+        (worked, bodies(&api))
     }
 
     #[test]

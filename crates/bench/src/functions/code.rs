@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::error::{Error, Result};
+use crate::process::ending;
 
 /// Name of the executable that a zip without a handler has.
 const BOOTSTRAP: &str = "bootstrap";
@@ -42,9 +43,6 @@ pub(super) struct Code {
 
 impl Code {
     /// Unpacks the code below `into`, unless it is a directory already.
-    ///
-    /// # Errors
-    /// It is no such code.
     pub(super) fn prepare(source: &Source, into: &Path) -> Result<Self> {
         let path = &source.path;
         let wrong =
@@ -107,17 +105,13 @@ for path in found:
 ";
 
 /// The directories that a Python consists of.
-///
-/// # Errors
-/// The Python cannot be run.
 fn directories_of(python: &Path) -> Result<Vec<PathBuf>> {
     // Without the caller's variables and current directory, as in an environment.
     let mut command = Command::new(python);
     command.args(["-I", "-c", DIRECTORIES]).env_clear().env("PATH", PATH).stdin(Stdio::null());
     let output = command.output().map_err(Error::file(python))?;
     if !output.status.success() {
-        let what = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        return Err(Error::Prepare { command: python.display().to_string(), what });
+        return Err(Error::Prepare { command: python.display().to_string(), what: ending(&output) });
     }
     Ok(output.stdout.split(|byte| *byte == b'\n').map(|line| OsStr::from_bytes(line).into()).collect())
 }

@@ -93,9 +93,6 @@ pub(super) struct Environment {
 
 impl Environment {
     /// Watches over the process of an environment, and answers what comes to `listener`.
-    ///
-    /// # Errors
-    /// A thread cannot be started. The process is killed then.
     pub(super) fn new(
         arn: String,
         generation: u64,
@@ -214,9 +211,8 @@ impl Environment {
             End::Killed => "Runtime was ended",
         };
         let holdings = self.holdings.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_full = |group: &Group| group.usage().oom_kills.is_some_and(|kills| kills > 0);
         let kind = match &holdings.group {
-            Some(group) if is_full(group) => "Runtime.OutOfMemory",
+            Some(group) if group.is_exhausted() => "Runtime.OutOfMemory",
             _ => "Runtime.ExitError",
         };
         unhandled(kind, &format!("RequestId: {id} Error: {how}"))
@@ -259,10 +255,7 @@ impl Environment {
         let mut state = self.state();
         loop {
             if state.end.is_some() {
-                return Answer::json(
-                    410,
-                    &json!({ "errorType": "Ended", "errorMessage": "the environment ends" }),
-                );
+                return refused(410, "Ended", "the environment ends");
             }
             if let Some(Invocation { id, event, timeout }) = state.waiting.take() {
                 state.running = Some((id.clone(), Instant::now()));
@@ -285,9 +278,7 @@ impl Environment {
     fn done(&self, id: &str, outcome: Outcome) -> Answer {
         let mut state = self.state();
         if state.running.as_ref().is_none_or(|(running, _)| running != id) {
-            let why =
-                json!({ "errorType": "InvalidRequestID", "errorMessage": "no such invocation is running" });
-            return Answer::json(400, &why);
+            return refused(400, "InvalidRequestID", "no such invocation is running");
         }
         state.running = None;
         state.outcome = Some(outcome);
@@ -312,8 +303,12 @@ fn accepted() -> Answer {
     Answer::json(202, &json!({ "status": "OK" }))
 }
 
+fn refused(status: u16, kind: &str, message: &str) -> Answer {
+    Answer::json(status, &json!({ "errorType": kind, "errorMessage": message }))
+}
+
 fn unknown() -> Answer {
-    Answer::json(404, &json!({ "errorType": "NotFound", "errorMessage": "no such path of the Runtime API" }))
+    refused(404, "NotFound", "no such path of the Runtime API")
 }
 
 fn shown(status: std::process::ExitStatus) -> String {

@@ -74,9 +74,6 @@ pub(super) struct Host {
 
 impl Host {
     /// A host that has no environment yet. `root` is the directory for those of environments.
-    ///
-    /// # Errors
-    /// The thread that starts processes cannot be started.
     pub(super) fn new(settings: Settings, code: Code, root: PathBuf) -> Result<Self> {
         let configuration = Configuration {
             size: settings.size,
@@ -100,19 +97,10 @@ impl Host {
     pub(super) fn stop(&self) {
         let mut pool = self.pool();
         pool.stopped = true;
-        let idle = std::mem::take(&mut pool.idle);
-        pool.leaving += idle.len();
         // A busy one is ended here; its call removes it.
         let busy = pool.busy.clone();
         drop(pool);
-        thread::scope(|scope| {
-            for environment in &idle {
-                scope.spawn(move || self.remove(environment));
-            }
-            for environment in &busy {
-                scope.spawn(move || environment.dispose());
-            }
-        });
+        self.retire(&busy);
         let mut pool = self.pool();
         while pool.live() > 0 {
             pool = self.changed.wait(pool).unwrap_or_else(PoisonError::into_inner);
@@ -169,6 +157,12 @@ impl Host {
         }
         configuration.generation += 1;
         drop(configuration);
+        self.retire(&[]);
+        Ok(())
+    }
+
+    /// Removes all environments that are idle, and ends `busy` ones.
+    fn retire(&self, busy: &[Arc<Environment>]) {
         let mut pool = self.pool();
         let idle = std::mem::take(&mut pool.idle);
         pool.leaving += idle.len();
@@ -177,8 +171,10 @@ impl Host {
             for environment in &idle {
                 scope.spawn(move || self.remove(environment));
             }
+            for environment in busy {
+                scope.spawn(move || environment.dispose());
+            }
         });
-        Ok(())
     }
 
     /// Runs an invocation in an idle environment, else in a new one.

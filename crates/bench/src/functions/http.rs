@@ -4,7 +4,7 @@
 //! loopback addresses are listened on, and a request that a web page could have sent is refused.
 //! Called by the Runtime API and the Invoke API.
 
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 /// Longest head of a request.
 const HEAD: usize = 64 << 10;
 /// Longest body that is read. The APIs themselves allow less.
-const BODY: usize = 32 << 20;
+const BODY: u64 = 32 << 20;
 /// Headers of a request.
 const HEADERS: usize = 100;
 /// How often a listener looks whether it is to end, in nanoseconds.
@@ -79,7 +79,7 @@ pub(super) fn serve(listener: TcpListener, stop: Arc<AtomicBool>, handler: Handl
 /// Answers the requests of one connection.
 fn converse(socket: TcpStream, handler: &Handler) {
     let _ = socket.set_nodelay(true);
-    let mut connection = Connection { socket, ahead: Vec::new() };
+    let mut connection = Connection(BufReader::new(socket));
     loop {
         let answer = match connection.request() {
             Ok(Some(request)) if request.header("origin").is_some() || !is_local(&request) => {
@@ -106,35 +106,26 @@ fn is_local(request: &Request) -> bool {
     ["localhost", "[::1]"].contains(&name) || name.starts_with("127.")
 }
 
-struct Connection {
-    socket: TcpStream,
-    /// Bytes that were read and belong to no request yet.
-    ahead: Vec<u8>,
-}
+struct Connection(BufReader<TcpStream>);
 
 impl Connection {
     /// The next request; `None` at the end of the connection.
     fn request(&mut self) -> io::Result<Option<Request>> {
-        let (mut request, length) = loop {
-            if let Some(head) = head(&self.ahead)? {
-                break head;
-            }
-            if self.ahead.len() > HEAD {
-                return Err(malformed("the head is too long"));
-            }
-            if self.fill()? == 0 {
-                return if self.ahead.is_empty() { Ok(None) } else { Err(malformed("an incomplete head")) };
-            }
-        };
-        self.ahead.drain(..length);
+        if self.0.fill_buf()?.is_empty() {
+            return Ok(None);
+        }
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.append(&mut self.line(HEAD - head.len())?);
+        }
+        let mut request = parsed(&head)?;
         if request.header("expect").is_some_and(|expect| expect.eq_ignore_ascii_case("100-continue")) {
-            self.socket.write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
+            self.0.get_mut().write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
         }
         request.body = match (request.header("transfer-encoding"), request.header("content-length")) {
             (Some(coding), None) if coding.eq_ignore_ascii_case("chunked") => self.chunks()?,
             (None, Some(length)) => {
-                let length = length.parse().map_err(|_| malformed("content-length is no number"))?;
-                self.take(length)?
+                self.bytes(length.parse().map_err(|_| malformed("content-length is no number"))?)?
             }
             (None, None) => Vec::new(),
             _ => return Err(malformed("transfer-encoding and content-length")),
@@ -142,55 +133,42 @@ impl Connection {
         Ok(Some(request))
     }
 
-    /// Reads more bytes, and returns how many.
-    fn fill(&mut self) -> io::Result<usize> {
-        let mut buffer = [0; 16 << 10];
-        let read = self.socket.read(&mut buffer)?;
-        self.ahead.extend_from_slice(&buffer[..read]);
-        Ok(read)
+    /// The next line with its end, of at most `most` bytes.
+    fn line(&mut self, most: usize) -> io::Result<Vec<u8>> {
+        let mut line = Vec::new();
+        self.0.by_ref().take(most as u64).read_until(b'\n', &mut line)?;
+        if line.last() == Some(&b'\n') { Ok(line) } else { Err(malformed("an incomplete or too long head")) }
     }
 
     /// The next `length` bytes.
-    fn take(&mut self, length: usize) -> io::Result<Vec<u8>> {
+    fn bytes(&mut self, length: u64) -> io::Result<Vec<u8>> {
         if length > BODY {
             return Err(malformed("the body is too long"));
         }
-        while self.ahead.len() < length {
-            if self.fill()? == 0 {
-                return Err(malformed("an incomplete body"));
-            }
-        }
-        Ok(self.ahead.drain(..length).collect())
+        let mut bytes = Vec::new();
+        self.0.by_ref().take(length).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 == length { Ok(bytes) } else { Err(malformed("an incomplete body")) }
     }
 
     /// A body in chunks; trailers are skipped.
     fn chunks(&mut self) -> io::Result<Vec<u8>> {
         let mut body = Vec::new();
         loop {
-            let (used, size) = match httparse::parse_chunk_size(&self.ahead) {
-                Ok(httparse::Status::Complete(found)) => found,
-                Ok(httparse::Status::Partial) if self.ahead.len() < HEAD && self.fill()? > 0 => continue,
-                _ => return Err(malformed("a chunk without its size")),
+            let line = self.line(HEAD)?;
+            let Ok(httparse::Status::Complete((_, size))) = httparse::parse_chunk_size(&line) else {
+                return Err(malformed("a chunk without its size"));
             };
-            self.take(used)?;
             if size == 0 {
                 break;
             }
-            if body.len() as u64 + size > BODY as u64 {
+            body.append(&mut self.bytes(size.min(BODY + 1))?);
+            self.bytes(2)?;
+            if body.len() as u64 > BODY {
                 return Err(malformed("the body is too long"));
             }
-            body.append(&mut self.take(size as usize)?);
-            self.take(2)?;
         }
-        loop {
-            let line = self.ahead.windows(2).position(|pair| pair == b"\r\n");
-            match line {
-                Some(0) => return self.take(2).map(|_| body),
-                Some(end) => drop(self.take(end + 2)?),
-                None if self.ahead.len() < HEAD && self.fill()? > 0 => {}
-                None => return Err(malformed("an incomplete body")),
-            }
-        }
+        while self.line(HEAD)? != b"\r\n" {}
+        Ok(body)
     }
 
     fn send(&mut self, answer: &Answer, connection: &str) -> io::Result<()> {
@@ -203,30 +181,25 @@ impl Connection {
             text += &format!("{name}: {value}\r\n");
         }
         text += "\r\n";
-        self.socket.write_all(&[text.as_bytes(), &answer.body].concat())
+        self.0.get_mut().write_all(&[text.as_bytes(), &answer.body].concat())
     }
 }
 
-/// The request at the start of `bytes` and the length of its head; `None` if it is incomplete.
-fn head(bytes: &[u8]) -> io::Result<Option<(Request, usize)>> {
+/// The request of a head.
+fn parsed(head: &[u8]) -> io::Result<Request> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS];
     let mut parsed = httparse::Request::new(&mut headers);
-    let length = match parsed.parse(bytes) {
-        Ok(httparse::Status::Complete(length)) => length,
-        Ok(httparse::Status::Partial) => return Ok(None),
-        Err(error) => return Err(malformed(&error.to_string())),
-    };
+    parsed.parse(head).map_err(|error| malformed(&error.to_string()))?;
     let target = parsed.path.unwrap_or_default();
     let owned = |header: &httparse::Header<'_>| {
         (header.name.to_ascii_lowercase(), String::from_utf8_lossy(header.value).into_owned())
     };
-    let request = Request {
+    Ok(Request {
         method: parsed.method.unwrap_or_default().to_owned(),
         path: target.split('?').next().unwrap_or_default().to_owned(),
         headers: parsed.headers.iter().map(owned).collect(),
         body: Vec::new(),
-    };
-    Ok(Some((request, length)))
+    })
 }
 
 fn malformed(what: &str) -> io::Error {

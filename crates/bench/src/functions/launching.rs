@@ -21,6 +21,7 @@ use super::size::FunctionSize;
 use crate::cgroup::{Group, Limits};
 use crate::error::{Error, Result};
 use crate::plan::{Ready, Service};
+use crate::process::ending;
 use crate::slow_link::{proxy, slow_directory};
 use crate::words::Words;
 use crate::{launch, services};
@@ -151,7 +152,7 @@ fn tmp(settings: &Settings, root: &Path) -> Result<PathBuf> {
     let made = command.output().map_err(|error| failed(format!("{error}; --tmp needs e2fsprogs")))?;
     match made.status.success() {
         true => Ok(path),
-        false => Err(failed(String::from_utf8_lossy(&made.stderr).trim().to_owned())),
+        false => Err(failed(ending(&made))),
     }
 }
 

@@ -17,6 +17,7 @@ use std::process::Command;
 use serde::{Deserialize, Serialize};
 
 use crate::mounts::Mounts;
+use crate::process::ending;
 
 /// The function's code in its namespace.
 pub(crate) const TASK: &str = "/mnt/task";
@@ -120,7 +121,7 @@ fn mount_image(image: &Path) -> Result<(), String> {
     let mounted = Command::new("mount").args(["-o", "loop"]).arg(image).arg("/tmp").output();
     match mounted {
         Ok(output) if output.status.success() => Ok(()),
-        Ok(output) => Err(format!("cannot mount /tmp: {}", String::from_utf8_lossy(&output.stderr).trim())),
+        Ok(output) => Err(format!("cannot mount /tmp: {}", ending(&output))),
         Err(error) => Err(format!("mount: {error}")),
     }
 }

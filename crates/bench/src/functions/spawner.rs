@@ -24,9 +24,6 @@ impl Spawner {
     }
 
     /// Does `work` on the thread, and waits for it.
-    ///
-    /// # Errors
-    /// Those of the work, or that it panicked.
     pub(super) fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T> + Send + 'static,

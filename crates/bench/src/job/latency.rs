@@ -11,6 +11,12 @@ const FEW: usize = 20;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Latencies(Vec<Duration>);
 
+impl FromIterator<Latencies> for Latencies {
+    fn from_iter<I: IntoIterator<Item = Self>>(all: I) -> Self {
+        Self(all.into_iter().flat_map(|one| one.0).collect())
+    }
+}
+
 impl Latencies {
     /// Room for so many operations, so that none waits for memory.
     pub(crate) fn with_capacity(operations: usize) -> Self {

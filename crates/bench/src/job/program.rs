@@ -5,6 +5,7 @@ use std::io;
 use std::process::{Child, Command, Output, Stdio};
 
 use super::error::{Error, Result};
+use crate::process::ending;
 
 /// Debian's package of blastn and makeblastdb.
 pub(crate) const BLAST: &str = "ncbi-blast+";
@@ -23,11 +24,7 @@ pub(crate) fn finish(child: Child, program: &str) -> Result<Output> {
     if output.status.success() {
         return Ok(output);
     }
-    let errors = String::from_utf8_lossy(&output.stderr);
-    let last = errors.lines().rev().find(|line| !line.trim().is_empty());
-    let what =
-        last.map_or_else(|| output.status.to_string(), |line| format!("{}: {}", output.status, line.trim()));
-    Err(Error::Program { program: program.to_owned(), what })
+    Err(Error::Program { program: program.to_owned(), what: ending(&output) })
 }
 
 /// Runs a program to its end and returns what it printed.

@@ -7,14 +7,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-use firstbyte_location::units::parse_size;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use firstbyte_location::units::{UnitError, parse_size};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
 
 use super::error::{Error, Result};
 use super::fio::Fio;
 
 /// One job.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct Job {
     /// The workload.
@@ -26,98 +27,72 @@ pub struct Job {
     pub access: Access,
     /// The object below the target, for workloads of one object; empty: the target is the object.
     /// A mount shows the target, so that a bucket is mounted and one object of it read.
-    #[serde(skip_serializing_if = "is_default")]
     pub object: String,
     /// Global options of firstbyte: `["--endpoint-url", "http://..."]`.
-    #[serde(skip_serializing_if = "is_default")]
     pub options: Vec<String>,
     /// The firstbyte program that mounts; empty: this one.
-    #[serde(skip_serializing_if = "is_default")]
     pub firstbyte: PathBuf,
     /// Destination of `cp`, and of the files that `copy-tree` and `one-big` write.
-    #[serde(skip_serializing_if = "is_default")]
     pub destination: Option<PathBuf>,
     /// Directory of the cache. If `None`, nothing is cached (`open`), or a temporary directory is
     /// used (`mount`).
-    #[serde(skip_serializing_if = "is_default")]
     pub cache: Option<PathBuf>,
     /// Mount point of the target; `None` for a temporary directory.
-    #[serde(skip_serializing_if = "is_default")]
     pub mount: Option<PathBuf>,
     /// More options of `firstbyte mount`.
-    #[serde(skip_serializing_if = "is_default")]
     pub mount_options: Vec<String>,
     /// The expected content. If `None`, only lengths and counts are checked.
-    #[serde(skip_serializing_if = "is_default")]
     pub expect: Option<Expect>,
 
     /// Bytes of a read.
-    #[serde(skip_serializing_if = "is_default")]
     pub block: Option<Size>,
     /// First byte that is read. Another offset in each run reads what was never read before.
-    #[serde(skip_serializing_if = "is_default")]
     pub offset: Size,
     /// Bytes that are read from the offset on; `None` for all up to the end.
-    #[serde(skip_serializing_if = "is_default")]
     pub size: Option<Size>,
     /// The part that is read before everything: `1%` or a size, in pieces of 1 MiB spread over the
     /// object.
-    #[serde(skip_serializing_if = "is_default")]
     pub read: Option<Share>,
     /// A limit of time, for example of a gateway: `open` computes how much of an object fits into
     /// it.
-    #[serde(skip_serializing_if = "is_default", deserialize_with = "number")]
+    #[serde(deserialize_with = "number")]
     pub limit_seconds: Option<u64>,
     /// The stage that `open` ends with.
-    #[serde(skip_serializing_if = "is_default")]
     pub until: Stage,
     /// Number of operations, files expected, or repetitions.
-    #[serde(skip_serializing_if = "is_default", deserialize_with = "number")]
+    #[serde(deserialize_with = "number")]
     pub count: Option<u64>,
     /// Requests, threads or files at once.
-    #[serde(skip_serializing_if = "is_default", deserialize_with = "number")]
+    #[serde(deserialize_with = "number")]
     pub concurrency: Option<usize>,
     /// Whether many files are read at once or one after another.
-    #[serde(skip_serializing_if = "is_default")]
     pub order: Order,
     /// Names that are read, `FROM..TO` in byte order without `TO`; either may be empty.
-    #[serde(skip_serializing_if = "is_default")]
     pub names: Option<Names>,
     /// Seed of random offsets and choices.
-    #[serde(skip_serializing_if = "is_default")]
     pub seed: u64,
     /// Whether a listing has sizes and times.
-    #[serde(skip_serializing_if = "is_default")]
     pub details: bool,
     /// Whether a listing goes below the first level.
-    #[serde(skip_serializing_if = "is_default")]
     pub recursive: bool,
     /// Bytes of the buffer of a local listing: one getdents64 call.
-    #[serde(skip_serializing_if = "is_default")]
     pub buffer: Option<Size>,
     /// The local file or directory that `upload` copies to the target.
-    #[serde(skip_serializing_if = "is_default")]
     pub source: Option<PathBuf>,
     /// Permission to write to the target.
-    #[serde(skip_serializing_if = "is_default")]
     pub write: bool,
     /// Weights of the workloads that `mixed` chooses from.
-    #[serde(skip_serializing_if = "is_default")]
     pub shares: BTreeMap<Workload, u32>,
     /// Words of the command; `{target}` is the target or the directory where it is mounted.
-    #[serde(skip_serializing_if = "is_default")]
     pub command: Vec<String>,
     /// The BLAST database below the target.
-    #[serde(skip_serializing_if = "is_default")]
     pub database: String,
     /// The file of queries.
-    #[serde(skip_serializing_if = "is_default")]
     pub query: Option<PathBuf>,
     /// `BATCH_SIZE` of blastn: bases of queries that it searches together.
-    #[serde(skip_serializing_if = "is_default", deserialize_with = "number")]
+    #[serde(deserialize_with = "number")]
     pub batch_size: Option<u64>,
     /// Parameters of fio.
-    #[serde(skip_serializing_if = "is_default")]
     pub fio: Fio,
 }
 
@@ -176,7 +151,7 @@ pub enum Access {
 }
 
 /// Whether many files are read at once or one after another.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
     /// At once, as many as `concurrency` says.
@@ -187,7 +162,7 @@ pub enum Order {
 }
 
 /// A stage of `open`.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Ord, PartialEq, PartialOrd)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stage {
     /// The client exists, the mount is mounted, the copy is here.
@@ -204,7 +179,7 @@ pub enum Stage {
 }
 
 /// The expected content.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Expect {
     /// The seed that [`crate::data`] made it from: `file` the one object of a job, `files` the many
@@ -216,7 +191,7 @@ pub struct Expect {
 }
 
 /// The part of each read that is compared.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Compare {
     /// Its first and last bytes, which costs no time that could be measured.
@@ -227,11 +202,13 @@ pub enum Compare {
 }
 
 /// Bytes: a number, or text with a unit.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(try_from = "Given")]
 pub struct Size(pub u64);
 
 /// A part of an object.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
+#[serde(try_from = "Given")]
 pub enum Share {
     /// So many bytes.
     Bytes(u64),
@@ -240,7 +217,8 @@ pub enum Share {
 }
 
 /// A range of names in byte order.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(try_from = "String")]
 pub struct Names {
     /// The first name.
     pub from: String,
@@ -340,48 +318,41 @@ impl Job {
         }
     }
 
-    /// Reads a job from JSON and checks it.
-    ///
-    /// # Errors
-    /// [`Error::Job`]: the text is no job, or [`check`](Self::check) refuses it.
-    pub fn parse(json: &str) -> Result<Self> {
-        let job: Self =
-            serde_json::from_str(json).map_err(|error| Error::job(format!("not a job: {error}")))?;
-        job.check()?;
-        Ok(job)
-    }
-
-    /// Checks that the parameters belong to the workload and suffice.
+    /// Reads a job from JSON, and checks that its parameters belong to the workload and suffice.
     ///
     /// # Errors
     /// [`Error::Job`] with what is wrong.
-    pub fn check(&self) -> Result<()> {
-        let Self { workload, access, .. } = self;
-        if self.target.is_empty() {
+    pub fn parse(json: &str) -> Result<Self> {
+        let wrong = |error| Error::job(format!("not a job: {error}"));
+        let given: Map<String, Value> = serde_json::from_str(json).map_err(wrong)?;
+        let job = Self::deserialize(Value::Object(given.clone())).map_err(wrong)?;
+        let Self { workload, access, target, .. } = &job;
+        let known = |name: &&String| {
+            !COMMON.contains(&name.as_str()) && !workload.parameters().contains(&name.as_str())
+        };
+        let zeros = [
+            ("count", job.count == Some(0)),
+            ("concurrency", job.concurrency == Some(0)),
+            ("block", job.block == Some(Size(0))),
+            ("buffer", job.buffer == Some(Size(0))),
+        ];
+        if target.is_empty() {
             return Err(Error::job(format!("{workload}: no target")));
         }
         if !workload.accesses().contains(access) {
             return Err(Error::job(format!("{workload} cannot reach a target by {access}")));
         }
-        let given = serde_json::to_value(self).map_err(|error| Error::job(error.to_string()))?;
-        let known = |name: &&String| {
-            !COMMON.contains(&name.as_str()) && !workload.parameters().contains(&name.as_str())
-        };
-        if let Some(name) = given.as_object().and_then(|given| given.keys().find(known)) {
+        if let Some(name) = given.keys().find(known) {
             return Err(Error::job(format!("{workload} has no parameter {name}")));
         }
-        if *access == Access::Path && self.target.contains("://") {
-            return Err(Error::job(format!(
-                "{}: not a local path; use another access than path",
-                self.target
-            )));
+        if *access == Access::Path && target.contains("://") {
+            return Err(Error::job(format!("{target}: not a local path; use another access than path")));
         }
-        let at_least_one = [("count", self.count == Some(0)), ("concurrency", self.concurrency == Some(0))];
-        let positive = [("block", self.block == Some(Size(0))), ("buffer", self.buffer == Some(Size(0)))];
-        if let Some((name, _)) = at_least_one.iter().chain(&positive).find(|(_, zero)| *zero) {
+        if let Some((name, _)) = zeros.iter().find(|(_, zero)| *zero) {
             return Err(Error::job(format!("{name}: at least 1 is needed")));
         }
-        self.check_needs()
+        job.check_needs()?;
+        Ok(job)
     }
 
     /// Checks that nothing is missing.
@@ -407,11 +378,6 @@ impl Job {
     }
 }
 
-/// Fields of default value are not written, so that a written job names its parameters.
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
-}
-
 /// Text, or a number where the kind has one.
 #[derive(Deserialize)]
 #[serde(untagged)]
@@ -433,60 +399,42 @@ pub(crate) fn number<'de, T: TryFrom<u64>, D: Deserializer<'de>>(
     T::try_from(value).map(Some).map_err(|_| wrong(value.to_string()))
 }
 
-impl<'de> Deserialize<'de> for Size {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
-        match Given::deserialize(from)? {
+impl TryFrom<Given> for Size {
+    type Error = UnitError;
+
+    fn try_from(given: Given) -> std::result::Result<Self, UnitError> {
+        match given {
             Given::Number(bytes) => Ok(Self(bytes)),
-            Given::Text(text) => parse_size(&text).map(Self).map_err(serde::de::Error::custom),
+            Given::Text(text) => parse_size(&text).map(Self),
         }
     }
 }
 
-impl Serialize for Size {
-    fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
-        to.serialize_u64(self.0)
-    }
-}
+impl TryFrom<Given> for Share {
+    type Error = String;
 
-impl<'de> Deserialize<'de> for Share {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
-        use serde::de::Error as _;
-        let text = match Given::deserialize(from)? {
+    fn try_from(given: Given) -> std::result::Result<Self, String> {
+        let text = match given {
             Given::Number(bytes) => return Ok(Self::Bytes(bytes)),
             Given::Text(text) => text,
         };
         let Some(percent) = text.strip_suffix('%') else {
-            return parse_size(&text).map(Self::Bytes).map_err(D::Error::custom);
+            return parse_size(&text).map(Self::Bytes).map_err(|error| error.to_string());
         };
         match percent.trim().parse() {
             Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(Self::Percent(percent)),
-            _ => Err(D::Error::custom(format!("`{text}` is not a part; write for example 1% or 64MiB"))),
+            _ => Err(format!("`{text}` is not a part; write for example 1% or 64MiB")),
         }
     }
 }
 
-impl Serialize for Share {
-    fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
-        match self {
-            Self::Bytes(bytes) => to.serialize_u64(*bytes),
-            Self::Percent(percent) => to.serialize_str(&format!("{percent}%")),
-        }
-    }
-}
+impl TryFrom<String> for Names {
+    type Error = String;
 
-impl<'de> Deserialize<'de> for Names {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
-        let text = String::deserialize(from)?;
-        let (from, to) = text.split_once("..").ok_or_else(|| {
-            serde::de::Error::custom(format!("`{text}` is not a range of names; write FROM..TO"))
-        })?;
+    fn try_from(text: String) -> std::result::Result<Self, String> {
+        let range = text.split_once("..");
+        let (from, to) = range.ok_or_else(|| format!("`{text}` is not a range of names; write FROM..TO"))?;
         Ok(Self { from: from.to_owned(), to: to.to_owned() })
-    }
-}
-
-impl Serialize for Names {
-    fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
-        to.serialize_str(&format!("{}..{}", self.from, self.to))
     }
 }
 
@@ -495,13 +443,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_is_read_with_units_and_written_as_it_is_read() {
+    fn a_job_is_read_with_units() {
         let text = r#"{"workload": "rand-read", "target": "s3://b/k", "access": "open", "block": "4KiB", "count": "100",
             "concurrency": 8, "options": ["--endpoint-url", "http://h"], "expect": {"seed": 3, "compare": "all"}}"#;
         let job = Job::parse(text).unwrap();
         assert_eq!((job.block, job.count, job.concurrency), (Some(Size(4096)), Some(100), Some(8)));
         assert_eq!(job.expect, Some(Expect { seed: 3, compare: Compare::All }));
-        assert_eq!(Job::parse(&serde_json::to_string(&job).unwrap()).unwrap(), job);
         let part =
             |text: &str| Job::parse(&format!(r#"{{"target": "/x", "read": {text}}}"#)).unwrap().read.unwrap();
         assert_eq!([part("\"1%\"").of(1000), part("\"4KiB\"").of(1 << 20), part("7").of(5)], [10, 4096, 5]);

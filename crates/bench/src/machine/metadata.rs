@@ -100,40 +100,23 @@ fn request(service: SocketAddr, until: Instant, line: &str, header: &str) -> io:
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firstbyte_testkit::{Reply, Scripted};
     use std::net::TcpListener;
-
-    /// A metadata service that demands a token, for `connections` connections.
-    fn service(connections: usize) -> (SocketAddr, std::thread::JoinHandle<()>) {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let thread = std::thread::spawn(move || {
-            for _ in 0..connections {
-                let (mut stream, _) = listener.accept().unwrap();
-                let mut head = Vec::new();
-                while !head.ends_with(b"\r\n\r\n") {
-                    let mut byte = [0];
-                    stream.read_exact(&mut byte).unwrap();
-                    head.push(byte[0]);
-                }
-                let head = String::from_utf8(head).unwrap();
-                let has_token = head.contains("X-aws-ec2-metadata-token: secret\r\n");
-                let (code, body) = match head.split(" HTTP").next().unwrap() {
-                    "PUT /latest/api/token" if head.contains("token-ttl-seconds: 60") => (200, "secret"),
-                    "GET /latest/meta-data/placement/region" if has_token => (200, "eu-west-1"),
-                    "GET /latest/meta-data/instance-type" if has_token => (200, "c7i.large"),
-                    _ => (401, "no"),
-                };
-                write!(stream, "HTTP/1.0 {code} x\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
-            }
-        });
-        (address, thread)
-    }
 
     #[test]
     fn the_metadata_of_an_instance_is_asked_with_a_token() {
-        let (address, thread) = service(3);
+        let service = Scripted::start(|_, head| {
+            let has_token = head.contains("X-aws-ec2-metadata-token: secret\r\n");
+            let (status, body) = match head.split(" HTTP").next().unwrap() {
+                "PUT /latest/api/token" if head.contains("token-ttl-seconds: 60") => ("200 x", "secret"),
+                "GET /latest/meta-data/placement/region" if has_token => ("200 x", "eu-west-1"),
+                "GET /latest/meta-data/instance-type" if has_token => ("200 x", "c7i.large"),
+                _ => ("401 x", "no"),
+            };
+            Reply::answer(status, &[], body.as_bytes()).then_close()
+        });
+        let address = service.url().strip_prefix("http://").unwrap().parse().unwrap();
         let found = ask(address, Instant::now() + Duration::from_secs(30)).unwrap();
-        thread.join().unwrap();
         let wanted = Place { region: Some("eu-west-1".into()), instance_type: Some("c7i.large".into()) };
         assert_eq!(found, wanted);
     }

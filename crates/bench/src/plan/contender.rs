@@ -125,9 +125,6 @@ pub enum Count {
 
 impl Count {
     /// The number.
-    ///
-    /// # Errors
-    /// A placeholder has no value, or the text is no such number.
     pub(crate) fn number(&self, words: &Words) -> std::result::Result<u32, String> {
         let number = match self {
             Self::Number(number) => Ok(*number),
@@ -188,9 +185,6 @@ pub struct Cache {
 
 impl Contender {
     /// The words to run: the command, or the program with the job.
-    ///
-    /// # Errors
-    /// A placeholder has no value.
     pub(crate) fn words(&self, words: &Words) -> std::result::Result<Vec<String>, String> {
         let (verb, what) = match (&self.job, &self.invoke) {
             (Some(job), _) => ("job", filled(job, words)?),
@@ -207,9 +201,6 @@ impl Contender {
     }
 
     /// The number of its jobs.
-    ///
-    /// # Errors
-    /// A placeholder has no value, or it is no number from 1 on.
     pub(crate) fn jobs(&self, words: &Words) -> std::result::Result<u32, String> {
         let number = self.jobs.as_ref().map_or(Ok(1), |jobs| jobs.number(words));
         number.map_err(|what| format!("contender {}: jobs: {what}", self.name))

@@ -4,24 +4,19 @@ use std::collections::BTreeMap;
 
 use crate::compare::{Change, Outcome};
 
-use super::words::seconds;
+use super::words::{seconds, widths};
 
 /// The changes as aligned lines, what is slower first; notes are listed once below them.
 #[must_use]
 pub fn compared(changes: &[Change]) -> String {
     let mut ordered: Vec<&Change> = changes.iter().collect();
-    ordered.sort_by_key(|change| order(change.outcome));
-    let rows: Vec<[String; 5]> = ordered.iter().map(|change| row(change)).collect();
-    let mut widths = [0; 5];
-    for row in &rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
+    ordered.sort_by_key(|change| change.outcome);
+    let rows: Vec<Vec<String>> = ordered.iter().map(|change| row(change)).collect();
+    let widths = widths(&rows);
     let mut text = String::new();
     for row in &rows {
         let cells: Vec<String> =
-            row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+            row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
         text.push_str(cells.join("  ").trim_end());
         text.push('\n');
     }
@@ -39,17 +34,7 @@ pub fn compared(changes: &[Change]) -> String {
     text
 }
 
-fn order(outcome: Outcome) -> u8 {
-    match outcome {
-        Outcome::Slower => 0,
-        Outcome::Faster => 1,
-        Outcome::TooNoisy => 2,
-        Outcome::NoChange => 3,
-        Outcome::NotComparable => 4,
-    }
-}
-
-fn outcome(outcome: Outcome) -> &'static str {
+fn word(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Slower => "SLOWER",
         Outcome::Faster => "faster",
@@ -59,15 +44,15 @@ fn outcome(outcome: Outcome) -> &'static str {
     }
 }
 
-fn row(change: &Change) -> [String; 5] {
+fn row(change: &Change) -> Vec<String> {
     let time = |summary: &Option<crate::statistics::Summary>| {
         summary.as_ref().map_or_else(|| "-".into(), |summary| seconds(summary.median))
     };
     let ratio = change.ratio.map_or_else(String::new, |ratio| {
         format!("{:.2}x ({:.2} to {:.2})", ratio.value, ratio.interval.low, ratio.interval.high)
     });
-    [
-        outcome(change.outcome).to_owned(),
+    vec![
+        word(change.outcome).to_owned(),
         change.case.clone(),
         change.contender.clone(),
         format!("{} -> {}", time(&change.before), time(&change.after)),
@@ -79,7 +64,7 @@ fn summary(changes: &[Change]) -> String {
     let count = |wanted: Outcome| changes.iter().filter(|change| change.outcome == wanted).count();
     let all =
         [Outcome::Slower, Outcome::Faster, Outcome::NoChange, Outcome::TooNoisy, Outcome::NotComparable];
-    let parts: Vec<String> = all.map(|one| format!("{} {}", count(one), outcome(one).to_lowercase())).into();
+    let parts: Vec<String> = all.map(|one| format!("{} {}", count(one), word(one).to_lowercase())).into();
     format!("{}\n", parts.join(", "))
 }
 

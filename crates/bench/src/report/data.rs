@@ -3,7 +3,7 @@
 //!
 //! Runs are stored by columns: 10,000 of them are some 500 kB and parse in milliseconds.
 
-use crate::result::{Case, Results, Run};
+use crate::result::{Case, Run};
 use crate::statistics::Contender;
 use serde_json::{Value, json};
 
@@ -15,8 +15,7 @@ const MOST_POINTS: usize = 400;
 
 /// The data of one case. Run states are -1 for a run that counts, -2 for a warm-up, else an index
 /// into `reasons`.
-pub(super) fn of_case(results: &Results, case: &Case, lines: &[Contender], scalings: &[Scaling]) -> Value {
-    let runs: Vec<&Run> = results.runs.iter().filter(|run| run.case == case.name).collect();
+pub(super) fn of_case(runs: &[&Run], case: &Case, lines: &[Contender], scalings: &[Scaling]) -> Value {
     let mut reasons: Vec<String> = Vec::new();
     let states: Vec<i64> = runs.iter().map(|run| state(run, &mut reasons)).collect();
     let place = |run: &Run| case.contenders.iter().position(|line| line.name == run.contender);
@@ -36,7 +35,7 @@ pub(super) fn of_case(results: &Results, case: &Case, lines: &[Contender], scali
             "requests": column(&|run| json!(run.requests)),
             "state": states,
         },
-        "throughput": throughputs(&runs, lines),
+        "throughput": throughputs(runs, lines),
         "scaling": scalings.iter().map(scaling).collect::<Vec<_>>(),
     })
 }

@@ -6,7 +6,7 @@
 use crate::result::{Basis, Case, ContenderLine, Outcome, Results};
 use crate::statistics::{Contender, contenders, verdicts};
 
-use super::words::{cases, seconds, subject, title};
+use super::words::{cases, seconds, title};
 
 /// Comparisons that the headline names with each rival.
 const NAMED: usize = 4;
@@ -21,7 +21,7 @@ pub(super) fn varies(case: &Case) -> bool {
 fn is_other(case: &Case, line: &ContenderLine) -> bool {
     let command = &line.command;
     let is_program = !command.is_empty() && !command.starts_with("the model of ");
-    line.name != subject(case) && is_program && !runs_firstbyte(command)
+    line.name != case.subject() && is_program && !runs_firstbyte(command)
 }
 
 /// True if a word of a command is this program. A bucket or a directory may have its name too.
@@ -33,7 +33,7 @@ fn runs_firstbyte(command: &str) -> bool {
 /// The subject and the programs of others, which can be ranked.
 fn ranked<'a>(case: &Case, lines: &'a [Contender]) -> Vec<&'a Contender> {
     let is_ranked = |name: &str| {
-        name == subject(case) || case.contenders.iter().any(|line| line.name == name && is_other(case, line))
+        name == case.subject() || case.contenders.iter().any(|line| line.name == name && is_other(case, line))
     };
     if varies(case) { Vec::new() } else { lines.iter().filter(|line| is_ranked(&line.name)).collect() }
 }
@@ -90,7 +90,7 @@ pub(super) fn sentence(case: &Case, lines: &[Contender]) -> Option<String> {
             second.name
         )
     };
-    let own = timed.iter().find(|(line, _)| line.name == subject(case) && line.name != first.name);
+    let own = timed.iter().find(|(line, _)| line.name == case.subject() && line.name != first.name);
     if let Some((own, base)) = own {
         text.push_str(&format!(" {} takes {:.2}x the time of {}.", own.name, base / least, first.name));
     }
@@ -110,10 +110,10 @@ pub(super) struct Comparison<'a> {
 
 pub(super) fn comparison<'a>(case: &'a Case, lines: &[Contender]) -> Option<Comparison<'a>> {
     let timed = by_time(case, lines);
-    let (own, base) = timed.iter().find(|(line, _)| line.name == subject(case))?;
-    let (rival, least) = timed.iter().find(|(line, _)| line.name != subject(case))?;
+    let (own, base) = timed.iter().find(|(line, _)| line.name == case.subject())?;
+    let (rival, least) = timed.iter().find(|(line, _)| line.name != case.subject())?;
     Some(Comparison {
-        subject: subject(case),
+        subject: case.subject(),
         rival: rival.name.clone(),
         title: matter(title(case)),
         ratio: base / least,

@@ -6,8 +6,8 @@ use crate::result::{Case, Results};
 use crate::statistics::{Contender, contenders, verdicts};
 
 use super::rivals::{compared_in_words, sentence};
-use super::tables::{Grid, LEGEND, grids};
-use super::words::{basis, goal, machine, noise, reservations, seconds, title};
+use super::tables::{Grid, grids};
+use super::words::{goal, machine, noise, reservations, seconds, title, widths};
 
 /// The narrowest width that is laid out for.
 const NARROWEST: usize = 24;
@@ -37,12 +37,10 @@ pub fn terminal(results: &[Results], width: usize) -> String {
 
 /// Tables of published figures: aligned columns, or, where they are too wide, a line for each cell.
 fn tables(out: &mut String, results: &Results, width: usize) {
-    for Grid { table, rows } in grids(results) {
+    for Grid { title, rows, notes } in grids(results) {
         out.push('\n');
-        wrap(out, &table.title, width);
-        let columns = rows[0].len();
-        let longest = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..columns).map(longest).collect();
+        wrap(out, title, width);
+        let widths = widths(&rows);
         if widths.iter().map(|width| width + 2).sum::<usize>() <= width {
             for row in &rows {
                 let cells = row.iter().zip(&widths).enumerate();
@@ -60,7 +58,7 @@ fn tables(out: &mut String, results: &Results, width: usize) {
                 }
             }
         }
-        for note in std::iter::once(LEGEND).chain(table.notes.iter().map(String::as_str)) {
+        for note in notes {
             wrap(out, note, width);
         }
     }
@@ -86,9 +84,7 @@ fn section(out: &mut String, results: &Results, case: &Case, width: usize) {
 fn bars(out: &mut String, lines: &[Contender], width: usize) {
     let cells: Vec<Vec<String>> = lines.iter().map(|line| columns(line, width)).collect();
     let names = lines.iter().map(|line| line.name.chars().count()).max().unwrap_or(0).min(width / 3);
-    let count = cells.first().map_or(0, Vec::len);
-    let widths: Vec<usize> =
-        (0..count).map(|at| cells.iter().map(|row| row[at].chars().count()).max().unwrap_or(0)).collect();
+    let widths = widths(&cells);
     let used = 2 + names + widths.iter().map(|width| width + 2).sum::<usize>() + 2;
     let room = width.saturating_sub(used);
     let most = lines.iter().filter_map(|line| Some(line.seconds.as_ref()?.median)).fold(0.0, f64::max);
@@ -118,7 +114,7 @@ fn columns(line: &Contender, width: usize) -> Vec<String> {
         cells.push(line.ratio.map_or_else(String::new, |ratio| format!("{:.2}x", ratio.value)));
     }
     if width >= 120 {
-        let mut remarks = vec![basis(line.basis).to_owned()];
+        let mut remarks = vec![line.basis.to_string()];
         remarks.extend(reservations(line));
         let runs = if s.count == 1 { "run" } else { "runs" };
         cells.push(format!("{} {runs}, {}", s.count, remarks.join(", ")));

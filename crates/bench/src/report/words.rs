@@ -1,7 +1,8 @@
 //! Writes figures and verdicts as text. Every form of the report uses the same texts.
 
-use crate::result::{Basis, Case, Machine, Outcome, Results, Run};
+use crate::result::{CacheState, Case, Machine, Outcome, Results, Run};
 use crate::statistics::{Contender, Verdict, disturbance};
+use serde::Serialize;
 
 /// A number with three significant digits.
 pub(super) fn number(value: f64) -> String {
@@ -94,15 +95,6 @@ pub(super) fn machine(machine: &Machine) -> String {
     parts.join(", ")
 }
 
-/// The label of a figure's origin.
-pub(super) fn basis(basis: Basis) -> &'static str {
-    match basis {
-        Basis::Measured => "measured",
-        Basis::Emulated => "emulated",
-        Basis::Modelled => "modelled",
-    }
-}
-
 /// Reservations about a contender's figures, a few words each.
 pub(super) fn reservations(line: &Contender) -> Vec<String> {
     let mut found = Vec::new();
@@ -124,6 +116,7 @@ pub(super) fn reservations(line: &Contender) -> Vec<String> {
 }
 
 /// A goal in words.
+#[derive(Serialize)]
 pub(super) struct GoalText {
     /// `time / nginx + curl`.
     pub(super) what: String,
@@ -141,7 +134,7 @@ pub(super) fn goal(case: &Case, verdict: &Verdict) -> GoalText {
     let is_ratio = goal.over.is_some();
     let shown = |value: f64| if is_ratio { format!("{value:.2}x") } else { figure(&goal.metric, value) };
     let mut what = metric(&goal.metric);
-    if !verdict.of.is_empty() && verdict.of != subject(case) {
+    if !verdict.of.is_empty() && verdict.of != case.subject() {
         what = format!("{}: {what}", verdict.of);
     }
     if let Some(over) = verdict.over.as_ref().or(goal.over.as_ref()) {
@@ -159,15 +152,6 @@ pub(super) fn goal(case: &Case, verdict: &Verdict) -> GoalText {
         None => "not measured",
     };
     GoalText { what, value: verdict.value.map_or_else(|| "-".into(), shown), bound, state }
-}
-
-/// The contender that ratios of `case` are about.
-pub(super) fn subject(case: &Case) -> &str {
-    if case.subject.is_empty() {
-        case.contenders.first().map_or("", |line| &line.name)
-    } else {
-        &case.subject
-    }
 }
 
 /// All cases of all files.
@@ -188,9 +172,6 @@ pub(super) fn noise(results: &Results) -> Option<String> {
         )
     })
 }
-
-/// The beginning of a table that may be wider than the screen: it scrolls, by keyboard too.
-pub(super) const SCROLL: &str = "<div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"Table\">";
 
 /// What firstbyte is, for a reader who got only the report.
 pub(super) fn project(version: &str) -> String {
@@ -226,22 +207,21 @@ pub(super) fn kept_out(run: &Run) -> Option<String> {
     Some(run.error.as_ref().map_or_else(|| outcome.to_owned(), |error| format!("{outcome}: {error}")))
 }
 
-/// The cache state of a contender's runs, and whether it is proved; empty if not controlled.
-pub(super) fn cache_state(results: &Results, case: &Case, contender: &str) -> String {
-    let runs: Vec<&Run> = results.counted(&case.name, contender).collect();
-    let Some(first) = runs.first() else { return String::new() };
-    let state = match serde_json::to_value(first.cache.wanted) {
-        Ok(serde_json::Value::String(state)) if state != "any" => state,
-        _ => return String::new(),
-    };
-    let proved = runs.iter().all(|run| run.cache.held == Some(true));
-    format!("{state}, {}", if proved { "proved" } else { "not proved" })
+/// The cache state of a contender's runs and whether it is proved, if it is controlled, and the
+/// reservations about its figures.
+pub(super) fn remarks(results: &Results, case: &Case, line: &Contender) -> Vec<String> {
+    let runs: Vec<&Run> = results.counted(&case.name, &line.name).collect();
+    let state = runs.first().map(|run| run.cache.wanted).filter(|state| *state != CacheState::Any);
+    let proved = if runs.iter().all(|run| run.cache.held == Some(true)) { "proved" } else { "not proved" };
+    let state = state.map(|state| format!("{state}, {proved}"));
+    state.into_iter().chain(reservations(line)).collect()
 }
 
-/// Escapes text for an element or a quoted attribute.
-pub(super) fn escape(text: impl std::fmt::Display) -> String {
-    let text = text.to_string();
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+/// The longest text of each column.
+pub(super) fn widths(rows: &[Vec<String>]) -> Vec<usize> {
+    let columns = rows.first().map_or(0, Vec::len);
+    let longest = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    (0..columns).map(longest).collect()
 }
 
 /// A case's title, or else its name.

@@ -128,12 +128,8 @@ impl Resample {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::statistics::normal;
     use crate::statistics::quantile::median;
-
-    /// A standard normal value: Box and Muller.
-    fn normal(random: &mut fastrand::Rng) -> f64 {
-        (-2.0 * (1.0 - random.f64()).ln()).sqrt() * (std::f64::consts::TAU * random.f64()).cos()
-    }
 
     /// Timing noise: log-normal around a known median.
     fn timings(random: &mut fastrand::Rng, count: usize, median: f64, spread: f64) -> Vec<f64> {

@@ -109,13 +109,12 @@ pub fn contenders(results: &Results, case: &Case) -> Vec<Contender> {
         .iter()
         .map(|line| contender(&line.name, runs.get(line.name.as_str()).map_or(&[][..], Vec::as_slice)))
         .collect();
-    let subject = if case.subject.is_empty() { lines.first().map(|line| line.name.clone()) } else { None };
-    let subject = subject.unwrap_or_else(|| case.subject.clone());
+    let subject = case.subject();
     let seconds = |name: &str| -> Vec<f64> {
         let runs = runs.get(name).into_iter().flatten();
         runs.filter(|(_, run)| run.counts()).map(|(_, run)| run.seconds).collect()
     };
-    let base = seconds(&subject);
+    let base = seconds(subject);
     for line in lines.iter_mut().filter(|line| line.name != subject) {
         line.ratio = ratio(&seconds(&line.name), &base);
     }
@@ -135,11 +134,7 @@ fn contender(name: &str, runs: &[(usize, &Run)]) -> Contender {
     let names: BTreeSet<&String> = counted.iter().flat_map(|(_, run)| run.metrics.keys()).collect();
     Contender {
         name: name.to_owned(),
-        basis: runs
-            .iter()
-            .map(|(_, run)| run.basis)
-            .max_by_key(|basis| certainty(*basis))
-            .unwrap_or_default(),
+        basis: runs.iter().map(|(_, run)| run.basis).max().unwrap_or_default(),
         user_seconds: middle("user_seconds"),
         system_seconds: middle("system_seconds"),
         peak_memory_bytes: values("peak_memory_bytes").into_iter().reduce(f64::max),
@@ -160,15 +155,6 @@ fn contender(name: &str, runs: &[(usize, &Run)]) -> Contender {
         outliers,
         seconds,
         ratio: None,
-    }
-}
-
-/// The less certain, the greater.
-fn certainty(basis: Basis) -> u8 {
-    match basis {
-        Basis::Measured => 0,
-        Basis::Emulated => 1,
-        Basis::Modelled => 2,
     }
 }
 

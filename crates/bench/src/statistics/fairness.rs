@@ -7,9 +7,7 @@ use crate::result::Job;
 /// The evenness of the parallel jobs of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Fairness {
-    /// Jobs compared.
-    pub jobs: usize,
-    /// Jain's index of their rates: 1 if all are equal, 1 / `jobs` if one got everything.
+    /// Jain's index of the rates of n jobs: 1 if all are equal, 1 / n if one got everything.
     pub index: f64,
     /// The least rate over the mean rate: 1 is an equal share.
     pub least_share: f64,
@@ -33,7 +31,6 @@ pub fn fairness(jobs: &[Job]) -> Option<Fairness> {
     let mean = rates.iter().sum::<f64>() / count;
     let squares = rates.iter().map(|rate| (rate / mean).powi(2)).sum::<f64>();
     (mean > 0.0).then(|| Fairness {
-        jobs: rates.len(),
         index: count / squares,
         least_share: rates.iter().copied().fold(f64::INFINITY, f64::min) / mean,
         most_share: rates.iter().copied().fold(0.0, f64::max) / mean,
@@ -54,7 +51,7 @@ mod tests {
         assert_eq!((equal.index, equal.least_share, equal.most_share), (1.0, 1.0, 1.0));
         let greedy = fairness(&[job(1.0, Some(100)), job(1.0, Some(0)), job(1.0, Some(0))]).unwrap();
         assert!((greedy.index - 1.0 / 3.0).abs() < 1e-12);
-        assert_eq!((greedy.jobs, greedy.least_share, greedy.most_share), (3, 0.0, 3.0));
+        assert_eq!((greedy.least_share, greedy.most_share), (0.0, 3.0));
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub fn verdict(results: &Results, case: &Case, goal: &Goal) -> Verdict {
     let figures = |contender: &str| -> Vec<f64> {
         samples(results, &case.name, contender, &goal.metric).into_iter().map(|(_, value)| value).collect()
     };
-    let of = if goal.of.is_empty() { subject(case) } else { &goal.of }.to_owned();
+    let of = if goal.of.is_empty() { case.subject() } else { &goal.of }.to_owned();
     let over = match goal.over.as_deref() {
         Some("best") => best(case, &of, goal, figures),
         other => other.map(str::to_owned),
@@ -60,15 +60,6 @@ pub fn verdict(results: &Results, case: &Case, goal: &Goal) -> Verdict {
         value,
         interval: measured.map(|(_, interval)| interval),
         met: value.map(keeps),
-    }
-}
-
-/// The contender that goals and ratios of `case` are about; empty if there are no contenders.
-fn subject(case: &Case) -> &str {
-    if case.subject.is_empty() {
-        case.contenders.first().map_or("", |first| &first.name)
-    } else {
-        &case.subject
     }
 }
 

@@ -24,3 +24,9 @@ pub use noise::{Disturbance, MOST_DISTURBED_RUNS, MOST_ELSEWHERE, disturbance, e
 pub use outliers::outliers;
 pub use quantile::{COARSE_BELOW, FEW_BELOW, median, quantile};
 pub use summary::{Summary, summarise};
+
+/// A standard normal value: Box and Muller.
+#[cfg(test)]
+pub(crate) fn normal(random: &mut fastrand::Rng) -> f64 {
+    (-2.0 * (1.0 - random.f64()).ln()).sqrt() * (std::f64::consts::TAU * random.f64()).cos()
+}

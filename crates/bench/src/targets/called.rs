@@ -29,12 +29,11 @@ pub struct Called {
 }
 
 /// The workloads that fit a target.
-pub(super) fn fitting(target: &Target) -> Vec<String> {
-    let names: &[&str] = match target.found {
+pub(super) fn fitting(target: &Target) -> &'static [&'static str] {
+    match target.found {
         Found::Object(_) => &["open", "one-big"],
         Found::Tree(_) => &["many-small", "list"],
-    };
-    names.iter().map(|name| (*name).to_owned()).collect()
+    }
 }
 
 /// The case of a workload.

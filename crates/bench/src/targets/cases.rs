@@ -39,13 +39,12 @@ const SECONDS: f64 = 30.0;
 const TIMEOUT: f64 = 600.0;
 
 /// The workloads that fit a target.
-pub(super) fn fitting(target: &Target) -> Vec<String> {
-    let names: &[&str] = match &target.found {
+pub(super) fn fitting(target: &Target) -> &'static [&'static str] {
+    match &target.found {
         Found::Object(_) => &["open", "rand-read"],
         Found::Tree(shape) if shape.sizes.len() < MANY => &["open", "rand-read", "list"],
         Found::Tree(_) => &["open", "many-small", "list"],
-    };
-    names.iter().map(|name| (*name).to_owned()).collect()
+    }
 }
 
 /// One way to the data.

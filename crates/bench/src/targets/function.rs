@@ -22,9 +22,6 @@ pub(super) struct Linked {
 }
 
 /// Puts a link between the jobs and a target.
-///
-/// # Errors
-/// The target is reached by TLS, or where it is is not known.
 pub(super) fn link(target: &Target, request: &Request) -> Result<Linked, String> {
     if target.local {
         return Ok(directory(&target.location, request));

@@ -84,22 +84,20 @@ fn url(bucket: &str, key: &str) -> String {
 
 fn s5cmd(objects: &Objects<'_>, reach: &Reach) -> Vec<String> {
     let work = match objects {
-        Objects::One(bucket, key) => vec!["cp".to_owned(), url(bucket, key), "{out}/".into()],
-        Objects::Below(bucket, prefix) => vec!["cp".into(), url(bucket, prefix) + "*", "{out}/".into()],
-        Objects::Names(bucket, prefix) => vec!["ls".into(), url(bucket, prefix) + "*"],
+        Objects::One(bucket, key) => words(&["cp", &url(bucket, key), "{out}/"]),
+        Objects::Below(bucket, prefix) => words(&["cp", &(url(bucket, prefix) + "*"), "{out}/"]),
+        Objects::Names(bucket, prefix) => words(&["ls", &(url(bucket, prefix) + "*")]),
     };
     [words(&["s5cmd", "--log", "error"]), reach.options(false), work].concat()
 }
 
 fn aws(objects: &Objects<'_>, reach: &Reach) -> Vec<String> {
     let work = match objects {
-        Objects::One(bucket, key) => {
-            vec!["cp".to_owned(), "--quiet".into(), url(bucket, key), "{out}/".into()]
-        }
+        Objects::One(bucket, key) => words(&["cp", "--quiet", &url(bucket, key), "{out}/"]),
         Objects::Below(bucket, prefix) => {
-            vec!["cp".into(), "--quiet".into(), "--recursive".into(), url(bucket, prefix), "{out}/".into()]
+            words(&["cp", "--quiet", "--recursive", &url(bucket, prefix), "{out}/"])
         }
-        Objects::Names(bucket, prefix) => vec!["ls".into(), "--recursive".into(), url(bucket, prefix)],
+        Objects::Names(bucket, prefix) => words(&["ls", "--recursive", &url(bucket, prefix)]),
     };
     [words(&["aws"]), reach.options(true), words(&["s3"]), work].concat()
 }
@@ -114,13 +112,12 @@ fn rclone(objects: &Objects<'_>, reach: &Reach) -> Vec<String> {
         .collect();
     let remote = format!(":s3,provider={provider},env_auth={}{values}:", !reach.anonymous);
     let at = |bucket: &str, key: &str| literal(&format!("{remote}{bucket}/{key}"));
-    let work = match objects {
+    match objects {
         Objects::One(bucket, key) | Objects::Below(bucket, key) => {
-            vec!["copy".to_owned(), at(bucket, key), "{out}".into()]
+            words(&["rclone", "copy", &at(bucket, key), "{out}"])
         }
-        Objects::Names(bucket, prefix) => vec!["lsf".into(), "-R".into(), at(bucket, prefix)],
-    };
-    [words(&["rclone"]), work].concat()
+        Objects::Names(bucket, prefix) => words(&["rclone", "lsf", "-R", &at(bucket, prefix)]),
+    }
 }
 
 /// A mount whose object is read once. It is unmounted after the clock has stopped.

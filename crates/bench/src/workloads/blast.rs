@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::access::Session;
+use crate::access::{Session, destination};
 use crate::job::{Error, Job, Metrics, Result, Watch, program};
 
 /// Name of the results in the destination.
@@ -58,10 +58,7 @@ fn bytes(database: &Path) -> Result<u64> {
 
 fn search(job: &Job, database: &Path, query: &Path) -> Result<()> {
     let results = match &job.destination {
-        Some(directory) => {
-            fs::create_dir_all(directory).map_err(Error::at(directory))?;
-            directory.join(RESULTS)
-        }
+        Some(_) => destination(job)?.join(RESULTS),
         None => "/dev/null".into(),
     };
     let mut command = Command::new("blastn");

@@ -5,28 +5,21 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use firstbyte::{Copy, Depth};
-use firstbyte_transfer::Silent;
+use firstbyte::Depth;
 
 use super::many_small::{check, figures};
-use crate::access::{Session, add_summary, complete, destination, join};
+use crate::access::{Session, add_summary, copied, destination, join};
 use crate::job::{Error, Job, Metrics, Result, Watch};
+use crate::threads::on_threads;
 
 pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
     let to = destination(job)?;
-    fs::create_dir_all(to).map_err(Error::at(to))?;
     let mut metrics = Metrics::new();
     let (files, bytes) = match session.root() {
         Some(root) => plain(job, session, root, to)?,
         None => {
-            let tree = Copy { depth: Depth::Tree, ..Copy::default() };
-            let summary = session.client()?.cp_observed(
-                join(&job.target, ""),
-                join(&to.to_string_lossy(), ""),
-                &tree,
-                &Silent,
-            )?;
-            complete(&summary)?;
+            let (from, to) = (join(&job.target, ""), join(&to.to_string_lossy(), ""));
+            let summary = copied(session.client()?, &from, &to, Depth::Tree)?;
             add_summary(&summary, &mut metrics);
             (summary.objects, summary.bytes)
         }
@@ -41,7 +34,7 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
 fn plain(job: &Job, session: &Session<'_>, from: &Path, to: &Path) -> Result<(u64, u64)> {
     let found = session.list()?;
     let next = AtomicUsize::new(0);
-    let work = || -> Result<u64> {
+    let bytes = on_threads(job.concurrency.unwrap_or(1), |_| {
         let mut bytes = 0;
         while let Some(one) = found.get(next.fetch_add(1, Relaxed)) {
             let (source, copy) = (from.join(&one.name), to.join(&one.name));
@@ -51,10 +44,6 @@ fn plain(job: &Job, session: &Session<'_>, from: &Path, to: &Path) -> Result<(u6
             bytes += fs::copy(&source, &copy).map_err(Error::at(&source))?;
         }
         Ok(bytes)
-    };
-    let bytes = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..job.concurrency.unwrap_or(1)).map(|_| scope.spawn(work)).collect();
-        threads.into_iter().map(|thread| thread.join().expect("a thread that copies")).sum::<Result<u64>>()
     })?;
-    Ok((found.len() as u64, bytes))
+    Ok((found.len() as u64, bytes.iter().sum()))
 }

@@ -5,14 +5,14 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use firstbyte::{Copy, Depth};
-use firstbyte_transfer::Silent;
+use firstbyte::Depth;
 
 use super::one_big::read_all;
 use super::{BLOCK, block};
-use crate::access::{Found, Session, add_summary, base_name, complete, destination, join};
+use crate::access::{Found, Session, add_summary, base_name, copied, destination, join};
 use crate::data::{check_file, seed_of};
 use crate::job::{Access, Error, Expect, Job, Latencies, Metrics, Order, Result, Watch};
+use crate::threads::on_threads;
 
 /// Files at once unless the job says otherwise.
 const AT_ONCE: usize = 16;
@@ -46,28 +46,19 @@ fn chosen(job: &Job, session: &Session<'_>) -> Result<Vec<Found>> {
 /// Reads all files by as many threads as the job says; each takes the next file.
 fn read(job: &Job, session: &Session<'_>, found: &[Found]) -> Result<(u64, Latencies)> {
     let next = AtomicUsize::new(0);
-    let work = || -> Result<(u64, Latencies)> {
+    let threads = match job.order {
+        Order::Sequential => 1,
+        Order::Parallel => job.concurrency.unwrap_or(AT_ONCE).min(found.len()),
+    };
+    let read = on_threads(threads, |_| {
         let (mut bytes, mut latencies) = (0, Latencies::default());
         while let Some(one) = found.get(next.fetch_add(1, Relaxed)) {
             bytes += latencies.time(|| read_one(job, session, one))?;
         }
         Ok((bytes, latencies))
-    };
-    if job.order == Order::Sequential {
-        return work();
-    }
-    let (mut bytes, mut latencies) = (0, Latencies::default());
-    let threads = job.concurrency.unwrap_or(AT_ONCE).min(found.len());
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        threads.into_iter().try_for_each(|thread| {
-            let (its, own) = thread.join().expect("a thread that reads")?;
-            bytes += its;
-            latencies.append(own);
-            Ok::<(), Error>(())
-        })
     })?;
-    Ok((bytes, latencies))
+    let (bytes, latencies): (Vec<u64>, Vec<Latencies>) = read.into_iter().unzip();
+    Ok((bytes.iter().sum(), latencies.into_iter().collect()))
 }
 
 /// Reads one file from its start to its end.
@@ -85,15 +76,12 @@ pub(super) fn read_one(job: &Job, session: &Session<'_>, found: &Found) -> Resul
 fn copy(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
     let client = session.client()?;
     let destination = destination(job)?;
-    fs::create_dir_all(destination).map_err(Error::at(destination))?;
     let mut metrics = Metrics::new();
     let (mut files, mut bytes) = (0, 0);
     if job.order == Order::Parallel && job.names.is_none() {
         let to = join(&destination.to_string_lossy(), "");
-        let tree = Copy { depth: Depth::Tree, ..Copy::default() };
-        let summary = client.cp_observed(join(&job.target, ""), &to, &tree, &Silent)?;
+        let summary = copied(client, &join(&job.target, ""), &to, Depth::Tree)?;
         watch.note(&mut metrics, "all_seconds");
-        complete(&summary)?;
         add_summary(&summary, &mut metrics);
         (files, bytes) = (summary.objects, summary.bytes);
     } else {
@@ -102,8 +90,8 @@ fn copy(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
             if let Some(above) = to.parent() {
                 fs::create_dir_all(above).map_err(Error::at(above))?;
             }
-            let summary = client.cp_observed(join(&job.target, &one.name), &to, &Copy::default(), &Silent)?;
-            complete(&summary)?;
+            let (from, to) = (join(&job.target, &one.name), to.to_string_lossy());
+            let summary = copied(client, &from, &to, Depth::Object)?;
             files += 1;
             bytes += summary.bytes;
         }

@@ -10,6 +10,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use crate::access::{Session, names_below};
 use crate::data::first_difference;
 use crate::job::{Error, Expect, Job, Metrics, Result, Watch};
+use crate::threads::on_threads;
 
 /// Bytes between two touches: the smallest page.
 const PAGE: usize = 4096;
@@ -45,18 +46,14 @@ fn touch_all(job: &Job, path: &Path, is_object: bool) -> Result<u64> {
         (false, Some(name)) => crate::data::seed_of(seed, &name.to_string_lossy()),
         _ => seed,
     });
-    let touch = |thread: usize| -> Option<u64> {
+    let wrong = on_threads(threads, |thread| {
         let share = pages.div_ceil(threads);
-        (thread * share..((thread + 1) * share).min(pages)).find_map(|page| {
+        Ok((thread * share..((thread + 1) * share).min(pages)).find_map(|page| {
             let byte = mapping.byte(page * PAGE);
             first_difference(seed?, (page * PAGE) as u64, &[byte])
-        })
-    };
-    let wrong = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads).map(|thread| scope.spawn(move || touch(thread))).collect();
-        threads.into_iter().find_map(|thread| thread.join().expect("a thread that touches pages"))
-    });
-    match wrong {
+        }))
+    })?;
+    match wrong.into_iter().flatten().next() {
         None => Ok(length),
         offset => Err(Error::Content { place: path.display().to_string(), offset }),
     }

@@ -8,6 +8,7 @@ use super::one_big::{range_of, read_all};
 use super::{BLOCK, block, list, open, rand_read};
 use crate::access::{Found, Object, Session};
 use crate::job::{Error, Job, Latencies, Metrics, Result, Stage, Watch, Workload};
+use crate::threads::on_threads;
 
 /// Operations unless the job says otherwise.
 const OPERATIONS: u64 = 1000;
@@ -19,20 +20,13 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
     let began = watch.seconds();
     let threads = job.concurrency.unwrap_or(1) as u64;
     let operations = job.count.unwrap_or(OPERATIONS);
-    let mut sum = Sum::default();
-    std::thread::scope(|scope| {
-        let work = &work;
-        let share = |thread| operations / threads + u64::from(thread < operations % threads);
-        let threads: Vec<_> =
-            (0..threads).map(|thread| scope.spawn(move || work.several(thread, share(thread)))).collect();
-        threads.into_iter().try_for_each(|thread| {
-            sum.append(thread.join().expect("a thread that works")?);
-            Ok::<(), Error>(())
-        })
-    })?;
+    let share = |thread| operations / threads + u64::from(thread < operations % threads);
+    let sums = on_threads(threads as usize, |thread| work.several(thread as u64, share(thread as u64)))?;
     watch.note(&mut metrics, "all_seconds");
     let seconds = watch.seconds() - began;
     metrics.insert("operations_per_second".into(), operations as f64 / seconds);
+    let mut sum = Sum::default();
+    sums.into_iter().for_each(|one| sum.append(one));
     sum.into_metrics(&mut metrics);
     Ok(metrics)
 }

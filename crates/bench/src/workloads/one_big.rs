@@ -1,14 +1,13 @@
 //! The workload `one-big`: reads one object completely, into memory or into a destination.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Write;
 use std::ops::Range;
 
-use firstbyte::{Copy, Depth};
-use firstbyte_transfer::Silent;
+use firstbyte::Depth;
 
 use super::{BLOCK, block};
-use crate::access::{Object, Session, add_summary, base_name, complete, destination, join};
+use crate::access::{Object, Session, add_summary, base_name, copied, destination, join};
 use crate::data::check_file;
 use crate::job::{Access, Error, Expect, Job, Metrics, Result, Size, Watch};
 
@@ -21,9 +20,8 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
     let mut metrics = Metrics::new();
     let bytes = match &job.destination {
         None => read_all(&object, range, block(job, BLOCK), &mut |_| Ok(()))?,
-        Some(destination) => {
-            fs::create_dir_all(destination).map_err(Error::at(destination))?;
-            let path = destination.join(base_name(object.place()));
+        Some(_) => {
+            let path = destination(job)?.join(base_name(object.place()));
             let mut file = File::create(&path).map_err(Error::at(&path))?;
             read_all(&object, range, block(job, BLOCK), &mut |bytes| {
                 file.write_all(bytes).map_err(Error::at(&path))
@@ -41,14 +39,11 @@ fn copy(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
         return Err(Error::job("one-big by cp copies all: offset and size are for other accesses"));
     }
     let destination = destination(job)?;
-    fs::create_dir_all(destination).map_err(Error::at(destination))?;
     let source = if job.object.is_empty() { job.target.clone() } else { join(&job.target, &job.object) };
     let to = join(&destination.to_string_lossy(), "");
-    let one = Copy { depth: Depth::Object, ..Copy::default() };
-    let summary = session.client()?.cp_observed(&source, &to, &one, &Silent)?;
+    let summary = copied(session.client()?, &source, &to, Depth::Object)?;
     let mut metrics = Metrics::new();
     watch.note(&mut metrics, "all_seconds");
-    complete(&summary)?;
     add_summary(&summary, &mut metrics);
     if let Some(Expect { seed, .. }) = job.expect {
         check_file(&destination.join(base_name(&source)), summary.bytes, seed)?;

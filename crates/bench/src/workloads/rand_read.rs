@@ -7,6 +7,7 @@ use super::block;
 use super::one_big::range_of;
 use crate::access::{Object, Session};
 use crate::job::{Error, Job, Latencies, Metrics, Result, Watch};
+use crate::threads::on_threads;
 
 /// Bytes of a read unless the job says otherwise.
 pub(super) const BLOCK: u64 = 4096;
@@ -21,27 +22,19 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
     let mut metrics = Metrics::new();
     watch.note(&mut metrics, "opened_seconds");
     let began = watch.seconds();
-    let read = |thread: usize| -> Result<Latencies> {
+    let read = on_threads(threads, |thread| {
         let mut buffer = vec![0; block];
         let mut latencies = Latencies::with_capacity(offsets.len() / threads + 1);
         for offset in offsets.iter().skip(thread).step_by(threads) {
             latencies.time(|| object.read_exact_at(&mut buffer, *offset))?;
         }
         Ok(latencies)
-    };
-    let mut all = Latencies::with_capacity(offsets.len());
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads).map(|thread| scope.spawn(move || read(thread))).collect();
-        threads.into_iter().try_for_each(|thread| {
-            all.append(thread.join().expect("a thread that reads")?);
-            Ok::<(), Error>(())
-        })
     })?;
     watch.note(&mut metrics, "all_seconds");
     let seconds = watch.seconds() - began;
     metrics.insert("bytes".into(), (offsets.len() * block) as f64);
     metrics.insert("operations_per_second".into(), offsets.len() as f64 / seconds);
-    all.into_metrics(&mut metrics);
+    read.into_iter().collect::<Latencies>().into_metrics(&mut metrics);
     Ok(metrics)
 }
 

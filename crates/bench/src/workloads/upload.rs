@@ -1,10 +1,9 @@
 //! The workload `upload`: copies a local file or directory to the target. The job has to allow
 //! writing (`write`).
 
-use firstbyte::{Copy, Depth};
-use firstbyte_transfer::Silent;
+use firstbyte::Depth;
 
-use crate::access::{Session, add_summary, complete, join};
+use crate::access::{Session, add_summary, copied, join};
 use crate::job::{Error, Job, Metrics, Result, Watch};
 
 pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
@@ -14,11 +13,9 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
     let text = source.to_string_lossy();
     // What is in the directory, not the directory.
     let from = if is_tree { join(&text, "") } else { text.into_owned() };
-    let summary =
-        session.client()?.cp_observed(&from, &job.target, &Copy { depth, ..Copy::default() }, &Silent)?;
+    let summary = copied(session.client()?, &from, &job.target, depth)?;
     let mut metrics = Metrics::new();
     watch.note(&mut metrics, "all_seconds");
-    complete(&summary)?;
     add_summary(&summary, &mut metrics);
     Ok(metrics)
 }

@@ -315,8 +315,7 @@ fn of_suite(suite: &Suite, args: &RunArgs, globals: &Globals) -> Result<Plan> {
 fn probe(args: &RunArgs, globals: &Globals) -> Result<Vec<Target>> {
     if let Some(expected) = &args.expect_fs {
         for path in local_targets(args) {
-            machine::expect_file_system(Path::new(path), expected)
-                .map_err(|error| Error::failed(error.to_string()))?;
+            machine::expect_file_system(Path::new(path), expected).map_err(Error::failed)?;
         }
     }
     if args.targets.is_empty() {

@@ -44,7 +44,7 @@ impl Expected {
     fn wrong(&self) -> Option<String> {
         let path = self.directory.display();
         if let Err(error) = machine::expect_file_system(&self.directory, &self.kind) {
-            return Some(error.to_string());
+            return Some(error);
         }
         match holds_something(&self.directory) {
             Ok(true) => None,

@@ -1,0 +1,50 @@
+//! Processes that are not measured: how they end, and what a failed one said.
+
+use std::io::{self, BufRead, BufReader};
+use std::process::{Child, ChildStdout, ExitStatus, Output};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// The last line that is not blank.
+pub(crate) fn last_line(text: &str) -> Option<&str> {
+    text.lines().rfind(|line| !line.trim().is_empty())
+}
+
+/// How a program ended, with the last line of its standard error.
+pub(crate) fn ending(output: &Output) -> String {
+    match last_line(&String::from_utf8_lossy(&output.stderr)) {
+        Some(line) => format!("{}: {}", output.status, line.trim()),
+        None => output.status.to_string(),
+    }
+}
+
+/// The lines that a child prints, read by a thread so that it never waits for us.
+pub(crate) fn lines_of(output: ChildStdout) -> Receiver<String> {
+    let (line, lines) = mpsc::sync_channel(1024);
+    thread::spawn(move || {
+        for text in BufReader::new(output).lines().map_while(Result::ok) {
+            let _ = line.try_send(text);
+        }
+    });
+    lines
+}
+
+/// Asks a child to end, waits for it, and kills it after `patience`.
+pub(crate) fn end(child: &mut Child, patience: Duration) -> io::Result<ExitStatus> {
+    if let Some(status) = child.try_wait()? {
+        return Ok(status);
+    }
+    kill_process(Pid::from_child(child), Signal::TERM)?;
+    let until = Instant::now() + patience;
+    while Instant::now() < until {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    child.kill()?;
+    child.wait()
+}

@@ -1,0 +1,12 @@
+//! Divides work among threads, for workloads and for data that is made.
+
+use crate::job::Result;
+
+/// Does `work` on `count` threads, each with its number, and returns the results in that order.
+pub(crate) fn on_threads<T: Send>(count: usize, work: impl Fn(usize) -> Result<T> + Sync) -> Result<Vec<T>> {
+    std::thread::scope(|scope| {
+        let work = &work;
+        let threads: Vec<_> = (0..count).map(|number| scope.spawn(move || work(number))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a thread that works")).collect()
+    })
+}
