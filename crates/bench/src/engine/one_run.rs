@@ -196,7 +196,6 @@ impl Scene<'_> {
             names: names.into_iter().collect(),
             objects,
             expected_bytes: bytes,
-            ..Spec::default()
         };
         let Some(words) = jobs.first() else { return Err(self.wrong(contender, "no jobs".into())) };
         let filled = |text: &str| words.fill(text).map_err(|what| self.wrong(contender, what));
