@@ -1,15 +1,17 @@
 //! Builds columns from batches of entries: one pass over a batch for each column.
 
 use std::collections::VecDeque;
-use std::ffi::CStr;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use arrow_array::RecordBatch;
+use arrow_buffer::NullBufferBuilder;
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use firstbyte_listing::{Depth, Detail, Directory, Entry, Error, Stat, Time, Visitor};
 use firstbyte_location::Kind;
 
-use crate::arrow::{Batch, Column, Field, Type, Validity, Values};
+use crate::arrow::{self, Batch, Column, Values};
 use crate::name::Form;
 
 /// The texts of the column `type`; [`word`] returns their indices.
@@ -34,51 +36,46 @@ enum Fact {
 /// The columns of a listing.
 #[derive(Clone)]
 pub(super) struct Shape {
-    pub(super) fields: Arc<[Field]>,
+    pub(super) fields: SchemaRef,
     facts: Arc<[Fact]>,
 }
 
 impl Shape {
     pub(super) fn new(form: Form, depth: Depth, detail: Detail) -> Self {
-        let name = if depth == Depth::OneLevel { c"name" } else { c"path" };
-        let mut columns = vec![(name, Fact::Name), (c"inode", Fact::Inode), (c"type", Fact::Kind)];
+        let name = if depth == Depth::OneLevel { "name" } else { "path" };
+        let mut columns = vec![(name, Fact::Name), ("inode", Fact::Inode), ("type", Fact::Kind)];
         if detail != Detail::Names {
-            columns.push((c"size", Fact::Number(|stat| stat.size)));
-            columns.push((c"mtime", Fact::Time(|stat| stat.modified)));
+            columns.push(("size", Fact::Number(|stat| stat.size)));
+            columns.push(("mtime", Fact::Time(|stat| stat.modified)));
         }
         if detail == Detail::Full {
-            columns.push((c"atime", Fact::Time(|stat| stat.accessed)));
-            columns.push((c"ctime", Fact::Time(|stat| stat.changed)));
-            columns.push((c"mode", Fact::Short(|stat| stat.mode.into())));
-            columns.push((c"nlink", Fact::Short(|stat| stat.links)));
-            columns.push((c"uid", Fact::Short(|stat| stat.owner)));
-            columns.push((c"gid", Fact::Short(|stat| stat.group)));
-            columns.push((c"device", Fact::Number(|stat| stat.device)));
-            columns.push((c"blocks", Fact::Number(|stat| stat.blocks)));
+            columns.push(("atime", Fact::Time(|stat| stat.accessed)));
+            columns.push(("ctime", Fact::Time(|stat| stat.changed)));
+            columns.push(("mode", Fact::Short(|stat| stat.mode.into())));
+            columns.push(("nlink", Fact::Short(|stat| stat.links)));
+            columns.push(("uid", Fact::Short(|stat| stat.owner)));
+            columns.push(("gid", Fact::Short(|stat| stat.group)));
+            columns.push(("device", Fact::Number(|stat| stat.device)));
+            columns.push(("blocks", Fact::Number(|stat| stat.blocks)));
         }
-        let fields = columns.iter().map(|&(name, fact)| field(name, fact, form)).collect();
-        Self { fields, facts: columns.into_iter().map(|(_, fact)| fact).collect() }
-    }
-
-    fn empty(&self) -> Batch {
-        let column =
-            |field: &Field| Column { values: Values::new(field.kind), validity: Validity::default() };
-        Batch { rows: 0, columns: self.fields.iter().map(column).collect() }
+        let fields: Vec<_> = columns.iter().map(|&(name, fact)| field(name, fact, form)).collect();
+        let facts = columns.into_iter().map(|(_, fact)| fact).collect();
+        Self { fields: Arc::new(Schema::new(fields)), facts }
     }
 }
 
-fn field(name: &'static CStr, fact: Fact, form: Form) -> Field {
+fn field(name: &str, fact: Fact, form: Form) -> Field {
     let kind = match (fact, form) {
-        (Fact::Name, Form::Text) => Type::Utf8,
-        (Fact::Name, Form::Bytes) => Type::Binary,
-        (Fact::Inode | Fact::Number(_), _) => Type::U64,
-        (Fact::Kind, _) => Type::Word,
-        (Fact::Short(_), _) => Type::U32,
-        (Fact::Time(_), _) => Type::Time,
+        (Fact::Name, Form::Text) => DataType::Utf8,
+        (Fact::Name, Form::Bytes) => DataType::Binary,
+        (Fact::Inode | Fact::Number(_), _) => DataType::UInt64,
+        (Fact::Kind, _) => arrow::word(),
+        (Fact::Short(_), _) => DataType::UInt32,
+        (Fact::Time(_), _) => arrow::time(),
     };
     // An attribute that needs a system call may be missing. The error is reported separately.
     let nullable = matches!(fact, Fact::Number(_) | Fact::Short(_) | Fact::Time(_));
-    Field { name, kind, nullable, words: if kind == Type::Word { WORDS } else { &[] } }
+    Field::new(name, kind, nullable)
 }
 
 /// Builds batches of columns.
@@ -88,13 +85,13 @@ pub(super) struct Builder {
     most: usize,
     current: Batch,
     /// Full batches, or the reason why one is not valid.
-    full: VecDeque<Result<Batch, String>>,
+    full: VecDeque<Result<RecordBatch, String>>,
     pub(super) errors: Vec<Error>,
 }
 
 impl Builder {
     pub(super) fn new(shape: Shape, rows: NonZeroUsize) -> Self {
-        let current = shape.empty();
+        let current = Batch::new(&shape.fields);
         Self { shape, most: rows.get(), current, full: VecDeque::new(), errors: Vec::new() }
     }
 
@@ -108,22 +105,20 @@ impl Builder {
     pub(super) fn complete(&mut self) {
         if self.current.rows > 0 {
             // The next batch is likely as large, and need not grow again.
-            let columns = self.current.columns.iter();
-            let room =
-                |column: &Column| Column { values: column.values.room_for(), validity: Validity::default() };
-            let next = Batch { rows: 0, columns: columns.map(room).collect() };
+            let next = self.current.room_for();
             let batch = std::mem::replace(&mut self.current, next);
-            self.full.push_back(check(&self.shape, &batch).map(|()| batch));
+            self.full
+                .push_back(check(&self.shape, &batch).and_then(|()| batch.finish(&self.shape.fields, WORDS)));
         }
     }
 
     /// Takes the oldest full batch, or the reason why it is not valid.
-    pub(super) fn take(&mut self) -> Option<Result<Batch, String>> {
+    pub(super) fn take(&mut self) -> Option<Result<RecordBatch, String>> {
         self.full.pop_front()
     }
 
     /// Ends the last batch. Returns all batches and all errors.
-    pub(super) fn finish(mut self) -> Result<(Vec<Batch>, Vec<Error>), String> {
+    pub(super) fn finish(mut self) -> Result<(Vec<RecordBatch>, Vec<Error>), String> {
         self.complete();
         let batches = std::iter::from_fn(|| self.take()).collect::<Result<_, _>>()?;
         Ok((batches, self.errors))
@@ -186,12 +181,12 @@ fn fill<'a>(column: &mut Column, fact: Fact, directory: &[u8], entries: impl Ite
 /// Adds an attribute of the entries, or marks it as missing.
 fn stats<'a, T: Default>(
     values: &mut Vec<T>,
-    validity: &mut Validity,
+    validity: &mut NullBufferBuilder,
     entries: impl Iterator<Item = Entry<'a>>,
     value: impl Fn(&Stat) -> T,
 ) {
     for entry in entries {
-        validity.push(entry.stat().is_some());
+        validity.append(entry.stat().is_some());
         values.push(entry.stat().map(&value).unwrap_or_default());
     }
 }
@@ -215,7 +210,7 @@ fn nanoseconds(time: Time) -> i64 {
 /// Checks that all names are UTF-8 if the column has text.
 fn check(shape: &Shape, batch: &Batch) -> Result<(), String> {
     let Values::Bytes { offsets, bytes } = &batch.columns[0].values else { return Ok(()) };
-    if shape.fields[0].kind == Type::Binary || bytes.is_ascii() {
+    if *shape.fields.field(0).data_type() == DataType::Binary || bytes.is_ascii() {
         return Ok(());
     }
     for ends in offsets.windows(2) {

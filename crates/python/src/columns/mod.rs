@@ -14,6 +14,7 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 
+use arrow_schema::SchemaRef;
 use firstbyte_listing::{Depth, Detail, Error, Options, Symlinks};
 use firstbyte_location::Location;
 use firstbyte_store::{Cancel, ListOptions};
@@ -23,7 +24,7 @@ use pyo3::sync::MutexExt;
 use pyo3::types::{PyAny, PyCapsule, PyList, PyString};
 use rustix_futex_sync::Mutex;
 
-use crate::arrow::{self, Batch, Field};
+use crate::arrow;
 use crate::client::{self, Client};
 use crate::error::failure;
 use crate::name::Form;
@@ -95,8 +96,8 @@ fn detail(stat: &Bound<'_, PyAny>, verb: &str) -> PyResult<Detail> {
 /// A complete listing: columns and errors.
 #[pyclass(frozen, module = "firstbyte")]
 pub(crate) struct Listing {
-    fields: Arc<[Field]>,
-    batches: Vec<Arc<Batch>>,
+    fields: SchemaRef,
+    batches: Vec<arrow_array::RecordBatch>,
     errors: Vec<Error>,
     form: Form,
 }
@@ -117,7 +118,7 @@ pub(crate) fn list_arrow(
     let (mut batches, mut errors) = (Vec::new(), Vec::new());
     for builder in builders {
         let (built, failed) = builder.finish().map_err(PyValueError::new_err)?;
-        batches.extend(built.into_iter().map(Arc::new));
+        batches.extend(built);
         errors.extend(failed);
     }
     Ok(Listing { fields: request.shape.fields, batches, errors, form: request.place.form })
@@ -126,7 +127,7 @@ pub(crate) fn list_arrow(
 #[pymethods]
 impl Listing {
     fn __len__(&self) -> usize {
-        self.batches.iter().map(|batch| batch.rows).sum()
+        self.batches.iter().map(|batch| batch.num_rows()).sum()
     }
 
     /// Errors of the listing, each an OSError.
@@ -148,14 +149,14 @@ impl Listing {
     ) -> PyResult<Bound<'py, PyCapsule>> {
         let _ = requested_schema;
         let batches = self.batches.clone().into_iter().map(Ok);
-        arrow::stream_capsule(py, Arc::clone(&self.fields), Box::new(batches))
+        arrow::stream_capsule(py, Arc::clone(&self.fields), batches)
     }
 }
 
 /// A listing in batches, in constant memory.
 #[pyclass(frozen, module = "firstbyte")]
 pub(crate) struct Batches {
-    fields: Arc<[Field]>,
+    fields: SchemaRef,
     /// `None` once the rest was handed over.
     source: Mutex<Option<Source>>,
     errors: Arc<Mutex<Vec<Error>>>,
@@ -278,7 +279,7 @@ impl Batches {
             }
         };
         let next = next.transpose().map_err(|why| fail(py, &why, self.location.as_ref()))?;
-        Ok(next.map(|batch| RecordBatch { fields: Arc::clone(&self.fields), batch }))
+        Ok(next.map(RecordBatch))
     }
 
     /// Errors so far, each an OSError.
@@ -303,7 +304,7 @@ impl Batches {
         let mut source = self.source.lock_py_attached(py);
         let source = source.take().ok_or_else(handed_over)?;
         let batches = source.map(|batch| batch.map_err(|why| why.to_string()));
-        arrow::stream_capsule(py, Arc::clone(&self.fields), Box::new(batches))
+        arrow::stream_capsule(py, Arc::clone(&self.fields), batches)
     }
 }
 
@@ -313,19 +314,16 @@ fn handed_over() -> PyErr {
 
 /// Some rows of a listing.
 #[pyclass(frozen, module = "firstbyte")]
-pub(crate) struct RecordBatch {
-    fields: Arc<[Field]>,
-    batch: Arc<Batch>,
-}
+pub(crate) struct RecordBatch(arrow_array::RecordBatch);
 
 #[pymethods]
 impl RecordBatch {
     fn __len__(&self) -> usize {
-        self.batch.rows
+        self.0.num_rows()
     }
 
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
-        arrow::schema_capsule(py, &self.fields)
+        arrow::schema_capsule(py, self.0.schema_ref())
     }
 
     /// Exports the columns, for any consumer and any number of times. A requested type is ignored.
@@ -336,7 +334,7 @@ impl RecordBatch {
         requested_schema: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
         let _ = requested_schema;
-        arrow::array_capsules(py, &self.batch, &self.fields)
+        arrow::array_capsules(py, &self.0)
     }
 }
 

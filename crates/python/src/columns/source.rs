@@ -3,13 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
+use arrow_array::RecordBatch;
 use firstbyte_listing::{Error, Stream, Visitor};
 use firstbyte_store::{Cancel, Listing};
 use rustix_futex_sync::Mutex;
 
 use super::build::Builder;
 use super::stored;
-use crate::arrow::Batch;
 
 /// The error message if a forked child continues the listing of its parent.
 pub(super) const INHERITED: &str = "this listing was begun before a fork: begin another in the child";
@@ -87,13 +87,13 @@ impl Drop for Source {
 }
 
 impl Iterator for Source {
-    type Item = Result<Arc<Batch>, Failure>;
+    type Item = Result<RecordBatch, Failure>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.is_inherited() {
             return Some(Err(Failure::Inherited));
         }
-        let batch = match self.entries.as_mut()? {
+        match self.entries.as_mut()? {
             Entries::Local { stream, builder, errors, over } => {
                 while !*over && !builder.is_ready() {
                     match stream.next() {
@@ -110,7 +110,7 @@ impl Iterator for Source {
                     let mut errors = errors.lock();
                     errors.append(&mut builder.errors);
                 }
-                builder.take()?.map_err(Failure::Name)
+                Some(builder.take()?.map_err(Failure::Name))
             }
             Entries::Stored { listing, builder, over, .. } => {
                 while !*over && !builder.is_full() {
@@ -123,9 +123,8 @@ impl Iterator for Source {
                         None => *over = true,
                     }
                 }
-                builder.take()?.map_err(Failure::Name)
+                Some(builder.take()?.map_err(Failure::Name))
             }
-        };
-        Some(batch.map(Arc::new))
+        }
     }
 }

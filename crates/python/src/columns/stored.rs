@@ -1,33 +1,30 @@
 //! Builds columns from the entries of a store's listing.
 
-use std::ffi::CStr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use arrow_array::RecordBatch;
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use firstbyte_location::Entry;
 
 use super::build::{MAX_NAME_BYTES, WORDS, word};
-use crate::arrow::{Batch, Column, Field, Type, Validity, Values};
+use crate::arrow::{self, Batch, Column, Values};
 
 /// The columns of a listing, which every store's listing has.
-pub(super) fn fields(recursive: bool) -> Arc<[Field]> {
-    let field = |name: &'static CStr, kind: Type, nullable: bool| {
-        let words = if kind == Type::Word { WORDS } else { &[] };
-        Field { name, kind, nullable, words }
-    };
-    Arc::new([
-        field(if recursive { c"path" } else { c"name" }, Type::Utf8, false),
-        field(c"type", Type::Word, false),
-        field(c"size", Type::U64, true),
-        field(c"mtime", Type::Time, true),
-        field(c"etag", Type::Utf8, true),
-    ])
+pub(super) fn fields(recursive: bool) -> SchemaRef {
+    Arc::new(Schema::new(vec![
+        Field::new(if recursive { "path" } else { "name" }, DataType::Utf8, false),
+        Field::new("type", arrow::word(), false),
+        Field::new("size", DataType::UInt64, true),
+        Field::new("mtime", arrow::time(), true),
+        Field::new("etag", DataType::Utf8, true),
+    ]))
 }
 
 /// Builds one batch of columns after another.
 pub(super) struct Builder {
-    fields: Arc<[Field]>,
+    fields: SchemaRef,
     /// Number of rows in a full batch.
     most: usize,
     current: Batch,
@@ -36,8 +33,8 @@ pub(super) struct Builder {
 }
 
 impl Builder {
-    pub(super) fn new(fields: Arc<[Field]>, rows: NonZeroUsize) -> Self {
-        let current = empty(&fields);
+    pub(super) fn new(fields: SchemaRef, rows: NonZeroUsize) -> Self {
+        let current = Batch::new(&fields);
         Self { fields, most: rows.get(), current, refused: None }
     }
 
@@ -62,36 +59,31 @@ impl Builder {
         }
         if let Values::U64(values) = &mut sizes.values {
             values.push(entry.size.unwrap_or_default());
-            sizes.validity.push(entry.size.is_some());
+            sizes.validity.append(entry.size.is_some());
         }
         if let Values::Time(values) = &mut times.values {
             values.push(entry.modified.map(nanoseconds).unwrap_or_default());
-            times.validity.push(entry.modified.is_some());
+            times.validity.append(entry.modified.is_some());
         }
         add_bytes(etags, entry.etag.as_deref().map(str::as_bytes));
         self.current.rows += 1;
     }
 
     /// Takes the rows that were added since the last batch. `None` if there are none.
-    pub(super) fn take(&mut self) -> Option<Result<Batch, String>> {
-        let batch = std::mem::replace(&mut self.current, empty(&self.fields));
+    pub(super) fn take(&mut self) -> Option<Result<RecordBatch, String>> {
+        let batch = std::mem::replace(&mut self.current, Batch::new(&self.fields));
         match self.refused.take() {
             Some(line) => Some(Err(line)),
-            None => (batch.rows > 0).then_some(Ok(batch)),
+            None => (batch.rows > 0).then(|| batch.finish(&self.fields, WORDS)),
         }
     }
-}
-
-fn empty(fields: &[Field]) -> Batch {
-    let column = |field: &Field| Column { values: Values::new(field.kind), validity: Validity::default() };
-    Batch { rows: 0, columns: fields.iter().map(column).collect() }
 }
 
 fn add_bytes(column: &mut Column, value: Option<&[u8]>) {
     if let Values::Bytes { offsets, bytes } = &mut column.values {
         bytes.extend_from_slice(value.unwrap_or_default());
         offsets.push(i32::try_from(bytes.len()).expect("a batch ends long before its offsets do"));
-        column.validity.push(value.is_some());
+        column.validity.append(value.is_some());
     }
 }
 

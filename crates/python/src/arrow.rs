@@ -1,0 +1,170 @@
+//! Columns in Arrow's layout, and their export through its C interface to libraries that read it:
+//! pyarrow, polars, duckdb and others. None of them is a dependency.
+//!
+//! Nothing is copied: the vectors of a [`Batch`] become the buffers of its arrays.
+
+use std::sync::Arc;
+
+use arrow_array::ffi::FFI_ArrowArray;
+use arrow_array::ffi_stream::FFI_ArrowArrayStream;
+use arrow_array::{
+    Array, ArrayRef, BinaryArray, DictionaryArray, Int8Array, RecordBatch, RecordBatchIterator, StringArray,
+    StructArray, TimestampNanosecondArray, UInt32Array, UInt64Array,
+};
+use arrow_buffer::{NullBufferBuilder, OffsetBuffer};
+use arrow_schema::ffi::FFI_ArrowSchema;
+use arrow_schema::{ArrowError, DataType, Schema, SchemaRef, TimeUnit};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+
+/// Nanoseconds since 1970 in UTC.
+pub(crate) fn time() -> DataType {
+    DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()))
+}
+
+/// One of a few texts: a number of 8 bits into [`Values::Word`]'s texts.
+pub(crate) fn word() -> DataType {
+    DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Utf8))
+}
+
+/// The values of one column.
+#[derive(Debug)]
+pub(crate) enum Values {
+    /// Where each value begins in the bytes, and one more where the last ends.
+    Bytes {
+        offsets: Vec<i32>,
+        bytes: Vec<u8>,
+    },
+    U64(Vec<u64>),
+    U32(Vec<u32>),
+    Time(Vec<i64>),
+    Word(Vec<i8>),
+}
+
+impl Values {
+    /// No values of that type yet.
+    fn new(kind: &DataType) -> Self {
+        match kind {
+            DataType::UInt64 => Self::U64(Vec::new()),
+            DataType::UInt32 => Self::U32(Vec::new()),
+            DataType::Timestamp(..) => Self::Time(Vec::new()),
+            DataType::Dictionary(..) => Self::Word(Vec::new()),
+            _ => Self::Bytes { offsets: vec![0], bytes: Vec::new() },
+        }
+    }
+
+    /// No values yet, and room for as many of the same type.
+    fn room_for(&self) -> Self {
+        match self {
+            Self::Bytes { offsets, bytes } => {
+                let mut room = Vec::with_capacity(offsets.len());
+                room.push(0);
+                Self::Bytes { offsets: room, bytes: Vec::with_capacity(bytes.len()) }
+            }
+            Self::U64(values) => Self::U64(Vec::with_capacity(values.len())),
+            Self::U32(values) => Self::U32(Vec::with_capacity(values.len())),
+            Self::Time(values) => Self::Time(Vec::with_capacity(values.len())),
+            Self::Word(values) => Self::Word(Vec::with_capacity(values.len())),
+        }
+    }
+}
+
+/// One column of a batch.
+#[derive(Debug)]
+pub(crate) struct Column {
+    pub(crate) values: Values,
+    /// Which rows have a value; empty where all have.
+    pub(crate) validity: NullBufferBuilder,
+}
+
+impl Column {
+    fn new(values: Values) -> Self {
+        Self { values, validity: NullBufferBuilder::new(0) }
+    }
+
+    fn into_array(mut self, kind: &DataType, words: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+        let nulls = self.validity.finish();
+        Ok(match self.values {
+            Values::Bytes { offsets, bytes } => {
+                let offsets = OffsetBuffer::new(offsets.into());
+                match kind {
+                    DataType::Utf8 => Arc::new(StringArray::try_new(offsets, bytes.into(), nulls)?),
+                    _ => Arc::new(BinaryArray::try_new(offsets, bytes.into(), nulls)?),
+                }
+            }
+            Values::U64(values) => Arc::new(UInt64Array::try_new(values.into(), nulls)?),
+            Values::U32(values) => Arc::new(UInt32Array::try_new(values.into(), nulls)?),
+            Values::Time(values) => {
+                Arc::new(TimestampNanosecondArray::try_new(values.into(), nulls)?.with_timezone("UTC"))
+            }
+            Values::Word(values) => {
+                let numbers = Int8Array::try_new(values.into(), nulls)?;
+                Arc::new(DictionaryArray::try_new(numbers, Arc::clone(words))?)
+            }
+        })
+    }
+}
+
+/// Rows in the making, column by column.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pub(crate) rows: usize,
+    pub(crate) columns: Vec<Column>,
+}
+
+impl Batch {
+    pub(crate) fn new(schema: &Schema) -> Self {
+        let columns = schema.fields().iter().map(|field| Column::new(Values::new(field.data_type())));
+        Self { rows: 0, columns: columns.collect() }
+    }
+
+    /// No rows yet, and room for as many.
+    pub(crate) fn room_for(&self) -> Self {
+        Self {
+            rows: 0,
+            columns: self.columns.iter().map(|column| Column::new(column.values.room_for())).collect(),
+        }
+    }
+
+    /// The rows as Arrow has them. `words` are the texts of a column of [`word`]s.
+    pub(crate) fn finish(self, schema: &SchemaRef, words: &[&str]) -> Result<RecordBatch, String> {
+        let words: ArrayRef = Arc::new(StringArray::from_iter_values(words));
+        let columns = self.columns.into_iter().zip(schema.fields());
+        let arrays = columns.map(|(column, field)| column.into_array(field.data_type(), &words));
+        let arrays = arrays.collect::<Result<_, _>>();
+        arrays
+            .and_then(|arrays| RecordBatch::try_new(Arc::clone(schema), arrays))
+            .map_err(|error| error.to_string())
+    }
+}
+
+/// The type of batches with these columns, as `__arrow_c_schema__` gives it.
+pub(crate) fn schema_capsule<'py>(py: Python<'py>, schema: &Schema) -> PyResult<Bound<'py, PyCapsule>> {
+    PyCapsule::new_with_value(py, FFI_ArrowSchema::try_from(schema).map_err(failed)?, c"arrow_schema")
+}
+
+/// One batch, as `__arrow_c_array__` gives it: its type and its data.
+pub(crate) fn array_capsules<'py>(
+    py: Python<'py>,
+    batch: &RecordBatch,
+) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
+    let data = StructArray::from(batch.clone()).into_data();
+    let array = PyCapsule::new_with_value(py, FFI_ArrowArray::new(&data), c"arrow_array")?;
+    Ok((schema_capsule(py, batch.schema_ref())?, array))
+}
+
+/// A source of batches, as `__arrow_c_stream__` gives it.
+pub(crate) fn stream_capsule<'py>(
+    py: Python<'py>,
+    schema: SchemaRef,
+    batches: impl Iterator<Item = Result<RecordBatch, String>> + Send + 'static,
+) -> PyResult<Bound<'py, PyCapsule>> {
+    let batches = batches.map(|batch| batch.map_err(|line| ArrowError::ExternalError(line.into())));
+    let reader = RecordBatchIterator::new(batches, schema);
+    PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(Box::new(reader)), c"arrow_array_stream")
+}
+
+fn failed(error: ArrowError) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}
