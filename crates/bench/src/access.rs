@@ -15,10 +15,10 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use firstbyte::{Client, Copy, Depth};
+use firstbyte::{Client, Copy, OperandKind};
 use firstbyte_location::{Location, shown};
 use firstbyte_store::ListOptions;
-use firstbyte_transfer::Silent;
+use firstbyte_transfer::NoObserver;
 
 use crate::job::{Access, Error, Job, Metrics, Result, Workload};
 use client::add_counters;
@@ -72,18 +72,18 @@ impl<'j> Session<'j> {
         let destination = destination(job)?;
         fs::create_dir_all(destination).map_err(Error::at(destination))?;
         let (source, depth) = match (job.is_of_one_object(), job.object.is_empty()) {
-            (true, true) => (job.target.clone(), Depth::Object),
-            (true, false) => (join(&job.target, &job.object), Depth::Object),
-            (false, _) => (join(&job.target, ""), Depth::Tree),
+            (true, true) => (job.target.clone(), OperandKind::Object),
+            (true, false) => (join(&job.target, &job.object), OperandKind::Object),
+            (false, _) => (join(&job.target, ""), OperandKind::Tree),
         };
         let to = join(&destination.to_string_lossy(), "");
         let summary =
-            client::new(job)?.cp_observed(&source, &to, &Copy { depth, ..Copy::default() }, &Silent)?;
+            client::new(job)?.cp_observed(&source, &to, &Copy { depth, ..Copy::default() }, &NoObserver)?;
         complete(&summary)?;
         add_summary(&summary, copied);
         match depth {
-            Depth::Tree => Ok(destination.to_owned()),
-            Depth::Object => Ok(destination.join(base_name(&source))),
+            OperandKind::Tree => Ok(destination.to_owned()),
+            OperandKind::Object => Ok(destination.join(base_name(&source))),
         }
     }
 

@@ -10,11 +10,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use firstbyte::billing::{
-    self, Declared, Traffic, Transfer, is_loopback, is_of_the_machine, service_of_bucket,
+    self, Declared, JobTraffic, Transfer, is_loopback, is_of_the_machine, service_of_bucket,
 };
 use firstbyte_advise::model;
 use firstbyte_advise::prices::{self, Day};
-use firstbyte_advise::usage::{Item, Unit, Usage};
+use firstbyte_advise::usage::{OptionUsage, Unit, UsageItem};
 use firstbyte_location::units::parse_size;
 use serde::Serialize;
 
@@ -32,9 +32,9 @@ const LONGEST_CALL: f64 = 900.0;
 /// What the user knows of the services, and the prices.
 pub struct Tariff {
     /// Models of the services, which say what is billed.
-    pub services: model::Catalogue,
+    pub services: model::ModelCatalogue,
     /// Prices.
-    pub prices: prices::Catalogue,
+    pub prices: prices::PriceCatalogue,
     /// The day whose prices count.
     pub day: Day,
     /// The region of the services.
@@ -106,7 +106,7 @@ impl Costs {
 
 /// Which service bills a contender.
 enum Service<'a> {
-    Known(&'a model::Service),
+    Known(&'a model::ServiceModel),
     Unbilled(String),
     Unknown(String),
 }
@@ -241,10 +241,10 @@ impl Tariff {
         // Lambda's MB are MiB. The call that changes the configuration costs nothing.
         let gib = memory / 1e6 / 1024.0;
         let items = vec![
-            Item::per_job("lambda/x86", gib * timeout * jobs, Unit::GiBSeconds),
-            Item::per_job("lambda/requests", jobs, Unit::Requests),
+            UsageItem::per_job("lambda/x86", gib * timeout * jobs, Unit::GiBSeconds),
+            UsageItem::per_job("lambda/requests", jobs, Unit::Requests),
         ];
-        let cost = self.prices.cost(&Usage { items, waiting: None }, region, self.day);
+        let cost = self.prices.cost(&OptionUsage { items, waiting: None }, region, self.day);
         for missing in &cost.missing {
             line.missing.push(format!("the price {} in {region}: {}", missing.price, missing.reason));
         }
@@ -265,8 +265,8 @@ impl Tariff {
             return Costs { lines: vec![line], ..Costs::default() };
         };
         for kind in types {
-            let items = vec![Item::per_job(&format!("ec2/{kind}"), hours, Unit::Hours)];
-            let cost = self.prices.cost(&Usage { items, waiting: None }, region, self.day);
+            let items = vec![UsageItem::per_job(&format!("ec2/{kind}"), hours, Unit::Hours)];
+            let cost = self.prices.cost(&OptionUsage { items, waiting: None }, region, self.day);
             for missing in &cost.missing {
                 line.missing.push(format!("the price {} in {region}: {}", missing.price, missing.reason));
             }
@@ -318,7 +318,7 @@ impl Tariff {
     fn price(
         &self,
         line: &mut Line,
-        model: &model::Service,
+        model: &model::ServiceModel,
         contender: &Contender,
         words: &Words,
     ) -> (f64, bool) {
@@ -395,7 +395,7 @@ fn endpoint_of(contender: &Contender, words: &Words) -> Option<String> {
 }
 
 /// What all jobs of a run read, and whether only the first run does.
-fn reads_of(contender: &Contender, words: &Words) -> Result<(Traffic, bool), String> {
+fn reads_of(contender: &Contender, words: &Words) -> Result<(JobTraffic, bool), String> {
     if contender.workload == "upload" {
         return Err("what an upload is billed is not estimated".into());
     }
@@ -413,11 +413,11 @@ fn reads_of(contender: &Contender, words: &Words) -> Result<(Traffic, bool), Str
         "" => Ok(otherwise),
         number => number.parse::<f64>().map_err(|_| format!("{number:?} is no number of requests")),
     };
-    let reads = Traffic {
+    let reads = JobTraffic {
         gets: count(&billed.gets, (bytes / BLOCK).ceil().max(1.0))?,
         lists: count(&billed.lists, 1.0)?,
         bytes,
-        ..Traffic::default()
+        ..JobTraffic::default()
     };
     Ok((reads.times(jobs), billed.once))
 }

@@ -21,7 +21,7 @@ const IDLE_TIME: Duration = Duration::from_secs(10);
 type Job = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
-struct State {
+struct BlockingPoolState {
     jobs: VecDeque<Job>,
     threads: usize,
     idle: usize,
@@ -34,7 +34,7 @@ struct State {
 
 #[derive(Default)]
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<BlockingPoolState>,
     work: Condvar,
     watch: Condvar,
 }
@@ -145,7 +145,7 @@ impl BlockingPool {
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, BlockingPoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

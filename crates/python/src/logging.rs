@@ -28,19 +28,19 @@ static QUEUE: AtomicPtr<Queue> = AtomicPtr::new(std::ptr::null_mut());
 
 #[derive(Default)]
 struct Queue {
-    state: Mutex<State>,
+    state: Mutex<LogState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct LogState {
     events: VecDeque<Logged>,
     dropped: u64,
     is_ended: bool,
 }
 
 impl Queue {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LogState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -98,7 +98,7 @@ pub(crate) fn log_begin(least: u8) {
 pub(crate) fn log_next(py: Python<'_>) -> (Vec<Logged>, u64, bool) {
     let Some(queue) = queue() else { return (Vec::new(), 0, true) };
     py.detach(|| {
-        let is_idle = |state: &mut State| state.events.is_empty() && !state.is_ended;
+        let is_idle = |state: &mut LogState| state.events.is_empty() && !state.is_ended;
         let waited = queue.changed.wait_timeout_while(queue.state(), Duration::from_secs(1), is_idle);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
         (state.events.drain(..).collect(), std::mem::take(&mut state.dropped), state.is_ended)

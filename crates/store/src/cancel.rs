@@ -17,13 +17,13 @@ use crate::limits::{LOOK, STACK};
 /// A handle that ends the requests registered with it. Clones share one state.
 #[derive(Clone, Debug, Default)]
 pub struct Cancel {
-    state: Arc<State>,
+    state: Arc<CancelState>,
     /// The outer handle, which cancels this one too.
     outer: Option<Arc<Cancel>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct CancelState {
     cancelled: AtomicBool,
     /// Sockets of current requests. Weak references, so that dropping a connection closes it.
     sockets: Mutex<Vec<Weak<TcpStream>>>,
@@ -130,7 +130,7 @@ impl Cancel {
     }
 }
 
-impl State {
+impl CancelState {
     fn sockets(&self) -> MutexGuard<'_, Vec<Weak<TcpStream>>> {
         self.sockets.lock().unwrap_or_else(PoisonError::into_inner)
     }

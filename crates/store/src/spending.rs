@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use firstbyte_location::ByteRange;
 
 use crate::error::{Error, Result};
-use crate::requests::{CounterSnapshot, RequestKind};
+use crate::requests::{RequestKind, StoreCounts};
 
 /// The prices of requests and traffic, in US dollars.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -28,7 +28,7 @@ pub struct Prices {
 impl Prices {
     /// Returns the cost, in dollars, of the counted requests and bytes. Deletions cost nothing.
     #[must_use]
-    pub fn usd(&self, counters: &CounterSnapshot) -> f64 {
+    pub fn usd(&self, counters: &StoreCounts) -> f64 {
         let requests = &counters.requests_by_kind;
         self.get * (requests.get + requests.head + requests.other) as f64
             + self.put * (requests.list + requests.put) as f64

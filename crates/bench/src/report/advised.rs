@@ -7,7 +7,7 @@
 use std::fmt::Write;
 
 use firstbyte_advise::advice::{
-    Advice, Chart, Flip, Measure, Row, Suggestion, Variable, flip_lines, refused,
+    Advice, AdviceRow, Chart, Crossing, Measure, Suggestion, Variable, flip_lines, refused,
 };
 use firstbyte_advise::units::{shown_bytes, shown_seconds, significant};
 use serde_json::{Value, json};
@@ -93,7 +93,7 @@ fn options(out: &mut String, advice: &Advice) {
     );
 }
 
-fn remarks(row: &Row) -> String {
+fn remarks(row: &AdviceRow) -> String {
     let late = (row.meets == Some(false)).then(|| "too late".to_owned());
     let measured = row.measured.as_ref().map(|from| format!("by your own results: {from}"));
     let all = late.into_iter().chain(measured).chain(row.conditions.iter().cloned());
@@ -175,7 +175,7 @@ fn curves(out: &mut String, advice: &Advice, charts: &[Chart]) {
 }
 
 /// The flips that a chart shows.
-fn marks<'a>(advice: &'a Advice, of: &'a Chart) -> impl Iterator<Item = &'a Flip> {
+fn marks<'a>(advice: &'a Advice, of: &'a Chart) -> impl Iterator<Item = &'a Crossing> {
     advice.flips.iter().filter(|point| (point.variable, point.measure) == (of.variable, of.measure))
 }
 

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use firstbyte::{Copy, Depth};
-use firstbyte_transfer::Silent;
+use firstbyte::{Copy, OperandKind};
+use firstbyte_transfer::NoObserver;
 
 use super::many_small::{check, figures};
 use crate::access::{Session, add_summary, complete, destination, join};
@@ -19,12 +19,12 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
     let (files, bytes) = match session.root() {
         Some(root) => plain(job, session, root, to)?,
         None => {
-            let tree = Copy { depth: Depth::Tree, ..Copy::default() };
+            let tree = Copy { depth: OperandKind::Tree, ..Copy::default() };
             let summary = session.client()?.cp_observed(
                 join(&job.target, ""),
                 join(&to.to_string_lossy(), ""),
                 &tree,
-                &Silent,
+                &NoObserver,
             )?;
             complete(&summary)?;
             add_summary(&summary, &mut metrics);

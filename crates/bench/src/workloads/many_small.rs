@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use firstbyte::{Copy, Depth};
-use firstbyte_transfer::Silent;
+use firstbyte::{Copy, OperandKind};
+use firstbyte_transfer::NoObserver;
 
 use super::one_big::read_all;
 use super::{BLOCK, block};
@@ -90,8 +90,8 @@ fn copy(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
     let (mut files, mut bytes) = (0, 0);
     if job.order == Order::Parallel && job.names.is_none() {
         let to = join(&destination.to_string_lossy(), "");
-        let tree = Copy { depth: Depth::Tree, ..Copy::default() };
-        let summary = client.cp_observed(join(&job.target, ""), &to, &tree, &Silent)?;
+        let tree = Copy { depth: OperandKind::Tree, ..Copy::default() };
+        let summary = client.cp_observed(join(&job.target, ""), &to, &tree, &NoObserver)?;
         watch.note(&mut metrics, "all_seconds");
         complete(&summary)?;
         add_summary(&summary, &mut metrics);
@@ -102,7 +102,8 @@ fn copy(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
             if let Some(above) = to.parent() {
                 fs::create_dir_all(above).map_err(Error::at(above))?;
             }
-            let summary = client.cp_observed(join(&job.target, &one.name), &to, &Copy::default(), &Silent)?;
+            let summary =
+                client.cp_observed(join(&job.target, &one.name), &to, &Copy::default(), &NoObserver)?;
             complete(&summary)?;
             files += 1;
             bytes += summary.bytes;

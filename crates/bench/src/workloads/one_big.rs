@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::ops::Range;
 
-use firstbyte::{Copy, Depth};
-use firstbyte_transfer::Silent;
+use firstbyte::{Copy, OperandKind};
+use firstbyte_transfer::NoObserver;
 
 use super::{BLOCK, block};
 use crate::access::{Object, Session, add_summary, base_name, complete, destination, join};
@@ -44,8 +44,8 @@ fn copy(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
     fs::create_dir_all(destination).map_err(Error::at(destination))?;
     let source = if job.object.is_empty() { job.target.clone() } else { join(&job.target, &job.object) };
     let to = join(&destination.to_string_lossy(), "");
-    let one = Copy { depth: Depth::Object, ..Copy::default() };
-    let summary = session.client()?.cp_observed(&source, &to, &one, &Silent)?;
+    let one = Copy { depth: OperandKind::Object, ..Copy::default() };
+    let summary = session.client()?.cp_observed(&source, &to, &one, &NoObserver)?;
     let mut metrics = Metrics::new();
     watch.note(&mut metrics, "all_seconds");
     complete(&summary)?;

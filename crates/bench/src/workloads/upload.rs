@@ -1,8 +1,8 @@
 //! The workload `upload`: copies a local file or directory to the target. The job has to allow
 //! writing (`write`).
 
-use firstbyte::{Copy, Depth};
-use firstbyte_transfer::Silent;
+use firstbyte::{Copy, OperandKind};
+use firstbyte_transfer::NoObserver;
 
 use crate::access::{Session, add_summary, complete, join};
 use crate::job::{Error, Job, Metrics, Result, Watch};
@@ -10,12 +10,12 @@ use crate::job::{Error, Job, Metrics, Result, Watch};
 pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
     let source = job.source.as_deref().ok_or_else(|| Error::job("source is missing"))?;
     let is_tree = std::fs::metadata(source).map_err(Error::at(source))?.is_dir();
-    let depth = if is_tree { Depth::Tree } else { Depth::Object };
+    let depth = if is_tree { OperandKind::Tree } else { OperandKind::Object };
     let text = source.to_string_lossy();
     // What is in the directory, not the directory.
     let from = if is_tree { join(&text, "") } else { text.into_owned() };
     let summary =
-        session.client()?.cp_observed(&from, &job.target, &Copy { depth, ..Copy::default() }, &Silent)?;
+        session.client()?.cp_observed(&from, &job.target, &Copy { depth, ..Copy::default() }, &NoObserver)?;
     let mut metrics = Metrics::new();
     watch.note(&mut metrics, "all_seconds");
     complete(&summary)?;

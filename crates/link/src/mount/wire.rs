@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use std::{io, num::NonZeroU64};
 
-use super::meter::{Meter, Rates};
+use super::meter::{MeterRates, ReplyMeter};
 
 /// Name of the thread: tools then show the link's CPU time separately.
 const THREAD: &str = "link";
@@ -19,7 +19,7 @@ const THREAD: &str = "link";
 type Send = Box<dyn FnOnce() + std::marker::Send>;
 
 /// Delays replies and limits their rate.
-pub(super) struct Wire {
+pub(super) struct ReplyWire {
     rtt: Duration,
     limited: bool,
     shared: Arc<Shared>,
@@ -27,12 +27,12 @@ pub(super) struct Wire {
 }
 
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<WireState>,
     wake: Condvar,
 }
 
-struct State {
-    meter: Meter<Send>,
+struct WireState {
+    meter: ReplyMeter<Send>,
     /// Replies by due time and sequence number.
     due: BTreeMap<(Instant, u64), Send>,
     numbered: u64,
@@ -41,17 +41,17 @@ struct State {
     stopping: bool,
 }
 
-impl fmt::Debug for Wire {
+impl fmt::Debug for ReplyWire {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Wire").field("rtt", &self.rtt).finish_non_exhaustive()
     }
 }
 
-impl Wire {
+impl ReplyWire {
     /// Starts the thread unless there is neither a delay nor a limit.
-    pub(super) fn start(rtt: Duration, rates: Rates, clients: usize) -> io::Result<Self> {
-        let state = State {
-            meter: Meter::new(rates, clients, Instant::now()),
+    pub(super) fn start(rtt: Duration, rates: MeterRates, clients: usize) -> io::Result<Self> {
+        let state = WireState {
+            meter: ReplyMeter::new(rates, clients, Instant::now()),
             due: BTreeMap::new(),
             numbered: 0,
             wakes_at: None,
@@ -107,13 +107,13 @@ impl Wire {
     }
 }
 
-impl Drop for Wire {
+impl Drop for ReplyWire {
     fn drop(&mut self) {
         self.stop();
     }
 }
 
-impl State {
+impl WireState {
     fn push(&mut self, at: Instant, send: Send) {
         self.numbered += 1;
         self.due.insert((at, self.numbered), send);
@@ -136,12 +136,12 @@ impl State {
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, WireState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Wakes the thread if it sleeps beyond `at`.
-    fn note(&self, state: MutexGuard<'_, State>, at: Instant) {
+    fn note(&self, state: MutexGuard<'_, WireState>, at: Instant) {
         let sleeps = state.wakes_at.is_none_or(|wakes_at| at < wakes_at);
         drop(state);
         if sleeps {

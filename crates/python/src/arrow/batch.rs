@@ -47,7 +47,7 @@ pub(crate) struct Field {
 
 /// The values of one column.
 #[derive(Debug)]
-pub(crate) enum Values {
+pub(crate) enum ColumnValues {
     /// Offset of each value in the bytes, and of the end of the last one.
     Bytes {
         offsets: Vec<i32>,
@@ -59,7 +59,7 @@ pub(crate) enum Values {
     Word(Vec<i8>),
 }
 
-impl Values {
+impl ColumnValues {
     /// Makes a column of this type without values.
     pub(crate) fn new(kind: Type) -> Self {
         match kind {
@@ -127,12 +127,12 @@ impl Validity {
 
 /// One column of a batch.
 #[derive(Debug)]
-pub(crate) struct Column {
-    pub(crate) values: Values,
+pub(crate) struct ArrowColumn {
+    pub(crate) values: ColumnValues,
     pub(crate) validity: Validity,
 }
 
-impl Column {
+impl ArrowColumn {
     /// Number of missing values.
     pub(super) fn missing(&self) -> usize {
         self.validity.missing
@@ -150,7 +150,7 @@ impl Column {
 
 /// Rows, stored column by column.
 #[derive(Debug)]
-pub(crate) struct Batch {
+pub(crate) struct ArrowBatch {
     pub(crate) rows: usize,
-    pub(crate) columns: Vec<Column>,
+    pub(crate) columns: Vec<ArrowColumn>,
 }

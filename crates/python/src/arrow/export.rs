@@ -8,7 +8,7 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 
 use super::abi::{ArrowArray, ArrowSchema};
-use super::batch::{Batch, Field, Type};
+use super::batch::{ArrowBatch, Field, Type};
 
 /// Exports the type of batches with these columns.
 pub(crate) fn schema(fields: &[Field]) -> ArrowSchema {
@@ -23,7 +23,7 @@ fn field(field: &Field) -> ArrowSchema {
 }
 
 /// Exports the data of a batch as one array with a child for each column.
-pub(crate) fn array(batch: &Arc<Batch>, fields: &[Field]) -> ArrowArray {
+pub(crate) fn array(batch: &Arc<ArrowBatch>, fields: &[Field]) -> ArrowArray {
     let children = batch.columns.iter().zip(fields).map(|(column, field)| {
         let words = (field.kind == Type::Word).then(|| words(field.words));
         let kept = ArrayParts {
@@ -100,7 +100,7 @@ unsafe extern "C" fn release_schema(schema: *mut ArrowSchema) {
 
 /// The owner of an array's buffers. While it exists, they are neither freed nor moved.
 enum Data {
-    Batch { _batch: Arc<Batch> },
+    Batch { _batch: Arc<ArrowBatch> },
     Words { _offsets: Vec<i32>, _bytes: Vec<u8> },
 }
 

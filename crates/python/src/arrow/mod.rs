@@ -11,8 +11,8 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-pub(crate) use batch::{Batch, Column, Field, Type, Validity, Values};
-pub(crate) use stream::Batches;
+pub(crate) use batch::{ArrowBatch, ArrowColumn, ColumnValues, Field, Type, Validity};
+pub(crate) use stream::BatchIterator;
 
 /// Makes the result of `__arrow_c_schema__`: the type of batches with these columns.
 pub(crate) fn schema_capsule<'py>(py: Python<'py>, fields: &[Field]) -> PyResult<Bound<'py, PyCapsule>> {
@@ -22,7 +22,7 @@ pub(crate) fn schema_capsule<'py>(py: Python<'py>, fields: &[Field]) -> PyResult
 /// Makes the result of `__arrow_c_array__`: the type and the data of one batch.
 pub(crate) fn array_capsules<'py>(
     py: Python<'py>,
-    batch: &Arc<Batch>,
+    batch: &Arc<ArrowBatch>,
     fields: &[Field],
 ) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
     let array = PyCapsule::new_with_value(py, export::array(batch, fields), c"arrow_array")?;
@@ -33,7 +33,7 @@ pub(crate) fn array_capsules<'py>(
 pub(crate) fn stream_capsule(
     py: Python<'_>,
     fields: Arc<[Field]>,
-    batches: Batches,
+    batches: BatchIterator,
 ) -> PyResult<Bound<'_, PyCapsule>> {
     PyCapsule::new_with_value(py, stream::stream(fields, batches), c"arrow_array_stream")
 }

@@ -8,11 +8,11 @@ use std::ptr::null;
 use std::sync::Arc;
 
 use super::abi::{ArrowArray, ArrowArrayStream, ArrowSchema};
-use super::batch::{Batch, Field};
+use super::batch::{ArrowBatch, Field};
 use super::export;
 
 /// Batches, or the error message that ends them.
-pub(crate) type Batches = Box<dyn Iterator<Item = Result<Arc<Batch>, String>> + Send>;
+pub(crate) type BatchIterator = Box<dyn Iterator<Item = Result<Arc<ArrowBatch>, String>> + Send>;
 
 /// `EINVAL` for every failure. The error message of the stream names the cause.
 const FAILED: c_int = 22;
@@ -20,12 +20,12 @@ const FAILED: c_int = 22;
 /// Data that an exported stream owns.
 struct Source {
     fields: Arc<[Field]>,
-    batches: Batches,
+    batches: BatchIterator,
     error: Option<CString>,
 }
 
 /// Exports `batches`, which have the columns `fields`.
-pub(crate) fn stream(fields: Arc<[Field]>, batches: Batches) -> ArrowArrayStream {
+pub(crate) fn stream(fields: Arc<[Field]>, batches: BatchIterator) -> ArrowArrayStream {
     let source = Box::new(Source { fields, batches, error: None });
     ArrowArrayStream {
         get_schema: Some(get_schema),

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use firstbyte_location::Entry;
 
 use super::build::{MAX_NAME_BYTES, WORDS, word};
-use crate::arrow::{Batch, Column, Field, Type, Validity, Values};
+use crate::arrow::{ArrowBatch, ArrowColumn, ColumnValues, Field, Type, Validity};
 
 /// The columns of a listing, which every store's listing has.
 pub(super) fn fields(recursive: bool) -> Arc<[Field]> {
@@ -26,23 +26,23 @@ pub(super) fn fields(recursive: bool) -> Arc<[Field]> {
 }
 
 /// Builds one batch of columns after another.
-pub(super) struct Builder {
+pub(super) struct StoredColumnsBuilder {
     fields: Arc<[Field]>,
     /// Number of rows in a full batch.
     most: usize,
-    current: Batch,
+    current: ArrowBatch,
     /// The first name that is not text.
     refused: Option<String>,
 }
 
-impl Builder {
+impl StoredColumnsBuilder {
     pub(super) fn new(fields: Arc<[Field]>, rows: NonZeroUsize) -> Self {
         let current = empty(&fields);
         Self { fields, most: rows.get(), current, refused: None }
     }
 
     pub(super) fn is_full(&self) -> bool {
-        let Values::Bytes { bytes, .. } = &self.current.columns[0].values else { return false };
+        let ColumnValues::Bytes { bytes, .. } = &self.current.columns[0].values else { return false };
         self.current.rows >= self.most || bytes.len() >= MAX_NAME_BYTES
     }
 
@@ -57,14 +57,14 @@ impl Builder {
         }
         let [names, kinds, sizes, times, etags] = &mut self.current.columns[..] else { return };
         add_bytes(names, Some(name));
-        if let Values::Word(values) = &mut kinds.values {
+        if let ColumnValues::Word(values) = &mut kinds.values {
             values.push(word(entry.kind));
         }
-        if let Values::U64(values) = &mut sizes.values {
+        if let ColumnValues::U64(values) = &mut sizes.values {
             values.push(entry.size.unwrap_or_default());
             sizes.validity.push(entry.size.is_some());
         }
-        if let Values::Time(values) = &mut times.values {
+        if let ColumnValues::Time(values) = &mut times.values {
             values.push(entry.modified.map(nanoseconds).unwrap_or_default());
             times.validity.push(entry.modified.is_some());
         }
@@ -73,7 +73,7 @@ impl Builder {
     }
 
     /// Takes the rows that were added since the last batch. `None` if there are none.
-    pub(super) fn take(&mut self) -> Option<Result<Batch, String>> {
+    pub(super) fn take(&mut self) -> Option<Result<ArrowBatch, String>> {
         let batch = std::mem::replace(&mut self.current, empty(&self.fields));
         match self.refused.take() {
             Some(line) => Some(Err(line)),
@@ -82,13 +82,14 @@ impl Builder {
     }
 }
 
-fn empty(fields: &[Field]) -> Batch {
-    let column = |field: &Field| Column { values: Values::new(field.kind), validity: Validity::default() };
-    Batch { rows: 0, columns: fields.iter().map(column).collect() }
+fn empty(fields: &[Field]) -> ArrowBatch {
+    let column =
+        |field: &Field| ArrowColumn { values: ColumnValues::new(field.kind), validity: Validity::default() };
+    ArrowBatch { rows: 0, columns: fields.iter().map(column).collect() }
 }
 
-fn add_bytes(column: &mut Column, value: Option<&[u8]>) {
-    if let Values::Bytes { offsets, bytes } = &mut column.values {
+fn add_bytes(column: &mut ArrowColumn, value: Option<&[u8]>) {
+    if let ColumnValues::Bytes { offsets, bytes } = &mut column.values {
         bytes.extend_from_slice(value.unwrap_or_default());
         offsets.push(i32::try_from(bytes.len()).expect("a batch ends long before its offsets do"));
         column.validity.push(value.is_some());
