@@ -250,6 +250,25 @@ class Contributing(unittest.TestCase):
         self.assertEqual([path for path in named if "NAME" not in path and not (root / path).exists()], [])
 
 
+class TypeNames(unittest.TestCase):
+    def test_a_public_name_of_two_types_is_found_and_a_private_one_is_not(self):
+        sources = {
+            "crates/a/src/one.rs": "pub struct State;\nstruct Own;\npub type Error = ();",
+            "crates/a/src/two.rs": "    pub(super) enum State {}\npub(crate) struct Own;\npub enum Error {}",
+            "crates/a/tests/three.rs": "pub struct Own;",
+        }
+        [found] = tidy.check_type_names(sources, {})
+        self.assertIn("`State` is defined in a, a", found)
+
+    def test_the_list_of_shared_names_only_shrinks(self):
+        sources = {"crates/a/src/one.rs": "pub struct Run;", "crates/b/src/one.rs": "pub struct Run;"}
+        self.assertEqual(tidy.check_type_names(sources, {"Run": "a b"}), [])
+        [more] = tidy.check_type_names({**sources, "crates/b/src/two.rs": "pub trait Run {}"}, {"Run": "a b"})
+        self.assertIn("defined in a, b, b", more)
+        [fewer] = tidy.check_type_names({"crates/a/src/one.rs": "pub struct Run;"}, {"Run": "a b"})
+        self.assertIn("tighten", fewer)
+
+
 class Prose(unittest.TestCase):
     def test_phrases_are_found_in_comments_strings_and_names_with_their_lines(self):
         text = 'let nobody = 1;\n/// Work that was in\n/// vain.\nfn nobody_asks() {\n    error("he\\\n        tells") }\n'

@@ -7,6 +7,7 @@ clippy.toml).
 import re
 import subprocess
 import sys
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -33,6 +34,46 @@ WITH_CIRCLES: set[str] = set()
 WITH_WIDE_COMMENTS: set[str] = set()
 WITH_PHRASES: set[str] = set()
 
+# Type names that several definitions share, each with the crates of these definitions. The list may
+# only shrink: the names of new types are their own.
+SHARED_TYPE_NAMES = {
+    "Answer": "bench lambda",
+    "Batch": "bench listing",
+    "Cache": "bench hydrate",
+    "Case": "bench bench",
+    "Check": "bench transfer",
+    "Compare": "bench transfer",
+    "Contender": "bench bench",
+    "Ended": "bench bench",
+    "Environment": "bench bench",
+    "Found": "bench bench",
+    "Job": "bench bench bench",
+    "Machine": "bench bench",
+    "Object": "bench bench",
+    "Observation": "bench pacing",
+    "Outcome": "bench bench bench",
+    "Pattern": "bench firstbyte",
+    "Place": "bench bench bench",
+    "Prepared": "bench bench",
+    "Request": "bench bench",
+    "Run": "bench bench",
+    "Server": "bench serve",
+    "Service": "bench location",
+    "Settings": "bench bench",
+    "Stage": "bench bench",
+    "Summary": "bench transfer",
+    "Version": "bench location",
+    "Words": "bench bench",
+    "Workload": "advise bench",
+    # Files of which a build compiles one.
+    "ChainFailure": "store store",
+    "CredentialChain": "store store",
+    "CredentialService": "store store",
+    "Profiles": "store store",
+}
+# The names that each crate has.
+OF_EACH_CRATE = {"Error", "Result"}
+
 # Files that hold the phrases in order to forbid them.
 QUOTES_PHRASES = {"scripts/prose.py", "scripts/test_rules.py"}
 
@@ -47,6 +88,7 @@ MARKDOWN_LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)"
 # Names as those of tests are, which are sentences, and such a name as a record cites it.
 LONG_NAME = re.compile(r"\b[a-z0-9]+(?:_[a-z0-9]+){3,}\b")
 CITED = re.compile(f"`({LONG_NAME.pattern})`")
+PUBLIC_TYPE = re.compile(r"^ *pub(?:\([^)]*\))? (?:unsafe )?(?:struct|enum|union|trait|type) (\w+)", re.MULTILINE)
 HEADING = re.compile(r"^#+ (.+?)\s*$", re.MULTILINE)
 
 
@@ -150,6 +192,24 @@ def check_named_tests(texts: dict[str, str]) -> list[str]:
     ]
 
 
+def check_type_names(texts: dict[str, str], shared: dict[str, str]) -> list[str]:
+    """A type name that other modules can see means one thing in the workspace."""
+    crates: dict[str, list[str]] = {}
+    for name, text in texts.items():
+        if match := re.match(r"crates/(\w+)/src/.*\.rs$", name):
+            for word in PUBLIC_TYPE.findall(text):
+                crates.setdefault(word, []).append(match[1])
+    found = []
+    for word in sorted(crates.keys() - OF_EACH_CRATE | shared.keys()):
+        here, allowed = sorted(crates.get(word, [])), shared.get(word, "").split()
+        more = Counter(here) - Counter(allowed)
+        if more and len(here) > 1:
+            found.append(f"type `{word}` is defined in {', '.join(here)}: name each for what it is")
+        elif allowed and (len(here) < len(allowed) or len(here) < 2):
+            found.append(f"type `{word}` is shared by fewer: tighten its entry in SHARED_TYPE_NAMES of scripts/tidy.py")
+    return found
+
+
 def check_prose(files: dict[str, str]) -> list[str]:
     """Width of comments, and phrases."""
     found = []
@@ -187,6 +247,7 @@ def main() -> int:
         if not name.startswith("peers/") and name not in QUOTES_PHRASES:
             texts[name] = text
     found += check_test_programs(texts) + check_named_tests(texts) + check_prose(texts)
+    found += check_type_names(texts, SHARED_TYPE_NAMES)
     for entry in LONG.keys() - {str(p.relative_to(ROOT)) for p in tracked()}:
         found.append(f"{entry}: listed in scripts/tidy.py, but gone")
     print("\n".join(found), end="\n" if found else "")

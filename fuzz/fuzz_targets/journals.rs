@@ -26,7 +26,7 @@ fuzz_target!(|bytes: &[u8]| {
         return;
     };
     let _ = (header.version(), header.size(), header.chunk(), header.is_of_this_boot(), header.origin());
-    journal.append(&journal::Record { index: 7, checksum: None }).expect("appended");
+    journal.append(&journal::ChunkRecord { index: 7, checksum: None }).expect("appended");
     drop(journal);
     let again = journal::Journal::load(directory.as_fd(), path).expect("read").expect("a journal").2;
     assert_eq!(again.len(), records.len() + 1, "what was sound is kept");

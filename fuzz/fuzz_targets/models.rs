@@ -2,14 +2,14 @@
 //! after it was written and read again.
 #![no_main]
 
-use firstbyte_advise::model::{Catalogue, Service};
+use firstbyte_advise::model::{ModelCatalogue, ServiceModel};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
-    let _ = Catalogue::current().add("fuzzed.toml", text);
-    if let Ok(model) = Service::parse(text) {
+    let _ = ModelCatalogue::current().add("fuzzed.toml", text);
+    if let Ok(model) = ServiceModel::parse(text) {
         let written = model.to_toml();
-        let read = Service::parse(&written).expect("what is written can be read");
+        let read = ServiceModel::parse(&written).expect("what is written can be read");
         assert_eq!(read.to_toml(), written);
     }
 });

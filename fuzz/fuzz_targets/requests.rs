@@ -6,15 +6,15 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::LazyLock;
 
-use firstbyte_serve::{Authentication, Config, Keys, Running, Server, Writing};
+use firstbyte_serve::{Authentication, Config, ServerKeys, RunningServer, Server, WritePolicy};
 use libfuzzer_sys::fuzz_target;
 
-static SERVER: LazyLock<Running> = LazyLock::new(|| {
+static SERVER: LazyLock<RunningServer> = LazyLock::new(|| {
     let directory = std::env::temp_dir().join(format!("firstbyte-fuzz-requests-{}", std::process::id()));
     std::fs::create_dir_all(directory.join("bucket")).expect("a directory");
     let mut config = Config::new(directory);
-    config.writing = Writing::Allowed;
-    config.authentication = Authentication::Keys(Keys::parse("alice secret write\n").expect("a key"));
+    config.writing = WritePolicy::Allowed;
+    config.authentication = Authentication::Keys(ServerKeys::parse("alice secret write\n").expect("a key"));
     Server::start(config).expect("a server")
 });
 

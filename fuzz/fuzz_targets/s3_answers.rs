@@ -28,7 +28,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let _ = xml::parse_root::<xml::BucketPage>("ListAllMyBucketsResult", bytes);
     let _ = xml::parse_root::<xml::Initiated>("InitiateMultipartUploadResult", bytes);
-    let _ = xml::parse_root::<xml::Stored>("CompleteMultipartUploadResult", bytes);
+    let _ = xml::parse_root::<xml::WriteResultElement>("CompleteMultipartUploadResult", bytes);
     let _ = xml::parse_root::<xml::PartPage>("ListPartsResult", bytes);
     let _ = xml::parse_root::<xml::UploadPage>("ListMultipartUploadsResult", bytes);
     let _ = xml::parse_root::<xml::Deletion>("DeleteResult", bytes);

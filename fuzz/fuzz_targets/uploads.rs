@@ -7,14 +7,14 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::LazyLock;
 
-use firstbyte_serve::{Config, Running, Server, Writing};
+use firstbyte_serve::{Config, RunningServer, Server, WritePolicy};
 use libfuzzer_sys::fuzz_target;
 
-static SERVER: LazyLock<Running> = LazyLock::new(|| {
+static SERVER: LazyLock<RunningServer> = LazyLock::new(|| {
     let directory = std::env::temp_dir().join(format!("firstbyte-fuzz-{}", std::process::id()));
     std::fs::create_dir_all(directory.join("bucket")).expect("a directory");
     let mut config = Config::new(directory);
-    config.writing = Writing::Allowed;
+    config.writing = WritePolicy::Allowed;
     Server::start(config).expect("a server")
 });
 

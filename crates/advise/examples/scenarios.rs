@@ -5,12 +5,12 @@
 use std::time::Instant;
 
 use firstbyte_advise::advice::{Inputs, predict};
-use firstbyte_advise::model::Catalogue;
+use firstbyte_advise::model::ModelCatalogue;
 use firstbyte_advise::{prices, workload};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut workload = workload::of_text(&workload::commented())?;
-    let (catalogue, prices) = (Catalogue::current(), prices::Catalogue::current());
+    let (catalogue, prices) = (ModelCatalogue::current(), prices::PriceCatalogue::current());
     let inputs = Inputs { catalogue: &catalogue, prices: &prices, day: "2026-11-27".parse()? };
     let started = Instant::now();
     let mut scenarios = 0;

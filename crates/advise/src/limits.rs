@@ -1,8 +1,8 @@
 //! The prediction: each phase of a job takes as long as its slowest limit, and phases follow each
 //! other.
 //!
-//! A [`Page`] holds the numbers of one job, and [`Page::predict`] is a pure function of it. Time
-//! never falls when an amount grows or a rate shrinks. Called by the options of the advice.
+//! A [`JobInput`] holds the numbers of one job, and [`JobInput::predict`] is a pure function of it.
+//! Time never falls when an amount grows or a rate shrinks. Called by the options of the advice.
 
 use std::fmt;
 
@@ -57,7 +57,7 @@ impl fmt::Display for Limit {
 /// The purpose of a phase.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Stage {
+pub enum PhasePurpose {
     /// Start of the job, until it can send its first request.
     Start,
     /// Names: listing, lookups, creation.
@@ -70,9 +70,9 @@ pub enum Stage {
 
 /// A phase of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Phase {
+pub struct JobPhase {
     /// Its purpose.
-    pub stage: Stage,
+    pub stage: PhasePurpose,
     /// Seconds.
     pub seconds: f64,
     /// The limit that determines its duration.
@@ -81,7 +81,7 @@ pub struct Phase {
 
 /// An amount limited by a rate and a bucket: bytes, operations or processor seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Pool {
+pub struct RatePool {
     /// The limit that this pool represents.
     pub limit: Limit,
     /// Units that all jobs need together.
@@ -94,7 +94,7 @@ pub struct Pool {
     pub bucket: f64,
 }
 
-impl Pool {
+impl RatePool {
     /// Makes a pool without a bucket.
     #[must_use]
     pub fn steady(limit: Limit, amount: f64, rate: f64) -> Self {
@@ -162,7 +162,7 @@ impl Lanes {
 
 /// The input of a prediction: the numbers of one job.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Page {
+pub struct JobInput {
     /// Seconds before the first request.
     pub start: f64,
     /// Seconds of listing, looking up and creating names, one after another.
@@ -170,7 +170,7 @@ pub struct Page {
     /// Requests of the job.
     pub lanes: Lanes,
     /// Limits that requests or jobs share.
-    pub pools: Vec<Pool>,
+    pub pools: Vec<RatePool>,
     /// Seconds to restore the whole first file before it can be read.
     pub restored: f64,
     /// Seconds of copying from the page cache.
@@ -187,7 +187,7 @@ pub struct Page {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Predicted {
     /// Phases in their order.
-    pub phases: Vec<Phase>,
+    pub phases: Vec<JobPhase>,
     /// Seconds until the program can read its first byte.
     pub first: f64,
 }
@@ -207,7 +207,7 @@ impl Predicted {
     }
 }
 
-impl Page {
+impl JobInput {
     /// Returns the seconds of reading and its limit.
     fn read(&self) -> (f64, Limit) {
         let pools = self.pools.iter().map(|pool| (pool.seconds(), pool.limit));
@@ -222,13 +222,14 @@ impl Page {
     /// Predicts the job.
     #[must_use]
     pub fn predict(&self) -> Predicted {
-        let mut phases = vec![Phase { stage: Stage::Start, seconds: self.start, limit: Limit::Start }];
+        let mut phases =
+            vec![JobPhase { stage: PhasePurpose::Start, seconds: self.start, limit: Limit::Start }];
         if self.names > 0.0 {
-            phases.push(Phase { stage: Stage::List, seconds: self.names, limit: Limit::Names });
+            phases.push(JobPhase { stage: PhasePurpose::List, seconds: self.names, limit: Limit::Names });
         }
         let (seconds, limit) = self.read();
-        let read = Phase { stage: Stage::Read, seconds, limit };
-        let compute = Phase { stage: Stage::Compute, seconds: self.compute, limit: Limit::Cpu };
+        let read = JobPhase { stage: PhasePurpose::Read, seconds, limit };
+        let compute = JobPhase { stage: PhasePurpose::Compute, seconds: self.compute, limit: Limit::Cpu };
         if self.before {
             phases.extend([read, compute]);
         } else {
@@ -249,10 +250,10 @@ mod tests {
     fn a_bucket_lasts_until_its_bytes_are_gone() {
         // 300 MB above 75 MB/s last 0.32 s at 1 GB/s.
         let pool =
-            |amount| Pool { limit: Limit::ClientNetwork, amount, rate: 75e6, burst: 1e9, bucket: 300e6 };
+            |amount| RatePool { limit: Limit::ClientNetwork, amount, rate: 75e6, burst: 1e9, bucket: 300e6 };
         assert!((pool(200e6).seconds() - 0.2).abs() < 1e-9);
         assert!((pool(1_000e6).seconds() - 700e6 / 75e6).abs() < 1e-9);
-        assert!(Pool { bucket: 0.0, ..pool(1e9) }.seconds() > pool(1e9).seconds());
+        assert!(RatePool { bucket: 0.0, ..pool(1e9) }.seconds() > pool(1e9).seconds());
     }
 
     const ONE: Lanes = Lanes {
@@ -280,7 +281,7 @@ mod tests {
     #[test]
     fn no_job_ends_before_its_first_byte() {
         let lanes = Lanes { bytes: 10e3, ..ONE };
-        let job = Page { start: 0.005, lanes, ..Page::default() }.predict();
+        let job = JobInput { start: 0.005, lanes, ..JobInput::default() }.predict();
         assert!(job.seconds() >= job.first && job.first > 0.03, "{job:?}");
     }
 }

@@ -17,17 +17,17 @@ const GB_PER_GIB: f64 = 1.073_741_824;
 
 /// The billed usage of one option: storage and computer.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub struct Usage {
+pub struct OptionUsage {
     /// Billed items.
-    pub items: Vec<Item>,
+    pub items: Vec<UsageItem>,
     /// People who wait for each job, if their time has a value.
     #[serde(default)]
-    pub waiting: Option<Waiting>,
+    pub waiting: Option<WaitingPeople>,
 }
 
 /// A billed item.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub struct Item {
+pub struct UsageItem {
     /// Key of the price, see [`KEYS`]: `s3-standard/get`, `ec2/r6i.24xlarge`.
     pub price: String,
     /// The quantity, in `unit`.
@@ -38,7 +38,7 @@ pub struct Item {
     pub per: Per,
 }
 
-impl Item {
+impl UsageItem {
     /// Makes an item of `quantity` for each job.
     #[must_use]
     pub fn per_job(price: &str, quantity: f64, unit: Unit) -> Self {
@@ -54,7 +54,7 @@ impl Item {
 
 /// People who wait for a job. Their time is not billed, so it is counted separately.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
-pub struct Waiting {
+pub struct WaitingPeople {
     /// Hours waited for one job.
     pub hours: f64,
     /// Value of an hour, in dollars.
@@ -193,7 +193,7 @@ impl fmt::Display for Unit {
 
 /// A price that a usage can name.
 #[derive(Clone, Copy, Debug)]
-pub struct Key {
+pub struct PriceKey {
     /// The key; `*` is a placeholder for the name of an instance type.
     pub name: &'static str,
     /// The unit that AWS bills.
@@ -203,7 +203,7 @@ pub struct Key {
 }
 
 /// The prices that a usage can name. A catalogue may lack some of them in a region.
-pub const KEYS: [Key; 39] = [
+pub const KEYS: [PriceKey; 39] = [
     key("s3-standard/storage", Unit::GiBMonth, "data in a bucket"),
     key("s3-standard/get", Unit::Requests, "GET, SELECT and other read requests"),
     key("s3-standard/put", Unit::Requests, "PUT, COPY, POST and LIST requests"),
@@ -245,13 +245,13 @@ pub const KEYS: [Key; 39] = [
     key("nat/data", Unit::GiB, "data through a NAT gateway"),
 ];
 
-const fn key(name: &'static str, unit: Unit, what: &'static str) -> Key {
-    Key { name, unit, what }
+const fn key(name: &'static str, unit: Unit, what: &'static str) -> PriceKey {
+    PriceKey { name, unit, what }
 }
 
 /// Finds the entry of [`KEYS`] for `price`; `None` if there is no such price.
 #[must_use]
-pub fn find_key(price: &str) -> Option<&'static Key> {
+pub fn find_key(price: &str) -> Option<&'static PriceKey> {
     KEYS.iter().find(|key| match key.name.strip_suffix('*') {
         Some(start) => price.strip_prefix(start).is_some_and(|name| !name.is_empty()),
         None => key.name == price,

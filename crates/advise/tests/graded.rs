@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use firstbyte_advise::advice::{Inputs, Row, option};
-use firstbyte_advise::limits::{Limit, Stage};
-use firstbyte_advise::model::Catalogue;
+use firstbyte_advise::advice::{AdviceRow, Inputs, option};
+use firstbyte_advise::limits::{Limit, PhasePurpose};
+use firstbyte_advise::model::ModelCatalogue;
 use firstbyte_advise::ranges::{FACTORS, LEAST, POOLED, SOURCES, factor as factor_of};
 use firstbyte_advise::units::shown_seconds;
 use firstbyte_advise::{prices, workload};
@@ -58,8 +58,8 @@ struct Graded {
 }
 
 impl Graded {
-    fn new(measured: Measured, row: &Row) -> Self {
-        let working = row.phases.iter().filter(|phase| phase.stage != Stage::Start);
+    fn new(measured: Measured, row: &AdviceRow) -> Self {
+        let working = row.phases.iter().filter(|phase| phase.stage != PhasePurpose::Start);
         let longest = working.clone().max_by(|a, b| a.seconds.total_cmp(&b.seconds)).unwrap();
         let seconds = working.map(|phase| phase.seconds).sum::<f64>();
         let test = is_test(&measured.name);
@@ -93,7 +93,7 @@ fn is_test(name: &str) -> bool {
 
 fn graded() -> Vec<Graded> {
     let file: File = toml::from_str(include_str!("../measured.toml")).unwrap();
-    let (mut catalogue, prices) = (Catalogue::current(), prices::Catalogue::current());
+    let (mut catalogue, prices) = (ModelCatalogue::current(), prices::PriceCatalogue::current());
     let grade = |measured: Measured| {
         let workload = workload::of_text(&measured.workload)
             .unwrap_or_else(|error| panic!("{}: {error}", measured.name));

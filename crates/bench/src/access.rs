@@ -15,10 +15,10 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use firstbyte::{Client, Copy, Depth};
+use firstbyte::{Client, Copy, OperandKind};
 use firstbyte_location::{Location, shown};
 use firstbyte_store::ListOptions;
-use firstbyte_transfer::{Silent, Summary};
+use firstbyte_transfer::{NoObserver, Summary};
 
 use crate::job::{Access, Error, Job, Metrics, Result, Workload};
 use crate::walk::files_below;
@@ -72,16 +72,16 @@ impl<'j> Session<'j> {
     fn copy(job: &Job, metrics: &mut Metrics) -> Result<PathBuf> {
         let destination = destination(job)?;
         let (source, depth) = match (job.is_of_one_object(), job.object.is_empty()) {
-            (true, true) => (job.target.clone(), Depth::Object),
-            (true, false) => (join(&job.target, &job.object), Depth::Object),
-            (false, _) => (join(&job.target, ""), Depth::Tree),
+            (true, true) => (job.target.clone(), OperandKind::Object),
+            (true, false) => (join(&job.target, &job.object), OperandKind::Object),
+            (false, _) => (join(&job.target, ""), OperandKind::Tree),
         };
         let to = join(&destination.to_string_lossy(), "");
         let summary = copied(&client::new(job)?, &source, &to, depth)?;
         add_summary(&summary, metrics);
         match depth {
-            Depth::Tree => Ok(destination.to_owned()),
-            Depth::Object => Ok(destination.join(base_name(&source))),
+            OperandKind::Tree => Ok(destination.to_owned()),
+            OperandKind::Object => Ok(destination.join(base_name(&source))),
         }
     }
 
@@ -198,8 +198,8 @@ pub(crate) fn destination(job: &Job) -> Result<&Path> {
 }
 
 /// Copies by firstbyte. A copy of which a part failed is an error.
-pub(crate) fn copied(client: &Client, from: &str, to: &str, depth: Depth) -> Result<Summary> {
-    let summary = client.cp_observed(from, to, &Copy { depth, ..Copy::default() }, &Silent)?;
+pub(crate) fn copied(client: &Client, from: &str, to: &str, depth: OperandKind) -> Result<Summary> {
+    let summary = client.cp_observed(from, to, &Copy { depth, ..Copy::default() }, &NoObserver)?;
     match summary.failed.first() {
         None => Ok(summary),
         Some(first) => {

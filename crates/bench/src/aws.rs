@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use firstbyte::Client;
-use firstbyte_store::{Cancel, Options, ServiceAnswer, ServiceMethod, ServiceRequest, Store};
+use firstbyte_store::{Cancel, ServiceAnswer, ServiceMethod, ServiceRequest, Store, StoreOptions};
 use serde_json::Value;
 
 use crate::error::{Error, Result};
@@ -27,14 +27,14 @@ impl Api {
     /// what is called, for messages. No answer may take longer than `longest`.
     pub(crate) fn new(
         service: &'static str,
-        options: Options,
+        options: StoreOptions,
         endpoint: Option<&str>,
         place: String,
         longest: Duration,
     ) -> Result<Self> {
         let endpoint = endpoint.filter(|endpoint| !endpoint.is_empty()).map(str::to_owned);
-        let store = Options { read_deadline: longest, ..options };
-        match Client::waiting(firstbyte::Options { store, ..firstbyte::Options::default() }) {
+        let store = StoreOptions { read_deadline: longest, ..options };
+        match Client::waiting(firstbyte::ClientOptions { store, ..firstbyte::ClientOptions::default() }) {
             Ok(client) => Ok(Self { store: client.store().clone(), service, endpoint, place }),
             Err(error) => Err(Error::Target { location: place, what: error.to_string() }),
         }

@@ -6,7 +6,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use firstbyte_store::{Cancel, Options, ServiceMethod};
+use firstbyte_store::{Cancel, ServiceMethod, StoreOptions};
 use serde_json::{Value, json};
 
 use crate::aws::Api;
@@ -64,7 +64,7 @@ impl Batch {
     ///
     /// # Errors
     /// The options cannot be used.
-    pub fn new(options: Options, queue: &str, definition: &str, endpoint: Option<&str>) -> Result<Self> {
+    pub fn new(options: StoreOptions, queue: &str, definition: &str, endpoint: Option<&str>) -> Result<Self> {
         let api = Api::new("batch", options, endpoint, format!("batch:{queue}:{definition}"), LONGEST)?;
         Ok(Self { api, queue: queue.to_owned(), definition: definition.to_owned() })
     }
@@ -270,7 +270,7 @@ mod tests {
     /// A queue whose API gives these answers, one after another.
     fn batch(answers: &[(u16, &str)]) -> (Batch, Scripted) {
         let api = serve(answers);
-        let options = Options { signing: Signing::Anonymous, ..Options::default() };
+        let options = StoreOptions { signing: Signing::Anonymous, ..StoreOptions::default() };
         (Batch::new(options, "q", "d", Some(api.url())).unwrap(), api)
     }
 

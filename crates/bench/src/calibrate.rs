@@ -6,7 +6,9 @@
 //! give the start and the latency. If a run prints the times of a part and of the whole object,
 //! only the reading after the part counts for the rate. Called by `advise` and by the demo.
 
-use firstbyte_advise::model::{Catalogue, Each, Flow, Latency, Rates, Service, Source};
+use firstbyte_advise::model::{
+    Each, FigureSource, Flow, Latency, ModelCatalogue, ServiceModel, ServiceRates,
+};
 use firstbyte_advise::prices::Day;
 use firstbyte_advise::units::{Rate, Seconds};
 use firstbyte_advise::workload::Measured;
@@ -27,18 +29,19 @@ pub struct Calibration {
     first_byte: Option<Summary>,
     /// Case, contender and number of runs.
     pub from: String,
-    source: Source,
+    source: FigureSource,
 }
 
 /// The calibrations that `results` give for the models of `catalogue`.
 #[must_use]
-pub fn calibrations(catalogue: &Catalogue, results: &Results) -> Vec<Calibration> {
+pub fn calibrations(catalogue: &ModelCatalogue, results: &Results) -> Vec<Calibration> {
     let mut found = Vec::new();
     for case in &results.header.cases {
         for contender in &case.contenders {
             let runs: Vec<&Run> = results.counted(&case.name, &contender.name).collect();
-            let named =
-                |model: &&Service| contender.name.contains(&model.name) || case.name.contains(&model.name);
+            let named = |model: &&ServiceModel| {
+                contender.name.contains(&model.name) || case.name.contains(&model.name)
+            };
             // The longest name: `ebs-gp3-snapshot` rather than `ebs-gp3`.
             let model = catalogue.services.iter().filter(named).max_by_key(|model| model.name.len());
             let Some(model) = model.filter(|_| !runs.is_empty()) else { continue };
@@ -48,7 +51,11 @@ pub fn calibrations(catalogue: &Catalogue, results: &Results) -> Vec<Calibration
                 rate: summary(&runs, |run| reading_rate(run).or_else(|| run.figure("bytes_per_second"))),
                 ready: summary(&runs, |run| run.figure("ready_seconds")),
                 first_byte: summary(&runs, |run| run.figure("first_byte_seconds")),
-                source: Source { what: format!("bench: {from}"), place: String::new(), day: day(results) },
+                source: FigureSource {
+                    what: format!("bench: {from}"),
+                    place: String::new(),
+                    day: day(results),
+                },
                 from,
             });
         }
@@ -82,7 +89,7 @@ fn reading_rate(run: &Run) -> Option<f64> {
 
 impl Calibration {
     /// Overrides figures of a model by measured ones.
-    pub fn apply(&self, model: &mut Service) {
+    pub fn apply(&self, model: &mut ServiceModel) {
         model.sources.insert(SOURCE.to_owned(), self.source.clone());
         let latency = |summary: &Summary| Latency {
             p50: Seconds(summary.median),
@@ -105,7 +112,7 @@ impl Calibration {
             };
             // A measured rate is that of the whole way: no other rate of the service adds to it.
             let connection = model.rates.connection.take();
-            model.rates = Rates { connection, client: Some(client), ..Rates::default() };
+            model.rates = ServiceRates { connection, client: Some(client), ..ServiceRates::default() };
         }
         if let Some(ready) = &self.ready {
             model.latency.ready = Some(latency(ready));
@@ -174,7 +181,7 @@ mod tests {
     fn runs_override_the_rates_of_the_model_that_their_name_has() {
         let name = "ebs-gp3-snapshot, mine";
         let runs = [0.9, 1.0, 1.1].into_iter().zip(1..).map(|(seconds, round)| run(name, round, seconds));
-        let mut all = Catalogue::current();
+        let mut all = ModelCatalogue::current();
         let found = calibrations(&all, &results(name, runs.collect()));
         assert_eq!(found.len(), 1);
         let model = all.services.iter_mut().find(|model| model.name == found[0].model).unwrap();

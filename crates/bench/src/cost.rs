@@ -10,11 +10,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use firstbyte::billing::{
-    self, Declared, Traffic, Transfer, is_loopback, is_of_the_machine, service_of_bucket,
+    self, Declared, JobTraffic, Transfer, is_loopback, is_of_the_machine, service_of_bucket,
 };
 use firstbyte_advise::model;
 use firstbyte_advise::prices::{self, Day};
-use firstbyte_advise::usage::{Item, Unit, Usage};
+use firstbyte_advise::usage::{OptionUsage, Unit, UsageItem};
 use firstbyte_location::units::parse_size;
 use serde::Serialize;
 
@@ -32,9 +32,9 @@ const LONGEST_CALL: f64 = 900.0;
 /// What the user knows of the services, and the prices.
 pub struct Tariff {
     /// Models of the services, which say what is billed.
-    pub services: model::Catalogue,
+    pub services: model::ModelCatalogue,
     /// Prices.
-    pub prices: prices::Catalogue,
+    pub prices: prices::PriceCatalogue,
     /// The day whose prices count.
     pub day: Day,
     /// The region of the services.
@@ -106,7 +106,7 @@ impl Costs {
 
 /// Which service bills a contender.
 enum Service<'a> {
-    Known(&'a model::Service),
+    Known(&'a model::ServiceModel),
     Unbilled(String),
     Unknown(String),
 }
@@ -237,10 +237,12 @@ impl Tariff {
         // Lambda's MB are MiB. The call that changes the configuration costs nothing.
         let gib = memory / 1e6 / 1024.0;
         let items = vec![
-            Item::per_job("lambda/x86", gib * timeout * jobs, Unit::GiBSeconds),
-            Item::per_job("lambda/requests", jobs, Unit::Requests),
+            UsageItem::per_job("lambda/x86", gib * timeout * jobs, Unit::GiBSeconds),
+            UsageItem::per_job("lambda/requests", jobs, Unit::Requests),
         ];
-        let Some(usd) = self.priced(&mut line, &Usage { items, waiting: None }) else { return (line, 0.0) };
+        let Some(usd) = self.priced(&mut line, &OptionUsage { items, waiting: None }) else {
+            return (line, 0.0);
+        };
         line.gets = jobs * f64::from(runs);
         line.usd = usd * f64::from(runs);
         (line, usd)
@@ -253,8 +255,8 @@ impl Tariff {
         let mut line =
             Line { target: target.to_owned(), service: Some("ec2".into()), runs: 1, ..Line::default() };
         for kind in types {
-            let items = vec![Item::per_job(&format!("ec2/{kind}"), hours, Unit::Hours)];
-            let Some(usd) = self.priced(&mut line, &Usage { items, waiting: None }) else { break };
+            let items = vec![UsageItem::per_job(&format!("ec2/{kind}"), hours, Unit::Hours)];
+            let Some(usd) = self.priced(&mut line, &OptionUsage { items, waiting: None }) else { break };
             line.usd = line.usd.max(usd);
         }
         Costs { lines: vec![line], ..Costs::default() }
@@ -302,7 +304,7 @@ impl Tariff {
     fn price(
         &self,
         line: &mut Line,
-        model: &model::Service,
+        model: &model::ServiceModel,
         contender: &Contender,
         words: &Words,
     ) -> (f64, bool) {
@@ -331,7 +333,7 @@ impl Tariff {
     }
 
     /// Dollars of a usage. Items without a price are noted in the line. `None` without a region.
-    fn priced(&self, line: &mut Line, usage: &Usage) -> Option<f64> {
+    fn priced(&self, line: &mut Line, usage: &OptionUsage) -> Option<f64> {
         let Some(region) = &self.region else {
             line.missing.push("its region is not known; give --region".into());
             return None;
@@ -386,7 +388,7 @@ fn endpoint_of(contender: &Contender, words: &Words) -> Option<String> {
 }
 
 /// What all jobs of a run read, and whether only the first run does.
-fn reads_of(contender: &Contender, words: &Words) -> Result<(Traffic, bool), String> {
+fn reads_of(contender: &Contender, words: &Words) -> Result<(JobTraffic, bool), String> {
     if contender.workload == "upload" {
         return Err("what an upload is billed is not estimated".into());
     }
@@ -404,11 +406,11 @@ fn reads_of(contender: &Contender, words: &Words) -> Result<(Traffic, bool), Str
         "" => Ok(otherwise),
         number => number.parse::<f64>().map_err(|_| format!("{number:?} is no number of requests")),
     };
-    let reads = Traffic {
+    let reads = JobTraffic {
         gets: count(&billed.gets, (bytes / BLOCK).ceil().max(1.0))?,
         lists: count(&billed.lists, 1.0)?,
         bytes,
-        ..Traffic::default()
+        ..JobTraffic::default()
     };
     Ok((reads.times(jobs), billed.once))
 }

@@ -13,7 +13,7 @@ use crate::result::Machine;
 use firstbyte::environment;
 
 use crate::cgroup::places::{self, Places};
-use crate::mounts::{self, Mount, Mounts};
+use crate::mounts::{self, MountTableEntry, Mounts};
 
 /// Describes this machine, and the file systems that `paths` are on. `env` looks a variable of the
 /// environment up. On EC2, and only there, it asks the instance's metadata, for at most 1 s.
@@ -49,7 +49,8 @@ pub fn expect_file_system(path: &Path, expected: &str) -> Result<(), String> {
     if is_kind(&mount.kind, expected) {
         return Ok(());
     }
-    let shown = |mount: &Mount| format!("{} ({} at {})", mount.kind, mount.device, mount.at.display());
+    let shown =
+        |mount: &MountTableEntry| format!("{} ({} at {})", mount.kind, mount.device, mount.at.display());
     // The expected one may be below it.
     let hidden = mounts.iter().find(|one| is_kind(&one.kind, expected) && real.starts_with(&one.at));
     let hidden = hidden.map_or_else(String::new, |one| format!(", which hides {}", shown(one)));

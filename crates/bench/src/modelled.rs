@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use firstbyte_advise::advice::{self, Inputs};
-use firstbyte_advise::model::Catalogue;
+use firstbyte_advise::model::ModelCatalogue;
 use firstbyte_advise::prices::{self, Day};
 use firstbyte_advise::workload;
 use serde::{Deserialize, Serialize};
@@ -39,7 +39,7 @@ pub struct Modelled {
 ///
 /// # Errors
 /// A file cannot be read, or has a wrong field.
-pub fn add_models(catalogue: &mut Catalogue, place: &Path) -> Result<()> {
+pub fn add_models(catalogue: &mut ModelCatalogue, place: &Path) -> Result<()> {
     let mut paths = vec![place.to_owned()];
     if place.is_dir() {
         let entries = std::fs::read_dir(place).map_err(Error::file(place))?;
@@ -60,7 +60,7 @@ impl Modelled {
     /// Computes the run that the model predicts; `now` is RFC 3339. The error describes a wrong
     /// parameter.
     pub(crate) fn run(&self, words: &Words, now: &str) -> std::result::Result<Run, String> {
-        let mut catalogue = Catalogue::current();
+        let mut catalogue = ModelCatalogue::current();
         let directory = words.fill(&self.models)?;
         if !directory.is_empty() {
             add_models(&mut catalogue, Path::new(&directory)).map_err(|error| error.to_string())?;
@@ -68,7 +68,7 @@ impl Modelled {
         let workload =
             workload::of_text(&words.fill(&self.workload)?).map_err(|error| format!("workload: {error}"))?;
         let day: Day = now.get(..10).unwrap_or_default().parse().map_err(|error| format!("{error}"))?;
-        let inputs = Inputs { catalogue: &catalogue, prices: &prices::Catalogue::current(), day };
+        let inputs = Inputs { catalogue: &catalogue, prices: &prices::PriceCatalogue::current(), day };
         let option = words.fill(&self.option)?;
         let row = advice::option(&workload, &option, &inputs).map_err(|error| error.to_string())?;
         let limit = row.limit.to_string();

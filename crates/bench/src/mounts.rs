@@ -6,7 +6,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-pub use firstbyte_mount::mount_table::{Mount, Mounts};
+pub use firstbyte_mount::mount_table::{MountTableEntry, Mounts};
 
 /// The absolute path without links. The part that does not exist yet is kept as it is.
 #[must_use]

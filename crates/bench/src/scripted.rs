@@ -1,15 +1,15 @@
 //! For tests: an API on loopback that gives answers in an order of its own.
 
-use firstbyte_testkit::{Reply, Scripted};
+use firstbyte_testkit::{Scripted, ScriptedReply};
 use serde_json::Value;
 
 /// Gives these answers, a status and a body, one after another.
 pub(crate) fn serve(answers: &[(u16, &str)]) -> Scripted {
     let answer = |(status, body): &(u16, &str)| {
         let kind = "x-amzn-errortype: SomeException:";
-        Reply::answer(&format!("{status} Status"), &[kind], body.as_bytes()).then_close()
+        ScriptedReply::answer(&format!("{status} Status"), &[kind], body.as_bytes()).then_close()
     };
-    let answers: Vec<Reply> = answers.iter().map(answer).collect();
+    let answers: Vec<ScriptedReply> = answers.iter().map(answer).collect();
     Scripted::start(move |number, _| answers[number].clone())
 }
 

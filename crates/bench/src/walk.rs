@@ -6,10 +6,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// What cannot be read, and why.
-pub(crate) type Unread = (PathBuf, io::Error);
+pub(crate) type UnreadPath = (PathBuf, io::Error);
 
 /// All but the directories below `root`, sorted.
-pub(crate) fn files_below(root: &Path) -> Result<Vec<PathBuf>, Unread> {
+pub(crate) fn files_below(root: &Path) -> Result<Vec<PathBuf>, UnreadPath> {
     let mut files = Vec::new();
     let mut directories = vec![root.to_owned()];
     while let Some(directory) = directories.pop() {

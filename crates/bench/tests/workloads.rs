@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use firstbyte_bench::data::{self, FileSizes, Spread};
 use firstbyte_bench::job::{Error, Job, Metrics, Watch};
 use firstbyte_bench::run_job as run;
-use firstbyte_testkit::{Place, Subject, scratch};
+use firstbyte_testkit::{Backend, Subject, scratch};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -28,7 +28,7 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let server = Subject::start(Place::ServeS3);
+        let server = Subject::start(Backend::ServeS3);
         let scratch = scratch();
         data::file(&server.file("big"), SIZE, SEED).unwrap();
         let small = data::files(&server.file("small"), FILES, &SIZES, SEED).unwrap();

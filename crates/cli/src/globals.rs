@@ -6,10 +6,10 @@ use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Args, ValueEnum};
-use firstbyte::{Client, Options, environment, via};
+use firstbyte::{Client, ClientOptions, environment, via};
 use firstbyte_location::units::{self, PositiveDuration};
-use firstbyte_store::{CustomerKey, Deferred, Gateways, HttpHeaders, Redirects, Signing, Store};
-use firstbyte_transfer::{Concurrency, Settings, Stop};
+use firstbyte_store::{CustomerKey, DeferredSetting, Gateways, HttpHeaders, Redirects, Signing, Store};
+use firstbyte_transfer::{Concurrency, Stop, TransferSettings};
 
 use crate::render::log_line::{self, LogFormat};
 
@@ -148,8 +148,8 @@ fn setting(option: &'static str, variable: &'static str, value: &str) -> &'stati
 impl Globals {
     /// Returns the client's options: access to stores, reads and copies. The memory ceiling is not
     /// included, because finding it takes system calls.
-    pub fn options(&self) -> Options {
-        let mut options = Options::of_system(&environment::variable);
+    pub fn options(&self) -> ClientOptions {
+        let mut options = ClientOptions::of_system(&environment::variable);
         let store = &mut options.store;
         store.endpoint_url.clone_from(&self.endpoint_url);
         store.endpoint_setting = self.endpoint_setting();
@@ -157,11 +157,11 @@ impl Globals {
         store.region.clone_from(&self.region);
         store.signing = if self.no_sign_request { Signing::Anonymous } else { Signing::Chain };
         let headers = self.header.clone();
-        store.http_headers = Deferred::new("--header", move || read_headers(&headers));
+        store.http_headers = DeferredSetting::new("--header", move || read_headers(&headers));
         store.request_payer = self.request_payer;
         store.customer_key = self.sse_c_key.clone().map(|path| {
             let setting = setting("--sse-c-key", "FIRSTBYTE_SSE_C_KEY", &path);
-            Deferred::new(setting, move || CustomerKey::read(Path::new(&path)))
+            DeferredSetting::new(setting, move || CustomerKey::read(Path::new(&path)))
         });
         store.gateways = self.gateways();
         store.redirects = if self.allow_plain_redirects { Redirects::AllowPlain } else { Redirects::KeepTls };
@@ -179,11 +179,11 @@ impl Globals {
         let urls = self.via.clone().map(|text| {
             let setting = setting("--via", "FIRSTBYTE_VIA", &text);
             let nodes = environment::variable(via::NODES);
-            Deferred::new(setting, move || via::urls(&text, nodes.as_deref()))
+            DeferredSetting::new(setting, move || via::urls(&text, nodes.as_deref()))
         });
         let keys = self.via_key.clone().map(|path| {
             let setting = setting("--via-key", "FIRSTBYTE_VIA_KEY", &path);
-            Deferred::new(setting, move || via::key(&path))
+            DeferredSetting::new(setting, move || via::key(&path))
         });
         Gateways { urls: urls.unwrap_or_default(), own: None, keys }
     }
@@ -201,8 +201,8 @@ impl Globals {
     }
 
     /// Makes a store with a verb's own store options.
-    pub fn store_of(&self, store: firstbyte_store::Options) -> firstbyte::Result<Store> {
-        Ok(Client::waiting(Options { store, ..self.options() })?.store().clone())
+    pub fn store_of(&self, store: firstbyte_store::StoreOptions) -> firstbyte::Result<Store> {
+        Ok(Client::waiting(ClientOptions { store, ..self.options() })?.store().clone())
     }
 
     /// Makes a client for a verb without a cache.
@@ -229,7 +229,7 @@ impl Globals {
     }
 
     /// Returns the settings of transfers, which `stop` ends.
-    pub fn settings(&self, stop: Stop) -> Settings {
-        Settings { memory: self.memory_ceiling(), stop, ..self.options().copies }
+    pub fn settings(&self, stop: Stop) -> TransferSettings {
+        TransferSettings { memory: self.memory_ceiling(), stop, ..self.options().copies }
     }
 }

@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_millis(10);
 
 /// How a process is ended if it does not end by itself after its first signal.
 #[derive(Clone, Copy, Debug)]
-pub struct Ending {
+pub struct ForcedEnd {
     /// Time after SIGINT.
     pub interrupted: Duration,
     /// Time after SIGTERM or SIGHUP, the signals that end services.
@@ -40,7 +40,7 @@ pub struct Ending {
     pub exit: Exit,
 }
 
-impl Ending {
+impl ForcedEnd {
     /// Ending of a run with a result: it counts as interrupted.
     const RUN: Self = Self { interrupted: GRACE, terminated: GRACE, exit: Exit::Interrupted };
     /// Ending of a measurement, which has child processes to end and files to remove. This takes
@@ -55,7 +55,7 @@ impl Ending {
 /// # Errors
 /// The operating system refuses the handlers or the thread.
 pub fn on_interrupt(first: impl FnOnce() + Send + 'static) -> Result<()> {
-    on_signals(&[SIGINT, SIGTERM], Ending::RUN, first, (|| {}, UNDOING))
+    on_signals(&[SIGINT, SIGTERM], ForcedEnd::RUN, first, (|| {}, UNDOING))
 }
 
 /// Like [`on_interrupt`], for measurements: their directories are removed before the process ends.
@@ -64,7 +64,7 @@ pub fn on_interrupt(first: impl FnOnce() + Send + 'static) -> Result<()> {
 /// As [`on_interrupt`].
 pub fn on_interrupted_measurement(first: impl FnOnce() + Send + 'static) -> Result<()> {
     let last = (firstbyte_bench::remove_stages, MEASUREMENT_GRACE);
-    on_signals(&[SIGINT, SIGTERM], Ending::MEASUREMENT, first, last)
+    on_signals(&[SIGINT, SIGTERM], ForcedEnd::MEASUREMENT, first, last)
 }
 
 /// Like [`on_interrupt`], for services without a terminal: also handles SIGHUP. Calls `last` before
@@ -73,7 +73,7 @@ pub fn on_interrupted_measurement(first: impl FnOnce() + Send + 'static) -> Resu
 /// # Errors
 /// As [`on_interrupt`].
 pub fn on_end(
-    ending: Ending,
+    ending: ForcedEnd,
     first: impl FnOnce() + Send + 'static,
     last: impl FnOnce() + Send + 'static,
 ) -> Result<()> {
@@ -95,7 +95,7 @@ pub fn on_report(report: impl Fn() + Send + 'static) -> Result<()> {
 
 fn on_signals(
     signals: &[i32],
-    ending: Ending,
+    ending: ForcedEnd,
     first: impl FnOnce() + Send + 'static,
     (last, within): (impl FnOnce() + Send + 'static, Duration),
 ) -> Result<()> {
@@ -158,18 +158,18 @@ fn change_mask(how: i32, signals: &[i32]) {
 
 /// The time limit of a run, and the location for its message.
 #[derive(Clone, Copy, Debug)]
-pub struct Deadline<'a> {
+pub struct RunDeadline<'a> {
     pub after: Duration,
     pub source: &'a OsStr,
 }
 
 /// Returns a handle that Ctrl-C, SIGTERM and the deadline stop. Work that still runs some time
 /// later is abandoned.
-pub fn stop_on_signal(deadline: Option<Deadline<'_>>) -> Result<Stop> {
+pub fn stop_on_signal(deadline: Option<RunDeadline<'_>>) -> Result<Stop> {
     let stop = Stop::default();
     let raised = stop.clone();
     on_interrupt(move || raised.stop())?;
-    if let Some(Deadline { after, source }) = deadline {
+    if let Some(RunDeadline { after, source }) = deadline {
         stop.stop_after(after)?;
         end_after(after, shown(source).to_string())?;
     }
@@ -200,7 +200,7 @@ fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {
 ///
 /// # Errors
 /// As [`on_interrupt`].
-pub fn on_ending(ending: Ending, first: impl FnOnce() + Send + 'static) -> Result<()> {
+pub fn on_ending(ending: ForcedEnd, first: impl FnOnce() + Send + 'static) -> Result<()> {
     on_signals(&[SIGINT, SIGTERM], ending, first, (|| {}, UNDOING))
 }
 
@@ -208,7 +208,7 @@ pub fn on_ending(ending: Ending, first: impl FnOnce() + Send + 'static) -> Resul
 ///
 /// # Errors
 /// As [`on_interrupt`].
-pub fn interruption(ending: Ending) -> Result<mpsc::Receiver<()>> {
+pub fn interruption(ending: ForcedEnd) -> Result<mpsc::Receiver<()>> {
     let (send, receive) = mpsc::channel();
     let first = move || {
         // This fails only if the work is over and the receiver is gone.

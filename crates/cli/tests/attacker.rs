@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use firstbyte_testkit::{Reply, Scripted, bytes, lacks_root, patience};
+use firstbyte_testkit::{Scripted, ScriptedReply, bytes, lacks_root, patience};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use support::place::detach;
 use support::{PROGRAM, Ran, World, names_below};
@@ -33,12 +33,12 @@ struct Scene {
 }
 
 /// Replies of [`Scene::service`].
-fn begins_uploads(_: usize, head: &str) -> Reply {
+fn begins_uploads(_: usize, head: &str) -> ScriptedReply {
     let begun = "<InitiateMultipartUploadResult><UploadId>u1</UploadId></InitiateMultipartUploadResult>";
     match head.split(' ').next() {
-        Some("POST") => Reply::answer("200 OK", &["content-type: application/xml"], begun.as_bytes()),
-        Some("PUT") => Reply::Silence,
-        _ => Reply::answer("404 Not Found", &[], b""),
+        Some("POST") => ScriptedReply::answer("200 OK", &["content-type: application/xml"], begun.as_bytes()),
+        Some("PUT") => ScriptedReply::Silence,
+        _ => ScriptedReply::answer("404 Not Found", &[], b""),
     }
 }
 

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use firstbyte_link::{Faults, Link, LinkConfig};
-use firstbyte_testkit::{Reply, Scripted, bytes, lacks_root, until};
+use firstbyte_testkit::{Scripted, ScriptedReply, bytes, lacks_root, until};
 use support::disk::SmallDisk;
 use support::kills::slow_link;
 use support::rogue::{Manner, Rogue};
@@ -119,14 +119,15 @@ fn an_object_of_a_tree_that_is_gone_or_refused_leaves_the_rest() {
     let entry =
         |key| format!("<Contents><Key>tree/{key}</Key><Size>7</Size><ETag>&quot;e&quot;</ETag></Contents>");
     let listed = format!("<ListBucketResult>{}</ListBucketResult>", keys.map(entry).concat());
-    let refusal =
-        |status, code| Reply::answer(status, &[], format!("<Error><Code>{code}</Code></Error>").as_bytes());
+    let refusal = |status, code| {
+        ScriptedReply::answer(status, &[], format!("<Error><Code>{code}</Code></Error>").as_bytes())
+    };
     let server = Scripted::start(move |_, head| match head.lines().next().unwrap_or_default() {
-        line if line.contains("list-type=2") => Reply::answer("200 OK", &[], listed.as_bytes()),
+        line if line.contains("list-type=2") => ScriptedReply::answer("200 OK", &[], listed.as_bytes()),
         line if line.contains("/gone") => refusal("404 Not Found", "NoSuchKey"),
         line if line.contains("/refused") => refusal("403 Forbidden", "AccessDenied"),
-        line if line.starts_with("HEAD /bucket ") => Reply::answer("200 OK", &[], b""),
-        _ => Reply::answer("200 OK", &["etag: \"e\""], b"content"),
+        line if line.starts_with("HEAD /bucket ") => ScriptedReply::answer("200 OK", &[], b""),
+        _ => ScriptedReply::answer("200 OK", &["etag: \"e\""], b"content"),
     });
     let mut world = World::with_s3(&S3::ours());
     world.set("FIRSTBYTE_ENDPOINT_URL", server.url());
@@ -367,7 +368,7 @@ fn an_unreadable_source_file_is_named() {
 
 #[test]
 fn no_text_of_the_user_adds_a_header_to_a_request_or_is_taken_for_bad_credentials() {
-    let server = Scripted::start(|_, _| Reply::answer("200 OK", &["etag: \"1\""], b""));
+    let server = Scripted::start(|_, _| ScriptedReply::answer("200 OK", &["etag: \"1\""], b""));
     let mut world = World::new();
     for (name, value) in [("AWS_ACCESS_KEY_ID", "key"), ("AWS_SECRET_ACCESS_KEY", "secret")] {
         world.set(name, value);

@@ -5,7 +5,7 @@ use crate::support;
 use std::sync::Arc;
 
 use firstbyte_testkit::{
-    AZURE_KEY, Process, Reply, Scripted, azure_connection, azurite, bytes, fake_gcs_server, free_port,
+    AZURE_KEY, Process, Scripted, ScriptedReply, azure_connection, azurite, bytes, fake_gcs_server, free_port,
 };
 use support::place::Place;
 use support::{World, names_below};
@@ -232,11 +232,15 @@ fn a_shared_access_signature_is_not_shown() {
 fn a_token_is_asked_for_once_and_again_after_it_was_refused() {
     let tokens = Scripted::start(|number, _| {
         let body = format!(r#"{{"access_token": "tok3n-{number}", "expires_in": "3600"}}"#);
-        Reply::answer("200 OK", &[], body.as_bytes())
+        ScriptedReply::answer("200 OK", &[], body.as_bytes())
     });
     let store = Scripted::start(|_, head| {
         if head.contains("tok3n-0") {
-            return Reply::answer("401 Unauthorized", &["x-ms-error-code: InvalidAuthenticationInfo"], b"");
+            return ScriptedReply::answer(
+                "401 Unauthorized",
+                &["x-ms-error-code: InvalidAuthenticationInfo"],
+                b"",
+            );
         }
         let name = if head.contains("marker=next") { "second" } else { "first" };
         let marker = if name == "first" { "next" } else { "" };
@@ -245,7 +249,7 @@ fn a_token_is_asked_for_once_and_again_after_it_was_refused() {
              <Content-Length>1</Content-Length></Properties></Blob></Blobs><NextMarker>{marker}</NextMarker>\
              </EnumerationResults>"
         );
-        Reply::answer("200 OK", &[], body.as_bytes())
+        ScriptedReply::answer("200 OK", &[], body.as_bytes())
     });
     let mut world = World::new();
     world.set("AZURE_STORAGE_CONNECTION_STRING", &format!("AccountName=me;BlobEndpoint={}", store.url()));

@@ -3,7 +3,7 @@
 
 use crate::support;
 
-use firstbyte_testkit::{Certificate, Made, Quirk, QuirkStore, Reply, Scripted};
+use firstbyte_testkit::{Certificate, CertificateKind, Quirk, QuirkStore, Scripted, ScriptedReply};
 use support::World;
 use support::servers::S3;
 
@@ -137,7 +137,7 @@ fn settings_that_cannot_be_honoured_are_refused_by_name() {
 fn the_endpoints_of_fips_and_dual_stack_are_those_of_aws() {
     let sent = |config: &str| {
         // The proxy refuses the tunnel after it has seen its target.
-        let proxy = Scripted::start(|_, _| Reply::answer("403 Forbidden", &[], b"").then_close());
+        let proxy = Scripted::start(|_, _| ScriptedReply::answer("403 Forbidden", &[], b"").then_close());
         let mut world = world_with(config);
         world.set("https_proxy", proxy.url());
         assert_ne!(world.run(&["ls", "s3://bucket/"]).code, Some(0));
@@ -154,7 +154,7 @@ fn the_endpoints_of_fips_and_dual_stack_are_those_of_aws() {
 
 #[test]
 fn the_certificates_of_the_profile_are_trusted() {
-    let certificate = Certificate::make(Made::Authority);
+    let certificate = Certificate::make(CertificateKind::Authority);
     let (chain, key) = (certificate.certificate(), certificate.key());
     let options = ["--write", "--tls-cert", chain.to_str().unwrap(), "--tls-key", key.to_str().unwrap()];
     let s3 = S3::ours_with(&options);
@@ -192,7 +192,8 @@ const ROLE: &str = "<AssumeRoleResponse><AssumeRoleResult><Credentials><AccessKe
 #[test]
 fn a_role_is_assumed_by_our_own_client() {
     let store = store_with("x", &[]);
-    let sts = Scripted::start(|_, _| Reply::answer("200 OK", &["content-type: text/xml"], ROLE.as_bytes()));
+    let sts =
+        Scripted::start(|_, _| ScriptedReply::answer("200 OK", &["content-type: text/xml"], ROLE.as_bytes()));
     assert_eq!(listed(&world_with_role(sts.url(), &store)), "x\n");
     assert!(sts.requests().iter().any(|request| request.body.starts_with(b"Action=AssumeRole")));
 }
@@ -200,7 +201,7 @@ fn a_role_is_assumed_by_our_own_client() {
 #[test]
 fn a_silent_sts_is_named_after_the_deadline() {
     let store = store_with("x", &[]);
-    let sts = Scripted::start(|_, _| Reply::Silence);
+    let sts = Scripted::start(|_, _| ScriptedReply::Silence);
     let mut world = world_with_role(sts.url(), &store);
     world.set("FIRSTBYTE_READ_TIMEOUT", "1s");
     world.run(&["ls", "s3://bucket/"]).fails(1, &["STS at", host(sts.url()), "has not answered for 1s"]);
@@ -212,7 +213,7 @@ fn a_silent_sts_is_named_after_the_deadline() {
 #[test]
 fn a_silent_metadata_service_is_named_after_the_deadline() {
     let store = store_with("x", &[]);
-    let metadata = Scripted::start(|_, _| Reply::Silence);
+    let metadata = Scripted::start(|_, _| ScriptedReply::Silence);
     for variable in ["AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_EC2_METADATA_SERVICE_ENDPOINT"] {
         let mut world = World::new();
         world.set("AWS_REGION", "us-east-1");
@@ -229,8 +230,8 @@ fn a_silent_metadata_service_is_named_after_the_deadline() {
 #[test]
 fn the_bundle_of_the_options_holds_for_sts() {
     let store = store_with("x", &[]);
-    let certificate = Certificate::make(Made::Authority);
-    let unusual = firstbyte_testkit::Unusual::default();
+    let certificate = Certificate::make(CertificateKind::Authority);
+    let unusual = firstbyte_testkit::TlsBehaviour::default();
     let sts = firstbyte_testkit::TlsPeer::start(&certificate, unusual, ROLE.as_bytes().to_vec());
     let mut world = world_with_role(sts.url(), &store);
     world.run(&["ls", "s3://bucket/"]).fails(1, &["credentials", "not signed by a trusted authority"]);

@@ -5,7 +5,7 @@ use crate::support;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::process::Stdio;
 
-use firstbyte_testkit::{Reply, Scripted, bytes};
+use firstbyte_testkit::{Scripted, ScriptedReply, bytes};
 use support::servers::S3;
 use support::{World, names_below};
 
@@ -291,8 +291,8 @@ fn a_pipe_under_the_name_of_a_journal_or_of_an_unfinished_file_is_named_and_not_
 #[test]
 fn a_stream_that_breaks_and_has_no_version_ends_with_a_failure_not_with_bad_usage() {
     let server = Scripted::start(|_, head| match head.starts_with("HEAD") {
-        true => Reply::raw("200 OK", &["content-length: 9"], b""),
-        false => Reply::raw("200 OK", &["content-length: 9"], b"half").then_close(),
+        true => ScriptedReply::raw("200 OK", &["content-length: 9"], b""),
+        false => ScriptedReply::raw("200 OK", &["content-length: 9"], b"half").then_close(),
     });
     let world = World::new();
     let ran = world.run(&["cat", &format!("{}/file", server.url())]);
@@ -303,7 +303,7 @@ fn a_stream_that_breaks_and_has_no_version_ends_with_a_failure_not_with_bad_usag
 
 #[test]
 fn a_bucket_with_old_versions_alone_is_not_to_be_emptied_by_rm() {
-    use firstbyte_testkit::{Reply, Scripted};
+    use firstbyte_testkit::{Scripted, ScriptedReply};
     for (objects, advice) in
         [("", "old versions"), ("<Contents><Key>k</Key><Size>1</Size></Contents>", "rm -r")]
     {
@@ -318,7 +318,7 @@ fn a_bucket_with_old_versions_alone_is_not_to_be_emptied_by_rm() {
                     format!("<ListBucketResult><IsTruncated>false</IsTruncated>{objects}</ListBucketResult>"),
                 ),
             };
-            Reply::answer(status, &[], text.as_bytes())
+            ScriptedReply::answer(status, &[], text.as_bytes())
         });
         let mut world = World::new();
         for (name, value) in

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use firstbyte_testkit::{Reply, Scripted};
+use firstbyte_testkit::{Scripted, ScriptedReply};
 use support::World;
 use support::place::Place;
 use time::OffsetDateTime;
@@ -37,16 +37,16 @@ impl Service {
     }
 }
 
-fn answer(head: &str, valid: &str) -> Reply {
+fn answer(head: &str, valid: &str) -> ScriptedReply {
     let xml = ["content-type: application/xml"];
     if !head.contains(&format!("Credential={valid}/")) {
         let refusal = "<Error><Code>ExpiredToken</Code><Message>The token has expired.</Message></Error>";
-        return Reply::answer("400 Bad Request", &xml, refusal.as_bytes());
+        return ScriptedReply::answer("400 Bad Request", &xml, refusal.as_bytes());
     }
     if head.contains("list-type=2") {
-        return Reply::answer("200 OK", &xml, listing(head).as_bytes());
+        return ScriptedReply::answer("200 OK", &xml, listing(head).as_bytes());
     }
-    Reply::answer("200 OK", &["etag: \"1\""], CONTENT)
+    ScriptedReply::answer("200 OK", &["etag: \"1\""], CONTENT)
 }
 
 /// Returns a listing of everything, of the directories, or of the content of one.
@@ -121,9 +121,9 @@ fn world_with_a_role(config: &str, credentials: &str) -> (World, Scripted) {
     let server = Scripted::start(|_, head| {
         if head.contains("GET /role ") {
             let role = r#"{"AccessKeyId": "ROLE", "SecretAccessKey": "s", "Token": "t", "Expiration": "2099-01-01T00:00:00Z"}"#;
-            return Reply::answer("200 OK", &["content-type: application/json"], role.as_bytes());
+            return ScriptedReply::answer("200 OK", &["content-type: application/json"], role.as_bytes());
         }
-        Reply::answer("200 OK", &["etag: \"1\""], CONTENT)
+        ScriptedReply::answer("200 OK", &["etag: \"1\""], CONTENT)
     });
     let mut world = World::new();
     let config = world.write("config", config.as_bytes());

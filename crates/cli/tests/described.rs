@@ -2,7 +2,7 @@
 
 use crate::support;
 
-use firstbyte_testkit::{ACCESS_KEY, Certificate, Made, SECRET_KEY, bytes, minio_with, scratch};
+use firstbyte_testkit::{ACCESS_KEY, Certificate, CertificateKind, SECRET_KEY, bytes, minio_with, scratch};
 use serde_json::Value;
 use support::World;
 use support::servers::S3;
@@ -75,7 +75,7 @@ fn the_headers_of_an_upload_are_kept_with_it_and_by_copies() {
 
 #[test]
 fn objects_of_the_customers_own_key_are_written_read_and_copied() {
-    let (certificate, directory) = (Certificate::make(Made::Authority), scratch());
+    let (certificate, directory) = (Certificate::make(CertificateKind::Authority), scratch());
     let minio = minio_with(directory.path(), Some(&certificate));
     let mut world = World::new();
     for (name, value) in [

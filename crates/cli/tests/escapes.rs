@@ -2,7 +2,7 @@
 
 use crate::support;
 
-use firstbyte_testkit::{Reply, Scripted};
+use firstbyte_testkit::{Scripted, ScriptedReply};
 use support::{World, names_below};
 
 /// Serves a bucket whose only key is `x/../esc`, an object `x/..`, and a byte at any other path.
@@ -15,12 +15,12 @@ fn bucket() -> Scripted {
         let headers = ["etag: \"e\"", "last-modified: Thu, 01 Jan 2026 00:00:00 GMT"];
         match head {
             _ if target.contains("list-type") => {
-                Reply::answer("200 OK", &["content-type: application/xml"], listing.as_bytes())
+                ScriptedReply::answer("200 OK", &["content-type: application/xml"], listing.as_bytes())
             }
             _ if head.starts_with("HEAD") => {
-                Reply::raw("200 OK", &[&headers[..], &["content-length: 1"]].concat(), b"")
+                ScriptedReply::raw("200 OK", &[&headers[..], &["content-length: 1"]].concat(), b"")
             }
-            _ => Reply::answer("200 OK", &headers, b"x"),
+            _ => ScriptedReply::answer("200 OK", &headers, b"x"),
         }
     })
 }

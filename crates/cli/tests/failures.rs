@@ -9,7 +9,7 @@ use std::thread;
 
 use firstbyte_store::FailureKind;
 use firstbyte_testkit::{
-    ACCESS_KEY, AZURE_KEY, Reply, SECRET_KEY, Scripted, azure_connection, free_port, until,
+    ACCESS_KEY, AZURE_KEY, SECRET_KEY, Scripted, ScriptedReply, azure_connection, free_port, until,
 };
 use serde_json::Value;
 use support::servers::S3;
@@ -34,19 +34,19 @@ impl Case {
     }
 
     /// Returns the reply to a request with this head.
-    fn reply(&self, head: &str) -> Reply {
+    fn reply(&self, head: &str) -> ScriptedReply {
         if self.is("silent") {
-            return Reply::Silence;
+            return ScriptedReply::Silence;
         }
         if self.is("hang") {
-            return Reply::Hang;
+            return ScriptedReply::Hang;
         }
         if let Some(raw) = self.text("raw") {
-            return Reply::SendAndClose(raw.as_bytes().to_vec());
+            return ScriptedReply::SendAndClose(raw.as_bytes().to_vec());
         }
         // GET reports what HEAD does not: the object exists until it is read.
         if head.starts_with("HEAD") && self.text("store") == Some("s3") {
-            return Reply::raw("200 OK", &["content-length: 9", "etag: \"x\""], b"");
+            return ScriptedReply::raw("200 OK", &["content-length: 9", "etag: \"x\""], b"");
         }
         let body = if head.starts_with("HEAD") { "" } else { self.text("body").unwrap() };
         let headers = self.fields["headers"].as_object().unwrap();
@@ -55,8 +55,8 @@ impl Case {
         let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
         let status = self.text("status_line").unwrap();
         match self.is("close") {
-            true => Reply::raw(status, &headers, body.as_bytes()).then_close(),
-            false => Reply::answer(status, &headers, body.as_bytes()),
+            true => ScriptedReply::raw(status, &headers, body.as_bytes()).then_close(),
+            false => ScriptedReply::answer(status, &headers, body.as_bytes()),
         }
     }
 
@@ -239,7 +239,7 @@ fn failures_of_local_places_and_command_lines_have_a_kind() {
     let ran = world.run(&["--log-format", "json", "cp", "ftp://host/x", "out"]);
     let line: Value = serde_json::from_str(ran.stderr.lines().last().unwrap()).unwrap();
     assert_eq!((ran.code, &line["kind"]), (Some(2), &Value::from("bad_input")), "{ran:?}");
-    let silent = Scripted::start(|_, _| Reply::Silence);
+    let silent = Scripted::start(|_, _| ScriptedReply::Silence);
     let ran = world.run(&["--json", "cp", &format!("{}/x", silent.url()), "out", "--deadline", "300ms"]);
     assert_failure(&ran, "deadline", None, false);
 }
@@ -249,8 +249,8 @@ fn each_request_is_one_event_with_its_attempt() {
     // A copy opens the object in one loop and reads its body in another.
     for verb in [&["cat", "s3://bucket/key"][..], &["cp", "s3://bucket/key", "out"]] {
         let server = Scripted::start(|number, _| match number {
-            0 | 1 => Reply::answer("503 Slow Down", &["x-amz-request-id: BUSY"], b""),
-            _ => Reply::answer("200 OK", &["x-amz-request-id: DONE", "etag: \"x\""], b"content"),
+            0 | 1 => ScriptedReply::answer("503 Slow Down", &["x-amz-request-id: BUSY"], b""),
+            _ => ScriptedReply::answer("200 OK", &["x-amz-request-id: DONE", "etag: \"x\""], b"content"),
         });
         let mut world = World::new();
         world.set("FIRSTBYTE_ENDPOINT_URL", server.url());

@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use firstbyte::{Client, Options};
-use firstbyte_hydrate::{Hydrator, Settings};
+use firstbyte::{Client, ClientOptions};
+use firstbyte_hydrate::{HydrationSettings, Hydrator};
 use firstbyte_location::Location;
 use firstbyte_store::Store;
-use firstbyte_testkit::{Reply, Scripted, bytes};
+use firstbyte_testkit::{Scripted, ScriptedReply, bytes};
 use support::World;
 use support::place::Place;
 
@@ -37,7 +37,7 @@ const CREATED: &[u8] =
 const ALL: usize = 10;
 
 /// Reply to a read: the number of the read from 0, the offset, and the bytes from there.
-type Answer = fn(usize, usize, &[u8]) -> Reply;
+type Answer = fn(usize, usize, &[u8]) -> ScriptedReply;
 
 /// A fault and its expected outcome.
 struct Fault {
@@ -57,7 +57,7 @@ const FAULTS: [Fault; 9] = [
     Fault {
         name: "slow",
         answer: |_, at, rest| match sent(at, rest, LENGTH) {
-            Reply::Send(bytes) => Reply::Trickle { bytes, step: LENGTH / 20, pause: PAUSE },
+            ScriptedReply::Send(bytes) => ScriptedReply::Trickle { bytes, step: LENGTH / 20, pause: PAUSE },
             other => other,
         },
         reads: 1,
@@ -68,7 +68,7 @@ const FAULTS: [Fault; 9] = [
         name: "error in 200",
         answer: |number, at, rest| match number {
             0 => sent(at, rest, CUT).then_close(),
-            _ => Reply::answer("200 OK", &["content-type: application/xml"], ERROR),
+            _ => ScriptedReply::answer("200 OK", &["content-type: application/xml"], ERROR),
         },
         reads: 2,
         says: "changed",
@@ -76,7 +76,7 @@ const FAULTS: [Fault; 9] = [
     // Each reply ends properly, with less than was requested.
     Fault { name: "short", answer: |_, at, rest| short(at, rest), reads: 5, says: "" },
     // The connection is closed without a reply.
-    Fault { name: "dead", answer: |_, _, _| Reply::Hang, reads: ALL, says: "connection lost" },
+    Fault { name: "dead", answer: |_, _, _| ScriptedReply::Hang, reads: ALL, says: "connection lost" },
     // Silence is noticed, and the request is repeated.
     Fault {
         name: "stall",
@@ -93,31 +93,31 @@ const FAULTS: [Fault; 9] = [
     },
     Fault {
         name: "storm",
-        answer: |_, _, _| Reply::answer("503 Slow Down", &[], b""),
+        answer: |_, _, _| ScriptedReply::answer("503 Slow Down", &[], b""),
         reads: ALL,
         says: "asks to slow down",
     },
 ];
 
 /// Returns the head of a reply that states all of `rest`, and its first `most` bytes.
-fn sent(at: usize, rest: &[u8], most: usize) -> Reply {
+fn sent(at: usize, rest: &[u8], most: usize) -> ScriptedReply {
     let length = format!("content-length: {}", rest.len());
     let range = format!("content-range: bytes {at}-{}/{LENGTH}", LENGTH - 1);
     let body = &rest[..most.min(rest.len())];
     match at {
-        0 => Reply::raw("200 OK", &[&length, "etag: \"v\"", "accept-ranges: bytes"], body),
-        _ => Reply::raw("206 Partial Content", &[&length, "etag: \"v\"", &range], body),
+        0 => ScriptedReply::raw("200 OK", &[&length, "etag: \"v\"", "accept-ranges: bytes"], body),
+        _ => ScriptedReply::raw("206 Partial Content", &[&length, "etag: \"v\"", &range], body),
     }
 }
 
 /// Returns a 206 with a part of the range. The first request has no range, so its reply is cut.
-fn short(at: usize, rest: &[u8]) -> Reply {
+fn short(at: usize, rest: &[u8]) -> ScriptedReply {
     let body = &rest[..CUT.min(rest.len())];
     if at == 0 {
         return sent(at, rest, CUT).then_close();
     }
     let range = format!("content-range: bytes {at}-{}/{LENGTH}", at + body.len() - 1);
-    Reply::answer("206 Partial Content", &["etag: \"v\"", &range], body)
+    ScriptedReply::answer("206 Partial Content", &["etag: \"v\"", &range], body)
 }
 
 /// A server with one object and one fault, and its reads.
@@ -134,7 +134,7 @@ impl Faulty {
         let server = Scripted::start(move |_, head| {
             if head.starts_with("HEAD") {
                 let length = format!("content-length: {LENGTH}");
-                return Reply::raw("200 OK", &[&length, "etag: \"v\"", "accept-ranges: bytes"], b"");
+                return ScriptedReply::raw("200 OK", &[&length, "etag: \"v\"", "accept-ranges: bytes"], b"");
             }
             let asked =
                 head.split("range: bytes=").nth(1).and_then(|text| text.split('-').next()?.parse().ok());
@@ -180,12 +180,12 @@ const WAYS: [Way; 6] = [
     }),
     ("open", |url| {
         let mut content = Vec::new();
-        let mut file = Client::new(Options::default()).unwrap().open(url).unwrap();
+        let mut file = Client::new(ClientOptions::default()).unwrap().open(url).unwrap();
         file.read_to_end(&mut content).map(|_| content).map_err(|error| error.to_string())
     }),
     ("read_many", |url| {
-        let store = Store::new(firstbyte_store::Options::default()).unwrap();
-        let hydrator = Hydrator::new(store, Settings::default()).unwrap();
+        let store = Store::new(firstbyte_store::StoreOptions::default()).unwrap();
+        let hydrator = Hydrator::new(store, HydrationSettings::default()).unwrap();
         let handle = hydrator.open(&Location::parse(url.as_ref()).unwrap()).unwrap().handle();
         let mut content = vec![0; LENGTH];
         let (one, other) = content.split_at_mut(LENGTH / 3);
@@ -244,7 +244,7 @@ fn every_way_to_read_makes_as_many_requests_and_says_the_same() {
 
 #[test]
 fn a_write_is_sent_as_often_as_a_read() {
-    let server = Scripted::start(|_, _| Reply::answer("503 Slow Down", &[], b""));
+    let server = Scripted::start(|_, _| ScriptedReply::answer("503 Slow Down", &[], b""));
     let world = World::new();
     world.write("object", &bytes(SEED, LENGTH));
     let ran = world.run(&["cp", "object", &format!("{}/object", server.url())]);
@@ -263,12 +263,12 @@ fn a_completion_is_sent_as_often_with_an_error_inside_a_200_as_with_one_of_its_s
             let is_completion = head.starts_with("POST") && head.contains("uploadId=");
             match head.split(' ').next() {
                 Some("POST") if is_completion && counted.fetch_add(1, Ordering::SeqCst) < ALL => {
-                    Reply::answer(status, &["content-type: application/xml"], ERROR)
+                    ScriptedReply::answer(status, &["content-type: application/xml"], ERROR)
                 }
-                Some("POST") => Reply::answer("200 OK", &[], CREATED),
-                Some("PUT") => Reply::answer("200 OK", &["etag: \"part\""], b""),
-                Some("DELETE") => Reply::answer("204 No Content", &[], b""),
-                _ => Reply::answer("404 Not Found", &[], b""),
+                Some("POST") => ScriptedReply::answer("200 OK", &[], CREATED),
+                Some("PUT") => ScriptedReply::answer("200 OK", &["etag: \"part\""], b""),
+                Some("DELETE") => ScriptedReply::answer("204 No Content", &[], b""),
+                _ => ScriptedReply::answer("404 Not Found", &[], b""),
             }
         });
         let mut world = World::new();
@@ -290,7 +290,7 @@ fn a_mount_counts_the_requests_that_it_sent_again() {
     let fault = Fault {
         name: "two failures",
         answer: |number, at, rest| match number {
-            0 | 1 => Reply::answer("503 Slow Down", &[], b""),
+            0 | 1 => ScriptedReply::answer("503 Slow Down", &[], b""),
             _ => sent(at, rest, LENGTH),
         },
         reads: 3,

@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use firstbyte_testkit::{QuirkStore, Reply, Scripted, bytes, lacks_root, until};
+use firstbyte_testkit::{QuirkStore, Scripted, ScriptedReply, bytes, lacks_root, until};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use support::{Ran, World};
 
@@ -103,8 +103,8 @@ fn files() -> Scripted {
     Scripted::start(|_, head| {
         let content = bytes(3, 3 << 20);
         match head.starts_with("HEAD") {
-            true => Reply::raw("200 OK", &["etag: \"1\"", "content-length: 3145728"], b""),
-            false => Reply::answer("200 OK", &["etag: \"1\""], &content),
+            true => ScriptedReply::raw("200 OK", &["etag: \"1\"", "content-length: 3145728"], b""),
+            false => ScriptedReply::answer("200 OK", &["etag: \"1\""], &content),
         }
     })
 }

@@ -8,7 +8,8 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Stdio};
 
 use firstbyte_testkit::{
-    ACCESS_KEY, BUCKET, Certificate, Made, Reply, SECRET_KEY, Scripted, bytes, count, free_port, until,
+    ACCESS_KEY, BUCKET, Certificate, CertificateKind, SECRET_KEY, Scripted, ScriptedReply, bytes, count,
+    free_port, until,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use support::World;
@@ -207,8 +208,8 @@ fn wrong_gateways_are_passed_by() {
     let content = bytes(4, 20 << 20);
     put(&s3, "k", &content);
     // In turn: not a gateway, a silent one, a missing one, and one with wrong content.
-    let page = Scripted::start(|_, _| Reply::answer("200 OK", &[], b"hello"));
-    let mute = Scripted::start(|_, _| Reply::Silence);
+    let page = Scripted::start(|_, _| ScriptedReply::answer("200 OK", &[], b"hello"));
+    let mute = Scripted::start(|_, _| ScriptedReply::Silence);
     let real = Gateway::start(&world, "cache", &[]);
     let url = real.url.clone();
     let liar = Scripted::start(move |_, head| {
@@ -228,7 +229,7 @@ fn wrong_gateways_are_passed_by() {
         // One bit of the second half differs.
         let at = all.len() / 2;
         all[at] ^= 1;
-        Reply::SendAndClose(all)
+        ScriptedReply::SendAndClose(all)
     });
     for (name, via) in [
         ("page", page.url().to_owned()),
@@ -318,7 +319,7 @@ fn a_gateway_speaks_tls_and_its_certificate_is_checked() {
     let mut world = World::with_s3(&s3);
     let content = bytes(8, 3 << 20);
     put(&s3, "k", &content);
-    let certificate = Certificate::make(Made::Authority);
+    let certificate = Certificate::make(CertificateKind::Authority);
     let (chain, key) = (certificate.certificate(), certificate.key());
     let tls = ["--tls-cert", chain.to_str().unwrap(), "--tls-key", key.to_str().unwrap()];
     let gateway = Gateway::start(&world, "cache", &tls);

@@ -2,11 +2,11 @@
 
 use crate::support;
 
-use firstbyte_testkit::{Reply, Scripted};
+use firstbyte_testkit::{Scripted, ScriptedReply};
 use support::World;
 
 fn answers() -> Scripted {
-    Scripted::start(|_, _| Reply::answer("200 OK", &["etag: \"1\""], b"content"))
+    Scripted::start(|_, _| ScriptedReply::answer("200 OK", &["etag: \"1\""], b"content"))
 }
 
 fn has_secret(server: &Scripted) -> bool {
@@ -18,8 +18,8 @@ fn a_header_goes_to_the_named_server_and_to_no_other() {
     let (other, world) = (answers(), World::new());
     let target = format!("location: {}/elsewhere", other.url());
     let named = Scripted::start(move |_, head| match head.contains("/moved") {
-        true => Reply::answer("302 Found", &[&target], b""),
-        false => Reply::answer("200 OK", &["etag: \"1\""], b"content"),
+        true => ScriptedReply::answer("302 Found", &[&target], b""),
+        false => ScriptedReply::answer("200 OK", &["etag: \"1\""], b"content"),
     });
     let header = "Authorization: Bearer secret";
     world.run(&["cp", "--header", header, &format!("{}/moved", named.url()), "out"]).ok();
@@ -72,25 +72,25 @@ fn a_login_portal_is_passed_by_netrc_redirects_and_a_cookie() {
             true => {
                 let back =
                     head.split("back=").nth(1).and_then(|rest| rest.split(' ').next()).unwrap_or_default();
-                Reply::answer("302 Found", &[&format!("location: {back}?code=7")], b"")
+                ScriptedReply::answer("302 Found", &[&format!("location: {back}?code=7")], b"")
             }
-            false => Reply::answer("401 Unauthorized", &["www-authenticate: Basic"], b""),
+            false => ScriptedReply::answer("401 Unauthorized", &["www-authenticate: Basic"], b""),
         });
     // Another name of the same machine, as with portals and data hosts.
     let login = portal.url().replace("127.0.0.1", "localhost");
     let data = Scripted::start(move |_, head| {
         let host = head.lines().find_map(|line| line.strip_prefix("host: ")).unwrap_or_default();
         if head.contains("cookie: session=1") {
-            Reply::answer("200 OK", &["etag: \"1\""], b"content")
+            ScriptedReply::answer("200 OK", &["etag: \"1\""], b"content")
         } else if head.contains("?code=7") {
-            Reply::answer(
+            ScriptedReply::answer(
                 "302 Found",
                 &["set-cookie: session=1; Path=/; HttpOnly", "location: /d/big#part"],
                 b"",
             )
         } else {
             let to = format!("location: {login}/login?back=http://{host}/d/big");
-            Reply::answer("302 Found", &[&to], b"")
+            ScriptedReply::answer("302 Found", &[&to], b"")
         }
     });
     let mut world = World::new();
@@ -121,9 +121,9 @@ fn a_redirect_is_resolved_like_a_link() {
             "/d/query" => "?code=7",
             "/d/up" => "../e/x",
             "/d/fragment" => "/e/z#part",
-            _ => return Reply::answer("200 OK", &["etag: \"1\""], target.as_bytes()),
+            _ => return ScriptedReply::answer("200 OK", &["etag: \"1\""], target.as_bytes()),
         };
-        Reply::answer("302 Found", &[&format!("location: {to}")], b"")
+        ScriptedReply::answer("302 Found", &[&format!("location: {to}")], b"")
     });
     let world = World::new();
     for (from, to) in [("/d/query", "/d/query?code=7"), ("/d/up", "/e/x"), ("/d/fragment", "/e/z")] {

@@ -5,7 +5,7 @@ use crate::support;
 use std::fs;
 use std::path::PathBuf;
 
-use firstbyte_link::{Link, LinkConfig, Rate};
+use firstbyte_link::{Link, LinkConfig, LinkRate};
 use firstbyte_testkit::{BUCKET, bytes, until};
 use serde_json::Value;
 use support::servers::S3;
@@ -139,7 +139,8 @@ fn a_killed_hydration_goes_on_where_it_was() {
     let mut world = world(&server);
     fs::write(server.root.join(BUCKET).join("slow"), bytes(4, 16 << 20)).unwrap();
     let config = LinkConfig::new("127.0.0.1:0".parse().unwrap(), server.address());
-    let link = Link::start(LinkConfig { rate: Some(Rate::bytes_per_second(16 * MIB)), ..config }).unwrap();
+    let link =
+        Link::start(LinkConfig { rate: Some(LinkRate::bytes_per_second(16 * MIB)), ..config }).unwrap();
     world.set("FIRSTBYTE_ENDPOINT_URL", &format!("http://{}", link.address()));
     let args = ["--json", "hydrate", "--cache", "cache", "s3://bucket/slow"];
     let mut child = world.spawn(&args);

@@ -6,7 +6,7 @@
 use crate::support;
 
 use firstbyte_testkit::{bytes, count, until, write_file};
-use firstbyte_transfer::Plan;
+use firstbyte_transfer::ChunkPlan;
 use support::World;
 use support::kills::{Survival, slow_link, survive};
 use support::servers::S3;
@@ -50,7 +50,7 @@ fn a_killed_download_over_http_resumes() {
 
 #[track_caller]
 fn download_survives(world: &World, survival: Survival) {
-    survival.assert_bounded(survival.carried.bytes_to_client, &Plan::download(LENGTH), IN_SOCKETS);
+    survival.assert_bounded(survival.carried.bytes_to_client, &ChunkPlan::download(LENGTH), IN_SOCKETS);
     assert!(world.read("out") == world.read("source"));
     assert_eq!(world.names(), ["out", "source"]);
     std::fs::remove_file(world.path("out")).unwrap();
@@ -68,7 +68,7 @@ fn a_killed_upload_resumes_and_leaves_no_parts() {
         let target = format!("s3://bucket/up{seed}");
         world.set("FIRSTBYTE_ENDPOINT_URL", &format!("http://{}", link.address()));
         let survival = survive(&world, &["source", &target], link, LENGTH, seed, 1);
-        survival.assert_bounded(survival.carried.bytes_to_server, &Plan::upload(LENGTH), 0);
+        survival.assert_bounded(survival.carried.bytes_to_server, &ChunkPlan::upload(LENGTH), 0);
         world.set("FIRSTBYTE_ENDPOINT_URL", &s3.url);
         assert!(world.run(&["cat", &target]).ok().stdout == world.read("source"));
         let stale = world.run(&["--json", "cp", "--abort-stale=0s", "s3://bucket"]).ok().receipt();

@@ -14,7 +14,7 @@ use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use firstbyte_layout::{Hash, Layout, Leaf, Scheme};
+use firstbyte_layout::{Hash, Layout, LayoutScheme, Leaf};
 use firstbyte_testkit::{bytes_at, count, until};
 use support::World;
 
@@ -112,7 +112,7 @@ impl Field {
 }
 
 /// Starts a conversion.
-fn convert(world: &World, verb: &str, root: &Path, scheme: Scheme) -> Child {
+fn convert(world: &World, verb: &str, root: &Path, scheme: LayoutScheme) -> Child {
     let (levels, width) = (scheme.levels().to_string(), scheme.width().to_string());
     let root = root.to_str().unwrap();
     let mut args = vec!["-q", "layout", verb, root];
@@ -124,7 +124,7 @@ fn convert(world: &World, verb: &str, root: &Path, scheme: Scheme) -> Child {
 
 /// Kills conversions there and back until `kills` were killed. Returns how many were completed
 /// meanwhile.
-fn kill_conversions(world: &World, field: &Field, scheme: Scheme, kills: u64) -> u64 {
+fn kill_conversions(world: &World, field: &Field, scheme: LayoutScheme, kills: u64) -> u64 {
     let (mut draws, mut killed, mut completed, mut verb) = (Draws::new(7), 0, 0, "shard");
     let other = |verb| if verb == "shard" { "unshard" } else { "shard" };
     for attempt in 0.. {
@@ -182,7 +182,7 @@ fn killed_conversions_lose_nothing_and_hide_nothing() {
     let (world, place) = (World::new(), tempfile::tempdir().unwrap());
     let field = Field::new(place.path().join("files"), files);
     let root = &field.root;
-    let scheme = Scheme::suggest(Hash::Xxh3, files, None, None, Leaf::Name).unwrap();
+    let scheme = LayoutScheme::suggest(Hash::Xxh3, files, None, None, Leaf::Name).unwrap();
     let mine = std::thread::scope(|scope| {
         let field = &field;
         let writers: Vec<_> = (0..WRITERS).map(|number| scope.spawn(move || field.write(number))).collect();

@@ -5,7 +5,7 @@ use crate::support;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 
-use firstbyte_testkit::{Reply, Scripted, until};
+use firstbyte_testkit::{Scripted, ScriptedReply, until};
 use support::servers::S3;
 use support::{Ran, World};
 
@@ -238,7 +238,8 @@ fn refused_logins() {
     );
     world.set("AWS_ACCESS_KEY_ID", "unknown");
     check(&world, &[("ls s3://bucket", 1, &["InvalidAccessKeyId", "access key", "--profile"])]);
-    let web = Scripted::start(|_, _| Reply::answer("401 Unauthorized", &["www-authenticate: Basic"], b""));
+    let web =
+        Scripted::start(|_, _| ScriptedReply::answer("401 Unauthorized", &["www-authenticate: Basic"], b""));
     let refused =
         world.run(&["cp", &format!("{}/file", web.url()), "out"]).fails(1, &["401", "USER:PASSWORD"]);
     assert!(!refused.stderr.contains("policy") && !refused.stderr.contains("profile"), "{refused:?}");
@@ -263,7 +264,7 @@ fn http_and_https_confused() {
     world.set("FIRSTBYTE_ENDPOINT_URL", &url);
     check(&world, &[("ls s3://bucket", 1, &["speaks TLS", "https://"])]);
     let go = Scripted::start(|_, _| {
-        Reply::answer("400 Bad Request", &[], b"Client sent an HTTP request to an HTTPS server.\n")
+        ScriptedReply::answer("400 Bad Request", &[], b"Client sent an HTTP request to an HTTPS server.\n")
     });
     world.set("FIRSTBYTE_ENDPOINT_URL", go.url());
     check(&world, &[("ls s3://bucket", 1, &["expects TLS", "https://"])]);

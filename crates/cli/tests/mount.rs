@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use firstbyte_testkit::{BUCKET, Reply, Scripted, bytes, ends_within, lacks_root, until};
+use firstbyte_testkit::{BUCKET, Scripted, ScriptedReply, bytes, ends_within, lacks_root, until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use support::place::Place;
@@ -129,13 +129,13 @@ fn silent_s3(silent: Arc<AtomicBool>) -> Scripted {
         if head.contains("list-type=2") {
             let xml = "<ListBucketResult><IsTruncated>false</IsTruncated><Contents><Key>x</Key><Size>21</Size>\
                        <ETag>\"1\"</ETag></Contents></ListBucketResult>";
-            return Reply::answer("200 OK", &["content-type: application/xml"], xml.as_bytes());
+            return ScriptedReply::answer("200 OK", &["content-type: application/xml"], xml.as_bytes());
         }
         if silent.load(Ordering::SeqCst) {
-            return Reply::Silence;
+            return ScriptedReply::Silence;
         }
         // Small enough to be requested as a whole.
-        Reply::answer("200 OK", &["etag: \"1\""], b"content of the object")
+        ScriptedReply::answer("200 OK", &["etag: \"1\""], b"content of the object")
     })
 }
 
@@ -449,9 +449,9 @@ fn tagged_s3(content: &'static [u8]) -> Scripted {
                  <ETag>\"1\"</ETag></Contents></ListBucketResult>",
                 content.len()
             );
-            return Reply::answer("200 OK", &["content-type: application/xml"], xml.as_bytes());
+            return ScriptedReply::answer("200 OK", &["content-type: application/xml"], xml.as_bytes());
         }
-        Reply::answer("200 OK", &["etag: \"1\""], content)
+        ScriptedReply::answer("200 OK", &["etag: \"1\""], content)
     })
 }
 

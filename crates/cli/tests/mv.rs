@@ -4,7 +4,7 @@ use crate::support;
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 
-use firstbyte_testkit::{Reply, Scripted, bytes, count, lacks_root, until};
+use firstbyte_testkit::{Scripted, ScriptedReply, bytes, count, lacks_root, until};
 use support::disk::SmallDisk;
 use support::moves;
 use support::servers::S3;
@@ -207,10 +207,10 @@ fn a_source_that_changes_after_its_copy_stays() {
         let server = Scripted::start(move |_, head| {
             let line = head.lines().next().unwrap_or_default().to_owned();
             if !line.contains(" /bucket/x ") {
-                return Reply::raw("404 Not Found", &["content-length: 0"], b"");
+                return ScriptedReply::raw("404 Not Found", &["content-length: 0"], b"");
             }
             let etag = if line.starts_with("HEAD") { then } else { first };
-            Reply::answer("200 OK", &[&format!("etag: \"{etag}\"")], b"content")
+            ScriptedReply::answer("200 OK", &[&format!("etag: \"{etag}\"")], b"content")
         });
         let mut world = World::with_s3(&S3::ours());
         world.set("FIRSTBYTE_ENDPOINT_URL", server.url());

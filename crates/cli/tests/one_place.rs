@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use firstbyte_testkit::{Client, Reply, Scripted, Sshd, lacks_root, scratch};
+use firstbyte_testkit::{Scripted, ScriptedReply, SshClientKind, Sshd, lacks_root, scratch};
 use support::servers::S3;
 use support::{World, names_below};
 
@@ -34,7 +34,7 @@ fn a_move_between_two_names_of_a_directory_on_a_host_is_refused() {
     let scratch = scratch();
     let sshd = Sshd::start(scratch.path());
     let mut world = World::new();
-    world.set("FIRSTBYTE_SSH", &sshd.ssh(Client::Friend));
+    world.set("FIRSTBYTE_SSH", &sshd.ssh(SshClientKind::Friend));
     let tree = scratch.path().join("home/tree");
     plant(&tree);
     symlink("home", scratch.path().join("alias")).unwrap();
@@ -101,12 +101,12 @@ fn a_move_between_a_bucket_and_the_directory_that_holds_it_is_refused() {
 fn a_move_that_cannot_be_proven_safe_is_refused_and_says_how_to_go_on() {
     let denied = b"<Error><Code>AccessDenied</Code><Message>no</Message></Error>";
     let server = Scripted::start(move |_, head| match head.starts_with("GET /b/x ") {
-        true => Reply::answer("200 OK", &["etag: \"e\""], b"x"),
+        true => ScriptedReply::answer("200 OK", &["etag: \"e\""], b"x"),
         false if head.starts_with("HEAD /b/x ") => {
-            Reply::raw("200 OK", &["etag: \"e\"", "content-length: 1"], b"")
+            ScriptedReply::raw("200 OK", &["etag: \"e\"", "content-length: 1"], b"")
         }
-        false if head.starts_with("HEAD") => Reply::raw("403 Forbidden", &["content-length: 0"], b""),
-        false => Reply::answer("403 Forbidden", &[], denied),
+        false if head.starts_with("HEAD") => ScriptedReply::raw("403 Forbidden", &["content-length: 0"], b""),
+        false => ScriptedReply::answer("403 Forbidden", &[], denied),
     });
     let mut world = World::new();
     for (name, value) in [
@@ -134,7 +134,7 @@ fn what_only_a_destination_has_is_kept_if_the_source_lies_in_it_under_another_na
     let scratch = scratch();
     let sshd = Sshd::start(scratch.path());
     let mut world = World::new();
-    world.set("FIRSTBYTE_SSH", &sshd.ssh(Client::Friend));
+    world.set("FIRSTBYTE_SSH", &sshd.ssh(SshClientKind::Friend));
     let tree = scratch.path().join("home/tree");
     plant(&tree);
     symlink("home", scratch.path().join("alias")).unwrap();

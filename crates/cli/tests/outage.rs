@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use firstbyte_link::{Link, LinkConfig, Running};
+use firstbyte_link::{Link, LinkConfig, RunningLink};
 use firstbyte_testkit::{bytes, until};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use support::World;
@@ -43,7 +43,7 @@ impl Drop for Stopped {
 
 /// Runs the call in ten threads, all of which must fail. Returns the number of requests on the
 /// wire.
-fn requests_of_ten(link: &Running, call: impl Fn() -> std::io::Result<()> + Sync) -> u64 {
+fn requests_of_ten(link: &RunningLink, call: impl Fn() -> std::io::Result<()> + Sync) -> u64 {
     let before = link.counters().requests;
     std::thread::scope(|scope| {
         (0..10).for_each(|_| drop(scope.spawn(|| call().expect_err("the server answers nothing"))));
@@ -52,7 +52,7 @@ fn requests_of_ten(link: &Running, call: impl Fn() -> std::io::Result<()> + Sync
 }
 
 /// A mount of a server behind a link that counts the requests.
-fn mounted() -> (S3, Running, Place) {
+fn mounted() -> (S3, RunningLink, Place) {
     let server = S3::ours();
     let link = Link::start(LinkConfig::new("127.0.0.1:0".parse().unwrap(), server.address())).unwrap();
     // Sparse, and so large that nothing fetches all of it ahead.

@@ -46,7 +46,8 @@ fn a_probe_prints_ten_lines_and_writes_a_model_that_advise_and_link_take() {
     without.fails(2, &["here", "--models FILE", "probe"]);
 
     let model =
-        firstbyte_advise::model::Service::parse(&fs::read_to_string(world.path("m.toml")).unwrap()).unwrap();
+        firstbyte_advise::model::ServiceModel::parse(&fs::read_to_string(world.path("m.toml")).unwrap())
+            .unwrap();
     assert!(model.rates.connection.is_some() && model.here.is_some());
     let replay = firstbyte_link::Replay::of(&model).unwrap();
     assert_eq!(replay.per_connection.unwrap().get(), model.rates.connection.unwrap().rate.0.round() as u64);

@@ -3,7 +3,7 @@
 
 use crate::support;
 
-use firstbyte_testkit::{Reply, Scripted};
+use firstbyte_testkit::{Scripted, ScriptedReply};
 use support::World;
 use support::servers::S3;
 
@@ -36,7 +36,7 @@ fn works_locally(world: &World, options: &[&str]) {
 
 #[test]
 fn an_unusable_proxy_or_certificate_stops_only_what_needs_it() {
-    let server = Scripted::start(|_, _| Reply::answer("200 OK", &["etag: \"1\""], b"x"));
+    let server = Scripted::start(|_, _| ScriptedReply::answer("200 OK", &["etag: \"1\""], b"x"));
     let address = server.url().strip_prefix("http://").unwrap();
     for (variable, value, url, named) in [
         ("http_proxy", "socks5h://127.0.0.1:1", "http://host.invalid/x", "http_proxy"),
@@ -59,7 +59,7 @@ fn an_unusable_proxy_or_certificate_stops_only_what_needs_it() {
 fn a_missing_or_bad_file_of_a_setting_stops_only_what_needs_it() {
     let s3 = S3::ours();
     World::with_s3(&s3).run_with_input(&["cp", "-", "s3://bucket/k"], b"x").ok();
-    let server = Scripted::start(|_, _| Reply::answer("200 OK", &["etag: \"1\""], b"x"));
+    let server = Scripted::start(|_, _| ScriptedReply::answer("200 OK", &["etag: \"1\""], b"x"));
     let (object, page) = ("s3://bucket/k", format!("{}/x", server.url()));
     for (variable, option, values, needs) in [
         ("FIRSTBYTE_SSE_C_KEY", "--sse-c-key", ["/nowhere", "src/a"], object),
@@ -91,8 +91,8 @@ fn a_missing_or_bad_file_of_a_setting_stops_only_what_needs_it() {
 #[test]
 fn one_variable_names_the_proxy_of_all_schemes() {
     let proxy = Scripted::start(|_, head| match head.starts_with("GET http://far.invalid/x ") {
-        true => Reply::answer("200 OK", &["etag: \"1\""], b"by proxy"),
-        false => Reply::answer("400 Bad Request", &[], b""),
+        true => ScriptedReply::answer("200 OK", &["etag: \"1\""], b"by proxy"),
+        false => ScriptedReply::answer("400 Bad Request", &[], b""),
     });
     let mut world = World::new();
     world.set("all_proxy", proxy.url());

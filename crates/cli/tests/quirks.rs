@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use firstbyte::{Client, Options};
-use firstbyte_store::{Keys, Signing};
+use firstbyte::{Client, ClientOptions};
+use firstbyte_store::{Signing, SigningKeys};
 use firstbyte_testkit::{Quirk, QuirkStore, bytes};
 use support::place::Place;
 use support::{Ran, World, names_below};
@@ -325,11 +325,11 @@ fn list_below(root: &Path) -> std::io::Result<BTreeSet<String>> {
 /// Reads with the library's `open`, which Python's calls.
 fn open(case: &Case) -> Outcome {
     let tree = case.plant_objects();
-    let mut options = Options::default();
+    let mut options = ClientOptions::default();
     options.store.endpoint_url = Some(case.store.url().to_owned());
     options.store.region = Some("us-east-1".to_owned());
     options.set_deadline(Duration::from_secs(8));
-    options.store.signing = Signing::Keys(Keys {
+    options.store.signing = Signing::Keys(SigningKeys {
         access_key_id: "key".to_owned(),
         secret_access_key: "secret".to_owned(),
         session_token: None,

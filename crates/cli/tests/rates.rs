@@ -9,7 +9,7 @@ use std::net::TcpStream;
 use std::process::Child;
 use std::time::Instant;
 
-use firstbyte_link::{Link, LinkConfig, Running};
+use firstbyte_link::{Link, LinkConfig, RunningLink};
 use firstbyte_testkit::{until, write_file};
 use support::World;
 use support::place::Place;
@@ -20,11 +20,11 @@ const RATE: u64 = 3_000_000;
 const TALK: u64 = 128 << 10;
 
 /// A link without limits that counts.
-fn counting(server: &S3) -> Running {
+fn counting(server: &S3) -> RunningLink {
     Link::start(LinkConfig::new("127.0.0.1:0".parse().unwrap(), server.address())).unwrap()
 }
 
-fn world_behind(link: &Running, server: &S3) -> World {
+fn world_behind(link: &RunningLink, server: &S3) -> World {
     let mut world = World::with_s3(server);
     world.set("FIRSTBYTE_ENDPOINT_URL", &format!("http://{}", link.address()));
     world

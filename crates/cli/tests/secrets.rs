@@ -8,8 +8,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use firstbyte_link::{Link, LinkConfig, Rate, Running};
-use firstbyte_testkit::{Reply, Scripted, bytes, until};
+use firstbyte_link::{Link, LinkConfig, LinkRate, RunningLink};
+use firstbyte_testkit::{Scripted, ScriptedReply, bytes, until};
 use support::World;
 use support::place::Place;
 use support::servers::S3;
@@ -66,11 +66,11 @@ fn assert_private(root: &Path) {
 }
 
 /// A server with one object, reached through a link of this rate.
-fn served(content: &[u8], rate: u64) -> (S3, Running) {
+fn served(content: &[u8], rate: u64) -> (S3, RunningLink) {
     let server = S3::ours();
     fs::write(server.root.join("bucket/big"), content).unwrap();
     let config = LinkConfig::new("127.0.0.1:0".parse().unwrap(), server.address());
-    let link = Link::start(LinkConfig { rate: Some(Rate::bytes_per_second(rate)), ..config }).unwrap();
+    let link = Link::start(LinkConfig { rate: Some(LinkRate::bytes_per_second(rate)), ..config }).unwrap();
     (server, link)
 }
 
@@ -133,8 +133,8 @@ fn receipts_progress_logs_and_errors_show_no_secret() {
 #[test]
 fn parameters_that_are_secret_by_their_names_are_shown_nowhere_however_the_url_is_written() {
     let server = Scripted::start(|_, head| match head.contains("/big") {
-        true => Reply::answer("200 OK", &["etag: \"1\""], b"x"),
-        false => Reply::answer("404 Not Found", &[], b""),
+        true => ScriptedReply::answer("200 OK", &["etag: \"1\""], b"x"),
+        false => ScriptedReply::answer("404 Not Found", &[], b""),
     });
     let address = server.url().strip_prefix("http://").unwrap().to_owned();
     let world = World::new();
@@ -218,7 +218,7 @@ fn the_target_of_a_redirect_is_shown_without_its_signature() {
             0 => format!("location: http://127.0.0.1:1/x?sig={SIGNATURE}&access_token={TOKEN}"),
             _ => format!("location: nowhere://u:{PASSWORD}@h/?sig={SIGNATURE}"),
         };
-        Reply::answer("302 Found", &[&target], b"")
+        ScriptedReply::answer("302 Found", &[&target], b"")
     });
     let world = World::new();
     for _ in 0..2 {
@@ -290,7 +290,7 @@ fn the_journal_of_an_upload_is_private() {
     let server = S3::ours();
     let mut world = World::with_s3(&server);
     let config = LinkConfig::new("127.0.0.1:0".parse().unwrap(), server.address());
-    let link = Link::start(LinkConfig { rate: Some(Rate::bytes_per_second(4 << 20)), ..config }).unwrap();
+    let link = Link::start(LinkConfig { rate: Some(LinkRate::bytes_per_second(4 << 20)), ..config }).unwrap();
     world.set("FIRSTBYTE_ENDPOINT_URL", &format!("http://{}", link.address()));
     world.write("source", &bytes(5, 32 << 20));
     let mut child = world.spawn(&["cp", "source", "s3://bucket/key"]);

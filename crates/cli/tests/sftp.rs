@@ -9,7 +9,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use firstbyte_testkit::{Client, Sshd, bytes, free_port, scratch, until};
+use firstbyte_testkit::{SshClientKind, Sshd, bytes, free_port, scratch, until};
 use support::place::Place;
 use support::servers::S3;
 use support::{World, names_below};
@@ -32,7 +32,7 @@ impl Host {
         let sshd = Sshd::start(scratch.path());
         let root = scratch.path().join("there");
         fs::create_dir(&root).unwrap();
-        world.set("FIRSTBYTE_SSH", &sshd.ssh(Client::Friend));
+        world.set("FIRSTBYTE_SSH", &sshd.ssh(SshClientKind::Friend));
         Self { world, sshd, root, _scratch: scratch }
     }
 
@@ -43,7 +43,7 @@ impl Host {
 
     /// Waits until no process is connected to it.
     fn wait_for_end_of_sessions(&self) {
-        let ssh = self.sshd.ssh(Client::Friend).replace(' ', "\0");
+        let ssh = self.sshd.ssh(SshClientKind::Friend).replace(' ', "\0");
         let connects = |pid: String| {
             fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|it| it.starts_with(ssh.as_bytes()))
         };
@@ -190,11 +190,11 @@ fn mistakes_are_named_in_one_line() {
     host.world.run(&["presign", &there]).fails(2, &[]);
     let refused = format!("sftp://127.0.0.1:{}/x", free_port());
     host.world.run(&["cat", &refused]).fails(1, &["connection refused", "check the host"]);
-    host.world.set("FIRSTBYTE_SSH", &host.sshd.ssh(Client::Newcomer));
+    host.world.set("FIRSTBYTE_SSH", &host.sshd.ssh(SshClientKind::Newcomer));
     host.world.run(&["cat", &there]).fails(1, &["host key", "fingerprint"]);
-    host.world.set("FIRSTBYTE_SSH", &host.sshd.ssh(Client::Stranger));
+    host.world.set("FIRSTBYTE_SSH", &host.sshd.ssh(SshClientKind::Stranger));
     host.world.run(&["cat", &there]).fails(1, &["permission denied (publickey)", "agent"]);
-    host.world.set("FIRSTBYTE_SSH", &host.sshd.ssh(Client::Friend));
+    host.world.set("FIRSTBYTE_SSH", &host.sshd.ssh(SshClientKind::Friend));
     host.sshd.freeze();
     host.world.run(&["cat", "--read-timeout", "1s", &there]).fails(1, &["timed out"]);
     host.world.set("FIRSTBYTE_SSH", "no-such-ssh");

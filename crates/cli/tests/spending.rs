@@ -2,7 +2,7 @@
 
 use crate::support;
 
-use firstbyte_link::{Link, LinkConfig, Running};
+use firstbyte_link::{Link, LinkConfig, RunningLink};
 use firstbyte_testkit::bytes;
 use serde_json::Value;
 use support::World;
@@ -17,7 +17,7 @@ const BYTE: f64 = 0.09 / 1_073_741_824.0;
 const BILL: [&str; 4] = ["--bill-as", "s3-standard", "--transfer", "internet"];
 
 /// A world whose S3 service is behind a link, which counts requests.
-fn counted() -> (S3, Running, World) {
+fn counted() -> (S3, RunningLink, World) {
     let s3 = S3::minio();
     let link = Link::start(LinkConfig::new(([127, 0, 0, 1], 0).into(), s3.address())).unwrap();
     let mut world = World::with_s3(&s3);

@@ -8,7 +8,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::net::{TcpListener, TcpStream};
 
-use firstbyte_testkit::{Client, Sshd, WeakFs, Weakness, bytes, scratch};
+use firstbyte_testkit::{SshClientKind, Sshd, WeakFs, Weakness, bytes, scratch};
 use support::place::Place;
 use support::servers::S3;
 use support::{Ran, World, names_below};
@@ -47,7 +47,7 @@ fn a_pseudo_file_on_a_host_is_read_to_its_end() {
     let (s3, scratch) = (S3::ours(), scratch());
     let sshd = Sshd::start(scratch.path());
     let mut world = World::with_s3(&s3);
-    world.set("FIRSTBYTE_SSH", &sshd.ssh(Client::Friend));
+    world.set("FIRSTBYTE_SSH", &sshd.ssh(SshClientKind::Friend));
     for path in PSEUDO {
         let (content, location) = (fs::read(path).unwrap(), format!("{}{path}", sshd.url()));
         world.run(&["cp", &location, "copy"]).ok();

@@ -8,7 +8,9 @@ use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use firstbyte_testkit::{Certificate, Ending, Made, Reply, Scripted, TlsPeer, Unusual, bytes, until};
+use firstbyte_testkit::{
+    BodyEnding, Certificate, CertificateKind, Scripted, ScriptedReply, TlsBehaviour, TlsPeer, bytes, until,
+};
 use rustls::version::{TLS12, TLS13};
 use support::servers::S3;
 use support::{World, names_below};
@@ -22,7 +24,7 @@ fn trusting(certificate: &Certificate) -> World {
 
 #[test]
 fn objects_and_trees_go_there_and_back_over_our_own_tls() {
-    let certificate = Certificate::make(Made::Authority);
+    let certificate = Certificate::make(CertificateKind::Authority);
     let (chain, key) = (certificate.certificate(), certificate.key());
     let options = ["--write", "--tls-cert", chain.to_str().unwrap(), "--tls-key", key.to_str().unwrap()];
     let s3 = S3::ours_with(&options);
@@ -48,24 +50,24 @@ fn objects_and_trees_go_there_and_back_over_our_own_tls() {
 
 #[test]
 fn a_self_signed_certificate_is_trusted_by_the_bundle_and_every_other_is_refused_in_one_line() {
-    let certificate = Certificate::make(Made::Authority);
-    let peer = TlsPeer::start(&certificate, Unusual::default(), b"content".to_vec());
+    let certificate = Certificate::make(CertificateKind::Authority);
+    let peer = TlsPeer::start(&certificate, TlsBehaviour::default(), b"content".to_vec());
     let url = format!("{}/x", peer.url());
     let world = World::new();
     let bundle = certificate.certificate();
     let bundle = bundle.to_str().unwrap();
     assert_eq!(world.run(&["cat", &url, "--ca-bundle", bundle]).ok().stdout, b"content");
     world.run(&["cp", &url, "x"]).fails(1, &["not signed by a trusted authority", "--ca-bundle"]);
-    let other = Certificate::make(Made::Authority);
+    let other = Certificate::make(CertificateKind::Authority);
     trusting(&other).run(&["cat", &url]).fails(1, &["not signed by a trusted authority", "--ca-bundle"]);
     world.run(&["cat", &url, "--ca-bundle", "none.pem"]).fails(2, &["CA bundle none.pem"]);
     for (made, facts) in [
-        (Made::Expired, ["has expired", "renew"]),
-        (Made::NotYetValid, ["not yet valid", "clock"]),
-        (Made::ForAnotherHost, ["not for this host, but for elsewhere.invalid", "subjectAltName"]),
+        (CertificateKind::Expired, ["has expired", "renew"]),
+        (CertificateKind::NotYetValid, ["not yet valid", "clock"]),
+        (CertificateKind::ForAnotherHost, ["not for this host, but for elsewhere.invalid", "subjectAltName"]),
     ] {
         let certificate = Certificate::make(made);
-        let peer = TlsPeer::start(&certificate, Unusual::default(), b"content".to_vec());
+        let peer = TlsPeer::start(&certificate, TlsBehaviour::default(), b"content".to_vec());
         let ran = trusting(&certificate).run(&["cp", &format!("{}/x", peer.url()), "x"]);
         ran.fails(1, &[peer.url().split("://").nth(1).unwrap(), facts[0], facts[1]]);
     }
@@ -74,10 +76,10 @@ fn a_self_signed_certificate_is_trusted_by_the_bundle_and_every_other_is_refused
 
 #[test]
 fn a_body_that_is_cut_is_fetched_again_and_one_without_an_end_is_never_complete() {
-    let certificate = Certificate::make(Made::Leaf);
+    let certificate = Certificate::make(CertificateKind::Leaf);
     let content = bytes(4, 3_000_001);
-    for ending in [Ending::Cut, Ending::CutNotified] {
-        let unusual = Unusual { ending, endings: 2, ..Unusual::default() };
+    for ending in [BodyEnding::Cut, BodyEnding::CutNotified] {
+        let unusual = TlsBehaviour { ending, endings: 2, ..TlsBehaviour::default() };
         let peer = TlsPeer::start(&certificate, unusual, content.clone());
         let world = trusting(&certificate);
         let receipt = world.run(&["--json", "cp", &format!("{}/x", peer.url()), "x"]).ok().receipt();
@@ -85,7 +87,7 @@ fn a_body_that_is_cut_is_fetched_again_and_one_without_an_end_is_never_complete(
         assert!(receipt["requests"].as_u64().unwrap() > 2, "asked for again: {receipt}");
     }
     for version in [&TLS12, &TLS13] {
-        let unusual = Unusual { version, ending: Ending::Unnotified, ..Unusual::default() };
+        let unusual = TlsBehaviour { version, ending: BodyEnding::Unnotified, ..TlsBehaviour::default() };
         let peer = TlsPeer::start(&certificate, unusual, content.clone());
         let world = trusting(&certificate);
         world.run(&["cp", &format!("{}/x", peer.url()), "x"]).fails(1, &["close_notify"]);
@@ -112,7 +114,7 @@ fn a_server_that_stalls_in_the_handshake_is_given_up() {
 
 #[test]
 fn a_server_that_asks_to_renegotiate_gets_no_renegotiation() {
-    let certificate = Certificate::make(Made::Authority);
+    let certificate = Certificate::make(CertificateKind::Authority);
     let port = firstbyte_testkit::free_port();
     let world = trusting(&certificate);
     let log = world.write("log", b"");
@@ -153,10 +155,10 @@ fn a_server_that_asks_to_renegotiate_gets_no_renegotiation() {
 
 #[test]
 fn redirects_from_https_to_http_are_refused_unless_allowed_and_carry_no_credentials() {
-    let certificate = Certificate::make(Made::Leaf);
-    let plain = Scripted::start(|_, _| Reply::answer("200 OK", &["etag: \"v\""], b"content"));
+    let certificate = Certificate::make(CertificateKind::Leaf);
+    let plain = Scripted::start(|_, _| ScriptedReply::answer("200 OK", &["etag: \"v\""], b"content"));
     let redirect = Some(format!("{}/there", plain.url()));
-    let peer = TlsPeer::start(&certificate, Unusual { redirect, ..Unusual::default() }, Vec::new());
+    let peer = TlsPeer::start(&certificate, TlsBehaviour { redirect, ..TlsBehaviour::default() }, Vec::new());
     let world = trusting(&certificate);
     let url = format!("{}/x", peer.url().replace("://", "://user:secret@"));
     for args in [&["cp", &url, "x"][..], &["cat", &url], &["stat", &url], &["ls", &format!("{url}/")]] {
@@ -170,16 +172,16 @@ fn redirects_from_https_to_http_are_refused_unless_allowed_and_carry_no_credenti
 
 #[test]
 fn redirects_to_https_are_followed_and_a_loop_of_them_ends() {
-    let certificate = Certificate::make(Made::Leaf);
+    let certificate = Certificate::make(CertificateKind::Leaf);
     let content = bytes(5, 100_000);
-    let secure = TlsPeer::start(&certificate, Unusual::default(), content.clone());
+    let secure = TlsPeer::start(&certificate, TlsBehaviour::default(), content.clone());
     let target = format!("location: {}/x", secure.url());
-    let plain = Scripted::start(move |_, _| Reply::answer("302 Found", &[&target], b""));
+    let plain = Scripted::start(move |_, _| ScriptedReply::answer("302 Found", &[&target], b""));
     let world = trusting(&certificate);
     assert!(world.run(&["cat", &format!("{}/x", plain.url())]).ok().stdout == content);
     let round = TlsPeer::start(
         &certificate,
-        Unusual { redirect: Some("/again".into()), ..Unusual::default() },
+        TlsBehaviour { redirect: Some("/again".into()), ..TlsBehaviour::default() },
         Vec::new(),
     );
     world.run(&["cat", &format!("{}/x", round.url())]).fails(1, &["more than 10 redirects"]);

@@ -4,7 +4,7 @@ use crate::support;
 
 use std::collections::HashSet;
 
-use firstbyte_testkit::{Reply, Scripted, free_port};
+use firstbyte_testkit::{Scripted, ScriptedReply, free_port};
 use serde_json::Value;
 use support::World;
 
@@ -12,14 +12,14 @@ const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT: &str = "00f067aa0ba902b7";
 
 fn collector() -> Scripted {
-    Scripted::start(|_, _| Reply::answer("200 OK", &["content-type: application/json"], b"{}"))
+    Scripted::start(|_, _| ScriptedReply::answer("200 OK", &["content-type: application/json"], b"{}"))
 }
 
 /// A store that answers the second request.
 fn store() -> Scripted {
     Scripted::start(|number, _| match number {
-        0 => Reply::answer("503 Slow Down", &["x-amz-request-id: BUSY"], b""),
-        _ => Reply::answer("200 OK", &["x-amz-request-id: DONE", "etag: \"x\""], b"content"),
+        0 => ScriptedReply::answer("503 Slow Down", &["x-amz-request-id: BUSY"], b""),
+        _ => ScriptedReply::answer("200 OK", &["x-amz-request-id: DONE", "etag: \"x\""], b"content"),
     })
 }
 
@@ -90,7 +90,7 @@ fn a_collector_gets_a_span_of_the_run_and_one_of_each_request() {
 
 #[test]
 fn the_span_of_a_run_that_fails_has_its_kind() {
-    let store = Scripted::start(|_, _| Reply::answer("404 Not Found", &[], b""));
+    let store = Scripted::start(|_, _| ScriptedReply::answer("404 Not Found", &[], b""));
     let collector = collector();
     world(&store, collector.url()).run(&["cp", "s3://bucket/key", "copy"]).fails(1, &["not found"]);
     let spans = spans(&collector);
@@ -101,7 +101,7 @@ fn the_span_of_a_run_that_fails_has_its_kind() {
 
 #[test]
 fn a_collector_that_is_down_or_refuses_is_reported_once_and_the_run_is_done() {
-    let refuses = Scripted::start(|_, _| Reply::answer("500 Internal Server Error", &[], b""));
+    let refuses = Scripted::start(|_, _| ScriptedReply::answer("500 Internal Server Error", &[], b""));
     let down = format!("http://127.0.0.1:{}", free_port());
     for endpoint in [down.as_str(), refuses.url()] {
         let store = store();
@@ -121,7 +121,7 @@ fn a_collector_that_is_down_or_refuses_is_reported_once_and_the_run_is_done() {
 
 #[test]
 fn a_collector_that_does_not_answer_holds_up_no_run() {
-    let (store, silent) = (store(), Scripted::start(|_, _| Reply::Silence));
+    let (store, silent) = (store(), Scripted::start(|_, _| ScriptedReply::Silence));
     let world = world(&store, silent.url());
     let ran = world.run(&["cp", "s3://bucket/key", "copy"]).ok();
     assert_eq!((world.read("copy").as_slice(), ran.stderr.as_str()), (&b"content"[..], ""));

@@ -4,7 +4,7 @@
 use crate::support;
 
 use firstbyte_testkit::{
-    ACCESS_KEY, Certificate, Made, Quirk, QuirkStore, SECRET_KEY, bytes, free_port, lacks_root,
+    ACCESS_KEY, Certificate, CertificateKind, Quirk, QuirkStore, SECRET_KEY, bytes, free_port, lacks_root,
 };
 use support::servers::S3;
 use support::{World, kills};
@@ -161,7 +161,7 @@ fn a_named_endpoint_is_mounted_and_hydrated() {
 
 #[test]
 fn each_endpoint_has_an_authority_of_its_own() {
-    let certificates = [(); 2].map(|()| Certificate::make(Made::Authority));
+    let certificates = [(); 2].map(|()| Certificate::make(CertificateKind::Authority));
     let servers = certificates.each_ref().map(|made| {
         let (chain, key) = (made.certificate(), made.key());
         let tls = ["--tls-cert", chain.to_str().unwrap(), "--tls-key", key.to_str().unwrap()];

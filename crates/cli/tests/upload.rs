@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::process::Child;
 use std::time::Duration;
 
-use firstbyte_link::{Link, LinkConfig, Rate, Running};
+use firstbyte_link::{Link, LinkConfig, LinkRate, RunningLink};
 use firstbyte_testkit::{ends_within, until, write_file};
 use support::World;
 use support::servers::S3;
@@ -17,17 +17,17 @@ use support::servers::S3;
 const AT_ONCE: Duration = Duration::from_secs(4);
 
 /// Makes a server behind a link of `rate` bytes per second, and a world that uses it.
-fn behind(rate: u64) -> (S3, Running, World) {
+fn behind(rate: u64) -> (S3, RunningLink, World) {
     let server = S3::ours();
     let mut world = World::with_s3(&server);
     let config = LinkConfig::new("127.0.0.1:0".parse().unwrap(), server.address());
-    let rate = Some(Rate::bytes_per_second(rate));
+    let rate = Some(LinkRate::bytes_per_second(rate));
     let link = Link::start(LinkConfig { rate, ..config }).unwrap();
     world.set("FIRSTBYTE_ENDPOINT_URL", &format!("http://{}", link.address()));
     (server, link, world)
 }
 
-fn wait_for_bytes(link: &Running, bytes: u64) {
+fn wait_for_bytes(link: &RunningLink, bytes: u64) {
     until("bytes", || link.counters().bytes_to_server >= bytes);
 }
 

@@ -10,4 +10,4 @@ mod request;
 
 pub use attempt::Attempt;
 pub use firstbyte_pacing::RETRIES;
-pub use request::{Ended, Event, Failure, Interest, Slot, Tries};
+pub use request::{AttemptError, Interest, RequestEnd, RequestEvent, TrackerSlot, Tries};

@@ -12,7 +12,7 @@ const MALFORMED_ATTEMPTS: u32 = 3;
 
 /// A thread's slot in the request tracker. The thread sends one request at a time.
 #[derive(Clone, Copy, Debug)]
-pub struct Slot<'a> {
+pub struct TrackerSlot<'a> {
     /// The tracker that cuts silent requests, if its owner supervises it.
     pub tracker: &'a RequestTracker<Cancel>,
     /// The index of the slot, one for each thread.
@@ -49,12 +49,12 @@ pub trait Interest {
     }
 
     /// Counts an event.
-    fn count(&self, event: Event);
+    fn count(&self, event: RequestEvent);
 }
 
 /// An event in the life of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum RequestEvent {
     /// A request was cut for its silence.
     Cut,
     /// A request failed, and is sent again.
@@ -76,7 +76,7 @@ pub struct Tries {
 }
 
 /// An error of an attempt, which may hold an error of the store.
-pub trait Failure {
+pub trait AttemptError {
     /// Returns the store's error, if it is one. Only such errors can be worth another attempt.
     fn store(&self) -> Option<&StoreError>;
 
@@ -84,7 +84,7 @@ pub trait Failure {
     fn store_mut(&mut self) -> Option<&mut StoreError>;
 }
 
-impl Failure for StoreError {
+impl AttemptError for StoreError {
     fn store(&self) -> Option<&StoreError> {
         Some(self)
     }
@@ -96,7 +96,7 @@ impl Failure for StoreError {
 
 /// The reason why a request is not sent again.
 #[derive(Debug)]
-pub enum Ended<E> {
+pub enum RequestEnd<E> {
     /// The error is not transient, or the retries are used up.
     Failed(E),
     /// The request is no longer wanted. Holds the last error, or `None` if the last attempt was cut
@@ -104,25 +104,25 @@ pub enum Ended<E> {
     Unwanted(Option<E>),
 }
 
-impl<'a> Slot<'a> {
+impl<'a> TrackerSlot<'a> {
     /// Makes a request until it succeeds, fails for good or is no longer wanted. `once` makes one
     /// attempt and keeps what it achieved, so that the next attempt requests only the rest.
     /// `opened` cancels a response that is already open.
     ///
     /// # Errors
-    /// The last error of `once`, or [`Ended::Unwanted`] if the request is no longer wanted.
-    pub fn request<T, E: Failure>(
+    /// The last error of `once`, or [`RequestEnd::Unwanted`] if the request is no longer wanted.
+    pub fn request<T, E: AttemptError>(
         self,
         interest: &impl Interest,
         mut opened: Option<Cancel>,
         mut once: impl FnMut(&mut Attempt<'a>) -> Result<T, E>,
-    ) -> Result<T, Ended<E>> {
+    ) -> Result<T, RequestEnd<E>> {
         let (mut tries, mut last, began) = (Tries::default(), None, Instant::now());
         let mut attempts = 0;
         loop {
             attempts += 1;
             if !interest.is_wanted(tries) {
-                return Err(Ended::Unwanted(last));
+                return Err(RequestEnd::Unwanted(last));
             }
             let span = attempt_span(attempts);
             let mut attempt = Attempt::new(self.tracker, self.index, opened.take(), tries.cuts);
@@ -139,12 +139,12 @@ impl<'a> Slot<'a> {
             let progressed = reached > tries.highest;
             tries.highest = tries.highest.max(reached);
             if progressed && !interest.is_repeatable() {
-                return Err(Ended::Failed(error));
+                return Err(RequestEnd::Failed(error));
             }
             // A response that is cut when its head arrives says so to its first reader only.
             if cut || matches!(error.store(), Some(StoreError::Cancelled)) {
                 tries.cuts += 1;
-                interest.count(Event::Cut);
+                interest.count(RequestEvent::Cut);
                 last = None;
                 continue;
             }
@@ -152,7 +152,7 @@ impl<'a> Slot<'a> {
                 Some(cause) => tries.pause_after(cause, progressed, interest),
                 None => None,
             };
-            let Some(pause) = pause else { return Err(Ended::Failed(error)) };
+            let Some(pause) = pause else { return Err(RequestEnd::Failed(error)) };
             if let Some(cause) = error.store() {
                 tracing::debug!(error = %cause, failures = tries.failures, "trying again");
             }
@@ -175,12 +175,12 @@ impl Tries {
         }
         self.failures = if progressed { 1 } else { error.failures_after(self.failures) };
         if let StoreError::SlowDown { .. } = error {
-            interest.count(Event::SlowDown);
+            interest.count(RequestEvent::SlowDown);
         }
         if self.failures > interest.retries() {
             return None;
         }
-        interest.count(Event::Retry);
+        interest.count(RequestEvent::Retry);
         Some(error.pause_after(self.failures))
     }
 

@@ -7,14 +7,14 @@
 use std::path::Path;
 
 use firstbyte_advise::advice::{self, Inputs};
-use firstbyte_advise::model::{Catalogue, Cloud, HERE, Kind, Machine, Service};
+use firstbyte_advise::model::{Cloud, HERE, MachineModel, ModelCatalogue, ServiceKind, ServiceModel};
 use firstbyte_advise::units::{Bytes, Rate};
 use firstbyte_advise::{prices, workload};
 use firstbyte_location::{Location, shown};
 use firstbyte_store::{Error as StoreError, Prices, Spending, Store};
 
-use crate::billing::{Bill, Billing, Transfer, Unknown, today};
-use crate::environment::Lookup;
+use crate::billing::{Billing, BillingFacts, MissingFact, Transfer, today};
+use crate::environment::VariableLookup;
 use crate::error::{Error, Result};
 use crate::receipt::Receipt;
 
@@ -28,9 +28,9 @@ pub struct Terms {
     /// Budget in dollars.
     pub budget: Option<f64>,
     /// Facts that the prices depend on.
-    pub bill: Bill,
+    pub bill: BillingFacts,
     /// A model that predicts the time.
-    pub model: Option<Service>,
+    pub model: Option<ServiceModel>,
 }
 
 /// The prices and the model of one run.
@@ -38,21 +38,21 @@ pub struct Terms {
 pub struct Account {
     prices: Option<Prices>,
     budget: Option<f64>,
-    model: Option<Service>,
+    model: Option<ServiceModel>,
 }
 
 /// Reads the model in a file, or returns the embedded one of this name.
 ///
 /// # Errors
 /// The file cannot be read, or is no model.
-pub fn model(path: &Path) -> Result<Service> {
-    if let Some(known) = path.to_str().and_then(|name| Catalogue::current().service(name).cloned()) {
+pub fn model(path: &Path) -> Result<ServiceModel> {
+    if let Some(known) = path.to_str().and_then(|name| ModelCatalogue::current().service(name).cloned()) {
         return Ok(known);
     }
     let text = std::fs::read_to_string(path)
         .map_err(|source| StoreError::Io { location: shown(path).to_string(), source })?;
     let why = |why: String| Error::Operand { operand: shown(path).to_string(), why };
-    Service::parse(&text).map_err(|error| why(error.to_string()))
+    ServiceModel::parse(&text).map_err(|error| why(error.to_string()))
 }
 
 impl Terms {
@@ -61,9 +61,9 @@ impl Terms {
     /// # Errors
     /// [`Error::Bill`] if the prices for a budget or a stated service are not known. Also if the
     /// user's price catalogue cannot be used.
-    pub fn open(&self, locations: &[Location], store: &Store, lookup: Lookup<'_>) -> Result<Account> {
+    pub fn open(&self, locations: &[Location], store: &Store, lookup: VariableLookup<'_>) -> Result<Account> {
         let option = if self.budget.is_some() { "budget" } else { "bill-as" };
-        let unknown = |unknown: &Unknown| Error::Bill {
+        let unknown = |unknown: &MissingFact| Error::Bill {
             option,
             why: format!("unknown price: {unknown}"),
             tell: unknown.option(),
@@ -79,13 +79,13 @@ impl Terms {
             Billing::Free | Billing::Unknown(_) => None,
         };
         if self.budget.is_some() && self.bill.transfer.is_none() {
-            return Err(unknown(&Unknown::Way));
+            return Err(unknown(&MissingFact::Way));
         }
         Ok(Account { prices, budget: self.budget, model: self.model.clone() })
     }
 
     /// Finds the billing of the remote locations, by one price list.
-    fn billing(&self, locations: &[Location], store: &Store, lookup: Lookup<'_>) -> Result<Billing> {
+    fn billing(&self, locations: &[Location], store: &Store, lookup: VariableLookup<'_>) -> Result<Billing> {
         let transfer = self.bill.transfer.unwrap_or(Transfer::None);
         let billing_model = self.model.as_ref().filter(|model| !model.bills.is_empty());
         let mut all: Vec<Billing> = Vec::new();
@@ -101,7 +101,7 @@ impl Terms {
         Ok(match all.len() {
             0 => Billing::Free,
             1 => all.swap_remove(0),
-            _ => Billing::Unknown(Unknown::OneList),
+            _ => Billing::Unknown(MissingFact::OneList),
         })
     }
 }
@@ -123,7 +123,7 @@ impl Account {
     /// else by the embedded one of this name. `None` without a model.
     #[must_use]
     pub fn predict(&self, bytes: u64, objects: u64, embedded: Option<&str>) -> Option<f64> {
-        let embedded = || Catalogue::current().service(embedded?).cloned();
+        let embedded = || ModelCatalogue::current().service(embedded?).cloned();
         let model = self.model.clone().or_else(embedded).filter(|_| bytes > 0)?;
         predict(&model, bytes, objects.max(1)).map(|(seconds, _)| seconds)
     }
@@ -139,25 +139,25 @@ impl Account {
     }
 }
 /// Predicts the seconds for reading `objects` objects with `bytes` in all, and their range.
-fn predict(model: &Service, bytes: u64, objects: u64) -> Option<(f64, [f64; 2])> {
-    let mut catalogue = Catalogue::current();
-    let model = Service { here: Some(model.here.clone().unwrap_or_else(this_machine)), ..model.clone() };
+fn predict(model: &ServiceModel, bytes: u64, objects: u64) -> Option<(f64, [f64; 2])> {
+    let mut catalogue = ModelCatalogue::current();
+    let model = ServiceModel { here: Some(model.here.clone().unwrap_or_else(this_machine)), ..model.clone() };
     let option = match model.kind {
-        Kind::Object => format!("{}-download", model.name),
+        ServiceKind::Object => format!("{}-download", model.name),
         _ => model.name.clone(),
     };
     catalogue.put(model);
     let text = format!("[data]\nsize = \"{bytes} B\"\nfiles = {objects}\n[compute]\nat = \"{HERE}\"\n");
     let workload = workload::of_text(&text).ok()?;
-    let prices = prices::Catalogue::current();
+    let prices = prices::PriceCatalogue::current();
     let inputs = Inputs { catalogue: &catalogue, prices: &prices, day: today().ok()? };
     let row = advice::option(&workload, &option, &inputs).ok()?;
     Some((row.seconds, [row.low, row.high]))
 }
 
 /// Machine for a model that describes none: the processors here, all else unlimited.
-fn this_machine() -> Machine {
-    Machine {
+fn this_machine() -> MachineModel {
+    MachineModel {
         vcpus: std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64),
         memory: Bytes(UNLIMITED),
         network: Rate(UNLIMITED),
@@ -192,7 +192,7 @@ mod tests {
         let prices = list_prices(
             &model(Path::new("s3-standard")).unwrap(),
             Transfer::Internet,
-            &prices::Catalogue::current(),
+            &prices::PriceCatalogue::current(),
             "us-east-1",
             "2026-11-23".parse().unwrap(),
         )
@@ -201,15 +201,15 @@ mod tests {
         let Spending { limit, prices } = account.spending().unwrap();
         assert_eq!((limit, prices.get, prices.put), (2.0, 4e-7, 5e-6));
         assert!((prices.received * 1_073_741_824.0 - 0.09).abs() < 1e-9);
-        let mut counters = firstbyte_store::CounterSnapshot { received: 1 << 30, ..Default::default() };
+        let mut counters = firstbyte_store::StoreCounts { received: 1 << 30, ..Default::default() };
         (counters.requests_by_kind.get, counters.requests_by_kind.list) = (1_000, 10);
         assert!((prices.usd(&counters) - (0.0004 + 0.000_05 + 0.09)).abs() < 1e-9);
     }
 
     #[test]
     fn a_budget_without_a_fact_names_the_option_that_gives_it() {
-        let store = Store::new(firstbyte_store::Options::default()).unwrap();
-        let refused = |bill: Bill, text: &str| {
+        let store = Store::new(firstbyte_store::StoreOptions::default()).unwrap();
+        let refused = |bill: BillingFacts, text: &str| {
             let terms = Terms { budget: Some(1.0), bill, model: None };
             let locations = [Location::parse(text.as_ref()).unwrap()];
             match terms.open(&locations, &store, &|_| None).unwrap_err() {
@@ -218,13 +218,13 @@ mod tests {
             }
         };
         let standard = Some(Declared::Service("s3-standard".into()));
-        assert_eq!(refused(Bill::default(), "http://store.example/x"), Some("bill-as"));
-        assert_eq!(refused(Bill::default(), "/tmp"), Some("bill-as"));
-        let bill = Bill { declared: standard.clone(), ..Bill::default() };
+        assert_eq!(refused(BillingFacts::default(), "http://store.example/x"), Some("bill-as"));
+        assert_eq!(refused(BillingFacts::default(), "/tmp"), Some("bill-as"));
+        let bill = BillingFacts { declared: standard.clone(), ..BillingFacts::default() };
         assert_eq!(refused(bill, "http://store.example/x"), Some("region"));
-        let bill = Bill { declared: standard, region: Some("us-east-1".into()), transfer: None };
+        let bill = BillingFacts { declared: standard, region: Some("us-east-1".into()), transfer: None };
         assert_eq!(refused(bill.clone(), "http://store.example/x"), Some("transfer"));
-        let seoul = Bill { region: Some("ap-northeast-2".into()), ..bill };
+        let seoul = BillingFacts { region: Some("ap-northeast-2".into()), ..bill };
         assert_eq!(refused(seoul, "http://store.example/x"), None);
     }
 }

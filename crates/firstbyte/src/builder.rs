@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use firstbyte_store::{Keys, Signing};
+use firstbyte_store::{Signing, SigningKeys};
 
-use crate::options::Options;
+use crate::options::ClientOptions;
 
-impl Options {
+impl ClientOptions {
     /// Sets the S3 endpoint, `http(s)://HOST[:PORT]`, instead of that of AWS.
     #[must_use]
     pub fn endpoint_url(mut self, url: impl Into<String>) -> Self {
@@ -38,7 +38,7 @@ impl Options {
         session_token: Option<String>,
     ) -> Self {
         let (access_key_id, secret_access_key) = (access_key_id.into(), secret_access_key.into());
-        self.store.signing = Signing::Keys(Keys { access_key_id, secret_access_key, session_token });
+        self.store.signing = Signing::Keys(SigningKeys { access_key_id, secret_access_key, session_token });
         self
     }
 

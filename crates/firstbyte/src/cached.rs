@@ -3,18 +3,18 @@
 
 use std::ffi::OsStr;
 
-use firstbyte_hydrate::cache::{Cache, Limits, Released, Status};
-use firstbyte_hydrate::{Job, Settings, WantedList, wanted};
+use firstbyte_hydrate::cache::{Cache, CacheLimits, Released, VersionStatus};
+use firstbyte_hydrate::{HydrationJob, HydrationList, HydrationSettings, wanted};
 use firstbyte_location::Location;
 
 use crate::client::Client;
 use crate::error::{Error, Result};
-use crate::operand::Depth;
+use crate::operand::OperandKind;
 use crate::operand::below;
 
 /// Whether blocks stay when others need their space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Keep {
+pub enum KeepBlocks {
     /// The blocks that have not been read for longest are removed.
     #[default]
     WhileRoom,
@@ -26,9 +26,9 @@ pub enum Keep {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hydrate {
     /// One object, or everything below a location.
-    pub depth: Depth,
+    pub depth: OperandKind,
     /// Whether their blocks stay.
-    pub keep: Keep,
+    pub keep: KeepBlocks,
     /// Bytes per second; unlimited if `None`.
     pub limit_rate: Option<u64>,
 }
@@ -56,17 +56,17 @@ impl Client {
     /// # Errors
     /// A client without a cache; no thread can be started; a single object does not exist. Failures
     /// among several objects are in the progress of the job.
-    pub fn hydrate(&self, location: impl AsRef<OsStr>, how: &Hydrate) -> Result<Job> {
+    pub fn hydrate(&self, location: impl AsRef<OsStr>, how: &Hydrate) -> Result<HydrationJob> {
         let location = Location::parse(location.as_ref())?;
         self.cache()?;
-        let mut list: WantedList = match how.depth {
-            Depth::Tree => wanted::below(self.store(), &location),
-            Depth::Object => {
+        let mut list: HydrationList = match how.depth {
+            OperandKind::Tree => wanted::below(self.store(), &location),
+            OperandKind::Object => {
                 let wanted = wanted::one(self.store(), &location).map_err(|failure| failure.error)?;
                 Box::new(std::iter::once(Ok(wanted)))
             }
         };
-        if how.keep == Keep::Always {
+        if how.keep == KeepBlocks::Always {
             list = self.hydrator.pinned(list);
         }
         Ok(self.hydrator.hydrate(list, how.limit_rate)?)
@@ -77,11 +77,11 @@ impl Client {
     ///
     /// # Errors
     /// A client without a cache; the cache cannot be read.
-    pub fn status(&self, location: impl AsRef<OsStr>, depth: Depth) -> Result<Vec<Status>> {
+    pub fn status(&self, location: impl AsRef<OsStr>, depth: OperandKind) -> Result<Vec<VersionStatus>> {
         let (cache, location) = (self.cache()?, Location::parse(location.as_ref())?);
         match depth {
-            Depth::Object => Ok(cache.find(&location)?),
-            Depth::Tree => matching(cache, &location).collect(),
+            OperandKind::Object => Ok(cache.find(&location)?),
+            OperandKind::Tree => matching(cache, &location).collect(),
         }
     }
 
@@ -90,11 +90,11 @@ impl Client {
     ///
     /// # Errors
     /// A client without a cache; the cache cannot be written.
-    pub fn release(&self, location: impl AsRef<OsStr>, depth: Depth) -> Result<Released> {
+    pub fn release(&self, location: impl AsRef<OsStr>, depth: OperandKind) -> Result<Released> {
         let (cache, location) = (self.cache()?, Location::parse(location.as_ref())?);
         match depth {
-            Depth::Object => Ok(cache.release(&location)?),
-            Depth::Tree => release_matching(cache, |found| below(&location, found).is_some()),
+            OperandKind::Object => Ok(cache.release(&location)?),
+            OperandKind::Tree => release_matching(cache, |found| below(&location, found).is_some()),
         }
     }
 
@@ -122,13 +122,13 @@ impl Client {
 ///
 /// # Errors
 /// The cache cannot be used.
-pub fn existing_cache(reads: &Settings) -> Result<Option<Cache>> {
+pub fn existing_cache(reads: &HydrationSettings) -> Result<Option<Cache>> {
     let Some(directory) = &reads.cache else { return Ok(None) };
-    let limits = Limits { size: reads.cache_size, reserve: reads.reserve };
+    let limits = CacheLimits { size: reads.cache_size, reserve: reads.reserve };
     Ok(Cache::existing(directory, reads.sharing, limits)?)
 }
 
-fn matching<'a>(cache: &'a Cache, root: &'a Location) -> impl Iterator<Item = Result<Status>> + 'a {
+fn matching<'a>(cache: &'a Cache, root: &'a Location) -> impl Iterator<Item = Result<VersionStatus>> + 'a {
     let statuses = cache.statuses().map(|status| status.map_err(Error::from));
     statuses.filter(|status| status.as_ref().map_or(true, |status| below(root, &status.location).is_some()))
 }

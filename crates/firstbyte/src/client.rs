@@ -3,15 +3,15 @@
 use std::ffi::OsStr;
 use std::sync::Arc;
 
-use firstbyte_hydrate::{Hydrator, Settings, StartFile};
-use firstbyte_location::{Kind, Location, Version};
+use firstbyte_hydrate::{HydrationSettings, Hydrator, StartFile};
+use firstbyte_location::{EntryKind, Location, Version};
 use firstbyte_store::{ListOptions, Listing, Outages, Store};
 use firstbyte_transfer::Engine;
 use rustix_futex_sync::Mutex;
 
 use crate::error::{Error, Result};
 use crate::file::LazyFile;
-use crate::options::Options;
+use crate::options::ClientOptions;
 
 /// A start file with its location.
 pub(crate) type KeptStart = (Location, Arc<StartFile>);
@@ -20,7 +20,7 @@ pub(crate) type KeptStart = (Location, Arc<StartFile>);
 #[derive(Clone)]
 pub struct Client {
     pub(crate) hydrator: Hydrator,
-    pub(crate) copies: firstbyte_transfer::Settings,
+    pub(crate) copies: firstbyte_transfer::TransferSettings,
     /// The start file that was used last, with its location.
     pub(crate) start: Arc<Mutex<Option<KeptStart>>>,
 }
@@ -32,8 +32,9 @@ impl Client {
     ///
     /// # Errors
     /// The options or the cache directory cannot be used.
-    pub fn new(options: Options) -> Result<Self> {
-        let store = Store::new(firstbyte_store::Options { outages: Outages::FailFast, ..options.store })?;
+    pub fn new(options: ClientOptions) -> Result<Self> {
+        let store =
+            Store::new(firstbyte_store::StoreOptions { outages: Outages::FailFast, ..options.store })?;
         Ok(Self { copies: options.copies, ..Self::over(store, options.reads)? })
     }
 
@@ -43,8 +44,8 @@ impl Client {
     ///
     /// # Errors
     /// The options cannot be used.
-    pub fn waiting(options: Options) -> Result<Self> {
-        let reads = Settings { cache: None, ..options.reads };
+    pub fn waiting(options: ClientOptions) -> Result<Self> {
+        let reads = HydrationSettings { cache: None, ..options.reads };
         Ok(Self { copies: options.copies, ..Self::over(Store::new(options.store)?, reads)? })
     }
 
@@ -52,8 +53,9 @@ impl Client {
     ///
     /// # Errors
     /// The cache directory cannot be used.
-    pub fn over(store: Store, reads: Settings) -> Result<Self> {
-        let (hydrator, copies) = (Hydrator::new(store, reads)?, firstbyte_transfer::Settings::default());
+    pub fn over(store: Store, reads: HydrationSettings) -> Result<Self> {
+        let (hydrator, copies) =
+            (Hydrator::new(store, reads)?, firstbyte_transfer::TransferSettings::default());
         Ok(Self { hydrator, copies, start: Arc::default() })
     }
 
@@ -61,8 +63,9 @@ impl Client {
     ///
     /// # Errors
     /// The cache directory cannot be used.
-    pub fn reading(store: Store, reads: Settings) -> Result<Self> {
-        let (hydrator, copies) = (Hydrator::reading(store, reads)?, firstbyte_transfer::Settings::default());
+    pub fn reading(store: Store, reads: HydrationSettings) -> Result<Self> {
+        let (hydrator, copies) =
+            (Hydrator::reading(store, reads)?, firstbyte_transfer::TransferSettings::default());
         Ok(Self { hydrator, copies, start: Arc::default() })
     }
 
@@ -90,7 +93,7 @@ impl Client {
     /// As [`open`](Self::open).
     pub fn open_location(&self, location: &Location) -> Result<LazyFile> {
         let stat = self.store().stat(location)?;
-        if stat.kind == Kind::Directory {
+        if stat.kind == EntryKind::Directory {
             return Err(Error::Directory { location: location.to_string() });
         }
         Ok(LazyFile::new(self.hydrator.described(location, stat)?.handle()))
@@ -113,13 +116,13 @@ impl Client {
 
     /// Default settings of copies.
     #[must_use]
-    pub fn copies(&self) -> &firstbyte_transfer::Settings {
+    pub fn copies(&self) -> &firstbyte_transfer::TransferSettings {
         &self.copies
     }
 
     /// Makes an engine for transfers over the store, with these settings.
     #[must_use]
-    pub fn transfers(&self, settings: firstbyte_transfer::Settings) -> Engine {
+    pub fn transfers(&self, settings: firstbyte_transfer::TransferSettings) -> Engine {
         Engine::new(self.store().clone(), settings)
     }
 

@@ -7,21 +7,21 @@ use std::time::Instant;
 use firstbyte_location::{Location, redacted_operand};
 use firstbyte_store::{Checksum, Error as StoreError};
 use firstbyte_transfer::{
-    Effect, Engine, Levels, Names, Observer, Settings, Shard, Silent, Stop, Summary, Tree,
+    Effect, Engine, Levels, NoObserver, Observer, Shard, Stop, Summary, TransferSettings, Tree, TreeNames,
 };
 
 use crate::client::Client;
-use crate::copy_rules::{Destination, Source, Wildcards};
+use crate::copy_rules::{Destination, ParsedSource, Wildcards};
 use crate::error::{Error, Result};
 use crate::filter::Filter;
-use crate::operand::Depth;
-use crate::receipt::{Failed, Receipt};
+use crate::operand::OperandKind;
+use crate::receipt::{FailedItem, Receipt};
 
 /// Options of one copy.
 #[derive(Clone, Debug, Default)]
 pub struct Copy {
     /// One object, or everything below a location.
-    pub depth: Depth,
+    pub depth: OperandKind,
     /// Checksum that a single copied object must have.
     pub checksum: Option<Checksum>,
     /// Bytes per second. Default: the client's option.
@@ -57,7 +57,7 @@ impl Client {
         copy: &Copy,
     ) -> Result<Receipt> {
         let (source, destination, started) = (source.as_ref(), destination.as_ref(), Instant::now());
-        let summary = self.cp_observed(source, destination, copy, &Silent)?;
+        let summary = self.cp_observed(source, destination, copy, &NoObserver)?;
         let mut receipt = Receipt::new("cp", display(source), Some(display(destination)));
         receipt.add(&summary);
         receipt.failed =
@@ -79,23 +79,23 @@ impl Client {
         observer: &dyn Observer,
     ) -> Result<Summary> {
         let (source, destination) = (source.as_ref().to_owned(), destination.as_ref());
-        let parsed = Source::parse(&source, copy.depth, Wildcards::Off, self.store())?;
+        let parsed = ParsedSource::parse(&source, copy.depth, Wildcards::Off, self.store())?;
         let target = parsed.target(&Destination::parse(destination, &[source], Wildcards::Off)?)?;
         let engine = self.engine(copy);
         let root = match parsed {
-            Source::Object(source) if engine.is_unchanged(&source, &target)? => {
+            ParsedSource::Object(source) if engine.is_unchanged(&source, &target)? => {
                 return Ok(Summary { skipped: 1, ..Summary::default() });
             }
-            Source::Object(source) => {
+            ParsedSource::Object(source) => {
                 return engine
                     .copy(&source, &target, observer)
                     .map_err(|error| self.if_prefix(&source, error));
             }
-            Source::Tree { root, .. } | Source::Glob { base: root, .. } => root,
+            ParsedSource::Tree { root, .. } | ParsedSource::Glob { base: root, .. } => root,
         };
         let tree = Tree {
             source: root,
-            names: Names::Listed,
+            names: TreeNames::Listed,
             destination: target,
             beginning: String::new(),
             levels: Levels::All,
@@ -120,7 +120,7 @@ impl Client {
     }
 
     pub(crate) fn engine(&self, copy: &Copy) -> Engine {
-        let settings = Settings {
+        let settings = TransferSettings {
             checksum: copy.checksum.clone(),
             limit_rate: copy.limit_rate.or(self.copies.limit_rate),
             stop: copy.stop.clone(),
@@ -136,6 +136,6 @@ fn display(operand: &OsStr) -> String {
 }
 
 /// Makes the item of a receipt for an object that failed.
-fn failed(location: String, error: &firstbyte_transfer::Error) -> Failed {
-    Failed::new(location, error.to_string(), error.kind(), error.trace())
+fn failed(location: String, error: &firstbyte_transfer::Error) -> FailedItem {
+    FailedItem::new(location, error.to_string(), error.kind(), error.trace())
 }

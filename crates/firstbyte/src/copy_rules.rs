@@ -13,11 +13,11 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
-use firstbyte_location::{DestinationName, Kind, Location, shown};
+use firstbyte_location::{DestinationName, EntryKind, Location, shown};
 use firstbyte_store::Store;
 
 use crate::error::{Error, Result};
-use crate::operand::{Depth, Glob};
+use crate::operand::{Glob, OperandKind};
 
 /// Whether `*`, `?` and `[` in sources are wildcards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub enum Wildcards {
 
 /// A parsed source.
 #[derive(Clone, Debug)]
-pub enum Source {
+pub enum ParsedSource {
     /// One object.
     Object(Location),
     /// Everything below a location.
@@ -60,14 +60,14 @@ pub enum Destination {
     As(Location),
 }
 
-impl Source {
+impl ParsedSource {
     /// Parses `text`. Local paths are looked up in the file system, remote locations only if
     /// `depth` requires it.
     ///
     /// # Errors
     /// Text that is not a location, a pattern in a bucket's name, a directory without
-    /// [`Depth::Tree`], a failed request.
-    pub fn parse(text: &OsStr, depth: Depth, wildcards: Wildcards, store: &Store) -> Result<Self> {
+    /// [`OperandKind::Tree`], a failed request.
+    pub fn parse(text: &OsStr, depth: OperandKind, wildcards: Wildcards, store: &Store) -> Result<Self> {
         let location = Location::parse(text)?;
         if wildcards == Wildcards::On
             && let Some((base, glob)) = Glob::parse(text, &location)?
@@ -77,15 +77,15 @@ impl Source {
         let is_tree = match &location {
             Location::Local(path) => fs::metadata(path).is_ok_and(|metadata| metadata.is_dir()),
             // A URL that ends in `/` answers with a page, which can be copied as an object.
-            Location::Http(_) if depth == Depth::Object => false,
+            Location::Http(_) if depth == OperandKind::Object => false,
             _ if location.is_directory_like() => true,
-            _ if depth == Depth::Tree => store.stat(&location)?.kind == Kind::Directory,
+            _ if depth == OperandKind::Tree => store.stat(&location)?.kind == EntryKind::Directory,
             _ => false,
         };
         match (is_tree, depth) {
             (false, _) => Ok(Self::Object(location)),
-            (true, Depth::Tree) => Self::tree(text),
-            (true, Depth::Object) => Err(Error::Directory { location: location.to_string() }),
+            (true, OperandKind::Tree) => Self::tree(text),
+            (true, OperandKind::Object) => Err(Error::Directory { location: location.to_string() }),
         }
     }
 
@@ -258,15 +258,15 @@ pub fn refuse_to_delete_source(source: &Location, destination: &Location) -> Res
 ///
 /// # Errors
 /// [`Error::Overlap`].
-pub fn refuse_lost_sources(moves: &[(Source, Location)]) -> Result<()> {
+pub fn refuse_lost_sources(moves: &[(ParsedSource, Location)]) -> Result<()> {
     let mut bases = Vec::new();
     let mut targets = Vec::new();
     for (source, target) in moves {
         match source {
-            Source::Object(_) => {}
-            Source::Tree { root, .. } => refuse_inside_target(root, target)?,
-            Source::Glob { base, .. } if bases.contains(&base) => continue,
-            Source::Glob { base, .. } => bases.push(base),
+            ParsedSource::Object(_) => {}
+            ParsedSource::Tree { root, .. } => refuse_inside_target(root, target)?,
+            ParsedSource::Glob { base, .. } if bases.contains(&base) => continue,
+            ParsedSource::Glob { base, .. } => bases.push(base),
         }
         targets.push(absolute(target));
     }
@@ -385,8 +385,8 @@ mod tests {
         Location::parse(OsStr::new(text)).unwrap()
     }
 
-    fn object(text: &str) -> Source {
-        Source::Object(location(text))
+    fn object(text: &str) -> ParsedSource {
+        ParsedSource::Object(location(text))
     }
 
     fn destination(text: &str, sources: &[&str]) -> Result<Destination> {
@@ -406,7 +406,7 @@ mod tests {
     fn the_target_of_a_tree_is_the_same_whether_something_is_there_or_not() {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
-        let tree = |name: Option<&str>| Source::Tree {
+        let tree = |name: Option<&str>| ParsedSource::Tree {
             root: location("s3://b/t"),
             name: name.map(|name| DestinationName::new(name).unwrap()),
         };
@@ -453,8 +453,8 @@ mod tests {
 
     #[test]
     fn what_was_moved_is_never_overwritten_by_another_source() {
-        let tree = |root: &str| Source::Tree { root: location(root), name: None };
-        let moves = |pairs: &[(Source, &str)]| {
+        let tree = |root: &str| ParsedSource::Tree { root: location(root), name: None };
+        let moves = |pairs: &[(ParsedSource, &str)]| {
             refuse_lost_sources(
                 &pairs.iter().map(|(one, to)| (one.clone(), location(to))).collect::<Vec<_>>(),
             )

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 
 /// A function that looks a variable up. Tests pass their own, without touching the environment of
 /// the process.
-pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
+pub type VariableLookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Reads a variable of this process. An empty one counts as unset, as in curl and the AWS tools.
 #[must_use]
@@ -23,7 +23,7 @@ pub fn variable(name: &str) -> Option<String> {
 /// Reads the proxies from the usual variables. As in curl, lower case wins over upper case, and the
 /// variable of one scheme over that of all.
 #[must_use]
-pub fn proxies(lookup: Lookup<'_>) -> Proxies {
+pub fn proxies(lookup: VariableLookup<'_>) -> Proxies {
     let proxy = |name: String| lookup(&name).map(|url| Proxy { url, variable: name });
     let either = |lower: &str| proxy(lower.to_owned()).or_else(|| proxy(lower.to_ascii_uppercase()));
     let bypass = lookup("no_proxy").or_else(|| lookup("NO_PROXY")).unwrap_or_default();
@@ -36,17 +36,17 @@ pub fn proxies(lookup: Lookup<'_>) -> Proxies {
 
 /// The user's configuration file: `$XDG_CONFIG_HOME/firstbyte/config.toml`.
 #[must_use]
-pub fn config_file(lookup: Lookup<'_>) -> Option<PathBuf> {
+pub fn config_file(lookup: VariableLookup<'_>) -> Option<PathBuf> {
     Some(config_directory(lookup)?.join("config.toml"))
 }
 
 /// The user's prices: `$XDG_CONFIG_HOME/firstbyte/prices.toml`.
 #[must_use]
-pub fn prices_file(lookup: Lookup<'_>) -> Option<PathBuf> {
+pub fn prices_file(lookup: VariableLookup<'_>) -> Option<PathBuf> {
     Some(config_directory(lookup)?.join("prices.toml"))
 }
 
-fn config_directory(lookup: Lookup<'_>) -> Option<PathBuf> {
+fn config_directory(lookup: VariableLookup<'_>) -> Option<PathBuf> {
     let base = match lookup("XDG_CONFIG_HOME").filter(|path| path.starts_with('/')) {
         Some(base) => PathBuf::from(base),
         None => PathBuf::from(lookup("HOME")?).join(".config"),
@@ -56,20 +56,20 @@ fn config_directory(lookup: Lookup<'_>) -> Option<PathBuf> {
 
 /// The file with users and passwords of web servers: `NETRC`, else `~/.netrc`.
 #[must_use]
-pub fn netrc(lookup: Lookup<'_>) -> Option<PathBuf> {
+pub fn netrc(lookup: VariableLookup<'_>) -> Option<PathBuf> {
     lookup("NETRC").map(PathBuf::from).or_else(|| Some(PathBuf::from(lookup("HOME")?).join(".netrc")))
 }
 
 /// The program that connects to hosts for `sftp`, and its first arguments: `FIRSTBYTE_SSH`.
 #[must_use]
-pub fn ssh(lookup: Lookup<'_>) -> Option<String> {
+pub fn ssh(lookup: VariableLookup<'_>) -> Option<String> {
     lookup("FIRSTBYTE_SSH")
 }
 
 /// The directory of journals and cached blocks: `$XDG_CACHE_HOME/firstbyte`; `/tmp/firstbyte-UID`
 /// without a home, and in AWS Lambda below [`function_directory`].
 #[must_use]
-pub fn cache_directory(lookup: Lookup<'_>) -> PathBuf {
+pub fn cache_directory(lookup: VariableLookup<'_>) -> PathBuf {
     let absolute = |name: &str| lookup(name).filter(|path| path.starts_with('/')).map(PathBuf::from);
     if is_lambda(lookup) {
         return own_directory(&function_directory(lookup));
@@ -87,26 +87,26 @@ pub fn own_directory(common: &Path) -> PathBuf {
 
 /// The region that the AWS tools would use.
 #[must_use]
-pub fn region(lookup: Lookup<'_>) -> Option<String> {
+pub fn region(lookup: VariableLookup<'_>) -> Option<String> {
     lookup("AWS_REGION").or_else(|| lookup("AWS_DEFAULT_REGION"))
 }
 
 /// True in an AWS Lambda function.
 #[must_use]
-pub fn is_lambda(lookup: Lookup<'_>) -> bool {
+pub fn is_lambda(lookup: VariableLookup<'_>) -> bool {
     lookup("AWS_LAMBDA_FUNCTION_NAME").is_some()
 }
 
 /// The directory to which a function writes: `FIRSTBYTE_TMP`, else `/tmp`, the only one that AWS
 /// Lambda allows.
 #[must_use]
-pub fn function_directory(lookup: Lookup<'_>) -> PathBuf {
+pub fn function_directory(lookup: VariableLookup<'_>) -> PathBuf {
     lookup("FIRSTBYTE_TMP").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from)
 }
 
 /// The configured memory of a Lambda function, in bytes.
 #[must_use]
-pub fn function_memory(lookup: Lookup<'_>) -> Option<u64> {
+pub fn function_memory(lookup: VariableLookup<'_>) -> Option<u64> {
     lookup("AWS_LAMBDA_FUNCTION_MEMORY_SIZE").and_then(|mb| mb.parse::<u64>().ok()).map(|mb| mb << 20)
 }
 
@@ -127,7 +127,7 @@ pub const ARRAY_VARIABLES: &str = "AWS_BATCH_JOB_ARRAY_INDEX, SLURM_ARRAY_TASK_I
 ///
 /// # Errors
 /// [`Error::Option`] if a variable is no number, or the tasks are not evenly spaced.
-pub fn array_task(lookup: Lookup<'_>) -> Result<Option<ArrayTask>> {
+pub fn array_task(lookup: VariableLookup<'_>) -> Result<Option<ArrayTask>> {
     let number = |name: &str| {
         let parsed = lookup(name).map(|text| text.trim().parse::<u32>().map_err(|_| text));
         parsed.transpose().map_err(|text| Error::Option {
@@ -156,7 +156,7 @@ pub fn array_task(lookup: Lookup<'_>) -> Result<Option<ArrayTask>> {
 /// The directory of files that vanish with the process: `TMPDIR`, else `/var/tmp`, which is on a
 /// disk even where `/tmp` is in memory.
 #[must_use]
-pub fn temporary_directory(lookup: Lookup<'_>) -> PathBuf {
+pub fn temporary_directory(lookup: VariableLookup<'_>) -> PathBuf {
     let usual = || PathBuf::from(if Path::new("/var/tmp").is_dir() { "/var/tmp" } else { "/tmp" });
     lookup("TMPDIR").map_or_else(usual, PathBuf::from)
 }
@@ -164,7 +164,7 @@ pub fn temporary_directory(lookup: Lookup<'_>) -> PathBuf {
 /// Memory limit of this job, in bytes: the lowest limit of its control groups and their parents, or
 /// the configured memory of a Lambda function. `None` if there is no limit.
 #[must_use]
-pub fn memory_limit(lookup: Lookup<'_>) -> Option<u64> {
+pub fn memory_limit(lookup: VariableLookup<'_>) -> Option<u64> {
     let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let group = cgroup_limit(&own, Path::new("/sys/fs/cgroup"));
     group.into_iter().chain(function_memory(lookup)).min()
@@ -173,9 +173,9 @@ pub fn memory_limit(lookup: Lookup<'_>) -> Option<u64> {
 /// Default memory for buffers, in bytes: that of the transfer settings, but at most an eighth of
 /// [`memory_limit`]. The rest is for the program that uses the bytes.
 #[must_use]
-pub fn default_memory(lookup: Lookup<'_>) -> u64 {
+pub fn default_memory(lookup: VariableLookup<'_>) -> u64 {
     const SHARE: u64 = 8;
-    let most = firstbyte_transfer::Settings::default().memory;
+    let most = firstbyte_transfer::TransferSettings::default().memory;
     memory_limit(lookup).map_or(most, |limit| most.min(limit / SHARE))
 }
 

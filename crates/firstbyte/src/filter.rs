@@ -15,14 +15,14 @@ pub struct Filter {
 
 #[derive(Clone, Debug)]
 struct Rule {
-    verdict: Verdict,
+    verdict: RuleEffect,
     whole_name: bool,
     pattern: Pattern,
 }
 
 /// Effect of a rule on the names it matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum RuleEffect {
     /// The names are included.
     Include,
     /// The names are excluded.
@@ -43,7 +43,7 @@ pub fn patterns(list: &str, end: NameEnd) -> impl Iterator<Item = &str> {
 
 impl Filter {
     /// Adds a rule after the others.
-    pub fn push(&mut self, verdict: Verdict, text: &str) {
+    pub fn push(&mut self, verdict: RuleEffect, text: &str) {
         let whole_name = text.contains('/');
         let mut text = text.trim_start_matches('/').to_owned();
         if text.ends_with('/') {
@@ -71,7 +71,7 @@ impl Filter {
             .iter()
             .rev()
             .find(|rule| rule.pattern.matches(if rule.whole_name { &name } else { last }));
-        decisive.is_none_or(|rule| rule.verdict == Verdict::Include)
+        decisive.is_none_or(|rule| rule.verdict == RuleEffect::Include)
     }
 }
 
@@ -83,9 +83,9 @@ mod tests {
     fn the_last_matching_rule_decides() {
         let mut filter = Filter::default();
         assert!(filter.takes(b"anything"));
-        filter.push(Verdict::Exclude, "*");
-        filter.push(Verdict::Include, "*.gz");
-        filter.push(Verdict::Exclude, "{old,older}/");
+        filter.push(RuleEffect::Exclude, "*");
+        filter.push(RuleEffect::Include, "*.gz");
+        filter.push(RuleEffect::Exclude, "{old,older}/");
         assert!(filter.takes(b"new/a.gz"));
         assert!(!filter.takes(b"new/a.txt"));
         assert!(!filter.takes(b"old/deep/a.gz") && !filter.takes(b"older/a.gz"));

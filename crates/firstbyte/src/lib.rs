@@ -1,8 +1,8 @@
 //! Large remote objects as files: read lazily through a cache that outlives the process, copied
 //! fast, resumed, verified.
 //!
-//! A [`Client`] opens, lists, copies and hydrates locations, as its [`Options`] say. Only
-//! [`Options::from_environment`] reads the environment, when the caller requests it.
+//! A [`Client`] opens, lists, copies and hydrates locations, as its [`ClientOptions`] say. Only
+//! [`ClientOptions::from_environment`] reads the environment, when the caller requests it.
 //!
 //! # Open
 //!
@@ -107,20 +107,20 @@ pub mod size;
 mod start;
 pub mod via;
 
-pub use cached::{Hydrate, Keep, existing_cache, release_matching};
+pub use cached::{Hydrate, KeepBlocks, existing_cache, release_matching};
 pub use client::Client;
 pub use copy::Copy;
 pub use error::{Error, Result};
 pub use file::LazyFile;
-pub use operand::Depth;
-pub use options::Options;
+pub use operand::OperandKind;
+pub use options::ClientOptions;
 pub use receipt::Receipt;
-pub use shard_receipt::{Changed, Done, ShardReceipt};
+pub use shard_receipt::{Changed, DoneObjects, ShardReceipt};
 
 #[cfg(feature = "async")]
 pub use asynchronous::{AsyncFile, EntryStream, Task};
-pub use firstbyte_hydrate::Job;
-pub use firstbyte_hydrate::cache::Status;
-pub use firstbyte_location::{ByteRange, Checksum, Entry, Kind, Location, Version};
+pub use firstbyte_hydrate::HydrationJob;
+pub use firstbyte_hydrate::cache::VersionStatus;
+pub use firstbyte_location::{ByteRange, Checksum, Entry, EntryKind, Location, Version};
 pub use firstbyte_store::{FailureKind, ListOptions, Listing, Trace};
 pub use firstbyte_transfer::Stop;

@@ -4,28 +4,28 @@
 
 use std::ffi::OsStr;
 
-use firstbyte_location::{Kind, Location};
+use firstbyte_location::{EntryKind, Location};
 use firstbyte_store::{Error as StoreError, Store};
 
-use crate::copy_rules::{Destination, Source};
+use crate::copy_rules::{Destination, ParsedSource};
 
 /// Returns the source and target of a tree that an earlier run has moved. `None` if the source
 /// exists, or the target does not. `parsed` is the result of parsing `text`.
 pub fn moved_tree<E>(
-    parsed: &Result<Source, E>,
+    parsed: &Result<ParsedSource, E>,
     text: &OsStr,
     destination: &Destination,
     store: &Store,
 ) -> Option<(Location, Location)> {
     let is_gone = match parsed {
         Err(_) => true,
-        Ok(Source::Object(Location::Local(path))) => path.symlink_metadata().is_err(),
+        Ok(ParsedSource::Object(Location::Local(path))) => path.symlink_metadata().is_err(),
         Ok(_) => false,
     };
-    let tree = Source::tree(text).ok().filter(|_| is_gone)?;
+    let tree = ParsedSource::tree(text).ok().filter(|_| is_gone)?;
     let target = tree.target(destination).ok()?;
     match tree {
-        Source::Tree { root, .. } if is_moved(store, &root, &target) => Some((root, target)),
+        ParsedSource::Tree { root, .. } if is_moved(store, &root, &target) => Some((root, target)),
         _ => None,
     }
 }
@@ -37,5 +37,5 @@ pub fn is_moved(store: &Store, root: &Location, target: &Location) -> bool {
         Err(error @ StoreError::NotFound { .. }) => !error.concerns_store(),
         _ => false,
     };
-    is_gone && store.stat(target).is_ok_and(|found| found.kind == Kind::Directory)
+    is_gone && store.stat(target).is_ok_and(|found| found.kind == EntryKind::Directory)
 }

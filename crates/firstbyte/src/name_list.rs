@@ -11,7 +11,7 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
-use firstbyte_location::{Entry, FileIdentity, Kind, Location, shown};
+use firstbyte_location::{Entry, EntryKind, FileIdentity, Location, shown};
 use firstbyte_store::{Error as StoreError, ListOptions, Listing, STACK, Stat, Store};
 
 use crate::error::{Error, Result};
@@ -127,17 +127,17 @@ fn marks_names(store: &Store, location: &Location, stat: &Stat) -> bool {
 }
 
 fn describe(store: &Store, location: &Location, name: Vec<u8>) -> firstbyte_store::Result<Entry> {
-    let unknown = Entry::named(name, Kind::File);
+    let unknown = Entry::named(name, EntryKind::File);
     Ok(match store.stat_object(location) {
         Err(_) => unknown,
         // Nothing in a directory would be copied.
-        Ok(stat) if stat.kind == Kind::Directory || marks_names(store, location, &stat) => {
+        Ok(stat) if stat.kind == EntryKind::Directory || marks_names(store, location, &stat) => {
             let source = std::io::Error::other("is a directory, and a list names files; copy it with -r");
             return Err(StoreError::Io { location: location.to_string(), source });
         }
         Ok(stat) => Entry {
             kind: stat.kind,
-            size: stat.size().filter(|_| stat.kind == Kind::File),
+            size: stat.size().filter(|_| stat.kind == EntryKind::File),
             modified: stat.modified,
             changed: stat.version.file.and_then(FileIdentity::changed),
             etag: stat.version.etag,

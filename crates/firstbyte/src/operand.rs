@@ -12,7 +12,7 @@ use crate::pattern::{Pattern, split_glob};
 
 /// The objects that a name stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Depth {
+pub enum OperandKind {
     /// One object. A directory as the source of a copy is an error.
     #[default]
     Object,
@@ -91,7 +91,7 @@ impl Operand {
     pub fn takes(&self, location: &Location) -> bool {
         let Some(name) = below(&self.root, location) else { return false };
         let name = name.strip_suffix(b"/").unwrap_or(&name);
-        self.glob.as_ref().is_none_or(|glob| glob.takes(name, Depth::Tree))
+        self.glob.as_ref().is_none_or(|glob| glob.takes(name, OperandKind::Tree))
     }
 }
 
@@ -128,8 +128,8 @@ impl Glob {
 
     /// Returns the levels that a listing must visit to find every match.
     #[must_use]
-    pub fn listed_levels(&self, depth: Depth) -> Levels {
-        if depth == Depth::Object && self.levels == Some(1) { Levels::One } else { Levels::All }
+    pub fn listed_levels(&self, depth: OperandKind) -> Levels {
+        if depth == OperandKind::Object && self.levels == Some(1) { Levels::One } else { Levels::All }
     }
 
     /// Returns the shortest part of `path`, counted from the root, that matches: the path itself or
@@ -137,14 +137,15 @@ impl Glob {
     #[must_use]
     pub fn part<'n>(&self, path: &'n [u8]) -> Option<&'n [u8]> {
         let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
-        ends.chain([path.len()]).map(|end| &path[..end]).find(|part| self.takes(part, Depth::Object))
+        ends.chain([path.len()]).map(|end| &path[..end]).find(|part| self.takes(part, OperandKind::Object))
     }
 
     /// True if a name below the directory `path`, written without a `/` at its end, can match.
     #[must_use]
-    pub fn enters(&self, path: &[u8], depth: Depth) -> bool {
+    pub fn enters(&self, path: &[u8], depth: OperandKind) -> bool {
         let name = String::from_utf8_lossy(path);
-        self.pattern.may_match_below(&name) || (depth == Depth::Tree && self.pattern.matches_within(&name))
+        self.pattern.may_match_below(&name)
+            || (depth == OperandKind::Tree && self.pattern.matches_within(&name))
     }
 
     /// Returns the literal beginning of all matching names in directories at `level`, as far as it
@@ -154,16 +155,16 @@ impl Glob {
         self.pattern.beginning(level)
     }
 
-    /// True if a name below the root matches. With [`Depth::Tree`] also if a directory above it
-    /// does.
+    /// True if a name below the root matches. With [`OperandKind::Tree`] also if a directory above
+    /// it does.
     #[must_use]
-    pub fn takes(&self, name: &[u8], depth: Depth) -> bool {
+    pub fn takes(&self, name: &[u8], depth: OperandKind) -> bool {
         let name = String::from_utf8_lossy(name);
         match depth {
             // The root itself does not lie below the root.
             _ if name.is_empty() => false,
-            Depth::Object => self.pattern.matches(&name),
-            Depth::Tree => self.pattern.matches_within(&name),
+            OperandKind::Object => self.pattern.matches(&name),
+            OperandKind::Tree => self.pattern.matches_within(&name),
         }
     }
 }

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use firstbyte_location::units::{PositiveDuration, UnitError, parse_rate, parse_size};
-use firstbyte_store::{CustomerKey, Deferred, Gateways, Redirects, Sharing, Signing};
+use firstbyte_store::{CustomerKey, DeferredSetting, Gateways, Redirects, Sharing, Signing};
 
-use crate::environment::{self, Lookup};
+use crate::environment::{self, VariableLookup};
 use crate::error::{Error, Result};
 use crate::via;
 
@@ -16,19 +16,19 @@ const LAMBDA_RESERVE: u64 = 64 << 20;
 
 /// How a [`Client`](crate::Client) reaches stores, reads and copies.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct ClientOptions {
     /// Endpoint, region, signing, proxies.
     #[doc(hidden)]
-    pub store: firstbyte_store::Options,
+    pub store: firstbyte_store::StoreOptions,
     /// The cache, and how reads through it are done.
     #[doc(hidden)]
-    pub reads: firstbyte_hydrate::Settings,
+    pub reads: firstbyte_hydrate::HydrationSettings,
     /// How copies are done.
     #[doc(hidden)]
-    pub copies: firstbyte_transfer::Settings,
+    pub copies: firstbyte_transfer::TransferSettings,
 }
 
-impl Options {
+impl ClientOptions {
     /// Reads the options from this process's environment: the cache in its usual place, the proxies
     /// of the usual variables, memory for a container of this size, and every `FIRSTBYTE_<OPTION>`
     /// as the command line reads it. AWS's variables and files are read when a request is made.
@@ -44,7 +44,7 @@ impl Options {
     ///
     /// # Errors
     /// A variable that does not parse.
-    pub fn from_lookup(lookup: Lookup<'_>) -> Result<Self> {
+    pub fn from_lookup(lookup: VariableLookup<'_>) -> Result<Self> {
         let mut options = Self::of_system(lookup);
         let given = |name: &str| lookup(&format!("FIRSTBYTE_{name}"));
         let flag = |name| given(name).map(|text| parse(name, &text, parse_flag)).transpose();
@@ -67,16 +67,18 @@ impl Options {
         if let Some(bundle) = given("CA_BUNDLE") {
             store.ca_bundle = Some(PathBuf::from(bundle));
         }
-        let key =
-            |path: String| Deferred::new("FIRSTBYTE_SSE_C_KEY", move || CustomerKey::read(Path::new(&path)));
+        let key = |path: String| {
+            DeferredSetting::new("FIRSTBYTE_SSE_C_KEY", move || CustomerKey::read(Path::new(&path)))
+        };
         store.customer_key = given("SSE_C_KEY").map(key);
         if let Some(silence) = limit("READ_TIMEOUT")? {
             options.set_read_timeout(silence);
         }
 
         let nodes = lookup(via::NODES);
-        let urls = |text: String| Deferred::new("FIRSTBYTE_VIA", move || via::urls(&text, nodes.as_deref()));
-        let key = |path: String| Deferred::new("FIRSTBYTE_VIA_KEY", move || via::key(&path));
+        let urls =
+            |text: String| DeferredSetting::new("FIRSTBYTE_VIA", move || via::urls(&text, nodes.as_deref()));
+        let key = |path: String| DeferredSetting::new("FIRSTBYTE_VIA_KEY", move || via::key(&path));
         options.store.gateways = Gateways {
             urls: given("VIA").map(urls).unwrap_or_default(),
             own: None,
@@ -106,7 +108,7 @@ impl Options {
     /// Of the `FIRSTBYTE_` variables only `FIRSTBYTE_SSH` is read, which no option of the command
     /// line replaces. The default memory is kept.
     #[must_use]
-    pub fn of_system(lookup: Lookup<'_>) -> Self {
+    pub fn of_system(lookup: VariableLookup<'_>) -> Self {
         let mut options = Self::default();
         options.store.ca_bundle = lookup("AWS_CA_BUNDLE").map(PathBuf::from);
         options.store.proxies = environment::proxies(lookup);
@@ -166,8 +168,8 @@ fn parse_flag(text: &str) -> std::result::Result<bool, String> {
 mod tests {
     use super::*;
 
-    fn with(pairs: &'static [(&'static str, &'static str)]) -> Result<Options> {
-        Options::from_lookup(&move |name| {
+    fn with(pairs: &'static [(&'static str, &'static str)]) -> Result<ClientOptions> {
+        ClientOptions::from_lookup(&move |name| {
             pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
         })
     }

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::time::Instant;
 
 use firstbyte_location::{Strength, Version};
-use firstbyte_store::{CounterSnapshot, FailureKind, RequestCounts, Trace};
+use firstbyte_store::{FailureKind, RequestCounts, StoreCounts, Trace};
 use firstbyte_transfer::Summary;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
@@ -18,14 +18,14 @@ use crate::shard_receipt::ShardReceipt;
 /// The extent to which content was checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Verified {
+pub enum VerifiedExtent {
     /// Against the length and the version only: the source offers no more.
     Length,
     /// Against a checksum over the whole object.
     Full,
 }
 
-impl From<firstbyte_transfer::Verified> for Verified {
+impl From<firstbyte_transfer::Verified> for VerifiedExtent {
     fn from(verified: firstbyte_transfer::Verified) -> Self {
         match verified {
             firstbyte_transfer::Verified::Length => Self::Length,
@@ -36,7 +36,7 @@ impl From<firstbyte_transfer::Verified> for Verified {
 
 /// An item that failed, and why.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-pub struct Failed {
+pub struct FailedItem {
     /// The item.
     pub location: String,
     /// The reason, as one line.
@@ -61,7 +61,7 @@ pub struct Failed {
     pub seconds: Option<f64>,
 }
 
-impl Failed {
+impl FailedItem {
     /// Makes the item for a failure. `error` is the line that people get.
     #[must_use]
     pub fn new(location: String, error: String, kind: FailureKind, trace: Option<&Trace>) -> Self {
@@ -154,7 +154,7 @@ pub struct Receipt {
     pub reread_bytes: u64,
     /// The extent to which the content was checked; the weakest over all objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub verified: Option<Verified>,
+    pub verified: Option<VerifiedExtent>,
     /// The version read, for a single object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
@@ -163,7 +163,7 @@ pub struct Receipt {
     /// Processor time of all threads, user and system.
     pub cpu_seconds: f64,
     /// Every item that failed.
-    pub failed: Vec<Failed>,
+    pub failed: Vec<FailedItem>,
     /// The resource that limited the transfer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound_by: Option<String>,
@@ -255,7 +255,7 @@ impl Receipt {
     }
 
     /// Fills in the counts of a store since its creation.
-    pub fn count(&mut self, counters: &CounterSnapshot) {
+    pub fn count(&mut self, counters: &StoreCounts) {
         (self.requests, self.retries) = (counters.requests, counters.retries);
         self.requests_by_kind = Some(counters.requests_by_kind);
         (self.received_bytes, self.sent_bytes) = (Some(counters.received), Some(counters.sent));

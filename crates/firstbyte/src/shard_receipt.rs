@@ -37,12 +37,12 @@ pub struct Changed {
 
 /// A set of objects of a shard, one bit each.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Done {
+pub struct DoneObjects {
     words: Vec<u64>,
     objects: u64,
 }
 
-impl Done {
+impl DoneObjects {
     /// Makes an empty set for a shard of `objects` objects.
     #[must_use]
     pub fn none(objects: u64) -> Self {
@@ -132,24 +132,24 @@ mod tests {
         fn ranges_survive_being_text(
             objects in 0_u64..300, places in proptest::collection::vec(any::<u64>(), 0..200),
         ) {
-            let mut done = Done::none(objects);
+            let mut done = DoneObjects::none(objects);
             for place in places.iter().filter(|_| objects > 0) {
                 done.insert(place % objects);
             }
-            prop_assert_eq!(Done::parse(&done.to_text(), objects), Some(done));
+            prop_assert_eq!(DoneObjects::parse(&done.to_text(), objects), Some(done));
         }
     }
 
     #[test]
     fn a_whole_shard_is_one_range_and_nonsense_is_refused() {
-        let mut done = Done::none(130);
+        let mut done = DoneObjects::none(130);
         (0..130).for_each(|place| assert!(done.insert(place)));
         assert!(!done.insert(3) && !done.insert(130));
         assert!(done.is_complete());
         assert_eq!(done.to_text(), "0-129");
-        assert_eq!(Done::none(0).to_text(), "");
+        assert_eq!(DoneObjects::none(0).to_text(), "");
         for wrong in ["5-3", "0-130", "x", "1,,2", "-"] {
-            assert_eq!(Done::parse(wrong, 130), None, "{wrong}");
+            assert_eq!(DoneObjects::parse(wrong, 130), None, "{wrong}");
         }
     }
 }

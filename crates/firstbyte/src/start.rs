@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use firstbyte_hydrate::{Job, StartFile, Wanted};
+use firstbyte_hydrate::{HydrationItem, HydrationJob, StartFile};
 use firstbyte_location::Location;
 use firstbyte_store::Get;
 
@@ -43,7 +43,7 @@ impl Client {
     ///
     /// # Errors
     /// No thread can be started.
-    pub fn replay(&self, start: &Arc<StartFile>) -> Result<Job> {
+    pub fn replay(&self, start: &Arc<StartFile>) -> Result<HydrationJob> {
         Ok(self.hydrator().replay(start.wanted())?)
     }
 
@@ -60,7 +60,7 @@ impl Client {
         let ranges = start.ranges_of(location, &version);
         if !ranges.is_empty() {
             let location = location.clone();
-            let wanted = move |range| Wanted {
+            let wanted = move |range| HydrationItem {
                 location: location.clone(),
                 version: Some(version.clone()),
                 range: Some(range),

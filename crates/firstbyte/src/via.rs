@@ -1,7 +1,7 @@
 //! Names the gateways that a job reads through: a list of URLs, a file with them, or the nodes of a
 //! Slurm job.
 
-use firstbyte_store::Keys;
+use firstbyte_store::SigningKeys;
 
 /// The variable in which Slurm names the nodes of a job.
 pub const NODES: &str = "SLURM_JOB_NODELIST";
@@ -48,12 +48,12 @@ fn slurm_port(text: &str) -> Result<Option<u16>, String> {
 ///
 /// # Errors
 /// The file cannot be read, or has no key.
-pub fn key(path: &str) -> Result<Keys, String> {
+pub fn key(path: &str) -> Result<SigningKeys, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let mut words = lines.next().unwrap_or_default().split_whitespace();
     match (words.next(), words.next()) {
-        (Some(id), Some(secret)) => Ok(Keys {
+        (Some(id), Some(secret)) => Ok(SigningKeys {
             access_key_id: id.to_owned(),
             secret_access_key: secret.to_owned(),
             session_token: None,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-use firstbyte::receipt::{Failed, Receipt, SCHEMA, Verified};
+use firstbyte::receipt::{FailedItem, Receipt, SCHEMA, VerifiedExtent};
 use firstbyte::{Changed, ShardReceipt};
 use firstbyte_store::{FailureKind, RequestCounts};
 use serde_json::Value;
@@ -37,11 +37,11 @@ fn full() -> Receipt {
         hedged: 10,
         resumed_bytes: 11,
         reread_bytes: 12,
-        verified: Some(Verified::Full),
+        verified: Some(VerifiedExtent::Full),
         version: Some("etag \"x\"".into()),
         peak_memory_bytes: 13,
         cpu_seconds: 0.125,
-        failed: vec![Failed {
+        failed: vec![FailedItem {
             location: "s3://bucket/a".into(),
             error: "s3://bucket/a: not found".into(),
             kind: FailureKind::NotFound,

@@ -3,20 +3,20 @@
 use std::fs;
 use std::io::{self, Read, Seek, SeekFrom};
 
-use firstbyte::{Client, Copy, Depth, Error, Hydrate, Keep, Options};
-use firstbyte_hydrate::cache::{Pin, State};
+use firstbyte::{Client, ClientOptions, Copy, Error, Hydrate, KeepBlocks, OperandKind};
+use firstbyte_hydrate::cache::{Pin, VersionState};
 use firstbyte_store::ListOptions;
-use firstbyte_testkit::{ACCESS_KEY, Place, SECRET_KEY, Subject, bytes, scratch, wait_limit};
+use firstbyte_testkit::{ACCESS_KEY, Backend, SECRET_KEY, Subject, bytes, scratch, wait_limit};
 
 /// A few blocks and a rest.
 const LEN: usize = 700_001;
 
 /// A server with the object `data`, a client of it, and the object's content.
 fn served() -> (Subject, Client, Vec<u8>) {
-    let subject = Subject::start(Place::ServeS3);
+    let subject = Subject::start(Backend::ServeS3);
     let content = bytes(1, LEN);
     subject.place("data", &content);
-    let mut options = Options::default();
+    let mut options = ClientOptions::default();
     options.store.endpoint_url.clone_from(&subject.url);
     (subject, Client::new(options).unwrap(), content)
 }
@@ -74,7 +74,7 @@ fn what_cannot_be_opened_says_why() {
     assert_eq!(open("/"), io::ErrorKind::IsADirectory);
     assert_eq!(open("/no/such/file"), io::ErrorKind::NotFound);
     assert_eq!(open("ftp://host/file"), io::ErrorKind::InvalidInput);
-    let mut options = Options::default();
+    let mut options = ClientOptions::default();
     options.store.endpoint_url.clone_from(&subject.url);
     options.store.signing = firstbyte_store::Signing::Anonymous;
     let stranger = Client::new(options).unwrap();
@@ -88,21 +88,24 @@ fn copies_go_where_the_command_line_has_them_go() {
     let cp = |source: &str, destination: &str, depth| {
         client.cp(source, here.path().join(destination), &Copy { depth, ..Copy::default() })
     };
-    cp("s3://bucket/data", "", Depth::Object).unwrap();
+    cp("s3://bucket/data", "", OperandKind::Object).unwrap();
     assert!(fs::read(here.path().join("data")).unwrap() == content);
-    cp("s3://bucket/data", "named", Depth::Object).unwrap();
+    cp("s3://bucket/data", "named", OperandKind::Object).unwrap();
     assert!(fs::read(here.path().join("named")).unwrap() == content);
 
     subject.place("tree/leaf", b"leaf");
     subject.place("tree/deep/leaf", b"deep");
-    assert_eq!(kind(cp("s3://bucket/tree/", "", Depth::Object).unwrap_err()), io::ErrorKind::IsADirectory);
-    assert_eq!(cp("s3://bucket/tree", "", Depth::Tree).unwrap().objects, 2);
+    assert_eq!(
+        kind(cp("s3://bucket/tree/", "", OperandKind::Object).unwrap_err()),
+        io::ErrorKind::IsADirectory
+    );
+    assert_eq!(cp("s3://bucket/tree", "", OperandKind::Tree).unwrap().objects, 2);
     assert_eq!(fs::read(here.path().join("tree/deep/leaf")).unwrap(), b"deep");
     fs::create_dir(here.path().join("bare")).unwrap();
-    cp("s3://bucket/tree/", "bare", Depth::Tree).unwrap();
+    cp("s3://bucket/tree/", "bare", OperandKind::Tree).unwrap();
     assert_eq!(fs::read(here.path().join("bare/leaf")).unwrap(), b"leaf");
 
-    let up = Copy { depth: Depth::Tree, ..Copy::default() };
+    let up = Copy { depth: OperandKind::Tree, ..Copy::default() };
     client.cp(here.path().join("tree"), "s3://bucket/up", &up).unwrap();
     let options = ListOptions { recursive: true, ..ListOptions::default() };
     let mut names: Vec<_> =
@@ -118,9 +121,9 @@ fn nothing_is_copied_onto_or_into_itself() {
         kind(client.cp(source, destination, &Copy { depth, ..Copy::default() }).unwrap_err())
     };
     let invalid = io::ErrorKind::InvalidInput;
-    assert_eq!(refused("s3://bucket/data", "s3://bucket/data", Depth::Object), invalid);
-    assert_eq!(refused("s3://bucket/data", "s3://bucket/", Depth::Object), invalid);
-    assert_eq!(refused("s3://bucket/", "s3://bucket/copy/", Depth::Tree), invalid);
+    assert_eq!(refused("s3://bucket/data", "s3://bucket/data", OperandKind::Object), invalid);
+    assert_eq!(refused("s3://bucket/data", "s3://bucket/", OperandKind::Object), invalid);
+    assert_eq!(refused("s3://bucket/", "s3://bucket/copy/", OperandKind::Tree), invalid);
     let mut all = Vec::new();
     client.open("s3://bucket/data").unwrap().read_to_end(&mut all).unwrap();
     assert!(all == content);
@@ -142,21 +145,21 @@ fn what_is_hydrated_needs_no_server_and_what_is_released_does() {
     let (subject, _, content) = served();
     subject.place("tree/leaf", b"leaf");
     let here = scratch();
-    let mut options = Options::default();
+    let mut options = ClientOptions::default();
     options.store.endpoint_url.clone_from(&subject.url);
     options.reads.cache = Some(here.path().join("cache"));
     options.reads.reserve = 0;
     let client = Client::new(options).unwrap();
-    let tree = Hydrate { depth: Depth::Tree, keep: Keep::Always, limit_rate: None };
+    let tree = Hydrate { depth: OperandKind::Tree, keep: KeepBlocks::Always, limit_rate: None };
     let done = client.hydrate("s3://bucket/", &tree).unwrap().wait(wait_limit());
     assert!(done.is_over && done.failed.is_empty(), "{done:?}");
     assert_eq!((done.files_done, done.bytes_here), (2, LEN as u64 + 4));
 
     let before = subject.store.counters();
-    let status = client.status("s3://bucket/data", Depth::Object).unwrap();
-    assert_eq!((status.len(), status[0].state, status[0].pin), (1, State::Hydrated, Pin::Pinned));
-    assert_eq!(client.status("s3://bucket", Depth::Tree).unwrap().len(), 2);
-    assert_eq!(client.status("s3://bucket/tree", Depth::Tree).unwrap().len(), 1);
+    let status = client.status("s3://bucket/data", OperandKind::Object).unwrap();
+    assert_eq!((status.len(), status[0].state, status[0].pin), (1, VersionState::Hydrated, Pin::Pinned));
+    assert_eq!(client.status("s3://bucket", OperandKind::Tree).unwrap().len(), 2);
+    assert_eq!(client.status("s3://bucket/tree", OperandKind::Tree).unwrap().len(), 1);
     let file = client.open("s3://bucket/data").unwrap();
     let counted = client.store().counters().received;
     let mut all = vec![0; LEN];
@@ -166,8 +169,8 @@ fn what_is_hydrated_needs_no_server_and_what_is_released_does() {
     assert_eq!(subject.store.counters(), before);
     drop(file);
 
-    assert_eq!(client.release("s3://bucket/", Depth::Tree).unwrap().versions, 2);
-    assert!(client.status("s3://bucket/", Depth::Tree).unwrap().is_empty());
+    assert_eq!(client.release("s3://bucket/", OperandKind::Tree).unwrap().versions, 2);
+    assert!(client.status("s3://bucket/", OperandKind::Tree).unwrap().is_empty());
     let directory = client.hydrate("s3://bucket/tree", &Hydrate::default());
     assert_eq!(kind(directory.err().unwrap()), io::ErrorKind::IsADirectory);
 }
@@ -177,7 +180,7 @@ fn a_client_without_a_cache_says_so() {
     let (_subject, client, _) = served();
     let error = client.hydrate("s3://bucket/data", &Hydrate::default()).err().unwrap();
     assert!(error.to_string().starts_with("cache: there is none"), "{error}");
-    assert!(client.status("s3://bucket/data", Depth::Object).is_err());
+    assert!(client.status("s3://bucket/data", OperandKind::Object).is_err());
 }
 
 #[test]
@@ -228,7 +231,7 @@ fn a_copy_whose_future_is_dropped_is_stopped() {
 #[test]
 fn setters_say_how_a_client_works() {
     let (subject, _, content) = served();
-    let options = Options::default()
+    let options = ClientOptions::default()
         .endpoint_url(subject.url.clone().unwrap())
         .region("us-east-1")
         .keys(ACCESS_KEY, SECRET_KEY, None)

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::time::Instant;
 
 use firstbyte_hydrate::BLOCK;
-use firstbyte_hydrate::cache::{Cache, Cached, Exempt, Limits};
+use firstbyte_hydrate::cache::{Cache, CacheLimits, CachedVersion, Exempt};
 use firstbyte_location::{Location, Version};
 
-const NO_LIMITS: Limits = Limits { size: None, reserve: 0 };
+const NO_LIMITS: CacheLimits = CacheLimits { size: None, reserve: 0 };
 
 fn main() {
     let mut args = std::env::args().skip(1);
@@ -43,7 +43,7 @@ fn one_large(cache: &Cache) {
 
 fn limited(dir: &Path) {
     let dir = dir.join("limited");
-    let limits = Limits { size: Some(64 << 20), reserve: 0 };
+    let limits = CacheLimits { size: Some(64 << 20), reserve: 0 };
     let cache = Cache::open(&dir, limits).expect("a cache");
     let block = vec![7; BLOCK as usize];
     let cached = open(&cache, 0, 1 << 30);
@@ -70,7 +70,7 @@ fn place(index: u64) -> Location {
     Location::parse(OsStr::new(&format!("s3://bucket/{index}"))).expect("a location")
 }
 
-fn open(cache: &Cache, index: u64, size: u64) -> Cached {
+fn open(cache: &Cache, index: u64, size: u64) -> CachedVersion {
     let version = Version { size: Some(size), etag: Some("\"e\"".into()), ..Version::default() };
     cache.version(&place(index), &version, None).expect("a version")
 }

@@ -5,9 +5,9 @@
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-use firstbyte_hydrate::{File, Hydrator, Job, Settings, Wanted};
+use firstbyte_hydrate::{File, HydrationItem, HydrationJob, HydrationSettings, Hydrator};
 use firstbyte_location::Location;
-use firstbyte_store::{Options, Store};
+use firstbyte_store::{Store, StoreOptions};
 
 /// Bytes of a random read.
 const PAGE: usize = 4096;
@@ -23,8 +23,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let endpoint_url = option("--endpoint").or_else(|| std::env::var("AWS_ENDPOINT_URL").ok());
     let other = option("--hydrate");
     let memory = option("--memory").map_or(Ok(64), |mib| mib.parse::<u64>())? << 20;
-    let store = Store::new(Options { endpoint_url, ..Options::default() })?;
-    let settings = Settings { cache, memory, ..Settings::default() };
+    let store = Store::new(StoreOptions { endpoint_url, ..StoreOptions::default() })?;
+    let settings = HydrationSettings { cache, memory, ..HydrationSettings::default() };
     let hydrator = Hydrator::new(store, settings)?;
     let location = Location::parse(arguments.last().ok_or("no location")?.as_ref())?;
     let job = other.map(|other| hydrate(&hydrator, &other)).transpose()?;
@@ -47,8 +47,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Starts to hydrate, and returns when that has reached its full rate.
-fn hydrate(hydrator: &Hydrator, location: &str) -> Result<Job, Box<dyn Error>> {
-    let wanted = Wanted { location: Location::parse(location.as_ref())?, version: None, range: None };
+fn hydrate(hydrator: &Hydrator, location: &str) -> Result<HydrationJob, Box<dyn Error>> {
+    let wanted = HydrationItem { location: Location::parse(location.as_ref())?, version: None, range: None };
     let job = hydrator.hydrate(Box::new(std::iter::once(Ok(wanted))), None)?;
     std::thread::sleep(Duration::from_millis(500));
     Ok(job)

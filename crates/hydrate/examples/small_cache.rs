@@ -7,10 +7,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use firstbyte_hydrate::{Hydrator, Settings};
+use firstbyte_hydrate::{HydrationSettings, Hydrator};
 use firstbyte_location::Location;
-use firstbyte_store::{Options, Store};
-use firstbyte_testkit::{Place, Subject, bytes, scratch};
+use firstbyte_store::{Store, StoreOptions};
+use firstbyte_testkit::{Backend, Subject, bytes, scratch};
 
 const OBJECTS: usize = 120;
 const PROCESSES: usize = 8;
@@ -28,7 +28,7 @@ fn main() -> Result<()> {
         return read_all(Path::new(cache), size.parse()?, locations);
     }
     let rounds = arguments.first().map_or(Ok(5), |rounds| rounds.parse::<usize>())?;
-    let subject = Subject::start(Place::ServeHttp);
+    let subject = Subject::start(Backend::ServeHttp);
     let locations: Vec<String> = (0..OBJECTS)
         .map(|number| {
             let name = format!("object-{number:03}");
@@ -80,8 +80,13 @@ fn round_of(size: u64, locations: &[String]) -> Result<(Duration, Duration)> {
 /// Reads each object in order. Prints the longest read, in microseconds.
 fn read_all(cache: &Path, size: u64, locations: &[String]) -> Result<()> {
     let cache_size = Some(size << 20);
-    let settings = Settings { cache: Some(cache.into()), cache_size, reserve: 0, ..Settings::default() };
-    let hydrator = Hydrator::new(Store::new(Options::default())?, settings)?;
+    let settings = HydrationSettings {
+        cache: Some(cache.into()),
+        cache_size,
+        reserve: 0,
+        ..HydrationSettings::default()
+    };
+    let hydrator = Hydrator::new(Store::new(StoreOptions::default())?, settings)?;
     let (mut buffer, mut longest) = (vec![0; 128 << 10], Duration::ZERO);
     for location in locations {
         let file = hydrator.open(&Location::parse(location.as_ref())?)?;

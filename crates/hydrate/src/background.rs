@@ -5,4 +5,4 @@
 
 mod job;
 
-pub use job::Job;
+pub use job::HydrationJob;

@@ -17,11 +17,11 @@ use firstbyte_location::{ByteRange, Checksum, Location, Version};
 use firstbyte_store::{Error as StoreError, Sink};
 use rustix_futex_sync::Mutex;
 
-pub(crate) use cache_entry::{CacheEntry, Lease};
+pub(crate) use cache_entry::{BlockLease, CacheEntry};
 pub(crate) use memory::MemoryBlocks;
 
 use crate::block::BLOCK;
-use crate::cache::{Backing, Cache, Exempt, PinnedBlocks, Stored, Verified};
+use crate::cache::{Backing, Cache, Exempt, FillOutcome, PinnedBlocks, VersionVerification};
 use crate::error::Error;
 use crate::limits::{CACHE_SHARE, MOST_WINDOW};
 
@@ -39,7 +39,7 @@ pub(crate) enum CacheOutcome {
 /// Whether this process may fetch blocks now.
 pub(crate) enum FetchTurn {
     /// Yes, until this is dropped. No lease is needed if other processes cannot see the blocks.
-    Ours { _lease: Option<Lease> },
+    Ours { _lease: Option<BlockLease> },
     /// No: another process fetches some of the blocks.
     Theirs,
 }
@@ -179,7 +179,7 @@ impl BlockStore {
         exempt: Exempt,
         keep: impl FnOnce() -> bool,
     ) -> bool {
-        let fill = |cached: &CacheEntry| cached.fill(block, bytes, exempt) != Stored::NoRoom;
+        let fill = |cached: &CacheEntry| cached.fill(block, bytes, exempt) != FillOutcome::NoRoom;
         let cached = outcome == CacheOutcome::NotTried && self.cached().is_some_and(fill);
         self.is_caching.store(cached, Relaxed);
         if !cached && keep() {
@@ -208,7 +208,7 @@ impl BlockStore {
         });
         let Some(received) = received else { return Ok(CacheOutcome::NotTried) };
         match received {
-            Ok(Stored::NoRoom) => Ok(CacheOutcome::NoRoom),
+            Ok(FillOutcome::NoRoom) => Ok(CacheOutcome::NoRoom),
             Ok(_) if transferred => {
                 self.is_caching.store(true, Relaxed);
                 Ok(CacheOutcome::Cached)
@@ -261,8 +261,8 @@ impl BlockStore {
         let mut checksum_error = self.checksum_error.lock();
         match verified {
             // Another process verifies the version, or blocks are missing: their fetch starts over.
-            Ok(Verified::Busy | Verified::Missing) => {}
-            Ok(Verified::Complete) => *checksum_error = None,
+            Ok(VersionVerification::Busy | VersionVerification::Missing) => {}
+            Ok(VersionVerification::Complete) => *checksum_error = None,
             Err(error) => {
                 tracing::error!(%location, %error, "the whole could not be verified");
                 if let Error::Checksum(_) = error {

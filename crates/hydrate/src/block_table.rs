@@ -26,11 +26,11 @@ use firstbyte_location::{Location, Strength, Version, to_usize};
 use firstbyte_pacing::ReadSizes;
 use rustix_futex_sync::Mutex;
 
-pub(crate) use fetch::{Ahead, Fetch, Requests};
+pub(crate) use fetch::{AheadRange, Fetch, Requests};
 pub(crate) use in_flight::{FetchId, Priority};
 pub(crate) use open_tables::OpenTables;
-pub(crate) use part::{Groups, Part};
-pub use pending_read::Done;
+pub(crate) use part::{Groups, ObjectPart};
+pub use pending_read::ReadCallback;
 pub(crate) use pending_read::{Delivery, PendingRead, Receiver};
 
 use crate::block::{BLOCK, runs_over};
@@ -38,7 +38,7 @@ use crate::block_store::BlockStore;
 use crate::error::Error;
 use crate::job_state::JobFile;
 use in_flight::{InFlight, Want};
-use pending_read::Ready;
+use pending_read::ReadyRead;
 
 pub(crate) struct BlockTable {
     pub(crate) location: Location,
@@ -73,7 +73,7 @@ pub(crate) enum Rounding {
 }
 
 /// The reader of a request for blocks.
-pub(crate) struct Reader<'a> {
+pub(crate) struct BlockReader<'a> {
     /// Offset of the read: fetches near to it start first.
     pub(crate) at: u64,
     /// If present, other readers have priority: the fetches are ahead of this reader, and are not
@@ -152,7 +152,11 @@ impl BlockTable {
     /// bring them soon, and begins fetches for the rest. A caller that has lent memory to the read
     /// must abandon the read if anything fails from here on, because fetches know it now.
     #[must_use]
-    pub(crate) fn request(self: &Arc<Self>, pending: &Arc<PendingRead>, reader: &Reader<'_>) -> Requests {
+    pub(crate) fn request(
+        self: &Arc<Self>,
+        pending: &Arc<PendingRead>,
+        reader: &BlockReader<'_>,
+    ) -> Requests {
         let mut requests = Requests::default();
         let mut state = self.state.lock();
         let mut missing = pending.blocks();
@@ -185,7 +189,7 @@ impl BlockTable {
         self: &Arc<Self>,
         state: &mut TableState,
         pending: &PendingRead,
-        reader: &Reader<'_>,
+        reader: &BlockReader<'_>,
         run: Range<u64>,
     ) -> Vec<Fetch> {
         let priority = if reader.interest.is_some() { Priority::Ahead } else { Priority::Demand };
@@ -208,7 +212,7 @@ impl BlockTable {
     /// Begins fetches for the absent blocks ahead of a reader; they are wanted while its handle
     /// lives. Background fetches of these blocks that have started continue without pauses.
     #[must_use]
-    pub(crate) fn request_ahead(self: &Arc<Self>, ahead: &Ahead, handle: &Weak<()>) -> Requests {
+    pub(crate) fn request_ahead(self: &Arc<Self>, ahead: &AheadRange, handle: &Weak<()>) -> Requests {
         let blocks = ahead.range.start / BLOCK..ahead.range.end.div_ceil(BLOCK);
         let mut requests = Requests::default();
         let mut state = self.state.lock();
@@ -297,8 +301,8 @@ impl BlockTable {
 
     /// Reads cached blocks for a callback. If some were evicted meanwhile, requests them again and
     /// copies them as they arrive.
-    fn read_out(self: &Arc<Self>, ready: Ready) -> Requests {
-        let Ready { range, deadline, done } = ready;
+    fn read_out(self: &Arc<Self>, ready: ReadyRead) -> Requests {
+        let ReadyRead { range, deadline, done } = ready;
         let mut buffer = vec![0; to_usize(range.len())];
         if self.blocks.read_at(&mut buffer, range.start) == buffer.len() {
             done(Ok(&buffer));
@@ -307,7 +311,10 @@ impl BlockTable {
         let pending = self.pending(deadline, Receiver::Callback(range, Delivery::Copied, done));
         // Too rare for measured sizes to matter.
         let sizes = ReadSizes::of(None, None);
-        self.request(&pending, &Reader { at: range.start, interest: None, rounding: Rounding::Blocks, sizes })
+        self.request(
+            &pending,
+            &BlockReader { at: range.start, interest: None, rounding: Rounding::Blocks, sizes },
+        )
     }
 }
 

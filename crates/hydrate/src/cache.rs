@@ -49,26 +49,26 @@ use firstbyte_location::{Checksum, Location, Strength, Version, shown};
 use firstbyte_store::{BRIEFLY, PrivateDirectory, Sharing};
 use rustix_futex_sync::Mutex;
 
-pub use cached::{Cached, FetchLease, Pin, PinnedBlocks};
+pub use cached::{CachedVersion, FetchLease, Pin, PinnedBlocks};
 pub use clock::Timestamp;
 pub use evict::Released;
-pub use fill::Stored;
+pub use fill::FillOutcome;
 pub use packed::{Packed, PackedLease};
-pub use status::{State, Status, Statuses};
-pub use verify::{Backing, Report, Verified};
+pub use status::{Statuses, VersionState, VersionStatus};
+pub use verify::{Backing, VerificationReport, VersionVerification};
 
 use crate::error::{Error, Result};
 use crate::limits::{ATTEMPTS, POLL};
 use block_map::{Live, PINNED};
-use directory::{Absent, Identity, Paths};
-use lock::Waiting;
+use directory::{Absent, CachePaths, CachedIdentity};
+use lock::LockWait;
 use open::{IfMissing, OpenVersion};
 use packs::Packs;
-use usage::{Reservation, Usage};
+use usage::{CacheUsage, Reservation};
 
 /// Limits on the bytes that a cache may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct CacheLimits {
     /// The most bytes on disk; `None` if only `reserve` limits them.
     pub size: Option<u64>,
     /// Bytes to leave free on the file system.
@@ -88,7 +88,7 @@ pub struct Cache {
 struct Shared {
     /// The directory beneath which all files are opened.
     dir: PrivateDirectory,
-    usage: Usage,
+    usage: CacheUsage,
     /// `None` if small objects cannot be packed here.
     packs: Option<Packs>,
     /// Held by the thread that evicts. Others that need room wait for it.
@@ -143,7 +143,7 @@ impl Cache {
     /// # Errors
     /// [`Error::Newer`], and [`Error::Cache`] if the directory cannot be written, is full, is not a
     /// cache, or may have been prepared by another user. The caller can continue without a cache.
-    pub fn open(dir: &Path, limits: Limits) -> Result<Self> {
+    pub fn open(dir: &Path, limits: CacheLimits) -> Result<Self> {
         Self::open_shared(dir, Sharing::Private, limits)
     }
 
@@ -151,7 +151,7 @@ impl Cache {
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub fn open_shared(dir: &Path, sharing: Sharing, limits: Limits) -> Result<Self> {
+    pub fn open_shared(dir: &Path, sharing: Sharing, limits: CacheLimits) -> Result<Self> {
         let opened = directory::open(dir, sharing, Absent::Create)?;
         let missing =
             || Error::cache(dir, "cannot use the cache directory")(std::io::ErrorKind::NotFound.into());
@@ -163,7 +163,7 @@ impl Cache {
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub fn existing(dir: &Path, sharing: Sharing, limits: Limits) -> Result<Option<Self>> {
+    pub fn existing(dir: &Path, sharing: Sharing, limits: CacheLimits) -> Result<Option<Self>> {
         let opened = directory::open(dir, sharing, Absent::Leave)?;
         opened.map(|dir| Self::in_directory(dir, limits)).transpose()
     }
@@ -174,9 +174,9 @@ impl Cache {
         directory::older(&PrivateDirectory::open(dir, sharing).ok()?)
     }
 
-    fn in_directory(dir: PrivateDirectory, limits: Limits) -> Result<Self> {
+    fn in_directory(dir: PrivateDirectory, limits: CacheLimits) -> Result<Self> {
         let counters = Path::new(directory::USAGE);
-        let usage = Usage::open(&dir, counters, limits, directory::has_contents(&dir))
+        let usage = CacheUsage::open(&dir, counters, limits, directory::has_contents(&dir))
             .map_err(Error::cache(&dir.shown(counters), "cannot open the cache's counters"))?;
         let packs = Packs::open(&dir, &usage);
         let packs = packs.unwrap_or_else(|error| {
@@ -213,22 +213,22 @@ impl Cache {
         location: &Location,
         version: &Version,
         checksum: Option<Checksum>,
-    ) -> Result<Cached> {
-        let Some(identity) = Identity::new(location, &self.store, version) else {
+    ) -> Result<CachedVersion> {
+        let Some(identity) = CachedIdentity::new(location, &self.store, version) else {
             let error = std::io::Error::new(std::io::ErrorKind::InvalidInput, "its length is not known");
             return Err(Error::cache(self.shared.dir.path(), "cannot cache an object")(error));
         };
         let (retention, paths) = if version.strength() == Strength::Strong {
-            (Retention::Persistent, Paths::new(&identity.name()))
+            (Retention::Persistent, CachePaths::new(&identity.name()))
         } else {
-            (Retention::Temporary, Paths::temporary())
+            (Retention::Temporary, CachePaths::temporary())
         };
         let opened = open::open(
             &self.shared,
             paths.clone(),
             IfMissing::Create(&identity),
             retention,
-            Waiting::Briefly,
+            LockWait::Briefly,
         );
         if retention == Retention::Temporary {
             // The names are removed also after an error: no other process may find them.
@@ -241,7 +241,7 @@ impl Cache {
         if retention == Retention::Temporary {
             self.shared.add_unnamed(&opened);
         }
-        let cached = Cached::new(opened);
+        let cached = CachedVersion::new(opened);
         cached.touch();
         if let Some(checksum) = checksum {
             cached.set_checksum(checksum);
@@ -271,7 +271,7 @@ pub struct Space {
     /// Bytes that fit without eviction.
     pub room: u64,
     /// The limits that the cache was opened with.
-    pub limits: Limits,
+    pub limits: CacheLimits,
 }
 
 impl Shared {

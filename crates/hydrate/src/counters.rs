@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::block_table::Priority;
 
 #[derive(Default)]
-pub(crate) struct Counters {
+pub(crate) struct HydrationCounters {
     pub(crate) reads: AtomicU64,
     pub(crate) read_bytes: AtomicU64,
     pub(crate) waited: AtomicU64,
@@ -19,7 +19,7 @@ pub(crate) struct Counters {
 
 /// Counts of an engine's work since it was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CounterSnapshot {
+pub struct HydrationCounts {
     /// Reads.
     pub reads: u64,
     /// Bytes read.
@@ -48,7 +48,7 @@ pub struct CounterSnapshot {
     pub background_bytes: u64,
 }
 
-impl Counters {
+impl HydrationCounters {
     pub(crate) fn started(&self, priority: Priority) {
         self.fetches[priority as usize].fetch_add(1, Relaxed);
     }
@@ -57,9 +57,9 @@ impl Counters {
         self.fetched_bytes[priority as usize].fetch_add(bytes as u64, Relaxed);
     }
 
-    pub(crate) fn snapshot(&self) -> CounterSnapshot {
+    pub(crate) fn snapshot(&self) -> HydrationCounts {
         let of = |values: &[AtomicU64; 3], priority: Priority| values[priority as usize].load(Relaxed);
-        CounterSnapshot {
+        HydrationCounts {
             reads: self.reads.load(Relaxed),
             read_bytes: self.read_bytes.load(Relaxed),
             waited: self.waited.load(Relaxed),

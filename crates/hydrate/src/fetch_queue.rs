@@ -28,7 +28,7 @@ use firstbyte_store::{KEEP_IDLE, STACK, Store, THREAD_MEMORY};
 use rustix_futex_sync::{Condvar, Mutex, MutexGuard};
 
 use crate::block_table::{Fetch, FetchId, Priority, Requests};
-use crate::counters::Counters;
+use crate::counters::HydrationCounters;
 use crate::error::Error;
 use queues::{Queues, RESERVED_FETCHES, WHOLE_BLOCK_MEMORY, memory_of};
 use receive::FetchMeters;
@@ -46,14 +46,19 @@ pub(crate) struct FetchQueue {
     most: usize,
     store: Store,
     deadline: Duration,
-    counters: Arc<Counters>,
+    counters: Arc<HydrationCounters>,
     meters: FetchMeters,
 }
 
 impl FetchQueue {
     /// Makes a queue whose threads and buffers use at most `memory` bytes, or what a few fetches
     /// need if that is more. Reads take at most `deadline`. Starts no thread.
-    pub(crate) fn new(store: Store, memory: u64, deadline: Duration, counters: Arc<Counters>) -> Self {
+    pub(crate) fn new(
+        store: Store,
+        memory: u64,
+        deadline: Duration,
+        counters: Arc<HydrationCounters>,
+    ) -> Self {
         let memory = memory.max((RESERVED_FETCHES + 1) * WHOLE_BLOCK_MEMORY);
         let most = to_usize(memory / THREAD_MEMORY).min(START + Controller::MOST);
         let queues = Queues { free_slots: (0..most).collect(), ..Queues::new(memory) };

@@ -11,12 +11,12 @@ use rustix_futex_sync::Mutex;
 
 use crate::block::{BLOCK, blocks_of};
 use crate::block_store::CacheEntry;
-use crate::block_table::{Ahead, Done, Part, Rounding};
-use crate::cache::{Backing, Pin, PinnedBlocks, Status};
+use crate::block_table::{AheadRange, ObjectPart, ReadCallback, Rounding};
+use crate::cache::{Backing, Pin, PinnedBlocks, VersionStatus};
 use crate::error::Result;
 use crate::limits::REQUEST;
 use crate::parquet_readahead::{Columns, TAIL};
-use crate::read_ahead::{Found, ReadAhead};
+use crate::read_ahead::{FoundBytes, ReadAhead};
 use crate::version::SharedVersion;
 
 /// The most requests that one [`Handle::prefetch`] queues, so that a hint of very many ranges takes
@@ -89,7 +89,7 @@ impl File {
 
     /// The state of the file in the cache. `None` without a cache.
     #[must_use]
-    pub fn status(&self) -> Option<Status> {
+    pub fn status(&self) -> Option<VersionStatus> {
         self.version.table.blocks.cached()?.status()
     }
 
@@ -105,7 +105,7 @@ impl File {
     pub fn prefetch(&self, range: ByteRange, interest: &Weak<()>) {
         let range = range.intersect(ByteRange::new(0, self.size()));
         if !range.is_empty() {
-            let ahead = Ahead { range: range.start..range.end, segment: REQUEST, reader: range.start };
+            let ahead = AheadRange { range: range.start..range.end, segment: REQUEST, reader: range.start };
             self.version.fetch_ahead(&ahead, interest);
         }
     }
@@ -179,13 +179,13 @@ impl Handle {
         let present = version.table.blocks.read_at(buffer, range.start);
         if present == buffer.len() {
             version.table.extend_reach(range.end);
-            self.look_ahead(expected, Found::All);
+            self.look_ahead(expected, FoundBytes::All);
             self.learn_columns(expected, buffer);
             return Ok(present);
         }
         version.request_with(range.skip(present as u64), expected, &Arc::downgrade(&self.alive));
         // SAFETY: `fill` returns when the part does not exist any more.
-        let part = unsafe { Part::new(range.start + present as u64, &mut buffer[present..]) };
+        let part = unsafe { ObjectPart::new(range.start + present as u64, &mut buffer[present..]) };
         let rounding = if expected == range { self.rounding(range) } else { Rounding::Blocks };
         self.fill(vec![part], rounding, expected, tick, go_on)?;
         self.learn_columns(expected, buffer);
@@ -212,7 +212,7 @@ impl Handle {
             self.count(range);
             let length = to_usize(range.len());
             // SAFETY: `fill` returns when the part does not exist any more. Buffers do not overlap.
-            parts.push(unsafe { Part::new(range.start, &mut buffer[..length]) });
+            parts.push(unsafe { ObjectPart::new(range.start, &mut buffer[..length]) });
             lengths.push(length);
         }
         self.fill(parts, Rounding::Blocks, ByteRange::new(0, 0), tick, go_on)?;
@@ -235,7 +235,7 @@ impl Handle {
     /// Fills `parts`, and fetches ahead of the range `read`.
     fn fill(
         &self,
-        parts: Vec<Part>,
+        parts: Vec<ObjectPart>,
         rounding: Rounding,
         read: ByteRange,
         tick: Duration,
@@ -246,7 +246,7 @@ impl Handle {
         let mut looked = false;
         let mut requested = || {
             if !std::mem::replace(&mut looked, true) {
-                self.look_ahead(read, Found::Missing);
+                self.look_ahead(read, FoundBytes::Missing);
                 self.expect_columns(read);
             }
         };
@@ -280,7 +280,7 @@ impl Handle {
             left -= length;
             requests -= length.div_ceil(segment);
             let start = blocks.start * BLOCK;
-            let ahead = Ahead { range: start..(start + length).min(self.file.size()), segment, reader };
+            let ahead = AheadRange { range: start..(start + length).min(self.file.size()), segment, reader };
             version.fetch_ahead(&ahead, &Arc::downgrade(&self.alive));
         }
     }
@@ -292,13 +292,13 @@ impl Handle {
         let pinned = self.file.version.table.blocks.pin_blocks(range)?;
         self.count(range);
         self.file.version.table.extend_reach(range.end);
-        self.look_ahead(range, Found::All);
+        self.look_ahead(range, FoundBytes::All);
         Some((pinned, range))
     }
 
     /// Reads `length` bytes from `offset` and calls `done` with them: at once if they are present,
     /// else from another thread when they have arrived.
-    pub fn read_then(&self, offset: u64, length: usize, done: Done) {
+    pub fn read_then(&self, offset: u64, length: usize, done: ReadCallback) {
         let range = self.range(offset, length);
         self.count(range);
         let version = &self.file.version;
@@ -310,7 +310,7 @@ impl Handle {
         }
         let wanted = &mut buffer[..length];
         if version.table.blocks.read_at(wanted, range.start) == wanted.len() {
-            self.look_ahead(range, Found::All);
+            self.look_ahead(range, FoundBytes::All);
             done(Ok(wanted));
             SCRATCH.set(buffer);
             return;
@@ -318,22 +318,22 @@ impl Handle {
         SCRATCH.set(buffer);
         let engine = Arc::clone(&version.engine);
         engine.counters.waited.fetch_add(1, Relaxed);
-        let counted: Done = Box::new(move |result| {
+        let counted: ReadCallback = Box::new(move |result| {
             if result.is_err() {
                 engine.counters.failed.fetch_add(1, Relaxed);
             }
             done(result);
         });
         version.read_then(range, counted);
-        self.look_ahead(range, Found::Missing);
+        self.look_ahead(range, FoundBytes::Missing);
     }
 
-    fn look_ahead(&self, range: ByteRange, found: Found) {
+    fn look_ahead(&self, range: ByteRange, found: FoundBytes) {
         if range.is_empty() {
             return;
         }
         let version = &self.file.version;
-        let ahead: Option<Ahead> = {
+        let ahead: Option<AheadRange> = {
             let mut read_ahead = self.read_ahead.lock();
             read_ahead.adapt(version.most_window(), version.engine.queue.server());
             read_ahead.note(range.start..range.end, found)

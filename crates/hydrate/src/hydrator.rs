@@ -5,20 +5,20 @@ use std::sync::Arc;
 use firstbyte_location::{Location, Version};
 use firstbyte_store::{Stat, Store};
 
-use crate::background::Job;
-use crate::cache::{Cache, Limits, Pin};
-use crate::counters::CounterSnapshot;
+use crate::background::HydrationJob;
+use crate::cache::{Cache, CacheLimits, Pin};
+use crate::counters::HydrationCounts;
 use crate::error::Result;
 use crate::handle::File;
-use crate::job_state::Pace;
-use crate::settings::Settings;
-use crate::version::{Engine, Observer};
-use crate::wanted::{Failure, Wanted, WantedList};
+use crate::job_state::FetchPace;
+use crate::settings::HydrationSettings;
+use crate::version::{HydrationContext, ReadObserver};
+use crate::wanted::{HydrationFailure, HydrationItem, HydrationList};
 
 /// The engine of one process. Clones share it.
 #[derive(Clone)]
 pub struct Hydrator {
-    engine: Arc<Engine>,
+    engine: Arc<HydrationContext>,
 }
 
 impl Hydrator {
@@ -26,25 +26,25 @@ impl Hydrator {
     ///
     /// # Errors
     /// The cache directory cannot be used.
-    pub fn new(store: Store, settings: Settings) -> Result<Self> {
-        let limits = Limits { size: settings.cache_size, reserve: settings.reserve };
+    pub fn new(store: Store, settings: HydrationSettings) -> Result<Self> {
+        let limits = CacheLimits { size: settings.cache_size, reserve: settings.reserve };
         let cache = settings
             .cache
             .as_ref()
             .map(|dir| Cache::open_shared(dir, settings.sharing, limits))
             .transpose()?;
-        Ok(Self { engine: Arc::new(Engine::new(store, settings, cache)) })
+        Ok(Self { engine: Arc::new(HydrationContext::new(store, settings, cache)) })
     }
 
     /// Creates an engine that reads through `store`, without the cache if its disk is full.
     ///
     /// # Errors
     /// The cache directory cannot be used.
-    pub fn reading(store: Store, settings: Settings) -> Result<Self> {
+    pub fn reading(store: Store, settings: HydrationSettings) -> Result<Self> {
         match Self::new(store.clone(), settings.clone()) {
             Err(error) if error.is_full_disk() => {
                 tracing::warn!("reading without a cache: {error}");
-                Self::new(store, Settings { cache: None, ..settings })
+                Self::new(store, HydrationSettings { cache: None, ..settings })
             }
             made => made,
         }
@@ -52,7 +52,7 @@ impl Hydrator {
 
     /// Calls `observer` for every read from now on. Only one observer can be set. Returns false if
     /// there was one already.
-    pub fn observe(&self, observer: Observer) -> bool {
+    pub fn observe(&self, observer: ReadObserver) -> bool {
         self.engine.observer.set(observer).is_ok()
     }
 
@@ -90,8 +90,8 @@ impl Hydrator {
     ///
     /// # Errors
     /// No thread can be started. Objects that cannot be fetched are reported by the job.
-    pub fn hydrate(&self, wanted: WantedList, rate: Option<u64>) -> Result<Job> {
-        Job::start(&self.engine, wanted, rate, Pace::Yielding)
+    pub fn hydrate(&self, wanted: HydrationList, rate: Option<u64>) -> Result<HydrationJob> {
+        HydrationJob::start(&self.engine, wanted, rate, FetchPace::Yielding)
     }
 
     /// Fetches bytes that readers are about to want, such as the ranges of a start file. Unlike
@@ -100,8 +100,8 @@ impl Hydrator {
     ///
     /// # Errors
     /// Those of [`hydrate`](Self::hydrate).
-    pub fn replay(&self, wanted: WantedList) -> Result<Job> {
-        Job::start(&self.engine, wanted, None, Pace::Steady)
+    pub fn replay(&self, wanted: HydrationList) -> Result<HydrationJob> {
+        HydrationJob::start(&self.engine, wanted, None, FetchPace::Steady)
     }
 
     /// The cache, if there is one.
@@ -120,12 +120,12 @@ impl Hydrator {
     /// not evicted while the others are fetched.
     #[must_use]
     #[expect(clippy::result_large_err, reason = "an item of a list, made once an object")]
-    pub fn pinned(&self, list: WantedList) -> WantedList {
+    pub fn pinned(&self, list: HydrationList) -> HydrationList {
         let hydrator = self.clone();
         Box::new(list.map(move |wanted| {
             let wanted = wanted?;
             let Some(cache) = hydrator.cache_for(&wanted.location) else { return Ok(wanted) };
-            let failed = |error| Failure { location: wanted.location.clone(), error };
+            let failed = |error| HydrationFailure { location: wanted.location.clone(), error };
             let version = match &wanted.version {
                 Some(version) => version.clone(),
                 None => {
@@ -136,13 +136,13 @@ impl Hydrator {
                 Some(packed) => packed.pin(Pin::Pinned),
                 None => cache.version(&wanted.location, &version, None).map_err(failed)?.pin(Pin::Pinned),
             }
-            Ok(Wanted { version: Some(version), ..wanted })
+            Ok(HydrationItem { version: Some(version), ..wanted })
         }))
     }
 
     /// Counts of the engine's work so far.
     #[must_use]
-    pub fn counters(&self) -> CounterSnapshot {
+    pub fn counters(&self) -> HydrationCounts {
         self.engine.counters.snapshot()
     }
 }

@@ -11,11 +11,11 @@ use rustix_futex_sync::{Condvar, Mutex, MutexGuard};
 
 use crate::cache::{Exempt, Timestamp};
 use crate::error::Error;
-use crate::wanted::Failure;
+use crate::wanted::HydrationFailure;
 
 /// The progress of a job.
 #[derive(Clone, Debug, Default)]
-pub struct Progress {
+pub struct HydrationProgress {
     /// Files found so far.
     pub files: u64,
     /// Files that are done.
@@ -29,7 +29,7 @@ pub struct Progress {
     /// Whether everything wanted has been found, so that the totals are final.
     pub is_counted: bool,
     /// Files that could not be fetched, with their errors.
-    pub failed: Vec<Failure>,
+    pub failed: Vec<HydrationFailure>,
     /// Time since the start, up to the end.
     pub elapsed: Duration,
     /// Whether the job is over: done, failed or cancelled.
@@ -38,7 +38,7 @@ pub struct Progress {
 
 /// The pace of a fetch while readers fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pace {
+pub(crate) enum FetchPace {
     /// Without pauses.
     Steady,
     /// With pauses, until a sequential reader comes near.
@@ -55,19 +55,19 @@ pub(crate) struct JobState {
     pub(crate) exempt: Exempt,
     /// The limits on the job's rate: its own, and the engine's for all background work.
     pub(crate) throttle: Throttle,
-    pace: Pace,
+    pace: FetchPace,
     cancelled: AtomicBool,
     fetched: AtomicU64,
     /// Fetches submitted and not ended.
     running: AtomicUsize,
-    progress: Mutex<Progress>,
+    progress: Mutex<HydrationProgress>,
     changed: Condvar,
 }
 
 impl JobState {
     /// Makes the state of a job whose fetches have the `pace`, unless their rate is limited.
-    pub(crate) fn new(throttle: Throttle, pace: Pace) -> Self {
-        let pace = if throttle.is_unlimited() { pace } else { Pace::Limited };
+    pub(crate) fn new(throttle: Throttle, pace: FetchPace) -> Self {
+        let pace = if throttle.is_unlimited() { pace } else { FetchPace::Limited };
         Self {
             started: Instant::now(),
             exempt: Exempt::UsedSince(Timestamp::now()),
@@ -90,18 +90,18 @@ impl JobState {
         self.cancelled.load(Relaxed)
     }
 
-    pub(crate) fn snapshot(&self) -> Progress {
+    pub(crate) fn snapshot(&self) -> HydrationProgress {
         let progress = self.lock();
         let elapsed = if progress.is_over { progress.elapsed } else { self.started.elapsed() };
-        Progress { fetched: self.fetched.load(Relaxed), elapsed, ..progress.clone() }
+        HydrationProgress { fetched: self.fetched.load(Relaxed), elapsed, ..progress.clone() }
     }
 
-    pub(crate) fn fail(&self, failure: Failure) {
+    pub(crate) fn fail(&self, failure: HydrationFailure) {
         tracing::warn!(error = %failure.error, "not hydrated");
         self.lock().failed.push(failure);
     }
 
-    pub(crate) fn end(&self, mut progress: MutexGuard<'_, Progress>) {
+    pub(crate) fn end(&self, mut progress: MutexGuard<'_, HydrationProgress>) {
         progress.is_over = true;
         progress.elapsed = self.started.elapsed();
         self.changed.notify_all();
@@ -113,16 +113,16 @@ impl JobState {
         self.throttle.connections().is_none_or(|enough| self.running.load(Relaxed) < enough)
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Progress> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, HydrationProgress> {
         self.progress.lock()
     }
 
     /// Waits for a change, at most `timeout`.
     pub(crate) fn wait<'a>(
         &self,
-        progress: MutexGuard<'a, Progress>,
+        progress: MutexGuard<'a, HydrationProgress>,
         timeout: Duration,
-    ) -> MutexGuard<'a, Progress> {
+    ) -> MutexGuard<'a, HydrationProgress> {
         self.changed.wait_timeout(progress, timeout).0
     }
 }
@@ -175,7 +175,7 @@ impl JobFile {
     }
 
     /// The pace of the file's fetches while readers fetch.
-    pub(crate) fn pace(&self) -> Pace {
+    pub(crate) fn pace(&self) -> FetchPace {
         self.job.pace
     }
 

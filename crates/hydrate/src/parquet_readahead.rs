@@ -12,7 +12,7 @@ use firstbyte_location::ByteRange;
 
 use crate::read_ahead::GROWTH;
 
-pub(crate) use footer::Chunk;
+pub(crate) use footer::ColumnChunk;
 
 /// The last bytes of a Parquet file, after the length of its footer.
 const MAGIC: &[u8; 4] = b"PAR1";
@@ -30,7 +30,7 @@ pub(crate) enum Columns {
     /// A Parquet file whose footer lies in this range and was not completely read yet.
     Footer(ByteRange),
     /// A Parquet file whose footer was read.
-    Known(Scan),
+    Known(ColumnScan),
     /// Not a Parquet file, or one that cannot be parsed.
     Other,
 }
@@ -68,7 +68,7 @@ impl Columns {
     pub(crate) fn parse(&mut self, footer: &[u8], size: u64) {
         let chunks = footer::parse(footer)
             .filter(|chunks| !chunks.is_empty() && chunks.iter().all(|chunk| chunk.range.end <= size));
-        *self = chunks.map_or(Self::Other, |chunks| Self::Known(Scan::new(chunks)));
+        *self = chunks.map_or(Self::Other, |chunks| Self::Known(ColumnScan::new(chunks)));
     }
 
     /// Records a read. Returns the ranges to fetch ahead, at most `most` bytes in total.
@@ -82,10 +82,10 @@ impl Columns {
 
 /// A reader of the columns of a file.
 #[derive(Debug)]
-pub(crate) struct Scan {
+pub(crate) struct ColumnScan {
     /// The chunks, in order of their offsets.
-    chunks: Vec<Chunk>,
-    states: Vec<State>,
+    chunks: Vec<ColumnChunk>,
+    states: Vec<ColumnState>,
     /// Indices of `chunks`, in order of row groups and columns.
     order: Vec<usize>,
     /// Whether each column was read.
@@ -97,19 +97,19 @@ pub(crate) struct Scan {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ColumnState {
     Fresh,
     Ahead,
     Read,
 }
 
-impl Scan {
-    fn new(mut chunks: Vec<Chunk>) -> Self {
+impl ColumnScan {
+    fn new(mut chunks: Vec<ColumnChunk>) -> Self {
         chunks.sort_by_key(|chunk| chunk.range.start);
         let mut order: Vec<usize> = (0..chunks.len()).collect();
         order.sort_by_key(|index| (chunks[*index].group, chunks[*index].column));
         let columns = chunks.iter().map(|chunk| chunk.column + 1).max().unwrap_or(0);
-        let states = vec![State::Fresh; chunks.len()];
+        let states = vec![ColumnState::Fresh; chunks.len()];
         Self { chunks, states, order, used: vec![false; columns], read: 0, ahead: 0 }
     }
 
@@ -117,14 +117,14 @@ impl Scan {
         let first = self.chunks.partition_point(|chunk| chunk.range.start < read.start);
         let mut group = None;
         for index in first..self.chunks.len() {
-            let Chunk { range, group: of, column } = self.chunks[index];
+            let ColumnChunk { range, group: of, column } = self.chunks[index];
             if range.end > read.end {
                 break;
             }
-            match std::mem::replace(&mut self.states[index], State::Read) {
-                State::Read => continue,
-                State::Ahead => self.ahead -= range.len(),
-                State::Fresh => {}
+            match std::mem::replace(&mut self.states[index], ColumnState::Read) {
+                ColumnState::Read => continue,
+                ColumnState::Ahead => self.ahead -= range.len(),
+                ColumnState::Fresh => {}
             }
             self.read += range.len();
             self.used[column] = true;
@@ -139,14 +139,14 @@ impl Scan {
         let from = self.order.partition_point(|index| self.chunks[*index].group < group);
         let mut ranges = Vec::new();
         for index in &self.order[from..] {
-            let Chunk { range, column, .. } = self.chunks[*index];
-            if !self.used[column] || self.states[*index] != State::Fresh {
+            let ColumnChunk { range, column, .. } = self.chunks[*index];
+            if !self.used[column] || self.states[*index] != ColumnState::Fresh {
                 continue;
             }
             if self.ahead + range.len() > limit {
                 break;
             }
-            self.states[*index] = State::Ahead;
+            self.states[*index] = ColumnState::Ahead;
             self.ahead += range.len();
             ranges.push(range);
         }
@@ -161,13 +161,13 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     /// Ten row groups of five columns of a MiB each.
-    fn scan() -> Scan {
-        let chunk = |index: u64| Chunk {
+    fn scan() -> ColumnScan {
+        let chunk = |index: u64| ColumnChunk {
             range: ByteRange::at(4 + index * MIB, MIB),
             group: usize::try_from(index / 5).unwrap(),
             column: usize::try_from(index % 5).unwrap(),
         };
-        Scan::new((0..50).map(chunk).collect())
+        ColumnScan::new((0..50).map(chunk).collect())
     }
 
     fn at(group: u64, column: u64) -> ByteRange {

@@ -14,7 +14,7 @@ use std::ops::Range;
 use firstbyte_pacing::{LONGEST_REQUEST, Proximity, SHORTEST_REQUEST, START, START_NEAR};
 
 use crate::block::{BLOCK, SEGMENT};
-use crate::block_table::Ahead;
+use crate::block_table::AheadRange;
 
 /// The most sequences that a handle remembers; the least recently read is dropped.
 const MOST_SEQUENCES: usize = 16;
@@ -49,7 +49,7 @@ const fn requests(server: Proximity, is_wide: bool) -> u64 {
 
 /// Whether a read found all its bytes present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum FoundBytes {
     All,
     /// The read has to wait.
     Missing,
@@ -114,12 +114,12 @@ impl ReadAhead {
     }
 
     /// Records a read. Returns the range to fetch ahead of it, if any.
-    pub(crate) fn note(&mut self, read: Range<u64>, found: Found) -> Option<Ahead> {
+    pub(crate) fn note(&mut self, read: Range<u64>, found: FoundBytes) -> Option<AheadRange> {
         self.clock += 1;
         let Some(index) = self.sequences.iter().position(|sequence| sequence.continues(&read)) else {
             self.unrelated = self.unrelated.saturating_add(1);
             // A long read of the beginning is taken for a sequential reader's first.
-            let is_first = read.start == 0 && read.end >= SEGMENT && found == Found::Missing;
+            let is_first = read.start == 0 && read.end >= SEGMENT && found == FoundBytes::Missing;
             self.begin(read);
             return is_first.then(|| self.open_window()).flatten();
         };
@@ -129,8 +129,8 @@ impl ReadAhead {
         sequence.start = read.start;
         sequence.end = sequence.end.max(read.end);
         sequence.window = match (sequence.window, found) {
-            (window, Found::All) => window.max(FIRST_WINDOW),
-            (window, Found::Missing) => window.max(FIRST_WINDOW).max(sequence.grown()),
+            (window, FoundBytes::All) => window.max(FIRST_WINDOW),
+            (window, FoundBytes::Missing) => window.max(FIRST_WINDOW).max(sequence.grown()),
         }
         .min(self.most_window);
         self.merge(index);
@@ -138,7 +138,7 @@ impl ReadAhead {
     }
 
     /// Gives the last sequence the window of a reader that waits.
-    fn open_window(&mut self) -> Option<Ahead> {
+    fn open_window(&mut self) -> Option<AheadRange> {
         let most = self.most_window;
         let sequence = self.sequences.last_mut()?;
         sequence.window = sequence.grown().min(most);
@@ -172,7 +172,7 @@ impl ReadAhead {
 
     /// Returns the part of the last sequence's window that was not fetched yet, if it is enough for
     /// a request.
-    fn extend(&mut self) -> Option<Ahead> {
+    fn extend(&mut self) -> Option<AheadRange> {
         let sequence = self.sequences.last_mut()?;
         let is_wide = sequence.window >= WIDE_WINDOW;
         let longest =
@@ -187,7 +187,7 @@ impl ReadAhead {
             return None;
         }
         sequence.ahead = end;
-        Some(Ahead { range: start..end, segment, reader: sequence.end })
+        Some(AheadRange { range: start..end, segment, reader: sequence.end })
     }
 }
 

@@ -7,7 +7,7 @@ use firstbyte_store::Sharing;
 
 /// Settings for caching and fetching.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct HydrationSettings {
     /// Cache directory, created if it does not exist. With `None`, nothing is cached.
     pub cache: Option<PathBuf>,
     /// Users that share the cache directory.
@@ -26,7 +26,7 @@ pub struct Settings {
     pub background_rate: Option<u64>,
 }
 
-impl Default for Settings {
+impl Default for HydrationSettings {
     fn default() -> Self {
         Self {
             cache: None,

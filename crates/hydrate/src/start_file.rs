@@ -18,9 +18,9 @@ use firstbyte_location::{ByteRange, Location, Strength, Version};
 
 use self::coverage::Coverage;
 pub use self::line::StartLine;
-pub use self::merge::{Merged, merge};
+pub use self::merge::{MergedStartFile, merge};
 use crate::block::BLOCK;
-use crate::wanted::{Wanted, WantedList};
+use crate::wanted::{HydrationItem, HydrationList};
 
 /// The most reads of a start file: some 100 MB of text. A usual start has less than a thousandth.
 const MOST_READS: usize = 1_000_000;
@@ -155,13 +155,16 @@ impl StartFile {
 
     /// The ranges, in order, pinned to their versions.
     #[must_use]
-    pub fn wanted(self: &Arc<Self>) -> WantedList {
+    pub fn wanted(self: &Arc<Self>) -> HydrationList {
         self.wanted_as(|wanted| wanted)
     }
 
     /// As [`wanted`](Self::wanted), with each range changed by `change`.
     #[must_use]
-    pub fn wanted_as(self: &Arc<Self>, change: impl Fn(Wanted) -> Wanted + Send + 'static) -> WantedList {
+    pub fn wanted_as(
+        self: &Arc<Self>,
+        change: impl Fn(HydrationItem) -> HydrationItem + Send + 'static,
+    ) -> HydrationList {
         let file = Arc::clone(self);
         Box::new((0..file.reads.len()).map(move |place| change(file.wanted_at(place))).map(Ok))
     }
@@ -177,11 +180,11 @@ impl StartFile {
         reads.map(|read| read.range).collect()
     }
 
-    fn wanted_at(&self, place: usize) -> Wanted {
+    fn wanted_at(&self, place: usize) -> HydrationItem {
         let StartRead { object, range } = self.reads[place];
         let StartObject { location, version } = self.objects[object as usize].clone();
         let version = version.filter(|version| version.size.is_some() && version.strength() > Strength::None);
-        Wanted { location, version, range: Some(range) }
+        HydrationItem { location, version, range: Some(range) }
     }
 }
 
@@ -321,7 +324,7 @@ mod tests {
         let file = StartFile::parse(b"0 9 s3://b/run/x\n262144 262145 s3://b/run/y z\n").unwrap();
         assert!(file.check(&location(b"s3://b/run").unwrap()).is_ok());
         assert!(file.check(&location(b"s3://b/other").unwrap()).is_err());
-        let wanted: Vec<Wanted> = Arc::new(file).wanted().map(|wanted| wanted.unwrap()).collect();
+        let wanted: Vec<HydrationItem> = Arc::new(file).wanted().map(|wanted| wanted.unwrap()).collect();
         assert_eq!(wanted[1].location.to_string(), "s3://b/run/y z");
         assert_eq!(wanted[1].range, Some(ByteRange::new(2 * BLOCK, 3 * BLOCK)));
         assert!(wanted[1].version.is_none());

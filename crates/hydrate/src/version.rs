@@ -13,18 +13,18 @@ use std::time::Instant;
 
 use firstbyte_location::ByteRange;
 
-pub(crate) use engine::Engine;
-pub use engine::Observer;
+pub(crate) use engine::HydrationContext;
+pub use engine::ReadObserver;
 
 use crate::block_table::{
-    Ahead, BlockTable, Delivery, Done, PendingRead, Reader, Receiver, Requests, Rounding,
+    AheadRange, BlockReader, BlockTable, Delivery, PendingRead, ReadCallback, Receiver, Requests, Rounding,
 };
 use crate::job_state::JobFile;
 
 /// An open version. Clones share the table.
 #[derive(Clone)]
 pub(crate) struct SharedVersion {
-    pub(crate) engine: Arc<Engine>,
+    pub(crate) engine: Arc<HydrationContext>,
     pub(crate) table: Arc<BlockTable>,
 }
 
@@ -36,7 +36,7 @@ impl SharedVersion {
 
     /// Calls `done` with the bytes of `range`, at once or when they have arrived. Blocks that are
     /// not cached are copied, because they may be dropped before the last one arrives.
-    pub(crate) fn read_then(&self, range: ByteRange, done: Done) {
+    pub(crate) fn read_then(&self, range: ByteRange, done: ReadCallback) {
         let deadline = Instant::now() + self.engine.settings.deadline;
         let delivery = if self.table.blocks.is_caching() { Delivery::FromCache } else { Delivery::Copied };
         let pending = self.table.pending(deadline, Receiver::Callback(range, delivery, done));
@@ -48,11 +48,11 @@ impl SharedVersion {
     /// owner is dropped.
     fn request(&self, pending: &Arc<PendingRead>, at: u64, interest: Option<&Weak<()>>, rounding: Rounding) {
         let sizes = self.engine.queue.read_sizes();
-        self.engine.queue.submit(self.table.request(pending, &Reader { at, interest, rounding, sizes }));
+        self.engine.queue.submit(self.table.request(pending, &BlockReader { at, interest, rounding, sizes }));
     }
 
     /// Fetches absent blocks ahead of a reader, while its handle lives.
-    pub(crate) fn fetch_ahead(&self, ahead: &Ahead, handle: &Weak<()>) {
+    pub(crate) fn fetch_ahead(&self, ahead: &AheadRange, handle: &Weak<()>) {
         self.engine.queue.submit(self.table.request_ahead(ahead, handle));
     }
 

@@ -1,13 +1,13 @@
 //! Lazy lists of the objects that a job should fetch: one object, or every object below a location.
 
-use firstbyte_location::{ByteRange, Entry, Kind, Location, Version};
+use firstbyte_location::{ByteRange, Entry, EntryKind, Location, Version};
 use firstbyte_store::{ListOptions, Store};
 
 use crate::error::Error;
 
 /// An object that could not be fetched.
 #[derive(Clone, Debug)]
-pub struct Failure {
+pub struct HydrationFailure {
     /// The object.
     pub location: Location,
     /// The error.
@@ -16,7 +16,7 @@ pub struct Failure {
 
 /// An object to fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct HydrationItem {
     /// The object.
     pub location: Location,
     /// The object's version, if a listing reported it, which saves a request.
@@ -27,24 +27,25 @@ pub struct Wanted {
 
 /// Objects to fetch, as they are found. An `Err` is an object that cannot be fetched, or a listing
 /// that failed.
-pub type WantedList = Box<dyn Iterator<Item = std::result::Result<Wanted, Failure>> + Send>;
+pub type HydrationList =
+    Box<dyn Iterator<Item = std::result::Result<HydrationItem, HydrationFailure>> + Send>;
 
 /// Returns the current version of the object at `location` (one request). A directory is a failure.
 #[expect(clippy::result_large_err, reason = "an item of a list, made once an object")]
-pub fn one(store: &Store, location: &Location) -> std::result::Result<Wanted, Failure> {
-    let failed = |error| Failure { location: location.clone(), error };
+pub fn one(store: &Store, location: &Location) -> std::result::Result<HydrationItem, HydrationFailure> {
+    let failed = |error| HydrationFailure { location: location.clone(), error };
     let stat = store.stat(location).map_err(|error| failed(error.into()))?;
-    if stat.kind == Kind::Directory {
+    if stat.kind == EntryKind::Directory {
         return Err(failed(Error::Directory { location: location.to_string() }));
     }
-    Ok(Wanted { location: location.clone(), version: Some(stat.version), range: None })
+    Ok(HydrationItem { location: location.clone(), version: Some(stat.version), range: None })
 }
 
 /// Lists every object below `root` lazily, or `root` itself if it is an object.
 #[must_use]
-pub fn below(store: &Store, root: &Location) -> WantedList {
+pub fn below(store: &Store, root: &Location) -> HydrationList {
     let (root, options) = (root.clone(), ListOptions { recursive: true, ..ListOptions::default() });
-    let failed = |location: &Location, error: firstbyte_store::Error| Failure {
+    let failed = |location: &Location, error: firstbyte_store::Error| HydrationFailure {
         location: location.clone(),
         error: error.into(),
     };
@@ -52,10 +53,12 @@ pub fn below(store: &Store, root: &Location) -> WantedList {
         Err(firstbyte_store::Error::NotFound { .. }) => Box::new(std::iter::once(one(store, &root))),
         Err(error) => Box::new(std::iter::once(Err(failed(&root, error)))),
         Ok(listing) => Box::new(listing.filter_map(move |entry| match entry {
-            Ok(entry) if entry.kind != Kind::File => None,
-            Ok(entry) => {
-                Some(Ok(Wanted { location: root.join(&entry.name), version: version(&entry), range: None }))
-            }
+            Ok(entry) if entry.kind != EntryKind::File => None,
+            Ok(entry) => Some(Ok(HydrationItem {
+                location: root.join(&entry.name),
+                version: version(&entry),
+                range: None,
+            })),
             Err(error) => Some(Err(failed(&root, error))),
         })),
     }

@@ -15,10 +15,10 @@ use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use firstbyte_hydrate::{Error, Hydrator, Settings, Wanted};
+use firstbyte_hydrate::{Error, HydrationItem, HydrationSettings, Hydrator};
 use firstbyte_location::Location;
-use firstbyte_store::{FailureKind, Options, Store};
-use firstbyte_testkit::{Place, Subject, bytes, lacks_root, patience, scratch};
+use firstbyte_store::{FailureKind, Store, StoreOptions};
+use firstbyte_testkit::{Backend, Subject, bytes, lacks_root, patience, scratch};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// The part that a process of this program plays: seed, bytes of the cache, URL of the objects,
@@ -92,9 +92,9 @@ impl RunClock {
 
 /// Makes an engine that reads without the cache in the cases in which a mount of the default cache
 /// does.
-fn reader(settings: Settings) -> Hydrator {
-    let store = Store::new(Options::default()).unwrap();
-    let uncached = Settings { cache: None, ..settings.clone() };
+fn reader(settings: HydrationSettings) -> Hydrator {
+    let store = Store::new(StoreOptions::default()).unwrap();
+    let uncached = HydrationSettings { cache: None, ..settings.clone() };
     let opened = match Hydrator::reading(store.clone(), settings) {
         // The process that prepares the cache is stopped.
         Err(Error::Cache { source, .. }) if source.kind() == ErrorKind::TimedOut => {
@@ -125,12 +125,12 @@ fn reads(part: &str) {
     let mut next = || words.next().unwrap();
     let (mut draws, size) = (Draws(next().parse().unwrap()), next().parse().unwrap());
     let (url, cache) = (next(), PathBuf::from(next()));
-    let settings = Settings {
+    let settings = HydrationSettings {
         cache: Some(cache),
         cache_size: Some(size),
         reserve: 0,
         deadline: DEADLINE,
-        ..Settings::default()
+        ..HydrationSettings::default()
     };
     let hydrator = reader(settings);
     let contents: Vec<Vec<u8>> = (0..OBJECTS).map(|object| bytes(object, size_of(object))).collect();
@@ -143,7 +143,7 @@ fn reads(part: &str) {
         match draws.below(40) {
             0 => drop(hydrator.cache().map(|cache| cache.release(&place))),
             1 => {
-                let wanted = Wanted { location: place.clone(), version: None, range: None };
+                let wanted = HydrationItem { location: place.clone(), version: None, range: None };
                 drop(hydrator.hydrate(Box::new(std::iter::once(Ok(wanted))), None));
             }
             _ => {}
@@ -378,7 +378,7 @@ fn a_process_of_the_model() {
 
 #[test]
 fn processes_that_share_a_small_cache_read_right_bytes_in_time_whatever_happens() {
-    let subject = Subject::start(Place::ServeHttp);
+    let subject = Subject::start(Backend::ServeHttp);
     (0..OBJECTS).for_each(|object| subject.place(&object.to_string(), &bytes(object, size_of(object))));
     let first = subject.at("0").to_string();
     let url = first.strip_suffix('0').unwrap();

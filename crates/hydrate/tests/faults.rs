@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Barrier, mpsc};
 use std::time::Duration;
 
-use firstbyte_hydrate::{BLOCK, Error, File, Hydrator, Settings};
-use firstbyte_link::{Chance, Faults, Link, LinkConfig, Running};
+use firstbyte_hydrate::{BLOCK, Error, File, HydrationSettings, Hydrator};
+use firstbyte_link::{Chance, Faults, Link, LinkConfig, RunningLink};
 use firstbyte_location::{Location, Version};
-use firstbyte_store::{Options, Store};
-use firstbyte_testkit::{Place, Reply, Scripted, Subject, bytes, patience, scratch, until, wait_limit};
+use firstbyte_store::{Store, StoreOptions};
+use firstbyte_testkit::{
+    Backend, Scripted, ScriptedReply, Subject, bytes, patience, scratch, until, wait_limit,
+};
 use tempfile::TempDir;
 
 const SEED: u64 = 9;
@@ -22,7 +24,7 @@ struct Far {
     hydrator: Hydrator,
     file: File,
     config: LinkConfig,
-    link: Option<Running>,
+    link: Option<RunningLink>,
     subject: Subject,
     cache: TempDir,
 }
@@ -33,7 +35,7 @@ impl Far {
     }
 
     fn behind(rtt: Duration, blocks: usize, faults: Faults, deadline: Duration) -> Self {
-        let subject = Subject::start(Place::ServeHttp);
+        let subject = Subject::start(Backend::ServeHttp);
         let content = bytes(SEED, blocks * BLOCK_LEN);
         subject.place("data", &content);
         let Location::Http(mut url) = subject.at("data") else { panic!("a URL") };
@@ -44,8 +46,12 @@ impl Far {
         config.listen = link.address();
         url.authority = link.address().to_string();
         let cache = scratch();
-        let settings =
-            Settings { cache: Some(cache.path().into()), reserve: 0, deadline, ..Settings::default() };
+        let settings = HydrationSettings {
+            cache: Some(cache.path().into()),
+            reserve: 0,
+            deadline,
+            ..HydrationSettings::default()
+        };
         let hydrator = Hydrator::new(subject.store.clone(), settings).unwrap();
         let file = hydrator.open(&Location::Http(url)).unwrap();
         Self { content, hydrator, file, config, link: Some(link), subject, cache }
@@ -53,7 +59,11 @@ impl Far {
 
     /// Another engine on the same cache, like that of another process.
     fn other(&self) -> Hydrator {
-        let settings = Settings { cache: Some(self.cache.path().into()), reserve: 0, ..Settings::default() };
+        let settings = HydrationSettings {
+            cache: Some(self.cache.path().into()),
+            reserve: 0,
+            ..HydrationSettings::default()
+        };
         Hydrator::new(self.subject.store.clone(), settings).unwrap()
     }
 
@@ -124,7 +134,7 @@ fn engines_that_share_a_cache_share_the_fetching() {
 fn random_readers_that_want_a_block_at_once_all_get_their_bytes() {
     // The round trip is long enough that both requests are in flight together.
     let far = Far::behind(Duration::from_millis(20), 256, Faults::default(), wait_limit());
-    let settings = Settings { reserve: 0, ..Settings::default() };
+    let settings = HydrationSettings { reserve: 0, ..HydrationSettings::default() };
     let alone = Hydrator::new(far.subject.store.clone(), settings).unwrap();
     let handle = alone.file(far.file.location(), far.file.version().clone()).handle();
     let read = |at: u64| {
@@ -184,7 +194,10 @@ fn an_endpoint_that_is_gone_is_an_error_and_cached_blocks_stay_readable() {
 }
 
 /// A server whose first `bad` responses are `reply`, and whose later ones are right.
-fn scripted(bad: usize, reply: impl Fn() -> Reply + Send + Sync + 'static) -> (Scripted, Location, Version) {
+fn scripted(
+    bad: usize,
+    reply: impl Fn() -> ScriptedReply + Send + Sync + 'static,
+) -> (Scripted, Location, Version) {
     let content = bytes(SEED, 4 * BLOCK_LEN);
     let count = AtomicUsize::new(0);
     let server = Scripted::start(move |_, head| {
@@ -195,7 +208,7 @@ fn scripted(bad: usize, reply: impl Fn() -> Reply + Send + Sync + 'static) -> (S
         let (first, last) = range.trim().split_once('-').unwrap();
         let (first, last): (usize, usize) = (first.parse().unwrap(), last.parse().unwrap());
         let told = format!("content-range: bytes {first}-{last}/{}", content.len());
-        Reply::answer("206 Partial Content", &[&told, "etag: \"v\""], &content[first..=last])
+        ScriptedReply::answer("206 Partial Content", &[&told, "etag: \"v\""], &content[first..=last])
     });
     let location = Location::parse(format!("{}/data", server.url()).as_ref()).unwrap();
     let version = Version { size: Some(4 * BLOCK), etag: Some("\"v\"".into()), ..Version::default() };
@@ -203,8 +216,8 @@ fn scripted(bad: usize, reply: impl Fn() -> Reply + Send + Sync + 'static) -> (S
 }
 
 fn read_scripted(location: &Location, version: Version, deadline: Duration) -> Result<Vec<u8>, Error> {
-    let settings = Settings { deadline, ..Settings::default() };
-    let hydrator = Hydrator::new(Store::new(Options::default()).unwrap(), settings).unwrap();
+    let settings = HydrationSettings { deadline, ..HydrationSettings::default() };
+    let hydrator = Hydrator::new(Store::new(StoreOptions::default()).unwrap(), settings).unwrap();
     let mut buffer = vec![0; BLOCK_LEN];
     hydrator.file(location, version).handle().read_at(&mut buffer, BLOCK)?;
     Ok(buffer)
@@ -212,7 +225,7 @@ fn read_scripted(location: &Location, version: Version, deadline: Duration) -> R
 
 #[test]
 fn a_silent_request_is_repeated() {
-    let (server, location, version) = scripted(1, || Reply::Silence);
+    let (server, location, version) = scripted(1, || ScriptedReply::Silence);
     let read = read_scripted(&location, version, wait_limit()).unwrap();
     assert!(read == bytes(SEED, 4 * BLOCK_LEN)[BLOCK_LEN..2 * BLOCK_LEN]);
     assert_eq!(server.heads().len(), 2);
@@ -220,18 +233,18 @@ fn a_silent_request_is_repeated() {
 
 #[test]
 fn a_server_that_stays_silent_is_an_error_at_the_deadline() {
-    let (_server, location, version) = scripted(usize::MAX, || Reply::Silence);
+    let (_server, location, version) = scripted(usize::MAX, || ScriptedReply::Silence);
     let error = read_scripted(&location, version, Duration::from_secs(1)).unwrap_err();
     assert!(matches!(error, Error::Deadline { .. } | Error::Store(_)), "{error}");
 }
 
 #[test]
 fn a_slow_down_is_retried_later_and_a_refusal_is_not_retried() {
-    let busy = || Reply::answer("503 Slow Down", &[], b"");
+    let busy = || ScriptedReply::answer("503 Slow Down", &[], b"");
     let (server, location, version) = scripted(2, busy);
     read_scripted(&location, version, wait_limit()).unwrap();
     assert_eq!(server.heads().len(), 3);
-    let (server, location, version) = scripted(1, || Reply::answer("403 Forbidden", &[], b""));
+    let (server, location, version) = scripted(1, || ScriptedReply::answer("403 Forbidden", &[], b""));
     let error = read_scripted(&location, version, wait_limit()).unwrap_err();
     assert!(
         matches!(&error, Error::Store(error) if matches!(**error, firstbyte_store::Error::Denied { .. })),
@@ -251,14 +264,19 @@ fn a_body_that_is_cut_within_a_block_is_continued_where_it_broke() {
             let length = format!("content-length: {}", last + 1 - first);
             let range = format!("content-range: bytes {first}-{last}/{}", content.len());
             let body = &content[first..(first + BLOCK_LEN * 5 / 8).min(last + 1)];
-            Reply::raw("206 Partial Content", &[&length, &range, "etag: \"v\""], body).then_close()
+            ScriptedReply::raw("206 Partial Content", &[&length, &range, "etag: \"v\""], body).then_close()
         });
         let location = Location::parse(format!("{}/data", server.url()).as_ref()).unwrap();
         let version = Version { size: Some(4 * BLOCK), etag: Some("\"v\"".into()), ..Version::default() };
         let cache = scratch();
         let dir = cached.then(|| cache.path().into());
-        let settings = Settings { cache: dir, reserve: 0, deadline: wait_limit(), ..Settings::default() };
-        let hydrator = Hydrator::new(Store::new(Options::default()).unwrap(), settings).unwrap();
+        let settings = HydrationSettings {
+            cache: dir,
+            reserve: 0,
+            deadline: wait_limit(),
+            ..HydrationSettings::default()
+        };
+        let hydrator = Hydrator::new(Store::new(StoreOptions::default()).unwrap(), settings).unwrap();
         let mut buffer = vec![0; BLOCK_LEN];
         hydrator.file(&location, version).handle().read_at(&mut buffer, BLOCK).unwrap();
         assert!(buffer == bytes(SEED, 4 * BLOCK_LEN)[BLOCK_LEN..2 * BLOCK_LEN]);
@@ -272,12 +290,12 @@ fn a_whole_response_that_always_breaks_is_not_requested_without_end() {
     let server = Scripted::start(|_, _| {
         let length = format!("content-length: {}", 8 * BLOCK_LEN);
         let half = vec![1; 4 * BLOCK_LEN];
-        Reply::raw("200 OK", &[&length, "etag: \"v\""], &half).then_close()
+        ScriptedReply::raw("200 OK", &[&length, "etag: \"v\""], &half).then_close()
     });
     let location = Location::parse(format!("{}/data", server.url()).as_ref()).unwrap();
     let version = Version { size: Some(8 * BLOCK), etag: Some("\"v\"".into()), ..Version::default() };
-    let settings = Settings { deadline: wait_limit(), ..Settings::default() };
-    let hydrator = Hydrator::new(Store::new(Options::default()).unwrap(), settings).unwrap();
+    let settings = HydrationSettings { deadline: wait_limit(), ..HydrationSettings::default() };
+    let hydrator = Hydrator::new(Store::new(StoreOptions::default()).unwrap(), settings).unwrap();
     let handle = hydrator.file(&location, version).handle();
     let error = handle.read_at(&mut vec![0; BLOCK_LEN], 6 * BLOCK).unwrap_err();
     assert!(error.to_string().contains("ended"), "{error}");
@@ -294,7 +312,7 @@ fn rangeless(versioned: bool) -> (Scripted, Location, Version) {
     let contents: Vec<Vec<u8>> = seeds.map(|seed| bytes(seed, size)).collect();
     let server = Scripted::start(move |number, _| {
         let etag: &[&str] = if versioned { &["etag: \"v\""] } else { &[] };
-        Reply::answer("200 OK", etag, &contents[number.min(contents.len() - 1)])
+        ScriptedReply::answer("200 OK", etag, &contents[number.min(contents.len() - 1)])
     });
     let location = Location::parse(format!("{}/data", server.url()).as_ref()).unwrap();
     let etag = versioned.then(|| "\"v\"".to_owned());
@@ -307,8 +325,8 @@ fn a_server_without_ranges_is_read_as_one_response() {
         let (server, location, version) = rangeless(true);
         let cache = scratch();
         let dir = cached.then(|| cache.path().into());
-        let settings = Settings { cache: dir, reserve: 0, ..Settings::default() };
-        let hydrator = Hydrator::new(Store::new(Options::default()).unwrap(), settings).unwrap();
+        let settings = HydrationSettings { cache: dir, reserve: 0, ..HydrationSettings::default() };
+        let hydrator = Hydrator::new(Store::new(StoreOptions::default()).unwrap(), settings).unwrap();
         let handle = hydrator.file(&location, version).handle();
         let content = bytes(SEED, 40 * BLOCK_LEN);
         for block in [3, 0, 1, 2, 39, 17] {
@@ -327,8 +345,9 @@ fn content_without_a_version_is_read_once_and_never_mixed() {
         let cache = scratch();
         let dir = cached.then(|| cache.path().into());
         // Without a cache the response has to wait for its reader: memory holds only a part of it.
-        let settings = Settings { cache: dir, reserve: 0, memory: 4 << 20, ..Settings::default() };
-        let hydrator = Hydrator::new(Store::new(Options::default()).unwrap(), settings).unwrap();
+        let settings =
+            HydrationSettings { cache: dir, reserve: 0, memory: 4 << 20, ..HydrationSettings::default() };
+        let hydrator = Hydrator::new(Store::new(StoreOptions::default()).unwrap(), settings).unwrap();
         let handle = hydrator.file(&location, version).handle();
         let mut all = vec![0; 40 * BLOCK_LEN];
         for piece in all.chunks_mut(5000).enumerate() {

@@ -2,29 +2,32 @@
 
 use std::path::Path;
 
-use firstbyte_hydrate::cache::{Cache, Exempt, Limits, State, Stored};
-use firstbyte_hydrate::{BLOCK, Error, Failure, Hydrator, Progress, Settings, Wanted, WantedList};
+use firstbyte_hydrate::cache::{Cache, CacheLimits, Exempt, FillOutcome, VersionState};
+use firstbyte_hydrate::{
+    BLOCK, Error, HydrationFailure, HydrationItem, HydrationList, HydrationProgress, HydrationSettings,
+    Hydrator,
+};
 use firstbyte_location::{ByteRange, Location};
-use firstbyte_testkit::{Place, Subject, bytes, scratch, wait_limit};
+use firstbyte_testkit::{Backend, Subject, bytes, scratch, wait_limit};
 use tempfile::TempDir;
 
 const BLOCK_LEN: usize = BLOCK as usize;
 
-fn engine(subject: &Subject, settings: Settings) -> (Hydrator, TempDir) {
+fn engine(subject: &Subject, settings: HydrationSettings) -> (Hydrator, TempDir) {
     let cache = scratch();
-    let settings = Settings { cache: Some(cache.path().into()), reserve: 0, ..settings };
+    let settings = HydrationSettings { cache: Some(cache.path().into()), reserve: 0, ..settings };
     (Hydrator::new(subject.store.clone(), settings).unwrap(), cache)
 }
 
-fn wanted(location: Location) -> Wanted {
-    Wanted { location, version: None, range: None }
+fn wanted(location: Location) -> HydrationItem {
+    HydrationItem { location, version: None, range: None }
 }
 
-fn list(wanted: Vec<Wanted>) -> WantedList {
+fn list(wanted: Vec<HydrationItem>) -> HydrationList {
     Box::new(wanted.into_iter().map(Ok))
 }
 
-fn finish(job: &firstbyte_hydrate::Job) -> Progress {
+fn finish(job: &firstbyte_hydrate::HydrationJob) -> HydrationProgress {
     let progress = job.wait(wait_limit());
     assert!(progress.is_over, "{progress:?}");
     progress
@@ -32,9 +35,9 @@ fn finish(job: &firstbyte_hydrate::Job) -> Progress {
 
 #[test]
 fn files_are_fetched_whole_and_verified_and_a_missing_one_is_reported() {
-    for of in [Place::ServeS3, Place::ServeHttp, Place::Local] {
+    for of in [Backend::ServeS3, Backend::ServeHttp, Backend::Local] {
         let subject = Subject::start(of);
-        let (hydrator, _cache) = engine(&subject, Settings::default());
+        let (hydrator, _cache) = engine(&subject, HydrationSettings::default());
         let sizes = [0, 1, BLOCK_LEN, 70 * BLOCK_LEN + 3, 100 * BLOCK_LEN];
         let contents: Vec<_> = (0..).zip(sizes).map(|(seed, size)| bytes(seed, size)).collect();
         let mut files = vec![wanted(subject.at("missing"))];
@@ -45,7 +48,7 @@ fn files_are_fetched_whole_and_verified_and_a_missing_one_is_reported() {
         let progress = finish(&hydrator.hydrate(list(files), None).unwrap());
         assert_eq!((progress.files, progress.files_done), (6, 5), "{of:?} {progress:?}");
         assert!(
-            matches!(&progress.failed[..], [Failure { location, .. }] if *location == subject.at("missing"))
+            matches!(&progress.failed[..], [HydrationFailure { location, .. }] if *location == subject.at("missing"))
         );
         let total: usize = sizes.iter().sum();
         assert_eq!(
@@ -58,7 +61,7 @@ fn files_are_fetched_whole_and_verified_and_a_missing_one_is_reported() {
             let mut buffer = vec![0; content.len()];
             assert_eq!(file.handle().read_at(&mut buffer, 0).unwrap(), content.len());
             assert!(buffer == *content);
-            assert_eq!(file.status().unwrap().state, State::Hydrated, "{of:?} {index}");
+            assert_eq!(file.status().unwrap().state, VersionState::Hydrated, "{of:?} {index}");
             let is_packed = (1..=BLOCK_LEN).contains(&content.len());
             assert!(file.is_complete() && file.backing().is_some() != is_packed);
         }
@@ -68,14 +71,15 @@ fn files_are_fetched_whole_and_verified_and_a_missing_one_is_reported() {
 
 #[test]
 fn cached_blocks_are_not_fetched_again_and_ranges_fetch_only_their_blocks() {
-    let subject = Subject::start(Place::ServeS3);
-    let (hydrator, _cache) = engine(&subject, Settings::default());
+    let subject = Subject::start(Backend::ServeS3);
+    let (hydrator, _cache) = engine(&subject, HydrationSettings::default());
     subject.place("data", &bytes(1, 64 * BLOCK_LEN));
     let file = hydrator.open(&subject.at("data")).unwrap();
     file.handle().read_at(&mut [0; 10], 5 * BLOCK).unwrap();
     let range = Some(ByteRange::new(4 * BLOCK + 7, 9 * BLOCK + 7));
-    let part =
-        finish(&hydrator.hydrate(list(vec![Wanted { range, ..wanted(subject.at("data")) }]), None).unwrap());
+    let part = finish(
+        &hydrator.hydrate(list(vec![HydrationItem { range, ..wanted(subject.at("data")) }]), None).unwrap(),
+    );
     assert_eq!((part.bytes, part.bytes_here, part.fetched), (6 * BLOCK, 6 * BLOCK, 5 * BLOCK));
     assert_eq!(file.status().unwrap().here, 6 * BLOCK);
     let all = finish(&hydrator.hydrate(list(vec![wanted(subject.at("data"))]), None).unwrap());
@@ -84,10 +88,12 @@ fn cached_blocks_are_not_fetched_again_and_ranges_fetch_only_their_blocks() {
 
 #[test]
 fn readers_do_not_wait_for_a_job_and_cancelling_it_keeps_cached_blocks() {
-    let subject = Subject::start(Place::ServeS3);
+    let subject = Subject::start(Backend::ServeS3);
     // The rate is so slow that the job would take minutes.
-    let (hydrator, _cache) =
-        engine(&subject, Settings { background_rate: Some(1 << 20), ..Settings::default() });
+    let (hydrator, _cache) = engine(
+        &subject,
+        HydrationSettings { background_rate: Some(1 << 20), ..HydrationSettings::default() },
+    );
     let content = bytes(2, 1024 * BLOCK_LEN);
     subject.place("data", &content);
     let file = hydrator.open(&subject.at("data")).unwrap();
@@ -116,8 +122,8 @@ fn readers_do_not_wait_for_a_job_and_cancelling_it_keeps_cached_blocks() {
 #[test]
 fn a_reader_in_order_waits_for_what_a_job_brings() {
     for is_replayed in [false, true] {
-        let subject = Subject::start(Place::ServeS3);
-        let (hydrator, _cache) = engine(&subject, Settings::default());
+        let subject = Subject::start(Backend::ServeS3);
+        let (hydrator, _cache) = engine(&subject, HydrationSettings::default());
         let content = bytes(4, 512 * BLOCK_LEN);
         subject.place("data", &content);
         let file = hydrator.open(&subject.at("data")).unwrap();
@@ -139,45 +145,51 @@ fn a_reader_in_order_waits_for_what_a_job_brings() {
 
 #[test]
 fn without_room_hydration_fails() {
-    let subject = Subject::start(Place::ServeS3);
+    let subject = Subject::start(Backend::ServeS3);
     subject.place("data", &bytes(3, 64 * BLOCK_LEN));
     let (hydrator, _cache) =
-        engine(&subject, Settings { cache_size: Some(8 * BLOCK), ..Settings::default() });
+        engine(&subject, HydrationSettings { cache_size: Some(8 * BLOCK), ..HydrationSettings::default() });
     let progress = finish(&hydrator.hydrate(list(vec![wanted(subject.at("data"))]), None).unwrap());
-    assert!(matches!(&progress.failed[..], [Failure { error: Error::NoRoom { .. }, .. }]), "{progress:?}");
+    assert!(
+        matches!(&progress.failed[..], [HydrationFailure { error: Error::NoRoom { .. }, .. }]),
+        "{progress:?}"
+    );
 }
 
 /// Fills the cache with `content` as if it were the object at `location`.
 fn filled(subject: &Subject, location: &Location, cache: &Path, content: &[u8]) {
-    let cache = Cache::open(cache, Limits { size: None, reserve: 0 }).unwrap();
+    let cache = Cache::open(cache, CacheLimits { size: None, reserve: 0 }).unwrap();
     let cache = cache.of_store(&subject.store.service_of(location));
     let version = subject.store.stat(location).unwrap().version;
     let cached = cache.version(location, &version, None).unwrap();
     for (index, block) in (0..).zip(content.chunks(BLOCK_LEN)) {
-        assert_eq!(cached.fill(index, block, Exempt::Pinned), Stored::Kept);
+        assert_eq!(cached.fill(index, block, Exempt::Pinned), FillOutcome::Kept);
     }
 }
 
 #[test]
 fn a_job_without_blocks_to_fetch_verifies_the_file() {
-    let subject = Subject::start(Place::ServeS3);
-    let (hydrator, cache) = engine(&subject, Settings::default());
+    let subject = Subject::start(Backend::ServeS3);
+    let (hydrator, cache) = engine(&subject, HydrationSettings::default());
     let content = bytes(1, 3 * BLOCK_LEN + 5);
     subject.place("x", &content);
     filled(&subject, &subject.at("x"), cache.path(), &content);
     let progress = finish(&hydrator.hydrate(list(vec![wanted(subject.at("x"))]), None).unwrap());
     assert_eq!((progress.files_done, progress.fetched, progress.failed.len()), (1, 0, 0));
     let file = hydrator.open(&subject.at("x")).unwrap();
-    assert_eq!(file.status().unwrap().state, State::Hydrated);
+    assert_eq!(file.status().unwrap().state, VersionState::Hydrated);
 }
 
 #[test]
 fn a_file_with_a_wrong_checksum_fails_the_job() {
-    let subject = Subject::start(Place::ServeS3);
-    let (hydrator, cache) = engine(&subject, Settings::default());
+    let subject = Subject::start(Backend::ServeS3);
+    let (hydrator, cache) = engine(&subject, HydrationSettings::default());
     subject.place("x", &bytes(1, 3 * BLOCK_LEN));
     assert!(subject.store.stat(&subject.at("x")).unwrap().checksum.is_some());
     filled(&subject, &subject.at("x"), cache.path(), &bytes(2, 3 * BLOCK_LEN));
     let progress = finish(&hydrator.hydrate(list(vec![wanted(subject.at("x"))]), None).unwrap());
-    assert!(matches!(&progress.failed[..], [Failure { error: Error::Checksum(_), .. }]), "{progress:?}");
+    assert!(
+        matches!(&progress.failed[..], [HydrationFailure { error: Error::Checksum(_), .. }]),
+        "{progress:?}"
+    );
 }

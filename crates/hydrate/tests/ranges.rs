@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use firstbyte_hydrate::{BLOCK, Error, File, Handle, Hydrator, MOST_HINTED, Settings};
+use firstbyte_hydrate::{BLOCK, Error, File, Handle, HydrationSettings, Hydrator, MOST_HINTED};
 use firstbyte_location::ByteRange;
 use firstbyte_store::Error as StoreError;
-use firstbyte_testkit::{Place, Subject, bytes, count, scratch, until};
+use firstbyte_testkit::{Backend, Subject, bytes, count, scratch, until};
 use tempfile::TempDir;
 
 const SEED: u64 = 12;
@@ -25,12 +25,12 @@ struct Setting {
 /// An object on a server, with a cache and without.
 fn both(len: usize) -> impl Iterator<Item = Setting> {
     [true, false].into_iter().map(move |cached| {
-        let subject = Subject::start(Place::ServeS3);
+        let subject = Subject::start(Backend::ServeS3);
         let content = bytes(SEED, len);
         subject.place("data", &content);
         let cache = scratch();
         let dir = cached.then(|| cache.path().into());
-        let settings = Settings { cache: dir, reserve: 0, ..Settings::default() };
+        let settings = HydrationSettings { cache: dir, reserve: 0, ..HydrationSettings::default() };
         let hydrator = Hydrator::new(subject.store.clone(), settings).unwrap();
         let file = hydrator.open(&subject.at("data")).unwrap();
         Setting { content, subject, hydrator, file, _cache: cache }

@@ -3,9 +3,9 @@
 
 use std::sync::mpsc;
 
-use firstbyte_hydrate::{BLOCK, Error, File, Handle, Hydrator, Settings};
+use firstbyte_hydrate::{BLOCK, Error, File, Handle, HydrationSettings, Hydrator};
 use firstbyte_location::Location;
-use firstbyte_testkit::{Place, Subject, bytes, scratch, wait_limit};
+use firstbyte_testkit::{Backend, Subject, bytes, scratch, wait_limit};
 use tempfile::TempDir;
 
 const SEED: u64 = 4;
@@ -32,7 +32,7 @@ fn place(subject: &Subject, name: &str, len: usize, kept: Kept) -> Setting {
     subject.place(name, &content);
     let cache = scratch();
     let dir = (kept == Kept::Cached).then(|| cache.path().into());
-    let settings = Settings { cache: dir, reserve: 0, ..Settings::default() };
+    let settings = HydrationSettings { cache: dir, reserve: 0, ..HydrationSettings::default() };
     let hydrator = Hydrator::new(subject.store.clone(), settings).unwrap();
     let file = hydrator.open(&subject.at(name)).unwrap();
     Setting { content, hydrator, file, _cache: cache }
@@ -64,7 +64,7 @@ fn read_all(handle: &Handle, step: usize) -> Vec<u8> {
 
 #[test]
 fn every_store_reads_right_from_end_to_end_and_past_it() {
-    for of in [Place::Local, Place::ServeS3, Place::ServeHttp, Place::Nginx] {
+    for of in [Backend::Local, Backend::ServeS3, Backend::ServeHttp, Backend::Nginx] {
         let subject = Subject::start(of);
         for kept in BOTH {
             for step in [1000, BLOCK_LEN, 3 * BLOCK_LEN + 17, 20 * BLOCK_LEN] {
@@ -82,7 +82,7 @@ fn every_store_reads_right_from_end_to_end_and_past_it() {
 
 #[test]
 fn an_empty_object_has_no_bytes() {
-    let subject = Subject::start(Place::ServeS3);
+    let subject = Subject::start(Backend::ServeS3);
     for kept in BOTH {
         let Setting { file, .. } = &place(&subject, "empty", 0, kept);
         assert!(read(&file.handle(), 0, 100).is_empty());
@@ -92,7 +92,7 @@ fn an_empty_object_has_no_bytes() {
 
 #[test]
 fn a_random_read_costs_one_request_of_one_block() {
-    let subject = Subject::start(Place::ServeS3);
+    let subject = Subject::start(Backend::ServeS3);
     for kept in BOTH {
         let Setting { content, hydrator, file, .. } = &place(&subject, "data", 400 * BLOCK_LEN, kept);
         let handle = file.handle();
@@ -111,7 +111,7 @@ fn a_random_read_costs_one_request_of_one_block() {
 
 #[test]
 fn sixteen_readers_of_the_same_blocks_share_their_fetches() {
-    let subject = Subject::start(Place::ServeS3);
+    let subject = Subject::start(Backend::ServeS3);
     for kept in BOTH {
         let Setting { content, hydrator, file, .. } = &place(&subject, "data", 64 * BLOCK_LEN, kept);
         let received = subject.store.counters().received;
@@ -140,7 +140,7 @@ fn sixteen_readers_of_the_same_blocks_share_their_fetches() {
 
 #[test]
 fn an_overwritten_object_is_an_error_and_never_a_mixture() {
-    for of in [Place::ServeS3, Place::ServeHttp, Place::Local] {
+    for of in [Backend::ServeS3, Backend::ServeHttp, Backend::Local] {
         let subject = Subject::start(of);
         for kept in BOTH {
             let Setting { content, hydrator, file, .. } = &place(&subject, "data", 64 * BLOCK_LEN, kept);
@@ -164,10 +164,11 @@ fn an_overwritten_object_is_an_error_and_never_a_mixture() {
 
 #[test]
 fn cached_blocks_are_read_without_a_request_also_by_the_next_process() {
-    let subject = Subject::start(Place::ServeS3);
+    let subject = Subject::start(Backend::ServeS3);
     let setting = place(&subject, "data", 40 * BLOCK_LEN + 5, Kept::Cached);
     assert!(read_all(&setting.file.handle(), BLOCK_LEN) == setting.content);
-    let settings = Settings { cache: Some(setting._cache.path().into()), ..Settings::default() };
+    let settings =
+        HydrationSettings { cache: Some(setting._cache.path().into()), ..HydrationSettings::default() };
     let (version, requests) = (setting.file.version().clone(), subject.store.counters().received);
     drop((setting.file, setting.hydrator));
     let next = Hydrator::new(subject.store.clone(), settings).unwrap();
@@ -178,7 +179,7 @@ fn cached_blocks_are_read_without_a_request_also_by_the_next_process() {
 
 #[test]
 fn without_room_in_the_cache_reads_continue_uncached() {
-    let subject = Subject::start(Place::ServeS3);
+    let subject = Subject::start(Backend::ServeS3);
     let cache = scratch();
     let content = bytes(SEED, 200 * BLOCK_LEN);
     subject.place("data", &content);
@@ -186,8 +187,12 @@ fn without_room_in_the_cache_reads_continue_uncached() {
     // A cache without room, and one with room for a part: cached blocks are evicted for those that
     // are read.
     for cache_size in [0, 30 * BLOCK] {
-        let settings =
-            Settings { cache: dir.clone(), cache_size: Some(cache_size), reserve: 0, ..Settings::default() };
+        let settings = HydrationSettings {
+            cache: dir.clone(),
+            cache_size: Some(cache_size),
+            reserve: 0,
+            ..HydrationSettings::default()
+        };
         let hydrator = Hydrator::new(subject.store.clone(), settings).unwrap();
         let file = hydrator.open(&subject.at("data")).unwrap();
         for step in [4096, 3 * BLOCK_LEN, 100 * BLOCK_LEN] {
@@ -199,7 +204,7 @@ fn without_room_in_the_cache_reads_continue_uncached() {
 
 #[test]
 fn the_observer_sees_reads_in_order() {
-    let subject = Subject::start(Place::Local);
+    let subject = Subject::start(Backend::Local);
     let Setting { hydrator, file, .. } = &place(&subject, "data", 4 * BLOCK_LEN, Kept::InMemory);
     let (send, receive) = mpsc::channel();
     let send = std::sync::Mutex::new(send);

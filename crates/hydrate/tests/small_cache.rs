@@ -5,31 +5,34 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use firstbyte_hydrate::cache::{Cache, Limits, State};
-use firstbyte_hydrate::{BLOCK, Error, Failure, Hydrator, Progress, Settings, Wanted, WantedList};
-use firstbyte_testkit::{Place, Subject, bytes, scratch, until, wait_limit};
+use firstbyte_hydrate::cache::{Cache, CacheLimits, VersionState};
+use firstbyte_hydrate::{
+    BLOCK, Error, HydrationFailure, HydrationItem, HydrationList, HydrationProgress, HydrationSettings,
+    Hydrator,
+};
+use firstbyte_testkit::{Backend, Subject, bytes, scratch, until, wait_limit};
 use tempfile::TempDir;
 
 const MIB: u64 = 1 << 20;
 const BLOCK_LEN: usize = BLOCK as usize;
 
 fn engine(subject: &Subject, cache: &TempDir, cache_size: u64) -> Hydrator {
-    let settings = Settings {
+    let settings = HydrationSettings {
         cache: Some(cache.path().into()),
         cache_size: Some(cache_size),
         reserve: 0,
-        ..Settings::default()
+        ..HydrationSettings::default()
     };
     Hydrator::new(subject.store.clone(), settings).unwrap()
 }
 
-fn wanted(subject: &Subject, names: &[String]) -> WantedList {
-    let found = |name: &String| Wanted { location: subject.at(name), version: None, range: None };
+fn wanted(subject: &Subject, names: &[String]) -> HydrationList {
+    let found = |name: &String| HydrationItem { location: subject.at(name), version: None, range: None };
     Box::new(names.iter().map(found).collect::<Vec<_>>().into_iter().map(Ok))
 }
 
 /// Hydrates `names`, and asserts that the job ends.
-fn hydrate(hydrator: &Hydrator, subject: &Subject, names: &[String]) -> Progress {
+fn hydrate(hydrator: &Hydrator, subject: &Subject, names: &[String]) -> HydrationProgress {
     let job = hydrator.hydrate(wanted(subject, names), None).unwrap();
     let progress = job.wait(wait_limit());
     assert!(progress.is_over, "the job does not end: {progress:?}");
@@ -50,7 +53,7 @@ fn plant(subject: &Subject, prefix: &str, count: u64, size: usize) -> Vec<String
 fn hydrated(hydrator: &Hydrator, subject: &Subject, names: &[String]) -> u64 {
     let whole = |name: &&String| {
         let found = hydrator.cache().unwrap().find(&subject.at(name)).unwrap();
-        found.iter().any(|status| status.state == State::Hydrated)
+        found.iter().any(|status| status.state == VersionState::Hydrated)
     };
     names.iter().filter(whole).count() as u64
 }
@@ -61,7 +64,7 @@ fn received(subject: &Subject) -> u64 {
 
 #[test]
 fn a_version_that_was_released_and_fetched_again_is_verified_again() {
-    let subject = Subject::start(Place::ServeS3);
+    let subject = Subject::start(Backend::ServeS3);
     let cache = scratch();
     let hydrator = engine(&subject, &cache, 64 * MIB);
     let names = plant(&subject, "f", 1, 3 * BLOCK_LEN + 5);
@@ -86,7 +89,7 @@ fn files_that_do_not_fit_are_reported_and_not_fetched() {
     for (count, size, cache_size, least) in
         [(100, MIB as usize, 8 * MIB, 6), (200, 1 << 10, 40 << 10, 3), (60, BLOCK_LEN + 1, 2 * MIB, 6)]
     {
-        let subject = Subject::start(Place::ServeS3);
+        let subject = Subject::start(Backend::ServeS3);
         let cache = scratch();
         let hydrator = engine(&subject, &cache, cache_size);
         let names = plant(&subject, "f", count, size);
@@ -111,7 +114,7 @@ fn files_that_do_not_fit_are_reported_and_not_fetched() {
 
 #[test]
 fn a_job_evicts_files_used_before_it() {
-    let subject = Subject::start(Place::ServeS3);
+    let subject = Subject::start(Backend::ServeS3);
     let cache = scratch();
     let hydrator = engine(&subject, &cache, 4 * MIB);
     let (first, second) = (plant(&subject, "a", 3, MIB as usize), plant(&subject, "b", 3, MIB as usize));
@@ -124,7 +127,7 @@ fn a_job_evicts_files_used_before_it() {
 
 #[test]
 fn a_file_larger_than_the_cache_is_refused_before_its_first_byte() {
-    let subject = Subject::start(Place::ServeS3);
+    let subject = Subject::start(Backend::ServeS3);
     let cache = scratch();
     let hydrator = engine(&subject, &cache, 4 * MIB);
     let small = plant(&subject, "small", 1, MIB as usize);
@@ -139,7 +142,7 @@ fn a_file_larger_than_the_cache_is_refused_before_its_first_byte() {
 
 #[test]
 fn one_reader_of_a_file_larger_than_the_cache_fetches_each_byte_once() {
-    let subject = Subject::start(Place::ServeS3);
+    let subject = Subject::start(Backend::ServeS3);
     let cache = scratch();
     let hydrator = engine(&subject, &cache, 4 * MIB);
     let names = plant(&subject, "large", 1, 40 * MIB as usize);
@@ -158,7 +161,7 @@ fn one_reader_of_a_file_larger_than_the_cache_fetches_each_byte_once() {
 
 #[test]
 fn two_processes_that_share_a_small_cache_both_end() {
-    let subject = Subject::start(Place::ServeS3);
+    let subject = Subject::start(Backend::ServeS3);
     let cache = scratch();
     let names = [plant(&subject, "a", 40, MIB as usize), plant(&subject, "b", 40, MIB as usize)];
     // Each has its own cache on the same directory, like two processes.
@@ -179,7 +182,7 @@ fn two_processes_that_share_a_small_cache_both_end() {
 
 #[test]
 fn a_job_whose_files_are_released_meanwhile_ends() {
-    let subject = Subject::start(Place::ServeS3);
+    let subject = Subject::start(Backend::ServeS3);
     let cache = scratch();
     let hydrator = engine(&subject, &cache, 64 * MIB);
     let names = plant(&subject, "f", 1, 16 * MIB as usize);
@@ -198,14 +201,14 @@ fn a_job_whose_files_are_released_meanwhile_ends() {
 }
 
 /// Whether a file failed because it was released again and again. The cache had room for it.
-fn lost_to_a_release(failure: &Failure) -> bool {
+fn lost_to_a_release(failure: &HydrationFailure) -> bool {
     matches!(failure.error, Error::Released { .. })
 }
 
 #[test]
 fn a_job_that_loses_its_files_to_releases_without_a_pause_does_not_say_that_there_is_no_room() {
     for (count, size) in [(1, 16 * MIB as usize), (200, 10_000)] {
-        let subject = Subject::start(Place::ServeS3);
+        let subject = Subject::start(Backend::ServeS3);
         let cache = scratch();
         let hydrator = engine(&subject, &cache, 64 * MIB);
         let names = plant(&subject, "f", count, size);
@@ -233,7 +236,7 @@ fn a_job_that_loses_its_files_to_releases_without_a_pause_does_not_say_that_ther
 
 #[test]
 fn a_cache_without_room_refuses_and_reads_continue() {
-    let subject = Subject::start(Place::ServeS3);
+    let subject = Subject::start(Backend::ServeS3);
     let cache = scratch();
     let hydrator = engine(&subject, &cache, 0);
     let names = plant(&subject, "f", 5, 2 * BLOCK_LEN);
@@ -242,6 +245,6 @@ fn a_cache_without_room_refuses_and_reads_continue() {
     let mut buffer = vec![0; 2 * BLOCK_LEN];
     hydrator.open(&subject.at(&names[0])).unwrap().handle().read_at(&mut buffer, 0).unwrap();
     assert!(buffer == bytes(0, buffer.len()));
-    let taken = Cache::open(cache.path(), Limits { size: None, reserve: 0 }).unwrap().usage().used;
+    let taken = Cache::open(cache.path(), CacheLimits { size: None, reserve: 0 }).unwrap().usage().used;
     assert_eq!(taken, Some(0));
 }

@@ -12,15 +12,15 @@ use rustix_futex_sync::Mutex;
 
 use crate::answer::{Answer, Stages};
 use crate::deadline::Deadline;
-use crate::environment::Environment;
-use crate::error::{Failure, Result};
+use crate::environment::ExecutionEnvironment;
+use crate::error::{InvocationFailure, Result};
 use crate::event::Common;
-use crate::run::Run;
+use crate::run::EngineRun;
 use crate::tmp;
 
 /// An invocation that is being answered.
-pub(crate) struct Call<'a> {
-    pub(crate) environment: &'a Environment,
+pub(crate) struct InvocationContext<'a> {
+    pub(crate) environment: &'a ExecutionEnvironment,
     pub(crate) deadline: Deadline,
     invocation: u64,
     common: Common,
@@ -28,9 +28,9 @@ pub(crate) struct Call<'a> {
     made: Mutex<Vec<PathBuf>>,
 }
 
-impl<'a> Call<'a> {
+impl<'a> InvocationContext<'a> {
     pub(crate) fn new(
-        environment: &'a Environment,
+        environment: &'a ExecutionEnvironment,
         deadline: Deadline,
         invocation: u64,
         common: Common,
@@ -44,8 +44,8 @@ impl<'a> Call<'a> {
     }
 
     /// Starts the transfer engine, which ends before the deadline.
-    pub(crate) fn run(&self, concurrency: Option<usize>) -> Result<Run> {
-        Run::start(&self.client()?, self.deadline, concurrency)
+    pub(crate) fn run(&self, concurrency: Option<usize>) -> Result<EngineRun> {
+        EngineRun::start(&self.client()?, self.deadline, concurrency)
     }
 
     /// Seconds since the start of the invocation, for the stage that was just reached.
@@ -84,7 +84,7 @@ impl<'a> Call<'a> {
     pub(crate) fn destination(&self, stated: Option<&str>, source: &Location) -> Result<Location> {
         let own = || {
             source.file_name().ok_or_else(|| {
-                Failure::event(format!("{source}: has no name of its own; give a `destination`"))
+                InvocationFailure::event(format!("{source}: has no name of its own; give a `destination`"))
             })
         };
         let Some(text) = stated else {
@@ -109,7 +109,7 @@ impl<'a> Call<'a> {
     }
 
     /// Whether files stay after a failure, because the call may be repeated with its token.
-    pub(crate) fn keeps_files_after(&self, failure: &Failure) -> bool {
+    pub(crate) fn keeps_files_after(&self, failure: &InvocationFailure) -> bool {
         self.common.continues && failure.kind != FailureKind::Changed
     }
 

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::meter::Rate;
+use crate::meter::ReceiveRate;
 
 /// Lambda's longest timeout. It is used too if the host states no time; `cargo lambda watch` states
 /// a time in 1970.
@@ -72,7 +72,7 @@ impl Deadline {
     /// Returns the time before the deadline at which work stops: for the answer, and for the bytes
     /// in flight at the measured rate.
     #[must_use]
-    pub fn margin(&self, rate: Option<Rate>) -> Duration {
+    pub fn margin(&self, rate: Option<ReceiveRate>) -> Duration {
         let longest = self.ends.saturating_duration_since(self.started) / MAX_WAIT_DIVISOR;
         let in_flight = rate.map_or(Duration::ZERO, |rate| rate.time_of(MAX_IN_FLIGHT_BYTES));
         self.floor + in_flight.min(longest)
@@ -80,7 +80,7 @@ impl Deadline {
 
     /// Whether work has to stop now.
     #[must_use]
-    pub fn is_near(&self, rate: Option<Rate>) -> bool {
+    pub fn is_near(&self, rate: Option<ReceiveRate>) -> bool {
         self.remaining() <= self.margin(rate)
     }
 }
@@ -109,13 +109,13 @@ mod tests {
         assert_eq!(large.margin(None), REPLY);
         assert!(small.margin(None) > 3 * REPLY && small.margin(None) < LONGEST_REPLY);
         assert_eq!(within(100, 128 << 20).margin(None), LONGEST_REPLY);
-        let slow = Some(Rate::new(1 << 20, Duration::from_secs(1)));
+        let slow = Some(ReceiveRate::new(1 << 20, Duration::from_secs(1)));
         let margin = large.margin(slow);
         assert!(
             margin > REPLY + Duration::from_millis(1_900) && margin < Duration::from_secs(3),
             "{margin:?}"
         );
-        let dead = Some(Rate::new(1, Duration::from_secs(1)));
+        let dead = Some(ReceiveRate::new(1, Duration::from_secs(1)));
         assert!(large.margin(dead) < Duration::from_secs(26));
         assert!(!large.is_near(slow) && within(0, 3008 << 20).is_near(None));
     }

@@ -1,15 +1,15 @@
 //! The state that lives as long as the process: the identity of this execution environment, the
 //! client with its connections, and files that a later call removes.
 //!
-//! One [`Environment`] is made before the first event. Making it costs a few system calls.
+//! One [`ExecutionEnvironment`] is made before the first event. Making it costs a few system calls.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use firstbyte::environment::{self, Lookup};
-use firstbyte::{Client, Options};
+use firstbyte::environment::{self, VariableLookup};
+use firstbyte::{Client, ClientOptions};
 use rustix::param::clock_ticks_per_second;
 use rustix::time::{ClockId, clock_gettime};
 use rustix_futex_sync::Mutex;
@@ -18,7 +18,7 @@ use crate::error::Result;
 use crate::tmp;
 
 /// An execution environment: a process that answers one event after the other.
-pub struct Environment {
+pub struct ExecutionEnvironment {
     id: String,
     /// The start in seconds since 1970.
     started: f64,
@@ -35,10 +35,10 @@ pub struct Environment {
     leftovers: Mutex<Vec<PathBuf>>,
 }
 
-impl Environment {
+impl ExecutionEnvironment {
     /// Makes the environment of this process, which has just started.
     #[must_use]
-    pub fn begin(lookup: Lookup<'_>) -> Self {
+    pub fn begin(lookup: VariableLookup<'_>) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let age = age_of_process().unwrap_or_default();
         Self {
@@ -108,7 +108,7 @@ impl Environment {
         {
             return Ok(client.clone());
         }
-        let mut options = Options::from_environment()?;
+        let mut options = ClientOptions::from_environment()?;
         options.reads.cache = None;
         if let Some(url) = endpoint_url {
             options.store.endpoint_url = Some(url.to_owned());
@@ -158,7 +158,7 @@ mod tests {
     fn an_environment_begins_with_its_process() {
         let age = age_of_process().unwrap();
         assert!(age < Duration::from_secs(600), "{age:?}");
-        let (one, other) = (Environment::begin(&|_| None), Environment::begin(&|_| None));
+        let (one, other) = (ExecutionEnvironment::begin(&|_| None), ExecutionEnvironment::begin(&|_| None));
         assert_ne!(one.id(), other.id());
         one.ready();
         assert!(one.init_seconds().unwrap() >= age.as_secs_f64() && other.init_seconds().is_none());

@@ -10,18 +10,18 @@ use firstbyte_store::{Error as StoreError, FailureKind, Trace};
 use lambda_runtime::Diagnostic;
 
 /// A result with this crate's error.
-pub type Result<T> = std::result::Result<T, Failure>;
+pub type Result<T> = std::result::Result<T, InvocationFailure>;
 
 /// A failed invocation.
 #[derive(Clone, Debug)]
-pub struct Failure {
+pub struct InvocationFailure {
     /// The kind. Its variant's name is the `errorType`.
     pub kind: FailureKind,
     /// The line for users.
     pub message: String,
 }
 
-impl Failure {
+impl InvocationFailure {
     /// Makes a failure of this kind.
     pub fn new(kind: FailureKind, message: impl AsRef<str>) -> Self {
         Self { kind, message: one_line(message.as_ref()) }
@@ -116,26 +116,26 @@ fn line_with_trace(error: &StoreError, trace: Option<&Trace>) -> String {
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for InvocationFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl From<firstbyte::Error> for Failure {
+impl From<firstbyte::Error> for InvocationFailure {
     fn from(error: firstbyte::Error) -> Self {
         Self::of_library(&error)
     }
 }
 
-impl From<LocationError> for Failure {
+impl From<LocationError> for InvocationFailure {
     fn from(error: LocationError) -> Self {
         Self::event(error.to_string())
     }
 }
 
-impl From<Failure> for Diagnostic {
-    fn from(failure: Failure) -> Self {
+impl From<InvocationFailure> for Diagnostic {
+    fn from(failure: InvocationFailure) -> Self {
         Self { error_type: format!("{:?}", failure.kind), error_message: failure.message }
     }
 }
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn what_other_calls_meet_too_says_what_to_change() {
-        let of = |error: StoreError| Failure::of_store(&error);
+        let of = |error: StoreError| InvocationFailure::of_store(&error);
         let slow = of(StoreError::SlowDown { location: "s3://b/k".into(), retry_after: None, trace: None });
         assert!(slow.kind == FailureKind::Throttled && slow.message.contains("fewer functions"), "{slow}");
         assert_eq!(of(StoreError::Cancelled).kind, FailureKind::Deadline);
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn the_error_type_is_the_name_of_the_kind_and_the_message_is_one_line() {
-        let diagnostic = Diagnostic::from(Failure::new(FailureKind::Full, "a\nb"));
+        let diagnostic = Diagnostic::from(InvocationFailure::new(FailureKind::Full, "a\nb"));
         assert_eq!((diagnostic.error_type.as_str(), diagnostic.error_message.as_str()), ("Full", "a\\x0ab"));
     }
 }

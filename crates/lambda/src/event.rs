@@ -6,7 +6,7 @@ use firstbyte_location::{ByteRange, units};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::error::{Failure, Result};
+use crate::error::{InvocationFailure, Result};
 
 /// The fields of an event that all actions have.
 #[derive(Debug, Default, Deserialize)]
@@ -23,18 +23,18 @@ pub(crate) struct Common {
 
 /// The action of an event, with its fields.
 #[derive(Debug)]
-pub(crate) enum Action {
-    Download(Download),
-    Open(Open),
-    CopyMany(CopyMany),
-    List(List),
-    Mounted(Mounted),
+pub(crate) enum EventAction {
+    Download(DownloadAction),
+    Open(OpenAction),
+    CopyMany(CopyManyAction),
+    List(ListAction),
+    Mounted(MountedAction),
 }
 
 /// Copies one object to a file or another store.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Download {
+pub(crate) struct DownloadAction {
     pub(crate) source: String,
     pub(crate) destination: Option<String>,
     pub(crate) r#continue: Option<String>,
@@ -43,17 +43,17 @@ pub(crate) struct Download {
 /// Opens an object and reads a part of it, without writing.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Open {
+pub(crate) struct OpenAction {
     pub(crate) source: String,
     #[serde(default)]
-    pub(crate) read: Read,
+    pub(crate) read: ReadRange,
     pub(crate) r#continue: Option<String>,
 }
 
 /// Copies all objects below a location.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct CopyMany {
+pub(crate) struct CopyManyAction {
     pub(crate) source: String,
     pub(crate) destination: Option<String>,
     pub(crate) concurrency: Option<usize>,
@@ -63,7 +63,7 @@ pub(crate) struct CopyMany {
 /// Counts the objects below a location.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct List {
+pub(crate) struct ListAction {
     pub(crate) source: String,
     pub(crate) r#continue: Option<String>,
 }
@@ -71,11 +71,11 @@ pub(crate) struct List {
 /// Checks that a directory exists, and reads a file in it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Mounted {
+pub(crate) struct MountedAction {
     pub(crate) directory: String,
     pub(crate) file: Option<String>,
     #[serde(default)]
-    pub(crate) read: Read,
+    pub(crate) read: ReadRange,
     /// The required type of the file system, such as `nfs4`.
     pub(crate) filesystem: Option<String>,
 }
@@ -83,7 +83,7 @@ pub(crate) struct Mounted {
 /// The part of an object to read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(try_from = "ReadText")]
-pub enum Read {
+pub enum ReadRange {
     /// The whole object.
     #[default]
     All,
@@ -103,7 +103,7 @@ enum ReadText {
     Range { offset: u64, length: u64 },
 }
 
-impl TryFrom<ReadText> for Read {
+impl TryFrom<ReadText> for ReadRange {
     type Error = String;
 
     fn try_from(text: ReadText) -> std::result::Result<Self, String> {
@@ -114,7 +114,7 @@ impl TryFrom<ReadText> for Read {
     }
 }
 
-impl Read {
+impl ReadRange {
     /// Parses `all`, a share such as `1%`, or a size such as `180MB`.
     ///
     /// # Errors
@@ -154,9 +154,9 @@ fn percent_of(size: u64, percent: f64) -> u64 {
     ((size as f64 * percent / 100.0).ceil() as u64).min(size)
 }
 
-pub(crate) fn parse(event: Value) -> Result<(Action, Common)> {
+pub(crate) fn parse(event: Value) -> Result<(EventAction, Common)> {
     let Value::Object(mut fields) = event else {
-        return Err(Failure::event(
+        return Err(InvocationFailure::event(
             "the event must be a JSON object; write {\"action\": ..., \"source\": ...}",
         ));
     };
@@ -168,25 +168,27 @@ pub(crate) fn parse(event: Value) -> Result<(Action, Common)> {
     }
     let common = Common { continues: fields.contains_key("continue"), ..read(action, common)? };
     let parsed = match action {
-        "download" => Action::Download(read(action, fields)?),
-        "open" => Action::Open(read(action, fields)?),
-        "copy-many" => Action::CopyMany(read(action, fields)?),
-        "list" => Action::List(read(action, fields)?),
-        "mounted" => Action::Mounted(read(action, fields)?),
+        "download" => EventAction::Download(read(action, fields)?),
+        "open" => EventAction::Open(read(action, fields)?),
+        "copy-many" => EventAction::CopyMany(read(action, fields)?),
+        "list" => EventAction::List(read(action, fields)?),
+        "mounted" => EventAction::Mounted(read(action, fields)?),
         "" => return Err(unknown("the event names no action".into())),
         other => return Err(unknown(format!("`{other}` is no action"))),
     };
     Ok((parsed, common))
 }
 
-fn unknown(why: String) -> Failure {
-    Failure::event(format!("{why}; the actions are download, open, copy-many, list and mounted"))
+fn unknown(why: String) -> InvocationFailure {
+    InvocationFailure::event(format!("{why}; the actions are download, open, copy-many, list and mounted"))
 }
 
 fn read<T: for<'de> Deserialize<'de>>(action: &str, fields: Map<String, Value>) -> Result<T> {
     let parsed = serde_json::from_value(Value::Object(fields));
     parsed.map_err(|error| {
-        Failure::event(format!("the event of action `{action}`: {error}; see docs/reference/functions.md"))
+        InvocationFailure::event(format!(
+            "the event of action `{action}`: {error}; see docs/reference/functions.md"
+        ))
     })
 }
 
@@ -199,7 +201,7 @@ mod tests {
 
     #[test]
     fn what_is_read_of_an_object_is_written_in_four_ways() {
-        let read = |value: Value| serde_json::from_value::<Read>(value);
+        let read = |value: Value| serde_json::from_value::<ReadRange>(value);
         assert_eq!(read(json!("all")).unwrap().of(1000), ByteRange::new(0, 1000));
         assert_eq!(read(json!("1.5%")).unwrap().of(1000), ByteRange::new(0, 15));
         assert_eq!(read(json!("0.01%")).unwrap().of(1000), ByteRange::new(0, 1));

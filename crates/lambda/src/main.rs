@@ -4,21 +4,24 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use firstbyte::environment::variable;
-use firstbyte_lambda::{Answer, Deadline, Environment, Failure, perform};
+use firstbyte_lambda::{Answer, Deadline, ExecutionEnvironment, InvocationFailure, perform};
 use lambda_runtime::{Error, LambdaEvent, service_fn};
 use serde_json::Value;
 
 fn main() -> Result<(), Error> {
     // Clients are made later, when an event needs them.
-    let environment = Arc::new(Environment::begin(&variable));
+    let environment = Arc::new(ExecutionEnvironment::begin(&variable));
     let handler = service_fn(|event| handle(Arc::clone(&environment), event));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     environment.ready();
     runtime.block_on(lambda_runtime::run(handler))
 }
 
-async fn handle(environment: Arc<Environment>, event: LambdaEvent<Value>) -> Result<Answer, Failure> {
+async fn handle(
+    environment: Arc<ExecutionEnvironment>,
+    event: LambdaEvent<Value>,
+) -> Result<Answer, InvocationFailure> {
     let deadline = Deadline::new(Instant::now(), event.context.deadline, environment.memory());
     let work = move || perform(&environment, event.payload, deadline);
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|panic| Err(Failure::panicked(&panic)))
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|panic| Err(InvocationFailure::panicked(&panic)))
 }

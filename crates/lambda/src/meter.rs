@@ -9,9 +9,9 @@ const WINDOW: Duration = Duration::from_millis(500);
 
 /// Bytes a second, above 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rate(f64);
+pub struct ReceiveRate(f64);
 
-impl Rate {
+impl ReceiveRate {
     /// Returns the rate of `bytes` in `time`; at least one byte and one microsecond are assumed.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a rate")]
@@ -34,12 +34,12 @@ impl Rate {
 
 /// Counts the bytes that worker threads receive.
 #[derive(Debug, Default)]
-pub(crate) struct Meter {
+pub(crate) struct ByteMeter {
     bytes: AtomicU64,
     first: OnceLock<Instant>,
 }
 
-impl Meter {
+impl ByteMeter {
     pub(crate) fn add(&self, bytes: u64) {
         self.first.get_or_init(Instant::now);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -54,23 +54,23 @@ impl Meter {
 /// The latest rate of a meter, polled by one thread.
 #[derive(Debug)]
 pub(crate) struct Window<'a> {
-    meter: &'a Meter,
+    meter: &'a ByteMeter,
     since: Instant,
     bytes: u64,
-    rate: Option<Rate>,
+    rate: Option<ReceiveRate>,
 }
 
 impl<'a> Window<'a> {
-    pub(crate) fn of(meter: &'a Meter) -> Self {
+    pub(crate) fn of(meter: &'a ByteMeter) -> Self {
         Self { meter, since: Instant::now(), bytes: 0, rate: None }
     }
 
     /// Returns the rate of the last complete window. `None` before the first window with a byte.
-    pub(crate) fn rate(&mut self) -> Option<Rate> {
+    pub(crate) fn rate(&mut self) -> Option<ReceiveRate> {
         let bytes = self.meter.bytes.load(Ordering::Relaxed);
         let elapsed = self.since.elapsed();
         if elapsed >= WINDOW && bytes > 0 {
-            self.rate = Some(Rate::new(bytes - self.bytes, elapsed));
+            self.rate = Some(ReceiveRate::new(bytes - self.bytes, elapsed));
             (self.since, self.bytes) = (Instant::now(), bytes);
         }
         self.rate

@@ -3,23 +3,24 @@
 use std::path::Path;
 
 use firstbyte_location::shown;
-use firstbyte_mount::mount_table::{Mount, Mounts};
+use firstbyte_mount::mount_table::{MountTableEntry, Mounts};
 
 /// Finds the mount that contains `path`. `None` if the table of mounts does not have it.
-pub(crate) fn find_mount(path: &Path) -> Option<Mount> {
+pub(crate) fn find_mount(path: &Path) -> Option<MountTableEntry> {
     let real = path.ancestors().find_map(|path| path.canonicalize().ok())?;
     Mounts::current().ok()?.of(&real).cloned()
 }
 
 /// Formats a mount as `nfs4 (fs-1.efs:/ at /mnt/efs)`.
-pub(crate) fn describe(mount: &Mount) -> String {
+pub(crate) fn describe(mount: &MountTableEntry) -> String {
     format!("{} ({} at {})", mount.kind, shown(&mount.device), shown(&mount.at))
 }
 
 /// Lists all mounts, except the operating system's, for users who look for theirs.
 pub(crate) fn describe_all() -> String {
     let table = Mounts::current().unwrap_or_default();
-    let own = |mount: &Mount| ["/proc", "/sys", "/dev", "/run"].iter().any(|at| mount.at.starts_with(at));
+    let own =
+        |mount: &MountTableEntry| ["/proc", "/sys", "/dev", "/run"].iter().any(|at| mount.at.starts_with(at));
     let mounts: Vec<String> = table.iter().filter(|mount| !own(mount)).map(describe).collect();
     if mounts.is_empty() { "nothing".into() } else { mounts.join(", ") }
 }

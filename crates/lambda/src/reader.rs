@@ -5,13 +5,13 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use firstbyte::{Client, LazyFile};
-use firstbyte_location::{Algorithm, ByteRange, Checksum, Hasher, Kind, Location, to_usize};
+use firstbyte_location::{Algorithm, ByteRange, Checksum, EntryKind, Hasher, Location, to_usize};
 use firstbyte_store::{Error as StoreError, FailureKind};
 
 use crate::deadline::Deadline;
-use crate::error::{Failure, Result};
-use crate::meter::{Meter, Rate, Window};
-use crate::run::Run;
+use crate::error::{InvocationFailure, Result};
+use crate::meter::{ByteMeter, ReceiveRate, Window};
+use crate::run::EngineRun;
 
 /// Bytes in the first step: one block, so that the first byte does not wait for others.
 const FIRST_STEP: u64 = 128 << 10;
@@ -21,7 +21,7 @@ const STEP: u64 = 1 << 20;
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// An object or a file that can be read at an offset.
-pub trait Source {
+pub trait ReadAt {
     /// Reads into `buffer`; fewer bytes only at the end. While it waits, it calls `go_on`. Returns
     /// `None` if that was false.
     ///
@@ -35,7 +35,7 @@ pub trait Source {
     ) -> Result<Option<usize>>;
 }
 
-impl Source for LazyFile {
+impl ReadAt for LazyFile {
     fn read_at(
         &self,
         buffer: &mut [u8],
@@ -48,7 +48,7 @@ impl Source for LazyFile {
             Ok(read) => Ok(Some(read)),
             Err(Error::Store(StoreError::Cancelled)) => Ok(None),
             Err(Error::Read(Read::Store(error))) if matches!(*error, StoreError::Cancelled) => Ok(None),
-            Err(error) => Err(Failure::of_library(&error)),
+            Err(error) => Err(InvocationFailure::of_library(&error)),
         }
     }
 }
@@ -58,20 +58,22 @@ impl Source for LazyFile {
 /// # Errors
 /// The store's error; a directory; a server that does not send the length.
 pub fn open(client: &Client, source: &Location, deadline: Deadline) -> Result<LazyFile> {
-    let run = Run::start(client, deadline, None)?;
-    let stat = run.store().stat(source).map_err(|error| Failure::of_store(&error))?;
-    if stat.kind == Kind::Directory {
-        return Err(Failure::event(format!("{source}: is a directory; open an object in it")));
+    let run = EngineRun::start(client, deadline, None)?;
+    let stat = run.store().stat(source).map_err(|error| InvocationFailure::of_store(&error))?;
+    if stat.kind == EntryKind::Directory {
+        return Err(InvocationFailure::event(format!("{source}: is a directory; open an object in it")));
     }
     if stat.size().is_none() {
-        return Err(Failure::event(format!("{source}: its server does not send its length; download it")));
+        return Err(InvocationFailure::event(format!(
+            "{source}: its server does not send its length; download it"
+        )));
     }
     Ok(client.open_version(source, stat.version))
 }
 
 /// The progress of a read.
 #[derive(Clone, Debug)]
-pub struct Reading {
+pub struct ReadProgress {
     /// Bytes read, from the start of the range.
     pub bytes: u64,
     /// The time of the first byte, since the start of the invocation.
@@ -79,7 +81,7 @@ pub struct Reading {
     /// CRC-32C of the bytes.
     pub crc32c: Checksum,
     /// The latest rate; `None` before it is measured.
-    pub rate: Option<Rate>,
+    pub rate: Option<ReceiveRate>,
 }
 
 /// Reads `range` and passes each step to `look`, which may end the read.
@@ -87,17 +89,17 @@ pub struct Reading {
 /// # Errors
 /// An error of the source, or a source that ends before the range.
 pub fn read(
-    source: &dyn Source,
+    source: &dyn ReadAt,
     range: ByteRange,
     deadline: &Deadline,
-    look: &mut dyn FnMut(&[u8], &Reading) -> ControlFlow<()>,
-) -> Result<Reading> {
-    let meter = Meter::default();
+    look: &mut dyn FnMut(&[u8], &ReadProgress) -> ControlFlow<()>,
+) -> Result<ReadProgress> {
+    let meter = ByteMeter::default();
     let mut window = Window::of(&meter);
     let mut hasher = Hasher::new(Algorithm::Crc32c);
     let mut buffer = vec![0; to_usize(STEP.min(range.len()))];
     let empty = Hasher::new(Algorithm::Crc32c).finish();
-    let mut reading = Reading { bytes: 0, first_byte: None, crc32c: empty, rate: None };
+    let mut reading = ReadProgress { bytes: 0, first_byte: None, crc32c: empty, rate: None };
     while reading.bytes < range.len() {
         let step = if reading.bytes == 0 { FIRST_STEP } else { STEP }.min(range.len() - reading.bytes);
         let step = &mut buffer[..to_usize(step)];
@@ -108,7 +110,7 @@ pub fn read(
         let Some(read) = source.read_at(step, range.start + reading.bytes, &mut go_on)? else { break };
         if read == 0 {
             let why = format!("the object ends {} bytes before the range does", range.len() - reading.bytes);
-            return Err(Failure::new(FailureKind::Changed, why));
+            return Err(InvocationFailure::new(FailureKind::Changed, why));
         }
         let arrived = &step[..read];
         meter.add(read as u64);

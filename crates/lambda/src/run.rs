@@ -8,32 +8,32 @@ use std::time::Duration;
 use firstbyte::Client;
 use firstbyte_location::Location;
 use firstbyte_store::{FailureKind, STACK, Store};
-use firstbyte_transfer::{Concurrency, Engine, Failure as Failed, Observer, Settings, Stop};
+use firstbyte_transfer::{Concurrency, Engine, Failure as Failed, Observer, Stop, TransferSettings};
 
 use crate::deadline::Deadline;
-use crate::error::{Failure, Result};
+use crate::error::{InvocationFailure, Result};
 use crate::frontier::Frontier;
-use crate::meter::{Meter, Window};
+use crate::meter::{ByteMeter, Window};
 
 /// The interval at which the deadline is checked, a fraction of the smallest margin.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// An engine whose requests and transfers end before the deadline.
-pub(crate) struct Run {
+pub(crate) struct EngineRun {
     pub(crate) engine: Engine,
     pub(crate) stop: Stop,
-    pub(crate) meter: Arc<Meter>,
+    pub(crate) meter: Arc<ByteMeter>,
     /// Ends the watching thread when it is dropped.
     _watch: Sender<()>,
 }
 
-impl Run {
+impl EngineRun {
     pub(crate) fn start(client: &Client, deadline: Deadline, concurrency: Option<usize>) -> Result<Self> {
         let stop = Stop::default();
-        let meter = Arc::new(Meter::default());
+        let meter = Arc::new(ByteMeter::default());
         let watch = watch(deadline, Arc::clone(&meter), stop.clone())?;
         let copies = client.copies();
-        let settings = Settings {
+        let settings = TransferSettings {
             stop: stop.clone(),
             concurrency: concurrency.map_or(copies.concurrency, Concurrency::Fixed),
             ..copies.clone()
@@ -52,7 +52,7 @@ impl Run {
     }
 }
 
-fn watch(deadline: Deadline, meter: Arc<Meter>, stop: Stop) -> Result<Sender<()>> {
+fn watch(deadline: Deadline, meter: Arc<ByteMeter>, stop: Stop) -> Result<Sender<()>> {
     let (sender, ended) = mpsc::channel();
     let look = move || {
         let mut window = Window::of(&meter);
@@ -65,17 +65,19 @@ fn watch(deadline: Deadline, meter: Arc<Meter>, stop: Stop) -> Result<Sender<()>
     };
     let thread = std::thread::Builder::new().name("deadline".into()).stack_size(STACK);
     let started = thread.spawn(look);
-    started.map_err(|error| Failure::new(FailureKind::Failed, format!("starting a thread: {error}")))?;
+    started.map_err(|error| {
+        InvocationFailure::new(FailureKind::Failed, format!("starting a thread: {error}"))
+    })?;
     Ok(sender)
 }
 
 /// Receives events of the engine: bytes for the meter, objects for the frontier.
-pub(crate) struct Progress<'a> {
-    pub(crate) meter: &'a Meter,
+pub(crate) struct RunProgress<'a> {
+    pub(crate) meter: &'a ByteMeter,
     pub(crate) frontier: &'a Frontier,
 }
 
-impl Observer for Progress<'_> {
+impl Observer for RunProgress<'_> {
     fn moved(&self, bytes: u64) {
         self.meter.add(bytes);
     }

@@ -9,7 +9,7 @@ use firstbyte::size::human;
 use firstbyte_location::shown;
 use firstbyte_store::FailureKind;
 
-use crate::error::{Failure, Result};
+use crate::error::{InvocationFailure, Result};
 
 /// Bytes reserved for the journal of a download: at most 32,768 records of 17 bytes.
 const JOURNAL: u64 = 1 << 20;
@@ -52,8 +52,8 @@ pub(crate) fn check_room(path: &Path, size: u64) -> Result<()> {
 }
 
 /// Returns the failure for a call that needs more space than is free.
-pub(crate) fn too_small(path: &Path, needed: &str, free: u64) -> Failure {
-    Failure::new(
+pub(crate) fn too_small(path: &Path, needed: &str, free: u64) -> InvocationFailure {
+    InvocationFailure::new(
         FailureKind::Full,
         format!(
             "{}: needs {needed}, and {} are free; give the function more ephemeral storage, or read it with \

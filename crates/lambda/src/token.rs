@@ -10,19 +10,19 @@ use firstbyte_location::{ByteRange, FileIdentity, Location, Version};
 use firstbyte_store::{FailureKind, difference};
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Failure, Result};
+use crate::error::{InvocationFailure, Result};
 
 /// Incremented when the meaning of a field changes.
 const FORMAT: u32 = 1;
 
 /// The progress of a call when it stopped.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Token {
+pub(crate) struct ResumeToken {
     pub(crate) format: u32,
     pub(crate) action: String,
     pub(crate) source: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) version: Option<Pinned>,
+    pub(crate) version: Option<PinnedVersion>,
     /// Bytes done, counted from the start of the object or range.
     #[serde(default)]
     pub(crate) bytes: u64,
@@ -42,7 +42,7 @@ pub(crate) struct Token {
 
 /// A version of an object, in a token.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Pinned {
+pub(crate) struct PinnedVersion {
     size: Option<u64>,
     etag: Option<String>,
     version_id: Option<String>,
@@ -50,7 +50,7 @@ pub(crate) struct Pinned {
     file: Option<[String; 4]>,
 }
 
-impl Token {
+impl ResumeToken {
     /// Makes the token of an action that has not started yet.
     pub(crate) fn new(action: &str, source: &Location) -> Self {
         Self { format: FORMAT, action: action.to_owned(), source: source.to_string(), ..Self::default() }
@@ -58,7 +58,7 @@ impl Token {
 
     /// Adds the version that is read.
     pub(crate) fn pinned(mut self, version: &Version) -> Self {
-        self.version = Some(Pinned {
+        self.version = Some(PinnedVersion {
             size: version.size,
             etag: version.etag.clone(),
             version_id: version.version_id.clone(),
@@ -78,7 +78,8 @@ impl Token {
     /// source.
     pub(crate) fn decode(text: Option<&str>, action: &str, source: &Location) -> Result<Option<Self>> {
         let Some(text) = text else { return Ok(None) };
-        let refuse = |why: String| Failure::event(format!("`continue`: {why}; leave it out to begin anew"));
+        let refuse =
+            |why: String| InvocationFailure::event(format!("`continue`: {why}; leave it out to begin anew"));
         let bytes = URL_SAFE_NO_PAD.decode(text).ok();
         let value: Option<serde_json::Value> = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
         let format = value.as_ref().and_then(|value| value.get("format")?.as_u64());
@@ -100,9 +101,9 @@ impl Token {
 
     /// Checks that the object still has the version that the earlier call read.
     pub(crate) fn check(&self, location: &Location, found: &Version) -> Result<()> {
-        let expected = self.version.as_ref().map(Pinned::version);
+        let expected = self.version.as_ref().map(PinnedVersion::version);
         match expected {
-            Some(expected) if !expected.agrees_with(found) => Err(Failure::new(
+            Some(expected) if !expected.agrees_with(found) => Err(InvocationFailure::new(
                 FailureKind::Changed,
                 format!(
                     "{location}: changed since the call before{}; call it again without `continue` to read the \
@@ -120,7 +121,7 @@ impl Token {
     }
 }
 
-impl Pinned {
+impl PinnedVersion {
     fn version(&self) -> Version {
         Version {
             size: self.size,
@@ -140,16 +141,16 @@ mod tests {
     fn a_token_is_read_for_its_own_action_and_source_only() {
         let source = Location::parse("s3://b/k".as_ref()).unwrap();
         let version = Version { size: Some(9), etag: Some("\"a\"".into()), ..Version::default() };
-        let token = Token { bytes: 5, ..Token::new("open", &source).pinned(&version) };
+        let token = ResumeToken { bytes: 5, ..ResumeToken::new("open", &source).pinned(&version) };
         let text = token.encode();
-        let again = Token::decode(Some(&text), "open", &source).unwrap().unwrap();
+        let again = ResumeToken::decode(Some(&text), "open", &source).unwrap().unwrap();
         assert_eq!(again.bytes, 5);
         assert!(again.check(&source, &version).is_ok());
         let other = Version { etag: Some("\"b\"".into()), ..version };
         assert_eq!(again.check(&source, &other).unwrap_err().kind, FailureKind::Changed);
 
         let elsewhere = Location::parse("s3://b/other".as_ref()).unwrap();
-        assert!(Token::decode(None, "open", &source).unwrap().is_none());
+        assert!(ResumeToken::decode(None, "open", &source).unwrap().is_none());
         for (text, action, source, part) in [
             (text.as_str(), "list", &source, "action `open`"),
             (&text, "open", &elsewhere, "s3://b/k"),
@@ -157,7 +158,7 @@ mod tests {
             ("e30", "open", &source, "no token"),
             ("eyJmb3JtYXQiOjJ9", "open", &source, "format 2"),
         ] {
-            let failure = Token::decode(Some(text), action, source).unwrap_err();
+            let failure = ResumeToken::decode(Some(text), action, source).unwrap_err();
             assert!(failure.kind == FailureKind::BadInput && failure.message.contains(part), "{failure}");
         }
     }

@@ -6,7 +6,7 @@ use std::fs;
 
 use firstbyte_link::LinkConfig;
 use firstbyte_location::{Algorithm, Hasher};
-use firstbyte_testkit::{BUCKET, Reply, Scripted, bytes, scratch};
+use firstbyte_testkit::{BUCKET, Scripted, ScriptedReply, bytes, scratch};
 use serde_json::json;
 use support::{Function, Store};
 
@@ -202,7 +202,7 @@ fn a_wrong_key_and_missing_credentials_are_named() {
         );
     }
     let refusing = Scripted::start(|_, _| {
-        Reply::answer("403 Forbidden", &[], b"<Error><Code>AccessDenied</Code></Error>")
+        ScriptedReply::answer("403 Forbidden", &[], b"<Error><Code>AccessDenied</Code></Error>")
     });
     for action in ["list", "copy-many"] {
         let event = json!({"action": action, "source": "s3://b/run/"});
@@ -214,7 +214,7 @@ fn a_wrong_key_and_missing_credentials_are_named() {
 fn a_store_that_cannot_be_reached_through_its_link_does_not_outlast_the_deadline() {
     let store = Store::start();
     let (source, _) = store.put_seeded("big", MIB);
-    let stall = firstbyte_link::Hold {
+    let stall = firstbyte_link::RandomDelay {
         chance: firstbyte_link::Chance::new(1.0),
         duration: std::time::Duration::from_secs(600),
     };
@@ -237,9 +237,11 @@ fn a_store_that_cannot_be_reached_through_its_link_does_not_outlast_the_deadline
 fn a_store_that_asks_to_slow_down_is_waited_for_and_counted() {
     // The object is one block, so it is requested whole.
     let busy = Scripted::start(|number, head| match number {
-        0 => Reply::answer("503 Slow Down", &[], b""),
-        _ if head.starts_with("HEAD") => Reply::raw("200 OK", &["etag: \"1\"", "content-length: 4"], b""),
-        _ => Reply::answer("200 OK", &["etag: \"1\""], b"abcd"),
+        0 => ScriptedReply::answer("503 Slow Down", &[], b""),
+        _ if head.starts_with("HEAD") => {
+            ScriptedReply::raw("200 OK", &["etag: \"1\"", "content-length: 4"], b"")
+        }
+        _ => ScriptedReply::answer("200 OK", &["etag: \"1\""], b"abcd"),
     });
     let answer = Function::start(busy.url()).answer(&json!({"action": "open", "source": "s3://b/k"}));
     assert_eq!((&answer["bytes"], &answer["crc32c"]), (&json!(4), &json!(crc32c(b"abcd"))));

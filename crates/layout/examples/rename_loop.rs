@@ -10,8 +10,8 @@ use std::ffi::CString;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 
-use firstbyte_layout::{Hash, Leaf, Scheme};
-use firstbyte_listing::{Batch, Reader};
+use firstbyte_layout::{Hash, LayoutScheme, Leaf};
+use firstbyte_listing::{Batch, DirectoryReader};
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Err("write: there|back DIRECTORY LEVELS WIDTH".into());
     };
     let root = rustix::fs::open(root.as_str(), OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
-    let scheme = Scheme::new(Hash::Xxh3, levels.parse()?, width.parse()?, Leaf::Name)?;
+    let scheme = LayoutScheme::new(Hash::Xxh3, levels.parse()?, width.parse()?, Leaf::Name)?;
     let directories = directories(usize::from(scheme.levels()), usize::from(scheme.width()));
     match way.as_str() {
         "there" => there(&root, scheme, &directories),
@@ -43,14 +43,18 @@ fn directories(levels: usize, width: usize) -> Vec<String> {
     all
 }
 
-fn there(root: &OwnedFd, scheme: Scheme, directories: &[String]) -> Result<(), Box<dyn std::error::Error>> {
+fn there(
+    root: &OwnedFd,
+    scheme: LayoutScheme,
+    directories: &[String],
+) -> Result<(), Box<dyn std::error::Error>> {
     for directory in &directories[1..] {
         rustix::fs::mkdirat(root, directory.as_str(), Mode::from_raw_mode(0o777))?;
     }
-    let mut reader = Reader::from(rustix::fs::openat(root, ".", OFlags::DIRECTORY, Mode::empty())?);
+    let mut reader = DirectoryReader::from(rustix::fs::openat(root, ".", OFlags::DIRECTORY, Mode::empty())?);
     let mut batch = Batch::new(1 << 20);
     while reader.read(&mut batch)? {
-        for entry in batch.entries().filter(|entry| entry.kind() == firstbyte_location::Kind::File) {
+        for entry in batch.entries().filter(|entry| entry.kind() == firstbyte_location::EntryKind::File) {
             let to = CString::new(scheme.path(entry.name())?.as_os_str().as_bytes())?;
             rustix::fs::renameat_with(root, entry.c_name(), root, &to, RenameFlags::NOREPLACE)?;
         }
@@ -62,7 +66,7 @@ fn back(root: &OwnedFd, directories: &[String], levels: usize) -> Result<(), Box
     for directory in directories[1..].iter().rev() {
         if directory.matches('/').count() == levels {
             let fd = rustix::fs::openat(root, directory.as_str(), OFlags::DIRECTORY, Mode::empty())?;
-            let mut reader = Reader::from(fd.try_clone()?);
+            let mut reader = DirectoryReader::from(fd.try_clone()?);
             let mut batch = Batch::new(1 << 16);
             while reader.read(&mut batch)? {
                 for entry in batch.entries() {

@@ -8,20 +8,20 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use firstbyte_listing::Entry;
+use firstbyte_listing::BatchEntry;
 use firstbyte_location::is_full;
 use rustix::fs::FileType;
 
 use crate::error::{Error, Result};
-use crate::gate::{Conversion, Gate};
-use crate::protocol::{Move, Place};
-use crate::record::State;
+use crate::gate::{Conversion, LayoutGate};
+use crate::protocol::{FilePlace, MoveResult};
+use crate::record::LayoutState;
 use crate::reserved;
-use crate::root::Root;
-use crate::scheme::{Scheme, SchemeError};
+use crate::root::LayoutRoot;
+use crate::scheme::{LayoutScheme, SchemeError};
 use crate::spot::target;
 use crate::stage::{is_abandoned, remove_abandoned};
-use crate::tally::{Failure, MAX_KEPT_FAILURES, type_of, wrong_content};
+use crate::tally::{LayoutFailure, MAX_KEPT_FAILURES, type_of, wrong_content};
 
 /// Bytes of names read at once, for each directory level.
 const BATCH: usize = 256 << 10;
@@ -72,7 +72,7 @@ impl fmt::Display for Trouble {
 
 /// A problem that a check found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct LayoutFinding {
     /// The path of the file or directory.
     pub path: PathBuf,
     /// The kind of problem.
@@ -85,9 +85,9 @@ pub struct Finding {
 #[derive(Debug)]
 pub struct Checked {
     /// The layout's shape.
-    pub scheme: Scheme,
+    pub scheme: LayoutScheme,
     /// The state of the layout: whether a conversion is unfinished, and its direction.
-    pub state: State,
+    pub state: LayoutState,
     /// Number of files, including misplaced ones; with [`Mend::Apply`] after the repairs.
     pub files: u64,
     /// Number of problems found.
@@ -97,7 +97,7 @@ pub struct Checked {
     /// Number of directories and files that could not be examined or repaired.
     pub failures: u64,
     /// The first thousand failures.
-    pub failed: Vec<Failure>,
+    pub failed: Vec<LayoutFailure>,
 }
 
 /// Checks the layout in the directory `root`, and calls `report` with each finding at once. Other
@@ -106,9 +106,9 @@ pub struct Checked {
 /// # Errors
 /// [`Error::Missing`]; [`Error::Busy`] if the layout is being converted; [`Error::Newer`];
 /// [`Error::Malformed`]. [`Error::Io`] if the root itself cannot be read, or nothing can be written
-/// any more. An error of one directory or file is a [`Failure`].
-pub fn check(root: &Path, mend: Mend, report: &mut dyn FnMut(&Finding)) -> Result<Checked> {
-    let root = Root::open(root)?;
+/// any more. An error of one directory or file is a [`LayoutFailure`].
+pub fn check(root: &Path, mend: Mend, report: &mut dyn FnMut(&LayoutFinding)) -> Result<Checked> {
+    let root = LayoutRoot::open(root)?;
     let conversion = match mend {
         Mend::Report => Conversion::watch(&root)?,
         Mend::Apply => Conversion::begin(&root)?,
@@ -130,11 +130,11 @@ pub fn check(root: &Path, mend: Mend, report: &mut dyn FnMut(&Finding)) -> Resul
 }
 
 struct Examination<'a> {
-    root: &'a Root,
-    scheme: Scheme,
+    root: &'a LayoutRoot,
+    scheme: LayoutScheme,
     mend: Mend,
     checked: Checked,
-    report: &'a mut dyn FnMut(&Finding),
+    report: &'a mut dyn FnMut(&LayoutFinding),
 }
 
 impl Examination<'_> {
@@ -176,7 +176,7 @@ impl Examination<'_> {
         Ok(files)
     }
 
-    fn entry(&mut self, path: &[u8], digits: &[u8], entry: &Entry<'_>) -> Result<()> {
+    fn entry(&mut self, path: &[u8], digits: &[u8], entry: &BatchEntry<'_>) -> Result<()> {
         let (name, below) = (entry.name(), [path, entry.name()].concat());
         match type_of(self.root, &below, entry)? {
             FileType::Unknown => {}
@@ -199,7 +199,7 @@ impl Examination<'_> {
         }
         self.checked.failures += 1;
         if self.checked.failed.len() < MAX_KEPT_FAILURES {
-            self.checked.failed.push(Failure { path: path.clone(), error });
+            self.checked.failed.push(LayoutFailure { path: path.clone(), error });
         }
         Ok(())
     }
@@ -226,7 +226,7 @@ impl Examination<'_> {
             return Ok(());
         }
         // While files move back to the root, a file there is in its right place.
-        let settled = digits.is_empty() && target(self.checked.state) == Place::Flat;
+        let settled = digits.is_empty() && target(self.checked.state) == FilePlace::Flat;
         if path == right || settled { Ok(()) } else { self.elsewhere(path, &right, digits) }
     }
 
@@ -239,13 +239,13 @@ impl Examination<'_> {
             return Ok(());
         }
         // Under the gate no writer replaces one file while the other is compared with it.
-        let _gate = Gate::enter(self.root)?;
+        let _gate = LayoutGate::enter(self.root)?;
         // A file that cannot be moved is reported as well.
         let moved = self.root.move_exclusively(self.scheme, path, right);
         match moved.inspect_err(|_| self.tell(path, lonely, false))? {
-            Move::Done => self.tell(path, lonely, true),
-            Move::Absent => {}
-            Move::Taken => {
+            MoveResult::Done => self.tell(path, lonely, true),
+            MoveResult::Absent => {}
+            MoveResult::Taken => {
                 let removed = equal(self.root, path, right)
                     .and_then(|equal| if equal { self.root.remove(path) } else { Ok(false) });
                 self.tell(path, Trouble::Double, matches!(removed, Ok(true)));
@@ -273,12 +273,12 @@ impl Examination<'_> {
     fn tell(&mut self, path: &[u8], trouble: Trouble, mended: bool) {
         self.checked.findings += 1;
         self.checked.mended += u64::from(mended);
-        (self.report)(&Finding { path: self.root.join(path), trouble, mended });
+        (self.report)(&LayoutFinding { path: self.root.join(path), trouble, mended });
     }
 }
 
 /// True if two files have the same content.
-fn equal(root: &Root, one: &[u8], other: &[u8]) -> Result<bool> {
+fn equal(root: &LayoutRoot, one: &[u8], other: &[u8]) -> Result<bool> {
     let (Some((first, length)), Some((second, other_length))) = (root.regular(one)?, root.regular(other)?)
     else {
         return Ok(false);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use firstbyte_location::{is_full, shown};
 
-use crate::scheme::{Scheme, SchemeError};
+use crate::scheme::{LayoutScheme, SchemeError};
 
 /// An error of a layout. Most variants name the path.
 #[derive(Debug, thiserror::Error)]
@@ -96,9 +96,9 @@ pub enum Error {
         /// The directory.
         root: PathBuf,
         /// The shape of the layout.
-        found: Scheme,
+        found: LayoutScheme,
         /// The shape that was requested, or that the layout had when it was opened.
-        wanted: Scheme,
+        wanted: LayoutScheme,
     },
     /// The layout file was written by a newer firstbyte.
     #[error("{}: written by a newer firstbyte: version {version}, known is {known}", shown(path))]

@@ -19,11 +19,11 @@ use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 
 use crate::error::{Error, Result};
-use crate::lock::{self, Part, Share};
-use crate::protocol::Move;
-use crate::record::Record;
+use crate::lock::{self, LockRange, LockShare};
+use crate::protocol::MoveResult;
+use crate::record::LayoutRecord;
 use crate::reserved;
-use crate::root::Root;
+use crate::root::LayoutRoot;
 use crate::stage;
 
 /// The longest wait while another process holds an exclusive lock on the root. A process that
@@ -33,32 +33,32 @@ const MAX_LOCK_WAIT: Duration = if cfg!(test) { Duration::from_millis(300) } els
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Guard: the layout file cannot change while it lives.
-pub(crate) struct Gate {
+pub(crate) struct LayoutGate {
     /// The locked descriptor. Closing it releases the lock.
     _lock: OwnedFd,
     /// The content of the layout file; `None` if there is no file, so that the directory is flat.
-    pub(crate) record: Option<Record>,
+    pub(crate) record: Option<LayoutRecord>,
 }
 
-impl Gate {
+impl LayoutGate {
     /// Locks the gate and reads the layout file.
-    pub(crate) fn enter(root: &Root) -> Result<Self> {
+    pub(crate) fn enter(root: &LayoutRoot) -> Result<Self> {
         let path = root.join(reserved::NAME.as_bytes());
         let at = |error| Error::io(&path, error);
         let open = || root.file(reserved::NAME.as_bytes(), OFlags::RDONLY);
         loop {
             let Some(file) = open()? else {
-                let lock = lock_root(root, Share::Shared)?;
+                let lock = lock_root(root, LockShare::Shared)?;
                 root.refresh_above(reserved::NAME.as_bytes());
                 match open()? {
                     None => return Ok(Self { _lock: lock, record: None }),
                     Some(_) => continue,
                 }
             };
-            lock::acquire(&file, Part::TURNSTILE_AND_GATE, Share::Shared).map_err(at)?;
-            lock::release(&file, Part::TURNSTILE).map_err(at)?;
+            lock::acquire(&file, LockRange::TURNSTILE_AND_GATE, LockShare::Shared).map_err(at)?;
+            lock::release(&file, LockRange::TURNSTILE).map_err(at)?;
             if is_there(&file).map_err(at)? {
-                let record = Some(Record::read(&file, &path)?);
+                let record = Some(LayoutRecord::read(&file, &path)?);
                 return Ok(Self { _lock: file.into(), record });
             }
         }
@@ -68,7 +68,7 @@ impl Gate {
     ///
     /// # Errors
     /// [`Error::Missing`] if there is no layout file.
-    pub(crate) fn layout(root: &Root) -> Result<Record> {
+    pub(crate) fn layout(root: &LayoutRoot) -> Result<LayoutRecord> {
         Self::enter(root)?.record.ok_or_else(|| Error::Missing { root: root.path().to_owned() })
     }
 }
@@ -77,7 +77,7 @@ impl Gate {
 ///
 /// # Errors
 /// [`Error::Locked`] if another process holds an exclusive lock. Any process may, for any time.
-fn lock_root(root: &Root, share: Share) -> Result<OwnedFd> {
+fn lock_root(root: &LayoutRoot, share: LockShare) -> Result<OwnedFd> {
     let at = |error| root.error(b"", error);
     let fd = root.directory(b"").map_err(at)?;
     let began = Instant::now();
@@ -90,7 +90,7 @@ fn lock_root(root: &Root, share: Share) -> Result<OwnedFd> {
             Err(error) => return Err(at(error)),
         }
     }
-    if share == Share::Exclusive {
+    if share == LockShare::Exclusive {
         // No process holds it exclusively. Shared holders leave in a moment, but with many writers
         // that may take a while.
         rustix::fs::flock(&fd, FlockOperation::LockExclusive).map_err(at)?;
@@ -102,7 +102,7 @@ fn lock_root(root: &Root, share: Share) -> Result<OwnedFd> {
 pub(crate) struct Conversion {
     file: File,
     path: PathBuf,
-    pub(crate) record: Record,
+    pub(crate) record: LayoutRecord,
 }
 
 impl Conversion {
@@ -110,30 +110,32 @@ impl Conversion {
     ///
     /// # Errors
     /// [`Error::Busy`] if another process holds the lock.
-    pub(crate) fn begin(root: &Root) -> Result<Option<Self>> {
-        Self::with(root, OFlags::RDWR, Share::Exclusive)
+    pub(crate) fn begin(root: &LayoutRoot) -> Result<Option<Self>> {
+        Self::with(root, OFlags::RDWR, LockShare::Exclusive)
     }
 
     /// Locks the layout against conversions, and changes nothing. `None` if there is no layout
     /// file.
-    pub(crate) fn watch(root: &Root) -> Result<Option<Self>> {
-        Self::with(root, OFlags::RDONLY, Share::Shared)
+    pub(crate) fn watch(root: &LayoutRoot) -> Result<Option<Self>> {
+        Self::with(root, OFlags::RDONLY, LockShare::Shared)
     }
 
-    fn with(root: &Root, flags: OFlags, share: Share) -> Result<Option<Self>> {
+    fn with(root: &LayoutRoot, flags: OFlags, share: LockShare) -> Result<Option<Self>> {
         let path = root.join(reserved::NAME.as_bytes());
         let at = |error| Error::io(&path, error);
         let Some(file) = root.file(reserved::NAME.as_bytes(), flags)? else { return Ok(None) };
         // A layout file that has just been removed says nothing about the directory.
-        if !lock::try_acquire(&file, Part::CONVERSION, share).map_err(at)? || !is_there(&file).map_err(at)? {
+        if !lock::try_acquire(&file, LockRange::CONVERSION, share).map_err(at)?
+            || !is_there(&file).map_err(at)?
+        {
             return Err(Error::Busy { root: root.path().to_owned() });
         }
-        let record = Record::read(&file, &path)?;
+        let record = LayoutRecord::read(&file, &path)?;
         Ok(Some(Self { file, path, record }))
     }
 
     /// Changes the layout file while the gate is empty.
-    pub(crate) fn set(&mut self, record: Record) -> Result<()> {
+    pub(crate) fn set(&mut self, record: LayoutRecord) -> Result<()> {
         if record == self.record {
             return Ok(());
         }
@@ -145,10 +147,10 @@ impl Conversion {
     /// Runs `work` while the gate is empty.
     pub(crate) fn alone<T>(&self, work: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
         let at = |error| Error::io(&self.path, error);
-        lock::acquire(&self.file, Part::TURNSTILE, Share::Exclusive).map_err(at)?;
-        lock::acquire(&self.file, Part::GATE, Share::Exclusive).map_err(at)?;
+        lock::acquire(&self.file, LockRange::TURNSTILE, LockShare::Exclusive).map_err(at)?;
+        lock::acquire(&self.file, LockRange::GATE, LockShare::Exclusive).map_err(at)?;
         let done = work(self);
-        lock::release(&self.file, Part::TURNSTILE_AND_GATE).map_err(at)?;
+        lock::release(&self.file, LockRange::TURNSTILE_AND_GATE).map_err(at)?;
         done
     }
 }
@@ -166,18 +168,18 @@ fn is_there(file: &File) -> io::Result<bool> {
 ///
 /// # Errors
 /// [`Error::Busy`] if another process was first.
-pub(crate) fn establish(root: &Root, record: Record) -> Result<Conversion> {
+pub(crate) fn establish(root: &LayoutRoot, record: LayoutRecord) -> Result<Conversion> {
     let draft = reserved::staged_name(stage::number());
     let path = root.join(reserved::NAME.as_bytes());
     let name = reserved::NAME.as_bytes();
     // Errors name the layout file: the draft's name means nothing to the user.
     let named_so = |error: Error| error.at(&root.join(name));
-    let _lock = lock_root(root, Share::Exclusive)?;
+    let _lock = lock_root(root, LockShare::Exclusive)?;
     let file = root.file(&draft, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL).map_err(named_so)?;
     let file = file.ok_or_else(|| root.error(b"", Errno::NOENT))?;
     let named = record.write(&file, &path).and_then(|()| root.move_exclusively(record.scheme, &draft, name));
     match named {
-        Ok(Move::Done) => {}
+        Ok(MoveResult::Done) => {}
         Ok(_) => {
             root.remove(&draft)?;
             return Err(Error::Busy { root: root.path().to_owned() });

@@ -4,16 +4,16 @@
 //! rather than never. If the direction has changed by the end, the listing starts again in the
 //! other order.
 
-use firstbyte_listing::{Batch, Reader};
+use firstbyte_listing::{Batch, DirectoryReader};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
 use crate::error::Result;
-use crate::gate::Gate;
-use crate::protocol::Place;
+use crate::gate::LayoutGate;
+use crate::protocol::FilePlace;
 use crate::reserved;
-use crate::root::Root;
-use crate::scheme::Scheme;
+use crate::root::LayoutRoot;
+use crate::scheme::LayoutScheme;
 use crate::spot::target;
 use crate::tally::type_of;
 
@@ -24,14 +24,14 @@ const BATCH: usize = 64 << 10;
 /// next directory.
 #[derive(Debug)]
 pub struct Iter<'a> {
-    root: &'a Root,
-    scheme: Scheme,
+    root: &'a LayoutRoot,
+    scheme: LayoutScheme,
     /// The direction in which files moved when `places` was chosen; `None` before the start.
-    target: Option<Place>,
+    target: Option<FilePlace>,
     /// Places still to be listed, the next one last.
-    places: Vec<Place>,
+    places: Vec<FilePlace>,
     /// The place being listed.
-    place: Place,
+    place: FilePlace,
     /// The directories being read, each inside the one before.
     open: Vec<Open>,
 }
@@ -39,7 +39,7 @@ pub struct Iter<'a> {
 /// A directory being read.
 #[derive(Debug)]
 struct Open {
-    reader: Reader,
+    reader: DirectoryReader,
     batch: Batch,
     at: usize,
     /// Path below the root with a `/` at its end; empty for the root.
@@ -49,20 +49,21 @@ struct Open {
 }
 
 impl<'a> Iter<'a> {
-    pub(crate) fn new(root: &'a Root, scheme: Scheme) -> Self {
-        Self { root, scheme, target: None, places: Vec::new(), place: Place::Flat, open: Vec::new() }
+    pub(crate) fn new(root: &'a LayoutRoot, scheme: LayoutScheme) -> Self {
+        Self { root, scheme, target: None, places: Vec::new(), place: FilePlace::Flat, open: Vec::new() }
     }
 
     /// Chooses the place to list next. False when everything has been listed.
     fn next_place(&mut self) -> Result<bool> {
         if self.places.is_empty() {
-            let now = Gate::enter(self.root)?.record.map_or(Place::Flat, |record| target(record.state));
+            let now =
+                LayoutGate::enter(self.root)?.record.map_or(FilePlace::Flat, |record| target(record.state));
             if self.target.replace(now) == Some(now) {
                 return Ok(false);
             }
             self.places = vec![now, now.other()];
         }
-        self.place = self.places.pop().unwrap_or(Place::Flat);
+        self.place = self.places.pop().unwrap_or(FilePlace::Flat);
         self.enter(Vec::new(), Vec::new())?;
         Ok(true)
     }
@@ -70,7 +71,7 @@ impl<'a> Iter<'a> {
     fn enter(&mut self, path: Vec<u8>, digits: Vec<u8>) -> Result<()> {
         match self.root.directory(&path) {
             Ok(fd) => {
-                let (reader, batch) = (Reader::from(fd), Batch::new(BATCH));
+                let (reader, batch) = (DirectoryReader::from(fd), Batch::new(BATCH));
                 self.open.push(Open { reader, batch, at: 0, path, digits });
                 Ok(())
             }
@@ -93,11 +94,11 @@ impl<'a> Iter<'a> {
         let entry = open.batch.entry(open.at);
         let path = [&open.path, entry.name()].concat();
         let kind = type_of(self.root, &path, &entry);
-        let level = self.place == Place::Sharded && self.scheme.is_level(entry.name());
+        let level = self.place == FilePlace::Sharded && self.scheme.is_level(entry.name());
         let digits = [&open.digits, entry.name()].concat();
         let name = self.scheme.name_of(&open.digits, entry.name());
-        let listed =
-            (self.place == Place::Sharded) != open.path.is_empty() && !reserved::is_reserved(entry.name());
+        let listed = (self.place == FilePlace::Sharded) != open.path.is_empty()
+            && !reserved::is_reserved(entry.name());
         let deeper = level && open.digits.len() < self.scheme.digits();
         open.at += 1;
         self.open.push(open);
@@ -132,7 +133,7 @@ impl Iterator for Iter<'_> {
 }
 
 /// True if the root has any entry.
-pub(crate) fn holds_anything(root: &Root) -> Result<bool> {
+pub(crate) fn holds_anything(root: &LayoutRoot) -> Result<bool> {
     let mut pages = root.read(b"", BATCH)?;
     while let Some(batch) = pages.next()? {
         if !batch.is_empty() {

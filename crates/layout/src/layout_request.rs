@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::scheme::{Hash, Leaf, Scheme};
+use crate::scheme::{Hash, LayoutScheme, Leaf};
 
 /// The requested shape of a layout. Options that are `None` are filled in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,8 +24,8 @@ impl LayoutRequest {
     ///
     /// # Errors
     /// [`Error::Differs`] if it is another. [`Error::Scheme`] if the options do not go together.
-    pub fn agrees(&self, found: Scheme, root: &Path) -> Result<()> {
-        let wanted = Scheme::new(
+    pub fn agrees(&self, found: LayoutScheme, root: &Path) -> Result<()> {
+        let wanted = LayoutScheme::new(
             self.hash.unwrap_or(found.hash()),
             self.levels.unwrap_or(found.levels()),
             self.width.unwrap_or(found.width()),
@@ -38,8 +38,8 @@ impl LayoutRequest {
     ///
     /// # Errors
     /// [`Error::Scheme`] if no shape does.
-    pub(crate) fn shapes(&self) -> Result<Vec<Scheme>> {
+    pub(crate) fn shapes(&self) -> Result<Vec<LayoutScheme>> {
         let (hash, leaf) = (self.hash.unwrap_or_default(), self.leaf.unwrap_or_default());
-        Ok(Scheme::shapes(hash, self.levels, self.width, leaf)?)
+        Ok(LayoutScheme::shapes(hash, self.levels, self.width, leaf)?)
     }
 }

@@ -1,10 +1,10 @@
 //! Hash layouts: the files of a very large directory, kept in many small ones, without an index.
 //!
-//! The directory of a file follows from its name alone ([`Scheme`]), so a file is found without a
-//! listing. No directory holds more than some hundreds of files. A flat directory becomes a layout
-//! in place, by renames ([`shard()`]), and back ([`unshard()`]), while programs that go through
-//! [`Layout`] read, write and delete. A layout holds regular files; other entries of its directory
-//! are neither found nor touched. `protocol` has the rules that make this safe. The file
+//! The directory of a file follows from its name alone ([`LayoutScheme`]), so a file is found
+//! without a listing. No directory holds more than some hundreds of files. A flat directory becomes
+//! a layout in place, by renames ([`shard()`]), and back ([`unshard()`]), while programs that go
+//! through [`Layout`] read, write and delete. A layout holds regular files; other entries of its
+//! directory are neither found nor touched. `protocol` has the rules that make this safe. The file
 //! `.firstbyte-layout` in the root records the shape of a layout.
 //!
 //! Assumes that programs which write while a conversion runs use this interface. Other programs may
@@ -38,26 +38,26 @@ use rustix::buffer::spare_capacity;
 use rustix::fs::Stat;
 use rustix::io::Errno;
 
-use gate::Gate;
-use protocol::Place;
-use record::Record;
-use root::Root;
+use gate::LayoutGate;
+use protocol::FilePlace;
+use record::LayoutRecord;
+use root::LayoutRoot;
 use spot::Spot;
 
-pub use check::{Checked, Finding, Mend, Trouble, check};
+pub use check::{Checked, LayoutFinding, Mend, Trouble, check};
 pub use error::{Error, Result};
 pub use iterate::Iter;
 pub use layout_request::LayoutRequest;
-pub use record::State;
-pub use scheme::{Hash, Leaf, Scheme, SchemeError};
+pub use record::LayoutState;
+pub use scheme::{Hash, LayoutScheme, Leaf, SchemeError};
 pub use shard::shard;
 pub use survey::{Survey, survey, survey_back};
-pub use tally::{Converted, Failure};
+pub use tally::{Converted, LayoutFailure};
 pub use unshard::unshard;
 
 /// Data that is on stable storage when a write returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Durability {
+pub enum LayoutDurability {
     /// No fsync: a power cut may lose files just written.
     #[default]
     None,
@@ -71,9 +71,9 @@ pub enum Durability {
 /// flat again; files are then read and written in the root.
 #[derive(Debug)]
 pub struct Layout {
-    root: Root,
-    scheme: Scheme,
-    durability: Durability,
+    root: LayoutRoot,
+    scheme: LayoutScheme,
+    durability: LayoutDurability,
 }
 
 impl Layout {
@@ -83,28 +83,28 @@ impl Layout {
     /// [`Error::Missing`]: it is not a layout. [`Error::Newer`], [`Error::Malformed`],
     /// [`Error::Io`].
     pub fn open(root: &Path) -> Result<Self> {
-        let root = Root::open(root)?;
-        let scheme = Gate::layout(&root)?.scheme;
-        Ok(Self { root, scheme, durability: Durability::None })
+        let root = LayoutRoot::open(root)?;
+        let scheme = LayoutGate::layout(&root)?.scheme;
+        Ok(Self { root, scheme, durability: LayoutDurability::None })
     }
 
     /// Makes an empty layout, and the directory if it is not there.
     ///
     /// # Errors
     /// [`Error::NotEmpty`] if the directory has entries. [`Error::Io`].
-    pub fn create(root: &Path, scheme: Scheme) -> Result<Self> {
+    pub fn create(root: &Path, scheme: LayoutScheme) -> Result<Self> {
         root::make_root(root)?;
-        let root = Root::open(root)?;
+        let root = LayoutRoot::open(root)?;
         if iterate::holds_anything(&root)? {
             return Err(Error::NotEmpty { root: root.path().to_owned() });
         }
-        gate::establish(&root, Record { scheme, state: State::Sharded })?;
-        Ok(Self { root, scheme, durability: Durability::None })
+        gate::establish(&root, LayoutRecord { scheme, state: LayoutState::Sharded })?;
+        Ok(Self { root, scheme, durability: LayoutDurability::None })
     }
 
     /// Sets the durability of writes.
     #[must_use]
-    pub fn with_durability(self, durability: Durability) -> Self {
+    pub fn with_durability(self, durability: LayoutDurability) -> Self {
         Self { durability, ..self }
     }
 
@@ -116,7 +116,7 @@ impl Layout {
 
     /// The shape of the layout.
     #[must_use]
-    pub fn scheme(&self) -> Scheme {
+    pub fn scheme(&self) -> LayoutScheme {
         self.scheme
     }
 
@@ -125,7 +125,7 @@ impl Layout {
     /// # Errors
     /// [`Error::Name`] if the layout cannot hold the name.
     pub fn path(&self, name: &[u8]) -> Result<PathBuf> {
-        self.spot(name).map(|spot| self.root.join(spot.path(Place::Sharded)))
+        self.spot(name).map(|spot| self.root.join(spot.path(FilePlace::Sharded)))
     }
 
     /// Finds the path where the file `name` is now. `None` if it does not exist. While a conversion
@@ -177,7 +177,7 @@ impl Layout {
     fn opened(&self, name: &[u8]) -> Result<(File, Stat)> {
         let spot = self.spot(name)?;
         let found = protocol::find_file(&spot, |place| self.root.regular(spot.path(place)))?;
-        found.ok_or_else(|| Error::NotFound { path: self.root.join(spot.path(Place::Sharded)) })
+        found.ok_or_else(|| Error::NotFound { path: self.root.join(spot.path(FilePlace::Sharded)) })
     }
 
     /// Removes the file `name`. False if it did not exist.
@@ -228,10 +228,10 @@ pub fn find(root: &Path, name: &[u8]) -> Result<Option<PathBuf>> {
             Err(Error::Missing { .. }) => {}
             layout => return layout?.find(name),
         }
-        let flat = Root::open(root)?;
+        let flat = LayoutRoot::open(root)?;
         let found = flat.holds(name)?;
         // If there is still no layout file, no file has moved since the first look for one.
-        if found || Gate::enter(&flat)?.record.is_none() {
+        if found || LayoutGate::enter(&flat)?.record.is_none() {
             return Ok(found.then(|| flat.join(name)));
         }
     }

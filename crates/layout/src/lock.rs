@@ -11,12 +11,12 @@ use std::os::fd::AsRawFd;
 
 /// A lock: a byte range of the layout file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct LockRange {
     start: i64,
     length: i64,
 }
 
-impl Part {
+impl LockRange {
     /// Held by the process that converts or mends, for as long as it does.
     pub(crate) const CONVERSION: Self = Self { start: 0, length: 1 };
     /// Held exclusively by the process that waits for the gate to be empty. Later processes wait
@@ -30,7 +30,7 @@ impl Part {
 
 /// Other holders that a lock allows at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Share {
+pub(crate) enum LockShare {
     /// Shared holders.
     Shared,
     /// None.
@@ -38,12 +38,12 @@ pub(crate) enum Share {
 }
 
 /// Waits for a lock.
-pub(crate) fn acquire(file: &File, part: Part, share: Share) -> io::Result<()> {
+pub(crate) fn acquire(file: &File, part: LockRange, share: LockShare) -> io::Result<()> {
     control(file, libc::F_OFD_SETLKW, part, kind(share))
 }
 
 /// Takes a lock if it is free. False if it is not.
-pub(crate) fn try_acquire(file: &File, part: Part, share: Share) -> io::Result<bool> {
+pub(crate) fn try_acquire(file: &File, part: LockRange, share: LockShare) -> io::Result<bool> {
     match control(file, libc::F_OFD_SETLK, part, kind(share)) {
         Ok(()) => Ok(true),
         Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
@@ -52,18 +52,18 @@ pub(crate) fn try_acquire(file: &File, part: Part, share: Share) -> io::Result<b
 }
 
 /// Releases a lock before its descriptor is closed.
-pub(crate) fn release(file: &File, part: Part) -> io::Result<()> {
+pub(crate) fn release(file: &File, part: LockRange) -> io::Result<()> {
     control(file, libc::F_OFD_SETLK, part, libc::F_UNLCK)
 }
 
-fn kind(share: Share) -> i32 {
+fn kind(share: LockShare) -> i32 {
     match share {
-        Share::Shared => libc::F_RDLCK,
-        Share::Exclusive => libc::F_WRLCK,
+        LockShare::Shared => libc::F_RDLCK,
+        LockShare::Exclusive => libc::F_WRLCK,
     }
 }
 
-fn control(file: &File, command: i32, part: Part, kind: i32) -> io::Result<()> {
+fn control(file: &File, command: i32, part: LockRange, kind: i32) -> io::Result<()> {
     let lock = libc::flock {
         // The field is narrow, as POSIX requires. The constants are small.
         l_type: i16::try_from(kind).unwrap_or_default(),
@@ -96,13 +96,13 @@ mod tests {
         let open =
             || File::options().create(true).truncate(false).read(true).write(true).open(&path).unwrap();
         let (first, second, third) = (open(), open(), open());
-        acquire(&first, Part::TURNSTILE_AND_GATE, Share::Shared).unwrap();
-        assert!(try_acquire(&second, Part::GATE, Share::Shared).unwrap());
-        assert!(!try_acquire(&third, Part::GATE, Share::Exclusive).unwrap());
-        assert!(try_acquire(&third, Part::CONVERSION, Share::Exclusive).unwrap());
-        release(&first, Part::TURNSTILE).unwrap();
-        assert!(try_acquire(&third, Part::TURNSTILE, Share::Exclusive).unwrap());
+        acquire(&first, LockRange::TURNSTILE_AND_GATE, LockShare::Shared).unwrap();
+        assert!(try_acquire(&second, LockRange::GATE, LockShare::Shared).unwrap());
+        assert!(!try_acquire(&third, LockRange::GATE, LockShare::Exclusive).unwrap());
+        assert!(try_acquire(&third, LockRange::CONVERSION, LockShare::Exclusive).unwrap());
+        release(&first, LockRange::TURNSTILE).unwrap();
+        assert!(try_acquire(&third, LockRange::TURNSTILE, LockShare::Exclusive).unwrap());
         drop((first, second));
-        assert!(try_acquire(&third, Part::GATE, Share::Exclusive).unwrap());
+        assert!(try_acquire(&third, LockRange::GATE, LockShare::Exclusive).unwrap());
     }
 }

@@ -17,20 +17,20 @@
 //! 5. Deleters remove at the origin, then at the target, under the gate. A file that moves in
 //!    between is found at the target.
 //!
-//! The rules are written against [`Disk`] because they have two users: the file system, and a model
-//! of it in which all interleavings of several actors, killed at any step, are tried
+//! The rules are written against [`DiskSteps`] because they have two users: the file system, and a
+//! model of it in which all interleavings of several actors, killed at any step, are tried
 //! (`protocol/model.rs`).
 
 /// The place of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Place {
+pub(crate) enum FilePlace {
     /// In the root.
     Flat,
     /// In its directory.
     Sharded,
 }
 
-impl Place {
+impl FilePlace {
     pub(crate) fn other(self) -> Self {
         match self {
             Self::Flat => Self::Sharded,
@@ -41,7 +41,7 @@ impl Place {
 
 /// The result of an attempt to move a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Move {
+pub(crate) enum MoveResult {
     /// The file is at the target now.
     Done,
     /// There is no file at the origin.
@@ -51,72 +51,72 @@ pub(crate) enum Move {
 }
 
 /// The steps on one name. Each is atomic for other processes.
-pub(crate) trait Disk {
+pub(crate) trait DiskSteps {
     type Error;
 
     /// Calls `work` with the target, which cannot change meanwhile.
-    fn gated<T>(&self, work: impl FnOnce(Place) -> Result<T, Self::Error>) -> Result<T, Self::Error>;
+    fn gated<T>(&self, work: impl FnOnce(FilePlace) -> Result<T, Self::Error>) -> Result<T, Self::Error>;
 
     /// Renames the file at `from` to its name at `to`, unless that exists. `None` if the file
     /// system has no such call.
-    fn rename_exclusively(&self, from: Place, to: Place) -> Result<Option<Move>, Self::Error>;
+    fn rename_exclusively(&self, from: FilePlace, to: FilePlace) -> Result<Option<MoveResult>, Self::Error>;
 
     /// Gives the file at `from` a second name at `to`, unless that exists.
-    fn link(&self, from: Place, to: Place) -> Result<Move, Self::Error>;
+    fn link(&self, from: FilePlace, to: FilePlace) -> Result<MoveResult, Self::Error>;
 
     /// True if both places hold the same file. `None` if `from` holds no file.
-    fn same(&self, from: Place, to: Place) -> Result<Option<bool>, Self::Error>;
+    fn same(&self, from: FilePlace, to: FilePlace) -> Result<Option<bool>, Self::Error>;
 
     /// Gives the new file its name at `place`, and replaces any file there.
-    fn install(&self, place: Place) -> Result<(), Self::Error>;
+    fn install(&self, place: FilePlace) -> Result<(), Self::Error>;
 
     /// Removes the file at `place`. False if there was none.
-    fn remove(&self, place: Place) -> Result<bool, Self::Error>;
+    fn remove(&self, place: FilePlace) -> Result<bool, Self::Error>;
 }
 
 /// Moves a file by one call, or else by adding the new name and removing the old one. If the
 /// process is killed in between, the file has two names, which the next attempt recognises.
-pub(crate) fn shift<D: Disk>(disk: &D, from: Place, to: Place) -> Result<Move, D::Error> {
+pub(crate) fn shift<D: DiskSteps>(disk: &D, from: FilePlace, to: FilePlace) -> Result<MoveResult, D::Error> {
     if let Some(moved) = disk.rename_exclusively(from, to)? {
         return Ok(moved);
     }
     let linked = match disk.link(from, to)? {
-        Move::Taken => match disk.same(from, to)? {
-            Some(true) => Move::Done,
-            Some(false) => Move::Taken,
-            None => Move::Absent,
+        MoveResult::Taken => match disk.same(from, to)? {
+            Some(true) => MoveResult::Done,
+            Some(false) => MoveResult::Taken,
+            None => MoveResult::Absent,
         },
         linked => linked,
     };
-    if linked == Move::Done {
+    if linked == MoveResult::Done {
         disk.remove(from)?;
     }
     Ok(linked)
 }
 
 /// Finds a file: calls `open_at` with its places, flat and sharded, until one returns a result.
-pub(crate) fn find_file<D: Disk, T>(
+pub(crate) fn find_file<D: DiskSteps, T>(
     disk: &D,
-    mut open_at: impl FnMut(Place) -> Result<Option<T>, D::Error>,
+    mut open_at: impl FnMut(FilePlace) -> Result<Option<T>, D::Error>,
 ) -> Result<Option<T>, D::Error> {
-    if let Some(found) = first_of(&[Place::Flat, Place::Sharded], &mut open_at)? {
+    if let Some(found) = first_of(&[FilePlace::Flat, FilePlace::Sharded], &mut open_at)? {
         return Ok(Some(found));
     }
-    disk.gated(|_| first_of(&[Place::Flat, Place::Sharded, Place::Flat], &mut open_at))
+    disk.gated(|_| first_of(&[FilePlace::Flat, FilePlace::Sharded, FilePlace::Flat], &mut open_at))
 }
 
 fn first_of<T, E>(
-    places: &[Place],
-    open_at: &mut impl FnMut(Place) -> Result<Option<T>, E>,
+    places: &[FilePlace],
+    open_at: &mut impl FnMut(FilePlace) -> Result<Option<T>, E>,
 ) -> Result<Option<T>, E> {
     places.iter().find_map(|place| open_at(*place).transpose()).transpose()
 }
 
 /// Creates or replaces a file.
-pub(crate) fn put<D: Disk>(disk: &D) -> Result<(), D::Error> {
+pub(crate) fn put<D: DiskSteps>(disk: &D) -> Result<(), D::Error> {
     disk.gated(|target| {
         // Only other programs leave two files of one name. Both are replaced.
-        if shift(disk, target.other(), target)? == Move::Taken {
+        if shift(disk, target.other(), target)? == MoveResult::Taken {
             disk.remove(target.other())?;
         }
         disk.install(target)
@@ -124,7 +124,7 @@ pub(crate) fn put<D: Disk>(disk: &D) -> Result<(), D::Error> {
 }
 
 /// Removes a file. False if it did not exist.
-pub(crate) fn delete<D: Disk>(disk: &D) -> Result<bool, D::Error> {
+pub(crate) fn delete<D: DiskSteps>(disk: &D) -> Result<bool, D::Error> {
     disk.gated(|target| {
         let at_origin = disk.remove(target.other())?;
         Ok(disk.remove(target)? || at_origin)

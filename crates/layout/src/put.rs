@@ -8,11 +8,11 @@ use std::path::Path;
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
-use crate::protocol::{self, Disk, Place};
+use crate::protocol::{self, DiskSteps, FilePlace};
 use crate::scheme::Hash;
 use crate::stage::Staged;
 use crate::tally::{PART, digest_of, read_all};
-use crate::{Durability, Layout};
+use crate::{Layout, LayoutDurability};
 
 impl Layout {
     /// Creates or replaces the file `name`: others see the old content or the whole new one.
@@ -62,7 +62,7 @@ impl Layout {
         let mut staged = spot.gated(|target| Staged::create(&self.root, spot.path(target)))?;
         self.fill(name, &mut staged, content, at)?;
         protocol::put(&spot.with(&staged))?;
-        if self.durability == Durability::Full {
+        if self.durability == LayoutDurability::Full {
             self.sync_names(name)?;
         }
         Ok(())
@@ -84,13 +84,13 @@ impl Layout {
         } else {
             read_all(content, at, |part| staged.write(part))?;
         }
-        if self.durability == Durability::Full { staged.sync() } else { staged.flush() }
+        if self.durability == LayoutDurability::Full { staged.sync() } else { staged.flush() }
     }
 
     /// Syncs to disk the directories that may hold the file.
     fn sync_names(&self, name: &[u8]) -> Result<()> {
         let spot = self.spot(name)?;
-        let path = spot.path(Place::Sharded);
+        let path = spot.path(FilePlace::Sharded);
         let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
         self.root.sync_directory(b"")?;
         ends.map(|end| &path[..end]).try_for_each(|directory| {

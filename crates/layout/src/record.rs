@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::scheme::Scheme;
+use crate::scheme::LayoutScheme;
 
 /// The beginning of the file's first line.
 const TITLE: &str = "firstbyte-layout";
@@ -24,7 +24,7 @@ const VERSION: u32 = 1;
 const LENGTH: usize = 512;
 /// The place of a layout's files, or the direction in which they move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum LayoutState {
     /// Files move from the root into the directories.
     Sharding,
     /// Files are in the directories.
@@ -33,12 +33,12 @@ pub enum State {
     Unsharding,
 }
 
-impl State {
+impl LayoutState {
     const ALL: [(Self, &'static str); 3] =
         [(Self::Sharding, "sharding"), (Self::Sharded, "sharded"), (Self::Unsharding, "unsharding")];
 }
 
-impl fmt::Display for State {
+impl fmt::Display for LayoutState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(Self::ALL.iter().find(|(one, _)| one == self).map_or("", |(_, word)| word))
     }
@@ -46,12 +46,12 @@ impl fmt::Display for State {
 
 /// The content of a layout file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Record {
-    pub(crate) scheme: Scheme,
-    pub(crate) state: State,
+pub(crate) struct LayoutRecord {
+    pub(crate) scheme: LayoutScheme,
+    pub(crate) state: LayoutState,
 }
 
-impl Record {
+impl LayoutRecord {
     /// Reads the record from `file`. Errors name `path`.
     pub(crate) fn read(file: &File, path: &Path) -> Result<Self> {
         let mut bytes = [0; LENGTH];
@@ -101,7 +101,8 @@ impl Record {
             pairs.find(|(found, _)| *found == key).map(|(_, value)| value.trim())
         };
         let number = |key| value(key).and_then(|text| text.parse::<u8>().ok());
-        let state = State::ALL.iter().find(|(_, word)| value("state") == Some(word)).map(|(state, _)| *state);
+        let state =
+            LayoutState::ALL.iter().find(|(_, word)| value("state") == Some(word)).map(|(state, _)| *state);
         let hash = value("hash").and_then(|text| text.parse().ok());
         let leaf = value("leaf").and_then(|text| text.parse().ok());
         let (Some(hash), Some(levels), Some(width), Some(leaf)) =
@@ -109,7 +110,7 @@ impl Record {
         else {
             return Err(malformed("hash, levels, width or leaf is missing or unknown"));
         };
-        let scheme = Scheme::new(hash, levels, width, leaf)
+        let scheme = LayoutScheme::new(hash, levels, width, leaf)
             .map_err(|_| malformed("its levels, width and leaf do not go together"))?;
         Ok(Self { scheme, state: state.ok_or_else(|| malformed("its state is missing or unknown"))? })
     }
@@ -120,13 +121,13 @@ mod tests {
     use super::*;
     use crate::scheme::{Hash, Leaf};
 
-    fn parse(text: &str) -> Result<Record> {
-        Record::parse(text, Path::new("/data/.firstbyte-layout"))
+    fn parse(text: &str) -> Result<LayoutRecord> {
+        LayoutRecord::parse(text, Path::new("/data/.firstbyte-layout"))
     }
 
-    fn some() -> Record {
-        let scheme = Scheme::new(Hash::NamePrefix, 2, 3, Leaf::Rest).unwrap();
-        Record { scheme, state: State::Unsharding }
+    fn some() -> LayoutRecord {
+        let scheme = LayoutScheme::new(Hash::NamePrefix, 2, 3, Leaf::Rest).unwrap();
+        LayoutRecord { scheme, state: LayoutState::Unsharding }
     }
 
     #[test]

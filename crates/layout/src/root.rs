@@ -11,13 +11,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use firstbyte_listing::{Batch, Reach, Reader};
+use firstbyte_listing::{Batch, DirectoryReader, FileSystemReach};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Stat, StatxFlags, statx};
 use rustix::io::Errno;
 use rustix::path::Arg;
 
 use crate::error::{Error, Result};
-use crate::protocol::Move;
+use crate::protocol::MoveResult;
 
 /// Permissions of new directories and files, before the user's mask.
 const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o777);
@@ -29,7 +29,7 @@ pub(crate) const ATTEMPTS: u32 = 8;
 
 /// An open root.
 #[derive(Debug)]
-pub(crate) struct Root {
+pub(crate) struct LayoutRoot {
     fd: OwnedFd,
     path: PathBuf,
     /// True if other machines may change the directory while this one has its names cached.
@@ -38,10 +38,10 @@ pub(crate) struct Root {
     links_only: AtomicBool,
 }
 
-impl Root {
+impl LayoutRoot {
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let fd = open_directory(CWD, path, OFlags::empty()).map_err(|error| Error::io(path, error))?;
-        let is_shared = Reach::of(&fd) == Reach::Remote;
+        let is_shared = FileSystemReach::of(&fd) == FileSystemReach::Remote;
         Ok(Self { fd, path: path.to_owned(), is_shared, links_only: AtomicBool::new(false) })
     }
 
@@ -75,9 +75,14 @@ impl Root {
 
     /// Reads the directory `name`, or the root if that is empty, from its start, about `size` bytes
     /// of entries at once.
-    pub(crate) fn read(&self, name: &[u8], size: usize) -> Result<Pages<'_>> {
+    pub(crate) fn read(&self, name: &[u8], size: usize) -> Result<DirectoryBatches<'_>> {
         let fd = self.directory(name).map_err(|error| self.error(name, error))?;
-        Ok(Pages { root: self, name: name.to_vec(), reader: Reader::from(fd), batch: Batch::new(size) })
+        Ok(DirectoryBatches {
+            root: self,
+            name: name.to_vec(),
+            reader: DirectoryReader::from(fd),
+            batch: Batch::new(size),
+        })
     }
 
     /// Opens the directory `name`, or the root again.
@@ -152,14 +157,14 @@ impl Root {
         &self,
         from: P,
         to: P,
-    ) -> rustix::io::Result<Option<Move>> {
+    ) -> rustix::io::Result<Option<MoveResult>> {
         if self.links_only.load(Ordering::Relaxed) {
             return Ok(None);
         }
         match rustix::fs::renameat_with(&self.fd, from, &self.fd, to, RenameFlags::NOREPLACE) {
-            Ok(()) => Ok(Some(Move::Done)),
-            Err(Errno::EXIST) => Ok(Some(Move::Taken)),
-            Err(Errno::NOENT) => Ok(Some(Move::Absent)),
+            Ok(()) => Ok(Some(MoveResult::Done)),
+            Err(Errno::EXIST) => Ok(Some(MoveResult::Taken)),
+            Err(Errno::NOENT) => Ok(Some(MoveResult::Absent)),
             Err(Errno::INVAL | Errno::NOSYS) => {
                 self.links_only.store(true, Ordering::Relaxed);
                 Ok(None)
@@ -169,11 +174,11 @@ impl Root {
     }
 
     /// Gives a file a second name, unless that name exists.
-    pub(crate) fn link(&self, from: &[u8], to: &[u8]) -> rustix::io::Result<Move> {
+    pub(crate) fn link(&self, from: &[u8], to: &[u8]) -> rustix::io::Result<MoveResult> {
         match rustix::fs::linkat(&self.fd, from, &self.fd, to, AtFlags::empty()) {
-            Ok(()) => Ok(Move::Done),
-            Err(Errno::EXIST) => Ok(Move::Taken),
-            Err(Errno::NOENT) => Ok(Move::Absent),
+            Ok(()) => Ok(MoveResult::Done),
+            Err(Errno::EXIST) => Ok(MoveResult::Taken),
+            Err(Errno::NOENT) => Ok(MoveResult::Absent),
             Err(error) => Err(error),
         }
     }
@@ -220,14 +225,14 @@ impl Root {
 }
 
 /// A directory's entries, batch by batch.
-pub(crate) struct Pages<'a> {
-    root: &'a Root,
+pub(crate) struct DirectoryBatches<'a> {
+    root: &'a LayoutRoot,
     name: Vec<u8>,
-    reader: Reader,
+    reader: DirectoryReader,
     batch: Batch,
 }
 
-impl Pages<'_> {
+impl DirectoryBatches<'_> {
     /// Reads the next batch; `None` at the end.
     pub(crate) fn next(&mut self) -> Result<Option<&Batch>> {
         let more = self.reader.read(&mut self.batch).map_err(|error| self.root.error(&self.name, error))?;

@@ -87,7 +87,7 @@ impl Leaf {
 
 /// The shape of a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Scheme {
+pub struct LayoutScheme {
     hash: Hash,
     levels: u8,
     width: u8,
@@ -113,7 +113,7 @@ pub enum SchemeError {
     },
 }
 
-impl Scheme {
+impl LayoutScheme {
     /// Makes the shape with `levels` directories one below the other, each named by `width` digits.
     ///
     /// # Errors
@@ -356,7 +356,7 @@ fn is_sha256(name: &[u8]) -> bool {
     name.len() == 64 && name.iter().all(is_digit)
 }
 
-impl fmt::Display for Scheme {
+impl fmt::Display for LayoutScheme {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} with levels {}, width {}, leaf {}", self.hash, self.levels, self.width, self.leaf)
     }

@@ -20,13 +20,13 @@ use rustix::io::Errno;
 use crate::error::{Error, Result};
 use crate::gate::{self, Conversion};
 use crate::layout_request::LayoutRequest;
-use crate::protocol::Move;
-use crate::record::{Record, State};
+use crate::protocol::MoveResult;
+use crate::record::{LayoutRecord, LayoutState};
 use crate::reserved;
-use crate::root::Root;
+use crate::root::LayoutRoot;
 use crate::stage::remove_abandoned;
 use crate::survey::survey_of;
-use crate::tally::{BATCH, Converted, Job, Watch, type_of, wrong_content};
+use crate::tally::{BATCH, ConversionRun, ConversionWatch, Converted, type_of, wrong_content};
 
 /// Makes the directory `root` a layout, or continues what an earlier call began; an unfinished
 /// unsharding is reversed. `watch` is called with the progress after each batch, and may stop it.
@@ -36,38 +36,42 @@ use crate::tally::{BATCH, Converted, Job, Watch, type_of, wrong_content};
 /// [`Error::Unfit`] or [`Error::Uneven`] if its names do not suit; nothing was touched then.
 /// [`Error::Stopped`], or [`Error::Io`] if there is no room or no permission: nothing is lost, and
 /// the next call continues. A problem that concerns one file is not an error but a
-/// [`Failure`](super::Failure). The layout then stays in the state of an unfinished conversion,
-/// which is safe but slower, unless all failures are names that a layout cannot hold.
-pub fn shard<'a>(root: &'a Path, request: &LayoutRequest, watch: &'a mut Watch<'a>) -> Result<Converted> {
-    let root = Root::open(root)?;
+/// [`LayoutFailure`](super::LayoutFailure). The layout then stays in the state of an unfinished
+/// conversion, which is safe but slower, unless all failures are names that a layout cannot hold.
+pub fn shard<'a>(
+    root: &'a Path,
+    request: &LayoutRequest,
+    watch: &'a mut ConversionWatch<'a>,
+) -> Result<Converted> {
+    let root = LayoutRoot::open(root)?;
     let (mut conversion, resumed) = match Conversion::begin(&root)? {
         Some(conversion) => (conversion, true),
         None => {
             let scheme = survey_of(&root, request)?.fit()?.scheme;
-            (gate::establish(&root, Record { scheme, state: State::Sharding })?, false)
+            (gate::establish(&root, LayoutRecord { scheme, state: LayoutState::Sharding })?, false)
         }
     };
     let record = conversion.record;
     request.agrees(record.scheme, root.path())?;
-    let finished = record.state == State::Sharded;
-    if record.state == State::Unsharding {
-        conversion.set(Record { state: State::Sharding, ..record })?;
+    let finished = record.state == LayoutState::Sharded;
+    if record.state == LayoutState::Unsharding {
+        conversion.set(LayoutRecord { state: LayoutState::Sharding, ..record })?;
     }
     // Shortens the lifetime: the root lives only as long as this call.
     let mut watch = |done: &Converted| watch(done);
-    let mut job = Job::new(&root, record.scheme, &mut watch);
+    let mut job = ConversionRun::new(&root, record.scheme, &mut watch);
     job.done.resumed = resumed && !finished;
     while job.pass()? > 0 {}
     root.sync_all()?;
     // Another run could not move the misnamed files either, and no caller can look for them in a
     // layout.
     if job.done.failures == job.misnamed {
-        conversion.set(Record { state: State::Sharded, ..record })?;
+        conversion.set(LayoutRecord { state: LayoutState::Sharded, ..record })?;
     }
     Ok(job.done)
 }
 
-impl Job<'_> {
+impl ConversionRun<'_> {
     /// Moves the files that one reading of the root finds. Returns their number.
     fn pass(&mut self) -> Result<u64> {
         self.begin_pass();
@@ -110,9 +114,9 @@ impl Job<'_> {
             let name = batch.entry(*index as usize).c_name();
             path.clear();
             match self.move_one(name, &mut path) {
-                Ok(Move::Done) => self.done.moved += 1,
-                Ok(Move::Absent) => {}
-                Ok(Move::Taken) => {
+                Ok(MoveResult::Done) => self.done.moved += 1,
+                Ok(MoveResult::Absent) => {}
+                Ok(MoveResult::Taken) => {
                     path.pop();
                     let (path, target) = (self.root.join(name.to_bytes()), self.root.join(&path));
                     self.fail(name.to_bytes(), Error::Taken { path, target });
@@ -125,7 +129,7 @@ impl Job<'_> {
     }
 
     /// Moves a file to its place, which is written to `path` with a zero byte at the end.
-    fn move_one(&mut self, name: &CStr, path: &mut Vec<u8>) -> Result<Move> {
+    fn move_one(&mut self, name: &CStr, path: &mut Vec<u8>) -> Result<MoveResult> {
         let bytes = name.to_bytes();
         self.scheme.place(bytes, path)?;
         if let Some(error) = wrong_content(self.root, self.scheme, bytes, bytes)? {
@@ -136,13 +140,13 @@ impl Job<'_> {
             // The zero byte was just written, and neither names nor digits have one.
             let to = CStr::from_bytes_with_nul(path).unwrap_or_default();
             match self.root.rename_exclusively(name, to) {
-                Ok(Some(Move::Absent)) => {}
+                Ok(Some(MoveResult::Absent)) => {}
                 Ok(Some(moved)) => return Ok(moved),
                 Ok(None) => return self.root.move_exclusively(self.scheme, bytes, to.to_bytes()),
                 Err(error) => return Err(self.root.error(bytes, error)),
             }
             match self.root.make_above(to.to_bytes())? {
-                0 => return Ok(Move::Absent),
+                0 => return Ok(MoveResult::Absent),
                 made => self.done.directories += made,
             }
         }

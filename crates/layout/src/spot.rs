@@ -1,20 +1,20 @@
-//! The two places of one name in the file system. Implements [`Disk`] with system calls.
+//! The two places of one name in the file system. Implements [`DiskSteps`] with system calls.
 
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
 use crate::error::{Error, Result};
-use crate::gate::Gate;
-use crate::protocol::{Disk, Move, Place, shift};
-use crate::record::{Record, State};
-use crate::root::{ATTEMPTS, Root, file_type};
-use crate::scheme::Scheme;
+use crate::gate::LayoutGate;
+use crate::protocol::{DiskSteps, FilePlace, MoveResult, shift};
+use crate::record::{LayoutRecord, LayoutState};
+use crate::root::{ATTEMPTS, LayoutRoot, file_type};
+use crate::scheme::LayoutScheme;
 use crate::stage::Staged;
 
 /// A name in a layout, and its two places.
 pub(crate) struct Spot<'a> {
-    root: &'a Root,
-    scheme: Scheme,
+    root: &'a LayoutRoot,
+    scheme: LayoutScheme,
     flat: &'a [u8],
     sharded: Vec<u8>,
     /// The new file to install, if there is one.
@@ -26,14 +26,19 @@ impl<'a> Spot<'a> {
     ///
     /// # Errors
     /// [`Error::Name`] if the layout cannot hold it.
-    pub(crate) fn new(root: &'a Root, scheme: Scheme, name: &'a [u8]) -> Result<Self> {
+    pub(crate) fn new(root: &'a LayoutRoot, scheme: LayoutScheme, name: &'a [u8]) -> Result<Self> {
         let mut sharded = Vec::with_capacity(name.len() + 16);
         scheme.place(name, &mut sharded)?;
         Ok(Self { root, scheme, flat: name, sharded, staged: None })
     }
 
     /// Treats two paths below the root as the places of one name.
-    pub(crate) fn between(root: &'a Root, scheme: Scheme, flat: &'a [u8], sharded: &[u8]) -> Self {
+    pub(crate) fn between(
+        root: &'a LayoutRoot,
+        scheme: LayoutScheme,
+        flat: &'a [u8],
+        sharded: &[u8],
+    ) -> Self {
         Self { root, scheme, flat, sharded: sharded.to_vec(), staged: None }
     }
 
@@ -43,15 +48,15 @@ impl<'a> Spot<'a> {
     }
 
     /// Returns the path of `place` below the root.
-    pub(crate) fn path(&self, place: Place) -> &[u8] {
+    pub(crate) fn path(&self, place: FilePlace) -> &[u8] {
         match place {
-            Place::Flat => self.flat,
-            Place::Sharded => &self.sharded,
+            FilePlace::Flat => self.flat,
+            FilePlace::Sharded => &self.sharded,
         }
     }
 
     /// Checks that an entry is a regular file. A layout neither moves nor replaces other entries.
-    fn is_file(&self, place: Place, stat: &Stat) -> Result<()> {
+    fn is_file(&self, place: FilePlace, stat: &Stat) -> Result<()> {
         match file_type(stat) {
             FileType::RegularFile => Ok(()),
             FileType::Directory => Err(self.root.error(self.path(place), Errno::ISDIR)),
@@ -74,53 +79,53 @@ impl<'a> Spot<'a> {
     }
 }
 
-impl Disk for Spot<'_> {
+impl DiskSteps for Spot<'_> {
     type Error = Error;
 
-    fn gated<T>(&self, work: impl FnOnce(Place) -> Result<T>) -> Result<T> {
-        let gate = Gate::enter(self.root)?;
+    fn gated<T>(&self, work: impl FnOnce(FilePlace) -> Result<T>) -> Result<T> {
+        let gate = LayoutGate::enter(self.root)?;
         self.root.refresh_above(&self.sharded);
         match gate.record {
-            None => work(Place::Flat),
+            None => work(FilePlace::Flat),
             Some(record) if record.scheme == self.scheme => work(target(record.state)),
-            Some(Record { scheme: found, .. }) => {
+            Some(LayoutRecord { scheme: found, .. }) => {
                 let root = self.root.path().to_owned();
                 Err(Error::Differs { root, found, wanted: self.scheme })
             }
         }
     }
 
-    fn rename_exclusively(&self, from: Place, to: Place) -> Result<Option<Move>> {
+    fn rename_exclusively(&self, from: FilePlace, to: FilePlace) -> Result<Option<MoveResult>> {
         // In a layout at rest there is nothing at the origin, and a stat is cheaper than a rename
         // that fails.
-        let Some(stat) = self.root.stat(self.path(from))? else { return Ok(Some(Move::Absent)) };
+        let Some(stat) = self.root.stat(self.path(from))? else { return Ok(Some(MoveResult::Absent)) };
         self.is_file(from, &stat)?;
         let (from, to) = (self.path(from), self.path(to));
         let mut outcome = None;
         self.with_directories(to, || {
             outcome = self.root.rename_exclusively(from, to).map_err(|error| self.root.error(to, error))?;
-            Ok(outcome != Some(Move::Absent))
+            Ok(outcome != Some(MoveResult::Absent))
         })?;
         Ok(outcome)
     }
 
-    fn link(&self, from: Place, to: Place) -> Result<Move> {
+    fn link(&self, from: FilePlace, to: FilePlace) -> Result<MoveResult> {
         let (from, to) = (self.path(from), self.path(to));
-        let mut outcome = Move::Absent;
+        let mut outcome = MoveResult::Absent;
         self.with_directories(to, || {
             outcome = self.root.link(from, to).map_err(|error| self.root.error(to, error))?;
-            Ok(outcome != Move::Absent)
+            Ok(outcome != MoveResult::Absent)
         })?;
         Ok(outcome)
     }
 
-    fn same(&self, from: Place, to: Place) -> Result<Option<bool>> {
+    fn same(&self, from: FilePlace, to: FilePlace) -> Result<Option<bool>> {
         let Some(from) = self.root.stat(self.path(from))? else { return Ok(None) };
         let to = self.root.stat(self.path(to))?;
         Ok(Some(to.is_some_and(|to| (to.st_dev, to.st_ino) == (from.st_dev, from.st_ino))))
     }
 
-    fn install(&self, place: Place) -> Result<()> {
+    fn install(&self, place: FilePlace) -> Result<()> {
         let to = self.path(place);
         if let Some(stat) = self.root.stat(to)? {
             self.is_file(place, &stat)?;
@@ -130,23 +135,28 @@ impl Disk for Spot<'_> {
         if renamed { Ok(()) } else { Err(self.root.error(to, Errno::NOENT)) }
     }
 
-    fn remove(&self, place: Place) -> Result<bool> {
+    fn remove(&self, place: FilePlace) -> Result<bool> {
         let path = self.path(place);
         Ok(self.root.holds(path)? && self.root.remove(path)?)
     }
 }
 
 /// The place to which files move in this state.
-pub(crate) fn target(state: State) -> Place {
+pub(crate) fn target(state: LayoutState) -> FilePlace {
     match state {
-        State::Sharding | State::Sharded => Place::Sharded,
-        State::Unsharding => Place::Flat,
+        LayoutState::Sharding | LayoutState::Sharded => FilePlace::Sharded,
+        LayoutState::Unsharding => FilePlace::Flat,
     }
 }
 
-impl Root {
+impl LayoutRoot {
     /// Moves a file from one path to another, unless that exists.
-    pub(crate) fn move_exclusively(&self, scheme: Scheme, from: &[u8], to: &[u8]) -> Result<Move> {
-        shift(&Spot::between(self, scheme, from, to), Place::Flat, Place::Sharded)
+    pub(crate) fn move_exclusively(
+        &self,
+        scheme: LayoutScheme,
+        from: &[u8],
+        to: &[u8],
+    ) -> Result<MoveResult> {
+        shift(&Spot::between(self, scheme, from, to), FilePlace::Flat, FilePlace::Sharded)
     }
 }

@@ -17,7 +17,7 @@ const MAX_BEGINNINGS: usize = 1 << 17;
 type Beginning = [u8; BYTES];
 
 /// Counts of files by the first bytes of their names.
-pub(crate) struct Spread {
+pub(crate) struct NameSpread {
     counts: HashMap<Beginning, u32>,
     /// Number of leading bytes that are distinguished.
     bytes: usize,
@@ -33,7 +33,7 @@ pub(crate) struct Crowding {
     pub(crate) even: f64,
 }
 
-impl Spread {
+impl NameSpread {
     pub(crate) fn new() -> Self {
         Self { counts: HashMap::new(), bytes: BYTES, files: 0 }
     }
@@ -93,8 +93,8 @@ mod tests {
     use super::*;
 
     /// Counts `files` names like hashes in an alphabet.
-    fn spread(alphabet: &[u8], files: u32) -> Spread {
-        let mut spread = Spread::new();
+    fn spread(alphabet: &[u8], files: u32) -> NameSpread {
+        let mut spread = NameSpread::new();
         for number in 0..files {
             let digest = Sha256::digest(number.to_le_bytes());
             let number = u64::from_le_bytes(*digest.first_chunk().unwrap());
@@ -105,7 +105,7 @@ mod tests {
         spread
     }
 
-    fn excess(spread: &Spread, digits: usize) -> f64 {
+    fn excess(spread: &NameSpread, digits: usize) -> f64 {
         let Crowding { found, even } = spread.crowding(digits);
         found / even
     }

@@ -17,11 +17,11 @@ use rustix::rand::GetRandomFlags;
 
 use crate::error::Result;
 use crate::reserved;
-use crate::root::{ATTEMPTS, Root};
+use crate::root::{ATTEMPTS, LayoutRoot};
 
 /// A file being written. Dropping it removes the file, unless it has got its name.
 pub(crate) struct Staged<'a> {
-    root: &'a Root,
+    root: &'a LayoutRoot,
     file: File,
     path: Vec<u8>,
     /// Its destination, for error messages. The temporary name would not help a user.
@@ -31,7 +31,7 @@ pub(crate) struct Staged<'a> {
 
 impl<'a> Staged<'a> {
     /// Makes and locks a temporary file in the directory of `to`.
-    pub(crate) fn create(root: &'a Root, to: &[u8]) -> Result<Self> {
+    pub(crate) fn create(root: &'a LayoutRoot, to: &[u8]) -> Result<Self> {
         let directory = to.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
         let at = |error: Errno| root.error(to, error);
@@ -94,7 +94,7 @@ impl Drop for Staged<'_> {
 }
 
 /// Removes the file of a killed writer. False if the writer lives, or the file is gone.
-pub(crate) fn remove_abandoned(root: &Root, path: &[u8]) -> Result<bool> {
+pub(crate) fn remove_abandoned(root: &LayoutRoot, path: &[u8]) -> Result<bool> {
     if !is_abandoned(root, path)? {
         return Ok(false);
     }
@@ -102,7 +102,7 @@ pub(crate) fn remove_abandoned(root: &Root, path: &[u8]) -> Result<bool> {
 }
 
 /// True if no writer holds the lock on the file at `path` any more.
-pub(crate) fn is_abandoned(root: &Root, path: &[u8]) -> Result<bool> {
+pub(crate) fn is_abandoned(root: &LayoutRoot, path: &[u8]) -> Result<bool> {
     // NFS turns this lock into a record lock, and an exclusive one needs the right to write.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let opened = root.file(path, flags | OFlags::RDWR).or_else(|_| root.file(path, flags | OFlags::RDONLY));

@@ -7,17 +7,17 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use firstbyte_listing::{Batch, Entry};
+use firstbyte_listing::{Batch, BatchEntry};
 use rustix::fs::FileType;
 
 use crate::error::{Error, Result};
-use crate::gate::Gate;
+use crate::gate::LayoutGate;
 use crate::layout_request::LayoutRequest;
-use crate::record::State;
+use crate::record::LayoutState;
 use crate::reserved;
-use crate::root::Root;
-use crate::scheme::{CALLED_LIKE_A_LEVEL, Scheme};
-use crate::spread::{Spread, to_float};
+use crate::root::LayoutRoot;
+use crate::scheme::{CALLED_LIKE_A_LEVEL, LayoutScheme};
+use crate::spread::{NameSpread, to_float};
 use crate::tally::{BATCH, type_of};
 
 /// The directory of the average file may be this many times as full as with evenly spread names.
@@ -34,9 +34,9 @@ const DIRECTORY: Duration = Duration::from_micros(25);
 #[derive(Debug)]
 pub struct Survey {
     /// The shape the layout has or would have.
-    pub scheme: Scheme,
+    pub scheme: LayoutScheme,
     /// The state of the layout; `None` if the directory is not a layout yet.
-    pub state: Option<State>,
+    pub state: Option<LayoutState>,
     /// Files that would move.
     pub files: u64,
     /// Entries that are not files and stay in the root.
@@ -78,7 +78,7 @@ impl Survey {
 /// [`Error::Scheme`] if the options do not go together. [`Error::Differs`] if it is a layout of
 /// another shape than requested. [`Error::Io`], [`Error::Newer`], [`Error::Malformed`].
 pub fn survey(root: &Path, request: &LayoutRequest) -> Result<Survey> {
-    survey_of(&Root::open(root)?, request)
+    survey_of(&LayoutRoot::open(root)?, request)
 }
 
 /// Examines the layout in the directory `root` for a later [`unshard`](crate::unshard()), and
@@ -87,8 +87,8 @@ pub fn survey(root: &Path, request: &LayoutRequest) -> Result<Survey> {
 /// # Errors
 /// [`Error::Missing`]: it is not a layout. [`Error::Io`], [`Error::Newer`], [`Error::Malformed`].
 pub fn survey_back(root: &Path) -> Result<Survey> {
-    let root = Root::open(root)?;
-    let record = Gate::layout(&root)?;
+    let root = LayoutRoot::open(root)?;
+    let record = LayoutGate::layout(&root)?;
     let mut levels = Levels { root: &root, scheme: record.scheme, files: 0, directories: 0 };
     levels.count(b"", 0)?;
     let Levels { files, directories, .. } = levels;
@@ -101,8 +101,8 @@ pub fn survey_back(root: &Path) -> Result<Survey> {
     Ok(Survey { scheme, state, files, left: 0, unfit: 0, directories, estimate, unsuitable: None })
 }
 
-pub(crate) fn survey_of(root: &Root, request: &LayoutRequest) -> Result<Survey> {
-    let record = Gate::enter(root)?.record;
+pub(crate) fn survey_of(root: &LayoutRoot, request: &LayoutRequest) -> Result<Survey> {
+    let record = LayoutGate::enter(root)?.record;
     // A request that no shape satisfies is refused before a directory of millions is read.
     let shapes = match record {
         Some(record) => request.agrees(record.scheme, root.path()).map(|()| vec![record.scheme])?,
@@ -137,7 +137,7 @@ pub(crate) fn survey_of(root: &Root, request: &LayoutRequest) -> Result<Survey> 
 
 /// A shape that may be chosen, and the names that it refuses.
 struct Shape {
-    scheme: Scheme,
+    scheme: LayoutScheme,
     refused: u64,
     /// One refused name, and the reason.
     example: Option<(Vec<u8>, &'static str)>,
@@ -151,7 +151,7 @@ impl Shape {
 
     /// Returns the error for names that a layout of this shape cannot hold, or that look like its
     /// directories.
-    fn unfit(self, root: &Root) -> Option<Error> {
+    fn unfit(self, root: &LayoutRoot) -> Option<Error> {
         let (first, why) = self.example?;
         let first = String::from_utf8_lossy(&first).into_owned();
         Some(Error::Unfit { root: root.path().to_owned(), count: self.refused, first, why })
@@ -164,7 +164,7 @@ struct Seen {
     left: u64,
     shapes: Vec<Shape>,
     /// The distribution of the names, if they are to be used as hashes.
-    spread: Option<Spread>,
+    spread: Option<NameSpread>,
     /// True if the directory is a layout: directories with the names of its levels belong to it.
     established: bool,
     /// Time of one look-up.
@@ -172,13 +172,13 @@ struct Seen {
 }
 
 impl Seen {
-    fn new(shapes: Vec<Scheme>, established: bool) -> Self {
-        let spread = shapes.iter().any(|scheme| scheme.hash().is_prefix()).then(Spread::new);
+    fn new(shapes: Vec<LayoutScheme>, established: bool) -> Self {
+        let spread = shapes.iter().any(|scheme| scheme.hash().is_prefix()).then(NameSpread::new);
         let shapes = shapes.into_iter().map(|scheme| Shape { scheme, refused: 0, example: None }).collect();
         Self { files: 0, left: 0, shapes, spread, established, look_up: Duration::ZERO }
     }
 
-    fn read(&mut self, root: &Root) -> Result<()> {
+    fn read(&mut self, root: &LayoutRoot) -> Result<()> {
         let mut pages = root.read(b"", BATCH)?;
         while let Some(batch) = pages.next()? {
             if self.files == 0 {
@@ -191,7 +191,7 @@ impl Seen {
         Ok(())
     }
 
-    fn note(&mut self, entry: &Entry<'_>, kind: FileType) {
+    fn note(&mut self, entry: &BatchEntry<'_>, kind: FileType) {
         let name = entry.name();
         match kind {
             // The entry is gone.
@@ -224,14 +224,14 @@ impl Seen {
 
     /// Returns an error if names are not spread like hashes: the directory of a file taken at
     /// random would then hold far more than the average directory.
-    fn uneven(&self, root: &Root, scheme: Scheme) -> Option<Error> {
+    fn uneven(&self, root: &LayoutRoot, scheme: LayoutScheme) -> Option<Error> {
         let crowding = self.spread.as_ref()?.crowding(scheme.digits());
         let (crowding, even) = (crowding.found, crowding.even);
         (crowding > TOLERANCE * even).then(|| Error::Uneven { root: root.path().to_owned(), crowding, even })
     }
 
     /// Number of directories on all levels for `files` files.
-    fn directories(&self, scheme: Scheme, files: u64) -> u64 {
+    fn directories(&self, scheme: LayoutScheme, files: u64) -> u64 {
         let level = |level: u8| {
             let digits = usize::from(level) * usize::from(scheme.width());
             let counted = self.spread.as_ref().and_then(|spread| spread.directories(digits));
@@ -258,8 +258,8 @@ fn expected(digits: usize, files: u64) -> u64 {
 
 /// Counts of files and directories in a layout.
 struct Levels<'a> {
-    root: &'a Root,
-    scheme: Scheme,
+    root: &'a LayoutRoot,
+    scheme: LayoutScheme,
     files: u64,
     directories: u64,
 }
@@ -289,7 +289,7 @@ impl Levels<'_> {
 }
 
 /// The average time of a look-up, measured with some names in the root.
-fn time_look_ups(root: &Root, batch: &Batch) -> Result<Duration> {
+fn time_look_ups(root: &LayoutRoot, batch: &Batch) -> Result<Duration> {
     let began = Instant::now();
     let mut count = 0;
     for entry in batch.entries().take(SAMPLE) {

@@ -4,13 +4,13 @@ use std::io::{self, BufRead, BufReader};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use firstbyte_listing::Entry;
+use firstbyte_listing::BatchEntry;
 use rustix::fs::FileType;
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
-use crate::root::{Root, file_type};
-use crate::scheme::{Hash, Scheme};
+use crate::root::{LayoutRoot, file_type};
+use crate::scheme::{Hash, LayoutScheme};
 
 /// Bytes of names that are read, sorted and moved at once: some 60,000 names of usual length.
 /// Larger batches mean more files for each directory touched, but have to fit in a few MiB.
@@ -23,7 +23,7 @@ pub(crate) const MAX_KEPT_FAILURES: usize = 1000;
 
 /// A file that could not be moved, or something that could not be checked.
 #[derive(Debug)]
-pub struct Failure {
+pub struct LayoutFailure {
     /// The path of the file or directory.
     pub path: PathBuf,
     /// The cause.
@@ -34,7 +34,7 @@ pub struct Failure {
 #[derive(Debug)]
 pub struct Converted {
     /// The layout's shape.
-    pub scheme: Scheme,
+    pub scheme: LayoutScheme,
     /// True if an earlier run had begun the conversion.
     pub resumed: bool,
     /// Files moved.
@@ -46,24 +46,28 @@ pub struct Converted {
     /// Number of files that could not be moved. They stay where they are and can be found there.
     pub failures: u64,
     /// The first thousand failures.
-    pub failed: Vec<Failure>,
+    pub failed: Vec<LayoutFailure>,
 }
 
 /// Called with the progress after each batch; may stop the conversion.
-pub(crate) type Watch<'a> = dyn FnMut(&Converted) -> ControlFlow<()> + 'a;
+pub(crate) type ConversionWatch<'a> = dyn FnMut(&Converted) -> ControlFlow<()> + 'a;
 
 /// A conversion under way.
-pub(crate) struct Job<'a> {
-    pub(crate) root: &'a Root,
-    pub(crate) scheme: Scheme,
+pub(crate) struct ConversionRun<'a> {
+    pub(crate) root: &'a LayoutRoot,
+    pub(crate) scheme: LayoutScheme,
     pub(crate) done: Converted,
     /// Number of failures because of names that the layout cannot hold.
     pub(crate) misnamed: u64,
-    watch: &'a mut Watch<'a>,
+    watch: &'a mut ConversionWatch<'a>,
 }
 
-impl<'a> Job<'a> {
-    pub(crate) fn new(root: &'a Root, scheme: Scheme, watch: &'a mut Watch<'a>) -> Self {
+impl<'a> ConversionRun<'a> {
+    pub(crate) fn new(
+        root: &'a LayoutRoot,
+        scheme: LayoutScheme,
+        watch: &'a mut ConversionWatch<'a>,
+    ) -> Self {
         let failed = Vec::new();
         let done =
             Converted { scheme, resumed: false, moved: 0, directories: 0, left: 0, failures: 0, failed };
@@ -83,7 +87,7 @@ impl<'a> Job<'a> {
         self.done.failures += 1;
         self.misnamed += u64::from(matches!(error, Error::Name { .. }));
         if self.done.failed.len() < MAX_KEPT_FAILURES {
-            self.done.failed.push(Failure { path: self.root.join(name), error });
+            self.done.failed.push(LayoutFailure { path: self.root.join(name), error });
         }
     }
 
@@ -101,7 +105,7 @@ impl<'a> Job<'a> {
 
 /// Returns an entry's type, by a system call if the directory does not have it. `Unknown` if the
 /// entry is gone.
-pub(crate) fn type_of(root: &Root, path: &[u8], entry: &Entry<'_>) -> Result<FileType> {
+pub(crate) fn type_of(root: &LayoutRoot, path: &[u8], entry: &BatchEntry<'_>) -> Result<FileType> {
     match entry.file_type() {
         FileType::Unknown => Ok(root.stat(path)?.as_ref().map_or(FileType::Unknown, file_type)),
         known => Ok(known),
@@ -110,7 +114,12 @@ pub(crate) fn type_of(root: &Root, path: &[u8], entry: &Entry<'_>) -> Result<Fil
 
 /// Returns the error if a file's content does not match its name. `None` if it matches, if the file
 /// is gone, or if names are not hashes of contents.
-pub(crate) fn wrong_content(root: &Root, scheme: Scheme, path: &[u8], name: &[u8]) -> Result<Option<Error>> {
+pub(crate) fn wrong_content(
+    root: &LayoutRoot,
+    scheme: LayoutScheme,
+    path: &[u8],
+    name: &[u8],
+) -> Result<Option<Error>> {
     if scheme.hash() != Hash::ContentSha256 {
         return Ok(None);
     }

@@ -11,7 +11,7 @@ use std::path::Path;
 use rustix::fs::FileType;
 use tempfile::TempDir;
 
-use super::protocol::Disk;
+use super::protocol::DiskSteps;
 use super::stage::Staged;
 use super::*;
 
@@ -92,23 +92,23 @@ fn sharded_and_unsharded_again_a_directory_is_what_it_was() {
 fn file_systems_without_exclusive_rename_are_converted_by_links() {
     let directory = flat(500);
     let before = listing(directory.path());
-    let root = Root::open(directory.path()).unwrap();
+    let root = LayoutRoot::open(directory.path()).unwrap();
     root.use_links_only();
-    let scheme = Scheme::new(Hash::Xxh3, 1, 1, Leaf::Name).unwrap();
+    let scheme = LayoutScheme::new(Hash::Xxh3, 1, 1, Leaf::Name).unwrap();
     for name in before.keys() {
         let place = scheme.path(name).unwrap();
         let place = place.as_os_str().as_bytes();
-        assert_eq!(root.move_exclusively(scheme, name, place).unwrap(), protocol::Move::Done);
-        assert_eq!(root.move_exclusively(scheme, name, place).unwrap(), protocol::Move::Absent);
+        assert_eq!(root.move_exclusively(scheme, name, place).unwrap(), protocol::MoveResult::Done);
+        assert_eq!(root.move_exclusively(scheme, name, place).unwrap(), protocol::MoveResult::Absent);
         assert_eq!(fs::metadata(join(directory.path(), place)).unwrap().ino(), before[name]);
         // A kill between link and unlink leaves one file with two names. The next attempt removes
         // one.
         fs::hard_link(join(directory.path(), place), join(directory.path(), name)).unwrap();
-        assert_eq!(root.move_exclusively(scheme, name, place).unwrap(), protocol::Move::Done);
+        assert_eq!(root.move_exclusively(scheme, name, place).unwrap(), protocol::MoveResult::Done);
         assert_eq!(fs::metadata(join(directory.path(), place)).unwrap().nlink(), 1);
         // Another file there is not touched.
         fs::write(join(directory.path(), name), "other").unwrap();
-        assert_eq!(root.move_exclusively(scheme, name, place).unwrap(), protocol::Move::Taken);
+        assert_eq!(root.move_exclusively(scheme, name, place).unwrap(), protocol::MoveResult::Taken);
         assert_eq!(fs::read(join(directory.path(), name)).unwrap(), b"other");
     }
 }
@@ -117,8 +117,8 @@ fn file_systems_without_exclusive_rename_are_converted_by_links() {
 fn a_layout_keeps_what_is_put_into_it() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path().join("new");
-    let layout = Layout::create(&root, Scheme::new(Hash::Md5, 2, 2, Leaf::Name).unwrap()).unwrap();
-    let layout = layout.with_durability(Durability::Full);
+    let layout = Layout::create(&root, LayoutScheme::new(Hash::Md5, 2, 2, Leaf::Name).unwrap()).unwrap();
+    let layout = layout.with_durability(LayoutDurability::Full);
     assert!(!layout.exists(b"a.txt").unwrap());
     layout.put(b"a.txt", b"one").unwrap();
     layout.put(b"a.txt", b"two").unwrap();
@@ -140,7 +140,7 @@ fn a_layout_keeps_what_is_put_into_it() {
 #[test]
 fn a_content_addressed_layout_names_files_by_their_content_and_checks_it() {
     let directory = tempfile::tempdir().unwrap();
-    let scheme = Scheme::new(Hash::ContentSha256, 1, 2, Leaf::Rest).unwrap();
+    let scheme = LayoutScheme::new(Hash::ContentSha256, 1, 2, Leaf::Rest).unwrap();
     let layout = Layout::create(directory.path(), scheme).unwrap();
     let name = layout.put_content(b"abc").unwrap();
     assert_eq!(name, b"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
@@ -159,7 +159,7 @@ fn a_content_addressed_layout_names_files_by_their_content_and_checks_it() {
 #[test]
 fn only_a_new_or_empty_directory_becomes_an_empty_layout() {
     let directory = flat(1);
-    let scheme = Scheme::new(Hash::Xxh3, 1, 2, Leaf::Name).unwrap();
+    let scheme = LayoutScheme::new(Hash::Xxh3, 1, 2, Leaf::Name).unwrap();
     assert!(matches!(Layout::create(directory.path(), scheme), Err(Error::NotEmpty { .. })));
     assert!(matches!(Layout::open(directory.path()), Err(Error::Missing { .. })));
 }
@@ -279,7 +279,7 @@ fn unsharded_leaves(root: &Path, files: usize) {
 #[test]
 fn an_unfinished_put_leaves_nothing() {
     let directory = tempfile::tempdir().unwrap();
-    let scheme = Scheme::new(Hash::Xxh3, 1, 1, Leaf::Name).unwrap();
+    let scheme = LayoutScheme::new(Hash::Xxh3, 1, 1, Leaf::Name).unwrap();
     let layout = Layout::create(directory.path(), scheme).unwrap();
     assert!(matches!(layout.put_file(b"copy", Path::new("/nowhere/at/all")), Err(Error::Io { .. })));
     assert!(matches!(layout.put_file(b"copy", directory.path()), Err(Error::Io { .. })));

@@ -12,12 +12,12 @@ use rustix::fs::FileType;
 
 use crate::error::{Error, Result};
 use crate::gate::Conversion;
-use crate::protocol::Move;
-use crate::record::{Record, State};
+use crate::protocol::MoveResult;
+use crate::record::{LayoutRecord, LayoutState};
 use crate::reserved;
-use crate::root::Root;
+use crate::root::LayoutRoot;
 use crate::stage::remove_abandoned;
-use crate::tally::{Converted, Job, Watch, type_of};
+use crate::tally::{ConversionRun, ConversionWatch, Converted, type_of};
 
 /// Bytes of names read at once, for each directory level.
 const BATCH: usize = 256 << 10;
@@ -28,17 +28,17 @@ const BATCH: usize = 256 << 10;
 /// # Errors
 /// [`Error::Missing`] if it is no layout. [`Error::Busy`]. [`Error::Stopped`] or [`Error::Io`]:
 /// nothing is lost, and the next call continues. An entry that cannot be moved is a
-/// [`Failure`](super::Failure), and the directory stays a layout.
-pub fn unshard<'a>(root: &'a Path, watch: &'a mut Watch<'a>) -> Result<Converted> {
-    let root = Root::open(root)?;
+/// [`LayoutFailure`](super::LayoutFailure), and the directory stays a layout.
+pub fn unshard<'a>(root: &'a Path, watch: &'a mut ConversionWatch<'a>) -> Result<Converted> {
+    let root = LayoutRoot::open(root)?;
     let Some(mut conversion) = Conversion::begin(&root)? else {
         return Err(Error::Missing { root: root.path().to_owned() });
     };
     let record = conversion.record;
-    conversion.set(Record { state: State::Unsharding, ..record })?;
+    conversion.set(LayoutRecord { state: LayoutState::Unsharding, ..record })?;
     let mut watch = |done: &Converted| watch(done);
-    let mut job = Job::new(&root, record.scheme, &mut watch);
-    job.done.resumed = record.state == State::Unsharding;
+    let mut job = ConversionRun::new(&root, record.scheme, &mut watch);
+    job.done.resumed = record.state == LayoutState::Unsharding;
     loop {
         let left = job.empty_levels()?;
         root.sync_all()?;
@@ -63,7 +63,7 @@ enum PassResult {
     Stuck,
 }
 
-impl Job<'_> {
+impl ConversionRun<'_> {
     /// Empties all directories once.
     fn empty_levels(&mut self) -> Result<PassResult> {
         self.begin_pass();
@@ -125,9 +125,9 @@ impl Job<'_> {
         let name = if reserved::is_staged(leaf) { leaf.to_vec() } else { self.scheme.name_of(digits, leaf) };
         match self.root.move_exclusively(self.scheme, path, &name)? {
             // A file that a writer has not finished is moved, but not counted.
-            Move::Done => self.done.moved += u64::from(!reserved::is_staged(leaf)),
-            Move::Absent => {}
-            Move::Taken => {
+            MoveResult::Done => self.done.moved += u64::from(!reserved::is_staged(leaf)),
+            MoveResult::Absent => {}
+            MoveResult::Taken => {
                 let error = Error::Taken { path: self.root.join(path), target: self.root.join(&name) };
                 self.fail(path, error);
             }

@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use firstbyte_link::{Link, LinkConfig, Preset, Rate};
+use firstbyte_link::{Link, LinkConfig, LinkRate, Preset};
 
 const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
@@ -19,7 +19,7 @@ const TICKS: f64 = 100.0;
 fn main() {
     let server = server();
     println!("{:44} {:>10} {:>10} {:>7} {:>12}", "link", "asked", "measured", "error", "CPU s/GiB");
-    let megabytes = |mb: u64| Some(Rate::bytes_per_second(mb * 1_000_000));
+    let megabytes = |mb: u64| Some(LinkRate::bytes_per_second(mb * 1_000_000));
     let base = || LinkConfig::new(ANY, server.to_string());
     rate("no limit, 4 connections", base(), 4, 4 << 30);
     rate("function (75 MB/s, 20 ms), 1 connection", base().with_preset(Preset::Function), 1, 300 << 20);
@@ -75,7 +75,7 @@ fn fetch(stream: &mut TcpStream, length: u64, buffer: &mut [u8]) {
 }
 
 fn rate(name: &str, config: LinkConfig, connections: u64, bytes: u64) {
-    let asked = config.rate.or(config.per_connection).map(Rate::get);
+    let asked = config.rate.or(config.per_connection).map(LinkRate::get);
     let link = Link::start(config).expect("a link");
     let address = link.address();
     let began = Instant::now();

@@ -8,9 +8,9 @@ use std::time::Duration;
 use firstbyte_location::units;
 
 use crate::error::Error;
-use crate::rate::{Burst, Rate};
+use crate::rate::{BurstBucket, LinkRate};
 use crate::replay::{Preset, Replay};
-use crate::wait::Wait;
+use crate::wait::WaitDistribution;
 
 /// The longest duration that a setting of a link accepts.
 const MAX_DURATION: Duration = Duration::from_secs(86_400);
@@ -27,13 +27,13 @@ pub struct LinkConfig {
     /// Round-trip time. Bytes arrive after half of it, and a connection opens after the whole.
     pub rtt: Duration,
     /// Distribution of the time until a response begins; includes the round trip.
-    pub wait: Option<Wait>,
+    pub wait: Option<WaitDistribution>,
     /// Rate of all connections together, per direction.
-    pub rate: Option<Rate>,
+    pub rate: Option<LinkRate>,
     /// Temporary higher total rate, per direction.
-    pub burst: Option<Burst>,
+    pub burst: Option<BurstBucket>,
     /// Rate of one connection, per direction.
-    pub per_connection: Option<Rate>,
+    pub per_connection: Option<LinkRate>,
     /// The faults and their probabilities.
     pub faults: Faults,
     /// Seed of the faults: the n-th request on the m-th connection has the same fault in every run.
@@ -47,9 +47,9 @@ pub struct LinkConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Faults {
     /// The response begins late by this much.
-    pub delay: Hold,
+    pub delay: RandomDelay,
     /// The response pauses for this long, at its start if its length is not known.
-    pub stall: Hold,
+    pub stall: RandomDelay,
     /// The connection ends during the response, by a reset or by a clean close (equally likely).
     pub cut: Chance,
     /// One bit of one byte is flipped.
@@ -103,9 +103,9 @@ impl fmt::Display for LinkConfig {
 pub(crate) fn describe(
     f: &mut fmt::Formatter<'_>,
     rtt: Duration,
-    rate: Option<Rate>,
-    burst: Option<Burst>,
-    each: Option<Rate>,
+    rate: Option<LinkRate>,
+    burst: Option<BurstBucket>,
+    each: Option<LinkRate>,
     one: &str,
 ) -> fmt::Result {
     write!(f, "round trip {rtt:?}")?;
@@ -149,14 +149,14 @@ impl FromStr for Chance {
 
 /// A delay that a request has with some probability.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Hold {
+pub struct RandomDelay {
     /// Its probability.
     pub chance: Chance,
     /// Its duration.
     pub duration: Duration,
 }
 
-impl FromStr for Hold {
+impl FromStr for RandomDelay {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
@@ -199,10 +199,10 @@ mod tests {
 
     #[test]
     fn a_hold_is_written_as_probability_and_duration() {
-        let hold: Hold = "2%:5s".parse().unwrap();
-        assert_eq!(hold, Hold { chance: Chance::new(0.02), duration: Duration::from_secs(5) });
+        let hold: RandomDelay = "2%:5s".parse().unwrap();
+        assert_eq!(hold, RandomDelay { chance: Chance::new(0.02), duration: Duration::from_secs(5) });
         for text in ["2%", "5s", "200%:1s", "2%:", ":5s", "2%:5 moons"] {
-            assert!(text.parse::<Hold>().is_err(), "{text}");
+            assert!(text.parse::<RandomDelay>().is_err(), "{text}");
         }
     }
 

@@ -8,12 +8,12 @@ use std::time::Instant;
 use rustix::net::RecvFlags;
 
 use crate::config::LinkConfig;
-use crate::counters::Counters;
+use crate::counters::LinkCounters;
 use crate::dice::Dice;
 use crate::end::End;
-use crate::fault::{Fault, Plan};
-use crate::line::{Ending, Line, Ready, Spare};
-use crate::pace::Pace;
+use crate::fault::{Fault, FaultPlan};
+use crate::line::{ConnectionEnd, DelayLine, Readiness, SpareBuffers};
+use crate::pace::WirePace;
 
 /// Bytes at the start of a response that are searched for its length. Servers' HTTP heads are
 /// shorter.
@@ -24,27 +24,27 @@ const SEGMENT: u64 = 1460;
 
 /// State shared by all connections of a link.
 #[derive(Debug)]
-pub(crate) struct Shared<'a> {
+pub(crate) struct LinkContext<'a> {
     pub(crate) config: &'a LinkConfig,
-    pub(crate) counters: &'a Counters,
-    /// Total rates to the server and to the clients, by [`Direction`].
-    pub(crate) paces: [Pace; 2],
-    pub(crate) spare: Spare,
+    pub(crate) counters: &'a LinkCounters,
+    /// Total rates to the server and to the clients, by [`LinkDirection`].
+    pub(crate) paces: [WirePace; 2],
+    pub(crate) spare: SpareBuffers,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Direction {
+pub(crate) enum LinkDirection {
     ToServer,
     ToClient,
 }
 
 /// A connection through the link.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct LinkConnection {
     pub(crate) client: End,
     pub(crate) server: End,
-    to_server: Line,
-    to_client: Line,
+    to_server: DelayLine,
+    to_client: DelayLine,
     dice: Dice,
     answer: Answer,
 }
@@ -55,12 +55,12 @@ struct Answer {
     /// Bytes read from the server since the request began; `None` before the first request.
     taken: Option<u64>,
     /// Faults whose positions are not known yet.
-    plan: Option<Plan>,
+    plan: Option<FaultPlan>,
     /// Faults still to come with their positions in the response, the nearest last.
     points: Vec<(u64, Fault)>,
 }
 
-impl Connection {
+impl LinkConnection {
     /// A connection that was just accepted. On a real network the client would be connected one
     /// round trip later, and its first bytes would reach the server half a round trip after that.
     pub(crate) fn new(
@@ -73,50 +73,55 @@ impl Connection {
         Self {
             client: End::new(client),
             server: End::new(server),
-            to_server: Line::new(config, now + config.rtt, now),
-            to_client: Line::new(config, now + config.rtt + config.rtt / 2, now),
+            to_server: DelayLine::new(config, now + config.rtt, now),
+            to_client: DelayLine::new(config, now + config.rtt + config.rtt / 2, now),
             dice: Dice::new(config.seed, number),
             answer: Answer::default(),
         }
     }
 
     /// Reads one piece from one side, if the rates allow it.
-    pub(crate) fn take(&mut self, direction: Direction, shared: &mut Shared<'_>, now: Instant) -> Ready {
+    pub(crate) fn take(
+        &mut self,
+        direction: LinkDirection,
+        shared: &mut LinkContext<'_>,
+        now: Instant,
+    ) -> Readiness {
         let pace = &mut shared.paces[direction as usize];
         let ready = match direction {
-            Direction::ToServer => self.to_server.ready(&self.client, &self.server, pace, now),
-            Direction::ToClient => self.to_client.ready(&self.server, &self.client, pace, now),
+            LinkDirection::ToServer => self.to_server.ready(&self.client, &self.server, pace, now),
+            LinkDirection::ToClient => self.to_client.ready(&self.server, &self.client, pace, now),
         };
-        if ready == Ready::Now {
+        if ready == Readiness::Now {
             match direction {
-                Direction::ToServer => self.take_request(shared, now),
-                Direction::ToClient => self.take_answer(shared, now),
+                LinkDirection::ToServer => self.take_request(shared, now),
+                LinkDirection::ToClient => self.take_answer(shared, now),
             }
         }
         ready
     }
 
-    fn take_request(&mut self, shared: &mut Shared<'_>, now: Instant) {
-        let pace = &mut shared.paces[Direction::ToServer as usize];
+    fn take_request(&mut self, shared: &mut LinkContext<'_>, now: Instant) {
+        let pace = &mut shared.paces[LinkDirection::ToServer as usize];
         let taken = self.to_server.take(&mut self.client, u64::MAX, pace, &mut shared.spare, now, |_| ());
         if taken == 0 || self.answer.taken == Some(0) {
             return;
         }
-        Counters::add(&shared.counters.requests, 1);
+        LinkCounters::add(&shared.counters.requests, 1);
         let faults = &shared.config.faults;
-        let plan = Plan::draw(faults, &mut self.dice);
+        let plan = FaultPlan::draw(faults, &mut self.dice);
         if let Some(wait) = &shared.config.wait {
             let beyond = wait.draw(&mut self.dice).saturating_sub(shared.config.rtt);
             self.to_client.opens_at = self.to_client.opens_at.max(now + beyond);
         }
         if plan.delay {
-            Counters::add(&shared.counters.delays, 1);
+            LinkCounters::add(&shared.counters.delays, 1);
             self.to_client.opens_at = self.to_client.opens_at.max(now) + faults.delay.duration;
         }
         self.answer = Answer { taken: Some(0), plan: (!plan.is_clean()).then_some(plan), points: Vec::new() };
     }
 
-    fn take_answer(&mut self, shared: &mut Shared<'_>, now: Instant) {
+    fn take_answer(&mut self, shared: &mut LinkContext<'_>, now: Instant) {
         self.place_faults();
         let taken = self.answer.taken.unwrap_or(0);
         let mut here = Vec::new();
@@ -124,13 +129,15 @@ impl Connection {
             match fault {
                 Fault::Corrupt | Fault::Duplicate => here.push(fault),
                 Fault::Stall => {
-                    Counters::add(&shared.counters.stalls, 1);
+                    LinkCounters::add(&shared.counters.stalls, 1);
                     self.to_client.opens_at = now + shared.config.faults.stall.duration;
                 }
                 Fault::Reset | Fault::Close => {
-                    Counters::add(&shared.counters.cuts, 1);
-                    self.to_client
-                        .cut(if fault == Fault::Reset { Ending::Reset } else { Ending::Close }, now);
+                    LinkCounters::add(&shared.counters.cuts, 1);
+                    self.to_client.cut(
+                        if fault == Fault::Reset { ConnectionEnd::Reset } else { ConnectionEnd::Close },
+                        now,
+                    );
                     return;
                 }
             }
@@ -143,7 +150,7 @@ impl Connection {
         let limit = self.answer.points.last().map_or(u64::MAX, |(point, _)| point - taken);
         let (corrupt, duplicate) = (here.contains(&Fault::Corrupt), here.contains(&Fault::Duplicate));
         let limit = if duplicate { limit.min(SEGMENT) } else { limit };
-        let pace = &mut shared.paces[Direction::ToClient as usize];
+        let pace = &mut shared.paces[LinkDirection::ToClient as usize];
         let bytes = self.to_client.take(&mut self.server, limit, pace, &mut shared.spare, now, |bytes| {
             if corrupt {
                 bytes[0] ^= 0x20;
@@ -153,9 +160,9 @@ impl Connection {
             self.answer.points.extend(here.into_iter().map(|fault| (taken, fault)));
             return;
         }
-        Counters::add(&shared.counters.corruptions, usize::from(corrupt));
+        LinkCounters::add(&shared.counters.corruptions, usize::from(corrupt));
         if duplicate {
-            Counters::add(&shared.counters.duplicates, 1);
+            LinkCounters::add(&shared.counters.duplicates, 1);
             self.to_client.repeat_last(now);
         }
         self.answer.taken = Some(taken + bytes as u64);
@@ -182,26 +189,26 @@ impl Connection {
     /// The way in which the connection has ended.
     pub(crate) fn deliver(
         &mut self,
-        shared: &mut Shared<'_>,
+        shared: &mut LinkContext<'_>,
         now: Instant,
-    ) -> Result<(usize, Option<Instant>), Ending> {
+    ) -> Result<(usize, Option<Instant>), ConnectionEnd> {
         let up = self.to_server.deliver(&mut self.server, &mut shared.spare, now);
         let down = self.to_client.deliver(&mut self.client, &mut shared.spare, now);
-        Counters::add(&shared.counters.bytes_to_server, up.bytes);
-        Counters::add(&shared.counters.bytes_to_client, down.bytes);
+        LinkCounters::add(&shared.counters.bytes_to_server, up.bytes);
+        LinkCounters::add(&shared.counters.bytes_to_client, down.bytes);
         // A closed side with nothing in flight ends the connection at once, not at the next byte
         // for it.
         let gone =
             self.client.broken && self.to_server.drained() || self.server.broken && self.to_client.drained();
-        let ending = up.ending.or(down.ending).or(gone.then_some(Ending::Reset));
+        let ending = up.ending.or(down.ending).or(gone.then_some(ConnectionEnd::Reset));
         let finished = self.to_server.finished && self.to_client.finished;
-        match ending.or(finished.then_some(Ending::Close)) {
+        match ending.or(finished.then_some(ConnectionEnd::Close)) {
             Some(ending) => Err(ending),
             None => Ok((up.bytes + down.bytes, [up.next, down.next].into_iter().flatten().min())),
         }
     }
 
-    /// Ends a round of sending; see [`Pace::end_round`].
+    /// Ends a round of sending; see [`WirePace::end_round`].
     pub(crate) fn end_round(&mut self) {
         self.to_server.end_round();
         self.to_client.end_round();

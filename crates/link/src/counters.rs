@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Written only by the link's thread. Relaxed ordering: a reader may see figures of slightly
 /// different moments.
 #[derive(Debug, Default)]
-pub(crate) struct Counters {
+pub(crate) struct LinkCounters {
     pub(crate) connections: AtomicU64,
     pub(crate) requests: AtomicU64,
     pub(crate) bytes_to_server: AtomicU64,
@@ -19,7 +19,7 @@ pub(crate) struct Counters {
 
 /// The counters at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CounterSnapshot {
+pub struct LinkCounts {
     /// Connections accepted.
     pub connections: u64,
     /// Requests: how often client bytes began a connection or followed server bytes.
@@ -40,13 +40,13 @@ pub struct CounterSnapshot {
     pub duplicates: u64,
 }
 
-impl Counters {
+impl LinkCounters {
     pub(crate) fn add(counter: &AtomicU64, n: usize) {
         counter.fetch_add(n as u64, Relaxed);
     }
 
-    pub(crate) fn snapshot(&self) -> CounterSnapshot {
-        CounterSnapshot {
+    pub(crate) fn snapshot(&self) -> LinkCounts {
+        LinkCounts {
             connections: self.connections.load(Relaxed),
             requests: self.requests.load(Relaxed),
             bytes_to_server: self.bytes_to_server.load(Relaxed),

@@ -24,14 +24,14 @@ pub(crate) enum Fault {
 
 /// The faults of one request.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Plan {
+pub(crate) struct FaultPlan {
     /// True if the response begins late.
     pub(crate) delay: bool,
     /// Faults, each with its position as a fraction of the response.
     midst: Vec<(f64, Fault)>,
 }
 
-impl Plan {
+impl FaultPlan {
     pub(crate) fn draw(faults: &Faults, dice: &mut Dice) -> Self {
         let delay = dice.roll() < faults.delay.chance.get();
         let cut = if dice.roll() < 0.5 { Fault::Reset } else { Fault::Close };
@@ -90,11 +90,11 @@ fn answer_length(head: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Chance, Hold};
+    use crate::config::{Chance, RandomDelay};
     use std::time::Duration;
 
     fn always() -> Faults {
-        let hold = Hold { chance: Chance::new(1.0), duration: Duration::from_secs(1) };
+        let hold = RandomDelay { chance: Chance::new(1.0), duration: Duration::from_secs(1) };
         let sure = Chance::new(1.0);
         Faults { delay: hold, stall: hold, cut: sure, corrupt: sure, duplicate: sure }
     }
@@ -104,7 +104,7 @@ mod tests {
         let faults = Faults { cut: Chance::new(0.5), ..Faults::default() };
         let draw = |seed| -> Vec<bool> {
             let mut dice = Dice::new(seed, 3);
-            (0..200).map(|_| !Plan::draw(&faults, &mut dice).is_clean()).collect()
+            (0..200).map(|_| !FaultPlan::draw(&faults, &mut dice).is_clean()).collect()
         };
         assert_eq!(draw(7), draw(7));
         assert_ne!(draw(7), draw(8));
@@ -117,7 +117,7 @@ mod tests {
         let mut dice = Dice::new(1, 1);
         let head = b"HTTP/1.1 200 OK\r\nContent-LENGTH: 5000\r\n\r\n";
         for _ in 0..500 {
-            let points = Plan::draw(&always(), &mut dice).place(head);
+            let points = FaultPlan::draw(&always(), &mut dice).place(head);
             assert_eq!(points.len(), 4);
             for (point, fault) in points {
                 assert!(point < 5000 + head.len() as u64, "{fault:?} at {point}");
@@ -131,7 +131,7 @@ mod tests {
     fn short_responses_are_neither_corrupted_nor_duplicated() {
         let mut dice = Dice::new(1, 1);
         let points =
-            Plan::draw(&always(), &mut dice).place(b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabc");
+            FaultPlan::draw(&always(), &mut dice).place(b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabc");
         assert!(points.iter().all(|(_, fault)| !matches!(fault, Fault::Corrupt | Fault::Duplicate)));
     }
 

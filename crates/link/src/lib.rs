@@ -31,11 +31,11 @@ mod router;
 mod running;
 mod wait;
 
-pub use config::{Chance, Faults, Hold, LinkConfig, parse_duration};
-pub use counters::CounterSnapshot;
+pub use config::{Chance, Faults, LinkConfig, RandomDelay, parse_duration};
+pub use counters::LinkCounts;
 pub use error::{Error, Result};
 pub use mount::{MountSnapshot, SlowFs, SlowFsConfig};
-pub use rate::{Burst, Rate};
+pub use rate::{BurstBucket, LinkRate};
 pub use replay::{Preset, Replay};
-pub use running::{Link, Running};
-pub use wait::Wait;
+pub use running::{Link, RunningLink};
+pub use wait::WaitDistribution;

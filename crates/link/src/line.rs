@@ -12,8 +12,8 @@ use firstbyte_location::to_usize;
 
 use crate::config::LinkConfig;
 use crate::end::End;
-use crate::pace::Pace;
-use crate::rate::Rate;
+use crate::pace::WirePace;
+use crate::rate::LinkRate;
 
 /// Bytes that a line without a rate buffers: 10 ms at 400 MB/s, more than loopback needs.
 const UNLIMITED_HOLD: u64 = 4 << 20;
@@ -31,18 +31,18 @@ enum Load {
     /// The sender will send no more.
     End,
     /// The connection ends.
-    Cut(Ending),
+    Cut(ConnectionEnd),
 }
 
 /// How a connection is ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum ConnectionEnd {
     Close,
     Reset,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ready {
+pub(crate) enum Readiness {
     Now,
     At(Instant),
     /// Not before more bytes arrive or the line has room.
@@ -54,20 +54,20 @@ pub(crate) struct Delivered {
     pub(crate) bytes: usize,
     /// When the next bytes are due; `None` if the line is empty or waits for the receiver.
     pub(crate) next: Option<Instant>,
-    pub(crate) ending: Option<Ending>,
+    pub(crate) ending: Option<ConnectionEnd>,
 }
 
 /// Read buffers for reuse.
 #[derive(Debug)]
-pub(crate) struct Spare {
+pub(crate) struct SpareBuffers {
     buffers: Vec<Vec<u8>>,
     size: usize,
 }
 
-impl Spare {
+impl SpareBuffers {
     /// Makes buffers for the largest read on this link.
     pub(crate) fn new(config: &LinkConfig) -> Self {
-        let largest = Pace::new(highest(config), Instant::now()).piece();
+        let largest = WirePace::new(highest(config), Instant::now()).piece();
         Self { buffers: Vec::new(), size: to_usize(largest) }
     }
 
@@ -84,14 +84,14 @@ impl Spare {
 
 /// One direction of a connection.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct DelayLine {
     queue: VecDeque<(Instant, Load)>,
     /// Bytes of the first queue element that were written already.
     written: usize,
     held: usize,
     hold_at_most: usize,
     delay: Duration,
-    pace: Pace,
+    pace: WirePace,
     /// Nothing is read before this time.
     pub(crate) opens_at: Instant,
     /// Nothing more is read: the sender ended, or the connection was cut.
@@ -101,19 +101,19 @@ pub(crate) struct Line {
 }
 
 /// Returns the highest rate that a connection of this link can have.
-fn highest(config: &LinkConfig) -> Option<Rate> {
+fn highest(config: &LinkConfig) -> Option<LinkRate> {
     let total = config.burst.map(|burst| burst.rate).or(config.rate);
     total.into_iter().chain(config.per_connection).min()
 }
 
-impl Line {
+impl DelayLine {
     pub(crate) fn new(config: &LinkConfig, opens_at: Instant, now: Instant) -> Self {
         let delay = config.rtt / 2;
         let product = highest(config).map_or(UNLIMITED_HOLD, |rate| rate.bytes_in(delay));
-        let piece = Pace::new(highest(config), now).piece();
+        let piece = WirePace::new(highest(config), now).piece();
         // Doubled, so that a late wake-up on a busy machine can catch up.
         let hold_at_most = to_usize(product.saturating_add(piece).saturating_mul(2));
-        let pace = Pace::new(config.per_connection, now);
+        let pace = WirePace::new(config.per_connection, now);
         Self {
             queue: VecDeque::new(),
             written: 0,
@@ -133,23 +133,23 @@ impl Line {
         &mut self,
         source: &End,
         destination: &End,
-        shared: &mut Pace,
+        shared: &mut WirePace,
         now: Instant,
-    ) -> Ready {
+    ) -> Readiness {
         let room = if destination.writable {
             self.hold_at_most
         } else {
             to_usize(self.pace.piece().min(shared.piece()))
         };
         if self.ended || !source.readable || self.held >= room {
-            return Ready::No;
+            return Readiness::No;
         }
         if self.opens_at > now {
-            return Ready::At(self.opens_at);
+            return Readiness::At(self.opens_at);
         }
         match self.pace.busy_until(now).or_else(|| shared.busy_until(now)) {
-            Some(free_at) => Ready::At(free_at),
-            None => Ready::Now,
+            Some(free_at) => Readiness::At(free_at),
+            None => Readiness::Now,
         }
     }
 
@@ -159,8 +159,8 @@ impl Line {
         &mut self,
         source: &mut End,
         limit: u64,
-        shared: &mut Pace,
-        spare: &mut Spare,
+        shared: &mut WirePace,
+        spare: &mut SpareBuffers,
         now: Instant,
         change: impl FnOnce(&mut [u8]),
     ) -> usize {
@@ -174,7 +174,7 @@ impl Line {
             Ok(length) => length.unwrap_or(0),
             Err(error) => {
                 tracing::debug!(%error, "a side of the link broke off");
-                self.end(Load::Cut(Ending::Reset), now);
+                self.end(Load::Cut(ConnectionEnd::Reset), now);
                 0
             }
         };
@@ -205,7 +205,7 @@ impl Line {
     }
 
     /// Ends the connection after the bytes read so far.
-    pub(crate) fn cut(&mut self, ending: Ending, now: Instant) {
+    pub(crate) fn cut(&mut self, ending: ConnectionEnd, now: Instant) {
         self.end(Load::Cut(ending), now);
     }
 
@@ -219,14 +219,19 @@ impl Line {
         self.ended && self.queue.is_empty()
     }
 
-    /// Ends a round of sending; see [`Pace::end_round`].
+    /// Ends a round of sending; see [`WirePace::end_round`].
     pub(crate) fn end_round(&mut self) {
         self.pace.end_round();
     }
 
     /// Writes what is due. If the receiver has closed, the connection ends, and bytes written
     /// before count as delivered.
-    pub(crate) fn deliver(&mut self, destination: &mut End, spare: &mut Spare, now: Instant) -> Delivered {
+    pub(crate) fn deliver(
+        &mut self,
+        destination: &mut End,
+        spare: &mut SpareBuffers,
+        now: Instant,
+    ) -> Delivered {
         let mut delivered = Delivered::default();
         while let Some((due, load)) = self.queue.front() {
             if *due > now {
@@ -236,7 +241,7 @@ impl Line {
             match load {
                 Load::Bytes { buffer, length } if destination.writable => {
                     let Ok(n) = destination.write(&buffer[self.written..*length]) else {
-                        delivered.ending = Some(Ending::Reset);
+                        delivered.ending = Some(ConnectionEnd::Reset);
                         break;
                     };
                     self.written += n;

@@ -5,12 +5,13 @@
 //! count from the moment the wire became free, not from now, which compensates for late wake-ups.
 //! If no connection was waiting, they count from now, so a pause is not made up for.
 //!
-//! With a [`Burst`] the wire has a bucket of bytes, exact to the nanosecond. Both forms of the link
-//! use this module: the proxy by `busy_until` and `send`, the slow file system by `occupy`.
+//! With a [`BurstBucket`] the wire has a bucket of bytes, exact to the nanosecond. Both forms of
+//! the link use this module: the proxy by `busy_until` and `send`, the slow file system by
+//! `occupy`.
 
 use std::time::{Duration, Instant};
 
-use crate::rate::{Burst, Rate};
+use crate::rate::{BurstBucket, LinkRate};
 
 /// The largest delay that is compensated. Scheduling delays on a loaded machine are shorter, and
 /// the suspension of a laptop is longer.
@@ -24,8 +25,8 @@ const PIECE_BYTES: std::ops::RangeInclusive<u64> = 1460..=(128 << 10);
 
 /// The rate limit of one wire.
 #[derive(Debug)]
-pub(crate) struct Pace {
-    rate: Option<Rate>,
+pub(crate) struct WirePace {
+    rate: Option<LinkRate>,
     bucket: Option<Bucket>,
     free_at: Instant,
     /// A connection was refused in the last round.
@@ -34,13 +35,13 @@ pub(crate) struct Pace {
     refused: bool,
 }
 
-impl Pace {
-    pub(crate) fn new(rate: Option<Rate>, now: Instant) -> Self {
+impl WirePace {
+    pub(crate) fn new(rate: Option<LinkRate>, now: Instant) -> Self {
         Self { rate, bucket: None, free_at: now, waited: false, refused: false }
     }
 
     /// Returns the same wire with a full bucket. Without a rate, the burst is ignored.
-    pub(crate) fn with_burst(self, burst: Option<Burst>) -> Self {
+    pub(crate) fn with_burst(self, burst: Option<BurstBucket>) -> Self {
         let bucket = self.rate.zip(burst).map(|(rate, burst)| Bucket::full(rate, burst));
         Self { bucket, ..self }
     }
@@ -93,12 +94,12 @@ impl Pace {
     }
 }
 
-/// The bucket of a [`Burst`]. Its level is in billionths of a byte, so that a rate times
+/// The bucket of a [`BurstBucket`]. Its level is in billionths of a byte, so that a rate times
 /// nanoseconds is exact.
 #[derive(Debug)]
 struct Bucket {
-    base: Rate,
-    burst: Rate,
+    base: LinkRate,
+    burst: LinkRate,
     capacity: u128,
     level: u128,
 }
@@ -106,13 +107,13 @@ struct Bucket {
 const BILLION: u128 = 1_000_000_000;
 
 impl Bucket {
-    fn full(base: Rate, burst: Burst) -> Self {
+    fn full(base: LinkRate, burst: BurstBucket) -> Self {
         let capacity = u128::from(burst.bytes) * BILLION;
         Self { base, burst: burst.rate, capacity, level: capacity }
     }
 
     /// Returns the current limit.
-    fn rate(&self) -> Rate {
+    fn rate(&self) -> LinkRate {
         if self.level > 0 { self.burst } else { self.base }
     }
 
@@ -147,8 +148,8 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    fn pace(now: Instant) -> Pace {
-        Pace::new(Some(Rate::bytes_per_second(1_000_000)), now)
+    fn pace(now: Instant) -> WirePace {
+        WirePace::new(Some(LinkRate::bytes_per_second(1_000_000)), now)
     }
 
     #[test]
@@ -191,15 +192,15 @@ mod tests {
     #[test]
     fn a_wire_without_a_rate_is_never_busy() {
         let start = Instant::now();
-        let mut pace = Pace::new(None, start);
+        let mut pace = WirePace::new(None, start);
         pace.send(usize::MAX, start);
         assert_eq!(pace.busy_until(start), None);
     }
 
     /// Returns a full bucket of 100 kB above 1 MB/s. At 5 MB/s it lasts 25 ms, in which 125 kB are
     /// sent.
-    fn bursting(now: Instant) -> Pace {
-        let burst = Burst { bytes: 100_000, rate: Rate::bytes_per_second(5_000_000) };
+    fn bursting(now: Instant) -> WirePace {
+        let burst = BurstBucket { bytes: 100_000, rate: LinkRate::bytes_per_second(5_000_000) };
         pace(now).with_burst(Some(burst))
     }
 
@@ -247,7 +248,7 @@ mod tests {
     #[test]
     fn a_burst_at_the_base_rate_changes_nothing() {
         let start = Instant::now();
-        let burst = Burst { bytes: 100_000, rate: Rate::bytes_per_second(1_000_000) };
+        let burst = BurstBucket { bytes: 100_000, rate: LinkRate::bytes_per_second(1_000_000) };
         let mut pace = pace(start).with_burst(Some(burst));
         assert_eq!(pace.occupy(1_000_000, start), start + 1_000 * MS);
     }

@@ -10,9 +10,9 @@ use crate::error::Error;
 
 /// A rate in bytes per second; never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Rate(u64);
+pub struct LinkRate(u64);
 
-impl Rate {
+impl LinkRate {
     /// Makes a rate of at least one byte per second.
     #[must_use]
     pub const fn bytes_per_second(bytes: u64) -> Self {
@@ -40,7 +40,7 @@ impl Rate {
     }
 }
 
-impl FromStr for Rate {
+impl FromStr for LinkRate {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
@@ -48,7 +48,7 @@ impl FromStr for Rate {
     }
 }
 
-impl fmt::Display for Rate {
+impl fmt::Display for LinkRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = self.0 as f64;
         match self.0 {
@@ -64,19 +64,19 @@ impl fmt::Display for Rate {
 /// drains by the bytes sent. While it holds bytes, [`rate`](Self::rate) replaces the total rate as
 /// the limit. So a full bucket lasts `bytes / (burst rate - total rate)` seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Burst {
+pub struct BurstBucket {
     /// Capacity of the bucket.
     pub bytes: u64,
     /// The limit while the bucket holds bytes.
-    pub rate: Rate,
+    pub rate: LinkRate,
 }
 
-impl Burst {
+impl BurstBucket {
     /// Checks that there is a total rate which `burst` is not below.
     ///
     /// # Errors
     /// [`Error::Burst`]: there is no total rate, or it is above the burst's.
-    pub(crate) fn check(burst: Option<Self>, total: Option<Rate>) -> Result<(), Error> {
+    pub(crate) fn check(burst: Option<Self>, total: Option<LinkRate>) -> Result<(), Error> {
         let wrong =
             |burst: Self, why: &str| Err(Error::Burst { burst: burst.to_string(), why: why.to_owned() });
         match (burst, total) {
@@ -90,7 +90,7 @@ impl Burst {
     }
 }
 
-impl FromStr for Burst {
+impl FromStr for BurstBucket {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
@@ -105,9 +105,9 @@ impl FromStr for Burst {
     }
 }
 
-impl fmt::Display for Burst {
+impl fmt::Display for BurstBucket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bytes = Rate::bytes_per_second(self.bytes).to_string();
+        let bytes = LinkRate::bytes_per_second(self.bytes).to_string();
         write!(f, "{} at {}", bytes.trim_end_matches("/s"), self.rate)
     }
 }
@@ -118,18 +118,21 @@ mod tests {
 
     #[test]
     fn a_burst_is_written_as_size_and_rate() {
-        let burst: Burst = "1GB:600MB/s".parse().unwrap();
-        assert_eq!(burst, Burst { bytes: 1_000_000_000, rate: Rate::bytes_per_second(600_000_000) });
+        let burst: BurstBucket = "1GB:600MB/s".parse().unwrap();
+        assert_eq!(
+            burst,
+            BurstBucket { bytes: 1_000_000_000, rate: LinkRate::bytes_per_second(600_000_000) }
+        );
         assert_eq!(burst.to_string(), "1 GB at 600 MB/s");
         for text in ["1GB", "600MB/s", "1GB:", ":600MB/s", "1GB/s:600MB", "0:1MB", "1GB:0", "1GB:1MB:1MB"] {
-            assert!(text.parse::<Burst>().is_err(), "{text}");
+            assert!(text.parse::<BurstBucket>().is_err(), "{text}");
         }
     }
 
     #[test]
     fn a_burst_needs_a_lower_rate() {
-        let burst: Burst = "1GB:600MB/s".parse().unwrap();
-        let rate = |mb: u64| Some(Rate::bytes_per_second(mb * 1_000_000));
+        let burst: BurstBucket = "1GB:600MB/s".parse().unwrap();
+        let rate = |mb: u64| Some(LinkRate::bytes_per_second(mb * 1_000_000));
         for (burst, total, right) in [
             (None, None, true),
             (None, rate(1), true),
@@ -138,17 +141,17 @@ mod tests {
             (Some(burst), rate(601), false),
             (Some(burst), None, false),
         ] {
-            assert_eq!(Burst::check(burst, total).is_ok(), right, "{burst:?} {total:?}");
+            assert_eq!(BurstBucket::check(burst, total).is_ok(), right, "{burst:?} {total:?}");
         }
-        let error = Burst::check(Some(burst), rate(700)).unwrap_err().to_string();
+        let error = BurstBucket::check(Some(burst), rate(700)).unwrap_err().to_string();
         assert!(error.contains("1 GB at 600 MB/s") && error.contains("700 MB/s"), "{error}");
     }
 
     #[test]
     fn time_and_bytes_of_a_rate_are_inverse() {
-        let rate = Rate::bytes_per_second(75_000_000);
+        let rate = LinkRate::bytes_per_second(75_000_000);
         assert_eq!(rate.bytes_in(Duration::from_millis(10)), 750_000);
         assert_eq!(rate.time_of(750_000), Duration::from_millis(10));
-        assert_eq!(Rate::bytes_per_second(0).get(), 1);
+        assert_eq!(LinkRate::bytes_per_second(0).get(), 1);
     }
 }

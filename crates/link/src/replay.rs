@@ -7,11 +7,11 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use firstbyte_advise::model::{Each, Flow, Service};
+use firstbyte_advise::model::{Each, Flow, ServiceModel};
 
 use crate::error::Error;
-use crate::rate::{Burst, Rate};
-use crate::wait::Wait;
+use crate::rate::{BurstBucket, LinkRate};
+use crate::wait::WaitDistribution;
 
 /// Figures that a link replays.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -21,13 +21,13 @@ pub struct Replay {
     /// Round-trip time, which nearly every response takes at least.
     pub rtt: Duration,
     /// Distribution of the wait, if it varies.
-    pub wait: Option<Wait>,
+    pub wait: Option<WaitDistribution>,
     /// Rate of all connections together.
-    pub rate: Option<Rate>,
+    pub rate: Option<LinkRate>,
     /// Temporary higher total rate.
-    pub burst: Option<Burst>,
+    pub burst: Option<BurstBucket>,
     /// Rate of one connection.
-    pub per_connection: Option<Rate>,
+    pub per_connection: Option<LinkRate>,
     /// Names of the model's fields that no link replays.
     pub left_out: Vec<String>,
 }
@@ -37,9 +37,9 @@ impl Replay {
     ///
     /// # Errors
     /// [`Error::Model`]: the model has no such figure.
-    pub fn of(model: &Service) -> Result<Self, Error> {
+    pub fn of(model: &ServiceModel) -> Result<Self, Error> {
         let (latency, rates) = (&model.latency, &model.rates);
-        let wait = latency.first_byte.as_ref().and_then(Wait::of);
+        let wait = latency.first_byte.as_ref().and_then(WaitDistribution::of);
         let median = latency.first_byte.as_ref().map_or(0.0, |first| first.p50.0);
         let rtt = wait.map_or(Duration::from_secs_f64(median), |wait| wait.floor());
         let mut left_out = unreplayed_figures(model);
@@ -65,16 +65,16 @@ impl Replay {
     }
 }
 
-fn rate_of(bytes_per_second: f64) -> Rate {
-    Rate::bytes_per_second(bytes_per_second.round() as u64)
+fn rate_of(bytes_per_second: f64) -> LinkRate {
+    LinkRate::bytes_per_second(bytes_per_second.round() as u64)
 }
 
 /// Returns the rate of a flow and its burst. A burst without a bucket never ends, so it is the
 /// rate.
-fn limits(flow: &Flow) -> (Option<Rate>, Option<Burst>) {
+fn limits(flow: &Flow) -> (Option<LinkRate>, Option<BurstBucket>) {
     match (flow.burst.filter(|burst| *burst > flow.rate), flow.bucket) {
         (Some(burst), Some(bucket)) => {
-            let burst = Burst { bytes: bucket.0.round() as u64, rate: rate_of(burst.0) };
+            let burst = BurstBucket { bytes: bucket.0.round() as u64, rate: rate_of(burst.0) };
             (Some(rate_of(flow.rate.0)), Some(burst))
         }
         (Some(burst), None) => (Some(rate_of(burst.0)), None),
@@ -83,7 +83,7 @@ fn limits(flow: &Flow) -> (Option<Rate>, Option<Burst>) {
 }
 
 /// Returns the names of the model's figures that a link does not replay.
-fn unreplayed_figures(model: &Service) -> Vec<String> {
+fn unreplayed_figures(model: &ServiceModel) -> Vec<String> {
     let (latency, rates, operations) = (&model.latency, &model.rates, &model.operations);
     let known = [
         ("latency.ready", latency.ready.is_some()),
@@ -137,7 +137,7 @@ impl Preset {
             Self::FunctionBurst => include_str!("../models/function-burst.toml"),
             Self::Region => include_str!("../models/region.toml"),
         };
-        let model = Service::parse(text).expect("embedded models are valid");
+        let model = ServiceModel::parse(text).expect("embedded models are valid");
         Replay::of(&model).expect("embedded models can be replayed")
     }
 }
@@ -163,7 +163,7 @@ impl fmt::Display for Preset {
 
 #[cfg(test)]
 mod tests {
-    use firstbyte_advise::model::Catalogue;
+    use firstbyte_advise::model::ModelCatalogue;
 
     use super::*;
 
@@ -171,12 +171,12 @@ mod tests {
     fn presets_keep_their_numbers() {
         let function = Preset::Function.replay();
         assert_eq!(function.rtt, Duration::from_millis(20));
-        assert_eq!((function.rate, function.burst), (Some(Rate::bytes_per_second(75_000_000)), None));
+        assert_eq!((function.rate, function.burst), (Some(LinkRate::bytes_per_second(75_000_000)), None));
         assert!(function.title.contains("sustained"));
         let region = Preset::Region.replay();
         assert_eq!(region.rtt, Duration::from_millis(30));
-        assert_eq!(region.rate, Some(Rate::bytes_per_second(400_000_000)));
-        assert_eq!(region.per_connection, Some(Rate::bytes_per_second(40_000_000)));
+        assert_eq!(region.rate, Some(LinkRate::bytes_per_second(400_000_000)));
+        assert_eq!(region.per_connection, Some(LinkRate::bytes_per_second(40_000_000)));
         assert_eq!(Preset::None.replay(), Replay::default());
         for (name, preset) in Preset::NAMES {
             assert_eq!((name.parse::<Preset>().unwrap(), preset.to_string().as_str()), (preset, name));
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn what_a_link_does_not_know_is_named_and_nothing_at_all_is_an_error() {
-        let all = Catalogue::current();
+        let all = ModelCatalogue::current();
         let standard = Replay::of(all.service("s3-standard").unwrap()).unwrap();
         assert!(standard.wait.is_some() && standard.rate.is_none() && standard.per_connection.is_some());
         assert!(standard.left_out.contains(&"operations.total".to_owned()), "{:?}", standard.left_out);

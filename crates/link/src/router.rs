@@ -19,10 +19,10 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
 
 use crate::config::LinkConfig;
-use crate::connection::{Connection, Direction, Shared};
-use crate::counters::Counters;
-use crate::line::{Ending, Ready, Spare};
-use crate::pace::Pace;
+use crate::connection::{LinkConnection, LinkContext, LinkDirection};
+use crate::counters::LinkCounters;
+use crate::line::{ConnectionEnd, Readiness, SpareBuffers};
+use crate::pace::WirePace;
 
 /// Event data of the listener and of the stop signal. Connection `n`, from 1, has `2n` and `2n +
 /// 1`.
@@ -35,13 +35,13 @@ const EVENTS: usize = 256;
 /// Interval between attempts to accept while the process has no free descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
-pub(crate) struct Router {
+pub(crate) struct LinkRouter {
     epoll: OwnedFd,
     listener: TcpListener,
     config: LinkConfig,
     to: SocketAddr,
-    counters: Arc<Counters>,
-    connections: BTreeMap<u64, Connection>,
+    counters: Arc<LinkCounters>,
+    connections: BTreeMap<u64, LinkConnection>,
     accepted: u64,
     /// When to try to accept again after a failure.
     accept_at: Option<Instant>,
@@ -49,13 +49,13 @@ pub(crate) struct Router {
     turn: u64,
 }
 
-impl Router {
+impl LinkRouter {
     pub(crate) fn new(
         listener: TcpListener,
         stop: &OwnedFd,
         config: LinkConfig,
         to: SocketAddr,
-        counters: Arc<Counters>,
+        counters: Arc<LinkCounters>,
     ) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN | EventFlags::ET)?;
@@ -79,8 +79,9 @@ impl Router {
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let now = Instant::now();
         let (config, counters) = (self.config.clone(), Arc::clone(&self.counters));
-        let paces = [(); 2].map(|()| Pace::new(config.rate, now).with_burst(config.burst));
-        let mut shared = Shared { config: &config, counters: &counters, paces, spare: Spare::new(&config) };
+        let paces = [(); 2].map(|()| WirePace::new(config.rate, now).with_burst(config.burst));
+        let mut shared =
+            LinkContext { config: &config, counters: &counters, paces, spare: SpareBuffers::new(&config) };
         let mut events = Vec::with_capacity(EVENTS);
         let mut wake = None;
         loop {
@@ -134,7 +135,7 @@ impl Router {
         loop {
             match self.listener.accept() {
                 Ok((client, _)) => {
-                    Counters::add(&self.counters.connections, 1);
+                    LinkCounters::add(&self.counters.connections, 1);
                     self.accepted += 1;
                     if let Err(error) = self.open(client) {
                         tracing::warn!(to = %self.to, %error, "the link cannot reach its target");
@@ -167,22 +168,22 @@ impl Router {
             let edges = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
             epoll::add(&self.epoll, stream, EventData::new_u64(token), edges)?;
         }
-        let connection = Connection::new(client, server, self.accepted, &self.config, Instant::now());
+        let connection = LinkConnection::new(client, server, self.accepted, &self.config, Instant::now());
         self.connections.insert(self.accepted, connection);
         Ok(())
     }
 
     /// Reads and delivers until no bytes can move. Returns when to continue.
-    fn move_bytes(&mut self, shared: &mut Shared<'_>) -> Option<Instant> {
+    fn move_bytes(&mut self, shared: &mut LinkContext<'_>) -> Option<Instant> {
         let now = Instant::now();
         // Delivering first makes room in the buffers.
         self.deliver(shared, now);
         let mut wake: Option<Instant> = None;
-        for direction in [Direction::ToServer, Direction::ToClient] {
+        for direction in [LinkDirection::ToServer, LinkDirection::ToClient] {
             while self.round(direction, shared, now, &mut wake) {}
             shared.paces[direction as usize].end_round();
         }
-        self.connections.values_mut().for_each(Connection::end_round);
+        self.connections.values_mut().for_each(LinkConnection::end_round);
         // Without a delay, the bytes just read are due already.
         let (delivered, due) = self.deliver(shared, now);
         let again = (delivered > 0).then_some(now);
@@ -192,22 +193,23 @@ impl Router {
     /// Offers every connection one piece. Returns whether any took one.
     fn round(
         &mut self,
-        direction: Direction,
-        shared: &mut Shared<'_>,
+        direction: LinkDirection,
+        shared: &mut LinkContext<'_>,
         now: Instant,
         wake: &mut Option<Instant>,
     ) -> bool {
         let (mut moved, mut refused) = (false, None);
         let turn = self.turn;
-        let mut ask =
-            |(number, connection): (&u64, &mut Connection)| match connection.take(direction, shared, now) {
-                Ready::Now => moved = true,
-                Ready::At(time) => {
-                    refused = refused.or(Some(*number));
-                    *wake = Some(wake.map_or(time, |wake| wake.min(time)));
-                }
-                Ready::No => {}
-            };
+        let mut ask = |(number, connection): (&u64, &mut LinkConnection)| match connection
+            .take(direction, shared, now)
+        {
+            Readiness::Now => moved = true,
+            Readiness::At(time) => {
+                refused = refused.or(Some(*number));
+                *wake = Some(wake.map_or(time, |wake| wake.min(time)));
+            }
+            Readiness::No => {}
+        };
         self.connections.range_mut(turn..).for_each(&mut ask);
         self.connections.range_mut((Bound::Unbounded, Bound::Excluded(turn))).for_each(&mut ask);
         self.turn = refused.unwrap_or(turn);
@@ -215,7 +217,7 @@ impl Router {
     }
 
     /// Writes what is due. Returns the number of bytes written, and when more is due.
-    fn deliver(&mut self, shared: &mut Shared<'_>, now: Instant) -> (usize, Option<Instant>) {
+    fn deliver(&mut self, shared: &mut LinkContext<'_>, now: Instant) -> (usize, Option<Instant>) {
         let (mut bytes, mut next) = (0, None::<Instant>);
         self.connections.retain(|_, connection| match connection.deliver(shared, now) {
             Ok((delivered, due)) => {
@@ -224,7 +226,7 @@ impl Router {
                 true
             }
             Err(ending) => {
-                if ending == Ending::Reset {
+                if ending == ConnectionEnd::Reset {
                     for end in [&connection.client, &connection.server] {
                         // Closing with a linger time of 0 sends a reset. If the option fails, the
                         // close is clean.

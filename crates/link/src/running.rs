@@ -8,10 +8,10 @@ use std::thread::{self, JoinHandle};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::config::LinkConfig;
-use crate::counters::{CounterSnapshot, Counters};
+use crate::counters::{LinkCounters, LinkCounts};
 use crate::error::{Error, Result};
-use crate::rate::Burst;
-use crate::router::Router;
+use crate::rate::BurstBucket;
+use crate::router::LinkRouter;
 
 /// Name of the thread: tools then show the link's CPU time separately.
 const THREAD: &str = "link";
@@ -27,8 +27,8 @@ impl Link {
     /// The burst has no lower total rate, the target does not resolve, the address is in use, or
     /// the system refuses a thread. The target is not contacted; if it refuses connections later,
     /// the link closes those of its clients.
-    pub fn start(config: LinkConfig) -> Result<Running> {
-        Burst::check(config.burst, config.rate)?;
+    pub fn start(config: LinkConfig) -> Result<RunningLink> {
+        BurstBucket::check(config.burst, config.rate)?;
         let to = resolve(&config.to)?;
         let listen = |source| Error::Listen { address: config.listen.to_string(), source };
         let listener = TcpListener::bind(config.listen).map_err(listen)?;
@@ -36,15 +36,15 @@ impl Link {
         let address = listener.local_addr().map_err(listen)?;
         let run = |source| Error::Run { source };
         let stop = eventfd(0, EventfdFlags::CLOEXEC).map_err(|e| run(e.into()))?;
-        let counters = Arc::new(Counters::default());
-        let router = Router::new(listener, &stop, config, to, Arc::clone(&counters)).map_err(run)?;
+        let counters = Arc::new(LinkCounters::default());
+        let router = LinkRouter::new(listener, &stop, config, to, Arc::clone(&counters)).map_err(run)?;
         let work = move || {
             if let Err(error) = router.run() {
                 tracing::error!(%error, "the link broke down");
             }
         };
         let thread = thread::Builder::new().name(THREAD.to_owned()).spawn(work).map_err(run)?;
-        Ok(Running { address, counters, stop, thread: Some(thread) })
+        Ok(RunningLink { address, counters, stop, thread: Some(thread) })
     }
 }
 
@@ -56,14 +56,14 @@ fn resolve(target: &str) -> Result<SocketAddr> {
 
 /// A running link. It stops on drop.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningLink {
     address: SocketAddr,
-    counters: Arc<Counters>,
+    counters: Arc<LinkCounters>,
     stop: OwnedFd,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Running {
+impl RunningLink {
     /// Returns the listening address with the actual port.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
@@ -72,13 +72,13 @@ impl Running {
 
     /// Returns the counters so far.
     #[must_use]
-    pub fn counters(&self) -> CounterSnapshot {
+    pub fn counters(&self) -> LinkCounts {
         self.counters.snapshot()
     }
 
     /// Ends every connection and the thread. Returns the final counters.
     #[must_use = "drop it to stop a link whose counters do not matter"]
-    pub fn stop(mut self) -> CounterSnapshot {
+    pub fn stop(mut self) -> LinkCounts {
         self.end();
         self.counters.snapshot()
     }
@@ -93,7 +93,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningLink {
     fn drop(&mut self) {
         self.end();
     }

@@ -20,13 +20,13 @@ const LONGEST: f64 = 1_000.0;
 
 /// A distribution of waits. The quantiles are in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Wait {
+pub struct WaitDistribution {
     p50: f64,
     p95: f64,
     p99: f64,
 }
 
-impl Wait {
+impl WaitDistribution {
     /// Makes the distribution of a latency; `None` if the latency is only a median.
     #[must_use]
     pub fn of(latency: &Latency) -> Option<Self> {
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn drawn_waits_have_the_quantiles_of_the_latency() {
-        let wait = Wait::of(&latency(0.025, Some(0.067), Some(0.3))).unwrap();
+        let wait = WaitDistribution::of(&latency(0.025, Some(0.067), Some(0.3))).unwrap();
         let mut dice = Dice::new(7, 1);
         let mut waits: Vec<f64> = (0..20_000).map(|_| wait.draw(&mut dice).as_secs_f64()).collect();
         waits.sort_by(f64::total_cmp);
@@ -91,9 +91,9 @@ mod tests {
 
     #[test]
     fn a_median_alone_is_no_distribution() {
-        assert_eq!(Wait::of(&latency(0.03, None, None)), None);
-        assert_eq!(Wait::of(&latency(0.03, Some(0.03), None)), None);
-        let two = Wait::of(&latency(0.03, Some(0.06), None)).unwrap();
+        assert_eq!(WaitDistribution::of(&latency(0.03, None, None)), None);
+        assert_eq!(WaitDistribution::of(&latency(0.03, Some(0.03), None)), None);
+        let two = WaitDistribution::of(&latency(0.03, Some(0.06), None)).unwrap();
         assert!((two.p99 - 0.03 * 2_f64.powf(P99 / P95)).abs() < 1e-9);
     }
 }

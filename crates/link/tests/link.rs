@@ -6,7 +6,9 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use firstbyte_link::{Chance, CounterSnapshot, Faults, Hold, Link, LinkConfig, Preset, Rate, Running};
+use firstbyte_link::{
+    Chance, Faults, Link, LinkConfig, LinkCounts, LinkRate, Preset, RandomDelay, RunningLink,
+};
 use firstbyte_testkit::wait_limit;
 
 const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -58,7 +60,7 @@ fn web(length: usize) -> SocketAddr {
     })
 }
 
-fn start(to: SocketAddr, change: impl FnOnce(LinkConfig) -> LinkConfig) -> Running {
+fn start(to: SocketAddr, change: impl FnOnce(LinkConfig) -> LinkConfig) -> RunningLink {
     Link::start(change(LinkConfig::new(ANY, to.to_string()))).unwrap()
 }
 
@@ -100,12 +102,12 @@ fn exchange(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
 fn bytes_come_out_as_they_went_in_over_every_kind_of_link() {
     let bytes = content(7, 3 << 20);
     let slow = |config: LinkConfig| LinkConfig {
-        rate: Some(Rate::bytes_per_second(20_000_000)),
+        rate: Some(LinkRate::bytes_per_second(20_000_000)),
         rtt: Duration::from_millis(3),
         ..config
     };
     let single = |config: LinkConfig| LinkConfig {
-        per_connection: Some(Rate::bytes_per_second(30_000_000)),
+        per_connection: Some(LinkRate::bytes_per_second(30_000_000)),
         ..config
     };
     let links = [
@@ -119,14 +121,14 @@ fn bytes_come_out_as_they_went_in_over_every_kind_of_link() {
         assert!(exchange(link.address(), &bytes) == bytes);
         let counters = link.stop();
         let length = bytes.len() as u64;
-        let expected = CounterSnapshot {
+        let expected = LinkCounts {
             connections: 1,
             bytes_to_server: length,
             bytes_to_client: length,
-            ..CounterSnapshot::default()
+            ..LinkCounts::default()
         };
         // The number of requests depends on timing: an echo server answers parts of a message.
-        assert_eq!(CounterSnapshot { requests: 0, ..counters }, expected);
+        assert_eq!(LinkCounts { requests: 0, ..counters }, expected);
     }
 }
 
@@ -155,7 +157,7 @@ fn bytes_that_the_server_sends_first_arrive() {
 fn many_connections_share_a_link_and_each_gets_its_own_bytes() {
     const CONNECTIONS: u64 = 200;
     let link = start(echo(), |config| LinkConfig {
-        rate: Some(Rate::bytes_per_second(50_000_000)),
+        rate: Some(LinkRate::bytes_per_second(50_000_000)),
         rtt: Duration::from_millis(2),
         ..config
     });
@@ -188,7 +190,7 @@ fn answer_length(length: usize) -> usize {
 }
 
 /// Makes twenty requests, each on a new connection. Returns the responses and the counters.
-fn twenty(faults: Faults, seed: u64) -> (Vec<Vec<u8>>, CounterSnapshot) {
+fn twenty(faults: Faults, seed: u64) -> (Vec<Vec<u8>>, LinkCounts) {
     const LENGTH: usize = 50_000;
     let link = start(web(LENGTH), |config| LinkConfig { faults, seed, ..config });
     let ask = |_| request(&mut TcpStream::connect(link.address()).unwrap(), answer_length(LENGTH));
@@ -227,7 +229,7 @@ fn a_duplicated_segment_shifts_what_follows() {
 
 #[test]
 fn delays_and_stalls_change_no_byte() {
-    let hold = Hold { chance: Chance::new(1.0), duration: Duration::from_millis(5) };
+    let hold = RandomDelay { chance: Chance::new(1.0), duration: Duration::from_millis(5) };
     let (clean, _) = twenty(Faults::default(), 3);
     let (answers, counters) = twenty(Faults { delay: hold, stall: hold, ..Faults::default() }, 3);
     assert!(answers == clean);

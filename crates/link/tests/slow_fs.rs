@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::Path;
 use std::time::Duration;
 
-use firstbyte_link::{Burst, Error, Rate, SlowFs, SlowFsConfig};
+use firstbyte_link::{BurstBucket, Error, LinkRate, SlowFs, SlowFsConfig};
 use firstbyte_testkit::wait_limit;
 use tempfile::TempDir;
 
@@ -55,8 +55,8 @@ fn content(seed: u64, length: usize) -> Vec<u8> {
     std::iter::repeat_with(next).take(length).collect()
 }
 
-fn rate(megabytes: u64) -> Option<Rate> {
-    Some(Rate::bytes_per_second(megabytes * 1_000_000))
+fn rate(megabytes: u64) -> Option<LinkRate> {
+    Some(LinkRate::bytes_per_second(megabytes * 1_000_000))
 }
 
 /// Everything below a directory: path, kind and mode, length, owner, time, target.
@@ -194,7 +194,7 @@ fn what_cannot_be_shown_or_mounted_at_is_named_and_nothing_stays_mounted() {
         assert!(error.starts_with(&*place.to_string_lossy()) && error.contains(why), "{error}");
         assert_eq!(fs::read_dir(&mount).unwrap().count(), 0, "still mounted");
     }
-    let burst = Some(Burst { bytes: 1, rate: Rate::bytes_per_second(1) });
+    let burst = Some(BurstBucket { bytes: 1, rate: LinkRate::bytes_per_second(1) });
     let error = SlowFs::start(&SlowFsConfig { burst, ..world.config() }).unwrap_err();
     assert!(matches!(error, Error::Burst { .. }), "{error}");
 }

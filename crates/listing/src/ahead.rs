@@ -6,8 +6,8 @@
 //! reader. The number of waiting parts, and of waiting batches in each, is bounded. So memory
 //! depends neither on the length of the directory nor on the speed of the caller.
 //!
-//! The threads end at the end of the directory, or after the [`Ahead`] is dropped. [`Ahead::end`]
-//! waits for them, so their descriptors are closed when it returns.
+//! The threads end at the end of the directory, or after the [`AheadDirectory`] is dropped.
+//! [`AheadDirectory::end`] waits for them, so their descriptors are closed when it returns.
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,10 +20,10 @@ use rustix_futex_sync::Mutex;
 
 use crate::batch::{Batch, Take};
 use crate::open::reopen;
-use crate::options::Options;
-use crate::reader::Reader;
-use crate::spare::Spare;
-use crate::split::{self, Part};
+use crate::options::ListingOptions;
+use crate::reader::DirectoryReader;
+use crate::spare::SpareBatches;
+use crate::split::{self, DirectoryPart};
 use crate::tuning::Tuning;
 
 /// Batches of one part that may wait for the caller. A part with names of usual length fits, so
@@ -42,7 +42,7 @@ type Message = io::Result<Option<Batch>>;
 
 /// A directory whose entries are read before they are asked for.
 #[derive(Debug)]
-pub struct Ahead {
+pub struct AheadDirectory {
     /// The parts in their order.
     parts: Receiver<Receiver<Message>>,
     /// The part that the caller is receiving.
@@ -60,19 +60,19 @@ struct Shared {
     /// again.
     directory: OwnedFd,
     left: Mutex<PendingParts>,
-    spare: Spare,
+    spare: SpareBatches,
 }
 
 /// The parts that no thread reads yet.
 #[derive(Debug)]
 struct PendingParts {
     /// `None` stands for the whole directory, if it is not split.
-    parts: VecDeque<Option<Part>>,
+    parts: VecDeque<Option<DirectoryPart>>,
     /// `None` once every part has a thread, or the read is over.
     order: Option<SyncSender<Receiver<Message>>>,
 }
 
-impl Ahead {
+impl AheadDirectory {
     /// Size of a batch in bytes, some 2,000 entries with names of usual length. It stays in a
     /// core's cache while its entries are processed.
     pub const BUFFER: usize = 64 << 10;
@@ -81,11 +81,11 @@ impl Ahead {
     ///
     /// # Errors
     /// No thread could be started. The reader is returned unchanged.
-    pub fn new(reader: Reader) -> Result<Self, Reader> {
+    pub fn new(reader: DirectoryReader) -> Result<Self, DirectoryReader> {
         let (parts, most) = plan(&reader);
         let threads = most.min(parts.len());
         let (order, ordered) = sync_channel(threads);
-        let spare = Spare::new(Self::BUFFER, WAITING * threads);
+        let spare = SpareBatches::new(Self::BUFFER, WAITING * threads);
         let left = Mutex::new(PendingParts { parts, order: Some(order) });
         let shared = Arc::new(Shared { directory: reader.into(), left, spare });
         let start = |_| {
@@ -159,7 +159,7 @@ impl Ahead {
 
     /// Ends the threads, each after its current system call. The position of the reader is
     /// undefined.
-    pub fn end(self) -> Option<Reader> {
+    pub fn end(self) -> Option<DirectoryReader> {
         let Self { parts, part, shared, threads, .. } = self;
         // A thread ends when its receiver is gone.
         drop((parts, part));
@@ -172,8 +172,8 @@ impl Ahead {
 }
 
 /// Splits the rest of a directory into parts. Returns them and the number of threads to start.
-fn plan(reader: &Reader) -> (VecDeque<Option<Part>>, usize) {
-    let tuning = Tuning::of_open(reader, &Options::default());
+fn plan(reader: &DirectoryReader) -> (VecDeque<Option<DirectoryPart>>, usize) {
+    let tuning = Tuning::of_open(reader, &ListingOptions::default());
     let Some(tuning) = tuning.ok().filter(Tuning::splits) else { return ([None].into(), 1) };
     let parts = split::plan(reader.as_fd(), reader.so_far, reader.next, PARTS);
     if parts.is_empty() {
@@ -200,7 +200,7 @@ impl Shared {
     }
 
     /// Takes the next part that no thread reads. Returns it with the sender of its batches.
-    fn next(&self) -> Option<(Option<Part>, SyncSender<Message>)> {
+    fn next(&self) -> Option<(Option<DirectoryPart>, SyncSender<Message>)> {
         let mut left = self.left.lock();
         let part = left.parts.pop_front();
         let (sender, receiver) = sync_channel(WAITING);
@@ -216,7 +216,7 @@ impl Shared {
     }
 
     /// Reads a part to its end, or until its receiver is gone.
-    fn read(&self, mut part: Option<Part>, batches: &SyncSender<Message>) -> io::Result<()> {
+    fn read(&self, mut part: Option<DirectoryPart>, batches: &SyncSender<Message>) -> io::Result<()> {
         let mut reader = self.begin(part.as_ref())?;
         loop {
             let mut batch = self.spare.take();
@@ -229,7 +229,7 @@ impl Shared {
             } else if batches.send(Ok(Some(batch))).is_err() {
                 return Ok(());
             }
-            if !more || part.as_ref().is_some_and(Part::is_over) {
+            if !more || part.as_ref().is_some_and(DirectoryPart::is_over) {
                 break;
             }
         }
@@ -240,14 +240,14 @@ impl Shared {
     }
 
     /// Returns a reader that is positioned at the start of `part`.
-    fn begin(&self, part: Option<&Part>) -> io::Result<Reader> {
+    fn begin(&self, part: Option<&DirectoryPart>) -> io::Result<DirectoryReader> {
         match part.filter(|part| !part.is_first()) {
             Some(part) => {
                 let own = reopen(&self.directory)?;
                 part.begin(&own)?;
                 Ok(own.into())
             }
-            None => Ok(Reader::from(self.directory.try_clone()?)),
+            None => Ok(DirectoryReader::from(self.directory.try_clone()?)),
         }
     }
 }

@@ -10,12 +10,12 @@ use std::ffi::CStr;
 use std::ops::Range;
 use std::os::fd::AsFd;
 
-use firstbyte_location::Kind;
+use firstbyte_location::EntryKind;
 use rustix::fs::FileType;
 
 use crate::dirent::{LEAST_ROOM, Raw, getdents, records};
 use crate::error::Error;
-use crate::stat::{Stat, kind_of};
+use crate::stat::{InodeStat, kind_of};
 
 /// Entries of one or several directories.
 #[derive(Debug)]
@@ -23,9 +23,9 @@ pub struct Batch {
     /// Records as the kernel wrote them, `used` bytes of them.
     buffer: Box<[u8]>,
     used: usize,
-    records: Vec<Record>,
+    records: Vec<EntryRecord>,
     /// One per record if details are read, else empty.
-    stats: Vec<Option<Stat>>,
+    stats: Vec<Option<InodeStat>>,
     /// The directories' paths, end to end.
     paths: Vec<u8>,
     groups: Vec<Group>,
@@ -34,7 +34,7 @@ pub struct Batch {
 
 /// An entry's fixed part.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Record {
+pub(crate) struct EntryRecord {
     inode: u64,
     /// Offset of the name in the buffer.
     name: u32,
@@ -82,21 +82,21 @@ impl Batch {
 
     /// The directories with entries in this batch. A large directory, or one that several threads
     /// read, comes in many batches.
-    pub fn directories(&self) -> impl DoubleEndedIterator<Item = Directory<'_>> {
-        self.groups.iter().map(move |group| Directory { batch: self, group })
+    pub fn directories(&self) -> impl DoubleEndedIterator<Item = BatchDirectory<'_>> {
+        self.groups.iter().map(move |group| BatchDirectory { batch: self, group })
     }
 
     /// All entries, whatever directory they are in.
-    pub fn entries(&self) -> impl ExactSizeIterator<Item = Entry<'_>> {
+    pub fn entries(&self) -> impl ExactSizeIterator<Item = BatchEntry<'_>> {
         (0..self.records.len()).map(move |index| self.entry(index))
     }
 
     /// The entry at `index`, below [`len`](Self::len).
     #[must_use]
     #[inline]
-    pub fn entry(&self, index: usize) -> Entry<'_> {
+    pub fn entry(&self, index: usize) -> BatchEntry<'_> {
         let stat = self.stats.get(index).and_then(Option::as_ref);
-        Entry { buffer: &self.buffer, record: &self.records[index], stat }
+        BatchEntry { buffer: &self.buffer, record: &self.records[index], stat }
     }
 
     /// Errors since the last batch, in these directories or others.
@@ -165,7 +165,7 @@ impl Batch {
             let name = &self.buffer[raw.name..raw.name + raw.len];
             match take(&raw, name)? {
                 Take::Entry if is_entry(name) => {
-                    self.records.push(Record {
+                    self.records.push(EntryRecord {
                         inode: raw.inode,
                         name: narrow(raw.name),
                         len: raw.len as u16,
@@ -208,7 +208,7 @@ impl Batch {
         first: usize,
         keep: bool,
         needed: impl Fn(FileType) -> bool,
-        mut look: impl FnMut(&[u8], &CStr, FileType, &mut Option<Stat>) -> Option<FileType>,
+        mut look: impl FnMut(&[u8], &CStr, FileType, &mut Option<InodeStat>) -> Option<FileType>,
     ) {
         let Some(path) = self.groups.last().map(|group| span(&group.path)) else { return };
         let mut kept = first;
@@ -251,12 +251,12 @@ const MAX_BUFFER: usize = 1 << 30;
 
 /// The entries of one directory in a [`Batch`].
 #[derive(Clone, Copy, Debug)]
-pub struct Directory<'a> {
+pub struct BatchDirectory<'a> {
     batch: &'a Batch,
     group: &'a Group,
 }
 
-impl<'a> Directory<'a> {
+impl<'a> BatchDirectory<'a> {
     /// The directory's path from the listing's root with a `/` at its end; empty for the root
     /// itself. Path and name together are the path of an entry.
     #[must_use]
@@ -278,7 +278,7 @@ impl<'a> Directory<'a> {
     }
 
     /// The directory's entries in this batch.
-    pub fn entries(&self) -> impl ExactSizeIterator<Item = Entry<'a>> + use<'a> {
+    pub fn entries(&self) -> impl ExactSizeIterator<Item = BatchEntry<'a>> + use<'a> {
         let batch = self.batch;
         span(&self.group.records).map(move |index| batch.entry(index))
     }
@@ -286,13 +286,13 @@ impl<'a> Directory<'a> {
 
 /// One entry of a [`Batch`].
 #[derive(Clone, Copy, Debug)]
-pub struct Entry<'a> {
+pub struct BatchEntry<'a> {
     buffer: &'a [u8],
-    record: &'a Record,
-    stat: Option<&'a Stat>,
+    record: &'a EntryRecord,
+    stat: Option<&'a InodeStat>,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> BatchEntry<'a> {
     /// The name within the directory: any bytes except `/` and zero.
     #[must_use]
     #[inline]
@@ -316,7 +316,7 @@ impl<'a> Entry<'a> {
 
     /// Kind of the entry.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> EntryKind {
         kind_of(self.file_type())
     }
 
@@ -330,12 +330,12 @@ impl<'a> Entry<'a> {
     /// The requested details ([`Detail`](crate::Detail)). `None` if none were requested, or if they
     /// could not be read, which is then among the batch's errors.
     #[must_use]
-    pub fn stat(&self) -> Option<&'a Stat> {
+    pub fn stat(&self) -> Option<&'a InodeStat> {
         self.stat
     }
 }
 
-fn c_name<'a>(buffer: &'a [u8], record: &Record) -> &'a CStr {
+fn c_name<'a>(buffer: &'a [u8], record: &EntryRecord) -> &'a CStr {
     let start = record.name as usize;
     // Fails only if a name contains a zero byte, which no sound file system writes.
     CStr::from_bytes_with_nul(&buffer[start..=start + usize::from(record.len)]).unwrap_or_default()

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 /// The numbers that identify a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
+pub(crate) struct DirectoryIdentity {
     pub(crate) device: u64,
     pub(crate) inode: u64,
 }
 
-impl Identity {
+impl DirectoryIdentity {
     pub(crate) fn of(directory: impl AsFd) -> rustix::io::Result<Self> {
         let stat = rustix::fs::fstat(directory)?;
         Ok(Self { device: stat.st_dev, inode: stat.st_ino })
@@ -20,13 +20,13 @@ impl Identity {
 
 /// A directory and the directories above it.
 #[derive(Debug)]
-pub(crate) struct Chain {
-    pub(crate) identity: Identity,
-    pub(crate) above: Option<Arc<Chain>>,
+pub(crate) struct DirectoryChain {
+    pub(crate) identity: DirectoryIdentity,
+    pub(crate) above: Option<Arc<DirectoryChain>>,
 }
 
-impl Chain {
-    pub(crate) fn contains(&self, identity: Identity) -> bool {
+impl DirectoryChain {
+    pub(crate) fn contains(&self, identity: DirectoryIdentity) -> bool {
         let mut chain = Some(self);
         while let Some(link) = chain {
             if link.identity == identity {
@@ -38,7 +38,7 @@ impl Chain {
     }
 }
 
-impl Drop for Chain {
+impl Drop for DirectoryChain {
     /// Drops the links one by one. Recursion over a very deep tree would overflow the stack.
     fn drop(&mut self) {
         let mut above = self.above.take();

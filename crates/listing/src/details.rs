@@ -11,8 +11,8 @@ use rustix::io::Errno;
 use crate::batch::Batch;
 use crate::error::{Error, below};
 use crate::options::{Detail, Symlinks};
-use crate::stat::Stat;
-use crate::tuning::Reach;
+use crate::stat::InodeStat;
+use crate::tuning::FileSystemReach;
 
 /// The details to read, and the directory of the entries.
 pub(crate) struct Details<'a, D> {
@@ -21,7 +21,7 @@ pub(crate) struct Details<'a, D> {
     pub(crate) root: &'a Path,
     pub(crate) symlinks: Symlinks,
     pub(crate) detail: Detail,
-    pub(crate) reach: Reach,
+    pub(crate) reach: FileSystemReach,
 }
 
 impl<D: AsFd> Details<'_, D> {
@@ -55,8 +55,8 @@ impl<D: AsFd> Details<'_, D> {
     }
 
     #[inline]
-    fn look(&self, name: &CStr, kind: FileType) -> rustix::io::Result<Stat> {
-        let ask = |flags| Stat::read(self.directory, name, flags, self.detail, self.reach);
+    fn look(&self, name: &CStr, kind: FileType) -> rustix::io::Result<InodeStat> {
+        let ask = |flags| InodeStat::read(self.directory, name, flags, self.detail, self.reach);
         if self.symlinks == Symlinks::Report || !matches!(kind, FileType::Unknown | FileType::Symlink) {
             return ask(AtFlags::SYMLINK_NOFOLLOW);
         }

@@ -42,17 +42,17 @@ pub(crate) fn getdents(directory: impl AsFd, buffer: &mut [u8]) -> rustix::io::R
 }
 
 /// The records in a filled part of a buffer.
-pub(crate) struct Records<'a> {
+pub(crate) struct DirentRecords<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
 /// Iterates over the records in `bytes[at..]`.
-pub(crate) fn records(bytes: &[u8], at: usize) -> Records<'_> {
-    Records { bytes, at }
+pub(crate) fn records(bytes: &[u8], at: usize) -> DirentRecords<'_> {
+    DirentRecords { bytes, at }
 }
 
-impl Iterator for Records<'_> {
+impl Iterator for DirentRecords<'_> {
     /// `EIO` for a malformed record, which only a broken file system writes. It ends the iteration.
     type Item = rustix::io::Result<Raw>;
 

@@ -10,8 +10,8 @@
 //!
 //! There are four interfaces, the fastest first. [`scan`] passes batches to visitors on the threads
 //! that list. [`stream`] returns them as an iterator. [`walk`] returns entries one by one as a
-//! store does, if requested in a store's order. A [`Reader`] reads one directory; an [`Ahead`] does
-//! so with threads that read the next entries ahead.
+//! store does, if requested in a store's order. A [`DirectoryReader`] reads one directory; an
+//! [`AheadDirectory`] does so with threads that read the next entries ahead.
 
 mod ahead;
 mod batch;
@@ -35,16 +35,16 @@ mod stream;
 mod tuning;
 mod walk;
 
-pub use ahead::Ahead;
-pub use batch::{Batch, Directory, Entry};
+pub use ahead::AheadDirectory;
+pub use batch::{Batch, BatchDirectory, BatchEntry};
 pub use error::{Error, Result};
 pub use flush::flush;
-pub use options::{Boundary, Depth, Detail, Options, Symlinks};
-pub use reader::Reader;
+pub use options::{Boundary, Depth, Detail, ListingOptions, Symlinks};
+pub use reader::DirectoryReader;
 pub use rename::rename_exclusively;
 pub use scan::{Scan, Visitor, scan};
 pub use silly::is_silly_name;
-pub use stat::{Stat, Time};
-pub use stream::{Stream, stream};
-pub use tuning::{Basis, FileSystem, Reach, Tuning};
-pub use walk::{Order, Walk, walk};
+pub use stat::{InodeStat, Time};
+pub use stream::{BatchStream, stream};
+pub use tuning::{FileSystemKind, FileSystemReach, SettingBasis, Tuning};
+pub use walk::{EntryOrder, Walk, walk};

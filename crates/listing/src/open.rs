@@ -23,12 +23,12 @@ const CAP: usize = 256;
 
 /// An open directory.
 #[derive(Debug)]
-pub(crate) struct Open {
+pub(crate) struct DirectoryHandle {
     fd: OwnedFd,
     count: Arc<AtomicUsize>,
 }
 
-impl Open {
+impl DirectoryHandle {
     fn new(fd: OwnedFd, count: &Arc<AtomicUsize>) -> Self {
         count.fetch_add(1, Ordering::Relaxed);
         Self { fd, count: Arc::clone(count) }
@@ -72,13 +72,13 @@ impl Open {
     }
 }
 
-impl AsFd for Open {
+impl AsFd for DirectoryHandle {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 }
 
-impl Drop for Open {
+impl Drop for DirectoryHandle {
     fn drop(&mut self) {
         self.count.fetch_sub(1, Ordering::Relaxed);
     }

@@ -64,12 +64,12 @@ pub enum Detail {
     Size,
     /// Also size, blocks, links and inode, from which disk usage is summed.
     Usage,
-    /// Everything in [`Stat`](crate::Stat).
+    /// Everything in [`InodeStat`](crate::InodeStat).
     Full,
 }
 
 impl Detail {
-    /// True if every entry has a [`Stat`](crate::Stat).
+    /// True if every entry has a [`InodeStat`](crate::InodeStat).
     pub(crate) fn has_stats(self) -> bool {
         !matches!(self, Self::Bare | Self::Names)
     }
@@ -88,7 +88,7 @@ impl Detail {
 
 /// What to list, and how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Options {
+pub struct ListingOptions {
     /// Depth of the listing.
     pub depth: Depth,
     /// The treatment of symbolic links below the root. The root itself may be one.
@@ -104,7 +104,7 @@ pub struct Options {
     pub threads: Option<NonZeroUsize>,
 }
 
-impl Options {
+impl ListingOptions {
     /// Adds the types of entries if they are needed to find directories.
     pub(crate) fn with_types_to_enter(self) -> Self {
         match self.detail {

@@ -15,7 +15,7 @@ use crate::options::Symlinks;
 /// An open directory. Its entries are returned as the directory contains them: a type may be
 /// unknown, and a file may be gone by now.
 #[derive(Debug)]
-pub struct Reader {
+pub struct DirectoryReader {
     fd: OwnedFd,
     /// Number of entries read.
     pub(crate) so_far: u64,
@@ -23,7 +23,7 @@ pub struct Reader {
     pub(crate) next: i64,
 }
 
-impl Reader {
+impl DirectoryReader {
     /// Opens the directory at `path`, which may be a symbolic link.
     ///
     /// # Errors
@@ -76,20 +76,20 @@ impl Reader {
     }
 }
 
-impl From<OwnedFd> for Reader {
+impl From<OwnedFd> for DirectoryReader {
     /// Continues to read an open directory from its current position.
     fn from(fd: OwnedFd) -> Self {
         Self { fd, so_far: 0, next: 0 }
     }
 }
 
-impl From<Reader> for OwnedFd {
-    fn from(reader: Reader) -> Self {
+impl From<DirectoryReader> for OwnedFd {
+    fn from(reader: DirectoryReader) -> Self {
         reader.fd
     }
 }
 
-impl AsFd for Reader {
+impl AsFd for DirectoryReader {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }

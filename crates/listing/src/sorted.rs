@@ -14,18 +14,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use firstbyte_location::{Entry, Kind};
+use firstbyte_location::{Entry, EntryKind};
 use rustix::fs::{AtFlags, SeekFrom};
 use rustix::io::Errno;
 
 use crate::batch::{Batch, Take};
-use crate::chain::{Chain, Identity};
+use crate::chain::{DirectoryChain, DirectoryIdentity};
 use crate::details::{Details, look};
 use crate::error::{Error, Result, below};
-use crate::open::Open;
-use crate::options::{Boundary, Detail, Options, Symlinks};
-use crate::stat::Stat;
-use crate::tuning::{Reach, Tuning};
+use crate::open::DirectoryHandle;
+use crate::options::{Boundary, Detail, ListingOptions, Symlinks};
+use crate::stat::InodeStat;
+use crate::tuning::{FileSystemReach, Tuning};
 
 /// Most bytes that all waiting names may take. 10^6 names of usual length take six readings, and a
 /// process that walks two such listings side by side stays within 32 MiB.
@@ -37,14 +37,14 @@ const OPEN_LEVELS: usize = 32;
 
 /// The entries below a root, in order.
 #[derive(Debug)]
-pub(crate) struct Sorted {
+pub(crate) struct SortedWalk {
     path: PathBuf,
-    options: Options,
+    options: ListingOptions,
     device: u64,
-    reach: Reach,
+    reach: FileSystemReach,
     /// Number of entries to look at between two reads of a directory.
     looks: usize,
-    root: Open,
+    root: DirectoryHandle,
     /// The directories from the root to the one being shown.
     levels: Vec<Level>,
     /// The directory shown last, to be entered next.
@@ -60,8 +60,8 @@ struct Level {
     /// Path from the root, with a `/` at its end; empty for the root itself.
     path: Vec<u8>,
     /// `None` if it was closed to limit the number of open directories.
-    open: Option<Open>,
-    chain: Option<Arc<Chain>>,
+    open: Option<DirectoryHandle>,
+    chain: Option<Arc<DirectoryChain>>,
     names: Names,
     /// Number of names shown so far.
     shown: usize,
@@ -82,16 +82,16 @@ struct Names {
 struct Name {
     start: u32,
     len: u16,
-    kind: Kind,
+    kind: EntryKind,
 }
 
-impl Sorted {
-    pub(crate) fn open(path: &Path, options: &Options) -> Result<Self> {
+impl SortedWalk {
+    pub(crate) fn open(path: &Path, options: &ListingOptions) -> Result<Self> {
         let fail = |error| Error::at(path, b"", error);
         let count = Arc::new(AtomicUsize::new(0));
-        let root = Open::root(path, &count).map_err(fail)?;
+        let root = DirectoryHandle::root(path, &count).map_err(fail)?;
         let tuning = Tuning::of_open(&root, options).map_err(fail)?;
-        let identity = Identity::of(&root).map_err(fail)?;
+        let identity = DirectoryIdentity::of(&root).map_err(fail)?;
         let mut sorted = Self {
             path: path.to_owned(),
             options: *options,
@@ -107,7 +107,7 @@ impl Sorted {
             // reading.
             root: root.reopen().map_err(fail)?,
         };
-        sorted.begin(root, Vec::new(), Some(Arc::new(Chain { identity, above: None })));
+        sorted.begin(root, Vec::new(), Some(Arc::new(DirectoryChain { identity, above: None })));
         Ok(sorted)
     }
 
@@ -123,7 +123,7 @@ impl Sorted {
         }
     }
 
-    fn try_enter(&mut self, path: &[u8], name: &[u8], above: Option<Arc<Chain>>) -> Result<()> {
+    fn try_enter(&mut self, path: &[u8], name: &[u8], above: Option<Arc<DirectoryChain>>) -> Result<()> {
         let fail = |error| Error::at(&self.path, path, error);
         let symlinks = self.options.symlinks;
         let parent = self.levels.last().and_then(|level| level.open.as_ref());
@@ -132,19 +132,19 @@ impl Sorted {
             None => self.root.descend(path, symlinks),
         };
         let open = open.map_err(fail)?;
-        let identity = Identity::of(&open).map_err(fail)?;
+        let identity = DirectoryIdentity::of(&open).map_err(fail)?;
         if self.options.boundary == Boundary::Stay && identity.device != self.device {
             return Ok(());
         }
         if symlinks == Symlinks::Follow && above.as_ref().is_some_and(|above| above.contains(identity)) {
             return Err(Error::Loop { path: below(&self.path, path) });
         }
-        let chain = (symlinks == Symlinks::Follow).then(|| Arc::new(Chain { identity, above }));
+        let chain = (symlinks == Symlinks::Follow).then(|| Arc::new(DirectoryChain { identity, above }));
         self.begin(open, path.to_vec(), chain);
         Ok(())
     }
 
-    fn begin(&mut self, open: Open, path: Vec<u8>, chain: Option<Arc<Chain>>) {
+    fn begin(&mut self, open: DirectoryHandle, path: Vec<u8>, chain: Option<Arc<DirectoryChain>>) {
         if let Some(far) = self.levels.len().checked_sub(OPEN_LEVELS) {
             self.levels[far].open = None;
         }
@@ -153,7 +153,7 @@ impl Sorted {
     }
 
     /// Reads a directory's names that sort after `after`, and keeps the smallest that fit.
-    fn read(&mut self, open: &Open, path: &[u8], after: &[u8]) -> Names {
+    fn read(&mut self, open: &DirectoryHandle, path: &[u8], after: &[u8]) -> Names {
         let taken: usize = self.levels.iter().map(|level| level.names.size()).sum();
         let mut names = Names::default();
         let limit = MAX_NAME_BYTES.saturating_sub(taken).max(MIN_LEVEL_BYTES);
@@ -216,16 +216,22 @@ impl Sorted {
     }
 
     /// Makes an entry with the requested details. `None` if it is gone, or has another type by now.
-    fn show(&self, path: &[u8], open: Option<&Open>, name: &[u8], kind: Kind) -> Option<Result<Entry>> {
+    fn show(
+        &self,
+        path: &[u8],
+        open: Option<&DirectoryHandle>,
+        name: &[u8],
+        kind: EntryKind,
+    ) -> Option<Result<Entry>> {
         let bare = name.strip_suffix(b"/").unwrap_or(name);
         let full = [path, bare].concat();
         if !self.options.detail.has_stats() {
             return Some(describe(&self.path, self.options.symlinks, full, kind, None));
         }
-        let follow = self.options.symlinks == Symlinks::Follow && kind != Kind::Symlink;
+        let follow = self.options.symlinks == Symlinks::Follow && kind != EntryKind::Symlink;
         let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-        let read = |open: &Open| {
-            Stat::read(
+        let read = |open: &DirectoryHandle| {
+            InodeStat::read(
                 open,
                 &CString::new(bare).map_err(|_| Errno::INVAL)?,
                 flags,
@@ -247,7 +253,7 @@ impl Sorted {
     }
 }
 
-impl Iterator for Sorted {
+impl Iterator for SortedWalk {
     type Item = Result<Entry>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -269,7 +275,9 @@ impl Iterator for Sorted {
             level.shown += 1;
             let level = self.levels.last()?;
             let shown = self.show(&level.path, level.open.as_ref(), &name, kind);
-            if kind == Kind::Directory && self.options.depth.enters(depth - 1) && matches!(shown, Some(Ok(_)))
+            if kind == EntryKind::Directory
+                && self.options.depth.enters(depth - 1)
+                && matches!(shown, Some(Ok(_)))
             {
                 self.due = Some(name);
             }
@@ -285,7 +293,7 @@ impl Names {
         self.bytes.len() + self.index.len() * size_of::<Name>()
     }
 
-    fn get(&self, index: usize) -> Option<(&[u8], Kind)> {
+    fn get(&self, index: usize) -> Option<(&[u8], EntryKind)> {
         self.index.get(index).map(|name| (bytes_of(&self.bytes, name), name.kind))
     }
 
@@ -295,14 +303,14 @@ impl Names {
 
     /// Adds a name that sorts after `after` and not after the bound. Drops the larger half of the
     /// names when all take more than `limit` bytes.
-    fn add(&mut self, name: &[u8], kind: Kind, after: &[u8], limit: usize) {
+    fn add(&mut self, name: &[u8], kind: EntryKind, after: &[u8], limit: usize) {
         let start = self.bytes.len();
         // Grows to the limit in one step, because each doubling would leave a hole of the old size.
         if self.bytes.capacity() < start + name.len() + 1 && start > MIN_LEVEL_BYTES {
             self.bytes.reserve_exact(limit.saturating_sub(start) + name.len() + 1);
         }
         self.bytes.extend_from_slice(name);
-        if kind == Kind::Directory {
+        if kind == EntryKind::Directory {
             self.bytes.push(b'/');
         }
         let name = &self.bytes[start..];
@@ -349,16 +357,16 @@ pub(crate) fn describe(
     root: &Path,
     symlinks: Symlinks,
     name: Vec<u8>,
-    kind: Kind,
-    stat: Option<&Stat>,
+    kind: EntryKind,
+    stat: Option<&InodeStat>,
 ) -> Result<Entry> {
-    if symlinks == Symlinks::Follow && kind == Kind::Symlink {
+    if symlinks == Symlinks::Follow && kind == EntryKind::Symlink {
         return Err(Error::at(root, &name, Errno::NOENT));
     }
     Ok(Entry {
         name,
         kind,
-        size: stat.filter(|_| kind == Kind::File).map(|stat| stat.size),
+        size: stat.filter(|_| kind == EntryKind::File).map(|stat| stat.size),
         modified: stat.and_then(|stat| stat.modified.system()),
         changed: stat.and_then(|stat| stat.changed.system()),
         etag: None,
@@ -378,7 +386,7 @@ mod tests {
         loop {
             let mut part = Names::default();
             for name in names {
-                part.add(name.as_bytes(), Kind::File, &after, limit);
+                part.add(name.as_bytes(), EntryKind::File, &after, limit);
                 most = most.max(part.size());
             }
             part.sort();

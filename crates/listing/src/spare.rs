@@ -7,13 +7,13 @@ use crate::batch::Batch;
 
 /// Batches to be filled again, by any thread.
 #[derive(Debug)]
-pub(crate) struct Spare {
+pub(crate) struct SpareBatches {
     buffer: usize,
     most: usize,
     batches: Mutex<Vec<Batch>>,
 }
 
-impl Spare {
+impl SpareBatches {
     /// Starts without batches. Keeps at most `most` of them, each of `buffer` bytes.
     pub(crate) fn new(buffer: usize, most: usize) -> Self {
         Self { buffer, most, batches: Mutex::default() }

@@ -48,7 +48,7 @@ struct Split {
 
 /// A part of a directory: the entries with positions from `start` to before `stop`.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(crate) struct DirectoryPart {
     split: Arc<Split>,
     start: i64,
     stop: Option<i64>,
@@ -67,7 +67,7 @@ pub(crate) struct Part {
 /// Plans at most `most` parts for the rest of a directory, of which `read` entries, up to position
 /// `next`, have been read. The first part continues there, by the same descriptor. Empty if
 /// splitting is not possible or not worth it.
-pub(crate) fn plan(directory: impl AsFd + Copy, read: u64, next: i64, most: u64) -> Vec<Part> {
+pub(crate) fn plan(directory: impl AsFd + Copy, read: u64, next: i64, most: u64) -> Vec<DirectoryPart> {
     let boundaries = boundaries(read, next, most);
     let Some(middle) = boundaries.get(boundaries.len() / 2) else { return Vec::new() };
     let Ok(true) = seeks(directory, *middle) else { return Vec::new() };
@@ -75,7 +75,7 @@ pub(crate) fn plan(directory: impl AsFd + Copy, read: u64, next: i64, most: u64)
     let split = Arc::new(Split { joins: Mutex::default(), stamp });
     let starts = [next].into_iter().chain(boundaries.iter().copied());
     let stops = boundaries.iter().copied().map(Some).chain([None]);
-    let part = |(start, stop)| Part::new(&split, start, stop, start == next);
+    let part = |(start, stop)| DirectoryPart::new(&split, start, stop, start == next);
     starts.zip(stops).map(part).collect()
 }
 
@@ -122,7 +122,7 @@ fn seek(directory: impl AsFd, position: i64) -> rustix::io::Result<()> {
     if rustix::fs::seek(directory, SeekFrom::Start(offset))? == offset { Ok(()) } else { Err(Errno::INVAL) }
 }
 
-impl Part {
+impl DirectoryPart {
     fn new(split: &Arc<Split>, start: i64, stop: Option<i64>, is_first: bool) -> Self {
         let position = is_first.then_some(start);
         let split = Arc::clone(split);

@@ -8,12 +8,12 @@ use std::ffi::CStr;
 use std::os::fd::AsFd;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use firstbyte_location::Kind;
+use firstbyte_location::EntryKind;
 use rustix::fs::{AtFlags, FileType, Statx};
 use rustix::io::Errno;
 
 use crate::options::Detail;
-use crate::tuning::Reach;
+use crate::tuning::FileSystemReach;
 
 /// A point in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,7 +38,7 @@ impl Time {
 /// Attributes of an inode. Fields that were not requested ([`Detail`]) have the file system's
 /// values or 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stat {
+pub struct InodeStat {
     /// Device number (`st_dev`).
     pub device: u64,
     /// Inode number on the device.
@@ -63,10 +63,10 @@ pub struct Stat {
     pub changed: Time,
 }
 
-impl Stat {
+impl InodeStat {
     /// Kind of the inode.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> EntryKind {
         kind_of(FileType::from_raw_mode(self.mode.into()))
     }
 
@@ -76,11 +76,11 @@ impl Stat {
         name: &CStr,
         flags: AtFlags,
         detail: Detail,
-        reach: Reach,
+        reach: FileSystemReach,
     ) -> rustix::io::Result<Self> {
         match reach {
-            Reach::Local => rustix::fs::statat(at, name, flags).map(|stat| Self::from(&stat)),
-            Reach::Remote => match rustix::fs::statx(&at, name, flags, detail.mask()) {
+            FileSystemReach::Local => rustix::fs::statat(at, name, flags).map(|stat| Self::from(&stat)),
+            FileSystemReach::Remote => match rustix::fs::statx(&at, name, flags, detail.mask()) {
                 // The kernel is old, or a sandbox knows no statx.
                 Err(Errno::NOSYS | Errno::PERM | Errno::OPNOTSUPP) => {
                     rustix::fs::statat(at, name, flags).map(|stat| Self::from(&stat))
@@ -91,7 +91,7 @@ impl Stat {
     }
 }
 
-impl From<&rustix::fs::Stat> for Stat {
+impl From<&rustix::fs::Stat> for InodeStat {
     #[inline]
     fn from(stat: &rustix::fs::Stat) -> Self {
         let time = |seconds, nanoseconds: u64| Time { seconds, nanoseconds: nanoseconds as u32 };
@@ -111,7 +111,7 @@ impl From<&rustix::fs::Stat> for Stat {
     }
 }
 
-impl From<&Statx> for Stat {
+impl From<&Statx> for InodeStat {
     fn from(stat: &Statx) -> Self {
         let time =
             |time: &rustix::fs::StatxTimestamp| Time { seconds: time.tv_sec, nanoseconds: time.tv_nsec };
@@ -131,11 +131,11 @@ impl From<&Statx> for Stat {
     }
 }
 
-pub(crate) fn kind_of(kind: FileType) -> Kind {
+pub(crate) fn kind_of(kind: FileType) -> EntryKind {
     match kind {
-        FileType::RegularFile => Kind::File,
-        FileType::Directory => Kind::Directory,
-        FileType::Symlink => Kind::Symlink,
-        _ => Kind::Other,
+        FileType::RegularFile => EntryKind::File,
+        FileType::Directory => EntryKind::Directory,
+        FileType::Symlink => EntryKind::Symlink,
+        _ => EntryKind::Other,
     }
 }

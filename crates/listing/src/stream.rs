@@ -10,51 +10,54 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use crate::batch::Batch;
 use crate::error::{Error, Result};
-use crate::options::Options;
+use crate::options::ListingOptions;
 use crate::scan::Scan;
-use crate::spare::Spare;
+use crate::spare::SpareBatches;
 
 /// Batches that may wait for the caller: enough that threads need not wait for each other.
 const WAITING: usize = 4;
 
 /// The batches of a listing. Dropping it ends the listing.
 #[derive(Debug)]
-pub struct Stream {
+pub struct BatchStream {
     batches: Receiver<Batch>,
-    spare: Arc<Spare>,
+    spare: Arc<SpareBatches>,
 }
 
 /// Begins to list everything below the directory `root`, in no order; see [`scan`](crate::scan).
 ///
 /// # Errors
 /// [`Error::Io`](crate::Error::Io) if `root` cannot be opened as a directory.
-pub fn stream(root: &Path, options: &Options) -> Result<Stream> {
+pub fn stream(root: &Path, options: &ListingOptions) -> Result<BatchStream> {
     let scan = Scan::open(root, options)?;
-    let spare = Arc::new(Spare::new(scan.tuning().buffer, WAITING + 1));
+    let spare = Arc::new(SpareBatches::new(scan.tuning().buffer, WAITING + 1));
     let (sender, batches) = sync_channel(WAITING);
     let filler = Arc::clone(&spare);
     let work = move || drop(scan.run(|| send(sender.clone(), Arc::clone(&filler))));
     let started = std::thread::Builder::new().name("firstbyte-list".into()).spawn(work);
     started.map_err(|source| Error::Io { path: root.to_path_buf(), source })?;
-    Ok(Stream { batches, spare })
+    Ok(BatchStream { batches, spare })
 }
 
 /// Makes a visitor that sends its batches until the receiver is gone.
-fn send(sender: SyncSender<Batch>, spare: Arc<Spare>) -> impl FnMut(&mut Batch) -> ControlFlow<()> + Send {
+fn send(
+    sender: SyncSender<Batch>,
+    spare: Arc<SpareBatches>,
+) -> impl FnMut(&mut Batch) -> ControlFlow<()> + Send {
     move |batch| match sender.send(std::mem::replace(batch, spare.take())) {
         Ok(()) => ControlFlow::Continue(()),
         Err(_) => ControlFlow::Break(()),
     }
 }
 
-impl Stream {
+impl BatchStream {
     /// Takes back a batch, so that its memory is used again.
     pub fn recycle(&self, batch: Batch) {
         self.spare.give(batch);
     }
 }
 
-impl Iterator for Stream {
+impl Iterator for BatchStream {
     type Item = Batch;
 
     fn next(&mut self) -> Option<Batch> {

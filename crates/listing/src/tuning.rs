@@ -4,7 +4,7 @@
 //! Measured on warm ext4, a buffer from 32 KiB to 10 MiB makes no difference to the kernel (0.18 to
 //! 0.19 us an entry); 64 KiB stay in a core's cache until they are printed. On a network file
 //! system a listing waits for answers, so it has more threads, and larger buffers, which a call may
-//! fill. Those figures are estimates, not measurements, and [`Basis`] records that.
+//! fill. Those figures are estimates, not measurements, and [`SettingBasis`] records that.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -16,22 +16,23 @@ use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 use crate::mounts;
-use crate::options::{Detail, Options};
+use crate::options::{Detail, ListingOptions};
 
 /// Distance of a file system's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum FileSystemReach {
     /// In memory or on this machine's disks: a listing is bound by processors.
     Local,
     /// Behind a network or another process: a listing is bound by waiting for responses.
     Remote,
 }
 
-impl Reach {
+impl FileSystemReach {
     /// Returns the reach of an open file or directory; `Local` if it cannot be determined.
     #[must_use]
     pub fn of(file: impl AsFd) -> Self {
-        Tuning::of_open(file, &Options::default()).map_or(Self::Local, |tuning| tuning.file_system.reach)
+        Tuning::of_open(file, &ListingOptions::default())
+            .map_or(Self::Local, |tuning| tuning.file_system.reach)
     }
 }
 
@@ -57,24 +58,24 @@ enum Attributes {
 
 /// A kind of file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileSystem {
+pub struct FileSystemKind {
     /// Usual name, such as `ext4`.
     pub name: &'static str,
     /// Distance of the data.
-    pub reach: Reach,
+    pub reach: FileSystemReach,
     magic: u64,
     positions: Positions,
     attributes: Attributes,
     measured: bool,
 }
 
-const fn local(name: &'static str, magic: u64) -> FileSystem {
+const fn local(name: &'static str, magic: u64) -> FileSystemKind {
     let (positions, attributes) = (Positions::Opaque, Attributes::Fixed);
-    FileSystem { name, reach: Reach::Local, magic, positions, attributes, measured: true }
+    FileSystemKind { name, reach: FileSystemReach::Local, magic, positions, attributes, measured: true }
 }
 
-const fn remote(name: &'static str, magic: u64) -> FileSystem {
-    FileSystem { reach: Reach::Remote, measured: false, ..local(name, magic) }
+const fn remote(name: &'static str, magic: u64) -> FileSystemKind {
+    FileSystemKind { reach: FileSystemReach::Remote, measured: false, ..local(name, magic) }
 }
 
 /// Magic number of every version of NFS. Without the type as mounted, NFS is treated as its oldest
@@ -82,15 +83,15 @@ const fn remote(name: &'static str, magic: u64) -> FileSystem {
 const NFS: u64 = 0x6969;
 
 /// Magic numbers are from the kernel's `linux/magic.h` and the file systems' own sources.
-const KNOWN: &[FileSystem] = &[
-    FileSystem { positions: Positions::Hashes, ..local("ext4", 0xEF53) },
+const KNOWN: &[FileSystemKind] = &[
+    FileSystemKind { positions: Positions::Hashes, ..local("ext4", 0xEF53) },
     local("tmpfs", 0x0102_1994),
     local("xfs", 0x5846_5342),
     local("btrfs", 0x9123_683E),
     local("overlayfs", 0x794C_7630),
-    FileSystem { measured: true, ..remote("fuse", 0x6573_5546) },
-    FileSystem { attributes: Attributes::IfLooked, measured: true, ..remote("nfs", NFS) },
-    FileSystem { attributes: Attributes::IfLooked, measured: true, ..remote("nfs4", NFS) },
+    FileSystemKind { measured: true, ..remote("fuse", 0x6573_5546) },
+    FileSystemKind { attributes: Attributes::IfLooked, measured: true, ..remote("nfs", NFS) },
+    FileSystemKind { attributes: Attributes::IfLooked, measured: true, ..remote("nfs4", NFS) },
     remote("lustre", 0x0BD0_0BD0),
     remote("smb", 0xFF53_4D42),
     remote("smb2", 0xFE53_4D42),
@@ -102,7 +103,7 @@ const KNOWN: &[FileSystem] = &[
 ];
 
 /// Stands for all other file systems, which are listed like local ones: the simplest way.
-const UNKNOWN: FileSystem = FileSystem { measured: false, ..local("unknown", 0) };
+const UNKNOWN: FileSystemKind = FileSystemKind { measured: false, ..local("unknown", 0) };
 
 /// Bytes of one read of a local directory.
 const LOCAL_BUFFER: usize = 64 << 10;
@@ -126,7 +127,7 @@ const LOOKS: usize = 16;
 
 /// The origin of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Basis {
+pub enum SettingBasis {
     /// The default for this file system, measured to be good.
     Measured,
     /// The default for this file system, not measured yet.
@@ -139,37 +140,37 @@ pub enum Basis {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
     /// The file system of the root. Other file systems below it are read the same way.
-    pub file_system: FileSystem,
+    pub file_system: FileSystemKind,
     /// Bytes of one read of a directory.
     pub buffer: usize,
     /// The origin of the buffer size.
-    pub buffer_basis: Basis,
+    pub buffer_basis: SettingBasis,
     /// Most bytes of the first read of a directory.
     pub(crate) first_read: usize,
     /// Largest number of threads.
     pub threads: usize,
     /// The origin of the number of threads.
-    pub threads_basis: Basis,
+    pub threads_basis: SettingBasis,
 }
 
 /// Finds a file system by its device, else by `statfs`.
 fn file_system(
     device: rustix::io::Result<u64>,
     statfs: impl FnOnce() -> rustix::io::Result<StatFs>,
-) -> rustix::io::Result<FileSystem> {
+) -> rustix::io::Result<FileSystemKind> {
     let mounted = mounts::type_of(device?);
-    let known = mounted.as_deref().and_then(FileSystem::mounted_as);
-    known.map_or_else(|| magic(statfs()).map(FileSystem::with_magic), Ok)
+    let known = mounted.as_deref().and_then(FileSystemKind::mounted_as);
+    known.map_or_else(|| magic(statfs()).map(FileSystemKind::with_magic), Ok)
 }
 
-impl FileSystem {
+impl FileSystemKind {
     /// Finds the file system of an existing path. The server of a network file system is not asked
     /// for the type.
     ///
     /// # Errors
     /// [`Error::Io`] if there is no such path.
     pub fn of(path: &Path) -> Result<Self> {
-        Tuning::of(path, &Options::default()).map(|tuning| tuning.file_system)
+        Tuning::of(path, &ListingOptions::default()).map(|tuning| tuning.file_system)
     }
 
     /// True for NFS of any version.
@@ -212,27 +213,27 @@ impl Tuning {
     ///
     /// # Errors
     /// [`Error::Io`] if there is no such root.
-    pub fn of(root: &Path, options: &Options) -> Result<Self> {
+    pub fn of(root: &Path, options: &ListingOptions) -> Result<Self> {
         let device = rustix::fs::statat(CWD, root, AtFlags::empty()).map(|stat| stat.st_dev);
         let found = file_system(device, || rustix::fs::statfs(root));
         let file_system = found.map_err(|error| Error::at(root, b"", error))?;
         Ok(Self::choose(file_system, options))
     }
 
-    pub(crate) fn of_open(root: impl AsFd, options: &Options) -> rustix::io::Result<Self> {
+    pub(crate) fn of_open(root: impl AsFd, options: &ListingOptions) -> rustix::io::Result<Self> {
         let device = rustix::fs::fstat(&root).map(|stat| stat.st_dev);
         let file_system = file_system(device, || rustix::fs::fstatfs(&root))?;
         Ok(Self::choose(file_system, options))
     }
 
-    fn choose(file_system: FileSystem, options: &Options) -> Self {
+    fn choose(file_system: FileSystemKind, options: &ListingOptions) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let (buffer, threads) = match file_system.reach {
-            Reach::Local => (LOCAL_BUFFER, processors.min(LOCAL_THREADS)),
-            Reach::Remote => (REMOTE_BUFFER, REMOTE_THREADS),
+            FileSystemReach::Local => (LOCAL_BUFFER, processors.min(LOCAL_THREADS)),
+            FileSystemReach::Remote => (REMOTE_BUFFER, REMOTE_THREADS),
         };
-        let default = if file_system.measured { Basis::Measured } else { Basis::Unmeasured };
-        let basis = |asked: Option<NonZeroUsize>| if asked.is_some() { Basis::Asked } else { default };
+        let default = if file_system.measured { SettingBasis::Measured } else { SettingBasis::Unmeasured };
+        let basis = |asked: Option<NonZeroUsize>| if asked.is_some() { SettingBasis::Asked } else { default };
         Self {
             file_system,
             buffer: options.buffer.map_or(buffer, NonZeroUsize::get),
@@ -273,9 +274,9 @@ impl Tuning {
 impl fmt::Display for Tuning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let why = |basis| match basis {
-            Basis::Measured => "measured",
-            Basis::Unmeasured => "not measured on it",
-            Basis::Asked => "asked for",
+            SettingBasis::Measured => "measured",
+            SettingBasis::Unmeasured => "not measured on it",
+            SettingBasis::Asked => "asked for",
         };
         write!(
             f,
@@ -309,21 +310,21 @@ mod tests {
 
     #[test]
     fn a_file_system_is_known_by_its_type_as_mounted_and_by_its_number() {
-        let mounted = |kind| FileSystem::mounted_as(kind).map(|known| known.name);
+        let mounted = |kind| FileSystemKind::mounted_as(kind).map(|known| known.name);
         let found =
             ["nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "fuse", "overlay", "lustre", "proc"].map(mounted);
         let wanted = ["nfs", "nfs4", "smb2", "smb2", "fuse", "fuse", "overlayfs", "lustre"].map(Some);
         assert_eq!((&found[..8], found[8]), (&wanted[..], None));
-        assert_eq!(FileSystem::with_magic(NFS).name, "nfs");
+        assert_eq!(FileSystemKind::with_magic(NFS).name, "nfs");
         // As a signed 32-bit number comes on some machines.
-        assert_eq!(FileSystem::with_magic(0xFFFF_FFFF_FE53_4D42).name, "smb2");
+        assert_eq!(FileSystemKind::with_magic(0xFFFF_FFFF_FE53_4D42).name, "smb2");
     }
 
     #[test]
     fn entries_are_looked_at_where_attributes_come_only_then() {
         let looks = |kind, detail| {
-            let options = Options { detail, ..Options::default() };
-            Tuning::choose(FileSystem::mounted_as(kind).unwrap(), &options).looks(detail) > 0
+            let options = ListingOptions { detail, ..ListingOptions::default() };
+            Tuning::choose(FileSystemKind::mounted_as(kind).unwrap(), &options).looks(detail) > 0
         };
         let of = |kind| [Detail::Bare, Detail::Names, Detail::Size].map(|detail| looks(kind, detail));
         assert_eq!(of("nfs"), [false, true, true]);

@@ -6,13 +6,13 @@ use firstbyte_location::Entry;
 
 use crate::batch::Batch;
 use crate::error::Result;
-use crate::options::{Options, Symlinks};
-use crate::sorted::{Sorted, describe};
-use crate::stream::{Stream, stream};
+use crate::options::{ListingOptions, Symlinks};
+use crate::sorted::{SortedWalk, describe};
+use crate::stream::{BatchStream, stream};
 
 /// Order of the entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Order {
+pub enum EntryOrder {
     /// The order in which several threads find them.
     #[default]
     Any,
@@ -29,22 +29,22 @@ pub struct Walk(Kinds);
 #[derive(Debug)]
 enum Kinds {
     Any(Unsorted),
-    Bytes(Box<Sorted>),
+    Bytes(Box<SortedWalk>),
 }
 
 /// Lists the entries below the directory `root`.
 ///
 /// # Errors
 /// [`Error::Io`](crate::Error::Io) if `root` cannot be opened as a directory.
-pub fn walk(root: &Path, order: Order, options: &Options) -> Result<Walk> {
+pub fn walk(root: &Path, order: EntryOrder, options: &ListingOptions) -> Result<Walk> {
     Ok(Walk(match order {
-        Order::Any => Kinds::Any(Unsorted {
+        EntryOrder::Any => Kinds::Any(Unsorted {
             root: root.to_owned(),
             symlinks: options.symlinks,
             stream: stream(root, options)?,
             found: Vec::new().into_iter(),
         }),
-        Order::Bytes => Kinds::Bytes(Box::new(Sorted::open(root, options)?)),
+        EntryOrder::Bytes => Kinds::Bytes(Box::new(SortedWalk::open(root, options)?)),
     }))
 }
 
@@ -64,7 +64,7 @@ impl Iterator for Walk {
 struct Unsorted {
     root: PathBuf,
     symlinks: Symlinks,
-    stream: Stream,
+    stream: BatchStream,
     /// The rest of the last batch.
     found: std::vec::IntoIter<Result<Entry>>,
 }

@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use firstbyte_listing::{Detail, Options, Order, walk};
+use firstbyte_listing::{Detail, EntryOrder, ListingOptions, walk};
 use firstbyte_testkit::lacks_root;
 use support::mount::Mounted;
 use support::{Found, TREE, ahead};
@@ -28,10 +28,10 @@ fn list_while_it_changes(root: &Path) {
         let listed = std::panic::catch_unwind(|| {
             for round in 0..6 {
                 let detail = if round % 2 == 0 { Detail::Names } else { Detail::Size };
-                check(Found::below(root, &Options { detail, ..TREE }));
+                check(Found::below(root, &ListingOptions { detail, ..TREE }));
             }
             let mut sorted = Found::default();
-            for entry in walk(root, Order::Bytes, &TREE).unwrap() {
+            for entry in walk(root, EntryOrder::Bytes, &TREE).unwrap() {
                 *sorted.names.entry(entry.unwrap().name).or_default() += 1;
             }
             check(sorted);

@@ -22,7 +22,8 @@ fn a_tree_deep_and_wide_is_listed_with_few_descriptors() {
     }
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: Some(290), ..limit }).unwrap();
-    let found = Found::below(root.path(), &firstbyte_listing::Options { threads: 2.try_into().ok(), ..TREE });
+    let found =
+        Found::below(root.path(), &firstbyte_listing::ListingOptions { threads: 2.try_into().ok(), ..TREE });
     setrlimit(Resource::Nofile, limit).unwrap();
     assert_eq!(found.exact().len(), LEVELS * 3);
 }

@@ -5,7 +5,7 @@ mod support;
 use std::path::Path;
 
 use firstbyte_link::{SlowFs, SlowFsConfig};
-use firstbyte_listing::{Detail, Options, Order, walk};
+use firstbyte_listing::{Detail, EntryOrder, ListingOptions, walk};
 use firstbyte_testkit::lacks_root;
 use support::mount::Mounted;
 use support::{Found, TREE, ahead, find, in_order, plant};
@@ -25,12 +25,12 @@ fn compare(name: &str, root: &Path) {
     };
     for threads in [1, 2, 5] {
         for detail in [Detail::Names, Detail::Full] {
-            let options = Options { threads: threads.try_into().ok(), detail, ..TREE };
+            let options = ListingOptions { threads: threads.try_into().ok(), detail, ..TREE };
             check(&format!("{threads} threads, {detail:?}"), Found::below(root, &options).exact());
         }
     }
     let mut sorted: Vec<_> =
-        walk(root, Order::Bytes, &TREE).unwrap().map(|entry| entry.unwrap().name).collect();
+        walk(root, EntryOrder::Bytes, &TREE).unwrap().map(|entry| entry.unwrap().name).collect();
     sorted.sort();
     check("sorted", sorted);
     // Below an overlay its files lie in its upper directory.

@@ -9,7 +9,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use firstbyte_listing::{Batch, Boundary, Depth, Detail, Options, Order, Symlinks, scan, walk};
+use firstbyte_listing::{Batch, Boundary, Depth, Detail, EntryOrder, ListingOptions, Symlinks, scan, walk};
 use firstbyte_testkit::{lacks_root, unprivileged};
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 use support::mount::Mounted;
@@ -41,7 +41,7 @@ fn a_directory_that_may_not_be_read_is_listed_and_named_as_an_error() {
     assert_eq!(names(&found), ["a", "a/file", "closed", "z", "z/file"]);
     assert_eq!(found.errors.len(), 1);
     assert!(found.errors[0].contains("closed: Permission denied"), "{:?}", found.errors);
-    let sorted = unprivileged(|| walk(root.path(), Order::Bytes, &TREE).unwrap().collect::<Vec<_>>());
+    let sorted = unprivileged(|| walk(root.path(), EntryOrder::Bytes, &TREE).unwrap().collect::<Vec<_>>());
     assert_eq!((sorted.len(), sorted.iter().filter(|entry| entry.is_err()).count()), (6, 1));
     mode(&root.path().join("closed"), 0o755);
 }
@@ -52,7 +52,7 @@ fn names_whose_details_may_not_be_read_are_listed_each_with_its_error() {
     mode(&root.path().join("listable"), 0o744);
     let plain = unprivileged(|| Found::below(root.path(), &TREE));
     assert_eq!((names(&plain), plain.errors.len()), (vec!["listable".into(), "listable/file".into()], 0));
-    let full = Options { detail: Detail::Full, ..TREE };
+    let full = ListingOptions { detail: Detail::Full, ..TREE };
     let found = unprivileged(|| Found::below(root.path(), &full));
     assert_eq!(names(&found), ["listable", "listable/file"]);
     assert!(found.errors.len() == 1 && found.errors[0].contains("listable/file: "), "{:?}", found.errors);
@@ -77,7 +77,7 @@ fn a_root_that_is_missing_or_no_directory_or_closed_is_an_error() {
 fn what_vanishes_meanwhile_is_left_out_without_an_error() {
     let directories: Vec<String> = (0..50).map(|n| format!("d{n}")).collect();
     let root = tree(&directories.iter().map(String::as_str).collect::<Vec<_>>());
-    let one = Options { threads: 1.try_into().ok(), detail: Detail::Full, ..TREE };
+    let one = ListingOptions { threads: 1.try_into().ok(), detail: Detail::Full, ..TREE };
     let errors = scan(root.path(), &one, || {
         let mut removed = false;
         let root = root.path();
@@ -114,7 +114,7 @@ fn followed_links_lead_on_and_one_that_leads_back_is_an_error() {
     symlink("../other", root.path().join("a/aside")).unwrap();
     symlink("nowhere", root.path().join("dangling")).unwrap();
     symlink("itself", root.path().join("itself")).unwrap();
-    let found = Found::below(root.path(), &Options { symlinks: Symlinks::Follow, ..TREE });
+    let found = Found::below(root.path(), &ListingOptions { symlinks: Symlinks::Follow, ..TREE });
     let wanted = [
         "a",
         "a/aside",
@@ -142,7 +142,7 @@ fn followed_links_lead_on_and_one_that_leads_back_is_an_error() {
 #[test]
 fn levels_below_the_asked_depth_are_not_entered() {
     let root = tree(&["a/b/c/d"]);
-    let at = |depth| names(&Found::below(root.path(), &Options { depth, ..TREE }));
+    let at = |depth| names(&Found::below(root.path(), &ListingOptions { depth, ..TREE }));
     assert_eq!(at(Depth::OneLevel), ["a"]);
     assert_eq!(at(Depth::Levels(0)), ["a"]);
     assert_eq!(at(Depth::Levels(2)), ["a", "a/b", "a/b/c"]);
@@ -156,10 +156,10 @@ fn a_mount_point_is_listed_and_entered_only_where_that_is_asked_for() {
         fs::write(mounted.path().join("inside"), "").unwrap();
         let above = mounted.path().parent().unwrap();
         assert_eq!(names(&Found::below(above, &TREE)), ["mounted", "mounted/inside"]);
-        let stay = Options { boundary: Boundary::Stay, ..TREE };
+        let stay = ListingOptions { boundary: Boundary::Stay, ..TREE };
         assert_eq!(names(&Found::below(above, &stay)), ["mounted"]);
         let sorted: Vec<_> =
-            walk(above, Order::Bytes, &stay).unwrap().map(|entry| entry.unwrap().name).collect();
+            walk(above, EntryOrder::Bytes, &stay).unwrap().map(|entry| entry.unwrap().name).collect();
         assert_eq!(sorted, [b"mounted"]);
     }
 }
@@ -168,7 +168,7 @@ fn a_mount_point_is_listed_and_entered_only_where_that_is_asked_for() {
 fn a_visitor_that_breaks_off_ends_the_listing() {
     let directories: Vec<String> = (0..500).map(|n| format!("d{n}")).collect();
     let root = tree(&directories.iter().map(String::as_str).collect::<Vec<_>>());
-    let small = Options { buffer: 1024.try_into().ok(), threads: 3.try_into().ok(), ..TREE };
+    let small = ListingOptions { buffer: 1024.try_into().ok(), threads: 3.try_into().ok(), ..TREE };
     let visits = scan(root.path(), &small, || {
         let mut visits = 0;
         move |_: &mut Batch| {
@@ -193,7 +193,8 @@ fn a_tree_far_deeper_than_a_path_may_be_long_is_listed() {
         Found::below(root.path(), &TREE).exact().into_iter().map(|name| name.len()).collect();
     assert_eq!(found.len(), LEVELS);
     assert_eq!(found.last(), Some(&(LEVELS * 7 - 1)));
-    let sorted = walk(root.path(), Order::Bytes, &Options { detail: Detail::Size, ..TREE }).unwrap();
+    let sorted =
+        walk(root.path(), EntryOrder::Bytes, &ListingOptions { detail: Detail::Size, ..TREE }).unwrap();
     assert_eq!(sorted.filter(Result::is_ok).count(), LEVELS);
     // The standard library's way would hold a descriptor a level.
     assert!(Command::new("rm").arg("-rf").arg(root.path().join("deeper")).status().unwrap().success());

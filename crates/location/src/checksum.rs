@@ -231,11 +231,11 @@ impl fmt::Display for Checksum {
 #[derive(Clone)]
 pub struct Hasher {
     algorithm: Algorithm,
-    state: State,
+    state: HashState,
 }
 
 #[derive(Clone)]
-enum State {
+enum HashState {
     Crc(crc_fast::Digest),
     Sha256(sha2::Sha256),
     Sha1(sha1::Sha1),
@@ -247,12 +247,12 @@ impl Hasher {
     #[must_use]
     pub fn new(algorithm: Algorithm) -> Self {
         let state = match algorithm {
-            Algorithm::Crc64Nvme => State::Crc(crc_fast::Digest::new(CrcAlgorithm::Crc64Nvme)),
-            Algorithm::Crc32c => State::Crc(crc_fast::Digest::new(CrcAlgorithm::Crc32Iscsi)),
-            Algorithm::Crc32 => State::Crc(crc_fast::Digest::new(CrcAlgorithm::Crc32IsoHdlc)),
-            Algorithm::Sha256 => State::Sha256(sha2::Sha256::new()),
-            Algorithm::Sha1 => State::Sha1(sha1::Sha1::new()),
-            Algorithm::Md5 => State::Md5(md5::Md5::new()),
+            Algorithm::Crc64Nvme => HashState::Crc(crc_fast::Digest::new(CrcAlgorithm::Crc64Nvme)),
+            Algorithm::Crc32c => HashState::Crc(crc_fast::Digest::new(CrcAlgorithm::Crc32Iscsi)),
+            Algorithm::Crc32 => HashState::Crc(crc_fast::Digest::new(CrcAlgorithm::Crc32IsoHdlc)),
+            Algorithm::Sha256 => HashState::Sha256(sha2::Sha256::new()),
+            Algorithm::Sha1 => HashState::Sha1(sha1::Sha1::new()),
+            Algorithm::Md5 => HashState::Md5(md5::Md5::new()),
         };
         Self { algorithm, state }
     }
@@ -274,10 +274,10 @@ impl Hasher {
     /// Adds the next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         match &mut self.state {
-            State::Crc(crc) => crc.update(bytes),
-            State::Sha256(sha) => sha.update(bytes),
-            State::Sha1(sha) => sha.update(bytes),
-            State::Md5(md5) => md5.update(bytes),
+            HashState::Crc(crc) => crc.update(bytes),
+            HashState::Sha256(sha) => sha.update(bytes),
+            HashState::Sha1(sha) => sha.update(bytes),
+            HashState::Md5(md5) => md5.update(bytes),
         }
     }
 
@@ -285,10 +285,10 @@ impl Hasher {
     #[must_use]
     pub fn finish(self) -> Checksum {
         let value = match self.state {
-            State::Crc(crc) => return Checksum::from_number(self.algorithm, crc.finalize()),
-            State::Sha256(sha) => sha.finalize().to_vec(),
-            State::Sha1(sha) => sha.finalize().to_vec(),
-            State::Md5(md5) => md5.finalize().to_vec(),
+            HashState::Crc(crc) => return Checksum::from_number(self.algorithm, crc.finalize()),
+            HashState::Sha256(sha) => sha.finalize().to_vec(),
+            HashState::Sha1(sha) => sha.finalize().to_vec(),
+            HashState::Md5(md5) => md5.finalize().to_vec(),
         };
         Checksum { algorithm: self.algorithm, value }
     }

@@ -6,7 +6,7 @@ use crate::version::Version;
 
 /// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum EntryKind {
     /// An object or a regular file.
     File,
     /// A directory, or a common prefix of keys.
@@ -17,7 +17,7 @@ pub enum Kind {
     Other,
 }
 
-impl Kind {
+impl EntryKind {
     /// The name in machine-readable output: `file`, `directory`, `symlink` or `other`.
     #[must_use]
     pub const fn word(self) -> &'static str {
@@ -37,7 +37,7 @@ pub struct Entry {
     /// names need not be UTF-8.
     pub name: Vec<u8>,
     /// Kind of the entry.
-    pub kind: Kind,
+    pub kind: EntryKind,
     /// Length in bytes, if the listing includes it.
     pub size: Option<u64>,
     /// Last modification, if the listing includes it.
@@ -56,7 +56,7 @@ pub struct Entry {
 impl Entry {
     /// Makes an entry of which only name and kind are known.
     #[must_use]
-    pub fn named(name: Vec<u8>, kind: Kind) -> Self {
+    pub fn named(name: Vec<u8>, kind: EntryKind) -> Self {
         Self {
             name,
             kind,
@@ -72,7 +72,7 @@ impl Entry {
     /// Makes an object's entry of which only the expected version is known. Its name is empty.
     #[must_use]
     pub fn of_version(version: &Version) -> Self {
-        let entry = Self::named(Vec::new(), Kind::File);
+        let entry = Self::named(Vec::new(), EntryKind::File);
         Self { size: version.size, version: Some(Box::new(version.clone())), ..entry }
     }
 }

@@ -23,7 +23,7 @@ pub use checksum::{Algorithm, Checksum, ChecksumError, Hasher};
 pub use content_type::content_type;
 pub use directory::directory_of;
 pub use disk::is_full;
-pub use entry::{Entry, Kind};
+pub use entry::{Entry, EntryKind};
 pub use location::{HttpUrl, Location, LocationError, ObjectLocation};
 pub use name::{DestinationName, NameFault};
 pub use range::{ByteRange, to_usize};

@@ -22,7 +22,7 @@ const IDLE_TIME: Duration = Duration::from_secs(10);
 type Job = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
-struct State {
+struct BlockingPoolState {
     jobs: VecDeque<Job>,
     threads: usize,
     idle: usize,
@@ -35,7 +35,7 @@ struct State {
 
 #[derive(Default)]
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<BlockingPoolState>,
     work: Condvar,
     watch: Condvar,
 }

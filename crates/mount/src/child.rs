@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use firstbyte_location::{Entry, FileIdentity, Kind, Version};
+use firstbyte_location::{Entry, EntryKind, FileIdentity, Version};
 use firstbyte_store::Stat;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
@@ -13,9 +13,9 @@ use time::format_description::well_known::Rfc2822;
 pub(crate) struct Child {
     pub(crate) name: Box<[u8]>,
     /// The kind: a file or a directory.
-    pub(crate) kind: Kind,
+    pub(crate) kind: EntryKind,
     pub(crate) modified: Option<SystemTime>,
-    pub(crate) pin: Pin,
+    pub(crate) pin: VersionIdentity,
     pub(crate) permissions: Option<Permissions>,
 }
 
@@ -64,7 +64,7 @@ fn stored_mode(text: &str) -> Option<u16> {
 
 /// The attributes that a listing reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Listed {
+pub(crate) enum ListedAttributes {
     /// All attributes shown of an object.
     Objects,
     /// Names and kinds only. A stat reports permissions and versions.
@@ -79,7 +79,7 @@ fn whole_seconds(time: SystemTime) -> SystemTime {
 
 /// The identity of a file's version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Pin {
+pub(crate) enum VersionIdentity {
     /// A directory, which has no version.
     Directory,
     /// A strong `ETag` and a length.
@@ -92,7 +92,7 @@ pub(crate) enum Pin {
     Unknown,
 }
 
-impl Pin {
+impl VersionIdentity {
     /// Makes the pin of the content that `version` describes. A listing has the `ETag` and the
     /// length, a stat also a version id and times. The pin consists of their common facts, so that
     /// an object is the same inode however it was found.
@@ -133,22 +133,24 @@ impl Child {
     pub(crate) fn directory(name: &[u8]) -> Self {
         Self {
             name: name.into(),
-            kind: Kind::Directory,
+            kind: EntryKind::Directory,
             modified: None,
-            pin: Pin::Directory,
+            pin: VersionIdentity::Directory,
             permissions: None,
         }
     }
 
     /// Makes a child from a listed entry, which has no permissions.
-    pub(crate) fn from_entry(entry: Entry, listed: Listed) -> Self {
+    pub(crate) fn from_entry(entry: Entry, listed: ListedAttributes) -> Self {
         let version = Version { size: entry.size, etag: entry.etag, ..Version::default() };
         let pin = match entry.kind {
-            _ if listed == Listed::NamesOnly => Pin::Unknown,
-            Kind::Directory => Pin::Directory,
+            _ if listed == ListedAttributes::NamesOnly => VersionIdentity::Unknown,
+            EntryKind::Directory => VersionIdentity::Directory,
             // A length of 0 that is not credible is requested when the file is looked up.
-            _ if !version.has_credible_length() => Pin::Unknown,
-            _ => Some(Pin::of(version)).filter(|pin| matches!(pin, Pin::Tagged(..))).unwrap_or(Pin::Unknown),
+            _ if !version.has_credible_length() => VersionIdentity::Unknown,
+            _ => Some(VersionIdentity::of(version))
+                .filter(|pin| matches!(pin, VersionIdentity::Tagged(..)))
+                .unwrap_or(VersionIdentity::Unknown),
         };
         let modified = entry.modified.map(whole_seconds);
         Self { name: entry.name.into(), kind: entry.kind, modified, pin, permissions: None }
@@ -161,13 +163,17 @@ impl Child {
             None => stat.modified,
         };
         let permissions = Permissions::of(&stat);
-        let pin = if stat.kind == Kind::Directory { Pin::Directory } else { Pin::of(stat.version) };
+        let pin = if stat.kind == EntryKind::Directory {
+            VersionIdentity::Directory
+        } else {
+            VersionIdentity::of(stat.version)
+        };
         Self { name: name.into(), kind: stat.kind, modified, pin, permissions }
     }
 
     /// Whether the attributes are known.
     pub(crate) fn is_known(&self) -> bool {
-        self.pin != Pin::Unknown
+        self.pin != VersionIdentity::Unknown
     }
 }
 

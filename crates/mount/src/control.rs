@@ -21,7 +21,7 @@ use crate::bounded::bounded;
 use crate::error::{Error, Result};
 use crate::mount_table::Mounts;
 use crate::mountpoint::FS_TYPE;
-pub use protocol::{HydrateRequest, JobFailure, JobProgress, MountCounts, Request, Response};
+pub use protocol::{ControlRequest, ControlResponse, HydrateRequest, JobFailure, JobProgress, MountCounts};
 pub(crate) use server::Listening;
 
 /// The time that the daemon has to take a request and to answer it, which it does from memory.
@@ -80,7 +80,7 @@ impl Control {
     /// # Errors
     /// The operating system's error.
     pub fn at(socket: &Path) -> io::Result<Self> {
-        let address = address::Address::of(socket)?;
+        let address = address::ControlAddress::of(socket)?;
         let connection = UnixStream::connect(address.path())?;
         connection.set_read_timeout(Some(PATIENCE))?;
         connection.set_write_timeout(Some(PATIENCE))?;
@@ -90,8 +90,8 @@ impl Control {
     /// Sends a request and waits for the answer.
     ///
     /// # Errors
-    /// The daemon is gone, or its answer is not a [`Response`].
-    pub fn ask(&mut self, request: &Request) -> io::Result<Response> {
+    /// The daemon is gone, or its answer is not a [`ControlResponse`].
+    pub fn ask(&mut self, request: &ControlRequest) -> io::Result<ControlResponse> {
         let mut writer = &self.connection;
         writeln!(writer, "{}", serde_json::to_string(request)?)?;
         let mut line = String::new();
@@ -103,7 +103,11 @@ impl Control {
     ///
     /// # Errors
     /// As [`ask`](Self::ask), and if there is no answer within that time.
-    pub fn ask_within(&mut self, request: &Request, patience: Duration) -> io::Result<Response> {
+    pub fn ask_within(
+        &mut self,
+        request: &ControlRequest,
+        patience: Duration,
+    ) -> io::Result<ControlResponse> {
         self.connection.set_read_timeout(Some(patience))?;
         let answer = self.ask(request);
         self.connection.set_read_timeout(Some(PATIENCE))?;

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use firstbyte_location::{Kind, to_usize};
+use firstbyte_location::{EntryKind, to_usize};
 use rustix_futex_sync::Mutex;
 
 use crate::child::Child;
-use crate::directory::Listed;
+use crate::directory::ListedName;
 use crate::error::{Error, Result};
 use crate::inodes::Ino;
 use crate::readdir::{ANSWER, ReadDir};
-use crate::source::Source;
+use crate::source::MountSource;
 
 /// The number of names in the first answer, before it is known how many the kernel's buffer holds.
 const FIRST_ANSWER_NAMES: usize = 256;
@@ -30,7 +30,7 @@ pub(crate) struct NamedEntry {
 enum Entry {
     Itself(Ino),
     Parent,
-    Listed(Listed),
+    Listed(ListedName),
 }
 
 impl NamedEntry {
@@ -42,8 +42,8 @@ impl NamedEntry {
         }
     }
 
-    pub(crate) fn kind(&self) -> Kind {
-        self.child().map_or(Kind::Directory, |child| child.kind)
+    pub(crate) fn kind(&self) -> EntryKind {
+        self.child().map_or(EntryKind::Directory, |child| child.kind)
     }
 
     pub(crate) fn ino(&self) -> Ino {
@@ -78,7 +78,7 @@ impl OpenDirectory {
 
     /// Returns one of the names returned last, and the time for which it is valid. `None` while
     /// another thread is reading.
-    fn recent(&self, name: &[u8], ttl: Duration) -> Option<(Listed, Duration)> {
+    fn recent(&self, name: &[u8], ttl: Duration) -> Option<(ListedName, Duration)> {
         let stream = self.stream.try_lock()?;
         stream.recent(name, ttl).map(|(listed, valid)| (listed.clone(), valid))
     }
@@ -110,14 +110,14 @@ impl OpenDirectory {
     /// As [`names`](Self::names), with the attributes that a listing of local files leaves out.
     pub(crate) fn names_with_attributes(
         &self,
-        source: &Source,
+        source: &MountSource,
         ino: Ino,
         offset: u64,
     ) -> Result<Vec<NamedEntry>> {
         let mut names = self.names(ino, offset)?;
         if source.root().as_local().is_some() {
             for named in &mut names {
-                if let Entry::Listed(Listed { child, .. }) = &mut named.entry
+                if let Entry::Listed(ListedName { child, .. }) = &mut named.entry
                     && !child.is_known()
                     && let Ok(Some(found)) = source.find(&self.path, &child.name)
                 {
@@ -159,7 +159,7 @@ impl DirHandles {
 
     /// Returns the entry `name` of the directory at `path`, if an open listing of it returned the
     /// entry a moment ago. `ls -l` looks each name up again if the kernel did not keep it.
-    pub(crate) fn recent(&self, path: &[u8], name: &[u8], ttl: Duration) -> Option<(Listed, Duration)> {
+    pub(crate) fn recent(&self, path: &[u8], name: &[u8], ttl: Duration) -> Option<(ListedName, Duration)> {
         let open: Vec<Arc<OpenDirectory>> =
             self.open.lock().values().filter(|open| *open.path == *path).cloned().collect();
         open.iter().find_map(|open| open.recent(name, ttl))

@@ -2,9 +2,9 @@
 //!
 //! A directory whose names are all known answers lookups without a request, for missing names too,
 //! serves a second listing, and gives the order of files. Memory is bounded: only directories of up
-//! to [`Directories::widest`] names are kept, and the least recently used are dropped. Of a wider
-//! directory, the page around the last name looked up is kept, and the pages listed last (`pages`).
-//! A page answers only for the names in it.
+//! to [`KnownDirectories::widest`] names are kept, and the least recently used are dropped. Of a
+//! wider directory, the page around the last name looked up is kept, and the pages listed last
+//! (`pages`). A page answers only for the names in it.
 
 mod pages;
 
@@ -17,7 +17,7 @@ use rustix_futex_sync::Mutex;
 
 use crate::child::Child;
 use crate::inodes::Ino;
-use pages::Pages;
+use pages::PackedPages;
 
 /// The most names of a directory that is kept: 16,384 names are some 3 MB.
 const MAX_NAMES_KEPT: usize = 16_384;
@@ -39,7 +39,7 @@ const MAX_WIDE_REMEMBERED: usize = 4096;
 
 /// A name, and the inode number that listings show for it. Clones share the name.
 #[derive(Clone, Debug)]
-pub(crate) struct Listed {
+pub(crate) struct ListedName {
     pub(crate) child: Arc<Child>,
     pub(crate) ino: Ino,
 }
@@ -53,30 +53,30 @@ enum Extent {
 
 /// The names of a directory at one instant, or a page of them.
 #[derive(Debug)]
-pub(crate) struct Directory {
+pub(crate) struct DirectorySnapshot {
     extent: Extent,
     /// The position of the first name in the listing.
     first: usize,
     /// The names, in the order of the listing.
-    listed: Vec<Listed>,
+    listed: Vec<ListedName>,
     /// Positions in `listed`, by name.
     by_name: Vec<u32>,
     /// The time at which the listing began.
     taken: Instant,
 }
 
-impl Directory {
-    pub(crate) fn new(listed: Vec<Listed>, taken: Instant) -> Self {
+impl DirectorySnapshot {
+    pub(crate) fn new(listed: Vec<ListedName>, taken: Instant) -> Self {
         Self::sorted(Extent::Whole, 0, listed, taken)
     }
 
     /// Makes a page of adjacent names of a wide directory, the first of them at position `first` in
     /// its listing.
-    pub(crate) fn page(listed: Vec<Listed>, first: usize, taken: Instant) -> Self {
+    pub(crate) fn page(listed: Vec<ListedName>, first: usize, taken: Instant) -> Self {
         Self::sorted(Extent::Page, first, listed, taken)
     }
 
-    fn sorted(extent: Extent, first: usize, listed: Vec<Listed>, taken: Instant) -> Self {
+    fn sorted(extent: Extent, first: usize, listed: Vec<ListedName>, taken: Instant) -> Self {
         let mut by_name: Vec<u32> = (0..).take(listed.len()).collect();
         by_name.sort_by(|a, b| listed[*a as usize].child.name.cmp(&listed[*b as usize].child.name));
         Self { extent, first, listed, by_name, taken }
@@ -90,7 +90,7 @@ impl Directory {
     }
 
     /// The names that begin with `prefix`, in the order of their bytes.
-    pub(crate) fn beginning_with(&self, prefix: &[u8]) -> impl Iterator<Item = &Listed> {
+    pub(crate) fn beginning_with(&self, prefix: &[u8]) -> impl Iterator<Item = &ListedName> {
         let name = |at: &u32| &*self.listed[*at as usize].child.name;
         let start = self.by_name.partition_point(|at| name(at) < prefix);
         self.by_name[start..]
@@ -99,7 +99,7 @@ impl Directory {
             .map(|at| &self.listed[*at as usize])
     }
 
-    pub(crate) fn listed(&self) -> &[Listed] {
+    pub(crate) fn listed(&self) -> &[ListedName] {
         &self.listed
     }
 
@@ -133,7 +133,7 @@ impl Directory {
 #[derive(Clone, Debug)]
 pub(crate) enum Known {
     /// All names.
-    Whole(Arc<Directory>),
+    Whole(Arc<DirectorySnapshot>),
     /// The directory has more names than are kept; pages of it may be known.
     Wide,
     /// No valid names.
@@ -160,16 +160,16 @@ impl Lookups {
 struct Inner {
     /// Whole directories, and for each wide one the page around the last name looked up, with the
     /// time of their last use.
-    kept: HashMap<Box<[u8]>, (Arc<Directory>, u64)>,
+    kept: HashMap<Box<[u8]>, (Arc<DirectorySnapshot>, u64)>,
     wide: HashMap<Box<[u8]>, Lookups>,
-    pages: Pages,
+    pages: PackedPages,
     /// Names in `kept`.
     names: usize,
     clock: u64,
 }
 
 /// All known directories.
-pub(crate) struct Directories {
+pub(crate) struct KnownDirectories {
     ttl: Duration,
     /// The most names kept in total.
     names: usize,
@@ -178,7 +178,7 @@ pub(crate) struct Directories {
     inner: Mutex<Inner>,
 }
 
-impl Directories {
+impl KnownDirectories {
     /// Makes a cache of directories that are valid for `ttl`, in a share of `memory` bytes.
     pub(crate) fn new(ttl: Duration, memory: u64) -> Self {
         let names = to_usize((memory / NAMES_SHARE / BYTES_PER_NAME).max(MIN_TOTAL_NAMES));
@@ -204,7 +204,7 @@ impl Directories {
     }
 
     /// Returns the page of a wide directory that has `name`, if one is valid.
-    pub(crate) fn page(&self, path: &[u8], name: &[u8]) -> Option<Arc<Directory>> {
+    pub(crate) fn page(&self, path: &[u8], name: &[u8]) -> Option<Arc<DirectorySnapshot>> {
         let mut inner = self.inner.lock();
         let page = inner.around(path, name, self.names).filter(|page| !page.valid(self.ttl).is_zero())?;
         inner.wide.entry(path.into()).or_default().note(name);
@@ -226,7 +226,7 @@ impl Directories {
 
     /// Returns the last listing of a directory, or the page of it that has `name`, however old: for
     /// the order and the numbers of names, which seldom change.
-    pub(crate) fn around(&self, path: &[u8], name: &[u8]) -> Option<Arc<Directory>> {
+    pub(crate) fn around(&self, path: &[u8], name: &[u8]) -> Option<Arc<DirectorySnapshot>> {
         self.inner.lock().around(path, name, self.names)
     }
 
@@ -237,7 +237,7 @@ impl Directories {
     }
 
     /// Keeps a directory, or a page of one, in place of an earlier one.
-    pub(crate) fn keep(&self, path: &[u8], directory: Arc<Directory>) {
+    pub(crate) fn keep(&self, path: &[u8], directory: Arc<DirectorySnapshot>) {
         self.inner.lock().keep(path, directory, self.names);
     }
 
@@ -252,7 +252,7 @@ impl Directories {
     }
 
     /// Keeps the next names of the listing of a wide directory, packed.
-    pub(crate) fn keep_listed(&self, path: &[u8], first: usize, listed: &[Listed], taken: Instant) {
+    pub(crate) fn keep_listed(&self, path: &[u8], first: usize, listed: &[ListedName], taken: Instant) {
         self.inner.lock().pages.add(path, first, listed, taken, self.page_bytes);
     }
 
@@ -268,7 +268,7 @@ impl Inner {
         self.clock
     }
 
-    fn around(&mut self, path: &[u8], name: &[u8], names: usize) -> Option<Arc<Directory>> {
+    fn around(&mut self, path: &[u8], name: &[u8], names: usize) -> Option<Arc<DirectorySnapshot>> {
         let clock = self.tick();
         if let Some((kept, used)) = self.kept.get_mut(path)
             && (kept.extent == Extent::Whole || kept.position(name).is_some())
@@ -282,7 +282,7 @@ impl Inner {
     }
 
     /// Keeps a directory, and drops the least recently used above `names` names.
-    fn keep(&mut self, path: &[u8], directory: Arc<Directory>, names: usize) {
+    fn keep(&mut self, path: &[u8], directory: Arc<DirectorySnapshot>, names: usize) {
         let clock = self.tick();
         if directory.extent == Extent::Whole {
             self.wide.remove(path);
@@ -316,12 +316,12 @@ impl Inner {
 mod tests {
     use super::*;
 
-    fn directory(count: usize) -> Arc<Directory> {
+    fn directory(count: usize) -> Arc<DirectorySnapshot> {
         let name = |index: usize| format!("n{:05}", (index * 7919) % count.max(1));
         let listed = (0..count)
-            .map(|index| Listed { child: Arc::new(Child::directory(name(index).as_bytes())), ino: 2 })
+            .map(|index| ListedName { child: Arc::new(Child::directory(name(index).as_bytes())), ino: 2 })
             .collect();
-        Arc::new(Directory::new(listed, Instant::now()))
+        Arc::new(DirectorySnapshot::new(listed, Instant::now()))
     }
 
     #[test]
@@ -336,7 +336,8 @@ mod tests {
     fn the_longest_unused_goes_when_there_are_too_many_names() {
         // Four of the widest.
         let names = 4 * (MAX_NAMES_KEPT as u64 + 1);
-        let directories = Directories::new(Duration::from_secs(60), NAMES_SHARE * BYTES_PER_NAME * names);
+        let directories =
+            KnownDirectories::new(Duration::from_secs(60), NAMES_SHARE * BYTES_PER_NAME * names);
         assert_eq!(directories.widest(), MAX_NAMES_KEPT);
         for path in [&b"0"[..], b"1", b"2", b"3"] {
             directories.keep(path, directory(MAX_NAMES_KEPT));
@@ -352,7 +353,7 @@ mod tests {
 
     #[test]
     fn empty_directories_take_room_too() {
-        let directories = Directories::new(Duration::from_secs(60), 0);
+        let directories = KnownDirectories::new(Duration::from_secs(60), 0);
         for number in 0..3 * MIN_TOTAL_NAMES {
             directories.keep(number.to_string().as_bytes(), directory(0));
         }
@@ -361,7 +362,7 @@ mod tests {
 
     #[test]
     fn nothing_is_believed_beyond_its_time() {
-        let directories = Directories::new(Duration::ZERO, 0);
+        let directories = KnownDirectories::new(Duration::ZERO, 0);
         assert_eq!(directories.widest(), 1536);
         directories.keep(b"d", directory(3));
         assert!(matches!(directories.get(b"d"), Known::Nothing));
@@ -371,15 +372,15 @@ mod tests {
 
     #[test]
     fn a_page_is_requested_only_for_names_looked_up_in_their_order() {
-        let directories = Directories::new(Duration::from_secs(60), 0);
+        let directories = KnownDirectories::new(Duration::from_secs(60), 0);
         let in_order = |name: &str| directories.is_in_order(b"d", name.as_bytes());
         assert!(!in_order("a"), "nothing is known of it");
         directories.mark_wide(b"d");
         assert_eq!(["a", "b", "c", "d", "e"].map(in_order), [false, false, false, false, true]);
         assert_eq!(["f", "c", "d", "e", "f", "a", "b"].map(in_order), [false; 7]);
-        let listed = |name: &str| Listed { child: Arc::new(Child::directory(name.as_bytes())), ino: 2 };
+        let listed = |name: &str| ListedName { child: Arc::new(Child::directory(name.as_bytes())), ino: 2 };
         let names = ["b", "c", "d", "e"].map(listed).to_vec();
-        directories.keep(b"d", Arc::new(Directory::page(names, 1000, Instant::now())));
+        directories.keep(b"d", Arc::new(DirectorySnapshot::page(names, 1000, Instant::now())));
         assert!(directories.page(b"d", b"a").is_none());
         for name in ["b", "c", "d", "e"] {
             let page = directories.page(b"d", name.as_bytes()).unwrap();

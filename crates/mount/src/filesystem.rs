@@ -11,19 +11,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use firstbyte_hydrate::{File, Hydrator};
-use firstbyte_location::Kind;
+use firstbyte_location::EntryKind;
 
 use crate::child::Child;
-use crate::directory::{Directories, Directory, Known, Listed};
+use crate::directory::{DirectorySnapshot, Known, KnownDirectories, ListedName};
 use crate::error::{Error, Result};
-use crate::inodes::{Attributes, Bounds, Fullness, Ino, Inodes, Node, parent};
-use crate::operations::Operations;
-use crate::options::{Modes, Options};
+use crate::inodes::{Bounds, Fullness, Ino, InodeAttributes, Inodes, Node, parent};
+use crate::operations::OperationCounters;
+use crate::options::{MountOptions, ShownModes};
 use crate::prefetch::Prefetch;
-use crate::readdir::{ReadDir, Sources};
-use crate::reader::Reader;
+use crate::readdir::{NameSources, ReadDir};
+use crate::reader::OpenFile;
 use crate::record::Recorder;
-use crate::source::Source;
+use crate::source::MountSource;
 
 /// The number of names taken from the listing that finds the root: just under the 1,000 of one S3
 /// page, so that one page is enough.
@@ -31,32 +31,32 @@ pub(crate) const FIRST_PAGE_NAMES: usize = 990;
 
 /// The result of a lookup.
 #[derive(Debug)]
-pub(crate) enum Lookup {
+pub(crate) enum LookupResult {
     /// An inode, and the time for which its name is valid.
-    Found(Attributes, Duration),
+    Found(InodeAttributes, Duration),
     /// The name does not exist; the time for which that is valid.
     Missing(Duration),
 }
 
 /// Whether an earlier listing of a directory is still valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Freshness {
+pub(crate) enum ListingFreshness {
     Believed,
     Unknown,
 }
 
 /// A mounted location.
 pub(crate) struct FileSystem {
-    pub(crate) source: Arc<Source>,
+    pub(crate) source: Arc<MountSource>,
     pub(crate) hydrator: Hydrator,
     pub(crate) inodes: Arc<Inodes>,
-    pub(crate) directories: Arc<Directories>,
+    pub(crate) directories: Arc<KnownDirectories>,
     pub(crate) prefetch: Arc<Prefetch>,
     pub(crate) recorder: Option<Recorder>,
     /// Path of the control socket.
     pub(crate) control: Option<PathBuf>,
-    pub(crate) modes: Modes,
-    pub(crate) operations: Operations,
+    pub(crate) modes: ShownModes,
+    pub(crate) operations: OperationCounters,
     pub(crate) ttl: Duration,
     /// The time shown for directories, since stores have none.
     pub(crate) began: SystemTime,
@@ -65,9 +65,9 @@ pub(crate) struct FileSystem {
 }
 
 impl FileSystem {
-    pub(crate) fn new(source: Arc<Source>, hydrator: Hydrator, options: &Options) -> Result<Self> {
+    pub(crate) fn new(source: Arc<MountSource>, hydrator: Hydrator, options: &MountOptions) -> Result<Self> {
         let (ttl, permissions) = (options.metadata_ttl, source.permissions());
-        let directories = Arc::new(Directories::new(ttl, options.memory));
+        let directories = Arc::new(KnownDirectories::new(ttl, options.memory));
         let prefetch =
             Prefetch::new(Arc::clone(&source), hydrator.clone(), Arc::clone(&directories), options);
         let record = options.record.as_deref();
@@ -81,7 +81,7 @@ impl FileSystem {
             recorder,
             control: options.control.clone(),
             modes: options.modes,
-            operations: Operations::default(),
+            operations: OperationCounters::default(),
             ttl,
             began: SystemTime::now(),
             prices: options.prices,
@@ -89,7 +89,7 @@ impl FileSystem {
     }
 
     /// Looks a name up in memory. Returns `None` if that takes a request.
-    pub(crate) fn lookup_here(&self, parent: Ino, name: &[u8]) -> Option<Result<Lookup>> {
+    pub(crate) fn lookup_here(&self, parent: Ino, name: &[u8]) -> Option<Result<LookupResult>> {
         let directory = match self.directory(parent) {
             Ok(directory) => directory,
             Err(error) => return Some(Err(error)),
@@ -107,7 +107,12 @@ impl FileSystem {
 
     /// Returns the lookup of a name that a listing in progress has just returned. `None` if its
     /// attributes are unknown or it is known to be overwritten.
-    pub(crate) fn listed(&self, parent: Ino, listed: &Listed, valid: Duration) -> Result<Option<Lookup>> {
+    pub(crate) fn listed(
+        &self,
+        parent: Ino,
+        listed: &ListedName,
+        valid: Duration,
+    ) -> Result<Option<LookupResult>> {
         let directory = self.directory(parent)?;
         if !listed.child.is_known() {
             return Ok(None);
@@ -117,18 +122,20 @@ impl FileSystem {
             self.inodes.forget(found.ino, 1);
             return Ok(None);
         }
-        Ok(Some(Lookup::Found(found, valid)))
+        Ok(Some(LookupResult::Found(found, valid)))
     }
 
-    fn lookup_in(&self, known: &Directory, directory: &Node, name: &[u8]) -> Option<Lookup> {
+    fn lookup_in(&self, known: &DirectorySnapshot, directory: &Node, name: &[u8]) -> Option<LookupResult> {
         let valid = known.valid(self.ttl);
-        let Some(position) = known.position(name) else { return Some(Lookup::Missing(valid)) };
-        let Listed { child, ino } = &known.listed()[position];
-        child.is_known().then(|| Lookup::Found(self.inodes.enter(&directory.path, child, Some(*ino)), valid))
+        let Some(position) = known.position(name) else { return Some(LookupResult::Missing(valid)) };
+        let ListedName { child, ino } = &known.listed()[position];
+        child
+            .is_known()
+            .then(|| LookupResult::Found(self.inodes.enter(&directory.path, child, Some(*ino)), valid))
     }
 
     /// Looks a name up by asking the store.
-    pub(crate) fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Lookup> {
+    pub(crate) fn lookup(&self, parent: Ino, name: &[u8]) -> Result<LookupResult> {
         let directory = self.directory(parent)?;
         // A page with this name has its neighbours too, and if it is the only page of its
         // directory, it shows which names do not exist: programs that open one file of a directory
@@ -155,9 +162,9 @@ impl FileSystem {
         let begun = Instant::now();
         let found = self.source.find(&directory.path, name)?;
         let valid = self.ttl.saturating_sub(begun.elapsed());
-        let Some(child) = found else { return Ok(Lookup::Missing(valid)) };
+        let Some(child) = found else { return Ok(LookupResult::Missing(valid)) };
         let number = self.numbered(&directory.path, name);
-        Ok(Lookup::Found(self.inodes.enter(&directory.path, &child, number), valid))
+        Ok(LookupResult::Found(self.inodes.enter(&directory.path, &child, number), valid))
     }
 
     /// Returns the inode number that a listing gave to a name.
@@ -167,7 +174,7 @@ impl FileSystem {
     }
 
     /// Requests and keeps the page of a directory that begins with the name `from`, or the first.
-    fn list_page(&self, path: &[u8], from: Option<&[u8]>) -> Result<Arc<Directory>> {
+    fn list_page(&self, path: &[u8], from: Option<&[u8]>) -> Result<Arc<DirectorySnapshot>> {
         let begun = Instant::now();
         let page = self.source.page(path, from)?;
         // The names keep the numbers that a listing gave them.
@@ -180,15 +187,15 @@ impl FileSystem {
             None => self.inodes.number(path, child),
         };
         let listed =
-            page.children.into_iter().map(|child| Listed { ino: number(&child), child: Arc::new(child) });
-        let listed: Vec<Listed> = listed.collect();
+            page.children.into_iter().map(|child| ListedName { ino: number(&child), child: Arc::new(child) });
+        let listed: Vec<ListedName> = listed.collect();
         let directory = match (from, page.is_last) {
-            (None, true) => Directory::new(listed, begun),
+            (None, true) => DirectorySnapshot::new(listed, begun),
             (None, false) => {
                 self.directories.mark_wide(path);
-                Directory::page(listed, 0, begun)
+                DirectorySnapshot::page(listed, 0, begun)
             }
-            (Some(_), _) => Directory::page(listed, first, begun),
+            (Some(_), _) => DirectorySnapshot::page(listed, first, begun),
         };
         let directory = Arc::new(directory);
         self.directories.keep(path, Arc::clone(&directory));
@@ -200,25 +207,26 @@ impl FileSystem {
     pub(crate) fn keep(&self, path: &[u8], mut children: Vec<Child>, begun: Instant) {
         let is_wide = children.len() > FIRST_PAGE_NAMES;
         children.truncate(FIRST_PAGE_NAMES);
-        let listed = |child: Child| Listed { ino: self.inodes.number(path, &child), child: Arc::new(child) };
-        let listed: Vec<Listed> = children.into_iter().map(listed).collect();
+        let listed =
+            |child: Child| ListedName { ino: self.inodes.number(path, &child), child: Arc::new(child) };
+        let listed: Vec<ListedName> = children.into_iter().map(listed).collect();
         if is_wide {
             self.directories.mark_wide(path);
-            self.directories.keep(path, Arc::new(Directory::page(listed, 0, begun)));
+            self.directories.keep(path, Arc::new(DirectorySnapshot::page(listed, 0, begun)));
         } else {
-            self.directories.keep(path, Arc::new(Directory::new(listed, begun)));
+            self.directories.keep(path, Arc::new(DirectorySnapshot::new(listed, begun)));
         }
     }
 
     /// Opens a file without a request. The kernel looks the name up again if this returns
     /// [`Error::Stale`].
-    pub(crate) fn open(&self, ino: Ino) -> Result<Reader> {
+    pub(crate) fn open(&self, ino: Ino) -> Result<OpenFile> {
         let node = self.inodes.get(ino)?;
         if node.is_stale {
             return Err(Error::Stale { path: node.name() });
         }
         let file = self.file(&node)?;
-        Ok(Reader::new(node, file.handle()))
+        Ok(OpenFile::new(node, file.handle()))
     }
 
     /// Returns the engine's file for an inode.
@@ -267,10 +275,10 @@ impl FileSystem {
     }
 
     /// Begins to read a directory.
-    pub(crate) fn open_directory(&self, ino: Ino) -> Result<(ReadDir, Freshness)> {
+    pub(crate) fn open_directory(&self, ino: Ino) -> Result<(ReadDir, ListingFreshness)> {
         let node = self.directory(ino)?;
         self.note_directory(&node);
-        let sources = Sources {
+        let sources = NameSources {
             source: Arc::clone(&self.source),
             directories: Arc::clone(&self.directories),
             inodes: Arc::clone(&self.inodes),
@@ -278,8 +286,8 @@ impl FileSystem {
             ttl: self.ttl,
         };
         let freshness = match self.directories.get(&node.path) {
-            Known::Whole(_) => Freshness::Believed,
-            Known::Wide | Known::Nothing => Freshness::Unknown,
+            Known::Whole(_) => ListingFreshness::Believed,
+            Known::Wide | Known::Nothing => ListingFreshness::Unknown,
         };
         Ok((ReadDir::new(sources, &node.path), freshness))
     }
@@ -292,7 +300,7 @@ impl FileSystem {
 
     pub(crate) fn directory(&self, ino: Ino) -> Result<Arc<Node>> {
         let node = self.inodes.get(ino)?;
-        if node.kind == Kind::Directory {
+        if node.kind == EntryKind::Directory {
             Ok(node)
         } else {
             Err(Error::NotADirectory { path: Path::new(OsStr::from_bytes(&node.path)).to_owned() })

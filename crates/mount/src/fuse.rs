@@ -27,14 +27,14 @@ use fuser::{
 use crate::blocking_pool::BlockingPool;
 use crate::dir_handles::{DirHandles, NamedEntry};
 use crate::error::{Error, Result};
-use crate::filesystem::{FileSystem, Freshness, Lookup};
+use crate::filesystem::{FileSystem, ListingFreshness, LookupResult};
 use crate::inodes::{Fullness, Ino};
-use crate::operations::{Operation, Outcome};
+use crate::operations::{MountOperation, OperationOutcome};
 use crate::xattr::Attribute;
 use session::Forgetting;
-pub(crate) use session::Serving;
+pub(crate) use session::ServedMount;
 
-use opening::Opening;
+use opening::FileOpener;
 use reply::{Failing, add, add_with_attributes, answer_lookup, answer_sized, attributes};
 use splice::Splicing;
 
@@ -70,7 +70,7 @@ pub(crate) enum Passthrough {
 pub(crate) struct Fuse {
     core: Arc<FileSystem>,
     pool: BlockingPool,
-    opening: Arc<Opening>,
+    opening: Arc<FileOpener>,
     forgetting: Arc<Forgetting>,
     splicing: Arc<Splicing>,
     directories: Arc<DirHandles>,
@@ -80,7 +80,7 @@ pub(crate) struct Fuse {
 impl Fuse {
     pub(crate) fn new(core: Arc<FileSystem>, pool: BlockingPool, passthrough: Passthrough) -> Self {
         let directories = Arc::new(DirHandles::default());
-        let opening = Arc::new(Opening::new(Arc::clone(&core), pool.clone()));
+        let opening = Arc::new(FileOpener::new(Arc::clone(&core), pool.clone()));
         Self {
             core,
             pool,
@@ -94,7 +94,7 @@ impl Fuse {
 
     /// Looks a name up among those that a listing returned a moment ago, of a directory too wide to
     /// be kept.
-    fn listed(&self, parent: Ino, name: &[u8]) -> Option<Result<Lookup>> {
+    fn listed(&self, parent: Ino, name: &[u8]) -> Option<Result<LookupResult>> {
         if self.core.inodes.fullness() == Fullness::Room {
             return None;
         }
@@ -107,7 +107,7 @@ impl Fuse {
     /// with EIO at the deadline.
     fn later<R: Failing, T: 'static>(
         &self,
-        operation: Operation,
+        operation: MountOperation,
         what: impl FnOnce() -> String + Send + 'static,
         reply: R,
         work: impl FnOnce(&FileSystem) -> Result<T> + Send + 'static,
@@ -118,7 +118,7 @@ impl Fuse {
         let begun = Instant::now();
         let work = move || {
             let result = work(&core);
-            core.operations.count(operation, begun, Outcome::from(&result), what);
+            core.operations.count(operation, begun, OperationOutcome::from(&result), what);
             result
         };
         let answer = move |reply: R, result: Result<T>| match result {
@@ -166,7 +166,12 @@ impl Filesystem for Fuse {
         self.bound_memory();
         let known = self.core.lookup_here(parent.0, name.as_bytes());
         if let Some(found) = known.or_else(|| self.listed(parent.0, name.as_bytes())) {
-            self.core.operations.count(Operation::Lookup, begun, Outcome::from(&found), String::new);
+            self.core.operations.count(
+                MountOperation::Lookup,
+                begun,
+                OperationOutcome::from(&found),
+                String::new,
+            );
             match found {
                 Ok(found) => answer_lookup(&self.core, reply, found),
                 Err(error) => reply.fail(&error),
@@ -176,7 +181,7 @@ impl Filesystem for Fuse {
         let (name, shown) = (name.as_bytes().to_vec(), name.to_os_string());
         let what = move || shown.to_string_lossy().into_owned();
         let work = move |core: &FileSystem| core.lookup(parent.0, &name);
-        self.later(Operation::Lookup, what, reply, work, answer_lookup);
+        self.later(MountOperation::Lookup, what, reply, work, answer_lookup);
     }
 
     fn forget(&self, _: &Request, ino: INodeNo, lookups: u64) {
@@ -216,7 +221,7 @@ impl Filesystem for Fuse {
             match self.splicing.read(id, reply, size, || reader.handle.pin_blocks(offset, size as usize)) {
                 Ok(bytes) => {
                     core.operations.bytes.fetch_add(bytes, Ordering::Relaxed);
-                    core.operations.count(Operation::Read, begun, Outcome::Done, String::new);
+                    core.operations.count(MountOperation::Read, begun, OperationOutcome::Done, String::new);
                     return;
                 }
                 Err(reply) => reply,
@@ -226,7 +231,7 @@ impl Filesystem for Fuse {
         }
         let asked = Arc::clone(&reader);
         let done = move |result: firstbyte_hydrate::Result<&[u8]>| {
-            let (outcome, node) = (Outcome::from(&result), &asked.node);
+            let (outcome, node) = (OperationOutcome::from(&result), &asked.node);
             match result {
                 Ok(bytes) => {
                     core.operations.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
@@ -240,7 +245,8 @@ impl Filesystem for Fuse {
                     reply.fail(&error);
                 }
             }
-            core.operations.count(Operation::Read, begun, outcome, || format!("{} at {offset}", node.name()));
+            core.operations
+                .count(MountOperation::Read, begun, outcome, || format!("{} at {offset}", node.name()));
         };
         reader.handle.read_then(offset, size as usize, Box::new(done));
     }
@@ -266,8 +272,8 @@ impl Filesystem for Fuse {
                 // The kernel keeps the names it reads, and drops them at the next opening unless
                 // FOPEN_KEEP_CACHE says that they are still valid.
                 let keep = match freshness {
-                    Freshness::Believed => FopenFlags::FOPEN_KEEP_CACHE,
-                    Freshness::Unknown => FopenFlags::empty(),
+                    ListingFreshness::Believed => FopenFlags::FOPEN_KEEP_CACHE,
+                    ListingFreshness::Unknown => FopenFlags::empty(),
                 };
                 let handle = self.directories.insert(stream);
                 reply.opened(FileHandle(handle), FopenFlags::FOPEN_CACHE_DIR | keep);
@@ -287,7 +293,7 @@ impl Filesystem for Fuse {
             told.fitted(names.iter().take_while(|named| !add(named, &mut reply)).count(), names.len());
             reply.ok();
         };
-        self.later(Operation::ReadDirectory, String::new, reply, work, answer);
+        self.later(MountOperation::ReadDirectory, String::new, reply, work, answer);
     }
 
     fn readdirplus(
@@ -311,7 +317,7 @@ impl Filesystem for Fuse {
             told.fitted(names.iter().take_while(|named| !full(named)).count(), names.len());
             reply.ok();
         };
-        self.later(Operation::ReadDirectory, String::new, reply, work, answer);
+        self.later(MountOperation::ReadDirectory, String::new, reply, work, answer);
     }
 
     fn releasedir(&self, _: &Request, _: INodeNo, handle: FileHandle, _: OpenFlags, reply: ReplyEmpty) {

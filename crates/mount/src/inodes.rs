@@ -15,15 +15,15 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use firstbyte_location::{Kind, Version, to_usize};
+use firstbyte_location::{EntryKind, Version, to_usize};
 use rustix_futex_sync::Mutex;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::child::{Child, Permissions, Pin};
+use crate::child::{Child, Permissions, VersionIdentity};
 use crate::error::{Error, Result};
 use crate::source::join;
-use paths::Paths;
-use record::{Kept, Record};
+use paths::InodePaths;
+use record::{InodeRecord, Kept};
 
 /// An inode number.
 pub(crate) type Ino = u64;
@@ -69,9 +69,9 @@ pub(crate) enum Fullness {
 
 /// The kernel's view of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Attributes {
+pub(crate) struct InodeAttributes {
     pub(crate) ino: Ino,
-    pub(crate) kind: Kind,
+    pub(crate) kind: EntryKind,
     pub(crate) size: u64,
     pub(crate) modified: Option<SystemTime>,
     pub(crate) permissions: Option<Permissions>,
@@ -83,8 +83,8 @@ pub(crate) struct Node {
     pub(crate) ino: Ino,
     /// Relative to the root.
     pub(crate) path: Box<[u8]>,
-    pub(crate) kind: Kind,
-    pub(crate) pin: Pin,
+    pub(crate) kind: EntryKind,
+    pub(crate) pin: VersionIdentity,
     /// Whether the object was seen to be overwritten: an open is then refused, so that the kernel
     /// looks the name up again.
     pub(crate) is_stale: bool,
@@ -101,12 +101,12 @@ impl Node {
 type Numbers = HashMap<u64, Ino, BuildHasherDefault<IdentityHasher>>;
 
 struct Inner {
-    records: HashMap<Ino, Record>,
+    records: HashMap<Ino, InodeRecord>,
     /// Finds the number of an identity that has a record. If two inodes have one hash, their
     /// records distinguish them, and the later one is not found: it gets a new inode each time,
     /// which is always right.
     numbers: Numbers,
-    paths: Paths,
+    paths: InodePaths,
     /// Versions that do not fit into a record.
     versions: HashMap<Ino, Box<Version>>,
     next: Ino,
@@ -121,9 +121,9 @@ pub(crate) struct Inodes {
 impl Inodes {
     /// Makes the table of a mount whose root has these `permissions`.
     pub(crate) fn new(bounds: Bounds, permissions: Option<Permissions>) -> Self {
-        let mut paths = Paths::default();
+        let mut paths = InodePaths::default();
         // The root is never forgotten.
-        let root = Record::new(paths.enter(b""), &Child { permissions, ..Child::directory(b"") }, 0);
+        let root = InodeRecord::new(paths.enter(b""), &Child { permissions, ..Child::directory(b"") }, 0);
         let inner = Inner {
             records: HashMap::from([(ROOT, root)]),
             numbers: Numbers::default(),
@@ -136,7 +136,7 @@ impl Inodes {
 
     /// Returns the inode of a child of `directory`, and counts a lookup of it. `number` is the
     /// number that a listing gave it, if any.
-    pub(crate) fn enter(&self, directory: &[u8], child: &Child, number: Option<Ino>) -> Attributes {
+    pub(crate) fn enter(&self, directory: &[u8], child: &Child, number: Option<Ino>) -> InodeAttributes {
         let identity = identity(directory, child);
         let mut inner = self.inner.lock();
         if let Some(ino) = inner.find(directory, child, identity)
@@ -147,8 +147,8 @@ impl Inodes {
         }
         let ino = number.filter(|ino| !inner.records.contains_key(ino)).unwrap_or_else(|| inner.number());
         let path = inner.paths.enter(directory);
-        let record = Record::new(path, child, identity);
-        if let Pin::Other(version) = &child.pin {
+        let record = InodeRecord::new(path, child, identity);
+        if let VersionIdentity::Other(version) = &child.pin {
             inner.versions.insert(ino, version.clone());
         }
         let attributes = attributes(ino, &record);
@@ -170,7 +170,9 @@ impl Inodes {
         let record = inner.records.get(&ino).ok_or(Error::Unknown { number: ino })?;
         let pin = match record.pin() {
             Kept::Here(pin) => pin,
-            Kept::Elsewhere => inner.versions.get(&ino).cloned().map_or(Pin::Unknown, Pin::Other),
+            Kept::Elsewhere => {
+                inner.versions.get(&ino).cloned().map_or(VersionIdentity::Unknown, VersionIdentity::Other)
+            }
         };
         Ok(Arc::new(Node {
             ino,
@@ -182,7 +184,7 @@ impl Inodes {
     }
 
     /// The kernel's view of an inode.
-    pub(crate) fn attributes(&self, ino: Ino) -> Result<Attributes> {
+    pub(crate) fn attributes(&self, ino: Ino) -> Result<InodeAttributes> {
         let inner = self.inner.lock();
         inner.records.get(&ino).map(|record| attributes(ino, record)).ok_or(Error::Unknown { number: ino })
     }
@@ -196,7 +198,7 @@ impl Inodes {
 
     /// Marks the content of an inode as given to the kernel. Returns true the first time.
     pub(crate) fn hand_over(&self, ino: Ino) -> bool {
-        self.inner.lock().records.get_mut(&ino).is_some_and(Record::hand_over)
+        self.inner.lock().records.get_mut(&ino).is_some_and(InodeRecord::hand_over)
     }
 
     /// Records that the kernel forgets `lookups` lookups of an inode.
@@ -235,7 +237,7 @@ impl Inodes {
     /// `None` for a directory.
     pub(crate) fn place(&self, ino: Ino) -> Option<(Ino, Box<[u8]>)> {
         let mut inner = self.inner.lock();
-        let record = inner.records.get(&ino).filter(|record| record.kind() == Kind::File)?;
+        let record = inner.records.get(&ino).filter(|record| record.kind() == EntryKind::File)?;
         let (name, directory) = (record.name().into(), inner.paths.path(record.directory()).to_vec());
         if directory.is_empty() {
             return Some((ROOT, name));
@@ -284,12 +286,12 @@ impl Inner {
         };
         let record = self.records.get(&ino).filter(|record| record.matches_child(path, child))?;
         match (&child.pin, record.pin()) {
-            (Pin::Other(version), Kept::Elsewhere) => same_version(version).then_some(ino),
+            (VersionIdentity::Other(version), Kept::Elsewhere) => same_version(version).then_some(ino),
             _ => Some(ino),
         }
     }
 
-    fn path(&self, record: &Record) -> Vec<u8> {
+    fn path(&self, record: &InodeRecord) -> Vec<u8> {
         join(self.paths.path(record.directory()), record.name())
     }
 
@@ -303,8 +305,8 @@ impl Inner {
     }
 }
 
-fn attributes(ino: Ino, record: &Record) -> Attributes {
-    Attributes {
+fn attributes(ino: Ino, record: &InodeRecord) -> InodeAttributes {
+    InodeAttributes {
         ino,
         kind: record.kind(),
         size: record.size(),
@@ -331,20 +333,20 @@ fn identity(directory: &[u8], child: &Child) -> u64 {
     bytes.extend((child.name.len() as u64).to_le_bytes());
     bytes.extend_from_slice(&child.name);
     match &child.pin {
-        Pin::Directory => bytes.extend(b"directory"),
-        Pin::Unknown => bytes.extend(b"unknown"),
-        Pin::Tagged(size, etag) => {
+        VersionIdentity::Directory => bytes.extend(b"directory"),
+        VersionIdentity::Unknown => bytes.extend(b"unknown"),
+        VersionIdentity::Tagged(size, etag) => {
             bytes.extend(size.to_le_bytes());
             bytes.extend(etag.as_bytes());
         }
-        Pin::Local(size, file) => {
+        VersionIdentity::Local(size, file) => {
             bytes.extend(size.to_le_bytes());
             bytes.extend(file.device.to_le_bytes());
             bytes.extend(file.inode.to_le_bytes());
             bytes.extend(file.modified_ns.to_le_bytes());
             bytes.extend(file.changed_ns.to_le_bytes());
         }
-        Pin::Other(version) => bytes.extend(version.to_string().as_bytes()),
+        VersionIdentity::Other(version) => bytes.extend(version.to_string().as_bytes()),
     }
     xxh3_64(&bytes)
 }
@@ -375,7 +377,11 @@ mod tests {
     use super::*;
 
     fn file(name: &str, etag: &str) -> Child {
-        Child { kind: Kind::File, pin: Pin::Tagged(3, etag.into()), ..Child::directory(name.as_bytes()) }
+        Child {
+            kind: EntryKind::File,
+            pin: VersionIdentity::Tagged(3, etag.into()),
+            ..Child::directory(name.as_bytes())
+        }
     }
 
     #[test]
@@ -386,7 +392,7 @@ mod tests {
         let second = inodes.enter(b"d", &file("a", "\"2\""), None);
         assert_ne!(second.ino, first.ino);
         assert_ne!(inodes.enter(b"e", &file("a", "\"1\""), None).ino, first.ino);
-        assert_eq!(inodes.get(first.ino).unwrap().pin, Pin::Tagged(3, "\"1\"".into()));
+        assert_eq!(inodes.get(first.ino).unwrap().pin, VersionIdentity::Tagged(3, "\"1\"".into()));
     }
 
     #[test]
@@ -432,7 +438,7 @@ mod tests {
         inodes.mark_stale(ino);
         assert!(inodes.get(ino).unwrap().is_stale);
         let version = Version { size: Some(5), last_modified: Some("Mon".into()), ..Version::default() };
-        let weak = Child { pin: Pin::Other(Box::new(version)), ..file("w", "") };
+        let weak = Child { pin: VersionIdentity::Other(Box::new(version)), ..file("w", "") };
         let number = inodes.enter(b"", &weak, None).ino;
         assert_eq!(inodes.enter(b"", &weak, None).ino, number);
         assert_eq!(inodes.get(number).unwrap().pin, weak.pin);
@@ -468,7 +474,7 @@ mod tests {
     fn the_tables_do_not_grow_while_inodes_come_and_go() {
         let bounds = Bounds::of(32 << 20);
         let inodes = Inodes::new(bounds, None);
-        let most = HashMap::<Ino, Record>::with_capacity(bounds.hard).capacity();
+        let most = HashMap::<Ino, InodeRecord>::with_capacity(bounds.hard).capacity();
         for number in 0..1_000_000 {
             inodes.enter(b"d", &file(&format!("{number:06}"), "\"1\""), None);
             if inodes.fullness() != Fullness::Room {

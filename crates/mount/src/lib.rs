@@ -35,9 +35,9 @@ mod source;
 mod xattr;
 
 pub use control::{
-    Control, HydrateRequest, JobFailure, JobProgress, MountCounts, Request, Response, attribute,
+    Control, ControlRequest, ControlResponse, HydrateRequest, JobFailure, JobProgress, MountCounts, attribute,
 };
 pub use error::{Error, Result};
-pub use mount::{Mount, Prepared};
-pub use mountpoint::{Ending, Left, mounted_directory, unmount};
-pub use options::{Access, Modes, Occupied, Options, PassthroughUse, Stored};
+pub use mount::{Mount, PreparedMount};
+pub use mountpoint::{RemainingMounts, UnmountMode, mounted_directory, unmount};
+pub use options::{AllowedUsers, MountOptions, OccupiedAction, PassthroughUse, ShownModes, StoredModes};

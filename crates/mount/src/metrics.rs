@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::filesystem::FileSystem;
-use crate::operations::Operation;
+use crate::operations::MountOperation;
 
 /// The longest time for a client to send its request and to read the answer. A slow client must not
 /// keep others waiting.
@@ -96,8 +96,8 @@ fn text(core: &FileSystem) -> String {
 /// Adds the counters of the kernel's operations.
 fn add_operations(metrics: &mut Metrics, core: &FileSystem) {
     let operations = &core.operations;
-    let each = |value: &dyn Fn(Operation) -> String| {
-        Operation::ALL.map(|op| (format!("{{operation=\"{}\"}}", op.word()), value(op))).to_vec()
+    let each = |value: &dyn Fn(MountOperation) -> String| {
+        MountOperation::ALL.map(|op| (format!("{{operation=\"{}\"}}", op.word()), value(op))).to_vec()
     };
     metrics.add(
         "operations_total",

@@ -18,9 +18,9 @@ use crate::child::Child;
 use crate::control::Listening;
 use crate::error::{Error, Result};
 use crate::filesystem::{FIRST_PAGE_NAMES, FileSystem};
-use crate::fuse::{Fuse, Passthrough, Serving};
-use crate::options::{Options, PassthroughUse};
-use crate::source::{Children, Source};
+use crate::fuse::{Fuse, Passthrough, ServedMount};
+use crate::options::{MountOptions, PassthroughUse};
+use crate::source::{Children, MountSource};
 use crate::{metrics, mountpoint, replay};
 
 /// Read-ahead of the kernel, in KiB. At 400 MB/s and 30 ms, 12 MB are in flight, which the engine
@@ -36,26 +36,26 @@ pub struct Mount {
 
 /// The parts of a mount that [`Mount::wait`] waits for and ends.
 struct Served {
-    session: Serving,
+    session: ServedMount,
     control: Option<Listening>,
     core: Arc<FileSystem>,
 }
 
 /// A mount that is ready except for the engine and the kernel.
-pub struct Prepared {
+pub struct PreparedMount {
     directory: PathBuf,
     device: OwnedFd,
-    source: Arc<Source>,
+    source: Arc<MountSource>,
     /// The first names of a listing of the root, and the time at which it began.
     children: Option<(Vec<Child>, Instant)>,
     /// The location, as the mount table shows it.
     name: String,
     /// The listener of the metrics server.
     metrics: Option<TcpListener>,
-    options: Options,
+    options: MountOptions,
 }
 
-impl Prepared {
+impl PreparedMount {
     /// Mounts, with reads through `hydrator`. Waits for nothing outside this machine.
     ///
     /// # Errors
@@ -93,13 +93,13 @@ impl Mount {
     /// can be used.
     ///
     /// # Errors
-    /// As [`prepare`](Self::prepare) and [`Prepared::attach`].
+    /// As [`prepare`](Self::prepare) and [`PreparedMount::attach`].
     pub fn start(
         store: Store,
         hydrator: Hydrator,
         location: &Location,
         directory: &Path,
-        options: &Options,
+        options: &MountOptions,
     ) -> Result<Self> {
         Self::prepare(store, location, directory, options)?.attach(hydrator)
     }
@@ -114,8 +114,8 @@ impl Mount {
         store: Store,
         location: &Location,
         directory: &Path,
-        options: &Options,
-    ) -> Result<Prepared> {
+        options: &MountOptions,
+    ) -> Result<PreparedMount> {
         let directory = mountpoint::mounted_directory(directory)?;
         mountpoint::prepare(&directory, options.occupied)?;
         // Opened early, so that limits of this machine are reported before any request is sent.
@@ -123,11 +123,11 @@ impl Mount {
         mountpoint::may_mount(&directory)?;
         let metrics = options.metrics.map(metrics::listen).transpose()?;
         let begun = Instant::now();
-        let (source, children) = Source::open(store, location.clone(), options.memory, options.modes)?;
+        let (source, children) = MountSource::open(store, location.clone(), options.memory, options.modes)?;
         let first = |children: Children| children.take(FIRST_PAGE_NAMES + 1).collect::<Result<Vec<_>>>();
         let children = children.map(first).transpose()?.map(|children| (children, begun));
         let name = mountpoint::shown(&location.to_string());
-        Ok(Prepared { directory, device, source, children, name, metrics, options: options.clone() })
+        Ok(PreparedMount { directory, device, source, children, name, metrics, options: options.clone() })
     }
 
     /// The real path of the directory.
@@ -148,7 +148,7 @@ impl Mount {
     /// # Errors
     /// The error of the unmount.
     pub fn stop(&self) -> Result<()> {
-        mountpoint::unmount(&self.directory, mountpoint::Ending::Lazy).map(drop)
+        mountpoint::unmount(&self.directory, mountpoint::UnmountMode::Lazy).map(drop)
     }
 
     /// Waits until the location is unmounted, by any program, and no file below it is open any
@@ -169,7 +169,7 @@ impl Mount {
 }
 
 /// Decides how hydrated files can be passed through. Off without a cache.
-fn passthrough(core: &FileSystem, options: &Options) -> Passthrough {
+fn passthrough(core: &FileSystem, options: &MountOptions) -> Passthrough {
     match core.hydrator.cache() {
         Some(cache) if options.passthrough == PassthroughUse::WherePossible => {
             if mountpoint::is_stacked(cache.directory()) { Passthrough::Stacked } else { Passthrough::Plain }
@@ -178,7 +178,7 @@ fn passthrough(core: &FileSystem, options: &Options) -> Passthrough {
     }
 }
 
-fn by_helper(fuse: Fuse, directory: &Path, name: &str, options: &Options) -> Result<Serving> {
+fn by_helper(fuse: Fuse, directory: &Path, name: &str, options: &MountOptions) -> Result<ServedMount> {
     let refused = |detail: String| Error::NoPrivilege { path: directory.to_owned(), detail };
     fuse.mount(directory, name, options.access).map_err(|error| refused(error.to_string()))
 }

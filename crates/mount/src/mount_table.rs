@@ -13,7 +13,7 @@ pub(crate) const MOUNT_TABLE: &str = "/proc/self/mountinfo";
 
 /// A mounted file system.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Mount {
+pub struct MountTableEntry {
     /// The directory of that file system that is mounted; `/` except for bind mounts and cgroups.
     pub root: PathBuf,
     /// The mount point.
@@ -30,7 +30,7 @@ pub struct Mount {
 
 /// The mounts of this process, in the order in which they were mounted.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Mounts(Vec<Mount>);
+pub struct Mounts(Vec<MountTableEntry>);
 
 impl Mounts {
     /// Reads the current table.
@@ -46,30 +46,30 @@ impl Mounts {
     /// Reads the text of a mount table. Lines that are malformed are left out.
     #[must_use]
     pub fn parse(text: &[u8]) -> Self {
-        Self(text.split(|byte| *byte == b'\n').filter_map(Mount::parse).collect())
+        Self(text.split(|byte| *byte == b'\n').filter_map(MountTableEntry::parse).collect())
     }
 
     /// All mounts.
-    pub fn iter(&self) -> impl Iterator<Item = &Mount> {
+    pub fn iter(&self) -> impl Iterator<Item = &MountTableEntry> {
         self.0.iter()
     }
 
     /// Returns the mount that `path` (absolute, without links) is on: the one with the longest
     /// mount point above it, and of those the uppermost.
     #[must_use]
-    pub fn of(&self, path: &Path) -> Option<&Mount> {
-        let depth = |mount: &Mount| mount.at.components().count();
+    pub fn of(&self, path: &Path) -> Option<&MountTableEntry> {
+        let depth = |mount: &MountTableEntry| mount.at.components().count();
         self.0.iter().filter(|mount| path.starts_with(&mount.at)).max_by_key(|mount| depth(mount))
     }
 
     /// Returns the uppermost mount exactly at `path`.
     #[must_use]
-    pub fn at(&self, path: &Path) -> Option<&Mount> {
+    pub fn at(&self, path: &Path) -> Option<&MountTableEntry> {
         self.0.iter().rev().find(|mount| mount.at == path)
     }
 }
 
-impl Mount {
+impl MountTableEntry {
     fn parse(line: &[u8]) -> Option<Self> {
         let mut fields = line.split(|byte| *byte == b' ');
         let number = text(fields.nth(2)?);

@@ -18,8 +18,8 @@ use rustix::thread::{CapabilitySet, capabilities};
 
 use crate::bounded::bounded;
 use crate::error::{Error, Result};
-use crate::mount_table::{MOUNT_TABLE, Mount, Mounts};
-use crate::options::{Access, Occupied};
+use crate::mount_table::{MOUNT_TABLE, MountTableEntry, Mounts};
+use crate::options::{AllowedUsers, OccupiedAction};
 
 /// The type of this program's mounts in the mount table.
 pub(crate) const FS_TYPE: &str = "fuse.firstbyte";
@@ -32,7 +32,7 @@ const MOST_LINKS: usize = 40;
 
 /// The way in which a mount is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum UnmountMode {
     /// Now, and only if no file below it is open.
     Clean,
     /// The mount is detached now; open files can be read on until they are closed.
@@ -85,11 +85,11 @@ pub fn mounted_directory(directory: &Path) -> Result<PathBuf> {
 
 /// Fails if a mount at `directory` (its real path) would hide something. First removes the mounts
 /// that dead daemons left there.
-pub(crate) fn prepare(directory: &Path, occupied: Occupied) -> Result<()> {
+pub(crate) fn prepare(directory: &Path, occupied: OccupiedAction) -> Result<()> {
     remove_dead(directory)?;
     // Checked before the directory is accessed: a mount there may not answer.
-    if let (Occupied::Refuse, Some(mounted)) = (occupied, mounted_at(directory)?) {
-        let Mount { kind: fs_type, device: source_name, .. } = mounted;
+    if let (OccupiedAction::Refuse, Some(mounted)) = (occupied, mounted_at(directory)?) {
+        let MountTableEntry { kind: fs_type, device: source_name, .. } = mounted;
         return Err(Error::AlreadyMounted { path: directory.to_owned(), fs_type, source_name });
     }
     let metadata =
@@ -97,7 +97,7 @@ pub(crate) fn prepare(directory: &Path, occupied: Occupied) -> Result<()> {
     if !metadata.is_dir() {
         return Err(Error::NotADirectory { path: directory.to_owned() });
     }
-    if occupied == Occupied::Hide {
+    if occupied == OccupiedAction::Hide {
         return Ok(());
     }
     let mut names = fs::read_dir(directory).map_err(|error| Error::io(directory, "cannot be read", error))?;
@@ -153,7 +153,7 @@ fn is_dead(error: &io::Error) -> bool {
 
 /// The remaining mounts of a file system that was unmounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Left {
+pub enum RemainingMounts {
     /// No mount remains: the daemon ends.
     Nothing,
     /// The file system is mounted at another directory too, by a bind mount.
@@ -164,7 +164,7 @@ pub enum Left {
 ///
 /// # Errors
 /// [`Error::NotOurs`], [`Error::Busy`], or the error of the unmount.
-pub fn unmount(directory: &Path, ending: Ending) -> Result<Left> {
+pub fn unmount(directory: &Path, ending: UnmountMode) -> Result<RemainingMounts> {
     let path = mounted_directory(directory)?;
     let number = match mounted_at(&path)? {
         None => {
@@ -173,16 +173,16 @@ pub fn unmount(directory: &Path, ending: Ending) -> Result<Left> {
                 found: "nothing is mounted there; findmnt shows what is mounted where".into(),
             });
         }
-        Some(Mount { kind: fs_type, .. }) if !is_ours(&fs_type) => {
+        Some(MountTableEntry { kind: fs_type, .. }) if !is_ours(&fs_type) => {
             let found = format!("{fs_type} is mounted there, not firstbyte; use umount");
             return Err(Error::NotOurs { path, found });
         }
-        Some(Mount { number, .. }) => number,
+        Some(MountTableEntry { number, .. }) => number,
     };
     let failed = |error| Error::io(&path, "cannot be unmounted", error);
     let is_busy = |error: &io::Error| error.raw_os_error() == Some(Errno::BUSY.raw_os_error());
     // The daemon is not asked before: it may be stopped, or be this process.
-    let flags = if ending == Ending::Lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+    let flags = if ending == UnmountMode::Lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
     match detach(&path, flags) {
         // Files below the mount of a dead daemon cannot be read any more.
         Err(error) if is_busy(&error) && is_orphaned(&path)? => {
@@ -192,7 +192,7 @@ pub fn unmount(directory: &Path, ending: Ending) -> Result<Left> {
         other => other.map_err(failed)?,
     }
     let is_left = mounts()?.iter().any(|mount| mount.number == number);
-    Ok(if is_left { Left::OtherMount } else { Left::Nothing })
+    Ok(if is_left { RemainingMounts::OtherMount } else { RemainingMounts::Nothing })
 }
 
 /// Unmounts by the system call if that is allowed, else by the helper program.
@@ -251,8 +251,8 @@ pub(crate) fn device(directory: &Path) -> Result<OwnedFd> {
 }
 
 /// Mounts by the system call. Returns false if this process may not.
-pub(crate) fn attach(device: &OwnedFd, directory: &Path, source: &str, access: Access) -> Result<bool> {
-    let others = if access == Access::Everyone { ",allow_other" } else { "" };
+pub(crate) fn attach(device: &OwnedFd, directory: &Path, source: &str, access: AllowedUsers) -> Result<bool> {
+    let others = if access == AllowedUsers::Everyone { ",allow_other" } else { "" };
     let data = format!(
         "fd={},rootmode=40000,user_id={},group_id={},default_permissions{others}",
         device.as_raw_fd(),
@@ -271,7 +271,7 @@ pub(crate) fn attach(device: &OwnedFd, directory: &Path, source: &str, access: A
 }
 
 /// Returns the mount exactly at `directory`; the uppermost if there are several.
-fn mounted_at(directory: &Path) -> Result<Option<Mount>> {
+fn mounted_at(directory: &Path) -> Result<Option<MountTableEntry>> {
     Ok(mounts()?.at(directory).cloned())
 }
 

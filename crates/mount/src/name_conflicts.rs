@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use firstbyte_location::Kind;
+use firstbyte_location::EntryKind;
 
 use crate::child::Child;
 
@@ -36,7 +36,7 @@ impl<I> NameConflicts<I> {
                 break;
             }
             let Some(settled) = self.waiting.pop() else { break };
-            if next.is_some_and(|next| next.kind == Kind::Directory && next.name == settled.name) {
+            if next.is_some_and(|next| next.kind == EntryKind::Directory && next.name == settled.name) {
                 (self.hidden)(&settled);
             } else {
                 self.ready.push_back(settled);
@@ -49,7 +49,7 @@ impl<I> NameConflicts<I> {
 /// for every name, so it allocates nothing.
 fn comes_before_directory(next: &Child, name: &[u8]) -> bool {
     let Some(rest) = next.name.strip_prefix(name) else { return false };
-    let end: &[u8] = if next.kind == Kind::Directory { b"/" } else { b"" };
+    let end: &[u8] = if next.kind == EntryKind::Directory { b"/" } else { b"" };
     rest.first().or(end.first()).is_none_or(|byte| *byte < b'/')
 }
 
@@ -64,7 +64,7 @@ impl<I: Iterator<Item = Result<Child, E>>, E> Iterator for NameConflicts<I> {
             match self.children.next() {
                 Some(Ok(child)) => {
                     self.settle(Some(&child));
-                    if child.kind == Kind::Directory {
+                    if child.kind == EntryKind::Directory {
                         self.ready.push_back(child);
                     } else {
                         self.waiting.push(child);
@@ -91,13 +91,13 @@ mod tests {
 
     fn child(place: &str) -> Child {
         let (name, kind) =
-            place.strip_suffix('/').map_or((place, Kind::File), |name| (name, Kind::Directory));
+            place.strip_suffix('/').map_or((place, EntryKind::File), |name| (name, EntryKind::Directory));
         Child { name: name.as_bytes().into(), kind, ..Child::directory(b"") }
     }
 
     /// The bytes by which a child is sorted in a listing by name.
     fn place(child: &Child) -> Vec<u8> {
-        let slash: &[u8] = if child.kind == Kind::Directory { b"/" } else { b"" };
+        let slash: &[u8] = if child.kind == EntryKind::Directory { b"/" } else { b"" };
         [&child.name, slash].concat()
     }
 

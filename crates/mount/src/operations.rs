@@ -8,7 +8,7 @@ const SLOW: Duration = Duration::from_secs(1);
 
 /// Operations that may take time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Operation {
+pub(crate) enum MountOperation {
     Lookup,
     Open,
     Read,
@@ -16,7 +16,7 @@ pub(crate) enum Operation {
     Attributes,
 }
 
-impl Operation {
+impl MountOperation {
     pub(crate) const ALL: [Self; 5] =
         [Self::Lookup, Self::Open, Self::Read, Self::ReadDirectory, Self::Attributes];
 
@@ -33,7 +33,7 @@ impl Operation {
 
 /// Counts of one operation.
 #[derive(Debug, Default)]
-pub(crate) struct Count {
+pub(crate) struct OperationCount {
     pub(crate) done: AtomicU64,
     pub(crate) failed: AtomicU64,
     pub(crate) nanoseconds: AtomicU64,
@@ -42,8 +42,8 @@ pub(crate) struct Count {
 
 /// All counts.
 #[derive(Debug, Default)]
-pub(crate) struct Operations {
-    counts: [Count; Operation::ALL.len()],
+pub(crate) struct OperationCounters {
+    counts: [OperationCount; MountOperation::ALL.len()],
     /// Bytes read through this process; reads that the kernel passes through or has in its cache
     /// are not seen.
     pub(crate) bytes: AtomicU64,
@@ -57,35 +57,35 @@ pub(crate) struct Operations {
 
 /// The outcome of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum OperationOutcome {
     Done,
     Failed,
 }
 
-impl<T, E> From<&Result<T, E>> for Outcome {
+impl<T, E> From<&Result<T, E>> for OperationOutcome {
     fn from(result: &Result<T, E>) -> Self {
         if result.is_ok() { Self::Done } else { Self::Failed }
     }
 }
 
-impl Operations {
-    pub(crate) fn of(&self, operation: Operation) -> &Count {
+impl OperationCounters {
+    pub(crate) fn of(&self, operation: MountOperation) -> &OperationCount {
         &self.counts[operation as usize]
     }
 
     /// Counts an operation that began at `begun`; `what` names it in the log if it was slow.
     pub(crate) fn count(
         &self,
-        operation: Operation,
+        operation: MountOperation,
         begun: Instant,
-        outcome: Outcome,
+        outcome: OperationOutcome,
         what: impl FnOnce() -> String,
     ) {
         let took = begun.elapsed();
         let count = self.of(operation);
         count.done.fetch_add(1, Ordering::Relaxed);
         count.nanoseconds.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
-        if outcome == Outcome::Failed {
+        if outcome == OperationOutcome::Failed {
             count.failed.fetch_add(1, Ordering::Relaxed);
         }
         if took >= SLOW {

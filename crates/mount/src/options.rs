@@ -10,7 +10,7 @@ use firstbyte_store::Prices;
 
 /// The users who may access the mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Access {
+pub enum AllowedUsers {
     /// Only the user who mounted the location, not even root.
     #[default]
     Owner,
@@ -20,7 +20,7 @@ pub enum Access {
 
 /// The action if the directory is not empty or is already a mount point.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Occupied {
+pub enum OccupiedAction {
     /// A directory that is not empty, or has something mounted on it, is refused.
     #[default]
     Refuse,
@@ -30,7 +30,7 @@ pub enum Occupied {
 
 /// Modes and owners that are shown instead of the source's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Modes {
+pub struct ShownModes {
     /// Permission bits of files.
     pub file: Option<u16>,
     /// Permission bits of directories.
@@ -40,12 +40,12 @@ pub struct Modes {
     /// Group of everything.
     pub group: Option<u32>,
     /// The use of stored modes and owners, if nothing above is set.
-    pub stored: Stored,
+    pub stored: StoredModes,
 }
 
 /// The use of modes and owners that programs stored with objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Stored {
+pub enum StoredModes {
     /// Stored modes are shown only if a name was looked up by itself: a listing does not report
     /// them.
     #[default]
@@ -66,7 +66,7 @@ pub enum PassthroughUse {
 
 /// A mount's behaviour.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct MountOptions {
     /// The time for which a name is used without asking the store again. A new, overwritten or
     /// deleted object is seen after this time at the latest.
     pub metadata_ttl: Duration,
@@ -77,11 +77,11 @@ pub struct Options {
     /// lazy.
     pub eager: u64,
     /// The users who may access the mount.
-    pub access: Access,
+    pub access: AllowedUsers,
     /// Modes and owners that the mount shows.
-    pub modes: Modes,
+    pub modes: ShownModes,
     /// The action if the directory is not empty or is already a mount point.
-    pub occupied: Occupied,
+    pub occupied: OccupiedAction,
     /// Bytes of memory. Inodes, names and listings of directories take about nine tenths of it
     /// together at most.
     pub memory: u64,
@@ -100,7 +100,7 @@ pub struct Options {
     pub prices: Option<Prices>,
 }
 
-impl Default for Options {
+impl Default for MountOptions {
     fn default() -> Self {
         Self {
             // Long enough that a copy of a directory lists it once, and short enough to wait for.
@@ -109,9 +109,9 @@ impl Default for Options {
             deadline: Duration::from_secs(30),
             eager: 0,
             memory: firstbyte_store::MEMORY,
-            access: Access::Owner,
-            modes: Modes::default(),
-            occupied: Occupied::Refuse,
+            access: AllowedUsers::Owner,
+            modes: ShownModes::default(),
+            occupied: OccupiedAction::Refuse,
             passthrough: PassthroughUse::WherePossible,
             record: None,
             replay: None,

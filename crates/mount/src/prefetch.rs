@@ -8,14 +8,14 @@ mod siblings;
 
 use std::sync::Arc;
 
-use firstbyte_hydrate::{Hydrator, Wanted};
+use firstbyte_hydrate::{HydrationItem, Hydrator};
 use firstbyte_location::{ByteRange, Strength};
 
 use crate::child::Child;
-use crate::directory::Directories;
+use crate::directory::KnownDirectories;
 use crate::inodes::{name_of, parent};
-use crate::options::Options;
-use crate::source::Source;
+use crate::options::MountOptions;
+use crate::source::MountSource;
 use crate::source::join;
 use family::Families;
 use series::Series;
@@ -23,9 +23,9 @@ use siblings::Siblings;
 
 /// Decides what to fetch ahead, and fetches it.
 pub(crate) struct Prefetch {
-    source: Arc<Source>,
+    source: Arc<MountSource>,
     hydrator: Hydrator,
-    directories: Arc<Directories>,
+    directories: Arc<KnownDirectories>,
     series: Series,
     siblings: Siblings,
     families: Families,
@@ -37,10 +37,10 @@ pub(crate) struct Prefetch {
 
 impl Prefetch {
     pub(crate) fn new(
-        source: Arc<Source>,
+        source: Arc<MountSource>,
         hydrator: Hydrator,
-        directories: Arc<Directories>,
-        options: &Options,
+        directories: Arc<KnownDirectories>,
+        options: &MountOptions,
     ) -> Self {
         let is_enabled = hydrator.cache().is_some();
         Self {
@@ -73,7 +73,7 @@ impl Prefetch {
 
     /// Returns the file at `path`, if it exists and opens wait for files of its size. Its version
     /// must be strong: any other would be dropped before it is opened.
-    pub(crate) fn wanted(&self, path: &[u8]) -> Option<Wanted> {
+    pub(crate) fn wanted(&self, path: &[u8]) -> Option<HydrationItem> {
         let directory = parent(path);
         let name = name_of(path);
         let known = self.directories.around(directory, name);
@@ -85,7 +85,11 @@ impl Prefetch {
         let version = self.source.version(directory, name, listed)?;
         let pinned = version.strength() == Strength::Strong;
         let fits = pinned && version.size.is_some_and(|size| self.is_eager(size));
-        fits.then(|| Wanted { location: self.source.location(path), version: Some(version), range: None })
+        fits.then(|| HydrationItem {
+            location: self.source.location(path),
+            version: Some(version),
+            range: None,
+        })
     }
 
     /// Fetches the bytes that `range` chooses of an object of a known size, and keeps its file

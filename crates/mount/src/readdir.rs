@@ -9,11 +9,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::directory::{Directories, Directory, Known, Listed};
+use crate::directory::{DirectorySnapshot, Known, KnownDirectories, ListedName};
 use crate::error::{Error, Result};
 use crate::inodes::Inodes;
 use crate::prefetch::Prefetch;
-use crate::source::{Children, Source};
+use crate::source::{Children, MountSource};
 
 /// The most names in one answer, and half of those kept: more than the kernel requests at once in
 /// its usual 32 KiB.
@@ -23,9 +23,9 @@ const PAGE_NAMES: usize = 1000;
 
 /// The sources of names; one for the whole file system.
 #[derive(Clone)]
-pub(crate) struct Sources {
-    pub(crate) source: Arc<Source>,
-    pub(crate) directories: Arc<Directories>,
+pub(crate) struct NameSources {
+    pub(crate) source: Arc<MountSource>,
+    pub(crate) directories: Arc<KnownDirectories>,
     pub(crate) inodes: Arc<Inodes>,
     pub(crate) prefetch: Arc<Prefetch>,
     /// The time for which names are valid.
@@ -35,11 +35,11 @@ pub(crate) struct Sources {
 enum Feed {
     /// The listing has not begun.
     Start,
-    Known(Arc<Directory>),
+    Known(Arc<DirectorySnapshot>),
     Listing {
         children: Children,
         /// All names so far; once they are too many to keep, those of the current page.
-        names: Vec<Listed>,
+        names: Vec<ListedName>,
         begun: Instant,
         /// Whether the directory has more names than are kept.
         is_wide: bool,
@@ -51,17 +51,17 @@ enum Feed {
 
 /// An open directory.
 pub(crate) struct ReadDir {
-    pub(crate) sources: Sources,
+    pub(crate) sources: NameSources,
     path: Box<[u8]>,
     feed: Feed,
     /// The number of names drawn so far.
     drawn: usize,
     /// The last names, and the time at which each came.
-    recent: VecDeque<(Listed, Instant)>,
+    recent: VecDeque<(ListedName, Instant)>,
 }
 
 impl ReadDir {
-    pub(crate) fn new(sources: Sources, path: &[u8]) -> Self {
+    pub(crate) fn new(sources: NameSources, path: &[u8]) -> Self {
         Self { sources, path: path.into(), feed: Feed::Start, drawn: 0, recent: VecDeque::new() }
     }
 
@@ -82,7 +82,7 @@ impl ReadDir {
     ///
     /// # Errors
     /// The store cannot list.
-    pub(crate) fn at(&mut self, index: usize) -> Result<Option<Listed>> {
+    pub(crate) fn at(&mut self, index: usize) -> Result<Option<ListedName>> {
         let oldest = self.drawn - self.recent.len();
         // Position 0 restarts the listing, as after `rewinddir`, unless it has just begun.
         if index < oldest
@@ -105,7 +105,7 @@ impl ReadDir {
 
     /// Returns one of the names returned last, and the part of `ttl` for which it is still valid.
     /// `None` if that has passed.
-    pub(crate) fn recent(&self, name: &[u8], ttl: Duration) -> Option<(&Listed, Duration)> {
+    pub(crate) fn recent(&self, name: &[u8], ttl: Duration) -> Option<(&ListedName, Duration)> {
         let (listed, came) = self.recent.iter().rev().find(|(listed, _)| *listed.child.name == *name)?;
         let valid = ttl.saturating_sub(came.elapsed()).min(self.valid(ttl));
         (!valid.is_zero()).then_some((listed, valid))
@@ -117,7 +117,7 @@ impl ReadDir {
         self.recent.clear();
     }
 
-    fn draw(&mut self) -> Result<Option<Listed>> {
+    fn draw(&mut self) -> Result<Option<ListedName>> {
         if matches!(self.feed, Feed::Start) {
             self.feed = self.begin()?;
         }
@@ -126,7 +126,7 @@ impl ReadDir {
             Feed::Listing { children, names, is_wide, begun } => match children.next() {
                 Some(Ok(child)) => {
                     let ino = self.sources.inodes.number(&self.path, &child);
-                    let listed = Listed { child: Arc::new(child), ino };
+                    let listed = ListedName { child: Arc::new(child), ino };
                     names.push(listed.clone());
                     let directories = &self.sources.directories;
                     if !*is_wide && names.len() > directories.widest() {
@@ -174,7 +174,7 @@ impl ReadDir {
         if is_wide {
             directories.keep_listed(&self.path, self.drawn - names.len(), &names, begun);
         } else {
-            directories.keep(&self.path, Arc::new(Directory::new(names, begun)));
+            directories.keep(&self.path, Arc::new(DirectorySnapshot::new(names, begun)));
         }
     }
 }

@@ -18,13 +18,13 @@ use crate::inodes::Node;
 const AT_ONCE: Duration = Duration::from_millis(250);
 
 /// An open file.
-pub(crate) struct Reader {
+pub(crate) struct OpenFile {
     pub(crate) node: Arc<Node>,
     pub(crate) handle: Handle,
     pub(crate) given_up: GivenUp,
 }
 
-impl Reader {
+impl OpenFile {
     pub(crate) fn new(node: Arc<Node>, handle: Handle) -> Self {
         Self { node, handle, given_up: GivenUp::default() }
     }

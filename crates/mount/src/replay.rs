@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use firstbyte_hydrate::{Error as HydrateError, Job, StartFile, WantedList};
+use firstbyte_hydrate::{Error as HydrateError, HydrationJob, HydrationList, StartFile};
 use firstbyte_location::Location;
 use firstbyte_store::STACK;
 
@@ -76,7 +76,7 @@ fn list(core: &FileSystem, location: &Location) {
 }
 
 /// Returns the ranges, at this mount's locations.
-fn wanted(core: &Arc<FileSystem>, start: &Arc<StartFile>) -> WantedList {
+fn wanted(core: &Arc<FileSystem>, start: &Arc<StartFile>) -> HydrationList {
     let source = Arc::clone(&core.source);
     start.wanted_as(move |mut wanted| {
         wanted.location = source.with_secrets(wanted.location);
@@ -85,7 +85,7 @@ fn wanted(core: &Arc<FileSystem>, start: &Arc<StartFile>) -> WantedList {
 }
 
 /// Logs how the job ends.
-fn report(job: &Job) {
+fn report(job: &HydrationJob) {
     loop {
         let progress = job.wait(TICK);
         if !progress.is_over {

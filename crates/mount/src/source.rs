@@ -7,14 +7,14 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::thread;
 
-use firstbyte_location::{DestinationName, Entry, HttpUrl, Kind, Location, Version, to_usize};
-use firstbyte_store::{Error as StoreError, ListOptions, Order, STACK, Stat, Store};
+use firstbyte_location::{DestinationName, Entry, EntryKind, HttpUrl, Location, Version, to_usize};
+use firstbyte_store::{EntryOrder, Error as StoreError, ListOptions, STACK, Stat, Store};
 use rustix_futex_sync::Mutex;
 
-use crate::child::{Child, Listed, Permissions};
+use crate::child::{Child, ListedAttributes, Permissions};
 use crate::error::{Error, Result};
 use crate::name_conflicts::NameConflicts;
-use crate::options::{Modes, Stored};
+use crate::options::{ShownModes, StoredModes};
 
 /// The most names that cannot be shown and are logged one by one; thousands would fill the log.
 const MAX_REPORTED: usize = 100;
@@ -27,13 +27,13 @@ const PAGE_BYTES: u64 = 300 << 10;
 const PAGES_SHARE: u64 = 8;
 
 /// A location that is shown as a directory.
-pub(crate) struct Source {
+pub(crate) struct MountSource {
     store: Store,
     root: Location,
     shape: Shape,
     /// Permissions of the root, if it has any.
     permissions: Option<Permissions>,
-    listed: Listed,
+    listed: ListedAttributes,
     /// The most concurrent requests of one listing. It reads twice as many pages ahead.
     requests: NonZeroUsize,
     /// Hashes of the paths logged before, so that each is logged once.
@@ -57,7 +57,7 @@ pub(crate) struct ListedChildren {
 /// The names in one directory, as they arrive.
 pub(crate) type Children = Box<dyn Iterator<Item = Result<Child>> + Send>;
 
-impl Source {
+impl MountSource {
     /// Opens a source. Returns it with the children of its root, if a listing was needed to find
     /// it. This takes one request, or two if an S3 key is a prefix. Listings read ahead within a
     /// share of `memory` bytes.
@@ -65,14 +65,15 @@ impl Source {
         store: Store,
         root: Location,
         memory: u64,
-        modes: Modes,
+        modes: ShownModes,
     ) -> Result<(Arc<Self>, Option<Children>)> {
         let requests =
             NonZeroUsize::new(to_usize(memory / PAGES_SHARE / PAGE_BYTES / 2)).unwrap_or(NonZeroUsize::MIN);
         // If files have permissions, a listing does not report those of directories.
         let has_permissions = matches!(root, Location::Local(_) | Location::Sftp(_));
-        let shows_permissions = has_permissions || modes.stored == Stored::Show;
-        let listed_facts = if shows_permissions { Listed::NamesOnly } else { Listed::Objects };
+        let shows_permissions = has_permissions || modes.stored == StoredModes::Show;
+        let listed_facts =
+            if shows_permissions { ListedAttributes::NamesOnly } else { ListedAttributes::Objects };
         let new = |root, shape, permissions| Self {
             store: store.clone(),
             root,
@@ -85,7 +86,7 @@ impl Source {
         let listed = root.is_directory_like() && root.as_local().is_none();
         if !listed {
             let stat = store.stat(&root)?;
-            if stat.kind != Kind::Directory {
+            if stat.kind != EntryKind::Directory {
                 let name =
                     root.file_name().map_or_else(|| b"object".to_vec(), |name| name.as_bytes().to_vec());
                 return Ok((Arc::new(new(root, Shape::Object(name), None)), None));
@@ -124,7 +125,10 @@ impl Source {
     /// a stat.
     fn child(&self, name: &[u8], stat: Stat) -> Child {
         let child = Child::from_stat(name, stat);
-        Child { permissions: child.permissions.filter(|_| self.listed == Listed::NamesOnly), ..child }
+        Child {
+            permissions: child.permissions.filter(|_| self.listed == ListedAttributes::NamesOnly),
+            ..child
+        }
     }
 
     /// The location of the entry shown at `path`.
@@ -190,7 +194,9 @@ impl Source {
 
     fn stat(&self, path: &[u8], name: &[u8]) -> Result<Option<Child>> {
         match self.store.stat(&self.location(path)) {
-            Ok(stat) if matches!(stat.kind, Kind::File | Kind::Directory) => Ok(Some(self.child(name, stat))),
+            Ok(stat) if matches!(stat.kind, EntryKind::File | EntryKind::Directory) => {
+                Ok(Some(self.child(name, stat)))
+            }
             Ok(_) | Err(StoreError::NotFound { .. }) => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -200,11 +206,11 @@ impl Source {
     /// if it is not a file, or cannot be described now; opening it then reports the error.
     pub(crate) fn version(&self, directory: &[u8], name: &[u8], listed: Option<&Child>) -> Option<Version> {
         match listed {
-            Some(child) if child.kind != Kind::File => None,
+            Some(child) if child.kind != EntryKind::File => None,
             Some(child) if child.is_known() => child.pin.version(),
             _ => {
                 let found = self.find(directory, name).ok()??;
-                found.pin.version().filter(|_| found.kind == Kind::File)
+                found.pin.version().filter(|_| found.kind == EntryKind::File)
             }
         }
     }
@@ -247,7 +253,7 @@ impl Source {
         // In order of names if that costs nothing: a second listing then repeats the first, and
         // directories can win. A local directory repeats its order anyway, and cannot hold one name
         // twice.
-        let order = if self.root.as_local().is_some() { Order::Any } else { Order::Bytes };
+        let order = if self.root.as_local().is_some() { EntryOrder::Any } else { EntryOrder::Bytes };
         let requests = Some(self.requests);
         let options = ListOptions { recursive: false, order, requests, ..ListOptions::default() };
         let listing = self.store.list(&self.location(directory), &options)?;
@@ -271,7 +277,7 @@ impl Source {
     pub(crate) fn page(self: &Arc<Self>, directory: &[u8], from: Option<&[u8]>) -> Result<ListedChildren> {
         let start_after = from.and_then(|name| std::str::from_utf8(name).ok()).and_then(before);
         let options =
-            ListOptions { recursive: false, order: Order::Bytes, start_after, ..ListOptions::default() };
+            ListOptions { recursive: false, order: EntryOrder::Bytes, start_after, ..ListOptions::default() };
         let page = self.store.list_page(&self.location(directory), &options)?;
         let is_last = page.is_last;
         let shown = page.entries.into_iter().filter_map(|entry| self.shown(directory, entry));
@@ -286,7 +292,7 @@ impl Source {
 
     fn shown(&self, directory: &[u8], entry: Entry) -> Option<Child> {
         match DestinationName::check(&entry.name) {
-            Ok(()) if !matches!(entry.kind, Kind::File | Kind::Directory) => None,
+            Ok(()) if !matches!(entry.kind, EntryKind::File | EntryKind::Directory) => None,
             Ok(()) => Some(Child::from_entry(entry, self.listed)),
             Err(why) => {
                 self.report(&join(directory, &entry.name), why.word());

@@ -6,8 +6,8 @@
 
 use std::time::UNIX_EPOCH;
 
-use firstbyte_hydrate::cache::{State, Status};
-use firstbyte_location::Kind;
+use firstbyte_hydrate::cache::{VersionState, VersionStatus};
+use firstbyte_location::EntryKind;
 
 use crate::error::Result;
 use crate::filesystem::FileSystem;
@@ -73,7 +73,7 @@ impl FileSystem {
         let here = status.as_ref().map_or(0, |status| status.here);
         Some(match name {
             "state" => state(size, status.as_ref()).word().to_owned(),
-            "percent" => Status::percent(here, size).to_string(),
+            "percent" => VersionStatus::percent(here, size).to_string(),
             "bytes" => here.to_string(),
             "last_open" => {
                 let opened = status.and_then(|status| status.last_use.duration_since(UNIX_EPOCH).ok());
@@ -85,14 +85,14 @@ impl FileSystem {
 }
 
 fn names(node: &Node) -> impl Iterator<Item = &'static str> {
-    let files = if node.kind == Kind::File { &FILE_ATTRIBUTES[..] } else { &[] };
+    let files = if node.kind == EntryKind::File { &FILE_ATTRIBUTES[..] } else { &[] };
     COMMON_ATTRIBUTES.iter().chain(files).copied()
 }
 
-fn state(size: u64, status: Option<&Status>) -> State {
+fn state(size: u64, status: Option<&VersionStatus>) -> VersionState {
     match status {
-        _ if size == 0 => State::Hydrated,
+        _ if size == 0 => VersionState::Hydrated,
         Some(status) => status.state,
-        None => State::Released,
+        None => VersionState::Released,
     }
 }

@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use firstbyte_location::{Location, ObjectLocation, Service};
-use firstbyte_mount::{Mount, Options};
+use firstbyte_mount::{Mount, MountOptions};
 use firstbyte_store::Store;
-use firstbyte_testkit::{Reply, Scripted, patience, scratch, set_credentials, until};
+use firstbyte_testkit::{Scripted, ScriptedReply, patience, scratch, set_credentials, until};
 use rustix::io::Errno;
 use support::options;
 use tempfile::TempDir;
@@ -36,17 +36,20 @@ fn deadline() -> Duration {
 impl World {
     /// Starts a world in which `script` may answer a request, given its method and target; other
     /// requests are answered honestly.
-    fn start(script: impl Fn(&str) -> Option<Reply> + Send + Sync + 'static) -> Self {
+    fn start(script: impl Fn(&str) -> Option<ScriptedReply> + Send + Sync + 'static) -> Self {
         Self::with(&options(), script)
     }
 
-    fn with(options: &Options, script: impl Fn(&str) -> Option<Reply> + Send + Sync + 'static) -> Self {
+    fn with(
+        options: &MountOptions,
+        script: impl Fn(&str) -> Option<ScriptedReply> + Send + Sync + 'static,
+    ) -> Self {
         set_credentials();
         let server = Scripted::start(move |_, head| script(head).unwrap_or_else(|| honest(head)));
-        let store = firstbyte_store::Options {
+        let store = firstbyte_store::StoreOptions {
             endpoint_url: Some(server.url().to_owned()),
             read_deadline: deadline(),
-            ..firstbyte_store::Options::default()
+            ..firstbyte_store::StoreOptions::default()
         };
         let base = Location::Object(ObjectLocation {
             service: Service::S3,
@@ -55,7 +58,7 @@ impl World {
         });
         let (directory, cache) = (scratch(), scratch());
         let (options, store) =
-            (Options { deadline: deadline(), ..options.clone() }, Store::new(store).unwrap());
+            (MountOptions { deadline: deadline(), ..options.clone() }, Store::new(store).unwrap());
         let kept = Some(cache.path());
         let mount = support::mount_with(&store, &base, directory.path(), &options, kept, None).unwrap();
         Self { _server: server, mount, directory, _cache: cache }
@@ -73,7 +76,7 @@ impl Drop for World {
     }
 }
 
-fn honest(head: &str) -> Reply {
+fn honest(head: &str) -> ScriptedReply {
     let target = head.split(' ').nth(1).unwrap();
     if target.contains("list-type=2") {
         let inside = target.contains("prefix=d%2F") || target.contains("prefix=d/");
@@ -82,25 +85,25 @@ fn honest(head: &str) -> Reply {
         return listing(key, prefixes, "");
     }
     if head.starts_with("HEAD") {
-        return Reply::raw("200 OK", &["etag: \"1\"", "content-length: 21"], b"");
+        return ScriptedReply::raw("200 OK", &["etag: \"1\"", "content-length: 21"], b"");
     }
     if head.to_lowercase().contains("\nrange:") {
-        return Reply::answer(
+        return ScriptedReply::answer(
             "206 Partial Content",
             &["etag: \"1\"", "content-range: bytes 0-20/21"],
             CONTENT,
         );
     }
-    Reply::answer("200 OK", &["etag: \"1\""], CONTENT)
+    ScriptedReply::answer("200 OK", &["etag: \"1\""], CONTENT)
 }
 
-fn listing(key: &str, prefixes: &str, token: &str) -> Reply {
+fn listing(key: &str, prefixes: &str, token: &str) -> ScriptedReply {
     let truncated = !token.is_empty();
     let xml = format!(
         "<ListBucketResult><IsTruncated>{truncated}</IsTruncated>{token}<Contents><Key>{key}</Key><Size>21</Size>\
          <ETag>\"1\"</ETag></Contents>{prefixes}</ListBucketResult>"
     );
-    Reply::answer("200 OK", &["content-type: application/xml"], xml.as_bytes())
+    ScriptedReply::answer("200 OK", &["content-type: application/xml"], xml.as_bytes())
 }
 
 fn is_read(head: &str) -> bool {
@@ -116,7 +119,7 @@ fn fails_with<T: std::fmt::Debug>(result: io::Result<T>, expected: Errno) {
 fn a_store_that_falls_silent_is_an_input_output_error_and_heals() {
     let silent = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&silent);
-    let world = World::start(move |_| told.load(Ordering::Relaxed).then_some(Reply::Silence));
+    let world = World::start(move |_| told.load(Ordering::Relaxed).then_some(ScriptedReply::Silence));
     silent.store(true, Ordering::Relaxed);
     fails_with(world.read("x"), Errno::IO);
     fails_with(world.read("d/y"), Errno::IO);
@@ -148,8 +151,9 @@ fn healed(mut read: impl FnMut() -> io::Result<Vec<u8>>) -> Vec<u8> {
 fn an_open_whose_file_does_not_arrive_is_a_lazy_one_within_the_deadline() {
     let silent = Arc::new(AtomicBool::new(true));
     let told = Arc::clone(&silent);
-    let script = move |head: &str| (is_read(head) && told.load(Ordering::Relaxed)).then_some(Reply::Silence);
-    let world = World::with(&Options { eager: 1000, ..options() }, script);
+    let script =
+        move |head: &str| (is_read(head) && told.load(Ordering::Relaxed)).then_some(ScriptedReply::Silence);
+    let world = World::with(&MountOptions { eager: 1000, ..options() }, script);
     let began = Instant::now();
     let mut file = fs::File::open(world.directory.path().join("x")).unwrap();
     assert!(began.elapsed() < 2 * deadline(), "{:?}", began.elapsed());
@@ -166,7 +170,7 @@ fn an_open_whose_file_does_not_arrive_is_a_lazy_one_within_the_deadline() {
 fn connections_that_break_for_a_while_are_not_seen() {
     let broken = AtomicBool::new(true);
     let world = World::start(move |head| {
-        (is_read(head) && broken.swap(false, Ordering::Relaxed)).then_some(Reply::Hang)
+        (is_read(head) && broken.swap(false, Ordering::Relaxed)).then_some(ScriptedReply::Hang)
     });
     assert_eq!(world.read("x").unwrap(), CONTENT);
 }
@@ -175,12 +179,12 @@ fn connections_that_break_for_a_while_are_not_seen() {
 fn refusals_are_reported_as_such() {
     let denied = |head: &str| {
         let xml = b"<Error><Code>AccessDenied</Code><Message>no</Message></Error>";
-        is_read(head).then(|| Reply::answer("403 Forbidden", &["content-type: application/xml"], xml))
+        is_read(head).then(|| ScriptedReply::answer("403 Forbidden", &["content-type: application/xml"], xml))
     };
     fails_with(World::start(denied).read("x"), Errno::ACCESS);
     let gone = |head: &str| {
         let xml = b"<Error><Code>NoSuchKey</Code><Message>no</Message></Error>";
-        is_read(head).then(|| Reply::answer("404 Not Found", &["content-type: application/xml"], xml))
+        is_read(head).then(|| ScriptedReply::answer("404 Not Found", &["content-type: application/xml"], xml))
     };
     fails_with(World::start(gone).read("x"), Errno::NOENT);
 }
@@ -193,7 +197,7 @@ fn a_listing_that_breaks_off_is_an_error_and_never_a_short_directory() {
         match (inside, head.contains("continuation-token") || head.contains("start-after")) {
             (true, false) => Some(listing("d/y", "", "<NextContinuationToken>t</NextContinuationToken>")),
             (true, true) => {
-                Some(Reply::answer("403 Forbidden", &[], b"<Error><Code>AccessDenied</Code></Error>"))
+                Some(ScriptedReply::answer("403 Forbidden", &[], b"<Error><Code>AccessDenied</Code></Error>"))
             }
             _ => None,
         }
@@ -209,11 +213,11 @@ fn a_listing_that_breaks_off_is_an_error_and_never_a_short_directory() {
 fn a_location_that_cannot_be_read_is_never_mounted() {
     set_credentials();
     let server = Scripted::start(|_, _| {
-        Reply::answer("403 Forbidden", &[], b"<Error><Code>AccessDenied</Code></Error>")
+        ScriptedReply::answer("403 Forbidden", &[], b"<Error><Code>AccessDenied</Code></Error>")
     });
-    let store = firstbyte_store::Options {
+    let store = firstbyte_store::StoreOptions {
         endpoint_url: Some(server.url().to_owned()),
-        ..firstbyte_store::Options::default()
+        ..firstbyte_store::StoreOptions::default()
     };
     let store = Store::new(store).unwrap();
     let directory = scratch();

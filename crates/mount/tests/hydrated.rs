@@ -7,13 +7,13 @@ use std::fs;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-use firstbyte_mount::{Options, PassthroughUse};
-use firstbyte_testkit::{Place, bytes, until};
+use firstbyte_mount::{MountOptions, PassthroughUse};
+use firstbyte_testkit::{Backend, bytes, until};
 use rustix::fs::{Advice, OFlags, fadvise};
 use support::{Mounted, counter, options};
 
-fn counted() -> Options {
-    Options { metrics: Some("127.0.0.1:0".parse().unwrap()), ..options() }
+fn counted() -> MountOptions {
+    MountOptions { metrics: Some("127.0.0.1:0".parse().unwrap()), ..options() }
 }
 
 fn attribute(path: &Path, name: &str) -> String {
@@ -31,7 +31,7 @@ fn until_hydrated(path: &Path) {
 #[test]
 fn a_hydrated_file_is_read_by_the_kernel_itself() {
     let content = bytes(5, 3_000_001);
-    let mounted = Mounted::with(Place::ServeS3, &counted(), |subject| subject.place("x", &content));
+    let mounted = Mounted::with(Backend::ServeS3, &counted(), |subject| subject.place("x", &content));
     assert!(mounted.read("x") == content);
     until_hydrated(&mounted.path("x"));
     let (requests, asked) = (mounted.requests(), counter(&mounted, "read_bytes_total"));
@@ -47,8 +47,8 @@ fn a_hydrated_file_is_read_by_the_kernel_itself() {
 #[test]
 fn a_file_small_enough_to_be_waited_for_is_whole_when_it_is_open_and_a_larger_one_comes_as_it_is_read() {
     let (small, large) = (bytes(7, 3_000_001), bytes(8, 3_000_002));
-    let options = Options { eager: 3_000_001, ..counted() };
-    let mounted = Mounted::with(Place::ServeS3, &options, |subject| {
+    let options = MountOptions { eager: 3_000_001, ..counted() };
+    let mounted = Mounted::with(Backend::ServeS3, &options, |subject| {
         subject.place("small", &small);
         subject.place("large", &large);
         subject.place("empty", b"");
@@ -74,11 +74,12 @@ fn a_file_small_enough_to_be_waited_for_is_whole_when_it_is_open_and_a_larger_on
 #[test]
 fn behind_the_second_of_a_series_comes_the_third() {
     let size = 2_000_000;
-    let mounted = Mounted::with(Place::ServeS3, &Options { eager: size + 3, ..counted() }, |subject| {
-        (1..=5).for_each(|number| {
-            subject.place(&format!("d/v{number:02}.x"), &bytes(number, 2_000_000 + number as usize))
+    let mounted =
+        Mounted::with(Backend::ServeS3, &MountOptions { eager: size + 3, ..counted() }, |subject| {
+            (1..=5).for_each(|number| {
+                subject.place(&format!("d/v{number:02}.x"), &bytes(number, 2_000_000 + number as usize))
+            });
         });
-    });
     let open = |name: &str| fs::File::open(mounted.path(name)).unwrap();
     let here = |name: &str| attribute(&mounted.path(name), "bytes");
     let _first = open("d/v01.x");
@@ -98,7 +99,7 @@ fn behind_the_second_of_a_series_comes_the_third() {
 #[test]
 fn handles_opened_before_hydration_go_on_and_keep_others_with_them() {
     let content = bytes(6, 1 << 20);
-    let mounted = Mounted::with(Place::ServeS3, &counted(), |subject| subject.place("x", &content));
+    let mounted = Mounted::with(Backend::ServeS3, &counted(), |subject| subject.place("x", &content));
     let before = fs::File::open(mounted.path("x")).unwrap();
     assert!(mounted.read("x") == content);
     until_hydrated(&mounted.path("x"));
@@ -117,8 +118,8 @@ fn handles_opened_before_hydration_go_on_and_keep_others_with_them() {
 #[test]
 fn what_is_cached_is_read_right_at_any_place_where_the_kernel_has_to_ask() {
     let content = bytes(10, (3 << 20) + 5000);
-    let options = Options { passthrough: PassthroughUse::Never, ..counted() };
-    let mut mounted = Mounted::with(Place::ServeS3, &options, |subject| subject.place("x", &content));
+    let options = MountOptions { passthrough: PassthroughUse::Never, ..counted() };
+    let mut mounted = Mounted::with(Backend::ServeS3, &options, |subject| subject.place("x", &content));
     assert!(mounted.read("x") == content);
     until_hydrated(&mounted.path("x"));
     mounted.again(&options);
@@ -138,7 +139,7 @@ fn what_is_cached_is_read_right_at_any_place_where_the_kernel_has_to_ask() {
 #[test]
 fn a_file_mapped_while_it_is_passed_through_reads_the_same() {
     let content = bytes(8, 1 << 20);
-    let mounted = Mounted::start(Place::ServeS3, |subject| subject.place("x", &content));
+    let mounted = Mounted::start(Backend::ServeS3, |subject| subject.place("x", &content));
     assert!(mounted.read("x") == content);
     until_hydrated(&mounted.path("x"));
     let output = std::process::Command::new("python3")
@@ -152,7 +153,7 @@ fn a_file_mapped_while_it_is_passed_through_reads_the_same() {
 #[test]
 fn attributes_tell_what_is_here() {
     let content = bytes(9, 10 * (128 << 10));
-    let mounted = Mounted::start(Place::ServeS3, |subject| {
+    let mounted = Mounted::start(Backend::ServeS3, |subject| {
         subject.place("d/x", &content);
         subject.place("empty", b"");
     });
@@ -189,7 +190,7 @@ fn small_files_read_in_order_are_fetched_before_they_are_opened() {
     let files: Vec<(String, Vec<u8>)> = (0..200)
         .map(|number| (format!("d/name-{number:04}"), bytes(number, 1000 + 37 * number as usize)))
         .collect();
-    let mounted = Mounted::start(Place::ServeS3, |subject| {
+    let mounted = Mounted::start(Backend::ServeS3, |subject| {
         files.iter().for_each(|(name, content)| subject.place(name, content));
     });
     assert_eq!(fs::read_dir(mounted.path("d")).unwrap().count(), files.len());
@@ -211,7 +212,7 @@ fn small_files_read_in_order_are_fetched_before_they_are_opened() {
 #[test]
 fn a_second_mount_finds_what_the_first_left() {
     let content = bytes(10, 1 << 20);
-    let mut mounted = Mounted::with(Place::ServeS3, &counted(), |subject| subject.place("x", &content));
+    let mut mounted = Mounted::with(Backend::ServeS3, &counted(), |subject| subject.place("x", &content));
     assert!(mounted.read("x") == content);
     until_hydrated(&mounted.path("x"));
     mounted.again(&counted());
@@ -225,7 +226,7 @@ fn a_second_mount_finds_what_the_first_left() {
 #[test]
 fn the_kernel_gets_a_small_cached_file_with_its_first_open() {
     let content = bytes(12, 100_001);
-    let mut mounted = Mounted::with(Place::ServeS3, &counted(), |subject| subject.place("x", &content));
+    let mut mounted = Mounted::with(Backend::ServeS3, &counted(), |subject| subject.place("x", &content));
     assert!(mounted.read("x") == content);
     mounted.again(&counted());
     let handed = |mounted: &Mounted| counter(mounted, "handed_over_opens_total");
@@ -247,7 +248,7 @@ fn the_kernel_gets_a_small_cached_file_with_its_first_open() {
 #[test]
 fn a_file_that_was_evicted_and_fetched_again_is_passed_through_again() {
     let (first, second) = (bytes(1, 300_000), bytes(2, 300_001));
-    let mounted = Mounted::with(Place::ServeS3, &counted(), |subject| {
+    let mounted = Mounted::with(Backend::ServeS3, &counted(), |subject| {
         subject.place("d/a", &first);
         subject.place("d/b", &second);
     });
@@ -278,7 +279,7 @@ fn a_file_that_was_evicted_and_fetched_again_is_passed_through_again() {
 fn the_other_files_of_a_database_are_fetched_with_the_first() {
     const LARGE: usize = 24 << 20;
     let sizes = [("d/db.nhr", 300_000), ("d/db.nin", 200_001), ("d/db.nsq", LARGE), ("d/other.nhr", 1000)];
-    let mounted = Mounted::with(Place::ServeS3, &counted(), |subject| {
+    let mounted = Mounted::with(Backend::ServeS3, &counted(), |subject| {
         sizes.iter().for_each(|(name, size)| subject.place(name, &bytes(4, *size)));
     });
     assert!(mounted.read("d/db.nin") == bytes(4, 200_001));
@@ -295,9 +296,9 @@ fn the_other_files_of_a_database_are_fetched_with_the_first() {
 #[test]
 fn a_file_larger_than_the_cache_is_opened_at_once_and_each_byte_of_it_fetched_once() {
     let content = bytes(3, 24 << 20);
-    let options = Options { eager: 64 << 20, ..counted() };
+    let options = MountOptions { eager: 64 << 20, ..counted() };
     let mounted =
-        Mounted::limited(Place::ServeS3, &options, Some(4 << 20), |subject| subject.place("x", &content));
+        Mounted::limited(Backend::ServeS3, &options, Some(4 << 20), |subject| subject.place("x", &content));
     assert_eq!(fs::metadata(mounted.path("x")).unwrap().len(), 24 << 20);
     let before = mounted.received();
     let file = fs::File::open(mounted.path("x")).unwrap();

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use firstbyte_hydrate::cache::Cache;
-use firstbyte_mount::Options;
-use firstbyte_testkit::{Place, bytes, count};
+use firstbyte_mount::MountOptions;
+use firstbyte_testkit::{Backend, bytes, count};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use rustix::fs::{Advice, fadvise};
@@ -100,15 +100,15 @@ fn name(object: usize) -> String {
 }
 
 /// Options by which names are looked up anew each time, so that the result of an open is certain.
-fn anew() -> Options {
-    Options { metadata_ttl: Duration::ZERO, ..options() }
+fn anew() -> MountOptions {
+    MountOptions { metadata_ttl: Duration::ZERO, ..options() }
 }
 
 impl World {
     fn new() -> Self {
         let content = |object: usize| Arc::new(bytes(object as u64, object * LARGEST / OBJECTS));
         let contents: Vec<_> = (0..OBJECTS).map(content).collect();
-        let mounted = Mounted::with(Place::ServeS3, &anew(), |subject| {
+        let mounted = Mounted::with(Backend::ServeS3, &anew(), |subject| {
             (0..OBJECTS).for_each(|object| subject.place(&name(object), &contents[object]));
         });
         let cache = mounted.cache();

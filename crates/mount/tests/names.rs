@@ -10,8 +10,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirEntryExt, FileExt, MetadataExt};
 use std::time::Duration;
 
-use firstbyte_mount::Options;
-use firstbyte_testkit::{Place, bytes, scratch};
+use firstbyte_mount::MountOptions;
+use firstbyte_testkit::{Backend, bytes, scratch};
 use rustix::fs::{Dir, Mode, OFlags};
 use support::keys::Keys;
 use support::{Mounted, counter, options, tree};
@@ -70,7 +70,7 @@ fn a_directory_hides_an_object_of_its_name_in_listings_and_lookups() {
 #[test]
 fn a_directory_of_any_width_is_listed_whole_and_a_file_in_it_is_found() {
     let wanted: Vec<String> = (0..WIDE).map(|number| format!("wide/name-{number:06}")).collect();
-    for place in [Place::ServeS3, Place::Local, Place::ServeHttp] {
+    for place in [Backend::ServeS3, Backend::Local, Backend::ServeHttp] {
         let mounted = Mounted::start(place, |subject| subject.place_many(&wanted));
         assert_eq!(mounted.read("wide/name-017321"), b"wide/name-017321");
         let expected: BTreeSet<String> = wanted.iter().map(|name| name["wide/".len()..].to_owned()).collect();
@@ -82,7 +82,7 @@ fn a_directory_of_any_width_is_listed_whole_and_a_file_in_it_is_found() {
 
 #[test]
 fn names_of_a_wide_directory_are_listed_once_and_then_looked_up_without_a_request() {
-    let mounted = Mounted::start(Place::ServeS3, |subject| {
+    let mounted = Mounted::start(Backend::ServeS3, |subject| {
         (0..WIDE)
             .for_each(|number| drop(fs::File::create(subject.file(&format!("name-{number:06}"))).unwrap()));
     });
@@ -101,9 +101,9 @@ fn files_of_a_wide_directory_opened_in_their_order_are_fetched_ahead_and_a_page_
     const FILES: u64 = 4000;
     let metrics = Some("127.0.0.1:0".parse().unwrap());
     // No listing is kept, and no directory of more than 1,536 names.
-    let options = Options { metrics, memory: 0, ..options() };
+    let options = MountOptions { metrics, memory: 0, ..options() };
     let wanted: Vec<String> = (0..FILES).map(|number| format!("name-{number:06}")).collect();
-    let mounted = Mounted::with(Place::ServeS3, &options, |subject| subject.place_many(&wanted));
+    let mounted = Mounted::with(Backend::ServeS3, &options, |subject| subject.place_many(&wanted));
     let before = mounted.requests();
     for name in &wanted {
         assert_eq!(mounted.read(name), name.as_bytes());
@@ -125,8 +125,8 @@ fn the_kernel_never_holds_more_inodes_than_memory_has_room_for_and_what_is_open_
     // 8 MiB: half of it for inodes of 160 bytes each.
     const BOUND: u64 = 26_214;
     let metrics = Some("127.0.0.1:0".parse().unwrap());
-    let options = Options { metrics, memory: 8 << 20, ..options() };
-    let mounted = Mounted::with(Place::ServeS3, &options, |subject| {
+    let options = MountOptions { metrics, memory: 8 << 20, ..options() };
+    let mounted = Mounted::with(Backend::ServeS3, &options, |subject| {
         for number in 0..FILES {
             fs::File::create(subject.file(&format!("name-{number:06}"))).unwrap();
         }
@@ -162,7 +162,7 @@ fn the_kernel_never_holds_more_inodes_than_memory_has_room_for_and_what_is_open_
 #[test]
 fn positions_in_a_directory_hold_as_long_as_it_is_open() {
     let wanted: Vec<String> = (0..5000).map(|number| format!("name-{number:06}")).collect();
-    let mounted = Mounted::start(Place::ServeS3, |subject| subject.place_many(&wanted));
+    let mounted = Mounted::start(Backend::ServeS3, |subject| subject.place_many(&wanted));
     let open = rustix::fs::open(mounted.directory.path(), OFlags::DIRECTORY | OFlags::RDONLY, Mode::empty())
         .unwrap();
     let mut directory = Dir::new(open).unwrap();
@@ -182,7 +182,7 @@ fn positions_in_a_directory_hold_as_long_as_it_is_open() {
 #[test]
 fn numbers_of_inodes_follow_the_listing_and_are_those_of_the_files() {
     let wanted: Vec<String> = (0..500).map(|number| format!("name-{number:06}")).collect();
-    let mounted = Mounted::start(Place::ServeS3, |subject| subject.place_many(&wanted));
+    let mounted = Mounted::start(Backend::ServeS3, |subject| subject.place_many(&wanted));
     let mut listed: Vec<(u64, String)> = fs::read_dir(mounted.directory.path())
         .unwrap()
         .map(Result::unwrap)
@@ -197,7 +197,7 @@ fn numbers_of_inodes_follow_the_listing_and_are_those_of_the_files() {
 
 #[test]
 fn a_file_has_the_same_time_and_inode_however_it_was_found() {
-    for place in [Place::Local, Place::ServeS3, Place::ServeHttp, Place::Minio] {
+    for place in [Backend::Local, Backend::ServeS3, Backend::ServeHttp, Backend::Minio] {
         let mut mounted = Mounted::start(place, |subject| subject.place("d/x", b"content"));
         let looked_up = fs::metadata(mounted.path("d/x")).unwrap();
         mounted.again(&options());
@@ -210,7 +210,7 @@ fn a_file_has_the_same_time_and_inode_however_it_was_found() {
 #[test]
 fn files_of_five_tebibytes_have_their_size_and_are_read_at_any_offset() {
     const SIZE: u64 = 5 << 40;
-    let mounted = Mounted::start(Place::ServeS3, |subject| {
+    let mounted = Mounted::start(Backend::ServeS3, |subject| {
         subject.place("sparse", b"start");
         let file = fs::File::options().write(true).open(subject.file("sparse")).unwrap();
         file.set_len(SIZE).unwrap();
@@ -229,8 +229,8 @@ fn files_of_five_tebibytes_have_their_size_and_are_read_at_any_offset() {
 #[test]
 fn an_overwritten_object_is_another_inode_and_an_open_handle_never_sees_a_mixture() {
     let (old, new) = (bytes(1, 4 << 20), bytes(2, 4 << 20));
-    let options = Options { metadata_ttl: Duration::ZERO, ..options() };
-    let mounted = Mounted::with(Place::ServeS3, &options, |subject| subject.place("x", &old));
+    let options = MountOptions { metadata_ttl: Duration::ZERO, ..options() };
+    let mounted = Mounted::with(Backend::ServeS3, &options, |subject| subject.place("x", &old));
     let before = fs::File::open(mounted.path("x")).unwrap();
     let mut start = vec![0; 4096];
     before.read_exact_at(&mut start, 0).unwrap();
@@ -254,7 +254,7 @@ fn an_overwritten_object_is_another_inode_and_an_open_handle_never_sees_a_mixtur
 #[test]
 fn a_name_believed_too_long_heals_with_the_first_read_that_fails() {
     let (old, new) = (bytes(1, 4 << 20), bytes(2, 5 << 20));
-    let mounted = Mounted::start(Place::ServeS3, |subject| subject.place("x", &old));
+    let mounted = Mounted::start(Backend::ServeS3, |subject| subject.place("x", &old));
     assert_eq!(fs::metadata(mounted.path("x")).unwrap().len(), old.len() as u64);
     mounted.subject.place("x", &new);
     let error = fs::read(mounted.path("x")).unwrap_err();
@@ -264,8 +264,8 @@ fn a_name_believed_too_long_heals_with_the_first_read_that_fails() {
 
 #[test]
 fn new_and_deleted_names_are_seen_when_the_time_of_the_old_is_over() {
-    for place in [Place::ServeS3, Place::Local] {
-        let options = Options { metadata_ttl: Duration::ZERO, ..options() };
+    for place in [Backend::ServeS3, Backend::Local] {
+        let options = MountOptions { metadata_ttl: Duration::ZERO, ..options() };
         let mounted = Mounted::with(place, &options, |subject| subject.place("a", b"1"));
         assert!(!mounted.path("b").exists());
         assert_eq!(names(&mounted, ""), ["a"].map(String::from).into());
@@ -280,7 +280,7 @@ fn new_and_deleted_names_are_seen_when_the_time_of_the_old_is_over() {
 #[test]
 fn what_is_known_is_not_asked_again() {
     let wanted: Vec<String> = (0..300).map(|number| format!("d/name-{number:06}")).collect();
-    let mounted = Mounted::start(Place::ServeS3, |subject| subject.place_many(&wanted));
+    let mounted = Mounted::start(Backend::ServeS3, |subject| subject.place_many(&wanted));
     assert!(mounted.path("d/name-000123").exists());
     let asked = mounted.requests();
     for name in &wanted {
@@ -293,7 +293,7 @@ fn what_is_known_is_not_asked_again() {
 
 #[test]
 fn names_of_any_bytes_are_shown_where_the_place_has_them() {
-    let mounted = Mounted::start(Place::Local, |subject| {
+    let mounted = Mounted::start(Backend::Local, |subject| {
         let directory = subject.file("");
         fs::write(directory.join(std::ffi::OsStr::from_bytes(b"\xff\xfe bytes\n")), b"content").unwrap();
     });

@@ -12,9 +12,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use firstbyte_location::Location;
-use firstbyte_mount::{Access, Modes, Mount, Options, Stored};
-use firstbyte_store::{Metadata, Options as StoreOptions, Payload, PutOptions, Store};
-use firstbyte_testkit::{Place, lacks_root, scratch, until};
+use firstbyte_mount::{AllowedUsers, Mount, MountOptions, ShownModes, StoredModes};
+use firstbyte_store::{Metadata, Payload, PutOptions, Store, StoreOptions};
+use firstbyte_testkit::{Backend, lacks_root, scratch, until};
 use support::{Mounted, options};
 use tempfile::TempDir;
 
@@ -28,7 +28,7 @@ struct Local {
 }
 
 impl Local {
-    fn start(options: &Options, plant: impl FnOnce(&Path)) -> Self {
+    fn start(options: &MountOptions, plant: impl FnOnce(&Path)) -> Self {
         let (source, directory) = (scratch(), scratch());
         for path in [source.path(), directory.path()] {
             set_mode(path, 0o755);
@@ -82,7 +82,8 @@ fn other_users_reach_only_what_the_source_shows_them() {
     if lacks_root() {
         return;
     }
-    let everyone = Options { access: Access::Everyone, metadata_ttl: Duration::from_millis(1), ..options() };
+    let everyone =
+        MountOptions { access: AllowedUsers::Everyone, metadata_ttl: Duration::from_millis(1), ..options() };
     let local = Local::start(&everyone, |source| {
         write(source.join("open"), b"x", 0o644);
         write(source.join("closed"), b"x", 0o600);
@@ -111,9 +112,10 @@ fn other_users_reach_only_what_a_host_shows_its_login() {
     if lacks_root() {
         return;
     }
-    let everyone = Options { access: Access::Everyone, metadata_ttl: Duration::from_millis(1), ..options() };
+    let everyone =
+        MountOptions { access: AllowedUsers::Everyone, metadata_ttl: Duration::from_millis(1), ..options() };
     let mut root = PathBuf::new();
-    let mounted = Mounted::with(Place::Sftp, &everyone, |subject| {
+    let mounted = Mounted::with(Backend::Sftp, &everyone, |subject| {
         let Location::Sftp(base) = &subject.base else { panic!("{}", subject.base) };
         root = PathBuf::from(OsStr::from_bytes(&base.path));
         for (name, mode) in
@@ -151,7 +153,7 @@ fn a_root_that_is_closed_closes_all_below_it() {
     if lacks_root() {
         return;
     }
-    let everyone = Options { access: Access::Everyone, ..options() };
+    let everyone = MountOptions { access: AllowedUsers::Everyone, ..options() };
     let local = Local::start(&everyone, |source| {
         write(source.join("open"), b"x", 0o644);
         set_mode(source, 0o700);
@@ -193,14 +195,14 @@ fn programs_that_count_links_find_what_is_in_subdirectories() {
 
 #[test]
 fn modes_and_owners_that_are_given_are_shown_instead() {
-    let modes = Modes {
+    let modes = ShownModes {
         file: Some(0o550),
         directory: Some(0o711),
         user: Some(7),
         group: Some(8),
-        ..Modes::default()
+        ..ShownModes::default()
     };
-    let options = Options { modes, ..options() };
+    let options = MountOptions { modes, ..options() };
     let local = Local::start(&options, |source| {
         write(source.join("x"), b"x", 0o600);
         fs::create_dir(source.join("d")).unwrap();
@@ -223,8 +225,8 @@ fn modes_stored_with_objects_are_shown_if_wanted() {
             subject.store.put(&subject.at(name), Payload::Bytes(b"x"), &put).unwrap();
         }
     };
-    let modes = Modes { stored: Stored::Show, ..Modes::default() };
-    let mounted = Mounted::with(Place::ServeS3, &Options { modes, ..options() }, plant);
+    let modes = ShownModes { stored: StoredModes::Show, ..ShownModes::default() };
+    let mounted = Mounted::with(Backend::ServeS3, &MountOptions { modes, ..options() }, plant);
     assert_eq!(fs::read_dir(mounted.directory.path()).unwrap().count(), 3);
     assert_eq!(shown(&mounted.path("rclone")), (0o755, 1000, 1000));
     assert_eq!(shown(&mounted.path("s3fs")), (0o750, 1000, 1000));
@@ -244,6 +246,6 @@ fn modes_stored_with_objects_are_not_shown_by_a_lookup_either() {
         let put = PutOptions { metadata, ..PutOptions::default() };
         subject.store.put(&subject.at("last"), Payload::Bytes(b"x"), &put).unwrap();
     };
-    let mounted = Mounted::with(Place::ServeS3, &options(), plant);
+    let mounted = Mounted::with(Backend::ServeS3, &options(), plant);
     assert_eq!(shown(&mounted.path("last")).0, 0o444);
 }

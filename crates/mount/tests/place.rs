@@ -7,9 +7,9 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use firstbyte_location::Location;
-use firstbyte_mount::{Ending, Error, Mount, Occupied, Options, unmount};
-use firstbyte_store::{Options as StoreOptions, Store};
-use firstbyte_testkit::{Place, bytes, scratch};
+use firstbyte_mount::{Error, Mount, MountOptions, OccupiedAction, UnmountMode, unmount};
+use firstbyte_store::{Store, StoreOptions};
+use firstbyte_testkit::{Backend, bytes, scratch};
 use support::{Mounted, options};
 
 fn source() -> (tempfile::TempDir, Location, Store) {
@@ -25,7 +25,7 @@ fn end(mount: &Mount) {
 }
 
 #[track_caller]
-fn refused(directory: &Path, options: &Options) -> Error {
+fn refused(directory: &Path, options: &MountOptions) -> Error {
     let (_held, location, store) = source();
     match support::mount(&store, &location, directory, options) {
         Ok(mount) => {
@@ -43,7 +43,7 @@ fn a_directory_that_holds_something_is_refused_by_default() {
     let error = refused(directory.path(), &options());
     assert!(matches!(error, Error::NotEmpty { .. }) && error.to_string().contains("data"), "{error}");
     let (_held, location, store) = source();
-    let told = Options { occupied: Occupied::Hide, ..options() };
+    let told = MountOptions { occupied: OccupiedAction::Hide, ..options() };
     let mount = support::mount(&store, &location, directory.path(), &told).unwrap();
     assert_eq!(fs::read(directory.path().join("x")).unwrap(), b"content");
     end(&mount);
@@ -82,7 +82,7 @@ fn a_place_behind_links_and_odd_names_is_found_again() {
     let mount = support::mount(&store, &location, &base.path().join("link"), &options()).unwrap();
     assert_eq!(fs::read(odd.join("x")).unwrap(), b"content");
     assert!(matches!(refused(&odd, &options()), Error::AlreadyMounted { .. }));
-    unmount(&odd, Ending::Clean).unwrap();
+    unmount(&odd, UnmountMode::Clean).unwrap();
     mount.wait().unwrap();
     assert_eq!(fs::read_dir(&odd).unwrap().count(), 0);
 }
@@ -90,8 +90,8 @@ fn a_place_behind_links_and_odd_names_is_found_again() {
 #[test]
 fn only_our_own_mounts_are_ended() {
     let directory = scratch();
-    assert!(matches!(unmount(directory.path(), Ending::Clean), Err(Error::NotOurs { .. })));
-    let error = unmount(Path::new("/proc"), Ending::Lazy).unwrap_err();
+    assert!(matches!(unmount(directory.path(), UnmountMode::Clean), Err(Error::NotOurs { .. })));
+    let error = unmount(Path::new("/proc"), UnmountMode::Lazy).unwrap_err();
     assert!(error.to_string().contains("proc is mounted there"), "{error}");
     assert!(Path::new("/proc/self").exists());
 }
@@ -99,10 +99,10 @@ fn only_our_own_mounts_are_ended() {
 #[test]
 fn a_mount_in_use_is_not_ended_unless_it_may_go_on_for_those_who_have_files_open() {
     let content = bytes(3, 1 << 20);
-    let mounted = Mounted::start(Place::ServeS3, |subject| subject.place("x", &content));
+    let mounted = Mounted::start(Backend::ServeS3, |subject| subject.place("x", &content));
     let file = fs::File::open(mounted.path("x")).unwrap();
-    assert!(matches!(unmount(mounted.directory.path(), Ending::Clean), Err(Error::Busy { .. })));
-    unmount(mounted.directory.path(), Ending::Lazy).unwrap();
+    assert!(matches!(unmount(mounted.directory.path(), UnmountMode::Clean), Err(Error::Busy { .. })));
+    unmount(mounted.directory.path(), UnmountMode::Lazy).unwrap();
     assert!(!mounted.path("x").exists());
     let mut read = vec![0; content.len()];
     file.read_exact_at(&mut read, 0).unwrap();
@@ -130,7 +130,7 @@ fn counters_are_served_and_reads_noted() {
     use std::io::{Read, Write};
     let (order, directory) = (scratch(), scratch());
     let (held, location, store) = source();
-    let options = Options {
+    let options = MountOptions {
         metrics: Some("127.0.0.1:0".parse().unwrap()),
         record: Some(order.path().join("order")),
         ..options()

@@ -7,11 +7,17 @@ use std::fs;
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-use firstbyte_testkit::{Place, bytes};
+use firstbyte_testkit::{Backend, bytes};
 use support::{Mounted, tree};
 
-const PLACES: [Place; 6] =
-    [Place::Local, Place::ServeS3, Place::ServeHttp, Place::Nginx, Place::Minio, Place::Versitygw];
+const PLACES: [Backend; 6] = [
+    Backend::Local,
+    Backend::ServeS3,
+    Backend::ServeHttp,
+    Backend::Nginx,
+    Backend::Minio,
+    Backend::Versitygw,
+];
 
 /// Files of all sizes around a page, a block and a request, in directories.
 fn planted() -> BTreeMap<String, Vec<u8>> {
@@ -74,7 +80,7 @@ fn files_are_found_by_name_without_a_listing() {
 #[test]
 fn any_range_reads_the_same_bytes() {
     let content = bytes(7, 2 << 20);
-    let mounted = Mounted::start(Place::ServeS3, |subject| subject.place("x", &content));
+    let mounted = Mounted::start(Backend::ServeS3, |subject| subject.place("x", &content));
     let mut file = fs::File::open(mounted.path("x")).unwrap();
     let mut buffer = vec![0; 300_000];
     for (offset, length) in
@@ -97,7 +103,7 @@ fn any_range_reads_the_same_bytes() {
 
 #[test]
 fn nothing_can_be_written() {
-    let mounted = Mounted::start(Place::ServeS3, |subject| subject.place("d/x", b"content"));
+    let mounted = Mounted::start(Backend::ServeS3, |subject| subject.place("d/x", b"content"));
     let refused =
         |result: std::io::Result<()>| result.unwrap_err().kind() == std::io::ErrorKind::ReadOnlyFilesystem;
     assert!(refused(fs::write(mounted.path("d/x"), b"other")));

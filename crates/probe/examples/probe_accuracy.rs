@@ -11,12 +11,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use firstbyte_advise::model::{Cloud, Latency, Service};
+use firstbyte_advise::model::{Cloud, Latency, ServiceModel};
 use firstbyte_advise::units::Seconds;
-use firstbyte_link::{Burst, Link, LinkConfig, Preset, Rate, Replay, Running, Wait};
+use firstbyte_link::{
+    BurstBucket, Link, LinkConfig, LinkRate, Preset, Replay, RunningLink, WaitDistribution,
+};
 use firstbyte_location::{ByteRange, Location};
-use firstbyte_probe::{Budget, Identity, Options, Report, Rights, probe};
-use firstbyte_store::{Get, Options as StoreOptions, Payload, Prices, Store};
+use firstbyte_probe::{Budget, ModelIdentity, ProbeOptions, ProbeReport, ProbeRights, probe};
+use firstbyte_store::{Get, Payload, Prices, Store, StoreOptions};
 use firstbyte_testkit::{BUCKET, bytes, minio, scratch, set_credentials};
 
 const LARGE: usize = 256 << 20;
@@ -39,11 +41,11 @@ fn main() {
     fill(&address);
     let bench = Bench { address, time: Duration::from_secs_f64(seconds.unwrap_or(20.0)), disk };
     let preset = |preset: Preset| bench.link().with_preset(preset);
-    let rate = |mb: u64| Some(Rate::bytes_per_second(mb * 1_000_000));
+    let rate = |mb: u64| Some(LinkRate::bytes_per_second(mb * 1_000_000));
     let bursting = LinkConfig {
         rtt: Duration::from_millis(20),
         rate: rate(40),
-        burst: Some(Burst { bytes: 150_000_000, rate: Rate::bytes_per_second(160_000_000) }),
+        burst: Some(BurstBucket { bytes: 150_000_000, rate: LinkRate::bytes_per_second(160_000_000) }),
         ..bench.link()
     };
     let latency = Latency {
@@ -52,7 +54,7 @@ fn main() {
         p99: Some(Seconds(0.105)),
         source: String::new(),
     };
-    let wait = Wait::of(&latency);
+    let wait = WaitDistribution::of(&latency);
     let spread = LinkConfig {
         rtt: wait.map_or(Duration::ZERO, |wait| wait.floor()),
         wait,
@@ -100,10 +102,11 @@ impl Bench {
         LinkConfig::new(([127, 0, 0, 1], 0).into(), &self.address)
     }
 
-    fn probe(&self, link: &Running) -> Report {
+    fn probe(&self, link: &RunningLink) -> ProbeReport {
         let location = Location::parse(format!("s3://{BUCKET}/").as_ref()).expect("a location");
         let budget = Budget { time: self.time, usd: 0.05, prices: Prices::default() };
-        let options = Options { budget, rights: Rights::ReadOnly, disk: self.disk.path().to_owned() };
+        let options =
+            ProbeOptions { budget, rights: ProbeRights::ReadOnly, disk: self.disk.path().to_owned() };
         probe(&store(&format!("http://{}", link.address())), &location, &options).expect("a report")
     }
 
@@ -128,7 +131,8 @@ impl Bench {
     /// Probes a link, then a link that replays the resulting model.
     fn twice(&self, name: &str, config: LinkConfig) {
         println!("== {name}: {config}");
-        let (own, asked) = (self.own_first_byte(), config.wait.as_ref().map_or(config.rtt, Wait::median));
+        let (own, asked) =
+            (self.own_first_byte(), config.wait.as_ref().map_or(config.rtt, WaitDistribution::median));
         let link = Link::start(config).expect("a link");
         let first = self.probe(&link);
         for (name, line) in first.lines() {
@@ -160,8 +164,8 @@ impl Bench {
 }
 
 /// Prints the figures of two models.
-fn compare(first: &Service, second: &Service) {
-    type Figure = fn(&Service) -> Option<f64>;
+fn compare(first: &ServiceModel, second: &ServiceModel) {
+    type Figure = fn(&ServiceModel) -> Option<f64>;
     let figures: [(&str, Figure); 5] = [
         ("first byte, s", |model| Some(model.latency.first_byte.as_ref()?.p50.0)),
         ("connection, B/s", |model| Some(model.rates.connection.as_ref()?.rate.0)),
@@ -177,8 +181,8 @@ fn compare(first: &Service, second: &Service) {
     }
 }
 
-fn identity(name: &str) -> Identity {
-    Identity {
+fn identity(name: &str) -> ModelIdentity {
+    ModelIdentity {
         name: name.to_owned(),
         cloud: Cloud::Any,
         bills: Vec::new(),

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use firstbyte_location::{ByteRange, Kind, Location};
+use firstbyte_location::{ByteRange, EntryKind, Location};
 use firstbyte_store::{FailureKind, ListOptions, Payload, PutOptions, Store};
 use serde::Serialize;
 
@@ -19,7 +19,7 @@ const SAMPLE: usize = 64 << 20;
 
 /// Whether a probe may write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Rights {
+pub enum ProbeRights {
     /// Nothing is written to the location.
     #[default]
     ReadOnly,
@@ -51,7 +51,7 @@ impl Right {
 
 /// Rights, region and clock of a location: the first part of a probe.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Access {
+pub struct AccessReport {
     /// The location as the caller gave it.
     pub location: String,
     /// The location is one object or file.
@@ -77,8 +77,8 @@ pub struct Access {
 }
 
 /// Checks a location. Refusals are findings, not errors.
-pub fn check(store: &Store, location: &Location, rights: Rights) -> Access {
-    let mut access = Access { location: location.to_string(), ..Access::default() };
+pub fn check(store: &Store, location: &Location, rights: ProbeRights) -> AccessReport {
+    let mut access = AccessReport { location: location.to_string(), ..AccessReport::default() };
     if let Location::Object(object) = location
         && object.service.is_s3()
         && let Ok(endpoint) = store.endpoint_of(object.service)
@@ -108,7 +108,7 @@ pub fn check(store: &Store, location: &Location, rights: Rights) -> Access {
         Ok(None) => access.empty = true,
         Err(_) => {}
     }
-    if rights == Rights::ReadWrite {
+    if rights == ProbeRights::ReadWrite {
         let written = writes(store, location, access.single);
         access.write = Right::of(&written);
         access.create = written.ok().and_then(Quantiles::of);
@@ -121,7 +121,7 @@ pub(crate) fn single(store: &Store, location: &Location) -> Option<u64> {
     if location.is_directory_like() {
         return None;
     }
-    let stat = store.stat_object(location).ok().filter(|stat| stat.kind == Kind::File)?;
+    let stat = store.stat_object(location).ok().filter(|stat| stat.kind == EntryKind::File)?;
     stat.size()
 }
 
@@ -137,7 +137,7 @@ fn first_below(store: &Store, location: &Location) -> Result<Option<Sample>> {
         None => {
             let options = ListOptions { recursive: true, ..ListOptions::default() };
             let entries = store.list_page(location, &options)?.entries;
-            let files = entries.into_iter().filter(|entry| entry.kind == Kind::File);
+            let files = entries.into_iter().filter(|entry| entry.kind == EntryKind::File);
             files
                 .filter_map(|entry| Some(Sample { location: location.join(&entry.name), size: entry.size? }))
                 .collect()
@@ -171,13 +171,13 @@ fn writes(store: &Store, location: &Location, single: bool) -> Result<Vec<f64>> 
 }
 
 /// An object that the probe has written. It is deleted on drop.
-pub(crate) struct Written {
+pub(crate) struct WrittenObject {
     store: Store,
     pub(crate) location: Location,
     pub(crate) size: u64,
 }
 
-impl Written {
+impl WrittenObject {
     /// Writes an object to read into a location without one.
     pub(crate) fn put(store: &Store, location: &Location) -> Result<Self> {
         let name = own_name(location, false, "sample");
@@ -187,14 +187,14 @@ impl Written {
     }
 }
 
-impl Drop for Written {
+impl Drop for WrittenObject {
     fn drop(&mut self) {
         // If this fails, the remaining object's name says that the probe made it.
         let _ = self.store.unscoped().delete(&self.location);
     }
 }
 
-impl Access {
+impl AccessReport {
     /// Returns the reason why nothing can be measured; `None` if measuring can begin.
     pub(crate) fn obstacle(&self) -> Option<Error> {
         let location = self.location.clone();

@@ -18,7 +18,7 @@ const FREE_DIVISOR: u64 = 8;
 
 /// Rates of a disk in bytes per second, and its free space.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Disk {
+pub struct DiskRates {
     /// The measured directory.
     pub place: PathBuf,
     /// Rate of writing, including the final flush.
@@ -33,7 +33,7 @@ pub struct Disk {
 ///
 /// # Errors
 /// The directory is not writable or is full.
-pub(crate) fn measure(place: &Path, time: Duration) -> io::Result<Disk> {
+pub(crate) fn measure(place: &Path, time: Duration) -> io::Result<DiskRates> {
     let free = statvfs(place).map(|fs| fs.f_frsize * fs.f_bavail)?;
     let most = MAX_WRITTEN.min(free / FREE_DIVISOR);
     if most < 1 << 20 {
@@ -51,7 +51,7 @@ pub(crate) fn measure(place: &Path, time: Duration) -> io::Result<Disk> {
     }
     fdatasync(&file)?;
     let write = written as f64 / began.elapsed().as_secs_f64();
-    Ok(Disk { place: place.to_owned(), write, read: read(&file, written, time)?, free })
+    Ok(DiskRates { place: place.to_owned(), write, read: read(&file, written, time)?, free })
 }
 
 fn read(file: &File, length: u64, time: Duration) -> io::Result<f64> {

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use firstbyte_store::{CounterSnapshot, Prices, RequestCounts, Store};
+use firstbyte_store::{Prices, RequestCounts, Store, StoreCounts};
 use rustix_futex_sync::Mutex;
 use serde::Serialize;
 
@@ -37,7 +37,7 @@ pub struct Spent {
 pub(crate) struct Ledger<'a> {
     budget: Budget,
     store: &'a Store,
-    before: CounterSnapshot,
+    before: StoreCounts,
     began: Instant,
     /// Dollars of requests whose responses have not ended.
     reserved: Mutex<f64>,
@@ -98,7 +98,7 @@ impl<'a> Ledger<'a> {
     /// Returns the dollars of the requests that the store has counted since the beginning.
     fn usd(&self) -> f64 {
         let after = self.store.counters();
-        self.budget.prices.usd(&CounterSnapshot {
+        self.budget.prices.usd(&StoreCounts {
             requests_by_kind: self.requests(),
             received: after.received - self.before.received,
             sent: after.sent - self.before.sent,
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn what_is_reserved_is_spent_until_its_request_has_ended() {
-        let store = Store::new(firstbyte_store::Options::default()).unwrap();
+        let store = Store::new(firstbyte_store::StoreOptions::default()).unwrap();
         let prices = Prices { put: 5e-6, ..Prices::default() };
         // 1,000 listings cost 0.005 dollars.
         let budget = Budget { time: Duration::from_secs(60), usd: 0.005, prices };
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn nothing_is_reserved_after_the_time() {
-        let store = Store::new(firstbyte_store::Options::default()).unwrap();
+        let store = Store::new(firstbyte_store::StoreOptions::default()).unwrap();
         let budget = Budget { time: Duration::ZERO, usd: 1.0, prices: Prices::default() };
         assert!(Ledger::new(budget, &store).reserve(0.0).is_none());
     }

@@ -1,12 +1,12 @@
 //! Measures within a budget how fast a location is: objects of a store, or files below a path.
 //!
 //! [`access()`] checks whether the location works for this user. [`probe`] measures latencies,
-//! rates, the end of a burst, request ceilings, names and the local disk. A [`Report`] prints ten
-//! lines and becomes a model of `firstbyte-advise`, which `link` replays and from which `advise`
-//! predicts.
+//! rates, the end of a burst, request ceilings, names and the local disk. A [`ProbeReport`] prints
+//! ten lines and becomes a model of `firstbyte-advise`, which `link` replays and from which
+//! `advise` predicts.
 //!
 //! Invariants: requests never exceed the budget, and a location is written to only with
-//! [`Rights::ReadWrite`]. Called by the verbs `probe` and `doctor`.
+//! [`ProbeRights::ReadWrite`]. Called by the verbs `probe` and `doctor`.
 
 mod access;
 mod disk;
@@ -28,18 +28,18 @@ use std::time::Duration;
 use firstbyte_location::Location;
 use firstbyte_store::Store;
 
-pub use access::{Access, Right, Rights, check as access};
-pub use disk::Disk;
+pub use access::{AccessReport, ProbeRights, Right, check as access};
+pub use disk::DiskRates;
 pub use error::{Error, Result};
 pub use ledger::{Budget, Spent};
-pub use model::Identity;
-pub use names::Names;
+pub use model::ModelIdentity;
+pub use names::ListingSpeed;
 pub use quantiles::Quantiles;
-pub use rates::{Burst, RampStep, Rates};
-pub use report::Report;
-pub use small::{Ceiling, Latencies};
+pub use rates::{EndedBurst, ProbedRates, RampStep};
+pub use report::ProbeReport;
+pub use small::{Ceiling, ProbedLatencies};
 
-use access::Written;
+use access::WrittenObject;
 use ledger::Ledger;
 use place::Samples;
 use timeline::Timeline;
@@ -53,11 +53,11 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// Parameters of a probe.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ProbeOptions {
     /// Limits.
     pub budget: Budget,
     /// Whether the probe may write to the location.
-    pub rights: Rights,
+    pub rights: ProbeRights,
     /// A directory on the local disk to measure.
     pub disk: PathBuf,
 }
@@ -67,14 +67,14 @@ pub struct Options {
 /// # Errors
 /// No object can be read, or the budget does not suffice for the first request. A later failure
 /// ends its part of the probe, and the report says so.
-pub fn probe(store: &Store, location: &Location, options: &Options) -> Result<Report> {
+pub fn probe(store: &Store, location: &Location, options: &ProbeOptions) -> Result<ProbeReport> {
     let store = &store.without_retries();
     let ledger = Ledger::new(options.budget, store);
     let timeline = Timeline::new(options.budget.time + GRACE);
     let access = access::check(store, location, options.rights);
     let written = match access.obstacle() {
-        Some(Error::Empty { .. }) if options.rights == Rights::ReadWrite => {
-            Some(Written::put(store, location)?)
+        Some(Error::Empty { .. }) if options.rights == ProbeRights::ReadWrite => {
+            Some(WrittenObject::put(store, location)?)
         }
         Some(error) => return Err(error),
         None => None,
@@ -91,7 +91,7 @@ pub fn probe(store: &Store, location: &Location, options: &Options) -> Result<Re
     let wait = first_byte.p50;
     let names = if access.single { None } else { names::measure(store, location, &ledger)? };
     let settle = Duration::from_secs_f64((3.0 * wait + 0.1).min(2.0));
-    let mut report = Report::new(access, latencies, names);
+    let mut report = ProbeReport::new(access, latencies, names);
     report.rates = rates::measure(store, &samples, &ledger, &timeline, settle)?;
     report.ceiling = small::ceiling(store, &samples, &ledger, wait)?;
     report.small_files = small::small_files(store, &samples, &ledger, wait)?;

@@ -12,7 +12,7 @@ use rustix_futex_sync::Mutex;
 
 use crate::error::{Error, Result};
 use crate::ledger::Ledger;
-use crate::place::{BUFFER, Piece, Sample, Samples};
+use crate::place::{BUFFER, Sample, SampleRange, Samples};
 use crate::timeline::Timeline;
 
 /// Interval at which idle workers and waiters check for changes.
@@ -33,7 +33,7 @@ const RANGE_SECONDS: f64 = 0.5;
 
 /// A range that was read.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stream {
+pub(crate) struct RangeRead {
     /// Bytes per second from its first byte to its last.
     pub(crate) rate: f64,
     /// Seconds from its first byte to its last.
@@ -57,7 +57,7 @@ pub(crate) struct Streams<'a> {
 
 #[derive(Default)]
 struct Found {
-    streams: Vec<Stream>,
+    streams: Vec<RangeRead>,
     error: Option<Error>,
 }
 
@@ -109,7 +109,7 @@ impl<'a> Streams<'a> {
     }
 
     /// Returns the ranges that were read so far.
-    pub(crate) fn streams(&self) -> Vec<Stream> {
+    pub(crate) fn streams(&self) -> Vec<RangeRead> {
         self.found.lock().streams.clone()
     }
 
@@ -139,7 +139,9 @@ impl<'a> Streams<'a> {
     /// Reads one range. Returns false if the budget does not allow it.
     fn read_one(&self, buffer: &mut [u8]) -> Result<bool> {
         let length = self.length.load(Ordering::Relaxed);
-        let Some(Piece { sample, range }) = self.samples.next(&self.large, length) else { return Ok(false) };
+        let Some(SampleRange { sample, range }) = self.samples.next(&self.large, length) else {
+            return Ok(false);
+        };
         let usd = self.ledger.read(range.len() as f64);
         let Some(_reserved) = self.ledger.reserve(usd) else { return Ok(false) };
         let began = Instant::now();
@@ -160,7 +162,7 @@ impl<'a> Streams<'a> {
         }
         let (bytes, since) = if rest > 0 { (rest, first) } else { (head, began) };
         let seconds = since.elapsed().as_secs_f64().max(f64::MIN_POSITIVE);
-        let stream = Stream { rate: bytes as f64 / seconds, seconds };
+        let stream = RangeRead { rate: bytes as f64 / seconds, seconds };
         self.found.lock().streams.push(stream);
         let fitting = (stream.rate * RANGE_SECONDS) as u64;
         self.length.store(fitting.clamp(FIRST_RANGE, (2 * length).min(MAX_RANGE)), Ordering::Relaxed);
@@ -180,7 +182,7 @@ pub(crate) struct Repeated {
 
 /// Concurrency, duration and price of repeated operations.
 #[derive(Clone, Copy)]
-pub(crate) struct Pattern {
+pub(crate) struct LoadPattern {
     pub(crate) at_once: usize,
     /// Warm-up that is not counted, in which connections are opened.
     pub(crate) warm: Duration,
@@ -195,7 +197,7 @@ pub(crate) struct Pattern {
 /// A failure other than throttling.
 pub(crate) fn repeat(
     ledger: &Ledger<'_>,
-    pattern: Pattern,
+    pattern: LoadPattern,
     operation: &(dyn Fn(usize) -> Result<()> + Sync),
 ) -> Result<Repeated> {
     let (began, next) = (Instant::now(), AtomicUsize::new(0));

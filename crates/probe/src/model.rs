@@ -6,14 +6,14 @@
 use std::collections::BTreeMap;
 
 use firstbyte_advise::model::{
-    Bill, Cloud, FORMAT, Figure, Flow, Kind, Latencies, Latency, Machine, Operations, Rates, Reading,
-    Service, Source, Store,
+    Cloud, DiskModel, FORMAT, Figure, FigureSource, Flow, Latency, MachineModel, OperationRates,
+    ReadProperties, ServiceBill, ServiceKind, ServiceLatencies, ServiceModel, ServiceRates,
 };
 use firstbyte_advise::prices::Day;
 use firstbyte_advise::units::{Bytes, Rate, Seconds, shown_seconds};
 
 use crate::quantiles::Quantiles;
-use crate::report::{Report, rate};
+use crate::report::{ProbeReport, rate};
 
 /// Name of the source of all figures.
 const SOURCE: &str = "probe";
@@ -29,13 +29,13 @@ const READ_AHEAD: f64 = 64.0 * 1_048_576.0;
 
 /// Names and properties of a model that the measurements do not contain.
 #[derive(Clone, Debug)]
-pub struct Identity {
+pub struct ModelIdentity {
     /// Name of the model.
     pub name: String,
     /// Provider.
     pub cloud: Cloud,
     /// Billed items.
-    pub bills: Vec<Bill>,
+    pub bills: Vec<ServiceBill>,
     /// Name of this machine.
     pub machine: String,
     /// Day of the measurement.
@@ -72,17 +72,17 @@ fn flow(bytes_per_second: f64) -> Flow {
     }
 }
 
-impl Report {
+impl ProbeReport {
     /// Makes the model of the location, with this machine as `here`.
     #[must_use]
-    pub fn model(&self, identity: &Identity) -> Service {
+    pub fn model(&self, identity: &ModelIdentity) -> ServiceModel {
         let remote = self.latencies.open.is_none();
         let place = &self.access.location;
-        Service {
+        ServiceModel {
             format: FORMAT,
             name: identity.name.clone(),
             title: place.clone(),
-            kind: if remote { Kind::Object } else { Kind::FileSystem },
+            kind: if remote { ServiceKind::Object } else { ServiceKind::FileSystem },
             cloud: identity.cloud,
             shared: remote,
             durable: true,
@@ -102,9 +102,9 @@ impl Report {
         }
     }
 
-    fn source(&self, identity: &Identity) -> Source {
+    fn source(&self, identity: &ModelIdentity) -> FigureSource {
         let spent = &self.spent;
-        Source {
+        FigureSource {
             what: format!(
                 "firstbyte probe {}: {} requests in {}",
                 self.access.location,
@@ -116,21 +116,21 @@ impl Report {
         }
     }
 
-    fn model_latencies(&self) -> Latencies {
+    fn model_latencies(&self) -> ServiceLatencies {
         let names = self.names.filter(|names| names.per_second().is_some());
         let name =
             names.map(|names| Quantiles { count: 1, p50: names.seconds / names.names, p95: None, p99: None });
-        Latencies {
+        ServiceLatencies {
             first_byte: latency(self.latencies.first_byte),
             open: latency(self.latencies.open),
             list: latency(name),
             create: latency(self.access.create),
-            ..Latencies::default()
+            ..ServiceLatencies::default()
         }
     }
 
-    fn model_rates(&self, remote: bool) -> Rates {
-        let Some(seen) = &self.rates else { return Rates::default() };
+    fn model_rates(&self, remote: bool) -> ServiceRates {
+        let Some(seen) = &self.rates else { return ServiceRates::default() };
         let total = seen.full.then(|| Flow {
             burst: seen.burst.map(|burst| Rate(burst.rate)),
             bucket: seen.burst.map(|burst| Bytes(burst.bucket)),
@@ -139,25 +139,25 @@ impl Report {
         let connection = Some(flow(seen.connection)).filter(|_| seen.connection > 0.0);
         // A client cannot distinguish its own limit from a mounted file system's.
         let (client, total) = if remote { (None, total) } else { (total, None) };
-        Rates { connection, client, total, ..Rates::default() }
+        ServiceRates { connection, client, total, ..ServiceRates::default() }
     }
 
-    fn model_operations(&self) -> Operations {
+    fn model_operations(&self) -> OperationRates {
         let ceiling = self.ceiling.filter(|ceiling| ceiling.reached && ceiling.per_second > 0.0);
         let (refused, own) = match ceiling {
             Some(ceiling) if ceiling.throttled => (Some(figure(ceiling.per_second)), None),
             Some(ceiling) => (None, Some(figure(ceiling.per_second))),
             None => (None, None),
         };
-        Operations { client: own, total: refused, largest: None }
+        OperationRates { client: own, total: refused, largest: None }
     }
 
-    fn reading(&self, remote: bool) -> Reading {
+    fn reading(&self, remote: bool) -> ReadProperties {
         let (parallel, read_ahead) = match remote {
             true => (Some(figure(PARALLEL)), None),
             false => (None, Some(figure(Bytes(READ_AHEAD)))),
         };
-        Reading { parallel, read_ahead, ..Reading::default() }
+        ReadProperties { parallel, read_ahead, ..ReadProperties::default() }
     }
 
     /// Returns the effects that were not observed, as a list in words.
@@ -182,12 +182,12 @@ impl Report {
     }
 
     /// Makes the entry of this machine. Its network carries at least the highest observed rate.
-    fn here(&self, identity: &Identity) -> Machine {
+    fn here(&self, identity: &ModelIdentity) -> MachineModel {
         let seen = self.rates.as_ref();
         let steps = seen.into_iter().flat_map(|rates| rates.steps.iter().map(|step| step.rate));
         let burst = seen.and_then(|rates| rates.burst).map(|burst| burst.rate);
         let network = steps.chain(burst).chain(seen.map(|rates| rates.total)).fold(1.0, f64::max);
-        Machine {
+        MachineModel {
             vcpus: identity.processors,
             memory: Bytes(identity.memory),
             network: Rate(network * HEADROOM),
@@ -195,7 +195,7 @@ impl Report {
             bucket: None,
             volumes: None,
             gpus: 0.0,
-            store: self.disk.as_ref().map(|disk| Store {
+            store: self.disk.as_ref().map(|disk| DiskModel {
                 size: Bytes(disk.free as f64),
                 read: Rate(disk.read),
                 source: SOURCE.to_owned(),
@@ -209,28 +209,28 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::Access;
-    use crate::rates::{Burst, RampStep};
+    use crate::access::AccessReport;
+    use crate::rates::{EndedBurst, RampStep};
     use crate::small::Ceiling;
 
-    fn report() -> Report {
+    fn report() -> ProbeReport {
         let first_byte = Quantiles::of((1..=100).map(|ms| f64::from(ms) / 1e3).collect());
-        let latencies = crate::Latencies { first_byte, open: None };
-        let mut report = Report::new(Access::default(), latencies, None);
-        report.rates = Some(crate::Rates {
+        let latencies = crate::ProbedLatencies { first_byte, open: None };
+        let mut report = ProbeReport::new(AccessReport::default(), latencies, None);
+        report.rates = Some(crate::ProbedRates {
             connection: 40e6,
             steps: vec![RampStep { connections: 1, rate: 40e6 }],
             total: 75e6,
             full: true,
-            burst: Some(Burst { rate: 600e6, bucket: 300e6 }),
+            burst: Some(EndedBurst { rate: 600e6, bucket: 300e6 }),
             watched: 9.0,
-            ..crate::Rates::default()
+            ..crate::ProbedRates::default()
         });
         report
     }
 
-    fn identity() -> Identity {
-        Identity {
+    fn identity() -> ModelIdentity {
+        ModelIdentity {
             name: "mine".into(),
             cloud: Cloud::Any,
             bills: Vec::new(),
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn a_model_is_read_as_it_is_written() {
         let model = report().model(&identity());
-        assert_eq!(Service::parse(&model.to_toml()).unwrap(), model);
+        assert_eq!(ServiceModel::parse(&model.to_toml()).unwrap(), model);
         let total = model.rates.total.unwrap();
         assert_eq!((total.rate.0, total.burst.unwrap().0, total.bucket.unwrap().0), (75e6, 600e6, 300e6));
         assert_eq!(model.latency.first_byte.unwrap().p50.0, 0.05);
@@ -258,7 +258,7 @@ mod tests {
         report.rates.as_mut().unwrap().burst = None;
         report.ceiling = Some(Ceiling { per_second: 100.0, at_once: 64, reached: false, throttled: false });
         let model = report.model(&identity());
-        assert!(model.rates.total.is_none() && model.operations == Operations::default());
+        assert!(model.rates.total.is_none() && model.operations == OperationRates::default());
         assert!(model.leaves_out.contains("a rate in all above 75.0 MB/s"), "{}", model.leaves_out);
     }
 }

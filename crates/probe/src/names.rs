@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use firstbyte_listing::{Batch, Depth, Detail, Options, scan};
+use firstbyte_listing::{Batch, Depth, Detail, ListingOptions, scan};
 use firstbyte_location::Location;
 use firstbyte_store::{ListOptions, Store};
 use serde::Serialize;
@@ -23,7 +23,7 @@ const MIN_NAMES: f64 = 100.0;
 
 /// Speed of listing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Names {
+pub struct ListingSpeed {
     /// Names on one page, or in all directories together.
     pub names: f64,
     /// Median seconds of one page, or of one pass over the directories.
@@ -32,7 +32,7 @@ pub struct Names {
     pub paged: bool,
 }
 
-impl Names {
+impl ListingSpeed {
     /// Returns names per second; `None` if there are too few names.
     #[must_use]
     pub fn per_second(&self) -> Option<f64> {
@@ -41,7 +41,11 @@ impl Names {
 }
 
 /// Lists `location`, a prefix or a directory.
-pub(crate) fn measure(store: &Store, location: &Location, ledger: &Ledger<'_>) -> Result<Option<Names>> {
+pub(crate) fn measure(
+    store: &Store,
+    location: &Location,
+    ledger: &Ledger<'_>,
+) -> Result<Option<ListingSpeed>> {
     let until = Instant::now() + ledger.part(LISTING_PART);
     match location.as_local() {
         Some(path) => directory(path, until).map(Some),
@@ -49,7 +53,12 @@ pub(crate) fn measure(store: &Store, location: &Location, ledger: &Ledger<'_>) -
     }
 }
 
-fn pages(store: &Store, location: &Location, ledger: &Ledger<'_>, until: Instant) -> Result<Option<Names>> {
+fn pages(
+    store: &Store,
+    location: &Location,
+    ledger: &Ledger<'_>,
+    until: Instant,
+) -> Result<Option<ListingSpeed>> {
     let options = ListOptions { recursive: true, ..ListOptions::default() };
     let (mut times, mut names) = (Vec::new(), 0);
     while times.len() < PAGES && (times.is_empty() || Instant::now() < until) {
@@ -58,11 +67,12 @@ fn pages(store: &Store, location: &Location, ledger: &Ledger<'_>, until: Instant
         names = store.list_page(location, &options)?.entries.len();
         times.push(began.elapsed());
     }
-    Ok(median(times).map(|seconds| Names { names: names as f64, seconds, paged: true }))
+    Ok(median(times).map(|seconds| ListingSpeed { names: names as f64, seconds, paged: true }))
 }
 
-fn directory(path: &Path, until: Instant) -> Result<Names> {
-    let options = Options { depth: Depth::Recursive, detail: Detail::Names, ..Options::default() };
+fn directory(path: &Path, until: Instant) -> Result<ListingSpeed> {
+    let options =
+        ListingOptions { depth: Depth::Recursive, detail: Detail::Names, ..ListingOptions::default() };
     let (mut times, mut names) = (Vec::new(), 0.0);
     while times.len() < PAGES && (times.is_empty() || Instant::now() < until) {
         let began = Instant::now();
@@ -71,7 +81,7 @@ fn directory(path: &Path, until: Instant) -> Result<Names> {
         times.push(began.elapsed());
     }
     let seconds = median(times).unwrap_or(0.0);
-    Ok(Names { names, seconds, paged: false })
+    Ok(ListingSpeed { names, seconds, paged: false })
 }
 
 /// Counts names until the deadline `until`.
@@ -99,7 +109,7 @@ mod tests {
 
     #[test]
     fn few_names_do_not_tell_a_rate() {
-        let names = |names: f64| Names { names, seconds: 0.05, paged: true }.per_second();
+        let names = |names: f64| ListingSpeed { names, seconds: 0.05, paged: true }.per_second();
         assert_eq!(names(3.0), None);
         assert_eq!(names(1_000.0), Some(20_000.0));
     }

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use firstbyte_location::{ByteRange, Entry, Kind, Location};
+use firstbyte_location::{ByteRange, Entry, EntryKind, Location};
 use firstbyte_store::{Body, Get, ListOptions, Store};
 use rustix::fs::{Advice, fadvise};
 
@@ -45,7 +45,7 @@ pub(crate) struct Samples {
 }
 
 /// A range of a sample.
-pub(crate) struct Piece<'s> {
+pub(crate) struct SampleRange<'s> {
     pub(crate) sample: &'s Sample,
     pub(crate) range: ByteRange,
 }
@@ -93,7 +93,7 @@ impl Samples {
 
     /// Takes the next `length` bytes of `large`, which start over after their end. A piece that
     /// reaches the end of an object is shorter.
-    pub(crate) fn next<'s>(&self, large: &[&'s Sample], length: u64) -> Option<Piece<'s>> {
+    pub(crate) fn next<'s>(&self, large: &[&'s Sample], length: u64) -> Option<SampleRange<'s>> {
         let total: u64 = large.iter().map(|sample| sample.size).sum();
         let mut at = self.cursor.fetch_add(length, Ordering::Relaxed).checked_rem(total)?;
         let sample = large.iter().find(|sample| {
@@ -102,12 +102,12 @@ impl Samples {
             here
         })?;
         let range = ByteRange::new(at, (at + length).min(sample.size));
-        Some(Piece { sample, range })
+        Some(SampleRange { sample, range })
     }
 }
 
 fn sample(below: &Location, entry: &Entry) -> Option<Sample> {
-    let size = entry.size.filter(|_| entry.kind == Kind::File)?;
+    let size = entry.size.filter(|_| entry.kind == EntryKind::File)?;
     Some(Sample { location: below.join(&entry.name), size })
 }
 
@@ -163,7 +163,7 @@ mod tests {
         let large = samples.large();
         assert_eq!(large.len(), 2);
         let piece = || {
-            let Piece { sample, range } = samples.next(&large, 8 << 20).unwrap();
+            let SampleRange { sample, range } = samples.next(&large, 8 << 20).unwrap();
             (sample.size >> 20, range.start >> 20, range.end >> 20)
         };
         let taken: Vec<_> = (0..6).map(|_| piece()).collect();

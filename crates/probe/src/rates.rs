@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::error::Result;
 use crate::ledger::Ledger;
-use crate::load::{Stream, Streams};
+use crate::load::{RangeRead, Streams};
 use crate::place::Samples;
 use crate::timeline::{self, BIN, Timeline};
 
@@ -49,7 +49,7 @@ pub struct RampStep {
 
 /// A burst that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Burst {
+pub struct EndedBurst {
     /// Bytes per second during the burst.
     pub rate: f64,
     /// Bytes of the burst above the rate that follows it.
@@ -58,7 +58,7 @@ pub struct Burst {
 
 /// Rates of a location, in bytes per second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Rates {
+pub struct ProbedRates {
     /// Rate of one connection, after its first byte.
     pub connection: f64,
     /// Rates by number of connections.
@@ -68,7 +68,7 @@ pub struct Rates {
     /// More connections did not raise the rate.
     pub full: bool,
     /// The burst that ended.
-    pub burst: Option<Burst>,
+    pub burst: Option<EndedBurst>,
     /// Seconds for which the highest number of connections was observed.
     pub watched: f64,
     /// The processors of this machine were busy and may be the limit.
@@ -77,7 +77,7 @@ pub struct Rates {
     pub ended: Option<String>,
 }
 
-impl Rates {
+impl ProbedRates {
     /// Returns the number of connections that suffices for almost the highest rate.
     #[must_use]
     pub fn enough(&self) -> usize {
@@ -93,9 +93,9 @@ pub(crate) fn measure(
     ledger: &Ledger<'_>,
     timeline: &Timeline,
     settle: Duration,
-) -> Result<Option<Rates>> {
+) -> Result<Option<ProbedRates>> {
     let streams = Streams::new(store, samples, ledger, timeline);
-    let mut rates = Rates::default();
+    let mut rates = ProbedRates::default();
     thread::scope(|scope| {
         let from = timeline.now() + 1;
         streams.raise(1, scope);
@@ -144,7 +144,7 @@ pub(crate) fn measure(
 
 /// Fills in the total rate and the burst before it. `watched` is the first bin in which the highest
 /// number of connections was observed.
-fn levels(rates: &mut Rates, bins: &[f64], watched: usize) {
+fn levels(rates: &mut ProbedRates, bins: &[f64], watched: usize) {
     let start = timeline::peak(bins);
     let tail = bins.get(watched.max(start)..).filter(|tail| !tail.is_empty());
     let steps = rates.steps.iter().map(|step| step.rate).fold(0.0, f64::max);
@@ -153,13 +153,13 @@ fn levels(rates: &mut Rates, bins: &[f64], watched: usize) {
     rates.total = fall.after;
     rates.full = true;
     let bucket = timeline::drained(&bins[..start + fall.at], fall.after);
-    rates.burst = Some(Burst { rate: fall.before, bucket });
+    rates.burst = Some(EndedBurst { rate: fall.before, bucket });
 }
 
 /// Returns the rate of one connection: the upper quartile of long ranges, because a burst may have
 /// ended meanwhile. If the objects are too small for long ranges, it is `mean`, the rate over all
 /// time.
-fn connection(streams: &[Stream], mean: f64) -> f64 {
+fn connection(streams: &[RangeRead], mean: f64) -> f64 {
     let mut rates: Vec<f64> =
         streams.iter().filter(|one| one.seconds >= MIN_STREAM_SECONDS).map(|one| one.rate).collect();
     rates.sort_by(f64::total_cmp);
@@ -182,20 +182,20 @@ mod tests {
     #[test]
     fn enough_connections_are_the_fewest_that_reach_the_highest_rate() {
         let steps = vec![step(1, 40e6), step(8, 320e6), step(16, 398e6), step(32, 402e6)];
-        assert_eq!(Rates { steps, ..Rates::default() }.enough(), 16);
-        assert_eq!(Rates::default().enough(), 1);
+        assert_eq!(ProbedRates { steps, ..ProbedRates::default() }.enough(), 16);
+        assert_eq!(ProbedRates::default().enough(), 1);
     }
 
     #[test]
     fn short_ranges_do_not_tell_the_rate_of_a_connection() {
-        let stream = |rate, seconds| Stream { rate, seconds };
+        let stream = |rate, seconds| RangeRead { rate, seconds };
         assert_eq!(connection(&[stream(5e9, 0.001)], 80e6), 80e6);
         assert_eq!(connection(&[stream(5e9, 0.001), stream(40e6, 0.5)], 38e6), 40e6);
     }
 
     #[test]
     fn a_burst_sets_the_rate_that_follows_and_its_bucket() {
-        let mut rates = Rates { steps: vec![step(1, 600e6)], ..Rates::default() };
+        let mut rates = ProbedRates { steps: vec![step(1, 600e6)], ..ProbedRates::default() };
         let bins: Vec<f64> = [600e6; 100].into_iter().chain([100e6; 400]).collect();
         levels(&mut rates, &bins, 150);
         assert!((rates.total - 100e6).abs() < 1.0 && rates.full);
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn without_a_fall_the_watched_rate_is_that_in_all() {
-        let mut rates = Rates { steps: vec![step(1, 40e6), step(2, 80e6)], ..Rates::default() };
+        let mut rates = ProbedRates { steps: vec![step(1, 40e6), step(2, 80e6)], ..ProbedRates::default() };
         let bins: Vec<f64> = [40e6; 100].into_iter().chain([80e6; 100]).collect();
         levels(&mut rates, &bins, 120);
         assert_eq!((rates.total, rates.burst, rates.full), (80e6, None, false));

@@ -3,31 +3,31 @@
 use firstbyte_advise::units::{count, shown_bytes, shown_seconds, significant};
 use serde::Serialize;
 
-use crate::access::{Access, Right};
-use crate::disk::Disk;
+use crate::access::{AccessReport, Right};
+use crate::disk::DiskRates;
 use crate::ledger::Spent;
-use crate::names::Names;
+use crate::names::ListingSpeed;
 use crate::quantiles::Quantiles;
-use crate::rates::Rates;
-use crate::small::{Ceiling, Latencies};
+use crate::rates::ProbedRates;
+use crate::small::{Ceiling, ProbedLatencies};
 
 /// Findings of a probe. A part that was not observed is absent.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Report {
+pub struct ProbeReport {
     /// Rights, region and clock.
-    pub access: Access,
+    pub access: AccessReport,
     /// Latencies of single requests.
-    pub latencies: Latencies,
+    pub latencies: ProbedLatencies,
     /// Transfer rates.
-    pub rates: Option<Rates>,
+    pub rates: Option<ProbedRates>,
     /// Small requests per second; for local files, opens per second.
     pub ceiling: Option<Ceiling>,
     /// Speed of listing; absent for a single object.
-    pub names: Option<Names>,
+    pub names: Option<ListingSpeed>,
     /// Small files read whole per second; absent if there are none.
     pub small_files: Option<Ceiling>,
     /// The local disk.
-    pub disk: Option<Disk>,
+    pub disk: Option<DiskRates>,
     /// The reason why the local disk was not measured.
     pub disk_failed: Option<String>,
     /// Resources that the probe has used.
@@ -57,7 +57,7 @@ fn right(name: &str, right: &Right) -> String {
     }
 }
 
-impl Access {
+impl AccessReport {
     /// Returns the findings in one line.
     #[must_use]
     pub fn line(&self) -> String {
@@ -73,8 +73,8 @@ impl Access {
     }
 }
 
-impl Report {
-    pub(crate) fn new(access: Access, latencies: Latencies, names: Option<Names>) -> Self {
+impl ProbeReport {
+    pub(crate) fn new(access: AccessReport, latencies: ProbedLatencies, names: Option<ListingSpeed>) -> Self {
         Self {
             access,
             latencies,
@@ -185,7 +185,7 @@ impl Report {
     }
 }
 
-fn connections(rates: &Rates) -> String {
+fn connections(rates: &ProbedRates) -> String {
     let steps: Vec<String> = rates
         .steps
         .iter()
@@ -199,7 +199,7 @@ fn connections(rates: &Rates) -> String {
     format!("{} MB/s; {end}", steps.join(", "))
 }
 
-fn burst(rates: &Rates) -> String {
+fn burst(rates: &ProbedRates) -> String {
     match rates.burst {
         Some(burst) => {
             format!("{} at {}, then {}", shown_bytes(burst.bucket), rate(burst.rate), rate(rates.total))
@@ -222,20 +222,20 @@ fn ceiling(ceiling: Option<&Ceiling>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rates::{Burst, RampStep};
+    use crate::rates::{EndedBurst, RampStep};
 
-    fn report() -> Report {
-        let access = Access { list: Right::Granted, read: Right::Granted, ..Access::default() };
+    fn report() -> ProbeReport {
+        let access = AccessReport { list: Right::Granted, read: Right::Granted, ..AccessReport::default() };
         let first_byte = Quantiles::of(vec![0.03; 64]);
-        let mut report = Report::new(access, Latencies { first_byte, open: None }, None);
+        let mut report = ProbeReport::new(access, ProbedLatencies { first_byte, open: None }, None);
         let step = |connections, rate| RampStep { connections, rate };
-        report.rates = Some(Rates {
+        report.rates = Some(ProbedRates {
             connection: 40e6,
             steps: vec![step(1, 40e6), step(16, 400e6), step(32, 400e6)],
             total: 400e6,
             full: true,
             watched: 9.0,
-            ..Rates::default()
+            ..ProbedRates::default()
         });
         report
     }
@@ -260,7 +260,7 @@ mod tests {
     fn a_burst_and_a_refusal_are_said() {
         let mut report = report();
         let rates = report.rates.as_mut().unwrap();
-        (rates.burst, rates.total) = (Some(Burst { rate: 1.35e9, bucket: 300e6 }), 77.5e6);
+        (rates.burst, rates.total) = (Some(EndedBurst { rate: 1.35e9, bucket: 300e6 }), 77.5e6);
         report.ceiling = Some(Ceiling { per_second: 3_500.0, at_once: 32, reached: true, throttled: true });
         let lines = report.lines();
         assert_eq!(lines[4].1, "300 MB at 1.35 GB/s, then 77.5 MB/s");

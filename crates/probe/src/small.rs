@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::error::Result;
 use crate::ledger::Ledger;
-use crate::load::{Pattern, Repeated, repeat};
+use crate::load::{LoadPattern, Repeated, repeat};
 use crate::place::{Sample, Samples};
 use crate::quantiles::Quantiles;
 
@@ -55,7 +55,7 @@ pub struct Ceiling {
 
 /// Latencies of single operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Latencies {
+pub struct ProbedLatencies {
     /// Seconds from a request to its first byte; for a file, of reading its first block.
     pub first_byte: Option<Quantiles>,
     /// Seconds to open and close a file.
@@ -63,8 +63,8 @@ pub struct Latencies {
 }
 
 /// Times single requests, one at a time on each of a few connections.
-pub(crate) fn latencies(store: &Store, samples: &Samples, ledger: &Ledger<'_>) -> Result<Latencies> {
-    let Some(one) = samples.large().first().copied() else { return Ok(Latencies::default()) };
+pub(crate) fn latencies(store: &Store, samples: &Samples, ledger: &Ledger<'_>) -> Result<ProbedLatencies> {
+    let Some(one) = samples.large().first().copied() else { return Ok(ProbedLatencies::default()) };
     let (until, mut times) = (Instant::now() + ledger.part(ALONE_PART), Vec::new());
     if one.location.as_local().is_some() {
         let all = samples.all.iter().filter(|sample| sample.size > 0).take(MAX_TIMED);
@@ -73,14 +73,14 @@ pub(crate) fn latencies(store: &Store, samples: &Samples, ledger: &Ledger<'_>) -
             times.push(sample.first_block()?);
             opens.push(sample.open_only()?);
         }
-        return Ok(Latencies { first_byte: Quantiles::of(times), open: Quantiles::of(opens) });
+        return Ok(ProbedLatencies { first_byte: Quantiles::of(times), open: Quantiles::of(opens) });
     }
     let timed = thread::scope(|scope| {
         let waiters: Vec<_> =
             (0..WAITERS).map(|_| scope.spawn(|| waits(store, one, ledger, until))).collect();
         waiters.into_iter().map(|waiter| waiter.join().expect("no panic")).collect::<Result<Vec<_>>>()
     })?;
-    Ok(Latencies { first_byte: Quantiles::of(timed.concat()), open: None })
+    Ok(ProbedLatencies { first_byte: Quantiles::of(timed.concat()), open: None })
 }
 
 /// Times requests one after another on one connection. Returns the seconds of each.
@@ -162,7 +162,7 @@ fn climb(
     let (mut best, mut at_once): (Option<Ceiling>, usize) = (None, 1);
     while at_once <= MAX_AT_ONCE && (at_once == 1 || !ledger.left_before(after).is_zero()) {
         let time = ledger.part(STEP_PART).max(SHORTEST_STEP).max(Duration::from_secs_f64(5.0 * wait));
-        let found = repeat(ledger, Pattern { at_once, warm, time, usd }, operation)?;
+        let found = repeat(ledger, LoadPattern { at_once, warm, time, usd }, operation)?;
         let Repeated { per_second, throttled, spent, .. } = found;
         let highest = best.map_or(0.0, |best| best.per_second);
         if per_second > highest {

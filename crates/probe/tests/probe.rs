@@ -6,21 +6,23 @@ use std::time::Duration;
 
 use firstbyte_link::{Link, LinkConfig};
 use firstbyte_location::Location;
-use firstbyte_probe::{Budget, Error, Identity, Options, Report, Right, Rights, access, probe};
-use firstbyte_store::{Options as StoreOptions, Prices, Signing, Store};
-use firstbyte_testkit::{BUCKET, Reply, Scripted, bytes, minio, scratch, set_credentials};
+use firstbyte_probe::{
+    Budget, Error, ModelIdentity, ProbeOptions, ProbeReport, ProbeRights, Right, access, probe,
+};
+use firstbyte_store::{Prices, Signing, Store, StoreOptions};
+use firstbyte_testkit::{BUCKET, Scripted, ScriptedReply, bytes, minio, scratch, set_credentials};
 
 fn place(text: &str) -> Location {
     Location::parse(text.as_ref()).unwrap()
 }
 
-fn options(seconds: f64, disk: &std::path::Path) -> Options {
+fn options(seconds: f64, disk: &std::path::Path) -> ProbeOptions {
     let time = Duration::from_secs_f64(seconds);
     let budget = Budget { time, usd: 0.05, prices: Prices::default() };
-    Options { budget, rights: Rights::ReadOnly, disk: disk.to_owned() }
+    ProbeOptions { budget, rights: ProbeRights::ReadOnly, disk: disk.to_owned() }
 }
 
-fn local(seconds: f64, root: &std::path::Path) -> firstbyte_probe::Result<Report> {
+fn local(seconds: f64, root: &std::path::Path) -> firstbyte_probe::Result<ProbeReport> {
     let (store, disk) = (Store::new(StoreOptions::default()).unwrap(), scratch());
     probe(&store, &place(root.to_str().unwrap()), &options(seconds, disk.path()))
 }
@@ -40,7 +42,7 @@ fn a_directory_is_measured_and_nothing_is_written_to_it() {
     assert_eq!(report.access.list, Right::Granted);
     assert_eq!(report.lines().len(), 10);
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 201);
-    let identity = Identity {
+    let identity = ModelIdentity {
         name: "here".into(),
         cloud: firstbyte_advise::model::Cloud::Any,
         bills: Vec::new(),
@@ -50,7 +52,7 @@ fn a_directory_is_measured_and_nothing_is_written_to_it() {
         memory: 1e9,
     };
     let model = report.model(&identity);
-    assert_eq!(firstbyte_advise::model::Service::parse(&model.to_toml()).unwrap(), model);
+    assert_eq!(firstbyte_advise::model::ServiceModel::parse(&model.to_toml()).unwrap(), model);
 }
 
 #[test]
@@ -65,7 +67,7 @@ fn where_nothing_can_be_read_the_error_says_which_right_is_missing() {
 }
 
 /// Returns a store behind a link that counts.
-fn behind_a_link(address: &str) -> (firstbyte_link::Running, Store) {
+fn behind_a_link(address: &str) -> (firstbyte_link::RunningLink, Store) {
     let running = Link::start(LinkConfig::new(([127, 0, 0, 1], 0).into(), address)).unwrap();
     let url = format!("http://{}", running.address());
     set_credentials();
@@ -101,7 +103,7 @@ fn what_a_probe_reports_as_sent_is_what_the_server_got() {
     assert!(is_whole);
 
     // With --write the probe also writes, and leaves nothing behind.
-    let written = Options { rights: Rights::ReadWrite, ..options(2.0, root.path()) };
+    let written = ProbeOptions { rights: ProbeRights::ReadWrite, ..options(2.0, root.path()) };
     let report = probe(&store, &place(&bucket), &written).unwrap();
     assert!(report.access.create.is_some() && report.spent.requests.put > 0);
     let left = store.list(&place(&bucket), &Default::default()).unwrap();
@@ -135,11 +137,11 @@ fn throttling(most: usize) -> Scripted {
         if number >= most {
             let text =
                 b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>";
-            return Reply::answer("503 Slow Down", &[], text);
+            return ScriptedReply::answer("503 Slow Down", &[], text);
         }
         let common = ["etag: \"1\"", "accept-ranges: bytes", "last-modified: Fri, 27 Nov 2026 10:00:00 GMT"];
         if head.starts_with("HEAD") {
-            return Reply::raw("200 OK", &[&common[..], &["content-length: 4194304"]].concat(), b"");
+            return ScriptedReply::raw("200 OK", &[&common[..], &["content-length: 4194304"]].concat(), b"");
         }
         let range = head
             .lines()
@@ -149,7 +151,7 @@ fn throttling(most: usize) -> Scripted {
         let end = end.min(LENGTH - 1);
         let stated = format!("content-range: bytes {start}-{end}/{LENGTH}");
         let body = &content[start as usize..=end as usize];
-        Reply::answer("206 Partial Content", &[&common[..], &[&stated]].concat(), body)
+        ScriptedReply::answer("206 Partial Content", &[&common[..], &[&stated]].concat(), body)
     })
 }
 
@@ -188,10 +190,10 @@ fn access_says_what_this_user_may_do() {
     let root = scratch();
     fs::write(root.path().join("one"), b"x").unwrap();
     let store = Store::new(StoreOptions::default()).unwrap();
-    let found = access(&store, &place(root.path().to_str().unwrap()), Rights::ReadWrite);
+    let found = access(&store, &place(root.path().to_str().unwrap()), ProbeRights::ReadWrite);
     assert_eq!((&found.list, &found.read, &found.write), (&Right::Granted, &Right::Granted, &Right::Granted));
     assert!(!found.single && found.create.is_some());
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1);
-    let one = access(&store, &place(root.path().join("one").to_str().unwrap()), Rights::ReadOnly);
+    let one = access(&store, &place(root.path().join("one").to_str().unwrap()), ProbeRights::ReadOnly);
     assert!(one.single && one.list == Right::NotTried && one.read == Right::Granted);
 }

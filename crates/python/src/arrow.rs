@@ -1,7 +1,7 @@
 //! Columns in Arrow's layout, and their export through its C interface to libraries that read it:
 //! pyarrow, polars, duckdb and others. None of them is a dependency.
 //!
-//! Nothing is copied: the vectors of a [`Batch`] become the buffers of its arrays.
+//! Nothing is copied: the vectors of a [`ArrowBatch`] become the buffers of its arrays.
 
 use std::sync::Arc;
 
@@ -23,14 +23,14 @@ pub(crate) fn time() -> DataType {
     DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()))
 }
 
-/// One of a few texts: a number of 8 bits into [`Values::Word`]'s texts.
+/// One of a few texts: a number of 8 bits into [`ColumnValues::Word`]'s texts.
 pub(crate) fn word() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Utf8))
 }
 
 /// The values of one column.
 #[derive(Debug)]
-pub(crate) enum Values {
+pub(crate) enum ColumnValues {
     /// Where each value begins in the bytes, and one more where the last ends.
     Bytes {
         offsets: Vec<i32>,
@@ -42,7 +42,7 @@ pub(crate) enum Values {
     Word(Vec<i8>),
 }
 
-impl Values {
+impl ColumnValues {
     /// No values of that type yet.
     fn new(kind: &DataType) -> Self {
         match kind {
@@ -72,33 +72,33 @@ impl Values {
 
 /// One column of a batch.
 #[derive(Debug)]
-pub(crate) struct Column {
-    pub(crate) values: Values,
+pub(crate) struct ArrowColumn {
+    pub(crate) values: ColumnValues,
     /// Which rows have a value; empty where all have.
     pub(crate) validity: NullBufferBuilder,
 }
 
-impl Column {
-    fn new(values: Values) -> Self {
+impl ArrowColumn {
+    fn new(values: ColumnValues) -> Self {
         Self { values, validity: NullBufferBuilder::new(0) }
     }
 
     fn into_array(mut self, kind: &DataType, words: &ArrayRef) -> Result<ArrayRef, ArrowError> {
         let nulls = self.validity.finish();
         Ok(match self.values {
-            Values::Bytes { offsets, bytes } => {
+            ColumnValues::Bytes { offsets, bytes } => {
                 let offsets = OffsetBuffer::new(offsets.into());
                 match kind {
                     DataType::Utf8 => Arc::new(StringArray::try_new(offsets, bytes.into(), nulls)?),
                     _ => Arc::new(BinaryArray::try_new(offsets, bytes.into(), nulls)?),
                 }
             }
-            Values::U64(values) => Arc::new(UInt64Array::try_new(values.into(), nulls)?),
-            Values::U32(values) => Arc::new(UInt32Array::try_new(values.into(), nulls)?),
-            Values::Time(values) => {
+            ColumnValues::U64(values) => Arc::new(UInt64Array::try_new(values.into(), nulls)?),
+            ColumnValues::U32(values) => Arc::new(UInt32Array::try_new(values.into(), nulls)?),
+            ColumnValues::Time(values) => {
                 Arc::new(TimestampNanosecondArray::try_new(values.into(), nulls)?.with_timezone("UTC"))
             }
-            Values::Word(values) => {
+            ColumnValues::Word(values) => {
                 let numbers = Int8Array::try_new(values.into(), nulls)?;
                 Arc::new(DictionaryArray::try_new(numbers, Arc::clone(words))?)
             }
@@ -108,14 +108,15 @@ impl Column {
 
 /// Rows in the making, column by column.
 #[derive(Debug)]
-pub(crate) struct Batch {
+pub(crate) struct ArrowBatch {
     pub(crate) rows: usize,
-    pub(crate) columns: Vec<Column>,
+    pub(crate) columns: Vec<ArrowColumn>,
 }
 
-impl Batch {
+impl ArrowBatch {
     pub(crate) fn new(schema: &Schema) -> Self {
-        let columns = schema.fields().iter().map(|field| Column::new(Values::new(field.data_type())));
+        let columns =
+            schema.fields().iter().map(|field| ArrowColumn::new(ColumnValues::new(field.data_type())));
         Self { rows: 0, columns: columns.collect() }
     }
 
@@ -123,7 +124,7 @@ impl Batch {
     pub(crate) fn room_for(&self) -> Self {
         Self {
             rows: 0,
-            columns: self.columns.iter().map(|column| Column::new(column.values.room_for())).collect(),
+            columns: self.columns.iter().map(|column| ArrowColumn::new(column.values.room_for())).collect(),
         }
     }
 

@@ -1,5 +1,5 @@
-//! `Client`: the options with which locations are reached. A process has one engine for each set of
-//! options, created at first use, so that all files share connections, threads and the cache.
+//! `PyClient`: the options with which locations are reached. A process has one engine for each set
+//! of options, created at first use, so that all files share connections, threads and the cache.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -7,10 +7,12 @@ use std::sync::Arc;
 
 use firstbyte::account::{self, Account, Terms};
 use firstbyte::billing::{Declared, Transfer, parse_money};
-use firstbyte::{Error, Options, Receipt, environment};
+use firstbyte::{ClientOptions, Error, Receipt, environment};
 use firstbyte_location::units::PositiveDuration;
 use firstbyte_location::{Location, units};
-use firstbyte_store::{CustomerKey, Deferred, Keys, ServerSideEncryption, Sharing, Signing, expires_header};
+use firstbyte_store::{
+    CustomerKey, DeferredSetting, ServerSideEncryption, Sharing, Signing, SigningKeys, expires_header,
+};
 use firstbyte_transfer::{Concurrency, ContentTypes};
 use pyo3::Borrowed;
 use pyo3::exceptions::{PyRuntimeWarning, PyTypeError, PyValueError};
@@ -41,13 +43,13 @@ enum Cached {
 }
 
 /// Options with which locations are reached.
-#[pyclass(frozen, module = "firstbyte._native")]
-pub(crate) struct Client {
-    pub(crate) route: Arc<Route>,
+#[pyclass(frozen, module = "firstbyte._native", name = "Client")]
+pub(crate) struct PyClient {
+    pub(crate) route: Arc<ClientRoute>,
 }
 
 #[pymethods]
-impl Client {
+impl PyClient {
     /// The given options, with their secrets, for another client like this one.
     #[getter]
     fn options<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
@@ -56,10 +58,10 @@ impl Client {
 }
 
 /// The options of a client, and the key of its engine.
-pub(crate) struct Route {
+pub(crate) struct ClientRoute {
     /// The given options, with their secrets.
     given: Py<PyDict>,
-    options: Options,
+    options: ClientOptions,
     cached: Cached,
     /// Terms of each run, if the options state some.
     terms: Option<Terms>,
@@ -69,8 +71,8 @@ pub(crate) struct Route {
 /// Makes a client with these options. Options that are not given come from the environment.
 #[pyfunction]
 #[pyo3(signature = (**options))]
-pub(crate) fn connect(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Client> {
-    let mut all = Options::from_environment().map_err(|error| failure(py, &error, None))?;
+pub(crate) fn connect(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> PyResult<PyClient> {
+    let mut all = ClientOptions::from_environment().map_err(|error| failure(py, &error, None))?;
     let mut cached = match std::env::var_os("FIRSTBYTE_CACHE") {
         Some(path) if !path.is_empty() => Cached::All,
         _ => Cached::Remote,
@@ -97,8 +99,8 @@ pub(crate) fn connect(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> Py
             "cache_shared" if value.is_truthy()? => all.reads.sharing = Sharing::Group,
             "cache_shared" => all.reads.sharing = Sharing::Private,
             "cache_store" => all.reads.store_name = Some(value.extract()?),
-            "cache_size" => all.reads.cache_size = Some(value.extract::<Size>()?.0),
-            "memory" => all.set_memory(value.extract::<Size>()?.0),
+            "cache_size" => all.reads.cache_size = Some(value.extract::<SizeArgument>()?.0),
+            "memory" => all.set_memory(value.extract::<SizeArgument>()?.0),
             "deadline" => {
                 all.set_deadline(value.extract::<TimeLimit>()?.0.get());
             }
@@ -118,7 +120,7 @@ pub(crate) fn connect(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> Py
             "session_token" => keys.session_token = Some(value.extract()?),
             "sse_c_key" => {
                 let path = value.extract::<PathBuf>()?;
-                let key = Deferred::new("sse_c_key", move || CustomerKey::read(&path));
+                let key = DeferredSetting::new("sse_c_key", move || CustomerKey::read(&path));
                 all.store.customer_key = Some(key);
             }
             name => write_option(&mut all, name, &value)?,
@@ -133,7 +135,7 @@ pub(crate) fn connect(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> Py
     let mut found: Vec<_> = std::env::vars_os().filter(|(name, _)| is_of_service(name)).collect();
     found.sort();
     let key = format!("{all:?} {found:?} {secrets}");
-    Ok(Client { route: Arc::new(Route { given: given.unbind(), options: all, cached, terms, key }) })
+    Ok(PyClient { route: Arc::new(ClientRoute { given: given.unbind(), options: all, cached, terms, key }) })
 }
 
 /// Sets a term of a run: its budget, its bill, or the model that predicts it.
@@ -158,7 +160,7 @@ fn write_term(terms: &mut Terms, name: &str, value: &Bound<'_, PyAny>) -> PyResu
 }
 
 /// Sets an option of written objects, like the options of `firstbyte cp`.
-fn write_option(all: &mut Options, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+fn write_option(all: &mut ClientOptions, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
     let metadata = &mut all.copies.metadata;
     match name {
         "content_type" => metadata.content_type = Some(value.extract()?),
@@ -213,7 +215,7 @@ struct GivenKeys {
 impl GivenKeys {
     /// Makes these credentials the only ones that sign requests. Returns the part of the engine's
     /// key that is never printed.
-    fn apply(self, options: &mut Options) -> PyResult<String> {
+    fn apply(self, options: &mut ClientOptions) -> PyResult<String> {
         // The URLs have passwords, which `Debug` of a proxy omits.
         let proxies = [&options.store.proxies.http, &options.store.proxies.https]
             .map(|proxy| proxy.as_ref().map(|proxy| proxy.url.clone()));
@@ -233,7 +235,7 @@ impl GivenKeys {
         let told = format!("{proxies:?} {secret:?} {:?}", self.session_token);
         let session_token = self.session_token;
         options.store.signing =
-            Signing::Keys(Keys { access_key_id: key, secret_access_key: secret, session_token });
+            Signing::Keys(SigningKeys { access_key_id: key, secret_access_key: secret, session_token });
         Ok(told)
     }
 }
@@ -249,7 +251,7 @@ pub(crate) fn disconnect(py: Python<'_>) {
     py.detach(|| drop(engines));
 }
 
-impl Route {
+impl ClientRoute {
     /// Returns this process's engine for `location`.
     pub(crate) fn engine(&self, py: Python<'_>, location: &Location) -> PyResult<firstbyte::Client> {
         // A local file is near already, and is cached only if the user requested a cache.
@@ -280,8 +282,13 @@ impl Route {
 
     /// Returns the engine of a run that sends requests to these places: the shared engine or, if
     /// there are terms, a separate one whose store counts this run alone.
-    pub(crate) fn accounted(&self, py: Python<'_>, cache: Cache, places: &[&PathBuf]) -> PyResult<Accounted> {
-        let engine = if cache == Cache::Used { self.cached(py)? } else { self.uncached(py)? };
+    pub(crate) fn accounted(
+        &self,
+        py: Python<'_>,
+        cache: CacheUse,
+        places: &[&PathBuf],
+    ) -> PyResult<Accounted> {
+        let engine = if cache == CacheUse::Used { self.cached(py)? } else { self.uncached(py)? };
         let Some(terms) = &self.terms else { return Ok(Accounted { engine, account: None }) };
         let places: Vec<Location> =
             places.iter().filter_map(|place| Location::parse(place.as_os_str()).ok()).collect();
@@ -290,7 +297,7 @@ impl Route {
             .map_err(|error| refused(py, &error))?;
         let mut options = self.options.clone();
         options.store.spending = account.spending();
-        if cache == Cache::Unused || self.cached == Cached::Nothing {
+        if cache == CacheUse::Unused || self.cached == Cached::Nothing {
             options.reads.cache = None;
         }
         let engine = py.detach(|| firstbyte::Client::new(options));
@@ -321,7 +328,7 @@ fn refused(py: Python<'_>, error: &Error) -> PyErr {
 
 /// Whether a run reads through the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cache {
+pub(crate) enum CacheUse {
     Used,
     Unused,
 }
@@ -347,7 +354,7 @@ fn is_of_cache(error: &Error) -> bool {
     matches!(error, Error::Read(Read::Cache { .. } | Read::Newer { .. }))
 }
 
-fn engine(py: Python<'_>, key: &str, options: Options) -> firstbyte::Result<firstbyte::Client> {
+fn engine(py: Python<'_>, key: &str, options: ClientOptions) -> firstbyte::Result<firstbyte::Client> {
     let known =
         |engines: &BTreeMap<String, ProcessOwned<firstbyte::Client>>| engines.get(key)?.get().cloned();
     if let Some(engine) = known(&ENGINES.lock()) {
@@ -366,9 +373,9 @@ fn engine(py: Python<'_>, key: &str, options: Options) -> firstbyte::Result<firs
 }
 
 /// A location, from `str` or `os.PathLike`.
-pub(crate) struct Place(pub(crate) Location);
+pub(crate) struct LocationArgument(pub(crate) Location);
 
-impl FromPyObject<'_, '_> for Place {
+impl FromPyObject<'_, '_> for LocationArgument {
     type Error = PyErr;
 
     fn extract(given: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
@@ -378,9 +385,9 @@ impl FromPyObject<'_, '_> for Place {
 }
 
 /// A size in bytes: a number, or text as on the command line.
-pub(crate) struct Size(pub(crate) u64);
+pub(crate) struct SizeArgument(pub(crate) u64);
 
-impl FromPyObject<'_, '_> for Size {
+impl FromPyObject<'_, '_> for SizeArgument {
     type Error = PyErr;
 
     fn extract(given: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
@@ -393,9 +400,9 @@ impl FromPyObject<'_, '_> for Size {
 }
 
 /// A rate in bytes per second: a number, or text as on the command line.
-pub(crate) struct Rate(pub(crate) u64);
+pub(crate) struct RateArgument(pub(crate) u64);
 
-impl FromPyObject<'_, '_> for Rate {
+impl FromPyObject<'_, '_> for RateArgument {
     type Error = PyErr;
 
     fn extract(given: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {

@@ -5,21 +5,22 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use firstbyte::copy_rules::{refuse_into_itself, refuse_to_delete_source};
-use firstbyte::filter::{Filter, Verdict};
-use firstbyte::receipt::Failed;
-use firstbyte::{Copy, Depth, Error, Receipt};
+use firstbyte::filter::{Filter, RuleEffect};
+use firstbyte::receipt::FailedItem;
+use firstbyte::{Copy, Error, OperandKind, Receipt};
 use firstbyte_location::Location;
 use firstbyte_store::{Checksum, Durability};
 use firstbyte_transfer::{
-    Effect, Empty, Extras, Failure, Job, Levels, Names, Over, Settings, Shard, Silent, Stop, Summary, Tree,
+    CopyJob, Effect, EmptySource, Extras, Failure, Levels, NoObserver, ReplaceKind, Shard, Stop, Summary,
+    TransferSettings, Tree, TreeNames,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-use crate::client::{Cache, Client, Place, Rate};
+use crate::client::{CacheUse, LocationArgument, PyClient, RateArgument};
 use crate::error::{failure, failure_at};
-use crate::progress::{Progress, observed};
+use crate::progress::{ByteProgress, observed};
 use crate::wait::interruptible;
 
 /// Copies an object or a tree. Returns the outcome.
@@ -27,19 +28,19 @@ use crate::wait::interruptible;
 #[pyfunction]
 pub(crate) fn cp<'py>(
     py: Python<'py>,
-    client: &Client,
+    client: &PyClient,
     source: PathBuf,
     destination: PathBuf,
     recursive: bool,
     checksum: Option<&str>,
-    limit_rate: Option<Rate>,
+    limit_rate: Option<RateArgument>,
     patterns: Vec<(bool, String)>,
     progress: Option<Py<PyAny>>,
-) -> PyResult<Outcome<'py>> {
-    let run = client.route.accounted(py, Cache::Unused, &[&source, &destination])?;
+) -> PyResult<CopyOutcome<'py>> {
+    let run = client.route.accounted(py, CacheUse::Unused, &[&source, &destination])?;
     let engine = run.engine.clone();
     let copy = Copy {
-        depth: if recursive { Depth::Tree } else { Depth::Object },
+        depth: if recursive { OperandKind::Tree } else { OperandKind::Object },
         checksum: checksum
             .map(Checksum::parse)
             .transpose()
@@ -50,7 +51,7 @@ pub(crate) fn cp<'py>(
     };
     let (stop, from, to) = (copy.stop.clone(), source.clone(), destination.clone());
     let started = Instant::now();
-    let work = move |observer: &Progress| engine.cp_observed(&from, &to, &copy, observer);
+    let work = move |observer: &ByteProgress| engine.cp_observed(&from, &to, &copy, observer);
     let summary = observed(py, progress, || stop.stop(), work)?;
     let summary = summary.map_err(|error| at_either(py, &error, [&source, &destination]))?;
     let [source, destination] = [source, destination].map(|place| place.to_string_lossy().into_owned());
@@ -66,13 +67,13 @@ pub(crate) fn cp<'py>(
 #[pyfunction]
 pub(crate) fn sync<'py>(
     py: Python<'py>,
-    client: &Client,
+    client: &PyClient,
     source: PathBuf,
     destination: PathBuf,
     extras: (bool, bool),
     patterns: Vec<(bool, String)>,
-    limit_rate: Option<Rate>,
-) -> PyResult<Outcome<'py>> {
+    limit_rate: Option<RateArgument>,
+) -> PyResult<CopyOutcome<'py>> {
     let places = [&source, &destination];
     let refused = |error: Error| at_either(py, &error, places);
     let parse = |path: &PathBuf| Location::parse(path.as_os_str()).map_err(|error| refused(error.into()));
@@ -80,24 +81,24 @@ pub(crate) fn sync<'py>(
     refuse_into_itself(&from, &to).map_err(refused)?;
     let (extras, deleted) = match extras {
         (false, _) => (Extras::Keep, None),
-        (true, false) => (Extras::Delete(Empty::Refuse), Some(0)),
-        (true, true) => (Extras::Delete(Empty::Allow), Some(0)),
+        (true, false) => (Extras::Delete(EmptySource::Refuse), Some(0)),
+        (true, true) => (Extras::Delete(EmptySource::Allow), Some(0)),
     };
     if deleted.is_some() {
         refuse_to_delete_source(&from, &to).map_err(refused)?;
     }
-    let run = client.route.accounted(py, Cache::Unused, &places)?;
+    let run = client.route.accounted(py, CacheUse::Unused, &places)?;
     let (stop, copies) = (Stop::default(), run.engine.copies().clone());
     let limit_rate = limit_rate.map(|rate| rate.0).or(copies.limit_rate);
-    let settings = Settings { stop: stop.clone(), limit_rate, ..copies };
+    let settings = TransferSettings { stop: stop.clone(), limit_rate, ..copies };
     let (engine, filter) = (run.engine.transfers(settings), filter(patterns));
     let started = Instant::now();
     let work = move || {
         let select = |name: &[u8]| filter.takes(name);
-        let (names, levels, shard) = (Names::Listed, Levels::All, Shard::default());
+        let (names, levels, shard) = (TreeNames::Listed, Levels::All, Shard::default());
         let (beginning, select, effect) = (String::new(), &select, Effect::Apply);
         let tree = Tree { source: from, names, destination: to, beginning, levels, select, shard, effect };
-        engine.sync(&tree, extras, &Silent)
+        engine.sync(&tree, extras, &NoObserver)
     };
     let mut summary = interruptible(py, || stop.stop(), work)?.map_err(|error| refused(error.into()))?;
     if let Some(error) = summary.ended.take() {
@@ -115,7 +116,7 @@ pub(crate) fn sync<'py>(
 pub(crate) fn filter(patterns: Vec<(bool, String)>) -> Filter {
     let mut filter = Filter::default();
     for (included, pattern) in patterns {
-        filter.push(if included { Verdict::Include } else { Verdict::Exclude }, &pattern);
+        filter.push(if included { RuleEffect::Include } else { RuleEffect::Exclude }, &pattern);
     }
     filter
 }
@@ -126,31 +127,31 @@ pub(crate) fn filter(patterns: Vec<(bool, String)>) -> Filter {
 #[pyo3(signature = (client, pairs, moves=false))]
 pub(crate) fn copy_many<'py>(
     py: Python<'py>,
-    client: &Client,
-    pairs: Vec<(Place, Place)>,
+    client: &PyClient,
+    pairs: Vec<(LocationArgument, LocationArgument)>,
     moves: bool,
 ) -> PyResult<Bound<'py, PyList>> {
     let engine = client.route.uncached(py)?;
     let stop = Stop::default();
     let durability = if moves { Durability::Full } else { engine.copies().durability };
-    let settings = Settings { stop: stop.clone(), durability, ..engine.copies().clone() };
+    let settings = TransferSettings { stop: stop.clone(), durability, ..engine.copies().clone() };
     let engine = engine.transfers(settings);
     let jobs = pairs.into_iter().map(|(source, destination)| (source.0, destination.0));
-    let jobs: Vec<Job> = jobs
-        .map(|(source, destination)| Job { source, destination, entry: None, over: Over::File })
+    let jobs: Vec<CopyJob> = jobs
+        .map(|(source, destination)| CopyJob { source, destination, entry: None, over: ReplaceKind::File })
         .collect();
     let done = interruptible(
         py,
         || stop.stop(),
-        move || match <[Job; 1]>::try_from(jobs) {
-            Ok([job]) if moves => engine.move_many(&mut std::iter::once(Ok(job)), &Silent),
-            Err(jobs) if moves => engine.move_many(&mut jobs.into_iter().map(Ok), &Silent),
+        move || match <[CopyJob; 1]>::try_from(jobs) {
+            Ok([job]) if moves => engine.move_many(&mut std::iter::once(Ok(job)), &NoObserver),
+            Err(jobs) if moves => engine.move_many(&mut jobs.into_iter().map(Ok), &NoObserver),
             // A single object is cut into chunks that move in parallel, however many there are.
-            Ok([job]) => engine.copy(&job.source, &job.destination, &Silent).or_else(|error| {
+            Ok([job]) => engine.copy(&job.source, &job.destination, &NoObserver).or_else(|error| {
                 let failed = vec![Failure { location: job.source.to_string(), error }];
                 Ok(Summary { failed, ..Summary::default() })
             }),
-            Err(jobs) => engine.copy_many(&mut jobs.into_iter().map(Ok), &Silent),
+            Err(jobs) => engine.copy_many(&mut jobs.into_iter().map(Ok), &NoObserver),
         },
     )?;
     let mut summary = done.map_err(|error| failure(py, &error.into(), None))?;
@@ -169,7 +170,7 @@ pub(crate) fn at_either(py: Python<'_>, error: &Error, places: [&PathBuf; 2]) ->
 
 /// The result of a verb for Python: the receipt as JSON, the number of failures, and the first
 /// failures as (location, OSError).
-pub(crate) type Outcome<'py> = (String, u64, Bound<'py, PyList>);
+pub(crate) type CopyOutcome<'py> = (String, u64, Bound<'py, PyList>);
 
 /// Completes a receipt with its failures and the figures of the process, and makes the outcome.
 pub(crate) fn outcome<'py>(
@@ -178,9 +179,9 @@ pub(crate) fn outcome<'py>(
     started: Instant,
     failures: u64,
     failed: Vec<(String, Error)>,
-) -> PyResult<Outcome<'py>> {
+) -> PyResult<CopyOutcome<'py>> {
     let line = |(location, error): &(String, Error)| {
-        Failed::new(location.clone(), error.to_string(), error.kind(), error.trace())
+        FailedItem::new(location.clone(), error.to_string(), error.kind(), error.trace())
     };
     receipt.failed = failed.iter().map(line).collect();
     receipt.finish(started);

@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use firstbyte_listing::Entry;
+use firstbyte_listing::BatchEntry;
 use pyo3::Borrowed;
 use pyo3::exceptions::{PyFileNotFoundError, PyTypeError};
 use pyo3::ffi;
@@ -20,12 +20,12 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyType};
 use rustix::fs::FileType;
 
-use crate::name::Form;
-use crate::place::Place;
+use crate::name::NameType;
+use crate::place::DirectoryArgument;
 
 /// The directory of entries, as far as they need it.
 pub(crate) struct Parent {
-    form: Form,
+    form: NameType,
     /// Prefix of a name in its path; empty if the directory was given as a descriptor.
     prefix: Py<PyAny>,
     /// The caller's descriptor, by which `os.stat` is then called.
@@ -34,7 +34,7 @@ pub(crate) struct Parent {
 
 impl Parent {
     /// The directory at `place`.
-    pub(crate) fn new(py: Python<'_>, place: &Place) -> PyResult<Self> {
+    pub(crate) fn new(py: Python<'_>, place: &DirectoryArgument) -> PyResult<Self> {
         Ok(Self { form: place.form, prefix: place.prefix(py)?.unbind(), descriptor: place.descriptor() })
     }
 }
@@ -150,7 +150,7 @@ impl DirEntry {
 impl DirEntry {
     /// Makes an entry as the directory contains it.
     #[inline]
-    pub(crate) fn new(py: Python<'_>, parent: &Arc<Parent>, entry: &Entry<'_>) -> PyResult<Self> {
+    pub(crate) fn new(py: Python<'_>, parent: &Arc<Parent>, entry: &BatchEntry<'_>) -> PyResult<Self> {
         Ok(Self {
             name: parent.form.decode(py, entry.name())?.unbind(),
             parent: Arc::clone(parent),

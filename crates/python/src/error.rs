@@ -11,7 +11,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict};
 use rustix::io::Errno;
 
-use crate::name::Form;
+use crate::name::NameType;
 
 /// Makes an exception of the operating system's `error` at `filename`, which may be any object that
 /// names a file, or `None`.
@@ -30,7 +30,7 @@ fn text(code: i32) -> String {
 }
 
 /// Makes the exception for an error during a listing. Its paths have the type of the root's path.
-pub(crate) fn listing(py: Python<'_>, error: &firstbyte_listing::Error, form: Form) -> PyErr {
+pub(crate) fn listing(py: Python<'_>, error: &firstbyte_listing::Error, form: NameType) -> PyErr {
     use std::os::unix::ffi::OsStrExt;
 
     use firstbyte_listing::Error;

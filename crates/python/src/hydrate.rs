@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Instant, UNIX_EPOCH};
 
-use firstbyte::{Depth, Error, Hydrate, Keep, Receipt};
-use firstbyte_hydrate::cache::{Pin, Status};
-use firstbyte_hydrate::{Failure, Job};
+use firstbyte::{Error, Hydrate, KeepBlocks, OperandKind, Receipt};
+use firstbyte_hydrate::cache::{Pin, VersionStatus};
+use firstbyte_hydrate::{HydrationFailure, HydrationJob};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use crate::client::{Cache, Client, Rate};
-use crate::copy::{Outcome, outcome};
+use crate::client::{CacheUse, PyClient, RateArgument};
+use crate::copy::{CopyOutcome, outcome};
 use crate::error::{failure, failure_at};
 use crate::wait::{self, TICK, abandonable};
 
@@ -20,17 +20,17 @@ use crate::wait::{self, TICK, abandonable};
 #[pyfunction]
 pub(crate) fn hydrate<'py>(
     py: Python<'py>,
-    client: &Client,
+    client: &PyClient,
     location: PathBuf,
     recursive: bool,
     pin: bool,
-    limit_rate: Option<Rate>,
-) -> PyResult<Outcome<'py>> {
-    let run = client.route.accounted(py, Cache::Used, &[&location])?;
+    limit_rate: Option<RateArgument>,
+) -> PyResult<CopyOutcome<'py>> {
+    let run = client.route.accounted(py, CacheUse::Used, &[&location])?;
     let engine = run.engine.clone();
     let how = Hydrate {
         depth: depth(recursive),
-        keep: if pin { Keep::Always } else { Keep::WhileRoom },
+        keep: if pin { KeepBlocks::Always } else { KeepBlocks::WhileRoom },
         limit_rate: limit_rate.map(|rate| rate.0),
     };
     let (started, wanted) = (Instant::now(), location.clone());
@@ -53,7 +53,11 @@ pub(crate) fn hydrate<'py>(
 }
 
 /// Waits for a job. Returns its receipt and its failures.
-pub(crate) fn followed(py: Python<'_>, job: &Job, source: String) -> PyResult<(Receipt, Vec<Failure>)> {
+pub(crate) fn followed(
+    py: Python<'_>,
+    job: &HydrationJob,
+    source: String,
+) -> PyResult<(Receipt, Vec<HydrationFailure>)> {
     let done = loop {
         let progress = py.detach(|| job.wait(TICK));
         if progress.is_over {
@@ -74,7 +78,7 @@ pub(crate) fn followed(py: Python<'_>, job: &Job, source: String) -> PyResult<(R
 #[pyfunction]
 pub(crate) fn status<'py>(
     py: Python<'py>,
-    client: &Client,
+    client: &PyClient,
     location: Option<PathBuf>,
     recursive: bool,
 ) -> PyResult<Bound<'py, PyList>> {
@@ -86,7 +90,7 @@ pub(crate) fn status<'py>(
         Some(location) => engine.status(location, depth(recursive)),
         None => Ok(engine.cache()?.statuses().collect::<Result<_, _>>()?),
     });
-    let found: Vec<Status> = found.map_err(|error| failure(py, &error, None))?;
+    let found: Vec<VersionStatus> = found.map_err(|error| failure(py, &error, None))?;
     let rows = PyList::empty(py);
     for status in found {
         let row = PyDict::new(py);
@@ -107,7 +111,7 @@ pub(crate) fn status<'py>(
 #[pyfunction]
 pub(crate) fn release(
     py: Python<'_>,
-    client: &Client,
+    client: &PyClient,
     location: Option<PathBuf>,
     recursive: bool,
 ) -> PyResult<(u64, u64, u64)> {
@@ -123,8 +127,8 @@ pub(crate) fn release(
     Ok((released.versions, released.bytes, released.busy))
 }
 
-fn depth(recursive: bool) -> Depth {
-    if recursive { Depth::Tree } else { Depth::Object }
+fn depth(recursive: bool) -> OperandKind {
+    if recursive { OperandKind::Tree } else { OperandKind::Object }
 }
 
 fn fail(py: Python<'_>, error: &Error, location: &std::path::Path) -> PyErr {

@@ -1,4 +1,4 @@
-//! `Layout`: hash-prefix directories, from the layout crate.
+//! `PyLayout`: hash-prefix directories, from the layout crate.
 //!
 //! Names are passed as `str` or `bytes`, and returned in the type that the root was given in. The
 //! interpreter's lock is held only while arguments are converted.
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use firstbyte_layout::{self as layout, Durability, Error, Hash, Leaf, Scheme, SchemeError};
+use firstbyte_layout::{self as layout, Error, Hash, LayoutDurability, LayoutScheme, Leaf, SchemeError};
 use firstbyte_location::shown;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -19,8 +19,8 @@ use rustix::io::Errno;
 use rustix_futex_sync::Mutex;
 
 use crate::error::os_error;
-use crate::name::{Form, encode};
-use crate::place::Place;
+use crate::name::{NameType, encode};
+use crate::place::DirectoryArgument;
 
 /// Names in one message of the thread that lists them.
 const CHUNK: usize = 1000;
@@ -28,14 +28,14 @@ const CHUNK: usize = 1000;
 const AHEAD: usize = 2;
 
 /// An open layout.
-#[pyclass(frozen, module = "firstbyte")]
-pub(crate) struct Layout {
+#[pyclass(frozen, module = "firstbyte", name = "Layout")]
+pub(crate) struct PyLayout {
     layout: Arc<layout::Layout>,
-    form: Form,
+    form: NameType,
 }
 
 #[pymethods]
-impl Layout {
+impl PyLayout {
     #[staticmethod]
     fn open(root: &Bound<'_, PyAny>, durable: bool) -> PyResult<Self> {
         Self::with(root, durable, layout::Layout::open)
@@ -50,11 +50,11 @@ impl Layout {
         files: u64,
         durable: bool,
     ) -> PyResult<Self> {
-        let refuse = |error: SchemeError| fail(root.py(), &error.into(), Form::Text);
+        let refuse = |error: SchemeError| fail(root.py(), &error.into(), NameType::Text);
         let hash: Hash = hash.parse().map_err(refuse)?;
         let leaf: Leaf = leaf.parse().map_err(refuse)?;
         let (levels, width) = shape;
-        let scheme = Scheme::suggest(hash, files, levels, width, leaf).map_err(refuse)?;
+        let scheme = LayoutScheme::suggest(hash, files, levels, width, leaf).map_err(refuse)?;
         Self::with(root, durable, |root| layout::Layout::create(root, scheme))
     }
 
@@ -108,23 +108,23 @@ impl Layout {
         self.run(py, layout::Layout::count)
     }
 
-    fn names(&self) -> PyResult<Names> {
-        Names::of(Arc::clone(&self.layout), self.form)
+    fn names(&self) -> PyResult<PyNames> {
+        PyNames::of(Arc::clone(&self.layout), self.form)
     }
 }
 
-impl Layout {
+impl PyLayout {
     fn with(
         root: &Bound<'_, PyAny>,
         durable: bool,
         make: impl Send + FnOnce(&Path) -> layout::Result<layout::Layout>,
     ) -> PyResult<Self> {
         let py = root.py();
-        let place = Place::new(root, "Layout")?;
+        let place = DirectoryArgument::new(root, "Layout")?;
         let path =
             place.path().ok_or_else(|| PyTypeError::new_err("Layout: a root is a path, not a descriptor"))?;
         let layout = py.detach(|| make(path)).map_err(|error| fail(py, &error, place.form))?;
-        let durability = if durable { Durability::Full } else { Durability::None };
+        let durability = if durable { LayoutDurability::Full } else { LayoutDurability::None };
         Ok(Self { layout: Arc::new(layout.with_durability(durability)), form: place.form })
     }
 
@@ -162,7 +162,7 @@ impl<'py> FromPyObject<'_, 'py> for Name {
 
 /// Makes the nearest Python exception: ValueError for a wrong argument, else an OSError with code
 /// and file name, of the subclass for its code.
-fn fail(py: Python<'_>, error: &Error, form: Form) -> PyErr {
+fn fail(py: Python<'_>, error: &Error, form: NameType) -> PyErr {
     let Some(path) = error.path().filter(|_| !matches!(error, Error::Content { .. })) else {
         // The command line's options are arguments of the same names here.
         return PyValueError::new_err(error.to_string().replace("--", ""));
@@ -203,10 +203,10 @@ fn code(error: &Error) -> i32 {
 }
 
 /// The names in a layout, listed by a thread while Python works.
-#[pyclass(frozen, module = "firstbyte")]
-pub(crate) struct Names {
+#[pyclass(frozen, module = "firstbyte", name = "Names")]
+pub(crate) struct PyNames {
     state: Mutex<Listed>,
-    form: Form,
+    form: NameType,
     /// The process that began the listing. A forked child inherits all but the thread.
     process: u32,
 }
@@ -216,8 +216,8 @@ struct Listed {
     chunk: std::vec::IntoIter<layout::Result<Vec<u8>>>,
 }
 
-impl Names {
-    fn of(layout: Arc<layout::Layout>, form: Form) -> PyResult<Self> {
+impl PyNames {
+    fn of(layout: Arc<layout::Layout>, form: NameType) -> PyResult<Self> {
         let (give, chunks) = sync_channel(AHEAD);
         std::thread::Builder::new().name("firstbyte-names".into()).spawn(move || list(&layout, &give))?;
         let state = Mutex::new(Listed { chunks, chunk: Vec::new().into_iter() });
@@ -237,7 +237,7 @@ fn list(layout: &layout::Layout, chunks: &SyncSender<Vec<layout::Result<Vec<u8>>
 }
 
 #[pymethods]
-impl Names {
+impl PyNames {
     fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
         slf
     }

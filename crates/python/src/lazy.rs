@@ -1,4 +1,4 @@
-//! `LazyFile`: an object opened for reading. The file object that `open` returns is built on it.
+//! `PyLazyFile`: an object opened for reading. The file object that `open` returns is built on it.
 //!
 //! Every read has an offset and waits without the interpreter's lock, so threads can share a file.
 //! In a forked child the file is opened again, in the same version, at its first read.
@@ -11,16 +11,16 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use rustix_futex_sync::Mutex;
 
-use crate::client::{Client, Place, Route};
+use crate::client::{ClientRoute, LocationArgument, PyClient};
 use crate::error::failure;
 use crate::fork::ProcessOwned;
-use crate::target::{Target, bytes_to_fill, check_apart};
+use crate::target::{BufferTarget, bytes_to_fill, check_apart};
 use crate::wait::{self, abandonable};
 
 /// An object that is open, in one version.
-#[pyclass(frozen, module = "firstbyte._native")]
-pub(crate) struct LazyFile {
-    route: Arc<Route>,
+#[pyclass(frozen, module = "firstbyte._native", name = "LazyFile")]
+pub(crate) struct PyLazyFile {
+    route: Arc<ClientRoute>,
     location: Location,
     version: Version,
     /// `None` once the file is closed. Locked only with the interpreter's lock held: see
@@ -33,15 +33,15 @@ pub(crate) struct LazyFile {
 #[pyo3(signature = (client, location, replay=None))]
 pub(crate) fn open(
     py: Python<'_>,
-    client: &Client,
-    location: Place,
-    replay: Option<Place>,
-) -> PyResult<LazyFile> {
-    let Place(location) = location;
+    client: &PyClient,
+    location: LocationArgument,
+    replay: Option<LocationArgument>,
+) -> PyResult<PyLazyFile> {
+    let LocationArgument(location) = location;
     let engine = client.route.engine(py, &location)?;
     let place = location.clone();
     let open = move || match replay {
-        Some(Place(replay)) => engine.open_replayed(&place, &replay),
+        Some(LocationArgument(replay)) => engine.open_replayed(&place, &replay),
         None => engine.open_location(&place),
     };
     let opened = match location.as_local() {
@@ -49,7 +49,7 @@ pub(crate) fn open(
         None => abandonable(py, move |_| open())?,
     };
     let file = opened.map_err(|error| failure(py, &error, Some(&location)))?;
-    Ok(LazyFile {
+    Ok(PyLazyFile {
         route: Arc::clone(&client.route),
         location,
         version: file.version().clone(),
@@ -65,22 +65,22 @@ type Identity = (Option<u64>, Option<String>, Option<String>, Option<String>, Op
 #[pyfunction]
 pub(crate) fn open_version(
     py: Python<'_>,
-    client: &Client,
-    location: Place,
+    client: &PyClient,
+    location: LocationArgument,
     identity: Identity,
-) -> PyResult<LazyFile> {
-    let Place(location) = location;
+) -> PyResult<PyLazyFile> {
+    let LocationArgument(location) = location;
     let (size, etag, version_id, last_modified, file) = identity;
     let file = file.as_ref().and_then(FileIdentity::from_words);
     let version = Version { size, etag, version_id, last_modified, file };
     let engine = client.route.engine(py, &location)?;
     let opened = engine.open_version(&location, version.clone());
     let file = Mutex::new(Some(ProcessOwned::new(Arc::new(opened))));
-    Ok(LazyFile { route: Arc::clone(&client.route), location, version, file })
+    Ok(PyLazyFile { route: Arc::clone(&client.route), location, version, file })
 }
 
 #[pymethods]
-impl LazyFile {
+impl PyLazyFile {
     /// The version, for `open_version`.
     #[getter]
     fn identity(&self) -> Identity {
@@ -109,7 +109,7 @@ impl LazyFile {
         expected: usize,
     ) -> PyResult<usize> {
         let file = self.file(py)?;
-        let buffer = Target::of(buffer)?;
+        let buffer = BufferTarget::of(buffer)?;
         if buffer.is_empty() {
             return Ok(0);
         }
@@ -149,7 +149,7 @@ impl LazyFile {
                 format!("read_ranges: {} ranges need as many buffers, not {}", ranges.len(), into.len());
             return Err(PyValueError::new_err(line));
         }
-        let buffers: Vec<Target> = into.iter().map(Target::of).collect::<PyResult<_>>()?;
+        let buffers: Vec<BufferTarget> = into.iter().map(BufferTarget::of).collect::<PyResult<_>>()?;
         let mut wanted: Vec<(u64, &mut [u8])> = Vec::with_capacity(ranges.len());
         for ((offset, length), buffer) in from_start(&ranges)?.zip(&buffers) {
             let length = to_usize(length);
@@ -199,7 +199,7 @@ impl LazyFile {
     }
 }
 
-impl LazyFile {
+impl PyLazyFile {
     fn fill_ranges(
         &self,
         py: Python<'_>,

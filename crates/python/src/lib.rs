@@ -57,9 +57,11 @@ mod _native {
     }
 
     #[pymodule_export]
-    use crate::client::{Client, connect, disconnect};
+    use crate::client::{PyClient, connect, disconnect};
     #[pymodule_export]
-    use crate::columns::{Batches, Listing, RecordBatch, iter_batches, iter_stored, list_arrow, list_stored};
+    use crate::columns::{
+        Batches, PyListing, RecordBatch, iter_batches, iter_stored, list_arrow, list_stored,
+    };
     #[pymodule_export]
     use crate::copy::{copy_many, cp, sync};
     #[pymodule_export]
@@ -67,15 +69,15 @@ mod _native {
     #[pymodule_export]
     use crate::hydrate::{hydrate, release, status};
     #[pymodule_export]
-    use crate::layout::{Layout, Names};
+    use crate::layout::{PyLayout, PyNames};
     #[pymodule_export]
-    use crate::lazy::{LazyFile, open, open_version};
+    use crate::lazy::{PyLazyFile, open, open_version};
     #[pymodule_export]
     use crate::listdir::listdir;
     #[pymodule_export]
     use crate::logging::{log_begin, log_end, log_next};
     #[pymodule_export]
-    use crate::many::{Objects, read_many};
+    use crate::many::{PyObjects, read_many};
     #[pymodule_export]
     use crate::objects::{delete, glob, join, list, put, stat};
     #[pymodule_export]
@@ -91,5 +93,5 @@ mod _native {
     #[pymodule_export]
     use crate::walk::Ahead;
     #[pymodule_export]
-    use crate::writer::{Writer, writer};
+    use crate::writer::{PyWriter, writer};
 }

@@ -29,12 +29,12 @@ static QUEUE: AtomicPtr<Queue> = AtomicPtr::new(std::ptr::null_mut());
 
 #[derive(Default)]
 struct Queue {
-    state: Mutex<State>,
+    state: Mutex<LogState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct LogState {
     events: VecDeque<Logged>,
     dropped: u64,
     is_ended: bool,
@@ -95,7 +95,7 @@ pub(crate) fn log_begin(least: u8) {
 pub(crate) fn log_next(py: Python<'_>) -> (Vec<Logged>, u64, bool) {
     let Some(queue) = queue() else { return (Vec::new(), 0, true) };
     py.detach(|| {
-        let is_idle = |state: &mut State| state.events.is_empty() && !state.is_ended;
+        let is_idle = |state: &mut LogState| state.events.is_empty() && !state.is_ended;
         let (mut state, _) =
             queue.changed.wait_timeout_while(queue.state.lock(), Duration::from_secs(1), is_idle);
         (state.events.drain(..).collect(), std::mem::take(&mut state.dropped), state.is_ended)

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use firstbyte_fetch::{Attempt, Ended, Event, Interest, Slot, Tries};
+use firstbyte_fetch::{Attempt, Interest, RequestEnd, RequestEvent, TrackerSlot, Tries};
 use firstbyte_location::{ByteRange, Location, Strength, Version, to_usize};
 use firstbyte_pacing::{RequestTracker, Throttle, Wait};
 use firstbyte_store::{Body, Cancel, Error as StoreError, Get, Hasher, Outages, Result, STACK, Stat, Store};
@@ -22,7 +22,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use rustix_futex_sync::{Condvar, Mutex};
 
-use crate::client::{Client, Place};
+use crate::client::{LocationArgument, PyClient};
 use crate::error::failure;
 use crate::fork::ProcessOwned;
 use crate::wait::{self, TICK};
@@ -33,8 +33,8 @@ const ASSUMED: u64 = 1 << 20;
 const STEP: usize = 16 << 20;
 
 /// Objects in order, read ahead while they are taken.
-#[pyclass(frozen, module = "firstbyte._native")]
-pub(crate) struct Objects {
+#[pyclass(frozen, module = "firstbyte._native", name = "Objects")]
+pub(crate) struct PyObjects {
     reading: ProcessOwned<Arc<Reading>>,
 }
 
@@ -43,10 +43,10 @@ pub(crate) struct Objects {
 #[pyfunction]
 pub(crate) fn read_many(
     py: Python<'_>,
-    client: &Client,
-    wanted: Vec<(Place, Option<(i64, i64)>)>,
+    client: &PyClient,
+    wanted: Vec<(LocationArgument, Option<(i64, i64)>)>,
     concurrency: usize,
-) -> PyResult<Objects> {
+) -> PyResult<PyObjects> {
     if concurrency == 0 {
         return Err(PyValueError::new_err("concurrency should be at least 1, not 0"));
     }
@@ -63,7 +63,7 @@ pub(crate) fn read_many(
         .collect::<PyResult<Vec<_>>>()?;
     let threads = concurrency.min(wanted.len());
     let cancel = Cancel::new();
-    let state = State { largest: ASSUMED, ..State::default() };
+    let state = ObjectsState { largest: ASSUMED, ..ObjectsState::default() };
     let reading = Arc::new(Reading {
         wanted,
         store: engine.store().without_retries().scoped(&cancel),
@@ -77,7 +77,7 @@ pub(crate) fn read_many(
         room: Condvar::new(),
         turns: Condvar::new(),
     });
-    let objects = Objects { reading: ProcessOwned::new(Arc::clone(&reading)) };
+    let objects = PyObjects { reading: ProcessOwned::new(Arc::clone(&reading)) };
     for slot in 0..threads {
         let reading = Arc::clone(&reading);
         let thread = std::thread::Builder::new().name("firstbyte-many".into()).stack_size(STACK);
@@ -87,7 +87,7 @@ pub(crate) fn read_many(
 }
 
 #[pymethods]
-impl Objects {
+impl PyObjects {
     fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
         slf
     }
@@ -117,7 +117,7 @@ impl Objects {
     }
 }
 
-impl Drop for Objects {
+impl Drop for PyObjects {
     fn drop(&mut self) {
         self.close();
     }
@@ -140,7 +140,7 @@ struct Reading {
     cancel: Cancel,
     retries: u32,
     memory: u64,
-    state: Mutex<State>,
+    state: Mutex<ObjectsState>,
     /// Signalled when the object that is due has arrived, and at the end.
     arrived: Condvar,
     /// Signalled to one thread when there may be room, and passed on by each that has found some.
@@ -150,7 +150,7 @@ struct Reading {
 }
 
 #[derive(Default)]
-struct State {
+struct ObjectsState {
     /// The first object that no thread has begun.
     next: usize,
     /// The first object that has no room yet.
@@ -172,7 +172,7 @@ struct State {
     ended: bool,
 }
 
-impl State {
+impl ObjectsState {
     /// Notes that an object has room.
     fn pass_turn(&mut self, index: usize) {
         if index != self.turn {
@@ -299,8 +299,8 @@ impl Interest for Reading {
         Outages::FailFast
     }
 
-    fn count(&self, event: Event) {
-        if event == Event::Retry {
+    fn count(&self, event: RequestEvent) {
+        if event == RequestEvent::Retry {
             self.store.count_retry();
         }
     }
@@ -336,7 +336,7 @@ impl Reading {
         };
         let more = length.saturating_sub(had);
         let is_first = matches!(room, Room::Assumed(_));
-        let has_room = |state: &State| {
+        let has_room = |state: &ObjectsState| {
             let all = (state.held - had).saturating_add(length);
             let is_in_turn = state.turn == index && (all <= self.memory || index == state.due);
             is_in_turn || all <= self.memory / 2
@@ -359,7 +359,7 @@ impl Reading {
     }
 
     /// Wakes the threads that wait for a turn.
-    fn call_waiting(&self, state: &State) {
+    fn call_waiting(&self, state: &ObjectsState) {
         if state.waiting > 0 {
             self.turns.notify_all();
         }
@@ -391,7 +391,7 @@ impl Reading {
 
     /// Waits up to a tick for the object that is due.
     fn take(&self) -> Taken {
-        let is_awaited = |state: &mut State| {
+        let is_awaited = |state: &mut ObjectsState| {
             !state.ended && state.due < self.wanted.len() && !state.ready.contains_key(&state.due)
         };
         let (mut state, _) = self.arrived.wait_timeout_while(self.state.lock(), TICK, is_awaited);
@@ -425,11 +425,11 @@ impl Reading {
             return Ok(Vec::new());
         }
         let mut arriving = Arriving::default();
-        let slot = Slot { tracker: &self.tracker, index: slot };
+        let slot = TrackerSlot { tracker: &self.tracker, index: slot };
         match slot.request(self, None, |attempt| self.attempt(attempt, index, &mut arriving, room)) {
             Ok(()) => arriving.finish(&self.wanted[index].location),
-            Err(Ended::Failed(error)) => Err(error),
-            Err(Ended::Unwanted(error)) => Err(error.unwrap_or(StoreError::Cancelled)),
+            Err(RequestEnd::Failed(error)) => Err(error),
+            Err(RequestEnd::Unwanted(error)) => Err(error.unwrap_or(StoreError::Cancelled)),
         }
     }
 

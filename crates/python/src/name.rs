@@ -7,14 +7,14 @@ use pyo3::types::{PyBytes, PyString};
 
 /// The Python type of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum NameType {
     /// `str`; bytes that are not text in the file system's encoding become surrogates (PEP 383).
     Text,
     /// `bytes`.
     Bytes,
 }
 
-impl Form {
+impl NameType {
     /// Converts a name or a path to a Python object.
     #[inline]
     pub(crate) fn decode<'py>(self, py: Python<'py>, name: &[u8]) -> PyResult<Bound<'py, PyAny>> {

@@ -2,8 +2,8 @@
 //! pattern, delete, write a small object.
 
 use firstbyte::operand::{Glob, Operand};
-use firstbyte::{Depth, Error};
-use firstbyte_location::{Entry, Kind, Location};
+use firstbyte::{Error, OperandKind};
+use firstbyte_location::{Entry, EntryKind, Location};
 use firstbyte_store::{Cancel, ListOptions, Payload, Precondition, PutOptions, Store};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
@@ -13,9 +13,9 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::client::{Client, Place};
+use crate::client::{LocationArgument, PyClient};
 use crate::error::{failure, failure_at};
-use crate::name::{Form, encode};
+use crate::name::{NameType, encode};
 use crate::wait::interruptible;
 
 /// Kind, length, seconds since 1970, `ETag`: as far as the store reports them.
@@ -23,8 +23,8 @@ type Facts = (&'static str, Option<u64>, Option<f64>, Option<String>);
 
 /// Describes the object or directory at `location`.
 #[pyfunction]
-pub(crate) fn stat(py: Python<'_>, client: &Client, location: Place) -> PyResult<Facts> {
-    let Place(location) = location;
+pub(crate) fn stat(py: Python<'_>, client: &PyClient, location: LocationArgument) -> PyResult<Facts> {
+    let LocationArgument(location) = location;
     let engine = client.route.uncached(py)?;
     let (at, cancel) = (location.clone(), Cancel::new());
     let store = engine.store().scoped(&cancel);
@@ -37,11 +37,11 @@ pub(crate) fn stat(py: Python<'_>, client: &Client, location: Place) -> PyResult
 #[pyfunction]
 pub(crate) fn list<'py>(
     py: Python<'py>,
-    client: &Client,
-    location: Place,
+    client: &PyClient,
+    location: LocationArgument,
     recursive: bool,
 ) -> PyResult<Bound<'py, PyList>> {
-    let Place(location) = location;
+    let LocationArgument(location) = location;
     let engine = client.route.uncached(py)?;
     let options = ListOptions { recursive, ..ListOptions::default() };
     let (at, cancel) = (location.clone(), Cancel::new());
@@ -53,10 +53,10 @@ pub(crate) fn list<'py>(
     for entry in entries.into_iter().filter(|entry| !entry.name.is_empty()) {
         let name = entry.name.strip_suffix(b"/").unwrap_or(&entry.name);
         let facts: Facts = match entry.kind {
-            Kind::Directory => (entry.kind.word(), None, None, None),
+            EntryKind::Directory => (entry.kind.word(), None, None, None),
             kind => (kind.word(), entry.size, seconds(entry.modified), entry.etag),
         };
-        rows.append((Form::Text.decode(py, name)?, text(py, &location.join(name))?, facts))?;
+        rows.append((NameType::Text.decode(py, name)?, text(py, &location.join(name))?, facts))?;
     }
     Ok(rows)
 }
@@ -65,7 +65,7 @@ pub(crate) fn list<'py>(
 #[pyfunction]
 pub(crate) fn join<'py>(
     py: Python<'py>,
-    location: Place,
+    location: LocationArgument,
     name: &Bound<'py, PyString>,
 ) -> PyResult<Bound<'py, PyAny>> {
     text(py, &location.0.join(&encode(name)?))
@@ -74,7 +74,11 @@ pub(crate) fn join<'py>(
 /// Returns the locations that match a pattern, spelled like the pattern, in the order of their
 /// bytes. Without a wildcard, the location itself if something is there.
 #[pyfunction]
-pub(crate) fn glob<'py>(py: Python<'py>, client: &Client, pattern: PathBuf) -> PyResult<Bound<'py, PyList>> {
+pub(crate) fn glob<'py>(
+    py: Python<'py>,
+    client: &PyClient,
+    pattern: PathBuf,
+) -> PyResult<Bound<'py, PyList>> {
     let operand = Operand::parse(pattern.as_os_str()).map_err(|error| failure(py, &error, None))?;
     let engine = client.route.uncached(py)?;
     let cancel = Cancel::new();
@@ -89,7 +93,7 @@ pub(crate) fn glob<'py>(py: Python<'py>, client: &Client, pattern: PathBuf) -> P
         Err(error) if is_gone(&error) => Vec::new(),
         names => names.map_err(|error| failure(py, &error, Some(&root)))?,
     };
-    let found = names.iter().map(|name| Form::Text.decode(py, &[begins.as_slice(), name].concat()));
+    let found = names.iter().map(|name| NameType::Text.decode(py, &[begins.as_slice(), name].concat()));
     PyList::new(py, found.collect::<PyResult<Vec<_>>>()?)
 }
 
@@ -113,10 +117,10 @@ fn matches(store: &Store, root: &Location, glob: &Glob) -> firstbyte::Result<Vec
             let entry: Entry = entry?;
             let name = [&directory[..], entry.name.strip_suffix(b"/").unwrap_or(&entry.name)].concat();
             let is_above = glob.levels.is_some_and(|levels| level < levels as usize);
-            if entry.kind == Kind::Directory && is_above && glob.enters(&name, Depth::Object) {
+            if entry.kind == EntryKind::Directory && is_above && glob.enters(&name, OperandKind::Object) {
                 waiting.push_back(([&name[..], b"/"].concat(), level + 1));
             }
-            if glob.takes(&name, Depth::Object) {
+            if glob.takes(&name, OperandKind::Object) {
                 found.push(name);
             }
         }
@@ -135,8 +139,8 @@ fn is_gone(error: &Error) -> bool {
 #[pyfunction]
 pub(crate) fn delete<'py>(
     py: Python<'py>,
-    client: &Client,
-    locations: Vec<Place>,
+    client: &PyClient,
+    locations: Vec<LocationArgument>,
 ) -> PyResult<Bound<'py, PyList>> {
     let locations: Vec<Location> = locations.into_iter().map(|place| place.0).collect();
     let engine = client.route.uncached(py)?;
@@ -155,12 +159,12 @@ pub(crate) fn delete<'py>(
 #[pyfunction]
 pub(crate) fn put(
     py: Python<'_>,
-    client: &Client,
-    location: Place,
+    client: &PyClient,
+    location: LocationArgument,
     content: &Bound<'_, PyBytes>,
     exclusive: bool,
 ) -> PyResult<()> {
-    let Place(location) = location;
+    let LocationArgument(location) = location;
     let engine = client.route.uncached(py)?;
     let precondition = if exclusive { Precondition::Absent } else { Precondition::None };
     let options = PutOptions { precondition, ..PutOptions::default() };
@@ -176,7 +180,7 @@ pub(crate) fn put(
 fn text<'py>(py: Python<'py>, location: &Location) -> PyResult<Bound<'py, PyAny>> {
     use std::os::unix::ffi::OsStrExt;
     match location.as_local() {
-        Some(path) => Form::Text.decode(py, path.as_os_str().as_bytes()),
+        Some(path) => NameType::Text.decode(py, path.as_os_str().as_bytes()),
         None => Ok(location.to_string().into_pyobject(py)?.into_any()),
     }
 }

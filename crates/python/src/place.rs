@@ -8,19 +8,19 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use firstbyte_listing::Reader;
+use firstbyte_listing::DirectoryReader;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyString};
 use rustix::io::Errno;
 
 use crate::error::os_error;
-use crate::name::{Form, encode};
+use crate::name::{NameType, encode};
 
 /// A directory, and the Python type of its names.
-pub(crate) struct Place {
+pub(crate) struct DirectoryArgument {
     at: At,
-    pub(crate) form: Form,
+    pub(crate) form: NameType,
     /// The argument, for errors.
     given: Py<PyAny>,
 }
@@ -30,7 +30,7 @@ enum At {
     Descriptor(i32),
 }
 
-impl Place {
+impl DirectoryArgument {
     /// Parses `given`, the argument of the function `verb`.
     ///
     /// # Errors
@@ -38,13 +38,13 @@ impl Place {
     /// that cannot be a name.
     pub(crate) fn new(given: &Bound<'_, PyAny>, verb: &str) -> PyResult<Self> {
         let (at, form) = if let Ok(text) = given.cast::<PyString>() {
-            (At::Path(path(encode(text)?, verb)?), Form::Text)
+            (At::Path(path(encode(text)?, verb)?), NameType::Text)
         } else if let Ok(bytes) = given.cast::<PyBytes>() {
-            (At::Path(path(bytes.as_bytes().to_vec(), verb)?), Form::Bytes)
+            (At::Path(path(bytes.as_bytes().to_vec(), verb)?), NameType::Bytes)
         } else if given.is_none() {
-            (At::Path(PathBuf::from(".")), Form::Text)
+            (At::Path(PathBuf::from(".")), NameType::Text)
         } else if let Ok(descriptor) = given.cast::<PyInt>() {
-            (At::Descriptor(descriptor.extract()?), Form::Text)
+            (At::Descriptor(descriptor.extract()?), NameType::Text)
         } else {
             let kind = given.get_type().name()?.to_string();
             let line =
@@ -59,7 +59,7 @@ impl Place {
     ///
     /// # Errors
     /// `OSError` with the argument as its file name.
-    pub(crate) fn open(&self, py: Python<'_>) -> PyResult<Reader> {
+    pub(crate) fn open(&self, py: Python<'_>) -> PyResult<DirectoryReader> {
         let opened = py.detach(|| match &self.at {
             At::Path(path) => open(path),
             At::Descriptor(number) => duplicate(*number),
@@ -110,14 +110,14 @@ fn path(bytes: Vec<u8>, verb: &str) -> PyResult<PathBuf> {
 }
 
 /// Opens the directory at `path`. Fails with the operating system's error.
-pub(crate) fn open(path: &Path) -> std::io::Result<Reader> {
-    Reader::open(path).map_err(|error| match error {
+pub(crate) fn open(path: &Path) -> std::io::Result<DirectoryReader> {
+    DirectoryReader::open(path).map_err(|error| match error {
         firstbyte_listing::Error::Io { source, .. } => source,
         other => std::io::Error::other(other),
     })
 }
 
-fn duplicate(number: i32) -> std::io::Result<Reader> {
+fn duplicate(number: i32) -> std::io::Result<DirectoryReader> {
     // Borrowing -1 would be undefined; the kernel gives out no negative numbers.
     if number < 0 {
         return Err(Errno::BADF.into());
@@ -129,5 +129,5 @@ fn duplicate(number: i32) -> std::io::Result<Reader> {
     if !rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(own.as_fd())?.st_mode).is_dir() {
         return Err(Errno::NOTDIR.into());
     }
-    Ok(Reader::from(own))
+    Ok(DirectoryReader::from(own))
 }

@@ -10,12 +10,12 @@ use crate::wait::{interruptible, ticking};
 
 /// Counts the bytes of a run.
 #[derive(Default)]
-pub(crate) struct Progress {
+pub(crate) struct ByteProgress {
     expected: AtomicU64,
     moved: AtomicU64,
 }
 
-impl Observer for Progress {
+impl Observer for ByteProgress {
     fn expected(&self, _: u64, bytes: u64) {
         self.expected.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -31,11 +31,11 @@ pub(crate) fn observed<T: Send + 'static>(
     py: Python<'_>,
     report: Option<Py<PyAny>>,
     stop: impl FnOnce(),
-    work: impl FnOnce(&Progress) -> T + Send + 'static,
+    work: impl FnOnce(&ByteProgress) -> T + Send + 'static,
 ) -> PyResult<T> {
-    let progress = Arc::new(Progress::default());
+    let progress = Arc::new(ByteProgress::default());
     let Some(report) = report else {
-        return interruptible(py, stop, move || work(&Progress::default()));
+        return interruptible(py, stop, move || work(&ByteProgress::default()));
     };
     let observer = Arc::clone(&progress);
     let mut last = None;

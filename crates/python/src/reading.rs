@@ -6,14 +6,14 @@
 
 use std::io;
 
-use firstbyte_listing::{Ahead, Batch, Reader};
+use firstbyte_listing::{AheadDirectory, Batch, DirectoryReader};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
-use crate::place::Place;
+use crate::place::DirectoryArgument;
 
 /// The entries of a directory, batch by batch.
-pub(crate) struct Reading {
+pub(crate) struct DirectoryReading {
     source: Source,
     /// Whose descriptor is read. A caller's is rewound to its start at the end, as `os` does.
     descriptor: Descriptor,
@@ -30,19 +30,19 @@ enum Descriptor {
 
 enum Source {
     /// Read by the caller, with the number of batches so far.
-    Here(Reader, usize),
+    Here(DirectoryReader, usize),
     /// Read by threads of the process with this number. A forked child inherits all but the
     /// threads.
-    Ahead(Ahead, u32),
+    Ahead(AheadDirectory, u32),
     Done,
 }
 
-impl Reading {
+impl DirectoryReading {
     /// Opens the directory at `place`.
     ///
     /// # Errors
     /// `OSError`, naming the place.
-    pub(crate) fn open(py: Python<'_>, place: &Place) -> PyResult<Self> {
+    pub(crate) fn open(py: Python<'_>, place: &DirectoryArgument) -> PyResult<Self> {
         let descriptor = if place.descriptor().is_some() { Descriptor::Shared } else { Descriptor::Ours };
         Ok(Self { source: Source::Here(place.open(py)?, 0), descriptor, spare: None })
     }
@@ -55,14 +55,14 @@ impl Reading {
     pub(crate) fn next(
         &mut self,
         py: Python<'_>,
-        place: &Place,
+        place: &DirectoryArgument,
         spent: Option<Batch>,
     ) -> PyResult<Option<Batch>> {
         let next = match &mut self.source {
             Source::Done => return Ok(None),
             Source::Here(reader, batches) => {
                 *batches += 1;
-                let mut batch = spent.unwrap_or_else(|| Batch::new(Ahead::BUFFER));
+                let mut batch = spent.unwrap_or_else(|| Batch::new(AheadDirectory::BUFFER));
                 let read = py.detach(|| reader.read(&mut batch));
                 if matches!(read, Ok(true)) && *batches > 1 {
                     self.hand_over();
@@ -106,7 +106,7 @@ impl Reading {
     /// Starts threads that continue to read. If none can be started, the caller itself reads.
     fn hand_over(&mut self) {
         self.source = match std::mem::replace(&mut self.source, Source::Done) {
-            Source::Here(reader, batches) => match Ahead::new(reader) {
+            Source::Here(reader, batches) => match AheadDirectory::new(reader) {
                 Ok(ahead) => Source::Ahead(ahead, std::process::id()),
                 Err(reader) => Source::Here(reader, batches),
             },
@@ -133,14 +133,14 @@ impl Reading {
     }
 }
 
-impl Drop for Reading {
+impl Drop for DirectoryReading {
     fn drop(&mut self) {
         self.end();
     }
 }
 
 /// Returns the next batch that was read ahead. The interpreter's lock is released only for a wait.
-fn take(py: Python<'_>, ahead: &mut Ahead, spent: Option<Batch>) -> io::Result<Option<Batch>> {
+fn take(py: Python<'_>, ahead: &mut AheadDirectory, spent: Option<Batch>) -> io::Result<Option<Batch>> {
     if let Some(spent) = spent {
         ahead.recycle(spent);
     }

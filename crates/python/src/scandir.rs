@@ -13,19 +13,19 @@ use pyo3::types::{PyTuple, PyType};
 use rustix_futex_sync::Mutex;
 
 use crate::entry::{DirEntry, Parent, generic_alias};
-use crate::place::Place;
-use crate::reading::Reading;
+use crate::place::DirectoryArgument;
+use crate::reading::DirectoryReading;
 
 /// An iterator over a directory's entries, for use from any thread.
 #[pyclass(frozen, subclass, module = "firstbyte")]
 pub(crate) struct Scandir {
-    place: Place,
+    place: DirectoryArgument,
     parent: Arc<Parent>,
-    state: Mutex<State>,
+    state: Mutex<ScandirState>,
 }
 
-struct State {
-    reading: Reading,
+struct ScandirState {
+    reading: DirectoryReading,
     batch: Option<Batch>,
     /// Index of the next entry in the batch.
     next: usize,
@@ -35,9 +35,9 @@ struct State {
 impl Scandir {
     #[new]
     fn new(py: Python<'_>, path: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let place = Place::new(path, "scandir")?;
+        let place = DirectoryArgument::new(path, "scandir")?;
         let parent = Arc::new(Parent::new(py, &place)?);
-        let state = State { reading: Reading::open(py, &place)?, batch: None, next: 0 };
+        let state = ScandirState { reading: DirectoryReading::open(py, &place)?, batch: None, next: 0 };
         Ok(Self { place, parent, state: Mutex::new(state) })
     }
 

@@ -7,15 +7,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use firstbyte::copy_rules::Wildcards;
-use firstbyte::manifest::{Manifest, Plan, ShardChoice, ShardRun};
-use firstbyte::{Copy, Error, Keep, Receipt, environment};
+use firstbyte::manifest::{Manifest, ManifestPlan, ShardChoice, ShardRun};
+use firstbyte::{Copy, Error, KeepBlocks, Receipt, environment};
 use firstbyte_store::Cancel;
 use firstbyte_transfer::Stop;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::client::{Client, Rate};
-use crate::copy::{Outcome, filter, located, outcome};
+use crate::client::{PyClient, RateArgument};
+use crate::copy::{CopyOutcome, filter, located, outcome};
 use crate::error::failure;
 use crate::hydrate::followed;
 use crate::wait::interruptible;
@@ -24,7 +24,7 @@ use crate::wait::interruptible;
 #[pyfunction]
 pub(crate) fn plan(
     py: Python<'_>,
-    client: &Client,
+    client: &PyClient,
     sources: Vec<PathBuf>,
     out: PathBuf,
     shards: u32,
@@ -40,7 +40,7 @@ pub(crate) fn plan(
         || cancel.cancel(),
         move || {
             let wildcards = Wildcards::Off;
-            let request = Plan { sources: &sources, wildcards, filter: &filter, shards };
+            let request = ManifestPlan { sources: &sources, wildcards, filter: &filter, shards };
             firstbyte::manifest::plan(&store, request, &out)
         },
     )?;
@@ -51,12 +51,12 @@ pub(crate) fn plan(
 #[pyfunction]
 pub(crate) fn cp_shard<'py>(
     py: Python<'py>,
-    client: &Client,
+    client: &PyClient,
     manifest: PathBuf,
     shard: &str,
     destination: PathBuf,
-    limit_rate: Option<Rate>,
-) -> PyResult<Outcome<'py>> {
+    limit_rate: Option<RateArgument>,
+) -> PyResult<CopyOutcome<'py>> {
     let engine = client.route.uncached(py)?;
     let run = Arc::new(opened(py, &manifest, shard)?);
     let copy = Copy { limit_rate: limit_rate.map(|rate| rate.0), stop: Stop::default(), ..Copy::default() };
@@ -80,16 +80,16 @@ pub(crate) fn cp_shard<'py>(
 #[pyfunction]
 pub(crate) fn hydrate_shard<'py>(
     py: Python<'py>,
-    client: &Client,
+    client: &PyClient,
     manifest: PathBuf,
     shard: &str,
     pin: bool,
-    limit_rate: Option<Rate>,
-) -> PyResult<Outcome<'py>> {
+    limit_rate: Option<RateArgument>,
+) -> PyResult<CopyOutcome<'py>> {
     let engine = client.route.cached(py)?;
     let run = opened(py, &manifest, shard)?;
     let started = Instant::now();
-    let keep = if pin { Keep::Always } else { Keep::WhileRoom };
+    let keep = if pin { KeepBlocks::Always } else { KeepBlocks::WhileRoom };
     let job = py.detach(|| engine.hydrate_shard(&run, keep, limit_rate.map(|rate| rate.0)));
     let job = job.map_err(|error| failure(py, &error, None))?;
     let (mut receipt, failed) = followed(py, &job, run.sources())?;

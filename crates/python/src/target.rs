@@ -6,9 +6,9 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 /// A writable, contiguous buffer. It keeps its object alive.
-pub(crate) struct Target(PyUntypedBuffer);
+pub(crate) struct BufferTarget(PyUntypedBuffer);
 
-impl Target {
+impl BufferTarget {
     /// Borrows the buffer of `object`.
     ///
     /// # Errors

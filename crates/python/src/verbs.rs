@@ -5,30 +5,30 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use firstbyte::copy_rules::{Destination, Source, Wildcards};
+use firstbyte::copy_rules::{Destination, ParsedSource, Wildcards};
 use firstbyte::filter::Filter;
 use firstbyte::moved::{is_moved, moved_tree};
-use firstbyte::{Depth, Error, Receipt};
-use firstbyte_location::{Kind, Location};
+use firstbyte::{Error, OperandKind, Receipt};
+use firstbyte_location::{EntryKind, Location};
 use firstbyte_store::{Cancel, Durability, Error as StoreError, Presign, PresignMethod};
 use firstbyte_transfer::{
-    Check, Content, Difference, Effect, Engine, Extent, Failure, Job, Levels, Move, Names, Observer, Over,
-    Removal, Settings, Shard, Silent, Stop, Summary, Tree,
+    Check, ContentComparison, CopyJob, Difference, Effect, Engine, Extent, Failure, Levels, Move, NoObserver,
+    Observer, Removal, ReplaceKind, Shard, Stop, Summary, TransferSettings, Tree, TreeNames,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use rustix_futex_sync::Mutex;
 
-use crate::client::{Cache, Client, Place};
-use crate::copy::{Outcome, at_either, filter, located, outcome};
+use crate::client::{CacheUse, LocationArgument, PyClient};
+use crate::copy::{CopyOutcome, at_either, filter, located, outcome};
 use crate::error::failure;
-use crate::progress::{Progress, observed};
+use crate::progress::{ByteProgress, observed};
 use crate::wait::interruptible;
 
 /// Makes an engine of this client that `stop` ends.
-fn engine(py: Python<'_>, client: &Client, stop: &Stop) -> PyResult<Engine> {
+fn engine(py: Python<'_>, client: &PyClient, stop: &Stop) -> PyResult<Engine> {
     let client = client.route.uncached(py)?;
-    let settings = Settings { stop: stop.clone(), ..client.copies().clone() };
+    let settings = TransferSettings { stop: stop.clone(), ..client.copies().clone() };
     Ok(client.transfers(settings))
 }
 
@@ -36,11 +36,11 @@ fn engine(py: Python<'_>, client: &Client, stop: &Stop) -> PyResult<Engine> {
 #[pyfunction]
 pub(crate) fn rm<'py>(
     py: Python<'py>,
-    client: &Client,
-    location: Place,
+    client: &PyClient,
+    location: LocationArgument,
     recursive: bool,
-) -> PyResult<Outcome<'py>> {
-    let Place(location) = location;
+) -> PyResult<CopyOutcome<'py>> {
+    let LocationArgument(location) = location;
     let stop = Stop::default();
     let engine = engine(py, client, &stop)?;
     let (started, root) = (Instant::now(), location.clone());
@@ -82,7 +82,7 @@ fn remove(engine: &Engine, root: &Location, recursive: bool) -> firstbyte::Resul
         }
         Location::Sftp(_) => {
             let kind = store.kind_of_name(root)?;
-            (kind != Kind::Directory, kind == Kind::Directory)
+            (kind != EntryKind::Directory, kind == EntryKind::Directory)
         }
     };
     if is_tree && !recursive {
@@ -101,7 +101,7 @@ fn remove(engine: &Engine, root: &Location, recursive: bool) -> firstbyte::Resul
             select: &|_| true,
             effect: Effect::Apply,
         };
-        summary = engine.remove(&removal, &Silent)?;
+        summary = engine.remove(&removal, &NoObserver)?;
     }
     if is_one {
         store.delete(root)?;
@@ -114,21 +114,21 @@ fn remove(engine: &Engine, root: &Location, recursive: bool) -> firstbyte::Resul
 #[pyfunction]
 pub(crate) fn mv<'py>(
     py: Python<'py>,
-    client: &Client,
+    client: &PyClient,
     source: PathBuf,
     destination: PathBuf,
     recursive: bool,
     progress: Option<Py<PyAny>>,
-) -> PyResult<Outcome<'py>> {
+) -> PyResult<CopyOutcome<'py>> {
     let stop = Stop::default();
-    let run = client.route.accounted(py, Cache::Unused, &[&source, &destination])?;
+    let run = client.route.accounted(py, CacheUse::Unused, &[&source, &destination])?;
     let durability = Durability::Full;
-    let settings = Settings { stop: stop.clone(), durability, ..run.engine.copies().clone() };
+    let settings = TransferSettings { stop: stop.clone(), durability, ..run.engine.copies().clone() };
     let engine = run.engine.transfers(settings);
     let started = Instant::now();
     let (from, to) = (source.clone(), destination.clone());
-    let depth = if recursive { Depth::Tree } else { Depth::Object };
-    let work = move |observer: &Progress| moved(&engine, &from, &to, depth, observer);
+    let depth = if recursive { OperandKind::Tree } else { OperandKind::Object };
+    let work = move |observer: &ByteProgress| moved(&engine, &from, &to, depth, observer);
     let summary = observed(py, progress, || stop.stop(), work)?;
     let mut summary = summary.map_err(|error| at_either(py, &error, [&source, &destination]))?;
     if let Some(error) = summary.ended.take() {
@@ -145,25 +145,30 @@ fn moved(
     engine: &Engine,
     source: &Path,
     destination: &Path,
-    depth: Depth,
+    depth: OperandKind,
     observer: &dyn Observer,
 ) -> firstbyte::Result<Summary> {
     let texts = [source.as_os_str().to_owned()];
     let destination = Destination::parse(destination.as_os_str(), &texts, Wildcards::Off)?;
-    let parsed = Source::parse(source.as_os_str(), depth, Wildcards::Off, engine.store());
+    let parsed = ParsedSource::parse(source.as_os_str(), depth, Wildcards::Off, engine.store());
     let store = engine.store();
-    if depth == Depth::Tree && moved_tree(&parsed, source.as_os_str(), &destination, store).is_some() {
+    if depth == OperandKind::Tree && moved_tree(&parsed, source.as_os_str(), &destination, store).is_some() {
         return Ok(Summary::default());
     }
     let parsed = parsed?;
     let target = parsed.target(&destination)?;
     let (root, extent) = match parsed {
-        Source::Object(location @ Location::Http(_)) => {
+        ParsedSource::Object(location @ Location::Http(_)) => {
             let why = "mv cannot delete on a web server; use cp".into();
             return Err(Error::Operand { operand: location.to_string(), why });
         }
-        Source::Object(location) => {
-            let job = Job { source: location.clone(), destination: target, entry: None, over: Over::File };
+        ParsedSource::Object(location) => {
+            let job = CopyJob {
+                source: location.clone(),
+                destination: target,
+                entry: None,
+                over: ReplaceKind::File,
+            };
             let mut jobs = std::iter::once(Ok::<_, Failure>(job));
             let mut summary = engine.move_many(&mut jobs, observer)?;
             let is_missing = |failure: &Failure| {
@@ -177,15 +182,17 @@ fn moved(
                 None => Ok(summary),
             };
         }
-        Source::Tree { root, name: Some(_) } => (root, Extent::Whole),
-        Source::Tree { root, name: None } | Source::Glob { base: root, .. } => (root, Extent::Contents),
+        ParsedSource::Tree { root, name: Some(_) } => (root, Extent::Whole),
+        ParsedSource::Tree { root, name: None } | ParsedSource::Glob { base: root, .. } => {
+            (root, Extent::Contents)
+        }
     };
     if extent == Extent::Whole && engine.rename(&root, &target)? {
         return Ok(Summary { objects: 1, ..Summary::default() });
     }
     let tree = Tree {
         source: root,
-        names: Names::Listed,
+        names: TreeNames::Listed,
         destination: target,
         beginning: String::new(),
         levels: Levels::All,
@@ -214,19 +221,19 @@ impl Observer for Differences {
 #[pyfunction]
 pub(crate) fn check<'py>(
     py: Python<'py>,
-    client: &Client,
+    client: &PyClient,
     source: PathBuf,
     destination: PathBuf,
     content: bool,
     patterns: Vec<(bool, String)>,
-) -> PyResult<(Outcome<'py>, String)> {
+) -> PyResult<(CopyOutcome<'py>, String)> {
     let stop = Stop::default();
     let engine = engine(py, client, &stop)?;
     let filter = filter(patterns);
     let found = Arc::new(Differences::default());
     let (started, observer) = (Instant::now(), Arc::clone(&found));
     let (from, to) = (source.clone(), destination.clone());
-    let content = if content { Content::Read } else { Content::Held };
+    let content = if content { ContentComparison::Read } else { ContentComparison::Held };
     let compared = interruptible(
         py,
         || stop.stop(),
@@ -250,19 +257,19 @@ fn compare(
     engine: &Engine,
     source: &Path,
     destination: &Path,
-    content: Content,
+    content: ContentComparison,
     filter: &Filter,
     observer: &dyn Observer,
 ) -> firstbyte::Result<Summary> {
     let select = |name: &[u8]| filter.takes(name);
     let to = destination.as_os_str();
-    match Source::parse(source.as_os_str(), Depth::Tree, Wildcards::Off, engine.store())? {
-        Source::Object(source) => {
-            let destination = Source::Object(source.clone()).target(&Destination::of(to, false)?)?;
+    match ParsedSource::parse(source.as_os_str(), OperandKind::Tree, Wildcards::Off, engine.store())? {
+        ParsedSource::Object(source) => {
+            let destination = ParsedSource::Object(source.clone()).target(&Destination::of(to, false)?)?;
             let check = Check { source, destination, select: &select, content };
             Ok(engine.check_object(&check, observer)?)
         }
-        Source::Tree { root: source, .. } | Source::Glob { base: source, .. } => {
+        ParsedSource::Tree { root: source, .. } | ParsedSource::Glob { base: source, .. } => {
             let destination = Location::parse(to)?;
             // A missing place is an error, unlike an empty one.
             engine.store().stat(&destination)?;
@@ -276,12 +283,12 @@ fn compare(
 #[pyfunction]
 pub(crate) fn presign(
     py: Python<'_>,
-    client: &Client,
-    location: Place,
+    client: &PyClient,
+    location: LocationArgument,
     seconds: u64,
     put: bool,
 ) -> PyResult<String> {
-    let Place(location) = location;
+    let LocationArgument(location) = location;
     let expires = Duration::from_secs(seconds);
     if expires.is_zero() || expires > Presign::LONGEST {
         return Err(PyValueError::new_err("presign: expires should be 1 second to 7 days"));

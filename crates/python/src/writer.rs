@@ -1,4 +1,4 @@
-//! `Writer`: writes an object as its bytes arrive, from beginning to end, by the transfer engine.
+//! `PyWriter`: writes an object as its bytes arrive, from beginning to end, by the transfer engine.
 //!
 //! The object appears whole when `commit` returns, and not before. Bytes wait in a short queue for
 //! the engine's thread, which sends parts as they fill up, so memory is bounded.
@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 
 use firstbyte_location::Location;
 use firstbyte_store::Precondition;
-use firstbyte_transfer::{Result, Settings, Silent, Stop, Summary};
+use firstbyte_transfer::{NoObserver, Result, Stop, Summary, TransferSettings};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use rustix_futex_sync::Mutex;
 
-use crate::client::{Client, Place};
+use crate::client::{LocationArgument, PyClient};
 use crate::error::failure;
 use crate::fork::ProcessOwned;
 use crate::wait::{GRACE, interruptible};
@@ -27,14 +27,14 @@ const AHEAD: usize = 2;
 const STEP: Duration = Duration::from_millis(1);
 
 /// An object that is being written.
-#[pyclass(frozen, module = "firstbyte._native")]
-pub(crate) struct Writer {
+#[pyclass(frozen, module = "firstbyte._native", name = "Writer")]
+pub(crate) struct PyWriter {
     location: Location,
     /// Locked only while the interpreter's lock is held: see [`crate::fork`].
-    state: Mutex<State>,
+    state: Mutex<WriterState>,
 }
 
-enum State {
+enum WriterState {
     Open(ProcessOwned<Upload>),
     /// Committed or discarded.
     Over,
@@ -55,46 +55,51 @@ enum Piece {
 
 /// Begins to write `location`; with `exclusive`, only if it does not exist when it is committed.
 #[pyfunction]
-pub(crate) fn writer(py: Python<'_>, client: &Client, location: Place, exclusive: bool) -> PyResult<Writer> {
-    let Place(location) = location;
+pub(crate) fn writer(
+    py: Python<'_>,
+    client: &PyClient,
+    location: LocationArgument,
+    exclusive: bool,
+) -> PyResult<PyWriter> {
+    let LocationArgument(location) = location;
     // Checked at once, not when the first part is sent.
     firstbyte_store::require_key(&location).map_err(|error| failure(py, &error.into(), Some(&location)))?;
     let engine = client.route.uncached(py)?;
     let stop = Stop::default();
     let precondition = if exclusive { Precondition::Absent } else { Precondition::None };
-    let settings = Settings { stop: stop.clone(), precondition, ..engine.copies().clone() };
+    let settings = TransferSettings { stop: stop.clone(), precondition, ..engine.copies().clone() };
     let engine = engine.transfers(settings);
     let (pieces, source) = sync_channel(AHEAD);
     let to = location.clone();
     let write = move || {
         let mut source = Pieces { source, piece: Vec::new(), read: 0, ended: false };
-        engine.put_stream(&mut source, &to, &Silent)
+        engine.put_stream(&mut source, &to, &NoObserver)
     };
     let thread = std::thread::Builder::new().name("firstbyte-write".into()).spawn(write)?;
-    Ok(Writer {
+    Ok(PyWriter {
         location,
-        state: Mutex::new(State::Open(ProcessOwned::new(Upload { pieces, thread, stop }))),
+        state: Mutex::new(WriterState::Open(ProcessOwned::new(Upload { pieces, thread, stop }))),
     })
 }
 
 #[pymethods]
-impl Writer {
+impl PyWriter {
     /// Adds bytes to the end.
     fn write(&self, py: Python<'_>, content: &Bound<'_, PyBytes>) -> PyResult<()> {
         let (pieces, stop) = match &*self.state.lock() {
-            State::Open(upload) => {
+            WriterState::Open(upload) => {
                 let upload = upload.get().ok_or_else(forked)?;
                 (upload.pieces.clone(), upload.stop.clone())
             }
-            State::Over => return Err(PyValueError::new_err("I/O operation on closed file")),
-            State::Broken => return Err(broken()),
+            WriterState::Over => return Err(PyValueError::new_err("I/O operation on closed file")),
+            WriterState::Broken => return Err(broken()),
         };
         let sent = match pieces.try_send(Piece::Bytes(content.as_bytes().to_vec())) {
             Ok(()) => true,
             Err(TrySendError::Disconnected(_)) => false,
             Err(TrySendError::Full(piece)) => {
                 interruptible(py, || stop.stop(), move || pieces.send(piece).is_ok())
-                    .inspect_err(|_| self.give_up(py, State::Broken))?
+                    .inspect_err(|_| self.give_up(py, WriterState::Broken))?
             }
         };
         // A thread that takes no more pieces has ended. Its result is the error.
@@ -108,7 +113,7 @@ impl Writer {
 
     /// Discards the bytes. An object that was there before stays.
     fn discard(&self, py: Python<'_>) {
-        self.give_up(py, State::Over);
+        self.give_up(py, WriterState::Over);
     }
 }
 
@@ -120,17 +125,17 @@ enum Last {
     Nothing,
 }
 
-impl Writer {
+impl PyWriter {
     /// Sends the thread the last piece and waits for it.
     fn finish(&self, py: Python<'_>, last: Last) -> PyResult<()> {
-        let state = std::mem::replace(&mut *self.state.lock(), State::Broken);
+        let state = std::mem::replace(&mut *self.state.lock(), WriterState::Broken);
         let upload = match state {
-            State::Open(upload) => upload,
-            State::Over => {
-                *self.state.lock() = State::Over;
+            WriterState::Open(upload) => upload,
+            WriterState::Over => {
+                *self.state.lock() = WriterState::Over;
                 return Ok(());
             }
-            State::Broken => return Err(broken()),
+            WriterState::Broken => return Err(broken()),
         };
         let Upload { pieces, thread, stop } = upload.into_inner().ok_or_else(forked)?;
         let end = move || {
@@ -144,19 +149,19 @@ impl Writer {
         let done =
             interruptible(py, || stop.stop(), end)?.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         done.map_err(|error| failure(py, &error.into(), Some(&self.location)))?;
-        *self.state.lock() = State::Over;
+        *self.state.lock() = WriterState::Over;
         Ok(())
     }
 
     /// Ends the upload without an object. The thread is abandoned if it does not end soon.
-    fn give_up(&self, py: Python<'_>, state: State) {
+    fn give_up(&self, py: Python<'_>, state: WriterState) {
         let upload = {
             let mut slot = self.state.lock();
             // A writer that is over stays as it is.
-            let State::Open(_) = *slot else { return };
+            let WriterState::Open(_) = *slot else { return };
             std::mem::replace(&mut *slot, state)
         };
-        let State::Open(upload) = upload else { return };
+        let WriterState::Open(upload) = upload else { return };
         let Some(Upload { pieces, thread, stop }) = upload.into_inner() else { return };
         stop.stop();
         drop(pieces);

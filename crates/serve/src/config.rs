@@ -11,18 +11,18 @@ use firstbyte_hydrate::Hydrator;
 use firstbyte_location::{Entry, Location, shown};
 use firstbyte_store::Via;
 
-use crate::access::keys::Keys;
+use crate::access::keys::ServerKeys;
 
 /// The content to serve.
 #[derive(Clone, Debug)]
-pub enum Source {
+pub enum ServeSource {
     /// A directory; nothing outside it is reachable.
     Directory(PathBuf),
     /// A remote location, through the block cache. It is read-only.
     Gateway(GatewayConfig),
 }
 
-impl std::fmt::Display for Source {
+impl std::fmt::Display for ServeSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Directory(path) => shown(path).fmt(f),
@@ -78,11 +78,11 @@ impl std::fmt::Debug for GatewayConfig {
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The content to serve.
-    pub source: Source,
+    pub source: ServeSource,
     /// The address to listen on. Port 0 takes any free port, which [`crate::Server::url`] returns.
     pub listen: SocketAddr,
     /// Whether clients may change the directory.
-    pub writing: Writing,
+    pub writing: WritePolicy,
     /// How the directory maps to S3 buckets.
     pub buckets: Buckets,
     /// The clients that are admitted.
@@ -90,9 +90,9 @@ pub struct Config {
     /// The versions of S3 signatures that are accepted.
     pub signatures: SignatureVersions,
     /// Whether the server may listen beyond loopback without keys.
-    pub exposure: Exposure,
+    pub exposure: UnauthenticatedListening,
     /// Certificate and key, for HTTPS.
-    pub tls: Option<Tls>,
+    pub tls: Option<TlsFiles>,
     /// The rights of web pages from other origins in a browser.
     pub cors: Cors,
     /// Further names of the server, in addition to the machine's and the certificate's. A request
@@ -106,41 +106,41 @@ pub struct Config {
     /// The receiver of log lines for requests.
     pub access_log: AccessLog,
     /// Bounds on connections, time and rate.
-    pub limits: Limits,
+    pub limits: ServerLimits,
 }
 
 impl Config {
     /// Serves `directory` read-only on a free loopback port, without keys.
     #[must_use]
     pub fn new(directory: impl Into<PathBuf>) -> Self {
-        Self::of(Source::Directory(directory.into()))
+        Self::of(ServeSource::Directory(directory.into()))
     }
 
     /// Serves `source` read-only on a free loopback port, without keys.
     #[must_use]
-    pub fn of(source: Source) -> Self {
+    pub fn of(source: ServeSource) -> Self {
         Self {
             source,
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-            writing: Writing::Refused,
+            writing: WritePolicy::Refused,
             buckets: Buckets::FirstLevel,
             authentication: Authentication::None,
             signatures: SignatureVersions::V4Only,
-            exposure: Exposure::Guarded,
+            exposure: UnauthenticatedListening::Guarded,
             tls: None,
             cors: Cors::default(),
             names: Vec::new(),
             host_style: Vec::new(),
             base_path: String::new(),
             access_log: AccessLog::Off,
-            limits: Limits::default(),
+            limits: ServerLimits::default(),
         }
     }
 }
 
 /// Whether clients may change the directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Writing {
+pub enum WritePolicy {
     /// Every write is refused.
     Refused,
     /// Writes are accepted from clients with the right to write.
@@ -173,7 +173,7 @@ pub enum Authentication {
     /// All clients; signatures are not checked.
     None,
     /// Holders of these keys, each within its rights.
-    Keys(Keys),
+    Keys(ServerKeys),
 }
 
 /// The versions of S3 signatures that are accepted.
@@ -188,7 +188,7 @@ pub enum SignatureVersions {
 
 /// Whether the server may listen beyond loopback without keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exposure {
+pub enum UnauthenticatedListening {
     /// Without keys, refuse to listen beyond loopback.
     Guarded,
     /// The user has confirmed that access without keys is intended.
@@ -206,7 +206,7 @@ pub enum AccessLog {
 
 /// Certificate chain and private key, both PEM files.
 #[derive(Clone, Debug)]
-pub struct Tls {
+pub struct TlsFiles {
     /// The chain, leaf first.
     pub certificate: PathBuf,
     /// The leaf's key.
@@ -236,7 +236,7 @@ pub enum Origins {
 
 /// Bounds on connections, time and rate.
 #[derive(Clone, Debug)]
-pub struct Limits {
+pub struct ServerLimits {
     /// The most open connections; further ones wait in the kernel's queue.
     pub connections: usize,
     /// The longest time from the first byte of a request head to its last.
@@ -257,7 +257,7 @@ pub struct Limits {
     pub connection_rate: Option<u64>,
 }
 
-impl Default for Limits {
+impl Default for ServerLimits {
     fn default() -> Self {
         Self {
             // Each connection costs a descriptor or two. Most hosts allow a process far more after

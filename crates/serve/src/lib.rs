@@ -32,13 +32,13 @@ mod server;
 mod state;
 mod token;
 
-pub use crate::access::keys::{Key, Keys, Rights};
+pub use crate::access::keys::{KeyRights, ServerKey, ServerKeys};
 pub use crate::config::{
-    AccessLog, Authentication, Buckets, Config, Cors, Exposure, GatewayConfig, Limits, NameSource, Origins,
-    PlannedObjects, SignatureVersions, Source, Tls, Writing,
+    AccessLog, Authentication, Buckets, Config, Cors, GatewayConfig, NameSource, Origins, PlannedObjects,
+    ServeSource, ServerLimits, SignatureVersions, TlsFiles, UnauthenticatedListening, WritePolicy,
 };
 pub use crate::error::{Error, Result};
 pub use crate::http::chunks::{ChunkDialect, decode_chunked};
-pub use crate::http::head::{Head, HeadError, parse_head};
+pub use crate::http::head::{RequestHead, RequestHeadError, parse_head};
 pub use crate::http::range::{RangeAnswer, parse_range};
-pub use crate::server::{Running, Server};
+pub use crate::server::{RunningServer, Server};

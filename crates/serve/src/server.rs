@@ -13,19 +13,19 @@ use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
 
 use crate::access::attempts::Attempts;
-use crate::access::sessions::Sessions;
-use crate::config::{Authentication, Buckets, Config, Exposure, Source, Writing};
+use crate::access::sessions::BrowserSessions;
+use crate::config::{Authentication, Buckets, Config, ServeSource, UnauthenticatedListening, WritePolicy};
 use crate::error::{Error, Result};
 use crate::gateway::Gateway;
 use crate::http::connections::Connections;
 use crate::http::hosts::Hosts;
 use crate::http::listener;
-use crate::http::metrics::Metrics;
-use crate::object::root::Root;
+use crate::http::metrics::ServerMetrics;
+use crate::object::root::ServedRoot;
 use crate::object::uploads::Uploads;
 use crate::path::EntryPath;
-use crate::route::Router;
-use crate::state::{DirectoryState, Served, ServerState};
+use crate::route::RequestRouter;
+use crate::state::{DirectoryState, ServedSource, ServerState};
 
 /// Connections that the kernel queues before they are accepted. A thousand clients may start at
 /// once.
@@ -37,7 +37,7 @@ pub struct Server {
     acceptor: Option<TlsAcceptor>,
     connections: Arc<Connections>,
     state: Arc<ServerState>,
-    served: Served,
+    served: ServedSource,
 }
 
 impl std::fmt::Debug for Server {
@@ -54,8 +54,8 @@ impl Server {
     /// keys and the configuration does not confirm that this is intended.
     pub fn bind(mut config: Config) -> Result<Self> {
         let open = matches!(config.authentication, Authentication::None);
-        if open && !config.listen.ip().is_loopback() && config.exposure == Exposure::Guarded {
-            let may = if config.writing == Writing::Refused { "read" } else { "read, change and delete" };
+        if open && !config.listen.ip().is_loopback() && config.exposure == UnauthenticatedListening::Guarded {
+            let may = if config.writing == WritePolicy::Refused { "read" } else { "read, change and delete" };
             let source_name = config.source.to_string();
             return Err(Error::Exposed { address: config.listen, source_name, may });
         }
@@ -69,11 +69,11 @@ impl Server {
         let listener = listen(config.listen)?;
         let address =
             listener.local_addr().map_err(|source| Error::Listen { address: config.listen, source })?;
-        let metrics = Arc::new(Metrics::default());
+        let metrics = Arc::new(ServerMetrics::default());
         let connections = Connections::new(config.limits.clone(), config.access_log, metrics.clone());
         let state = Arc::new(ServerState {
             address,
-            sessions: Sessions::default(),
+            sessions: BrowserSessions::default(),
             metrics,
             attempts: Arc::new(Attempts::default()),
             hosts,
@@ -91,11 +91,11 @@ impl Server {
 
     /// Answers until `shutdown` completes, then lets running requests finish within the drain time.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
-        let router = Arc::new(Router::new(self.state, self.served.clone()));
+        let router = Arc::new(RequestRouter::new(self.state, self.served.clone()));
         let serving = listener::run(self.listener, self.acceptor, self.connections, router, shutdown);
         match self.served {
-            Served::Gateway(_) => serving.await,
-            Served::Directory(directory) => {
+            ServedSource::Gateway(_) => serving.await,
+            ServedSource::Directory(directory) => {
                 tokio::select! {
                     () = serving => {}
                     () = sweeper::run(&directory) => {}
@@ -109,7 +109,7 @@ impl Server {
     ///
     /// # Errors
     /// As [`Self::bind`], or the threads cannot be created.
-    pub fn start(config: Config) -> Result<Running> {
+    pub fn start(config: Config) -> Result<RunningServer> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .thread_name("firstbyte-serve")
             .enable_all()
@@ -129,13 +129,13 @@ impl Server {
         };
         let thread =
             std::thread::Builder::new().name("firstbyte-serve".into()).spawn(run).map_err(Error::Runtime)?;
-        Ok(Running { url, address, stop: Some(stop), thread: Some(thread) })
+        Ok(RunningServer { url, address, stop: Some(stop), thread: Some(thread) })
     }
 }
 
 /// The opened source of a server that has no state yet.
 enum OpenedSource {
-    Directory(Root),
+    Directory(ServedRoot),
     Gateway(Box<Gateway>),
 }
 
@@ -143,14 +143,14 @@ impl OpenedSource {
     /// Opens the source of `config`. A gateway sets `config.buckets`.
     fn new(config: &mut Config) -> Result<Self> {
         match &config.source {
-            Source::Directory(path) => {
+            ServeSource::Directory(path) => {
                 let failed = |source| Error::Directory { path: path.clone(), source };
-                Ok(Self::Directory(Root::open(path).map_err(failed)?))
+                Ok(Self::Directory(ServedRoot::open(path).map_err(failed)?))
             }
-            Source::Gateway(_) if config.writing == Writing::Allowed => {
+            ServeSource::Gateway(_) if config.writing == WritePolicy::Allowed => {
                 Err(Error::Setting("a gateway only reads; leave --write out".to_owned()))
             }
-            Source::Gateway(source) => {
+            ServeSource::Gateway(source) => {
                 let (gateway, buckets) = Gateway::new(source, &config.buckets)?;
                 config.buckets = buckets;
                 check_bucket(&config.buckets)?;
@@ -159,28 +159,28 @@ impl OpenedSource {
         }
     }
 
-    fn served(self, state: &Arc<ServerState>) -> Served {
+    fn served(self, state: &Arc<ServerState>) -> ServedSource {
         match self {
-            Self::Directory(root) => Served::Directory(Arc::new(DirectoryState {
+            Self::Directory(root) => ServedSource::Directory(Arc::new(DirectoryState {
                 shared: Arc::clone(state),
                 uploads: Arc::new(Uploads::new(root.clone())),
                 root,
             })),
-            Self::Gateway(gateway) => Served::Gateway(Arc::from(gateway)),
+            Self::Gateway(gateway) => ServedSource::Gateway(Arc::from(gateway)),
         }
     }
 }
 
 /// A server on its own threads. Dropping it stops it.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningServer {
     url: String,
     address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Running {
+impl RunningServer {
     /// Returns the URL of the server, such as `http://127.0.0.1:8080`.
     #[must_use]
     pub fn url(&self) -> &str {
@@ -207,7 +207,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningServer {
     fn drop(&mut self) {
         self.end();
     }

@@ -9,14 +9,14 @@ use std::time::Duration;
 use http::header::{AUTHORIZATION, COOKIE};
 
 use crate::access::attempts::Attempts;
-use crate::access::keys::{Access, Key, Rights};
-use crate::access::sessions::{SESSION_COOKIE, Sessions, basic, cookie};
-use crate::config::{Authentication, Config, Writing};
+use crate::access::keys::{KeyRights, RequestRights, ServerKey};
+use crate::access::sessions::{BrowserSessions, SESSION_COOKIE, basic, cookie};
+use crate::config::{Authentication, Config, WritePolicy};
 use crate::gateway::Gateway;
 use crate::http::hosts::Hosts;
-use crate::http::metrics::Metrics;
-use crate::http::request::Request;
-use crate::object::root::Root;
+use crate::http::metrics::ServerMetrics;
+use crate::http::request::HttpRequest;
+use crate::object::root::ServedRoot;
 use crate::object::uploads::Uploads;
 use crate::path::EntryPath;
 
@@ -26,18 +26,18 @@ pub(crate) struct ServerState {
     pub(crate) config: Config,
     /// The bound address.
     pub(crate) address: SocketAddr,
-    pub(crate) sessions: Sessions,
+    pub(crate) sessions: BrowserSessions,
     /// Recent wrong secrets.
     pub(crate) attempts: Arc<Attempts>,
     /// The counters behind `/metrics`.
-    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) metrics: Arc<ServerMetrics>,
     /// The server's names.
     pub(crate) hosts: Hosts,
 }
 
 /// The served source.
 #[derive(Clone, Debug)]
-pub(crate) enum Served {
+pub(crate) enum ServedSource {
     Directory(Arc<DirectoryState>),
     Gateway(Arc<Gateway>),
 }
@@ -47,7 +47,7 @@ pub(crate) enum Served {
 pub(crate) struct DirectoryState {
     pub(crate) shared: Arc<ServerState>,
     /// The served directory.
-    pub(crate) root: Root,
+    pub(crate) root: ServedRoot,
     /// Multipart uploads of S3 clients and of the page.
     pub(crate) uploads: Arc<Uploads>,
 }
@@ -64,7 +64,7 @@ impl Deref for DirectoryState {
 #[derive(Clone, Debug)]
 pub(crate) enum SignIn {
     /// The secret is the key's.
-    Key(Arc<Key>),
+    Key(Arc<ServerKey>),
     /// The secret is wrong.
     Wrong,
     /// The secret was not checked: too many wrong secrets came for this key from this address.
@@ -77,19 +77,21 @@ impl ServerState {
     ///
     /// # Errors
     /// The time to wait after too many wrong secrets.
-    pub(crate) fn access(&self, request: &Request) -> Result<Access, Duration> {
-        let Authentication::Keys(keys) = &self.config.authentication else { return Ok(Access::Everyone) };
+    pub(crate) fn access(&self, request: &HttpRequest) -> Result<RequestRights, Duration> {
+        let Authentication::Keys(keys) = &self.config.authentication else {
+            return Ok(RequestRights::Everyone);
+        };
         if let Some((access_key, secret)) = request.header(AUTHORIZATION).and_then(basic) {
             return match self.sign_in(request.peer.ip(), &access_key, &secret) {
-                SignIn::Key(key) => Ok(Access::Key(key)),
-                SignIn::Wrong => Ok(Access::Nobody),
+                SignIn::Key(key) => Ok(RequestRights::Key(key)),
+                SignIn::Wrong => Ok(RequestRights::Nobody),
                 SignIn::Wait(wait) => Err(wait),
             };
         }
         let token = request.header(COOKIE).and_then(|header| cookie(header, &self.session_cookie()));
         let holder = token.and_then(|token| self.sessions.holder(token));
         let key = holder.and_then(|id| keys.get(&id));
-        Ok(key.map_or(Access::Nobody, |key| Access::Key(key.clone())))
+        Ok(key.map_or(RequestRights::Nobody, |key| RequestRights::Key(key.clone())))
     }
 
     /// Checks a secret, unless too many wrong ones came before.
@@ -122,11 +124,11 @@ impl ServerState {
 
     /// Returns `path` for writing, fenced by the rights of `access`. `None` if there is no right to
     /// write, or the server refuses all writes.
-    pub(crate) fn writable(&self, access: &Access, path: &EntryPath) -> Option<EntryPath> {
-        if self.config.writing == Writing::Refused {
+    pub(crate) fn writable(&self, access: &RequestRights, path: &EntryPath) -> Option<EntryPath> {
+        if self.config.writing == WritePolicy::Refused {
             return None;
         }
-        Some(path.clone().fenced(access.fence(Rights::Write, path.as_bytes())?))
+        Some(path.clone().fenced(access.fence(KeyRights::Write, path.as_bytes())?))
     }
 
     /// Returns the name of the session cookie. It contains the port, because all ports of a host

@@ -8,7 +8,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use firstbyte_location::{Algorithm, ByteRange, Checksum, Kind, Version};
+use firstbyte_location::{Algorithm, ByteRange, Checksum, EntryKind, Version};
 
 use crate::body::Body;
 use crate::dates::{http_date, rfc3339};
@@ -17,7 +17,7 @@ use crate::gateways::frames::{FRAMES, framed_len};
 use crate::header_text;
 use crate::object::{Metadata, Stat};
 use crate::query::{Get, Integrity};
-use crate::wire::{Head, Incoming};
+use crate::wire::{Incoming, ResponseHead};
 
 /// Headers stored as metadata in addition to `Content-Type`.
 pub(crate) const KEPT_HEADERS: [&str; 5] =
@@ -34,11 +34,11 @@ pub(crate) const AZURE_MD5: &str = "x-ms-blob-content-md5";
 
 /// Returns the description of the object in a response head. `size` is the size of the whole
 /// object.
-pub(crate) fn stat(head: &Head, size: Option<u64>) -> Stat {
+pub(crate) fn stat(head: &ResponseHead, size: Option<u64>) -> Stat {
     let owned = |name| head.get(name).map(ToOwned::to_owned);
     let metadata = metadata(head);
     Stat {
-        kind: Kind::File,
+        kind: EntryKind::File,
         version: Version {
             size,
             etag: owned("etag"),
@@ -61,7 +61,7 @@ pub(crate) fn stat(head: &Head, size: Option<u64>) -> Stat {
     }
 }
 
-fn metadata(head: &Head) -> Metadata {
+fn metadata(head: &ResponseHead) -> Metadata {
     let mut metadata =
         Metadata { content_type: head.get("content-type").map(ToOwned::to_owned), ..Metadata::default() };
     let is_stored = |name| name != EXPIRES || head.get("x-amz-request-id").is_some();
@@ -81,7 +81,7 @@ fn metadata(head: &Head) -> Metadata {
 
 /// Returns the full-object checksum in a response head. A composite checksum (over those of the
 /// parts) cannot verify the whole object, and an `ETag` is never used as an MD5.
-fn checksum(head: &Head) -> Option<Checksum> {
+fn checksum(head: &ResponseHead) -> Option<Checksum> {
     let full = match head.get("x-amz-checksum-type") {
         Some(kind) => kind == "FULL_OBJECT",
         None => head.get("x-amz-mp-parts-count").is_none(),
@@ -98,7 +98,7 @@ fn checksum(head: &Head) -> Option<Checksum> {
 
 /// Parses `Repr-Digest: sha-256=:BASE64:` (RFC 9530) or the older `Digest: SHA-256=BASE64` (RFC
 /// 3230), both of the whole object.
-fn digest(head: &Head) -> Option<Checksum> {
+fn digest(head: &ResponseHead) -> Option<Checksum> {
     let named = |text: &str| -> Option<Checksum> {
         text.split(',').find_map(|item| {
             let (name, value) = item.trim().split_once('=')?;
@@ -112,11 +112,11 @@ fn digest(head: &Head) -> Option<Checksum> {
 }
 
 /// Returns the body of a 200 or 206, after checking that the response matches `get`.
-pub(crate) fn open(place: &str, get: &Get, head: &Head, incoming: Incoming) -> Result<Body> {
+pub(crate) fn open(place: &str, get: &Get, head: &ResponseHead, incoming: Incoming) -> Result<Body> {
     body_of(place, get, head, incoming).map_err(|error| error.traced(|| head.trace()))
 }
 
-fn body_of(place: &str, get: &Get, head: &Head, incoming: Incoming) -> Result<Body> {
+fn body_of(place: &str, get: &Get, head: &ResponseHead, incoming: Incoming) -> Result<Body> {
     let protocol = |detail: String| Error::Protocol { location: place.to_owned(), detail, trace: None };
     let is_framed = get.integrity == Integrity::Blocks && head.get(FRAMES) == Some("1");
     let (range, size) = if head.status == 206 {
@@ -164,11 +164,11 @@ fn body_of(place: &str, get: &Get, head: &Head, incoming: Incoming) -> Result<Bo
 
 /// Returns the result of a 416 (range after the end of the object): an empty body if the object is
 /// empty, otherwise an error.
-pub(crate) fn unsatisfied(place: &str, get: &Get, head: &Head) -> Result<Body> {
+pub(crate) fn unsatisfied(place: &str, get: &Get, head: &ResponseHead) -> Result<Body> {
     empty_body(place, get, head).map_err(|error| error.traced(|| head.trace()))
 }
 
-fn empty_body(place: &str, get: &Get, head: &Head) -> Result<Body> {
+fn empty_body(place: &str, get: &Get, head: &ResponseHead) -> Result<Body> {
     let size = head
         .get("content-range")
         .and_then(|text| text.strip_prefix("bytes */"))
@@ -206,7 +206,7 @@ pub(crate) fn refuses_head(error: &Error) -> bool {
 }
 
 /// Returns the size of the whole object, from the response to a request for its first byte.
-pub(crate) fn size_of_whole(place: &str, head: &Head, incoming: &Incoming) -> Result<Option<u64>> {
+pub(crate) fn size_of_whole(place: &str, head: &ResponseHead, incoming: &Incoming) -> Result<Option<u64>> {
     if head.status != 206 {
         return Ok(incoming.length());
     }
@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn the_files_own_time_takes_precedence_and_other_metadata_is_kept() {
-        let head = Head::from_text(
+        let head = ResponseHead::from_text(
             "HTTP/1.1 200 OK\r\nLast-Modified: Fri, 02 Jan 2026 03:04:05 GMT\r\nx-amz-meta-mtime: 1700000000.5\r\n\
              x-amz-meta-Owner: me\r\nCache-Control: no-store\r\nServer: x\r\n\r\n",
         );
@@ -325,8 +325,9 @@ mod tests {
         assert_eq!(stat.modified, Some(UNIX_EPOCH + Duration::new(1_700_000_000, 500_000_000)));
         assert_eq!(stat.metadata.user.get("owner").map(String::as_str), Some("me"));
         assert_eq!(stat.metadata.headers.keys().collect::<Vec<_>>(), ["cache-control"]);
-        let plain =
-            Head::from_text("HTTP/1.1 200 OK\r\nLast-Modified: Fri, 02 Jan 2026 03:04:05 GMT\r\n\r\n");
+        let plain = ResponseHead::from_text(
+            "HTTP/1.1 200 OK\r\nLast-Modified: Fri, 02 Jan 2026 03:04:05 GMT\r\n\r\n",
+        );
         assert_eq!(super::stat(&plain, None).modified, Some(UNIX_EPOCH + Duration::from_secs(1_767_323_045)));
     }
 
@@ -337,7 +338,7 @@ mod tests {
             format!("Repr-Digest: md5=:x:, sha-256=:{}:", sum.to_base64()),
             format!("Digest: SHA-256={}", sum.to_base64()),
         ] {
-            let head = Head::from_text(&format!("HTTP/1.1 200 OK\r\n{line}\r\n\r\n"));
+            let head = ResponseHead::from_text(&format!("HTTP/1.1 200 OK\r\n{line}\r\n\r\n"));
             assert_eq!(checksum(&head).as_ref(), Some(&sum), "{line}");
         }
     }

@@ -18,7 +18,7 @@ use crate::gateways::frames::Frames;
 use crate::gateways::member::Member;
 use crate::object::Stat;
 #[cfg(feature = "sftp")]
-use crate::sftp::reading::Reading;
+use crate::sftp::reading::SftpReading;
 use crate::sink::Sink;
 use crate::wire::Incoming;
 
@@ -60,7 +60,7 @@ enum Source {
     Local(LocalSource),
     /// An open file on another host.
     #[cfg(feature = "sftp")]
-    Sftp(Box<Reading>),
+    Sftp(Box<SftpReading>),
     /// No bytes.
     Empty,
 }
@@ -112,7 +112,7 @@ impl Body {
     /// Returns the bytes `range` of an open file on another host. If its length is unknown, the
     /// range ends at `u64::MAX`.
     #[cfg(feature = "sftp")]
-    pub(crate) fn from_sftp(place: String, stat: Stat, range: ByteRange, reading: Reading) -> Self {
+    pub(crate) fn from_sftp(place: String, stat: Stat, range: ByteRange, reading: SftpReading) -> Self {
         let left = (range.end != u64::MAX).then(|| range.len());
         Self::new(place, stat, range, left, Source::Sftp(Box::new(reading)))
     }

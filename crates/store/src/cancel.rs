@@ -19,13 +19,13 @@ use crate::limits::{LOOK, STACK};
 /// A handle that ends the requests registered with it. Clones share one state.
 #[derive(Clone, Debug, Default)]
 pub struct Cancel {
-    state: Arc<State>,
+    state: Arc<CancelState>,
     /// The outer handle, which cancels this one too.
     outer: Option<Arc<Cancel>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct CancelState {
     cancelled: AtomicBool,
     /// Sockets of current requests. Weak references, so that dropping a connection closes it.
     sockets: Mutex<Vec<Weak<TcpStream>>>,
@@ -132,7 +132,7 @@ impl Cancel {
     }
 }
 
-impl State {}
+impl CancelState {}
 
 #[cfg(test)]
 mod tests {

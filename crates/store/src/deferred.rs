@@ -10,13 +10,13 @@ use crate::error::{Error, Result};
 type Read<T> = dyn Fn() -> std::result::Result<T, String> + Send + Sync;
 
 /// A setting that is read when it is first needed, and then remembered. Clones share the value.
-pub struct Deferred<T> {
+pub struct DeferredSetting<T> {
     setting: &'static str,
     read: Arc<Read<T>>,
     value: Arc<OnceLock<T>>,
 }
 
-impl<T> Deferred<T> {
+impl<T> DeferredSetting<T> {
     /// Returns a setting whose value `read` returns. Errors about it name `setting`.
     pub fn new(
         setting: &'static str,
@@ -39,19 +39,19 @@ impl<T> Deferred<T> {
     }
 }
 
-impl<T: Default> Default for Deferred<T> {
+impl<T: Default> Default for DeferredSetting<T> {
     fn default() -> Self {
         Self::new("", || Ok(T::default()))
     }
 }
 
-impl<T> Clone for Deferred<T> {
+impl<T> Clone for DeferredSetting<T> {
     fn clone(&self) -> Self {
         Self { setting: self.setting, read: Arc::clone(&self.read), value: Arc::clone(&self.value) }
     }
 }
 
-impl<T: fmt::Debug> fmt::Debug for Deferred<T> {
+impl<T: fmt::Debug> fmt::Debug for DeferredSetting<T> {
     /// Formats the value, reading it if necessary: settings with one value look alike.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.get() {

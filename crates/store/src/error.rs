@@ -57,7 +57,7 @@ pub enum Error {
         /// The store's error code and message.
         detail: String,
         /// The authentication of the request.
-        request: Asked,
+        request: RequestAuthentication,
         /// The request that failed.
         trace: Traced,
     },
@@ -423,7 +423,7 @@ fn change(expected: &Version, found: &Version) -> String {
 
 /// The authentication of a request that was denied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum RequestAuthentication {
     /// A signature.
     Signed,
     /// A token for Google.
@@ -438,7 +438,7 @@ pub enum Asked {
     Login,
 }
 
-impl Asked {
+impl RequestAuthentication {
     /// Returns advice after a refusal whose `detail` begins with an error code or a status.
     fn advice(self, detail: &str) -> &'static str {
         let code = detail.split([':', ';', ' ']).next().unwrap_or_default();
@@ -549,11 +549,17 @@ mod tests {
             let (location, detail) = ("s3://b/k".to_owned(), detail.to_owned());
             Error::Denied { location, detail, request, trace: None }.advice().unwrap()
         };
-        assert!(advice(Asked::Signed, "SignatureDoesNotMatch: The request").contains("clock"));
-        assert!(advice(Asked::Signed, "AccessDenied; the policy").contains("--no-sign-request"));
-        assert!(advice(Asked::Unsigned, "AccessDenied").contains("leave --no-sign-request out"));
-        assert!(advice(Asked::Web, "401 Unauthorized").contains("USER:PASSWORD"));
-        assert!(!advice(Asked::Web, "403 Forbidden").contains("policy"));
+        assert!(
+            advice(RequestAuthentication::Signed, "SignatureDoesNotMatch: The request").contains("clock")
+        );
+        assert!(
+            advice(RequestAuthentication::Signed, "AccessDenied; the policy").contains("--no-sign-request")
+        );
+        assert!(
+            advice(RequestAuthentication::Unsigned, "AccessDenied").contains("leave --no-sign-request out")
+        );
+        assert!(advice(RequestAuthentication::Web, "401 Unauthorized").contains("USER:PASSWORD"));
+        assert!(!advice(RequestAuthentication::Web, "403 Forbidden").contains("policy"));
     }
 
     #[test]

@@ -8,14 +8,14 @@ use std::sync::{Arc, OnceLock};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use firstbyte_location::{ByteRange, Entry, HttpUrl, Kind, Version, redacted};
+use firstbyte_location::{ByteRange, Entry, EntryKind, HttpUrl, Version, redacted};
 use firstbyte_pacing::Throttle;
 use percent_encoding::percent_decode_str;
 
 use self::redirect::Cookies;
 use crate::body::Body;
 use crate::cancel::Cancel;
-use crate::error::{Asked, Error, Result};
+use crate::error::{Error, RequestAuthentication, Result};
 use crate::netrc::Netrc;
 use crate::object::Stat;
 use crate::options::Redirects;
@@ -24,7 +24,7 @@ use crate::query::{Get, ListOptions};
 use crate::retry::Retry;
 use crate::s3::retry_after;
 use crate::upload::{Payload, PutOptions, Written};
-use crate::wire::{Client, Head, Incoming, Method, Request};
+use crate::wire::{HttpMethod, Incoming, ResponseHead, WireClient, WireRequest};
 use crate::{answer, conditions, header_text};
 
 /// Redirects followed per request, the common default of HTTP libraries.
@@ -34,7 +34,7 @@ const LONGEST_REFUSAL: usize = 64 << 10;
 
 /// A client for `http` and `https` URLs.
 pub(crate) struct Http {
-    client: Arc<Client>,
+    client: Arc<WireClient>,
     /// The only server that gets the headers of the options.
     own: Arc<OnceLock<String>>,
     netrc: Arc<OnceLock<Netrc>>,
@@ -43,7 +43,7 @@ pub(crate) struct Http {
 
 /// One request, before redirects are followed.
 struct Call<'a> {
-    method: Method,
+    method: HttpMethod,
     headers: Vec<(String, String)>,
     payload: Payload<'a>,
     cancel: &'a Cancel,
@@ -51,19 +51,19 @@ struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    fn new(method: Method, cancel: &'a Cancel) -> Self {
+    fn new(method: HttpMethod, cancel: &'a Cancel) -> Self {
         let payload = Payload::Bytes(b"");
         Self { method, headers: Vec::new(), payload, cancel, throttle: Throttle::default() }
     }
 }
 
 impl Http {
-    pub(crate) fn new(client: Arc<Client>) -> Self {
+    pub(crate) fn new(client: Arc<WireClient>) -> Self {
         Self { client, own: Arc::default(), netrc: Arc::default(), cookies: Arc::default() }
     }
 
     /// Returns the same backend with another client.
-    pub(crate) fn with_client(&self, client: Arc<Client>) -> Self {
+    pub(crate) fn with_client(&self, client: Arc<WireClient>) -> Self {
         let (own, netrc, cookies) =
             (Arc::clone(&self.own), Arc::clone(&self.netrc), Arc::clone(&self.cookies));
         Self { client, own, netrc, cookies }
@@ -114,21 +114,23 @@ impl Http {
     /// or gives no length. A length of 0 counts as none, because servers that do not compute the
     /// length for HEAD send 0.
     pub(crate) fn stat(&self, url: &HttpUrl) -> Result<Stat> {
-        match self.describe(url, Method::Head) {
-            Ok(stat) if stat.kind == Kind::Directory || stat.size().is_some_and(|size| size > 0) => Ok(stat),
+        match self.describe(url, HttpMethod::Head) {
+            Ok(stat) if stat.kind == EntryKind::Directory || stat.size().is_some_and(|size| size > 0) => {
+                Ok(stat)
+            }
             Err(error) if !answer::refuses_head(&error) => Err(error),
-            _ => self.describe(url, Method::Get),
+            _ => self.describe(url, HttpMethod::Get),
         }
     }
 
     /// Describes the resource at a URL by one method. `GET` requests one byte.
-    fn describe(&self, url: &HttpUrl, method: Method) -> Result<Stat> {
+    fn describe(&self, url: &HttpUrl, method: HttpMethod) -> Result<Stat> {
         let cancel = Cancel::new();
         // The header selects the HTML page from a server that offers a directory's listing in
         // several formats.
         let mut headers = vec![("accept".to_owned(), "text/html, */*;q=0.9".to_owned())];
         let whole = headers.clone();
-        if method == Method::Get {
+        if method == HttpMethod::Get {
             headers.push(("range".to_owned(), answer::range_header(ByteRange::new(0, 1))));
         }
         let call = Call { headers, ..Call::new(method, &cancel) };
@@ -137,12 +139,12 @@ impl Http {
         let (mut stat, at) = self.retrying(&call, || {
             let mut reply = self.send(url, &call)?;
             // A 416 for an empty file describes the error, not the file.
-            if method == Method::Get && reply.head.status == 416 {
+            if method == HttpMethod::Get && reply.head.status == 416 {
                 reply = self.send(url, &whole)?;
             }
             let at = reply.at.clone();
             let (head, incoming) = reply.success(&place)?;
-            if method == Method::Head {
+            if method == HttpMethod::Head {
                 return Ok((answer::stat(&head, head.content_length(&place)?), at));
             }
             let size = answer::size_of_whole(&place, &head, &incoming)?;
@@ -156,7 +158,7 @@ impl Http {
         let is_page = at.target.split('?').next().is_some_and(|path| path.ends_with('/'));
         if is_page && stat.metadata.content_type.as_deref().is_some_and(|kind| kind.starts_with("text/html"))
         {
-            stat.kind = Kind::Directory;
+            stat.kind = EntryKind::Directory;
         }
         Ok(stat)
     }
@@ -178,7 +180,7 @@ impl Http {
             headers.push(("want-repr-digest".to_owned(), "sha-256=1".to_owned()));
         }
         let throttle = get.throttle.clone();
-        let call = Call { headers, throttle, ..Call::new(Method::Get, &get.cancel) };
+        let call = Call { headers, throttle, ..Call::new(HttpMethod::Get, &get.cancel) };
         let reply = self.send(url, &call)?;
         match reply.head.status {
             412 => match self.refused(url, get.version.as_ref()) {
@@ -208,7 +210,7 @@ impl Http {
     /// Sends a `PUT`.
     pub(crate) fn put(&self, url: &HttpUrl, payload: Payload<'_>, options: &PutOptions) -> Result<Written> {
         let (headers, throttle) = (describe(options), options.sending.throttle.clone());
-        let call = Call { headers, payload, throttle, ..Call::new(Method::Put, &options.sending.cancel) };
+        let call = Call { headers, payload, throttle, ..Call::new(HttpMethod::Put, &options.sending.cancel) };
         let place = place(url);
         let (head, _) = self.retrying(&call, || {
             let (head, incoming) = self.send(url, &call)?.success(&place)?;
@@ -223,7 +225,7 @@ impl Http {
     /// Sends a `DELETE`. A missing object is not an error.
     pub(crate) fn delete(&self, url: &HttpUrl) -> Result<()> {
         let cancel = Cancel::new();
-        let call = Call::new(Method::Delete, &cancel);
+        let call = Call::new(HttpMethod::Delete, &cancel);
         let place = place(url);
         match self.retrying(&call, || self.send(url, &call)?.success(&place)) {
             Err(Error::NotFound { .. }) => Ok(()),
@@ -258,7 +260,7 @@ impl Http {
                 headers.extend(self.cookies.header(&at));
             }
             headers.extend(own);
-            let request = Request {
+            let request = WireRequest {
                 place: &place,
                 operation: None,
                 origin: &origin,
@@ -279,7 +281,7 @@ impl Http {
                 other => other,
             })?;
             let moved = matches!(head.status, 301 | 302 | 303 | 307 | 308)
-                && matches!(call.method, Method::Get | Method::Head);
+                && matches!(call.method, HttpMethod::Get | HttpMethod::Head);
             let Some(target) = head.get("location").filter(|_| moved) else {
                 return Ok(Reply { head, incoming, at });
             };
@@ -304,7 +306,7 @@ impl Http {
 
 /// A response with any status.
 struct Reply {
-    head: Head,
+    head: ResponseHead,
     incoming: Incoming,
     /// The final URL, after redirects.
     at: HttpUrl,
@@ -312,7 +314,7 @@ struct Reply {
 
 impl Reply {
     /// Returns the response if it is a success, otherwise its error.
-    fn success(self, place: &str) -> Result<(Head, Incoming)> {
+    fn success(self, place: &str) -> Result<(ResponseHead, Incoming)> {
         let Self { head, incoming, .. } = self;
         if (200..300).contains(&head.status) {
             return Ok((head, incoming));
@@ -325,7 +327,7 @@ impl Reply {
             404 | 410 => Error::NotFound { location, trace: None },
             401 | 403 | 407 => {
                 let detail = format!("{} {code}", head.status);
-                Error::Denied { location, detail, request: Asked::Web, trace: None }
+                Error::Denied { location, detail, request: RequestAuthentication::Web, trace: None }
             }
             412 => Error::Precondition { location, trace: None },
             429 | 503 => Error::SlowDown { location, retry_after: retry_after(&head), trace: None },

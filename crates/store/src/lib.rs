@@ -77,12 +77,12 @@ mod wire;
 pub use body::Body;
 pub use cancel::Cancel;
 pub use dates::expires_header;
-pub use deferred::Deferred;
+pub use deferred::DeferredSetting;
 pub use error::{
-    Asked, CertificateFault, Error, FailureKind, Result, Trace, Traced, difference, differing_texts,
-    io_advice,
+    CertificateFault, Error, FailureKind, RequestAuthentication, Result, Trace, Traced, difference,
+    differing_texts, io_advice,
 };
-pub use firstbyte_listing::Order;
+pub use firstbyte_listing::EntryOrder;
 pub use firstbyte_location::is_full;
 pub use firstbyte_location::{Algorithm, Checksum, Hasher};
 pub use firstbyte_pacing::Throttle;
@@ -90,26 +90,28 @@ pub use gateways::SEGMENT;
 pub use header_text::header_value;
 pub use limits::{BRIEFLY, BUFFER, KEEP_IDLE, LOOK, MEMORY, PAGE, STACK, THREAD_MEMORY};
 pub use local::{
-    Beneath, Durability, Found, LocalFile, Opening, Over, Privacy, PrivateDirectory, Sharing, empty,
-    local_path, location_below, open_regular, refused_calls,
+    Beneath, Durability, FileAccess, FoundEntry, LocalFile, PartialPermissions, PrivateDirectory,
+    ReplaceKind, Sharing, empty, local_path, location_below, open_regular, refused_calls,
 };
 pub use object::{Metadata, ObjectVersion, Stat};
 pub use options::{
-    AzureConnection, CustomerKey, HttpHeaders, Options, Outages, Proxies, Proxy, Redirects,
-    ServerSideEncryption,
+    AzureConnection, CustomerKey, HttpHeaders, Outages, Proxies, Proxy, Redirects, ServerSideEncryption,
+    StoreOptions,
 };
 pub use query::{
     Directories, Get, Integrity, Links, ListOptions, ListedPage, Marker, Partials, StatedLength, Unfinished,
 };
-pub use requests::{CounterSnapshot, RequestCounts};
+pub use requests::{RequestCounts, StoreCounts};
 pub use retry::attempt_span;
 pub use s3::{
     Endpoint, EndpointSource, Presign, PresignMethod, Presigned, ServiceAnswer, ServiceMethod, ServiceRequest,
 };
-pub use signing::{Keys, Signing};
+pub use signing::{Signing, SigningKeys};
 pub use sink::Sink;
 pub use spending::{Prices, Spending};
 pub use store::{Listing, Store, require_key};
 pub use syscall_refusal::is_refused;
-pub use upload::{Part, Payload, Pinned, Precondition, PutOptions, Sending, StaleUpload, Upload, Written};
+pub use upload::{
+    Part, Payload, PinnedFile, Precondition, PutOptions, Sending, StaleUpload, Upload, Written,
+};
 pub use via::{Gateways, Via};

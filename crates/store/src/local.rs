@@ -25,12 +25,12 @@ use std::io;
 use std::path::Path;
 
 pub(crate) use backend::{delete, get, list, put};
-pub use beneath::{Beneath, Found};
+pub use beneath::{Beneath, FoundEntry};
 pub(crate) use name::{is_partial_name, partial_name};
 pub use name::{local_path, location_below};
 pub use optional::refused_calls;
-pub use partial::{Durability, LocalFile, Over, Privacy, empty};
-pub use private::{Opening, PrivateDirectory, Sharing};
+pub use partial::{Durability, LocalFile, PartialPermissions, ReplaceKind, empty};
+pub use private::{FileAccess, PrivateDirectory, Sharing};
 pub use stat::open_regular;
 pub(crate) use stat::stat;
 

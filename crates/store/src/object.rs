@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-use firstbyte_location::{Checksum, Entry, Kind, Version};
+use firstbyte_location::{Checksum, Entry, EntryKind, Version};
 
 /// Metadata that is copied with an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct Metadata {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stat {
     /// File or directory (a prefix with keys under it counts as a directory).
-    pub kind: Kind,
+    pub kind: EntryKind,
     /// The version of the content.
     pub version: Version,
     /// The modification time to compare and to restore: `metadata.modified` if it is set, otherwise
@@ -50,7 +50,7 @@ impl Stat {
     /// Returns the description of a bucket or prefix, which has no content and no version.
     pub(crate) fn directory() -> Self {
         Self {
-            kind: Kind::Directory,
+            kind: EntryKind::Directory,
             version: Version::default(),
             modified: None,
             metadata: Metadata::default(),
@@ -102,5 +102,5 @@ pub(crate) fn listing_key(entry: &Entry) -> Vec<u8> {
 
 /// Returns the bytes of [`listing_key`], without an allocation.
 pub(crate) fn in_listing_order(entry: &Entry) -> impl Iterator<Item = u8> + '_ {
-    entry.name.iter().copied().chain((entry.kind == Kind::Directory).then_some(b'/'))
+    entry.name.iter().copied().chain((entry.kind == EntryKind::Directory).then_some(b'/'))
 }

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use firstbyte_location::{Algorithm, Hasher, redacted_operand};
 use firstbyte_pacing::{DEADLINE, RETRIES};
 
-use crate::deferred::Deferred;
+use crate::deferred::DeferredSetting;
 use crate::error::{Error, Result};
 use crate::header_text::{CONTROL, header_value};
 use crate::origin::Origin;
@@ -156,7 +156,7 @@ pub enum ServerSideEncryption {
 
 /// Options of a [`Store`](crate::Store).
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct StoreOptions {
     /// S3 endpoint instead of AWS, `http(s)://HOST[:PORT]`. Requests use path-style addresses
     /// unless it is an AWS endpoint.
     pub endpoint_url: Option<String>,
@@ -182,7 +182,7 @@ pub struct Options {
     pub encryption: Option<ServerSideEncryption>,
     /// Customer-provided encryption key (SSE-C) for S3 reads and writes. Objects without such
     /// encryption are read too.
-    pub customer_key: Option<Deferred<CustomerKey>>,
+    pub customer_key: Option<DeferredSetting<CustomerKey>>,
     /// Storage class of S3 writes, by the service's name (`STANDARD_IA`). `None`: the bucket's
     /// default.
     pub storage_class: Option<String>,
@@ -192,7 +192,7 @@ pub struct Options {
     /// Tags of S3 writes. If there are none, a copy within S3 preserves those of its source.
     pub tags: Vec<(String, String)>,
     /// Headers for the first web server that a request goes to, and for no other.
-    pub http_headers: Deferred<HttpHeaders>,
+    pub http_headers: DeferredSetting<HttpHeaders>,
     /// File with users and passwords of web servers, like curl's `.netrc`.
     pub netrc: Option<PathBuf>,
     /// PEM file with certificate authorities to trust instead of the system's.
@@ -220,7 +220,7 @@ pub struct Options {
     pub gateways: Gateways,
 }
 
-impl Default for Options {
+impl Default for StoreOptions {
     fn default() -> Self {
         Self {
             endpoint_url: None,
@@ -237,7 +237,7 @@ impl Default for Options {
             storage_class: None,
             acl: None,
             tags: Vec::new(),
-            http_headers: Deferred::default(),
+            http_headers: DeferredSetting::default(),
             netrc: None,
             ca_bundle: None,
             redirects: Redirects::KeepTls,
@@ -255,7 +255,7 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl StoreOptions {
     /// Returns the options that determine the content or owner of written objects.
     pub(crate) fn of_writes(&self) -> impl fmt::Debug + '_ {
         // Every option is named, so that each new one is included or ignored deliberately.

@@ -3,13 +3,14 @@
 //!
 //! [`Ordered`] compares every entry of an ordered listing with the one before, across pages and
 //! ranges. [`Unsorted`] remembers the buckets that failed. Their later listings are sorted here
-//! ([`Sorted`](crate::sorted::Sorted)). `Store::list` wraps each listing in one of the two.
+//! ([`SortedListing`](crate::sorted::SortedListing)). `Store::list` wraps each listing in one of
+//! the two.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use firstbyte_location::{Entry, Escaped, Kind, Location, ObjectLocation, Service};
+use firstbyte_location::{Entry, EntryKind, Escaped, Location, ObjectLocation, Service};
 use rustix_futex_sync::Mutex;
 
 use crate::error::{Error, Result};
@@ -71,7 +72,7 @@ pub(crate) struct Ordered {
     bucket: Option<(ObjectLocation, Arc<Unsorted>)>,
     /// The name of the previous entry, with a `/` after a directory's.
     last: Vec<u8>,
-    last_kind: Option<Kind>,
+    last_kind: Option<EntryKind>,
     ended: bool,
 }
 
@@ -93,7 +94,7 @@ impl Ordered {
     /// Compares an entry with the previous one.
     fn compare(&self, entry: &Entry) -> Ordering {
         match entry.kind {
-            Kind::Directory => in_listing_order(entry).cmp(self.last.iter().copied()),
+            EntryKind::Directory => in_listing_order(entry).cmp(self.last.iter().copied()),
             _ => entry.name.as_slice().cmp(&self.last),
         }
     }
@@ -146,7 +147,7 @@ impl Ordered {
     fn keep(&mut self, entry: &Entry) {
         self.last.clear();
         self.last.extend_from_slice(&entry.name);
-        if entry.kind == Kind::Directory {
+        if entry.kind == EntryKind::Directory {
             self.last.push(b'/');
         }
         self.last_kind = Some(entry.kind);
@@ -159,7 +160,7 @@ mod tests {
 
     fn listed(names: &[&str]) -> Vec<std::result::Result<String, String>> {
         let entry = |name: &&str| {
-            let kind = if name.ends_with('/') { Kind::Directory } else { Kind::File };
+            let kind = if name.ends_with('/') { EntryKind::Directory } else { EntryKind::File };
             Ok(Entry::named(name.trim_end_matches('/').as_bytes().to_vec(), kind))
         };
         let entries: Vec<Result<Entry>> = names.iter().map(entry).collect();

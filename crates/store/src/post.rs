@@ -8,13 +8,13 @@ use crate::error::{Error, Result};
 use crate::origin::Origin;
 use crate::requests::RequestKind;
 use crate::upload::Payload;
-use crate::wire::{Client, Method, Request};
+use crate::wire::{HttpMethod, WireClient, WireRequest};
 
 /// Longest response, bytes, that is read so that its connection can be reused.
 const LONGEST_ANSWER: usize = 64 << 10;
 
 pub(crate) fn post(
-    client: &Client,
+    client: &WireClient,
     url: &HttpUrl,
     headers: Vec<(String, String)>,
     body: &[u8],
@@ -24,11 +24,11 @@ pub(crate) fn post(
     let origin = Origin::parse(url.tls, &url.authority)
         .ok_or_else(|| Error::Options { what: place.clone(), why: "no host and port in it".to_owned() })?;
     let cancel = client.scoped_cancel(cancel);
-    let (head, incoming) = client.send(&Request {
+    let (head, incoming) = client.send(&WireRequest {
         place: &place,
         operation: None,
         origin: &origin,
-        method: Method::Post,
+        method: HttpMethod::Post,
         kind: RequestKind::Other,
         target: url.target.clone(),
         headers,

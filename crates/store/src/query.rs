@@ -2,8 +2,8 @@
 
 use std::num::NonZeroUsize;
 
-use firstbyte_listing::Order;
-use firstbyte_location::{ByteRange, Entry, Kind, Version};
+use firstbyte_listing::EntryOrder;
+use firstbyte_location::{ByteRange, Entry, EntryKind, Version};
 use firstbyte_pacing::Throttle;
 
 use crate::cancel::Cancel;
@@ -113,7 +113,7 @@ pub struct ListOptions {
     pub start_after: Option<String>,
     /// The order of entries: unsorted, which is fastest, or by the bytes of whole names. A
     /// directory sorts as `NAME/`.
-    pub order: Order,
+    pub order: EntryOrder,
     /// The treatment of links below a local directory.
     pub links: Links,
     /// Whether a recursive listing of a local tree includes directories.
@@ -147,7 +147,7 @@ impl ListOptions {
     pub(crate) fn takes_entry(&self, entry: &Entry) -> bool {
         let key = listing_key(entry);
         let after = self.start_after.as_deref().unwrap_or_default().as_bytes();
-        let holds_later = entry.kind == Kind::Directory && after.starts_with(&key);
+        let holds_later = entry.kind == EntryKind::Directory && after.starts_with(&key);
         key.starts_with(self.beginning.as_bytes())
             && (self.start_after.is_none() || key.as_slice() > after || holds_later)
     }

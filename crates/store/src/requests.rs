@@ -68,7 +68,7 @@ impl RequestCounts {
 
 /// Counters of a store since its creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CounterSnapshot {
+pub struct StoreCounts {
     /// Requests sent.
     pub requests: u64,
     /// Requests sent, by kind.

@@ -12,11 +12,11 @@ use tracing::span::EnteredSpan;
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::options::Outages;
-use crate::wire::Client;
+use crate::wire::WireClient;
 
 /// The attempts of one operation.
 pub(crate) struct Retry<'a> {
-    client: &'a Arc<Client>,
+    client: &'a Arc<WireClient>,
     cancel: Cancel,
     tries: u32,
     /// Attempts, including the current one.
@@ -27,7 +27,7 @@ pub(crate) struct Retry<'a> {
 }
 
 impl<'a> Retry<'a> {
-    pub(crate) fn new(client: &'a Arc<Client>, cancel: &Cancel) -> Self {
+    pub(crate) fn new(client: &'a Arc<WireClient>, cancel: &Cancel) -> Self {
         Self {
             client,
             cancel: client.scoped_cancel(cancel),

@@ -19,7 +19,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use firstbyte_location::{ByteRange, Entry, Kind, Location, SftpPath, Version};
+use firstbyte_location::{ByteRange, Entry, EntryKind, Location, SftpPath, Version};
 use rustix_futex_sync::Mutex;
 
 use crate::answer;
@@ -31,33 +31,33 @@ use crate::query::{Get, ListOptions, StatedLength, Unfinished};
 use crate::requests::RequestKind;
 use crate::retry::Retry;
 use crate::upload::{Payload, PutOptions, Written};
-use crate::wire::Client;
+use crate::wire::WireClient;
 
-use packet::{Attributes, Reply, Request, code, kind, open};
-use pool::{Load, Pool};
-use reading::Reading;
+use packet::{SftpAttributes, SftpReply, SftpRequest, code, kind, open};
+use pool::{Load, SftpPool};
+use reading::SftpReading;
 use session::Exchange;
-use writing::Writing;
+use writing::SftpWriting;
 
 /// Deletions in flight.
 const DELETIONS: usize = 64;
 
 /// A client for `sftp` locations.
 pub(crate) struct Sftp {
-    client: Arc<Client>,
-    pool: Arc<Pool>,
+    client: Arc<WireClient>,
+    pool: Arc<SftpPool>,
     received: Arc<AtomicU64>,
     /// Partial files of writes whose session broke, by destination. The next write removes them.
     leftovers: Arc<Mutex<HashMap<String, Vec<u8>>>>,
 }
 
 impl Sftp {
-    pub(crate) fn new(client: Arc<Client>) -> Self {
+    pub(crate) fn new(client: Arc<WireClient>) -> Self {
         Self { client, pool: Arc::default(), received: Arc::default(), leftovers: Arc::default() }
     }
 
     /// Returns the same backend with another client.
-    pub(crate) fn with_client(&self, client: Arc<Client>) -> Self {
+    pub(crate) fn with_client(&self, client: Arc<WireClient>) -> Self {
         Self {
             client,
             pool: Arc::clone(&self.pool),
@@ -99,25 +99,25 @@ impl Sftp {
     /// Describes a file or directory, following links.
     pub(crate) fn stat(&self, place: &SftpPath) -> Result<Stat> {
         let stat = self.control(place, |exchange| {
-            match exchange.call(Request::of(kind::STAT, on_the_wire(&place.path)))? {
-                Reply::Attributes(attributes) => Ok(describe(&attributes)),
+            match exchange.call(SftpRequest::of(kind::STAT, on_the_wire(&place.path)))? {
+                SftpReply::Attributes(attributes) => Ok(describe(&attributes)),
                 other => Err(exchange.not("describe it", &other)),
             }
         })?;
         // A file with a stated length of 0 may have content. If it cannot be opened, the stated
         // length counts.
         let opened = match (stat.kind, stat.size()) {
-            (Kind::File, Some(0)) => self.get(place, &Get::default()).ok(),
+            (EntryKind::File, Some(0)) => self.get(place, &Get::default()).ok(),
             _ => None,
         };
         Ok(opened.map_or(stat, |body| body.stat().clone()))
     }
 
     /// Returns the kind of the entry at this location itself. A link without a target exists too.
-    pub(crate) fn kind_of_name(&self, place: &SftpPath) -> Result<Kind> {
+    pub(crate) fn kind_of_name(&self, place: &SftpPath) -> Result<EntryKind> {
         self.control(place, |exchange| {
-            match exchange.call(Request::of(kind::LSTAT, on_the_wire(&place.path)))? {
-                Reply::Attributes(attributes) => Ok(attributes.kind()),
+            match exchange.call(SftpRequest::of(kind::LSTAT, on_the_wire(&place.path)))? {
+                SftpReply::Attributes(attributes) => Ok(attributes.kind()),
                 other => Err(exchange.not("describe it", &other)),
             }
         })
@@ -127,25 +127,25 @@ impl Sftp {
     pub(crate) fn get(&self, place: &SftpPath, get: &Get) -> Result<Body> {
         let cancel = self.client.scoped_cancel(&get.cancel);
         let mut exchange = self.exchange(place, Load::Content, &cancel)?;
-        let request = Request::of(kind::OPEN, on_the_wire(&place.path));
-        let handle = match exchange.call(request.u32(open::READ).attributes(Attributes::default()))? {
-            Reply::Handle(handle) => handle,
+        let request = SftpRequest::of(kind::OPEN, on_the_wire(&place.path));
+        let handle = match exchange.call(request.u32(open::READ).attributes(SftpAttributes::default()))? {
+            SftpReply::Handle(handle) => handle,
             other => return Err(exchange.not("open it", &other)),
         };
         let asked = get.range.unwrap_or(ByteRange::new(0, u64::MAX));
         let received = Arc::clone(&self.received);
-        let mut reading = Reading::begin(exchange, handle, asked, received)?;
+        let mut reading = SftpReading::begin(exchange, handle, asked, received)?;
         let look = reading.look()?;
         let attributes = match reading.exchange().reply(look)? {
-            Reply::Attributes(attributes) => attributes,
+            SftpReply::Attributes(attributes) => attributes,
             other => return Err(reading.exchange().not("describe it", &other)),
         };
         let (location, mut stat) = (place.to_string(), describe(&attributes));
         let size = match (stat.kind, stat.size()) {
-            (Kind::Directory, _) => {
+            (EntryKind::Directory, _) => {
                 return Err(Error::InvalidName { location, why: "is a directory".into() });
             }
-            (Kind::File, Some(size)) => size,
+            (EntryKind::File, Some(size)) => size,
             _ => {
                 let why = "a device, socket or pipe has no length or ranges to read".into();
                 return Err(Error::InvalidName { location, why });
@@ -188,7 +188,7 @@ impl Sftp {
         let mut leftover = self.leftovers.lock().remove(&place.to_string());
         let written = self.retrying(&cancel, || {
             let exchange = self.exchange(place, Load::Content, &cancel)?;
-            Writing { exchange, place, options }.run(payload, &mut leftover)
+            SftpWriting { exchange, place, options }.run(payload, &mut leftover)
         });
         if let Some(partial) = leftover {
             self.leftovers.lock().insert(place.to_string(), partial);
@@ -201,7 +201,7 @@ impl Sftp {
     /// Deletes a file or a link. A missing file is not an error.
     pub(crate) fn delete(&self, place: &SftpPath) -> Result<()> {
         self.control(place, |exchange| {
-            let status = exchange.status(Request::of(kind::REMOVE, &place.path))?;
+            let status = exchange.status(SftpRequest::of(kind::REMOVE, &place.path))?;
             removed(exchange, "delete it", status)
         })
     }
@@ -216,10 +216,10 @@ impl Sftp {
     pub(crate) fn remove_directory(&self, place: &SftpPath, unfinished: Unfinished) -> Result<()> {
         self.control(place, |exchange| {
             let path = place.path.strip_suffix(b"/").unwrap_or(&place.path);
-            let mut status = exchange.status(Request::of(kind::RMDIR, path))?;
+            let mut status = exchange.status(SftpRequest::of(kind::RMDIR, path))?;
             if status.0 == code::FAILURE && unfinished == Unfinished::Remove {
                 listing::remove_unfinished(exchange, place)?;
-                status = exchange.status(Request::of(kind::RMDIR, path))?;
+                status = exchange.status(SftpRequest::of(kind::RMDIR, path))?;
             }
             removed(exchange, "remove the directory (is it empty?)", status)
         })
@@ -248,7 +248,7 @@ impl Sftp {
 }
 
 fn delete_group(exchange: &mut Exchange, places: &[&SftpPath]) -> Result<Vec<(Location, Error)>> {
-    let send = |place: &&SftpPath| exchange.send(Request::of(kind::REMOVE, &place.path));
+    let send = |place: &&SftpPath| exchange.send(SftpRequest::of(kind::REMOVE, &place.path));
     let numbers = places.iter().map(send).collect::<Result<Vec<_>>>()?;
     let mut failed = Vec::new();
     for (place, number) in places.iter().zip(numbers) {
@@ -275,13 +275,13 @@ fn on_the_wire(path: &[u8]) -> &[u8] {
 }
 
 /// Returns the version of a file: its length and time.
-fn version(attributes: &Attributes) -> Version {
-    let is_file = attributes.kind() == Kind::File;
+fn version(attributes: &SftpAttributes) -> Version {
+    let is_file = attributes.kind() == EntryKind::File;
     let last_modified = attributes.modified.map(|seconds| seconds.to_string());
     Version { size: attributes.size.filter(|_| is_file), last_modified, ..Version::default() }
 }
 
-fn describe(attributes: &Attributes) -> Stat {
+fn describe(attributes: &SftpAttributes) -> Stat {
     let modified = attributes.time();
     let mode = attributes.mode.map(|mode| mode & 0o777);
     Stat {

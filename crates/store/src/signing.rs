@@ -9,14 +9,14 @@ pub enum Signing {
     #[default]
     Chain,
     /// These credentials only.
-    Keys(Keys),
+    Keys(SigningKeys),
     /// No signature, for public buckets.
     Anonymous,
 }
 
 /// An access key. `Debug` omits the secret.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Keys {
+pub struct SigningKeys {
     /// The key's id, which is not secret.
     pub access_key_id: String,
     /// The secret.
@@ -25,7 +25,7 @@ pub struct Keys {
     pub session_token: Option<String>,
 }
 
-impl fmt::Debug for Keys {
+impl fmt::Debug for SigningKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Keys").field("access_key_id", &self.access_key_id).finish_non_exhaustive()
     }

@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use firstbyte_location::{Entry, Kind, to_usize};
+use firstbyte_location::{Entry, EntryKind, to_usize};
 
 use crate::error::{Error, Result};
 use crate::object::listing_key;
@@ -27,11 +27,11 @@ type Entries = Box<dyn Iterator<Item = Result<Entry>> + Send>;
 
 /// The entries of a listing in the order of names, without repetitions. The listing is read when
 /// the first entry is requested. If it fails, only its error is returned.
-pub(crate) struct Sorted {
+pub(crate) struct SortedListing {
     listing: Option<Entries>,
     merged: Merged,
     /// The name and kind of the previous entry.
-    last: Option<(Vec<u8>, Kind)>,
+    last: Option<(Vec<u8>, EntryKind)>,
 }
 
 /// Entries in order, from memory or from merged runs.
@@ -40,7 +40,7 @@ enum Merged {
     OfRuns(Merge),
 }
 
-impl Sorted {
+impl SortedListing {
     pub(crate) fn new(listing: Entries) -> Self {
         Self { listing: Some(listing), merged: Merged::InMemory(Vec::new().into_iter()), last: None }
     }
@@ -56,7 +56,7 @@ impl Sorted {
     }
 }
 
-impl Iterator for Sorted {
+impl Iterator for SortedListing {
     type Item = Result<Entry>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -241,10 +241,10 @@ fn write(out: &mut impl Write, entry: &Entry) -> io::Result<u64> {
         Err(before) => (1, before.duration()),
     });
     let kind = match entry.kind {
-        Kind::File => 0_u8,
-        Kind::Directory => 1,
-        Kind::Symlink => 2,
-        Kind::Other => 3,
+        EntryKind::File => 0_u8,
+        EntryKind::Directory => 1,
+        EntryKind::Symlink => 2,
+        EntryKind::Other => 3,
     };
     let mut record = vec![kind];
     field(&mut record, Some(&entry.name));
@@ -272,10 +272,10 @@ fn read(run: &mut BufReader<Run>) -> io::Result<Option<Keyed>> {
         return Ok(None);
     }
     let kind = match kind[0] {
-        0 => Kind::File,
-        1 => Kind::Directory,
-        2 => Kind::Symlink,
-        _ => Kind::Other,
+        0 => EntryKind::File,
+        1 => EntryKind::Directory,
+        2 => EntryKind::Symlink,
+        _ => EntryKind::Other,
     };
     let mut next = || -> io::Result<Option<Vec<u8>>> {
         let mut length = [0; 4];
@@ -322,7 +322,7 @@ mod tests {
             storage_class: (number.is_multiple_of(11)).then(|| "GLACIER".to_owned()),
             ..Entry::named(
                 format!("{:016x}", number.wrapping_mul(0x9e37_79b9_7f4a_7c15)).into_bytes(),
-                if number.is_multiple_of(13) { Kind::Directory } else { Kind::File },
+                if number.is_multiple_of(13) { EntryKind::Directory } else { EntryKind::File },
             )
         };
         (0..count).map(entry).collect()
@@ -330,7 +330,7 @@ mod tests {
 
     fn all(merged: Merged) -> Vec<Entry> {
         let listing: Entries = Box::new(std::iter::empty());
-        let mut sorted = Sorted { merged, listing: None, ..Sorted::new(listing) };
+        let mut sorted = SortedListing { merged, listing: None, ..SortedListing::new(listing) };
         std::iter::from_fn(|| sorted.next()).map(Result::unwrap).collect()
     }
 
@@ -350,7 +350,7 @@ mod tests {
     #[test]
     fn a_listing_that_fails_has_no_entry() {
         let listed = entries(3).into_iter().map(Ok).chain([Err(Error::Cancelled)]);
-        let mut sorted = Sorted::new(Box::new(listed));
+        let mut sorted = SortedListing::new(Box::new(listed));
         assert!(matches!(sorted.next(), Some(Err(Error::Cancelled))));
         assert!(sorted.next().is_none());
     }

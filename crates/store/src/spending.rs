@@ -9,7 +9,7 @@ use firstbyte_location::ByteRange;
 use rustix_futex_sync::Mutex;
 
 use crate::error::{Error, Result};
-use crate::requests::{CounterSnapshot, RequestKind};
+use crate::requests::{RequestKind, StoreCounts};
 
 /// The prices of requests and traffic, in US dollars.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -27,7 +27,7 @@ pub struct Prices {
 impl Prices {
     /// Returns the cost, in dollars, of the counted requests and bytes. Deletions cost nothing.
     #[must_use]
-    pub fn usd(&self, counters: &CounterSnapshot) -> f64 {
+    pub fn usd(&self, counters: &StoreCounts) -> f64 {
         let requests = &counters.requests_by_kind;
         self.get * (requests.get + requests.head + requests.other) as f64
             + self.put * (requests.list + requests.put) as f64

@@ -3,8 +3,10 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
-use firstbyte_listing::Order;
-use firstbyte_location::{EndpointName, Entry, HttpUrl, Kind, Location, ObjectLocation, Service, Version};
+use firstbyte_listing::EntryOrder;
+use firstbyte_location::{
+    EndpointName, Entry, EntryKind, HttpUrl, Location, ObjectLocation, Service, Version,
+};
 
 #[cfg(feature = "azure")]
 use crate::azure::Azure;
@@ -17,16 +19,16 @@ use crate::google::Google;
 #[cfg(feature = "http")]
 use crate::http::Http;
 use crate::object::{ObjectVersion, Stat};
-use crate::options::Options;
+use crate::options::StoreOptions;
 use crate::order::Ordered;
 use crate::query::{ListOptions, ListedPage, Unfinished};
-use crate::requests::CounterSnapshot;
+use crate::requests::StoreCounts;
 use crate::s3::{self, Endpoint, NamedServices, Presign, Presigned, S3, ServiceAnswer, ServiceRequest};
 #[cfg(feature = "sftp")]
 use crate::sftp::Sftp;
-use crate::sorted::Sorted;
+use crate::sorted::SortedListing;
 use crate::upload::{Payload, PutOptions, Written};
-use crate::wire::Client;
+use crate::wire::WireClient;
 use crate::{local, post};
 
 mod hosts;
@@ -59,7 +61,7 @@ impl Iterator for Listing {
 /// block.
 #[derive(Clone)]
 pub struct Store {
-    client: Arc<Client>,
+    client: Arc<WireClient>,
     s3: Arc<S3>,
     named: Arc<NamedServices>,
     #[cfg(feature = "google")]
@@ -79,9 +81,9 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Options`].
-    pub fn new(options: Options) -> Result<Self> {
+    pub fn new(options: StoreOptions) -> Result<Self> {
         options.check()?;
-        let client = Arc::new(Client::new(Arc::new(options), s3::ca_bundle));
+        let client = Arc::new(WireClient::new(Arc::new(options), s3::ca_bundle));
         Ok(Self {
             named: Arc::new(NamedServices::new(client.options.config_file.clone())),
             s3: Arc::new(S3::new(Arc::clone(&client))),
@@ -123,7 +125,7 @@ impl Store {
         self.client.counters.retries.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn with_client(&self, client: Client) -> Self {
+    fn with_client(&self, client: WireClient) -> Self {
         let client = Arc::new(client);
         Self {
             named: Arc::clone(&self.named),
@@ -325,12 +327,12 @@ impl Store {
     pub fn list(&self, location: &Location, options: &ListOptions) -> Result<Listing> {
         let entries = self.entries(location, options)?;
         let entries: Entries = match (options.order, location) {
-            (Order::Any, _) => entries,
-            (Order::Bytes, _) if self.is_unsorted(location) => Box::new(Sorted::new(entries)),
-            (Order::Bytes, Location::Object(object)) => {
+            (EntryOrder::Any, _) => entries,
+            (EntryOrder::Bytes, _) if self.is_unsorted(location) => Box::new(SortedListing::new(entries)),
+            (EntryOrder::Bytes, Location::Object(object)) => {
                 Box::new(Ordered::of_bucket(entries, object, &self.client.unsorted))
             }
-            (Order::Bytes, _) => Box::new(Ordered::new(entries, location)),
+            (EntryOrder::Bytes, _) => Box::new(Ordered::new(entries, location)),
         };
         Ok(Listing { entries })
     }
@@ -376,7 +378,7 @@ impl Store {
                 self.objects(object)?.list_page(object, options)
             }
             _ => {
-                let order = if self.is_unsorted(location) { Order::Bytes } else { options.order };
+                let order = if self.is_unsorted(location) { EntryOrder::Bytes } else { options.order };
                 let entries = self
                     .list(location, &ListOptions { order, ..options.clone() })?
                     .collect::<Result<Vec<_>>>()?;
@@ -462,7 +464,7 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Unsupported`] for other stores; [`Error::NotFound`], and errors of the connection.
-    pub fn kind_of_name(&self, location: &Location) -> Result<Kind> {
+    pub fn kind_of_name(&self, location: &Location) -> Result<EntryKind> {
         match location {
             #[cfg(feature = "sftp")]
             Location::Sftp(place) => self.sftp.kind_of_name(place),
@@ -528,13 +530,13 @@ impl Store {
 
     /// Returns the counters so far.
     #[must_use]
-    pub fn counters(&self) -> CounterSnapshot {
+    pub fn counters(&self) -> StoreCounts {
         let counters = &self.client.counters;
         let requests = counters.requests.snapshot();
         let received = self.client.received();
         #[cfg(feature = "sftp")]
         let received = received + self.sftp.received();
-        CounterSnapshot {
+        StoreCounts {
             requests: requests.total(),
             requests_by_kind: requests,
             retries: counters.retries.load(Ordering::Relaxed),

@@ -24,19 +24,19 @@ pub enum Payload<'a> {
     File(&'a File, ByteRange),
     /// A range of a file that must not have changed when its last bytes are sent. A request without
     /// its last bytes replaces nothing.
-    Source(&'a File, ByteRange, &'a Pinned),
+    Source(&'a File, ByteRange, &'a PinnedFile),
 }
 
 /// The version of a file to send, and the checksum announced for it.
 #[derive(Debug)]
-pub struct Pinned {
+pub struct PinnedFile {
     version: Version,
     /// The range and checksum in the head of a request. If the file grows afterwards, the same
     /// checksum of the range, before and after, shows that it was sent as it was.
     announced: Mutex<Option<(ByteRange, Checksum)>>,
 }
 
-impl Pinned {
+impl PinnedFile {
     /// Returns the pin of this version.
     #[must_use]
     pub fn new(version: Version) -> Self {

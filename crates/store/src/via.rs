@@ -6,11 +6,11 @@ use std::sync::Arc;
 use firstbyte_location::redacted_operand;
 use rustix_futex_sync::RwLock;
 
-use crate::deferred::Deferred;
+use crate::deferred::DeferredSetting;
 use crate::error::{Error, Result};
 use crate::header_text::header_value;
 use crate::origin::Origin;
-use crate::signing::Keys;
+use crate::signing::SigningKeys;
 
 /// The header `Via` (RFC 9110, 7.6.3) of all requests of a store. It names the gateways that the
 /// requests come from, so that each gateway recognises its own requests if they return to it.
@@ -41,11 +41,11 @@ impl Via {
 #[derive(Clone, Debug, Default)]
 pub struct Gateways {
     /// The distinct URLs of the gateways, spelled alike by all clients.
-    pub urls: Deferred<Vec<String>>,
+    pub urls: DeferredSetting<Vec<String>>,
     /// The URL of the gateway in this process, whose segments are read from the origin.
     pub own: Option<String>,
     /// The key for all gateways. `None`: requests are not signed.
-    pub keys: Option<Deferred<Keys>>,
+    pub keys: Option<DeferredSetting<SigningKeys>>,
 }
 
 impl Gateways {

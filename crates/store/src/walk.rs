@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
-use firstbyte_location::{Entry, Kind};
+use firstbyte_location::{Entry, EntryKind};
 
 use crate::error::{Error, Result};
 use crate::limits::STACK;
@@ -21,7 +21,7 @@ const LONGEST_PATH: usize = 4_096;
 const MOST_WAITING: usize = 16 << 20;
 
 /// A tree of directories in a store.
-pub(crate) trait Tree: Send + Sync + 'static {
+pub(crate) trait DirectoryTree: Send + Sync + 'static {
     /// Number of directories to read ahead of the walk, each by a thread.
     const AHEAD: usize;
     /// Whether directories exist by themselves and are listed.
@@ -38,7 +38,7 @@ pub(crate) trait Tree: Send + Sync + 'static {
 }
 
 /// A walk, with the directories from the root to the current one.
-pub(crate) struct Walk<T> {
+pub(crate) struct StoreWalk<T> {
     tree: Arc<T>,
     options: ListOptions,
     levels: Vec<Level>,
@@ -60,7 +60,7 @@ struct Level {
     memory: usize,
 }
 
-impl<T: Tree> Walk<T> {
+impl<T: DirectoryTree> StoreWalk<T> {
     /// Starts at the root, which is read at once.
     pub(crate) fn begin(tree: Arc<T>, options: &ListOptions) -> Result<Self> {
         let (options, ahead) = (options.clone(), HashMap::new());
@@ -98,7 +98,7 @@ impl<T: Tree> Walk<T> {
         }
         let mut unread = VecDeque::new();
         if T::AHEAD > 0 && self.options.recursive {
-            let directories = entries.iter().filter(|entry| entry.kind == Kind::Directory);
+            let directories = entries.iter().filter(|entry| entry.kind == EntryKind::Directory);
             unread.extend(directories.map(|entry| [&directory, &entry.name, &b"/"[..]].concat()));
             unread.retain(|directory| may_hold(&self.options, directory));
         }
@@ -126,7 +126,7 @@ impl<T: Tree> Walk<T> {
     }
 }
 
-impl<T: Tree> Iterator for Walk<T> {
+impl<T: DirectoryTree> Iterator for StoreWalk<T> {
     type Item = Result<Entry>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -151,7 +151,7 @@ impl<T: Tree> Iterator for Walk<T> {
                 continue;
             };
             entry.name.splice(..0, level.directory.iter().copied());
-            if entry.kind == Kind::Directory && self.options.recursive {
+            if entry.kind == EntryKind::Directory && self.options.recursive {
                 let directory = [&entry.name, &b"/"[..]].concat();
                 self.entering = Some(directory).filter(|directory| may_hold(&self.options, directory));
                 if !T::HAS_DIRECTORIES || self.options.directories == Directories::Implied {

@@ -8,13 +8,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use firstbyte_location::{ByteRange, Location};
-use firstbyte_store::{Error, Get, Options, Payload, PutOptions, Result, Sink, Store};
-use firstbyte_testkit::{Certificate, Ending, Made, TlsPeer, Unusual, bytes, wait_limit};
+use firstbyte_store::{Error, Get, Payload, PutOptions, Result, Sink, Store, StoreOptions};
+use firstbyte_testkit::{BodyEnding, Certificate, CertificateKind, TlsBehaviour, TlsPeer, bytes, wait_limit};
 use rustls::version::{TLS12, TLS13};
 
 fn store_with(certificate: &Certificate, read_deadline: Duration) -> Store {
     let ca_bundle = Some(certificate.certificate());
-    Store::new(Options { ca_bundle, read_deadline, retries: 0, ..Options::default() }).unwrap()
+    Store::new(StoreOptions { ca_bundle, read_deadline, retries: 0, ..StoreOptions::default() }).unwrap()
 }
 
 fn store(certificate: &Certificate) -> Store {
@@ -46,28 +46,36 @@ fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
 
 /// Returns legal but unusual forms of records, each with a content length that it can transfer
 /// quickly.
-fn shapes() -> Vec<(&'static str, Unusual, usize)> {
-    let usual = Unusual::default();
-    let old = Unusual { version: &TLS12, ..usual.clone() };
+fn shapes() -> Vec<(&'static str, TlsBehaviour, usize)> {
+    let usual = TlsBehaviour::default();
+    let old = TlsBehaviour { version: &TLS12, ..usual.clone() };
     vec![
         ("the largest records", usual.clone(), 3_000_001),
         ("TLS 1.2", old.clone(), 3_000_001),
-        ("segments of one byte", Unusual { segment: 1, ..usual.clone() }, 120_001),
-        ("segments of one byte, TLS 1.2", Unusual { segment: 1, ..old.clone() }, 120_001),
-        ("records of one byte", Unusual { record: 1, batch: 1, ..usual.clone() }, 20_001),
-        ("a thousand records in a segment", Unusual { record: 1, batch: 1000, ..usual.clone() }, 60_001),
-        ("the same, TLS 1.2", Unusual { record: 1, batch: 1000, ..old.clone() }, 60_001),
+        ("segments of one byte", TlsBehaviour { segment: 1, ..usual.clone() }, 120_001),
+        ("segments of one byte, TLS 1.2", TlsBehaviour { segment: 1, ..old.clone() }, 120_001),
+        ("records of one byte", TlsBehaviour { record: 1, batch: 1, ..usual.clone() }, 20_001),
+        ("a thousand records in a segment", TlsBehaviour { record: 1, batch: 1000, ..usual.clone() }, 60_001),
+        ("the same, TLS 1.2", TlsBehaviour { record: 1, batch: 1000, ..old.clone() }, 60_001),
         (
             "records and segments that never meet",
-            Unusual { record: 16_001, segment: 4099, ..usual.clone() },
+            TlsBehaviour { record: 16_001, segment: 4099, ..usual.clone() },
             900_001,
         ),
-        ("split handshake messages", Unusual { fragment: Some(64), record: 64, ..usual.clone() }, 200_001),
-        ("split handshake messages, TLS 1.2", Unusual { fragment: Some(64), record: 64, ..old }, 200_001),
-        ("KeyUpdate", Unusual { key_update: Some(50_000), ..usual.clone() }, 900_001),
+        (
+            "split handshake messages",
+            TlsBehaviour { fragment: Some(64), record: 64, ..usual.clone() },
+            200_001,
+        ),
+        (
+            "split handshake messages, TLS 1.2",
+            TlsBehaviour { fragment: Some(64), record: 64, ..old },
+            200_001,
+        ),
+        ("KeyUpdate", TlsBehaviour { key_update: Some(50_000), ..usual.clone() }, 900_001),
         (
             "KeyUpdate and segments of one byte",
-            Unusual { key_update: Some(9_000), segment: 1, ..usual },
+            TlsBehaviour { key_update: Some(9_000), segment: 1, ..usual },
             90_001,
         ),
     ]
@@ -75,7 +83,7 @@ fn shapes() -> Vec<(&'static str, Unusual, usize)> {
 
 #[test]
 fn all_forms_of_records_give_the_same_bytes_and_keep_the_connection() {
-    let certificate = Certificate::make(Made::Leaf);
+    let certificate = Certificate::make(CertificateKind::Leaf);
     for (shape, unusual, length) in shapes() {
         let content = bytes(5, length);
         let peer = TlsPeer::start(&certificate, unusual, content.clone());
@@ -98,7 +106,7 @@ fn all_forms_of_records_give_the_same_bytes_and_keep_the_connection() {
 
 #[test]
 fn uploads_arrive_unchanged_with_all_forms_of_records() {
-    let certificate = Certificate::make(Made::Leaf);
+    let certificate = Certificate::make(CertificateKind::Leaf);
     let content = bytes(6, 1_000_003);
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(&content).unwrap();
@@ -115,9 +123,9 @@ fn uploads_arrive_unchanged_with_all_forms_of_records() {
 
 #[test]
 fn concurrent_connections_with_key_updates_do_not_mix_their_bytes() {
-    let certificate = Certificate::make(Made::Leaf);
+    let certificate = Certificate::make(CertificateKind::Leaf);
     let content = bytes(7, 2_000_003);
-    let unusual = Unusual { key_update: Some(70_000), segment: 5003, ..Unusual::default() };
+    let unusual = TlsBehaviour { key_update: Some(70_000), segment: 5003, ..TlsBehaviour::default() };
     let peer = TlsPeer::start(&certificate, unusual, content.clone());
     let (store, location) = (store(&certificate), at(&peer, "x"));
     thread::scope(|scope| {
@@ -134,17 +142,17 @@ fn concurrent_connections_with_key_updates_do_not_mix_their_bytes() {
 
 #[test]
 fn a_body_without_length_is_complete_only_with_close_notify() {
-    let certificate = Certificate::make(Made::Leaf);
+    let certificate = Certificate::make(CertificateKind::Leaf);
     let content = bytes(8, 300_007);
     for version in [&TLS12, &TLS13] {
         let peer = |ending| {
-            let unusual = Unusual { version, ending, ..Unusual::default() };
+            let unusual = TlsBehaviour { version, ending, ..TlsBehaviour::default() };
             TlsPeer::start(&certificate, unusual, content.clone())
         };
         for step in [997, 256 << 10] {
-            let notified = peer(Ending::Notified);
+            let notified = peer(BodyEnding::Notified);
             assert!(read(&store(&certificate), &at(&notified, "x"), None, step).unwrap() == content);
-            let cut = peer(Ending::Unnotified);
+            let cut = peer(BodyEnding::Unnotified);
             let error = read(&store(&certificate), &at(&cut, "x"), None, step).unwrap_err();
             assert!(matches!(error, Error::Disconnected { .. }), "{error}");
             assert!(error.is_transient() && error.to_string().contains("close_notify"), "{error}");
@@ -154,10 +162,10 @@ fn a_body_without_length_is_complete_only_with_close_notify() {
 
 #[test]
 fn a_truncated_body_is_a_transient_error() {
-    let certificate = Certificate::make(Made::Leaf);
-    for ending in [Ending::Cut, Ending::CutNotified] {
+    let certificate = Certificate::make(CertificateKind::Leaf);
+    for ending in [BodyEnding::Cut, BodyEnding::CutNotified] {
         for step in [997, 256 << 10] {
-            let unusual = Unusual { ending, endings: 1, ..Unusual::default() };
+            let unusual = TlsBehaviour { ending, endings: 1, ..TlsBehaviour::default() };
             let content = bytes(9, 500_000);
             let peer = TlsPeer::start(&certificate, unusual, content.clone());
             let (store, location) = (store(&certificate), at(&peer, "x"));
@@ -170,11 +178,12 @@ fn a_truncated_body_is_a_transient_error() {
 
 #[test]
 fn bytes_after_close_notify_are_ignored() {
-    let certificate = Certificate::make(Made::Leaf);
+    let certificate = Certificate::make(CertificateKind::Leaf);
     for version in [&TLS12, &TLS13] {
         for step in [997, 256 << 10] {
             let content = bytes(10, 100_000);
-            let unusual = Unusual { version, ending: Ending::NotifiedThenJunk, ..Unusual::default() };
+            let unusual =
+                TlsBehaviour { version, ending: BodyEnding::NotifiedThenJunk, ..TlsBehaviour::default() };
             let peer = TlsPeer::start(&certificate, unusual, content.clone());
             let (store, location) = (store(&certificate), at(&peer, "x"));
             let found = in_time(move || read(&store, &location, None, step));
@@ -204,7 +213,7 @@ fn silent_peer(bytes: &'static [u8], pause: Duration) -> String {
 
 #[test]
 fn a_slow_or_stalled_handshake_fails_after_the_deadline() {
-    let certificate = Certificate::make(Made::Leaf);
+    let certificate = Certificate::make(CertificateKind::Leaf);
     // The header of a record with 16 KiB of handshake, followed by zeros.
     static TRICKLE: [u8; 4000] = {
         let mut bytes = [0; 4000];
@@ -224,10 +233,10 @@ fn a_slow_or_stalled_handshake_fails_after_the_deadline() {
 
 #[test]
 fn certificates_are_checked_for_authority_validity_and_name() {
-    for made in [Made::Authority, Made::Leaf] {
+    for made in [CertificateKind::Authority, CertificateKind::Leaf] {
         let certificate = Certificate::make(made);
         for version in [&TLS12, &TLS13] {
-            let unusual = Unusual { version, ..Unusual::default() };
+            let unusual = TlsBehaviour { version, ..TlsBehaviour::default() };
             let peer = TlsPeer::start(&certificate, unusual, b"content".to_vec());
             assert_eq!(
                 read(&store(&certificate), &at(&peer, "x"), None, 99).unwrap(),
@@ -238,26 +247,26 @@ fn certificates_are_checked_for_authority_validity_and_name() {
     }
     let refusal = |made, trusted: &dyn Fn(&Certificate) -> Store| {
         let certificate = Certificate::make(made);
-        let peer = TlsPeer::start(&certificate, Unusual::default(), b"content".to_vec());
+        let peer = TlsPeer::start(&certificate, TlsBehaviour::default(), b"content".to_vec());
         let error = read(&trusted(&certificate), &at(&peer, "x"), None, 99).unwrap_err();
         assert!(!error.is_transient() && error.concerns_store(), "{error}");
         format!("{error}; {}", error.advice().unwrap())
     };
-    let other = Certificate::make(Made::Authority);
-    let message = refusal(Made::Authority, &|_| store(&other));
+    let other = Certificate::make(CertificateKind::Authority);
+    let message = refusal(CertificateKind::Authority, &|_| store(&other));
     assert!(
         message.contains("not signed by a trusted authority") && message.contains("--ca-bundle"),
         "{message}"
     );
-    let message = refusal(Made::Authority, &|_| Store::new(Options::default()).unwrap());
+    let message = refusal(CertificateKind::Authority, &|_| Store::new(StoreOptions::default()).unwrap());
     assert!(
         message.contains("not signed by a trusted authority") && message.contains("--ca-bundle"),
         "{message}"
     );
-    let message = refusal(Made::Expired, &store);
+    let message = refusal(CertificateKind::Expired, &store);
     assert!(message.contains("expired") && message.contains("renew"), "{message}");
-    let message = refusal(Made::NotYetValid, &store);
+    let message = refusal(CertificateKind::NotYetValid, &store);
     assert!(message.contains("not yet valid") && message.contains("clock"), "{message}");
-    let message = refusal(Made::ForAnotherHost, &store);
+    let message = refusal(CertificateKind::ForAnotherHost, &store);
     assert!(message.contains("127.0.0.1") && message.contains("elsewhere.invalid"), "{message}");
 }

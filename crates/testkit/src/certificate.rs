@@ -16,7 +16,7 @@ use crate::data::scratch;
 
 /// The kinds of test certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Made {
+pub enum CertificateKind {
     /// An output of `openssl req -x509`: CA:TRUE, for `localhost` and `127.0.0.1`.
     Authority,
     /// Like [`Authority`](Self::Authority), but with CA:FALSE.
@@ -29,7 +29,7 @@ pub enum Made {
     NotYetValid,
 }
 
-impl Made {
+impl CertificateKind {
     fn constraints(self) -> &'static str {
         if self == Self::Leaf { "critical,CA:FALSE" } else { "critical,CA:TRUE" }
     }
@@ -60,7 +60,7 @@ impl Certificate {
     /// # Panics
     /// openssl is not installed or fails.
     #[must_use]
-    pub fn make(made: Made) -> Self {
+    pub fn make(made: CertificateKind) -> Self {
         let directory = scratch();
         let [from, to] = made.validity();
         let configuration = format!(

@@ -15,7 +15,7 @@ pub use names::*;
 pub use reading::*;
 pub use writing::*;
 
-/// Makes a module of tests: every rule, at one [`Place`](crate::Place).
+/// Makes a module of tests: every rule, at one [`Backend`](crate::Backend).
 #[macro_export]
 macro_rules! conformance {
     ($module:ident, $place:ident) => {
@@ -57,7 +57,7 @@ macro_rules! conformance {
         $(
             #[test]
             fn $promise() {
-                $crate::conformance::$promise(&$crate::Subject::start($crate::Place::$place));
+                $crate::conformance::$promise(&$crate::Subject::start($crate::Backend::$place));
             }
         )*
     };

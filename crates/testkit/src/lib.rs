@@ -25,18 +25,18 @@ mod tls_peer;
 mod wait;
 mod weak_fs;
 
-pub use certificate::{Certificate, Made};
+pub use certificate::{Certificate, CertificateKind};
 pub use data::{bytes, bytes_at, count, scratch, write_file};
 pub use process::{Process, free_port, lacks_root, unprivileged};
 pub use quirk::Quirk;
 pub use quirk_store::QuirkStore;
-pub use scripted::{Received, Reply, Scripted};
+pub use scripted::{Received, Scripted, ScriptedReply};
 pub use servers::{
     ACCESS_KEY, AZURE_ACCOUNT, AZURE_KEY, BUCKET, SECRET_KEY, azure_connection, azurite, fake_gcs_server,
     minio, minio_with, nginx, set_credentials, versitygw,
 };
-pub use sshd::{Client, Sshd};
-pub use subject::{Capabilities, Place, Subject, Support};
-pub use tls_peer::{Ending, TlsPeer, Unusual};
+pub use sshd::{SshClientKind, Sshd};
+pub use subject::{Backend, Capabilities, Subject, Support};
+pub use tls_peer::{BodyEnding, TlsBehaviour, TlsPeer};
 pub use wait::{ends_within, holds_within, patience, slowness, until, wait_limit};
 pub use weak_fs::{WeakFs, Weakness};

@@ -19,9 +19,9 @@ use firstbyte_store::{Algorithm, Hasher};
 use rustix_futex_sync::Mutex;
 
 use crate::quirk::Quirk;
-use crate::scripted::{Received, Reply, Scripted};
+use crate::scripted::{Received, Scripted, ScriptedReply};
 use crate::servers::BUCKET;
-use request::Request;
+use request::QuirkRequest;
 
 /// Difference of a clock that is ahead or behind.
 const SKEW: Duration = Duration::from_secs(3600);
@@ -32,20 +32,20 @@ const PAGE: usize = 5;
 /// An S3 store in memory, on a free loopback port. Dropping it ends the server.
 pub struct QuirkStore {
     server: Scripted,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<QuirkState>>,
 }
 
 /// Bucket and key.
 type Name = (String, String);
 
 #[derive(Default)]
-struct State {
+struct QuirkState {
     quirks: HashSet<Quirk>,
     page: usize,
     objects: BTreeMap<Name, Object>,
     /// Deleted objects.
     deleted: BTreeMap<Name, Object>,
-    uploads: BTreeMap<String, multipart::Pending>,
+    uploads: BTreeMap<String, multipart::QuirkUpload>,
     started_uploads: u64,
     /// Events of quirks that occur only once.
     happened: HashSet<String>,
@@ -79,7 +79,8 @@ impl QuirkStore {
     /// There is no port to listen on.
     #[must_use]
     pub fn start(quirks: &[Quirk]) -> Self {
-        let state = State { page: PAGE, quirks: quirks.iter().copied().collect(), ..State::default() };
+        let state =
+            QuirkState { page: PAGE, quirks: quirks.iter().copied().collect(), ..QuirkState::default() };
         let state = Arc::new(Mutex::new(state));
         let shared = Arc::clone(&state);
         let answer = move |received: &Received| {
@@ -136,7 +137,7 @@ impl QuirkStore {
     pub fn clear(&self) {
         let mut state = self.state.lock();
         let (quirks, page) = (std::mem::take(&mut state.quirks), state.page);
-        *state = State { quirks, page, ..State::default() };
+        *state = QuirkState { quirks, page, ..QuirkState::default() };
     }
 
     /// Returns the keys and contents of [`BUCKET`].
@@ -173,7 +174,7 @@ fn named(key: &str) -> Name {
     (BUCKET.to_owned(), key.to_owned())
 }
 
-impl State {
+impl QuirkState {
     fn has(&self, quirk: Quirk) -> bool {
         self.quirks.contains(&quirk)
     }
@@ -183,8 +184,8 @@ impl State {
         self.has(quirk) && self.happened.insert(format!("{quirk:?} {event}"))
     }
 
-    fn answer(&mut self, received: &Received) -> Reply {
-        let Some(request) = Request::parse(received) else {
+    fn answer(&mut self, received: &Received) -> ScriptedReply {
+        let Some(request) = QuirkRequest::parse(received) else {
             return xml_error("400 Bad Request", "InvalidRequest", "not a request");
         };
         self.requests.push(format!("{} {}", request.method, request.target));
@@ -198,13 +199,13 @@ impl State {
         };
         let is_write = !matches!(request.method.as_str(), "GET" | "HEAD");
         if is_write && !request.key.is_empty() && self.once(Quirk::LostAnswers, &request.event()) {
-            return Reply::Hang;
+            return ScriptedReply::Hang;
         }
         reply
     }
 
     /// Returns the response that refuses the whole request, if a quirk demands it.
-    fn refuse(&mut self, request: &Request) -> Option<Reply> {
+    fn refuse(&mut self, request: &QuirkRequest) -> Option<ScriptedReply> {
         let to_object = !request.key.is_empty();
         if self.has(Quirk::HostStyleOnly) && !request.host_style && !request.bucket.is_empty() {
             let why = "Please use virtual hosted style to access.";
@@ -216,7 +217,7 @@ impl State {
         if to_object && self.has(Quirk::Redirects) && !request.target.contains("redirected") {
             let mark = if request.target.contains('?') { '&' } else { '?' };
             let location = format!("location: {}{mark}redirected", request.target);
-            return Some(Reply::answer("307 Temporary Redirect", &[&location], b""));
+            return Some(ScriptedReply::answer("307 Temporary Redirect", &[&location], b""));
         }
         let checked = request.headers.keys().any(|name| {
             name.starts_with("x-amz-checksum-") && name != "x-amz-checksum-mode"
@@ -229,20 +230,20 @@ impl State {
         None
     }
 
-    fn answer_bucket(&mut self, request: &Request) -> Reply {
+    fn answer_bucket(&mut self, request: &QuirkRequest) -> ScriptedReply {
         match request.method.as_str() {
             _ if request.bucket.is_empty() => self.list_buckets(),
             "GET" if request.value("session").is_some() => self.begin_session(),
             "GET" if request.value("uploads").is_some() => self.list_uploads(request),
             "GET" => self.list(request),
             "POST" if request.value("delete").is_some() => self.delete_many(request),
-            "HEAD" | "PUT" => Reply::answer("200 OK", &[], b""),
+            "HEAD" | "PUT" => ScriptedReply::answer("200 OK", &[], b""),
             _ => xml_error("405 Method Not Allowed", "MethodNotAllowed", "not for a bucket"),
         }
     }
 
     /// Answers CreateSession, as for a directory bucket, without an expiry.
-    fn begin_session(&self) -> Reply {
+    fn begin_session(&self) -> ScriptedReply {
         self.xml(
             "<CreateSessionResult><Credentials><SessionToken>token</SessionToken>\
              <SecretAccessKey>secret</SecretAccessKey><AccessKeyId>session</AccessKeyId></Credentials>\
@@ -250,10 +251,10 @@ impl State {
         )
     }
 
-    fn xml(&self, text: &str) -> Reply {
+    fn xml(&self, text: &str) -> ScriptedReply {
         let rest = if self.has(Quirk::TrailingGarbage) { "\n\0\0<garbage" } else { "" };
         let text = format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{text}{rest}");
-        Reply::answer("200 OK", &["content-type: application/xml"], text.as_bytes())
+        ScriptedReply::answer("200 OK", &["content-type: application/xml"], text.as_bytes())
     }
 
     /// Converts a time to the store's clock.
@@ -269,14 +270,14 @@ impl State {
 }
 
 /// Makes an error response as S3 does.
-fn xml_error(status: &str, code: &str, message: &str) -> Reply {
+fn xml_error(status: &str, code: &str, message: &str) -> ScriptedReply {
     let text = format!("<Error><Code>{code}</Code><Message>{message}</Message></Error>");
-    Reply::answer(status, &["content-type: application/xml"], text.as_bytes())
+    ScriptedReply::answer(status, &["content-type: application/xml"], text.as_bytes())
 }
 
 /// Makes an error response to HEAD, which has no body.
-fn head_error(status: &str) -> Reply {
-    Reply::raw(status, &["content-length: 0"], b"")
+fn head_error(status: &str) -> ScriptedReply {
+    ScriptedReply::raw(status, &["content-length: 0"], b"")
 }
 
 fn escape(text: &str) -> String {

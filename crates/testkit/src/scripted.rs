@@ -11,7 +11,7 @@ use rustix_futex_sync::Mutex;
 
 /// The reaction to one request.
 #[derive(Clone, Debug)]
-pub enum Reply {
+pub enum ScriptedReply {
     /// Sends these bytes, head and body, and keeps the connection open.
     Send(Vec<u8>),
     /// Sends these bytes and closes the connection, which truncates the body if the head states
@@ -32,7 +32,7 @@ pub enum Reply {
     Hang,
 }
 
-impl Reply {
+impl ScriptedReply {
     /// Makes a response with `status` (`206 Partial Content`), header lines and body, and adds the
     /// correct `Content-Length`.
     #[must_use]
@@ -98,23 +98,23 @@ pub struct Received {
 const KEPT_BODY: u64 = 64 << 10;
 
 /// A script that gets the number and the head of each request.
-type HeadScript = dyn Fn(usize, &str) -> Reply + Send + Sync;
+type HeadScript = dyn Fn(usize, &str) -> ScriptedReply + Send + Sync;
 
 /// Decides the reaction to a request.
 enum Script {
     /// Decides by the number and the head of a request. Requests are recorded.
     Heads(Box<HeadScript>),
     /// Decides by the request with its whole body. Requests are not recorded.
-    Bodies(Box<dyn Fn(&Received) -> Reply + Send + Sync>),
+    Bodies(Box<dyn Fn(&Received) -> ScriptedReply + Send + Sync>),
 }
 
 /// A server whose script decides the reaction to each request.
 pub struct Scripted {
     url: String,
-    state: Arc<State>,
+    state: Arc<ScriptState>,
 }
 
-struct State {
+struct ScriptState {
     script: Script,
     listener: TcpListener,
     /// Requests in order of arrival.
@@ -129,19 +129,21 @@ impl Scripted {
     /// # Panics
     /// There is no port to listen on.
     #[must_use]
-    pub fn start(script: impl Fn(usize, &str) -> Reply + Send + Sync + 'static) -> Self {
+    pub fn start(script: impl Fn(usize, &str) -> ScriptedReply + Send + Sync + 'static) -> Self {
         Self::with(Script::Heads(Box::new(script)))
     }
 
     /// Starts a server whose script gets whole requests, which are not recorded.
-    pub(crate) fn start_with_bodies(script: impl Fn(&Received) -> Reply + Send + Sync + 'static) -> Self {
+    pub(crate) fn start_with_bodies(
+        script: impl Fn(&Received) -> ScriptedReply + Send + Sync + 'static,
+    ) -> Self {
         Self::with(Script::Bodies(Box::new(script)))
     }
 
     fn with(script: Script) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let url = format!("http://{}", listener.local_addr().expect("its address"));
-        let state = Arc::new(State {
+        let state = Arc::new(ScriptState {
             script,
             listener,
             requests: Mutex::default(),
@@ -192,7 +194,7 @@ impl Drop for Scripted {
     }
 }
 
-impl State {
+impl ScriptState {
     fn accept(self: Arc<Self>) {
         while let Ok((connection, _)) = self.listener.accept() {
             match (self.open.lock().as_mut(), connection.try_clone()) {
@@ -214,25 +216,25 @@ impl State {
         };
         while let Some(request) = read_request(&mut reader, kept)? {
             match self.reply(request) {
-                Reply::Send(bytes) => connection.write_all(&bytes)?,
-                Reply::SendAndClose(bytes) => {
+                ScriptedReply::Send(bytes) => connection.write_all(&bytes)?,
+                ScriptedReply::SendAndClose(bytes) => {
                     connection.write_all(&bytes)?;
                     return connection.shutdown(Shutdown::Both);
                 }
-                Reply::Trickle { bytes, step, pause } => {
+                ScriptedReply::Trickle { bytes, step, pause } => {
                     for piece in bytes.chunks(step.max(1)) {
                         connection.write_all(piece)?;
                         thread::sleep(pause);
                     }
                 }
-                Reply::Silence => {}
-                Reply::Hang => return connection.shutdown(Shutdown::Both),
+                ScriptedReply::Silence => {}
+                ScriptedReply::Hang => return connection.shutdown(Shutdown::Both),
             }
         }
         Ok(())
     }
 
-    fn reply(&self, request: Received) -> Reply {
+    fn reply(&self, request: Received) -> ScriptedReply {
         match &self.script {
             Script::Bodies(script) => script(&request),
             Script::Heads(script) => {

@@ -19,7 +19,7 @@ pub struct Sshd {
 
 /// The key and the known hosts of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Client {
+pub enum SshClientKind {
     /// The server accepts the client's key, and the client knows the server's.
     Friend,
     /// The server does not accept the client's key.
@@ -28,7 +28,7 @@ pub enum Client {
     Newcomer,
 }
 
-impl Client {
+impl SshClientKind {
     fn file(self) -> &'static str {
         match self {
             Self::Friend => "friend.config",
@@ -69,9 +69,9 @@ impl Sshd {
             command.args(["-D", "-f"]).arg(&configuration);
         });
         for (client, key, known) in [
-            (Client::Friend, "friend", "known"),
-            (Client::Stranger, "stranger", "known"),
-            (Client::Newcomer, "friend", "unknown"),
+            (SshClientKind::Friend, "friend", "known"),
+            (SshClientKind::Stranger, "stranger", "known"),
+            (SshClientKind::Newcomer, "friend", "unknown"),
         ] {
             let at = directory.display();
             let text = format!(
@@ -91,7 +91,7 @@ impl Sshd {
 
     /// Returns the command that connects, with its arguments.
     #[must_use]
-    pub fn ssh(&self, client: Client) -> String {
+    pub fn ssh(&self, client: SshClientKind) -> String {
         format!("ssh -F {}", self.directory.join(client.file()).display())
     }
 

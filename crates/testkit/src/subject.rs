@@ -1,20 +1,23 @@
 //! A store under test: a backend with its server, a base location, and the backend's capabilities.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use firstbyte_hydrate::{Hydrator, Settings};
+use firstbyte_hydrate::{HydrationSettings, Hydrator};
 use firstbyte_location::{Location, ObjectLocation, Service, Strength};
-use firstbyte_serve::{Authentication, Config, GatewayConfig, Keys, Running, Server, Source, Tls, Writing};
+use firstbyte_serve::{
+    Authentication, Config, GatewayConfig, RunningServer, ServeSource, Server, ServerKeys, TlsFiles,
+    WritePolicy,
+};
 use firstbyte_store::{
-    AzureConnection, Error, Get, Options, Payload, PutOptions, Result, Signing, Store, Via,
+    AzureConnection, Error, Get, Payload, PutOptions, Result, Signing, Store, StoreOptions, Via,
 };
 use tempfile::TempDir;
 
-use crate::certificate::{Certificate, Made};
+use crate::certificate::{Certificate, CertificateKind};
 use crate::data::scratch;
 use crate::process::Process;
 use crate::quirk::Quirk;
@@ -23,11 +26,11 @@ use crate::servers::{
     ACCESS_KEY, AZURE_KEY, BUCKET, SECRET_KEY, azure_connection, azurite, fake_gcs_server, minio_with, nginx,
     set_credentials, versitygw,
 };
-use crate::sshd::{Client, Sshd};
+use crate::sshd::{SshClientKind, Sshd};
 
 /// The backends under test, each with a real server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Backend {
     /// Local files.
     Local,
     /// versitygw.
@@ -169,7 +172,7 @@ fn of_gateway(origin: Capabilities) -> Capabilities {
     }
 }
 
-impl Place {
+impl Backend {
     fn is_tls(self) -> bool {
         matches!(self, Self::MinioTls | Self::ServeS3Tls | Self::ServeHttpTls)
     }
@@ -179,15 +182,18 @@ impl Place {
     }
 
     /// Returns the options of a store for this backend's server.
-    fn options(self, url: Option<&str>, azure_key: &str) -> Options {
+    fn options(self, url: Option<&str>, azure_key: &str) -> StoreOptions {
         let url = url.map(ToOwned::to_owned);
         match self {
-            Self::Google => Options { google_endpoint: url, ..Options::default() },
+            Self::Google => StoreOptions { google_endpoint: url, ..StoreOptions::default() },
             Self::Azure => {
                 let connection = azure_connection(&url.unwrap_or_default(), azure_key);
-                Options { azure_connection: Some(AzureConnection(connection)), ..Options::default() }
+                StoreOptions {
+                    azure_connection: Some(AzureConnection(connection)),
+                    ..StoreOptions::default()
+                }
             }
-            _ => Options { endpoint_url: url, ..Options::default() },
+            _ => StoreOptions { endpoint_url: url, ..StoreOptions::default() },
         }
     }
 
@@ -266,14 +272,33 @@ impl Place {
             },
         }
     }
+
+    /// The location of the test bucket on a server at `url`, or of the local directory `files`.
+    fn base(self, url: &str, files: &Path) -> Location {
+        let parse = |text: String| Location::parse(text.as_ref()).expect("a URL");
+        match self {
+            Self::Local => Location::Local(files.to_owned()),
+            Self::Nginx | Self::ServeHttp | Self::ServeHttpTls => parse(format!("{url}/{BUCKET}/")),
+            Self::Google => bucket(Service::Google),
+            Self::Azure => bucket(Service::Azure),
+            Self::Sftp => parse(format!("{url}{}", files.display())),
+            Self::Versitygw
+            | Self::Minio
+            | Self::MinioTls
+            | Self::ServeS3
+            | Self::ServeS3Tls
+            | Self::Gateway
+            | Self::Scripted => bucket(Service::S3),
+        }
+    }
 }
 
 enum Backing {
     Directory,
     Shared(#[allow(dead_code, reason = "held for its drop, the last of which ends the server")] Arc<Process>),
     Process(#[allow(dead_code, reason = "held for its drop, which ends the server")] Process),
-    Serve(#[allow(dead_code, reason = "held for its drop, which ends the server")] Running),
-    Gateway(#[allow(dead_code, reason = "held for its drop, which ends the servers")] [Running; 2]),
+    Serve(#[allow(dead_code, reason = "held for its drop, which ends the server")] RunningServer),
+    Gateway(#[allow(dead_code, reason = "held for its drop, which ends the servers")] [RunningServer; 2]),
     Sshd(Sshd),
     Scripted(#[allow(dead_code, reason = "held for its drop, which ends the server")] QuirkStore),
 }
@@ -304,65 +329,56 @@ impl Subject {
     /// # Panics
     /// The server cannot be started.
     #[must_use]
-    pub fn start(place: Place) -> Self {
+    pub fn start(place: Backend) -> Self {
         set_credentials();
         let scratch = scratch();
         let root = scratch.path().join("root");
         let files = root.join(BUCKET);
         fs::create_dir_all(&files).expect("the bucket's directory");
-        let certificate = place.is_tls().then(|| Certificate::make(Made::Authority));
+        let certificate = place.is_tls().then(|| Certificate::make(CertificateKind::Authority));
         let (backing, url) = match place {
-            Place::Local => (Backing::Directory, String::new()),
-            Place::Versitygw => process(versitygw(&root)),
-            Place::Minio | Place::MinioTls => process(minio_with(&root, certificate.as_ref())),
-            Place::Nginx => process(nginx(&root, scratch.path())),
-            Place::Gateway => gateway(&root, &scratch.path().join("cache")),
-            Place::Google => process(fake_gcs_server()),
-            Place::Azure => {
+            Backend::Local => (Backing::Directory, String::new()),
+            Backend::Versitygw => process(versitygw(&root)),
+            Backend::Minio | Backend::MinioTls => process(minio_with(&root, certificate.as_ref())),
+            Backend::Nginx => process(nginx(&root, scratch.path())),
+            Backend::Gateway => gateway(&root, &scratch.path().join("cache")),
+            Backend::Google => process(fake_gcs_server()),
+            Backend::Azure => {
                 let process = azurite();
                 let url = process.url();
                 (Backing::Shared(process), url)
             }
-            Place::Scripted => scripted(&[]),
-            Place::Sftp => {
+            Backend::Scripted => scripted(&[]),
+            Backend::Sftp => {
                 let sshd = Sshd::start(scratch.path());
                 let url = sshd.url();
                 (Backing::Sshd(sshd), url)
             }
-            Place::ServeS3 | Place::ServeHttp | Place::ServeS3Tls | Place::ServeHttpTls => {
+            Backend::ServeS3 | Backend::ServeHttp | Backend::ServeS3Tls | Backend::ServeHttpTls => {
                 serve(&root, place, certificate.as_ref())
             }
         };
-        let http = || Location::parse(format!("{url}/{BUCKET}/").as_ref()).expect("a URL");
-        let base = match place {
-            Place::Local => Location::Local(files.clone()),
-            Place::Nginx | Place::ServeHttp | Place::ServeHttpTls => http(),
-            Place::Google => bucket(Service::Google),
-            Place::Azure => bucket(Service::Azure),
-            Place::Sftp => Location::parse(format!("{url}{}", files.display()).as_ref()).expect("a URL"),
-            Place::Versitygw
-            | Place::Minio
-            | Place::MinioTls
-            | Place::ServeS3
-            | Place::ServeS3Tls
-            | Place::Gateway
-            | Place::Scripted => bucket(Service::S3),
-        };
+        let base = place.base(&url, &files);
         let url = (!url.is_empty()).then_some(url);
         let ca_bundle = certificate.as_ref().map(Certificate::certificate);
         let ssh = |client| match &backing {
             Backing::Sshd(sshd) => Some(sshd.ssh(client)),
             _ => None,
         };
-        let endpoint = url.as_deref().filter(|_| place != Place::Sftp);
-        let options = Options { ca_bundle, ssh: ssh(Client::Friend), ..place.options(endpoint, AZURE_KEY) };
+        let endpoint = url.as_deref().filter(|_| place != Backend::Sftp);
+        let options =
+            StoreOptions { ca_bundle, ssh: ssh(SshClientKind::Friend), ..place.options(endpoint, AZURE_KEY) };
         let stranger = match place {
             // Without valid keys, a container does not exist.
-            Place::Azure => place.options(endpoint, "d3Jvbmc="),
-            _ => Options { signing: Signing::Anonymous, ssh: ssh(Client::Stranger), ..options.clone() },
+            Backend::Azure => place.options(endpoint, "d3Jvbmc="),
+            _ => StoreOptions {
+                signing: Signing::Anonymous,
+                ssh: ssh(SshClientKind::Stranger),
+                ..options.clone()
+            },
         };
         let store = Store::new(options).expect("a store");
-        if matches!(place, Place::Google | Place::Azure) {
+        if matches!(place, Backend::Google | Backend::Azure) {
             store.create_bucket(&base).expect("a bucket");
         }
         Self {
@@ -384,7 +400,7 @@ impl Subject {
     /// The store cannot be started.
     #[must_use]
     pub fn with_quirks(quirks: &[Quirk]) -> Self {
-        let subject = Self::start(Place::Scripted);
+        let subject = Self::start(Backend::Scripted);
         if let Backing::Scripted(store) = &subject._backing {
             store.set_quirks(quirks);
         }
@@ -509,11 +525,11 @@ fn process(process: Process) -> (Backing, String) {
     (Backing::Process(process), url)
 }
 
-fn serve(root: &std::path::Path, place: Place, certificate: Option<&Certificate>) -> (Backing, String) {
-    let tls = certificate.map(|made| Tls { certificate: made.certificate(), key: made.key() });
-    let mut config = Config { writing: Writing::Allowed, tls, ..Config::new(root) };
-    if matches!(place, Place::ServeS3 | Place::ServeS3Tls) {
-        let keys = Keys::parse(&format!("{ACCESS_KEY} {SECRET_KEY} write")).expect("a key");
+fn serve(root: &std::path::Path, place: Backend, certificate: Option<&Certificate>) -> (Backing, String) {
+    let tls = certificate.map(|made| TlsFiles { certificate: made.certificate(), key: made.key() });
+    let mut config = Config { writing: WritePolicy::Allowed, tls, ..Config::new(root) };
+    if matches!(place, Backend::ServeS3 | Backend::ServeS3Tls) {
+        let keys = ServerKeys::parse(&format!("{ACCESS_KEY} {SECRET_KEY} write")).expect("a key");
         config.authentication = Authentication::Keys(keys);
     }
     let server = Server::start(config).expect("our own server");
@@ -527,9 +543,9 @@ fn gateway(root: &std::path::Path, cache: &std::path::Path) -> (Backing, String)
     let origin = Server::start(Config::new(root)).expect("our own server");
     let via = Via::default();
     let endpoint_url = Some(origin.url().to_owned());
-    let store =
-        Store::new(Options { endpoint_url, via: via.clone(), ..Options::default() }).expect("a store");
-    let settings = Settings { cache: Some(cache.to_owned()), ..Settings::default() };
+    let store = Store::new(StoreOptions { endpoint_url, via: via.clone(), ..StoreOptions::default() })
+        .expect("a store");
+    let settings = HydrationSettings { cache: Some(cache.to_owned()), ..HydrationSettings::default() };
     let config = GatewayConfig {
         location: bucket(Service::S3),
         hydrator: Hydrator::new(store, settings).expect("a cache"),
@@ -541,9 +557,9 @@ fn gateway(root: &std::path::Path, cache: &std::path::Path) -> (Backing, String)
         usd_per_request: None,
         names: None,
     };
-    let keys = Keys::parse(&format!("{ACCESS_KEY} {SECRET_KEY} read")).expect("a key");
+    let keys = ServerKeys::parse(&format!("{ACCESS_KEY} {SECRET_KEY} read")).expect("a key");
     let authentication = Authentication::Keys(keys);
-    let config = Config { authentication, ..Config::of(Source::Gateway(config)) };
+    let config = Config { authentication, ..Config::of(ServeSource::Gateway(config)) };
     let server = Server::start(config).expect("our own gateway");
     let url = server.url().to_owned();
     (Backing::Gateway([server, origin]), url)

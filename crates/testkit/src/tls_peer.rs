@@ -17,7 +17,7 @@ use crate::certificate::Certificate;
 
 /// The framing of a body, and the end of its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum BodyEnding {
     /// Framed by `Content-Length`; the connection stays open.
     KeptAlive,
     /// Framed by the end of the connection, after close_notify.
@@ -34,7 +34,7 @@ pub enum Ending {
 
 /// The settings of a server's unusual behaviour.
 #[derive(Clone, Debug)]
-pub struct Unusual {
+pub struct TlsBehaviour {
     /// The protocol version.
     pub version: &'static SupportedProtocolVersion,
     /// Bytes per TCP segment.
@@ -48,14 +48,14 @@ pub struct Unusual {
     /// Sends KeyUpdate after this many bytes of a body.
     pub key_update: Option<usize>,
     /// The framing and the end of bodies.
-    pub ending: Ending,
+    pub ending: BodyEnding,
     /// Redirects every GET and HEAD to this URL.
     pub redirect: Option<String>,
-    /// The number of bodies that end with `ending`. All later bodies use [`Ending::KeptAlive`].
+    /// The number of bodies that end with `ending`. All later bodies use [`BodyEnding::KeptAlive`].
     pub endings: usize,
 }
 
-impl Default for Unusual {
+impl Default for TlsBehaviour {
     /// Usual behaviour: TLS 1.3 and the largest records.
     fn default() -> Self {
         Self {
@@ -65,7 +65,7 @@ impl Default for Unusual {
             batch: 4,
             fragment: None,
             key_update: None,
-            ending: Ending::KeptAlive,
+            ending: BodyEnding::KeptAlive,
             redirect: None,
             endings: usize::MAX,
         }
@@ -75,12 +75,12 @@ impl Default for Unusual {
 /// An HTTPS server, whose threads end with the process.
 pub struct TlsPeer {
     url: String,
-    state: Arc<State>,
+    state: Arc<PeerState>,
 }
 
-struct State {
+struct PeerState {
     config: Arc<ServerConfig>,
-    unusual: Unusual,
+    unusual: TlsBehaviour,
     content: Vec<u8>,
     puts: Mutex<Vec<Vec<u8>>>,
     connections: AtomicUsize,
@@ -93,11 +93,11 @@ impl TlsPeer {
     /// # Panics
     /// There is no port to listen on, or rustls refuses the certificate.
     #[must_use]
-    pub fn start(certificate: &Certificate, unusual: Unusual, content: Vec<u8>) -> Self {
+    pub fn start(certificate: &Certificate, unusual: TlsBehaviour, content: Vec<u8>) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let url = format!("https://{}", listener.local_addr().expect("its address"));
         let config = Arc::new(configuration(certificate, &unusual));
-        let state = Arc::new(State {
+        let state = Arc::new(PeerState {
             config,
             unusual,
             content,
@@ -136,7 +136,7 @@ impl TlsPeer {
     }
 }
 
-fn configuration(certificate: &Certificate, unusual: &Unusual) -> ServerConfig {
+fn configuration(certificate: &Certificate, unusual: &TlsBehaviour) -> ServerConfig {
     let chain = vec![CertificateDer::from_pem_file(certificate.certificate()).expect("the certificate")];
     let key = PrivateKeyDer::from_pem_file(certificate.key()).expect("its key");
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -190,7 +190,7 @@ impl Write for Segments<'_> {
     }
 }
 
-impl State {
+impl PeerState {
     fn converse(&self, socket: &TcpStream) -> io::Result<()> {
         socket.set_nodelay(true)?;
         let mut session = ServerConnection::new(Arc::clone(&self.config)).map_err(io::Error::other)?;
@@ -259,8 +259,8 @@ impl State {
         let body = &self.content[start..=last];
         let is_head = asked.method == "HEAD";
         let ends = !is_head && self.bodies.fetch_add(1, Ordering::SeqCst) < self.unusual.endings;
-        let ending = if ends { self.unusual.ending } else { Ending::KeptAlive };
-        let by_length = matches!(ending, Ending::KeptAlive | Ending::Cut | Ending::CutNotified);
+        let ending = if ends { self.unusual.ending } else { BodyEnding::KeptAlive };
+        let by_length = matches!(ending, BodyEnding::KeptAlive | BodyEnding::Cut | BodyEnding::CutNotified);
         let status = if asked.range.is_some() { "206 Partial Content" } else { "200 OK" };
         let mut head = format!("HTTP/1.1 {status}\r\nETag: \"v\"\r\nAccept-Ranges: bytes\r\n");
         if asked.range.is_some() {
@@ -269,7 +269,7 @@ impl State {
         if by_length {
             head.push_str(&format!("Content-Length: {}\r\n", body.len()));
         }
-        if ending != Ending::KeptAlive {
+        if ending != BodyEnding::KeptAlive {
             head.push_str("Connection: close\r\n");
         }
         session.writer().write_all(format!("{head}\r\n").as_bytes())?;
@@ -277,17 +277,20 @@ impl State {
         if is_head {
             return Ok(true);
         }
-        let sent =
-            if matches!(ending, Ending::Cut | Ending::CutNotified) { body.len() / 2 } else { body.len() };
+        let sent = if matches!(ending, BodyEnding::Cut | BodyEnding::CutNotified) {
+            body.len() / 2
+        } else {
+            body.len()
+        };
         self.send(session, socket, &body[..sent])?;
         match ending {
-            Ending::KeptAlive => return Ok(true),
-            Ending::Cut | Ending::Unnotified => {}
-            Ending::Notified | Ending::CutNotified => {
+            BodyEnding::KeptAlive => return Ok(true),
+            BodyEnding::Cut | BodyEnding::Unnotified => {}
+            BodyEnding::Notified | BodyEnding::CutNotified => {
                 session.send_close_notify();
                 self.flush(session, socket)?;
             }
-            Ending::NotifiedThenJunk => {
+            BodyEnding::NotifiedThenJunk => {
                 session.send_close_notify();
                 let mut last = Vec::new();
                 while session.wants_write() {

@@ -50,7 +50,7 @@ impl WeakFs {
         let root = (1, directory);
         let tree = Tree {
             weakness,
-            state: Mutex::new(State { paths: HashMap::from([root]), open: HashMap::new(), next: 1 }),
+            state: Mutex::new(WeakFsState { paths: HashMap::from([root]), open: HashMap::new(), next: 1 }),
         };
         let session = Session::new(tree, mountpoint, &Config::default()).expect("a mount");
         let session = session.spawn().expect("a thread");
@@ -69,17 +69,17 @@ impl Drop for WeakFs {
 
 struct Tree {
     weakness: Weakness,
-    state: Mutex<State>,
+    state: Mutex<WeakFsState>,
 }
 
-struct State {
+struct WeakFsState {
     /// Paths of underlying files, by inode.
     paths: HashMap<u64, PathBuf>,
     open: HashMap<u64, File>,
     next: u64,
 }
 
-impl State {
+impl WeakFsState {
     fn path(&self, ino: INodeNo) -> io::Result<PathBuf> {
         self.paths.get(&ino.0).cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
@@ -93,7 +93,7 @@ impl State {
 
 impl Tree {
     /// Returns the path of an underlying name, in its own spelling.
-    fn real(&self, state: &State, parent: INodeNo, name: &OsStr) -> io::Result<PathBuf> {
+    fn real(&self, state: &WeakFsState, parent: INodeNo, name: &OsStr) -> io::Result<PathBuf> {
         let directory = state.path(parent)?;
         let folded = |name: &OsStr| name.to_string_lossy().to_lowercase();
         let same = |found: &OsString| folded(found) == folded(name);
@@ -135,7 +135,7 @@ impl Tree {
         }
     }
 
-    fn describe(&self, state: &mut State, path: PathBuf) -> io::Result<FileAttr> {
+    fn describe(&self, state: &mut WeakFsState, path: PathBuf) -> io::Result<FileAttr> {
         let found = fs::symlink_metadata(&path)?;
         let attributes = self.attributes(&found, found.ino());
         state.paths.insert(found.ino(), path);
@@ -143,7 +143,7 @@ impl Tree {
     }
 
     /// Returns the metadata of the underlying file, even if it was unlinked while open.
-    fn metadata(&self, state: &State, ino: INodeNo) -> io::Result<FileAttr> {
+    fn metadata(&self, state: &WeakFsState, ino: INodeNo) -> io::Result<FileAttr> {
         Ok(self.attributes(&fs::metadata(state.path(ino)?)?, ino.0))
     }
 }

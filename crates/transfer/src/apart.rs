@@ -3,20 +3,20 @@
 //!
 //! One place can have two names, for example two hosts that share a home directory, a link on a
 //! host, a server whose bucket is a local directory, or two mounts of one file system. Identities
-//! cannot be compared across them, so a [`Marker`] is created in one directory and must not appear
-//! in the other. A pair that cannot be tested is refused. [`sources`](crate::sources) and
+//! cannot be compared across them, so a [`MarkerFile`] is created in one directory and must not
+//! appear in the other. A pair that cannot be tested is refused. [`sources`](crate::sources) and
 //! [`sync`](crate::sync) call this.
 
 use std::collections::HashMap;
 
-use firstbyte_location::{Kind, Location};
+use firstbyte_location::{EntryKind, Location};
 use firstbyte_store::{Error as StoreError, PAGE, Store};
 use rustix_futex_sync::Mutex;
 
 use crate::contained;
 use crate::error::{Error, Result};
 use crate::job;
-use crate::marker::Marker;
+use crate::marker::MarkerFile;
 
 /// The most characters of an object's name that a marker's name ends with.
 const LONGEST_END: usize = 40;
@@ -98,7 +98,7 @@ impl Apart {
         // The lock allows one marker at a time, so a worker whose run has ended meanwhile leaves
         // none.
         let _known = self.known.lock();
-        Marker::new(&self.store, &to, &from, new)?.prove_absent(&[from], &old)
+        MarkerFile::new(&self.store, &to, &from, new)?.prove_absent(&[from], &old)
     }
 
     /// As [`prove`](Self::prove), for `directory` below a destination on a host. It can be in
@@ -114,7 +114,7 @@ impl Apart {
         let ends = (0..directory.len()).filter(|at| directory[*at] == b'/').chain([directory.len()]);
         for end in ends {
             match self.store.kind_of_name(&root.join(&directory[..end])) {
-                Ok(Kind::Symlink) => return self.prove(&pair.0, &pair.1, Separation::Trees),
+                Ok(EntryKind::Symlink) => return self.prove(&pair.0, &pair.1, Separation::Trees),
                 Ok(_) => {}
                 Err(StoreError::NotFound { .. }) => break,
                 Err(error) => return Err(error.into()),
@@ -151,11 +151,11 @@ fn prove(store: &Store, source: &Location, destination: &Location, separation: S
         Separation::Inside if job::has_directories(source) => above(source),
         Separation::Inside => return contained::prove_apart(store, source, destination),
     };
-    Marker::new(store, destination, source, "")?.prove_absent(&places, "")?;
+    MarkerFile::new(store, destination, source, "")?.prove_absent(&places, "")?;
     // No marker is created in an object store: it may allow only reading and deleting at the
     // source.
     if separation == Separation::Trees && matches!(source, Location::Local(_) | Location::Sftp(_)) {
-        Marker::new(store, source, destination, "")?.prove_absent(&above(destination), "")?;
+        MarkerFile::new(store, source, destination, "")?.prove_absent(&above(destination), "")?;
     }
     match separation {
         Separation::Names => Ok(()),
@@ -208,7 +208,7 @@ mod tests {
             std::fs::create_dir_all(scratch.path().join(name)).unwrap();
         }
         std::os::unix::fs::symlink("a", scratch.path().join("link")).unwrap();
-        let store = Store::new(firstbyte_store::Options::default()).unwrap();
+        let store = Store::new(firstbyte_store::StoreOptions::default()).unwrap();
         let prove =
             |one: &str, other: &str, separation| Apart::new(&store).prove(&at(one), &at(other), separation);
         let is_one = |proof| matches!(proof, Err(Error::OnePlace { .. }));

@@ -1,5 +1,5 @@
 //! Copies the attributes that the movers do not: links, owners, modes beyond permissions, times of
-//! directories ([`Keep::All`](crate::Keep)).
+//! directories ([`Keep::All`](crate::KeptAttributes)).
 //!
 //! Links of a tree are made as their names are listed. All else is set by a pass over the tree at
 //! the end, when no directory changes any more. If a run is killed before that pass, the same copy
@@ -8,10 +8,10 @@
 use std::fs;
 use std::path::Path;
 
-use firstbyte_location::{Kind, Location, directory_of, shown};
+use firstbyte_location::{EntryKind, Location, directory_of, shown};
 use firstbyte_store::{Beneath, Directories, Error as StoreError, Links, ListOptions};
 
-use crate::context::Scope;
+use crate::context::CallScope;
 use crate::error::{Error, Failure, Result};
 use crate::job::as_path;
 use crate::job::{Effect, Extent};
@@ -21,7 +21,7 @@ use crate::tree::TreeCopy;
 /// Copies the attributes of everything below a tree's source to its destination; with
 /// [`Extent::Whole`] also those of the root.
 pub(crate) fn of_tree(
-    scope: &Scope<'_>,
+    scope: &CallScope<'_>,
     copy: &TreeCopy<'_>,
     extent: Extent,
     observer: &dyn Observer,
@@ -53,7 +53,7 @@ pub(crate) fn of_tree(
             }
         };
         let name = as_path(&entry.name);
-        if entry.kind != Kind::Other && tree.contains(&entry.name) {
+        if entry.kind != EntryKind::Other && tree.contains(&entry.name) {
             let taken = root.beneath.take_attributes(name, &from, name);
             taken.unwrap_or_else(|error| failed(&source.join(name), error.into()));
         }

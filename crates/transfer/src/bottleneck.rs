@@ -12,7 +12,7 @@ use firstbyte_store::LOOK;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::context::{Context, load};
-use crate::job::Route;
+use crate::job::TransferRoute;
 use crate::report::Bottleneck;
 
 /// The share of a limit at which it counts as reached.
@@ -55,7 +55,7 @@ impl Baseline {
             Bottleneck::Cpu
         } else if limited_by_memory {
             Bottleneck::Memory
-        } else if context.run_kind.route == Route::Local {
+        } else if context.run_kind.route == TransferRoute::Local {
             Bottleneck::Disk
         } else if waiting > load(&context.meters.busy).saturating_sub(waiting) {
             Bottleneck::Server

@@ -5,14 +5,14 @@
 use std::cmp::Ordering;
 use std::iter::Peekable;
 
-use firstbyte_location::{Entry, Kind, Location, etag};
-use firstbyte_store::{Error as StoreError, ListOptions, Marker, Order};
+use firstbyte_location::{Entry, EntryKind, Location, etag};
+use firstbyte_store::{EntryOrder, Error as StoreError, ListOptions, Marker};
 
-use crate::compare::{Comparison, Comparisons, Sameness};
-use crate::context::Scope;
-use crate::deferred::Deferred;
+use crate::compare::{Comparisons, Sameness, SourceComparison};
+use crate::context::CallScope;
+use crate::deferred::DeferredRecords;
 use crate::error::{Error, Failure, Result};
-use crate::job::{Route, is_unfinished};
+use crate::job::{TransferRoute, is_unfinished};
 use crate::listing_prefetch::ListingPrefetch;
 use crate::report::{Difference, Observer, Summary, Verified};
 
@@ -25,12 +25,12 @@ pub struct Check<'a> {
     /// A filter on names, relative to both.
     pub select: &'a (dyn Fn(&[u8]) -> bool + Sync),
     /// The comparison of content.
-    pub content: Content,
+    pub content: ContentComparison,
 }
 
 /// The comparison of the content of two objects of equal length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Content {
+pub enum ContentComparison {
     /// By the ETags and checksums that the stores have. Objects that have none in common count as
     /// the same.
     #[default]
@@ -41,7 +41,7 @@ pub enum Content {
 
 type Entries = Peekable<Box<dyn Iterator<Item = firstbyte_store::Result<Entry>> + Send>>;
 
-pub(crate) fn check(scope: &Scope<'_>, check: &Check<'_>, observer: &dyn Observer) -> Result<Summary> {
+pub(crate) fn check(scope: &CallScope<'_>, check: &Check<'_>, observer: &dyn Observer) -> Result<Summary> {
     let is_store = |place: &Location| matches!(place, Location::Object(_));
     // If one side has directories, the empty objects that mark them on the other are not files.
     let markers = is_store(&check.source) && is_store(&check.destination);
@@ -52,17 +52,21 @@ pub(crate) fn check(scope: &Scope<'_>, check: &Check<'_>, observer: &dyn Observe
     };
     let other = other.unwrap_or_else(no_entries);
     let mut walk = Walk::new(scope, check, observer);
-    walk.deferred = (is_store(&check.source) || is_store(&check.destination)).then(Deferred::default);
+    walk.deferred = (is_store(&check.source) || is_store(&check.destination)).then(DeferredRecords::default);
     walk.all(one, other);
     walk.report();
     Ok(walk.summary)
 }
 
 /// Compares two objects, which may have different names.
-pub(crate) fn check_one(scope: &Scope<'_>, check: &Check<'_>, observer: &dyn Observer) -> Result<Summary> {
+pub(crate) fn check_one(
+    scope: &CallScope<'_>,
+    check: &Check<'_>,
+    observer: &dyn Observer,
+) -> Result<Summary> {
     let mut walk = Walk { is_single: true, ..Walk::new(scope, check, observer) };
     let size = |location: &Location| match scope.store.stat_object(location) {
-        Ok(stat) if stat.kind != Kind::Directory => Ok(Some(stat.size())),
+        Ok(stat) if stat.kind != EntryKind::Directory => Ok(Some(stat.size())),
         Ok(_) | Err(StoreError::NotFound { .. }) => Ok(None),
         Err(error) => Err(error),
     };
@@ -73,7 +77,7 @@ pub(crate) fn check_one(scope: &Scope<'_>, check: &Check<'_>, observer: &dyn Obs
         }
         (Some(_), None) => walk.differs(b"", Finding::OnlySource),
         (Some(one), Some(other)) => {
-            let entry = |size| Entry { size, ..Entry::named(Vec::new(), Kind::File) };
+            let entry = |size| Entry { size, ..Entry::named(Vec::new(), EntryKind::File) };
             walk.pair(&check.source, &check.destination, entry(one), &entry(other));
             walk.wait_for_all();
         }
@@ -88,10 +92,10 @@ fn no_entries() -> Entries {
 
 /// Lists the files below a location that take part, in byte order. Returns `None` if the location
 /// does not exist. Empty objects that mark prefixes are included only if `markers` is true.
-fn entries(scope: &Scope<'_>, location: &Location, markers: bool) -> Result<Option<Entries>> {
+fn entries(scope: &CallScope<'_>, location: &Location, markers: bool) -> Result<Option<Entries>> {
     let options = ListOptions {
         recursive: true,
-        order: Order::Bytes,
+        order: EntryOrder::Bytes,
         marker: Marker::Listed,
         requests: Some(scope.settings.listing_requests()),
         ..ListOptions::default()
@@ -106,7 +110,7 @@ fn entries(scope: &Scope<'_>, location: &Location, markers: bool) -> Result<Opti
     let entries: Box<dyn Iterator<Item = _> + Send> = Box::new(listing.filter(move |entry| {
         entry.as_ref().map_or(true, |entry| {
             let marks = (entry.name.ends_with(b"/") || entry.name.is_empty()) && entry.size == Some(0);
-            entry.kind == Kind::File && (markers || !marks) && !is_unfinished(&place, &entry.name)
+            entry.kind == EntryKind::File && (markers || !marks) && !is_unfinished(&place, &entry.name)
         })
     }));
     Ok(Some(entries.peekable()))
@@ -114,14 +118,14 @@ fn entries(scope: &Scope<'_>, location: &Location, markers: bool) -> Result<Opti
 
 /// A comparison in progress.
 struct Walk<'a> {
-    scope: &'a Scope<'a>,
+    scope: &'a CallScope<'a>,
     check: &'a Check<'a>,
     observer: &'a dyn Observer,
     comparisons: Comparisons,
     summary: Summary,
     /// Differences that are valid only if the stores' listings are in order. `None` if differences
     /// are reported at once.
-    deferred: Option<Deferred>,
+    deferred: Option<DeferredRecords>,
     /// Places of each side that could not be listed.
     hidden: [Vec<String>; 2],
     /// Whether the two locations are single objects, not trees.
@@ -138,7 +142,7 @@ enum Finding {
 }
 
 impl Finding {
-    /// Encodes a finding and its name as a record of [`Deferred`].
+    /// Encodes a finding and its name as a record of [`DeferredRecords`].
     fn to_record(self, name: &[u8]) -> Vec<u8> {
         let (tag, one, other) = match self {
             Self::OnlySource => (0_u8, 0, 0),
@@ -162,8 +166,8 @@ impl Finding {
 }
 
 impl<'a> Walk<'a> {
-    fn new(scope: &'a Scope<'a>, check: &'a Check<'a>, observer: &'a dyn Observer) -> Self {
-        let route = Route::of(&check.source, &check.destination);
+    fn new(scope: &'a CallScope<'a>, check: &'a Check<'a>, observer: &'a dyn Observer) -> Self {
+        let route = TransferRoute::of(&check.source, &check.destination);
         let comparisons = Comparisons::new(&scope.store, scope.settings.concurrency, route);
         Self {
             scope,
@@ -322,12 +326,12 @@ impl<'a> Walk<'a> {
             return self.same(one.size, Verified::Full);
         }
         let with = match self.check.content {
-            _ if sizes.0.is_none() || sizes.1.is_none() => Comparison::Content(destination.clone()),
-            Content::Held if source.as_local().is_some() || destination.as_local().is_some() => {
+            _ if sizes.0.is_none() || sizes.1.is_none() => SourceComparison::Content(destination.clone()),
+            ContentComparison::Held if source.as_local().is_some() || destination.as_local().is_some() => {
                 return self.same(one.size, Verified::Length);
             }
-            Content::Held => Comparison::Held(destination.clone()),
-            Content::Read => Comparison::Content(destination.clone()),
+            ContentComparison::Held => SourceComparison::Held(destination.clone()),
+            ContentComparison::Read => SourceComparison::Content(destination.clone()),
         };
         if let Err(error) = self.comparisons.start(one, source.clone(), with) {
             return self.failed(source.to_string(), error);

@@ -25,16 +25,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant, SystemTime};
 
-use firstbyte_fetch::{Ended, Event, Interest, Slot, Tries};
-use firstbyte_location::{Entry, Kind, Location};
+use firstbyte_fetch::{Interest, RequestEnd, RequestEvent, TrackerSlot, Tries};
+use firstbyte_location::{Entry, EntryKind, Location};
 use firstbyte_pacing::{RequestTracker, START};
 use firstbyte_store::{
-    Algorithm, BUFFER, Beneath, Body, Checksum, Found, Get, Hasher, Outages, STACK, Stat, StatedLength, Store,
+    Algorithm, BUFFER, Beneath, Body, Checksum, FoundEntry, Get, Hasher, Outages, STACK, Stat, StatedLength,
+    Store,
 };
 
 use crate::error::{Error, Result};
 use crate::job::Tree;
-use crate::job::{Route, as_path};
+use crate::job::{TransferRoute, as_path};
 use crate::settings::Concurrency;
 
 /// The least difference of two times that proves their order: dates have whole seconds, and clocks
@@ -81,8 +82,8 @@ impl Times {
     }
 
     /// Unchanged if the destination's file is at least as new as the listed source.
-    pub(crate) fn unless_newer(source: &Entry, found: &Found) -> Self {
-        Self::unchanged_if(found.kind == Kind::File && is_newer(Some(found.modified), source.modified))
+    pub(crate) fn unless_newer(source: &Entry, found: &FoundEntry) -> Self {
+        Self::unchanged_if(found.kind == EntryKind::File && is_newer(Some(found.modified), source.modified))
     }
 
     /// Compares two listed entries of equal length.
@@ -142,9 +143,9 @@ impl Times {
     }
 
     /// Compares a listed source with a file at a local destination.
-    pub(crate) fn of_file(tree: &Tree<'_>, store: &Store, source: &Entry, found: &Found) -> Self {
+    pub(crate) fn of_file(tree: &Tree<'_>, store: &Store, source: &Entry, found: &FoundEntry) -> Self {
         let Some(modified) = source.modified else { return Self::Changed };
-        if found.kind != Kind::File || source.size != Some(found.size) {
+        if found.kind != EntryKind::File || source.size != Some(found.size) {
             return Self::Changed;
         }
         let (there, here) = (whole_seconds(found.modified), whole_seconds(modified));
@@ -216,7 +217,7 @@ pub(crate) fn is_newer(destination: Option<SystemTime>, source: Option<SystemTim
 /// must be equal, because each copy takes its source's time. A store's date has whole seconds,
 /// within which the source may have changed again; then the copy must also be younger.
 pub(crate) fn is_copied(from: &Stat, there: &Stat) -> bool {
-    let is_file = from.kind == Kind::File && there.kind == Kind::File;
+    let is_file = from.kind == EntryKind::File && there.kind == EntryKind::File;
     let (Some(modified), Some(copied)) = (from.modified, there.modified) else { return false };
     if !is_file || from.size().is_none() || from.size() != there.size() || !is_same(modified, copied) {
         return false;
@@ -260,7 +261,7 @@ fn whole_seconds(time: SystemTime) -> i128 {
 }
 
 /// The comparison to make for a source.
-pub(crate) enum Comparison {
+pub(crate) enum SourceComparison {
     /// The content of an object of equal length.
     Content(Location),
     /// The stores' checksums; no bytes are read.
@@ -329,7 +330,7 @@ impl Sameness {
 }
 
 /// A pair's source, and whether its destination has the same content.
-pub(crate) type Outcome = (Entry, Result<Sameness>);
+pub(crate) type ComparedPair = (Entry, Result<Sameness>);
 
 /// Pairs that are compared concurrently. Hashing keeps a processor busy and a request takes a round
 /// trip, so one pair after the other would leave both idle.
@@ -337,8 +338,8 @@ pub(crate) struct Comparisons {
     store: Store,
     most: usize,
     running: usize,
-    send: Sender<std::thread::Result<Outcome>>,
-    receive: Receiver<std::thread::Result<Outcome>>,
+    send: Sender<std::thread::Result<ComparedPair>>,
+    receive: Receiver<std::thread::Result<ComparedPair>>,
     /// Set when the results are no longer needed.
     cancelled: Arc<AtomicBool>,
 }
@@ -347,10 +348,10 @@ impl Comparisons {
     /// Compares up to `concurrency` pairs at a time. With `Auto` these are [`START`] pairs, and
     /// between local files at most one per processor, because hashing keeps it busy. Each running
     /// comparison takes a buffer of 128 KiB in addition to the workers' memory.
-    pub(crate) fn new(store: &Store, concurrency: Concurrency, route: Route) -> Self {
+    pub(crate) fn new(store: &Store, concurrency: Concurrency, route: TransferRoute) -> Self {
         let most = match (concurrency, route) {
             (Concurrency::Fixed(most), _) => most,
-            (Concurrency::Auto, Route::Local) => {
+            (Concurrency::Auto, TransferRoute::Local) => {
                 std::thread::available_parallelism().map_or(1, usize::from).min(START)
             }
             (Concurrency::Auto, _) => START,
@@ -366,16 +367,16 @@ impl Comparisons {
 
     /// Starts to compare the object at `location` with its destination. `source` is the object's
     /// listed entry, which is returned with the outcome.
-    pub(crate) fn start(&mut self, source: Entry, location: Location, with: Comparison) -> Result<()> {
+    pub(crate) fn start(&mut self, source: Entry, location: Location, with: SourceComparison) -> Result<()> {
         let (store, send, cancelled) = (self.store.clone(), self.send.clone(), Arc::clone(&self.cancelled));
         let compare = move || {
             let same = || match with {
-                Comparison::Content(other) => {
+                SourceComparison::Content(other) => {
                     is_same_content(&store, &location, &other, &cancelled).map(Sameness::of)
                 }
-                Comparison::Held(other) => compare_stored_checksums(&store, &location, &other),
+                SourceComparison::Held(other) => compare_stored_checksums(&store, &location, &other),
                 // If the store fails, the copy reports why.
-                Comparison::Times(ask, other) => {
+                SourceComparison::Times(ask, other) => {
                     Ok(ask.answer(&store, &source, &location, &other).unwrap_or(Sameness::Different))
                 }
             };
@@ -390,7 +391,7 @@ impl Comparisons {
     }
 
     /// Waits for the next outcome. Returns `None` if no comparison is running.
-    pub(crate) fn wait(&mut self) -> Option<Outcome> {
+    pub(crate) fn wait(&mut self) -> Option<ComparedPair> {
         if self.running == 0 {
             return None;
         }
@@ -453,7 +454,7 @@ impl Interest for Uncancelled<'_> {
         Outages::WaitFor
     }
 
-    fn count(&self, _: Event) {}
+    fn count(&self, _: RequestEvent) {}
 }
 
 /// Computes the checksum of an object by reading it whole, again after transient failures.
@@ -464,19 +465,19 @@ fn read_checksum(
     cancelled: &AtomicBool,
 ) -> Result<Checksum> {
     let tracker = RequestTracker::new(1, Instant::now());
-    let slot = Slot { tracker: &tracker, index: 0 };
+    let slot = TrackerSlot { tracker: &tracker, index: 0 };
     let read = |length| {
         slot.request(&Uncancelled(cancelled), None, |_| {
             hash(store.get(location, &Get { length, ..Get::default() })?, algorithm, cancelled)
         })
     };
     let checked = match read(StatedLength::Checked) {
-        Err(Ended::Failed(error)) if error.is_false_length() => read(StatedLength::Ignored),
+        Err(RequestEnd::Failed(error)) if error.is_false_length() => read(StatedLength::Ignored),
         other => other,
     };
     checked.map_err(|ended| match ended {
-        Ended::Failed(error) => error,
-        Ended::Unwanted(_) => Error::Interrupted,
+        RequestEnd::Failed(error) => error,
+        RequestEnd::Unwanted(_) => Error::Interrupted,
     })
 }
 

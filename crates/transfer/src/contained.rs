@@ -8,7 +8,7 @@ use firstbyte_store::{Directories, Error as StoreError, Links, ListOptions, Stor
 
 use crate::error::Result;
 use crate::job;
-use crate::marker::Marker;
+use crate::marker::MarkerFile;
 use crate::mounts;
 
 /// Fails if one of the two locations is a part of the other.
@@ -26,7 +26,7 @@ pub(crate) fn prove_apart(store: &Store, source: &Location, destination: &Locati
     for from in &sources {
         for to in &destinations {
             if job::has_directories(from) {
-                Marker::new(store, to, from, "")?.prove_absent_below(from)?;
+                MarkerFile::new(store, to, from, "")?.prove_absent_below(from)?;
             }
             prove_outside(store, from, to)?;
         }
@@ -65,7 +65,7 @@ fn prove_outside(store: &Store, source: &Location, destination: &Location) -> Re
         let Some(directory) = name.strip_suffix(&first[..]) else { continue };
         if directory.is_empty() || directory.ends_with(b"/") {
             let directory = destination.join(directory);
-            Marker::new(store, &directory, source, "")?.prove_absent(std::slice::from_ref(source), "")?;
+            MarkerFile::new(store, &directory, source, "")?.prove_absent(std::slice::from_ref(source), "")?;
         }
     }
     Ok(())

@@ -16,17 +16,18 @@ use std::time::{Duration, Instant};
 use firstbyte_location::shown;
 use firstbyte_pacing::{RequestTracker, Throttle};
 use firstbyte_store::{
-    BRIEFLY, Cancel, Durability, Error as StoreError, LOOK, LocalFile, Metadata, Over, Privacy, Stat, Store,
+    BRIEFLY, Cancel, Durability, Error as StoreError, LOOK, LocalFile, Metadata, PartialPermissions,
+    ReplaceKind, Stat, Store,
 };
 use rustix_futex_sync::Mutex;
 
 use crate::error::{Error, Result};
-use crate::job::Job;
-use crate::job::{Batch, Route};
+use crate::job::CopyJob;
+use crate::job::{ObjectCount, TransferRoute};
 use crate::local_root::LocalRoot;
 use crate::report::Observer;
-use crate::settings::Settings;
-use crate::sources::Sources;
+use crate::settings::TransferSettings;
+use crate::sources::MovedSources;
 
 /// Counters of the workers.
 #[derive(Debug, Default)]
@@ -65,23 +66,23 @@ pub(crate) struct Throttles {
 }
 
 /// The parts of an engine that one call uses.
-pub(crate) struct Scope<'a> {
+pub(crate) struct CallScope<'a> {
     /// The engine's store, whose requests end with this call's run.
     pub(crate) store: Store,
     pub(crate) cancel: Cancel,
-    pub(crate) settings: &'a Settings,
+    pub(crate) settings: &'a TransferSettings,
     pub(crate) throttles: &'a Throttles,
 }
 
 /// The kind of a run: its scale, its route, and its local root.
 #[derive(Clone, Copy)]
 pub(crate) struct RunKind<'a> {
-    pub(crate) batch: Batch,
-    pub(crate) route: Route,
+    pub(crate) batch: ObjectCount,
+    pub(crate) route: TransferRoute,
     /// The destination of a tree, if it is local.
     pub(crate) root: Option<&'a LocalRoot<'a>>,
     /// Deletes the sources of a move.
-    pub(crate) sources: Option<&'a Sources<'a>>,
+    pub(crate) sources: Option<&'a MovedSources<'a>>,
     pub(crate) unchanged: Unchanged,
 }
 
@@ -95,8 +96,8 @@ pub(crate) enum Unchanged {
 
 impl RunKind<'_> {
     /// A run over one object.
-    pub(crate) fn of_one(route: Route) -> Self {
-        Self { batch: Batch::One, route, root: None, sources: None, unchanged: Unchanged::Copied }
+    pub(crate) fn of_one(route: TransferRoute) -> Self {
+        Self { batch: ObjectCount::One, route, root: None, sources: None, unchanged: Unchanged::Copied }
     }
 }
 
@@ -106,7 +107,7 @@ pub(crate) struct Context<'a> {
     pub(crate) single: Store,
     /// Ends the run's requests, those of its listings included.
     cancel: &'a Cancel,
-    pub(crate) settings: &'a Settings,
+    pub(crate) settings: &'a TransferSettings,
     pub(crate) throttles: &'a Throttles,
     pub(crate) observer: &'a dyn Observer,
     pub(crate) run_kind: RunKind<'a>,
@@ -122,7 +123,7 @@ pub(crate) struct Context<'a> {
 
 impl<'a> Context<'a> {
     pub(crate) fn new(
-        scope: &'a Scope<'a>,
+        scope: &'a CallScope<'a>,
         observer: &'a dyn Observer,
         run_kind: RunKind<'a>,
         workers: usize,
@@ -184,7 +185,12 @@ impl<'a> Context<'a> {
     }
 
     /// Opens the partial file of a job's destination `path`; in a tree, beneath its root.
-    pub(crate) fn open_partial(&self, job: &Job, path: &Path, privacy: Privacy) -> Result<LocalFile> {
+    pub(crate) fn open_partial(
+        &self,
+        job: &CopyJob,
+        path: &Path,
+        privacy: PartialPermissions,
+    ) -> Result<LocalFile> {
         let open = || {
             let beneath = self.run_kind.root.and_then(|root| root.open_partial(path, job.over, privacy));
             beneath.unwrap_or_else(|| LocalFile::open(path, privacy))
@@ -207,16 +213,16 @@ impl<'a> Context<'a> {
     pub(crate) fn commit(
         &self,
         partial: LocalFile,
-        over: Over,
+        over: ReplaceKind,
         path: &Path,
         stat: &Stat,
         durability: Durability,
     ) -> Result<()> {
-        if let (Over::Directory, Some(root)) = (over, self.run_kind.root) {
+        if let (ReplaceKind::Directory, Some(root)) = (over, self.run_kind.root) {
             add(&self.meters.deleted, root.remove_replaced(path)?);
         }
         let metadata = Metadata { modified: stat.modified, ..stat.metadata.clone() };
-        if self.run_kind.batch != Batch::Many {
+        if self.run_kind.batch != ObjectCount::Many {
             return Ok(partial.commit(&metadata, durability)?);
         }
         let mut written = self.written.lock();
@@ -232,7 +238,7 @@ impl<'a> Context<'a> {
 
     /// Notes a file that was renamed to its destination.
     pub(crate) fn renamed(&self, path: &Path) {
-        if self.run_kind.batch == Batch::Many {
+        if self.run_kind.batch == ObjectCount::Many {
             self.written.lock().extend(identity(path));
         }
     }
@@ -240,7 +246,7 @@ impl<'a> Context<'a> {
     /// The durability of a small file by itself. Many files are made durable together, at the end.
     pub(crate) fn durability_of_small(&self) -> Durability {
         match (self.run_kind.batch, self.settings.durability) {
-            (Batch::Many | Batch::Tree, Durability::Data) => Durability::None,
+            (ObjectCount::Many | ObjectCount::Tree, Durability::Data) => Durability::None,
             (_, durability) => durability,
         }
     }

@@ -13,14 +13,14 @@ const MAX_BUFFERED: usize = 256 << 10;
 
 /// Records in the order in which they were added.
 #[derive(Debug, Default)]
-pub(crate) struct Deferred {
+pub(crate) struct DeferredRecords {
     /// The last records, each after its length.
     waiting: Vec<u8>,
     file: Option<File>,
     count: u64,
 }
 
-impl Deferred {
+impl DeferredRecords {
     /// The number of records.
     pub(crate) fn count(&self) -> u64 {
         self.count
@@ -44,25 +44,25 @@ impl Deferred {
     }
 
     /// Returns all records, in order.
-    pub(crate) fn into_records(self) -> Result<Records> {
+    pub(crate) fn into_records(self) -> Result<DeferredRecordReader> {
         let mut parts: Box<dyn Read + Send> = Box::new(io::Cursor::new(self.waiting));
         if let Some(mut file) = self.file {
             file.seek(SeekFrom::Start(0)).map_err(Error::io(PLACE))?;
             parts = Box::new(BufReader::new(file).chain(parts));
         }
-        Ok(Records { parts, left: self.count })
+        Ok(DeferredRecordReader { parts, left: self.count })
     }
 }
 
 const PLACE: &str = "a temporary file of what is to be deleted or reported";
 
-/// The records of a [`Deferred`].
-pub(crate) struct Records {
+/// The records of a [`DeferredRecords`].
+pub(crate) struct DeferredRecordReader {
     parts: Box<dyn Read + Send>,
     left: u64,
 }
 
-impl Records {
+impl DeferredRecordReader {
     fn read(&mut self) -> io::Result<Vec<u8>> {
         let mut length = [0; 4];
         self.parts.read_exact(&mut length)?;
@@ -72,7 +72,7 @@ impl Records {
     }
 }
 
-impl Iterator for Records {
+impl Iterator for DeferredRecordReader {
     type Item = Result<Vec<u8>>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn few_and_many_records_come_in_the_order_in_which_they_were_added() {
         for count in [0_u32, 3, 200_000] {
-            let mut deferred = Deferred::default();
+            let mut deferred = DeferredRecords::default();
             (0..count).for_each(|number| deferred.add(number.to_string().as_bytes()).unwrap());
             assert_eq!((deferred.count(), deferred.file.is_some()), (count.into(), count > 3));
             let records: Vec<_> = deferred.into_records().unwrap().map(Result::unwrap).collect();

@@ -6,20 +6,20 @@ use std::time::{Duration, SystemTime};
 
 use firstbyte_location::{ByteRange, Entry, Location, Version};
 use firstbyte_pacing::Throttle;
-use firstbyte_store::{Beneath, Cancel, Error as StoreError, Over, StaleUpload, Store};
+use firstbyte_store::{Beneath, Cancel, Error as StoreError, ReplaceKind, StaleUpload, Store};
 
 use crate::check::Check;
-use crate::context::{Context, RunKind, Scope, Throttles, Unchanged};
+use crate::context::{CallScope, Context, RunKind, Throttles, Unchanged};
 use crate::error::{Error, Result};
-use crate::job::{Batch, Extent, Route, keeps_all};
-use crate::job::{Extras, Job, Jobs, Move, Tree};
+use crate::job::{CopyJob, CopyJobs, Extras, Move, Tree};
+use crate::job::{Extent, ObjectCount, TransferRoute, keeps_all};
 use crate::moving;
 use crate::remove::Removal;
-use crate::report::Done;
+use crate::report::CompletedObject;
 use crate::report::{Observer, Summary};
 use crate::scheduler::Scheduler;
-use crate::settings::{Compare, Settings};
-use crate::sources::{self, Sources};
+use crate::settings::{Compare, TransferSettings};
+use crate::sources::{self, MovedSources};
 use crate::tree::TreeCopy;
 use crate::{attributes, check, named, remove, stream, sync, tree};
 
@@ -27,14 +27,14 @@ use crate::{attributes, check, named, remove, stream, sync, tree};
 #[derive(Clone)]
 pub struct Engine {
     store: Store,
-    settings: Settings,
+    settings: TransferSettings,
     throttles: Throttles,
 }
 
 impl Engine {
     /// An engine over `store`.
     #[must_use]
-    pub fn new(store: Store, settings: Settings) -> Self {
+    pub fn new(store: Store, settings: TransferSettings) -> Self {
         let (reading, writing) = (Throttle::new(settings.limit_rate), Throttle::new(settings.limit_rate));
         let store = store.scoped(settings.stop.cancel());
         Self { store, settings, throttles: Throttles { reading, writing } }
@@ -48,7 +48,7 @@ impl Engine {
 
     /// The settings of all runs.
     #[must_use]
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &TransferSettings {
         &self.settings
     }
 
@@ -125,8 +125,8 @@ impl Engine {
     ) -> Result<Summary> {
         observer.expected(1, 0);
         let (source, destination) = (source.clone(), destination.clone());
-        let run_kind = RunKind::of_one(Route::of(&source, &destination));
-        let job = Job { source, destination, entry, over: Over::File };
+        let run_kind = RunKind::of_one(TransferRoute::of(&source, &destination));
+        let job = CopyJob { source, destination, entry, over: ReplaceKind::File };
         let mut jobs = std::iter::once(Ok(job));
         self.counted(|scope| Scheduler::new(scope, observer, run_kind).run(&mut jobs))
     }
@@ -158,7 +158,7 @@ impl Engine {
     ///
     /// # Errors
     /// No worker can be started.
-    pub fn copy_many(&self, jobs: &mut Jobs<'_>, observer: &dyn Observer) -> Result<Summary> {
+    pub fn copy_many(&self, jobs: &mut CopyJobs<'_>, observer: &dyn Observer) -> Result<Summary> {
         self.counted(|scope| run_many(scope, None, Unchanged::Copied, jobs, observer))
     }
 
@@ -167,7 +167,7 @@ impl Engine {
     ///
     /// # Errors
     /// As [`copy_many`](Self::copy_many).
-    pub fn copy_named(&self, jobs: &mut Jobs<'_>, observer: &dyn Observer) -> Result<Summary> {
+    pub fn copy_named(&self, jobs: &mut CopyJobs<'_>, observer: &dyn Observer) -> Result<Summary> {
         self.counted(|scope| run_many(scope, None, Unchanged::Skipped, jobs, observer))
     }
 
@@ -200,7 +200,7 @@ impl Engine {
     pub fn copy_listed(
         &self,
         tree: &Tree<'_>,
-        jobs: &mut Jobs<'_>,
+        jobs: &mut CopyJobs<'_>,
         observer: &dyn Observer,
     ) -> Result<Summary> {
         self.counted(|scope| run_tree(scope, &TreeCopy::new(tree, scope), None, jobs, observer))
@@ -225,9 +225,9 @@ impl Engine {
     ///
     /// # Errors
     /// As [`copy_many`](Self::copy_many).
-    pub fn move_many(&self, jobs: &mut Jobs<'_>, observer: &dyn Observer) -> Result<Summary> {
+    pub fn move_many(&self, jobs: &mut CopyJobs<'_>, observer: &dyn Observer) -> Result<Summary> {
         self.counted(|scope| {
-            run_many(scope, Some(&Sources::named(&scope.store)), Unchanged::Copied, jobs, observer)
+            run_many(scope, Some(&MovedSources::named(&scope.store)), Unchanged::Copied, jobs, observer)
         })
     }
 
@@ -238,10 +238,10 @@ impl Engine {
     /// As [`copy_tree`](Self::copy_tree).
     pub fn move_tree(&self, moved: &Move<'_>, observer: &dyn Observer) -> Result<Summary> {
         self.counted(|scope| {
-            let sources = Sources::below(&scope.store, &moved.tree)?;
+            let sources = MovedSources::below(&scope.store, &moved.tree)?;
             let copy = TreeCopy::new(&moved.tree, scope);
             let directories = AtomicBool::new(false);
-            let mut jobs = moving::Jobs::new(scope, &copy, &directories, observer)?;
+            let mut jobs = moving::MoveJobs::new(scope, &copy, &directories, observer)?;
             let mut summary = run_tree(scope, &copy, Some(&sources), &mut jobs, observer)?;
             if summary.ended.is_none() {
                 // Only directories are left of the source.
@@ -348,15 +348,15 @@ impl Engine {
     fn run_stream(
         &self,
         observer: &dyn Observer,
-        stream: impl FnOnce(&Context<'_>) -> Result<Done> + Send,
+        stream: impl FnOnce(&Context<'_>) -> Result<CompletedObject> + Send,
     ) -> Result<Summary> {
-        let run_kind = RunKind::of_one(Route::Network);
+        let run_kind = RunKind::of_one(TransferRoute::Network);
         self.counted(|scope| Scheduler::of_stream(scope, observer, run_kind).run_stream(stream))
     }
 
     /// Runs a verb that needs sorted listings. If a listing turns out to be unsorted, the verb runs
     /// again: the store has noted that, and sorts its names.
-    fn in_order(&self, verb: impl Fn(&Scope<'_>) -> Result<Summary>) -> Result<Summary> {
+    fn in_order(&self, verb: impl Fn(&CallScope<'_>) -> Result<Summary>) -> Result<Summary> {
         let first = match self.counted(&verb) {
             Err(Error::Store(StoreError::Disordered { .. })) => return self.counted(&verb),
             first => first?,
@@ -368,11 +368,11 @@ impl Engine {
     }
 
     /// Counts the requests of a verb, those of its listings included.
-    fn counted(&self, verb: impl FnOnce(&Scope<'_>) -> Result<Summary>) -> Result<Summary> {
+    fn counted(&self, verb: impl FnOnce(&CallScope<'_>) -> Result<Summary>) -> Result<Summary> {
         let before = self.store.counters();
         let cancel = Cancel::new();
         let store = self.store.scoped(&cancel);
-        let scope = Scope { store, cancel, settings: &self.settings, throttles: &self.throttles };
+        let scope = CallScope { store, cancel, settings: &self.settings, throttles: &self.throttles };
         let mut summary = verb(&scope).map_err(|error| self.reason(error))?;
         let after = self.store.counters();
         summary.requests = after.requests - before.requests;
@@ -403,31 +403,31 @@ fn single_result(mut summary: Summary) -> Result<Summary> {
 
 /// Runs jobs that were each named. `sources` deletes the sources of a move.
 fn run_many(
-    scope: &Scope<'_>,
-    sources: Option<&Sources<'_>>,
+    scope: &CallScope<'_>,
+    sources: Option<&MovedSources<'_>>,
     unchanged: Unchanged,
-    jobs: &mut Jobs<'_>,
+    jobs: &mut CopyJobs<'_>,
     observer: &dyn Observer,
 ) -> Result<Summary> {
     let mut jobs = jobs.peekable();
     let route = match jobs.peek() {
-        Some(Ok(job)) => Route::of(&job.source, &job.destination),
-        _ => Route::Network,
+        Some(Ok(job)) => TransferRoute::of(&job.source, &job.destination),
+        _ => TransferRoute::Network,
     };
-    let run_kind = RunKind { batch: Batch::Many, route, root: None, sources, unchanged };
+    let run_kind = RunKind { batch: ObjectCount::Many, route, root: None, sources, unchanged };
     Scheduler::new(scope, observer, run_kind).run(&mut jobs)
 }
 
 fn run_tree(
-    scope: &Scope<'_>,
+    scope: &CallScope<'_>,
     copy: &TreeCopy<'_>,
-    sources: Option<&Sources<'_>>,
-    jobs: &mut Jobs<'_>,
+    sources: Option<&MovedSources<'_>>,
+    jobs: &mut CopyJobs<'_>,
     observer: &dyn Observer,
 ) -> Result<Summary> {
-    let route = Route::of(&copy.tree.source, &copy.tree.destination);
+    let route = TransferRoute::of(&copy.tree.source, &copy.tree.destination);
     let unchanged = Unchanged::Copied;
-    let run_kind = RunKind { batch: Batch::Tree, route, root: copy.root.as_ref(), sources, unchanged };
+    let run_kind = RunKind { batch: ObjectCount::Tree, route, root: copy.root.as_ref(), sources, unchanged };
     let run = Scheduler::new(scope, observer, run_kind).run(jobs);
     let settled = copy.root.as_ref().map(|root| &root.beneath).map_or(Ok(()), Beneath::settle);
     let mut summary = run?;

@@ -1,4 +1,4 @@
-//! Values that describe the work of a run: one object to copy ([`Job`]) or everything below a
+//! Values that describe the work of a run: one object to copy ([`CopyJob`]) or everything below a
 //! location ([`Tree`]).
 //!
 //! The engine and the walks over listings make them; the scheduler passes jobs to the movers.
@@ -8,15 +8,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use firstbyte_location::{Entry, Location, Version};
-use firstbyte_store::{Error as StoreError, Listing, Over};
+use firstbyte_store::{Error as StoreError, Listing, ReplaceKind};
 
 use crate::error::{Error, Failure, Result};
 use crate::marker::MARKER;
-use crate::settings::{Keep, Settings};
+use crate::settings::{KeptAttributes, TransferSettings};
 
 /// One object to copy.
 #[derive(Clone, Debug)]
-pub struct Job {
+pub struct CopyJob {
     /// The source.
     pub source: Location,
     /// The destination: a full name, never a directory.
@@ -24,10 +24,10 @@ pub struct Job {
     /// The listing's entry of the source, if there is one: it saves a request.
     pub entry: Option<Entry>,
     /// The kinds of entries that may be replaced at the destination.
-    pub over: Over,
+    pub over: ReplaceKind,
 }
 
-impl Job {
+impl CopyJob {
     /// Length according to the listing, bytes.
     pub(crate) fn listed_size(&self) -> Option<u64> {
         self.entry.as_ref()?.size
@@ -84,14 +84,14 @@ impl Job {
 }
 
 /// A job, or an object that cannot be copied, such as one whose name cannot be written.
-pub(crate) type JobResult = std::result::Result<Job, Failure>;
+pub(crate) type JobResult = std::result::Result<CopyJob, Failure>;
 
 /// Jobs in the order in which they are found.
-pub type Jobs<'a> = dyn Iterator<Item = std::result::Result<Job, Failure>> + Send + 'a;
+pub type CopyJobs<'a> = dyn Iterator<Item = std::result::Result<CopyJob, Failure>> + Send + 'a;
 
 /// The kinds of places between which a run moves bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Route {
+pub(crate) enum TransferRoute {
     /// Between two files.
     Local,
     /// Between a file or stream and a store.
@@ -100,7 +100,7 @@ pub(crate) enum Route {
     Relay,
 }
 
-impl Route {
+impl TransferRoute {
     pub(crate) fn of(source: &Location, destination: &Location) -> Self {
         match (source.as_local(), destination.as_local()) {
             (Some(_), Some(_)) => Self::Local,
@@ -110,14 +110,14 @@ impl Route {
     }
 }
 
-/// Whether a copy between these places keeps all attributes ([`Keep::All`]).
-pub(crate) fn keeps_all(settings: &Settings, source: &Location, destination: &Location) -> bool {
-    settings.keep == Keep::All && Route::of(source, destination) == Route::Local
+/// Whether a copy between these places keeps all attributes ([`KeptAttributes::All`]).
+pub(crate) fn keeps_all(settings: &TransferSettings, source: &Location, destination: &Location) -> bool {
+    settings.keep == KeptAttributes::All && TransferRoute::of(source, destination) == TransferRoute::Local
 }
 
 /// The number of objects of a run, one or many. Many objects are made durable together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Batch {
+pub(crate) enum ObjectCount {
     One,
     Many,
     /// Many between the same two places: an error that concerns one of these places ends the run.
@@ -131,13 +131,13 @@ pub enum Extras {
     #[default]
     Keep,
     /// Delete the objects.
-    Delete(Empty),
+    Delete(EmptySource),
 }
 
 /// The treatment of an empty source when extras are deleted. Its name may be wrong, and everything
 /// at the destination would be extra.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Empty {
+pub enum EmptySource {
     /// An empty source is an error, and nothing is deleted.
     #[default]
     Refuse,
@@ -196,7 +196,7 @@ pub enum Levels {
 
 /// The origin of a tree's names.
 #[derive(Clone, Copy, Default)]
-pub enum Names<'a> {
+pub enum TreeNames<'a> {
     /// The source is listed.
     #[default]
     Listed,
@@ -209,7 +209,7 @@ pub struct Tree<'a> {
     /// The source, below which everything is copied.
     pub source: Location,
     /// The origin of the source's names.
-    pub names: Names<'a>,
+    pub names: TreeNames<'a>,
     /// The destination, to which each name is joined.
     pub destination: Location,
     /// The prefix of all names; the store lists no others.

@@ -36,14 +36,14 @@ const LONGEST_NAME: usize = 255;
 
 /// A source and the service that holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Origin<'a> {
+pub(crate) struct JournalSource<'a> {
     pub(crate) source: &'a str,
     pub(crate) service: &'a str,
 }
 
 /// The object that the partial file is a part of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Header {
+pub(crate) struct JournalHeader {
     format: u32,
     source: String,
     /// The service that holds the source
@@ -60,8 +60,8 @@ pub(crate) struct Header {
     boot: String,
 }
 
-impl Header {
-    pub(crate) fn new(origin: Origin<'_>, version: &Version, size: u64, chunk: u64) -> Self {
+impl JournalHeader {
+    pub(crate) fn new(origin: JournalSource<'_>, version: &Version, size: u64, chunk: u64) -> Self {
         Self {
             format: FORMAT,
             source: origin.source.to_owned(),
@@ -87,12 +87,12 @@ impl Header {
         }
     }
 
-    pub(crate) fn is_of(&self, origin: Origin<'_>) -> bool {
+    pub(crate) fn is_of(&self, origin: JournalSource<'_>) -> bool {
         self.format == FORMAT && self.origin() == origin
     }
 
-    pub(crate) fn origin(&self) -> Origin<'_> {
-        Origin { source: &self.source, service: &self.service }
+    pub(crate) fn origin(&self) -> JournalSource<'_> {
+        JournalSource { source: &self.source, service: &self.service }
     }
 
     pub(crate) fn size(&self) -> u64 {
@@ -111,13 +111,13 @@ impl Header {
 
 /// A finished chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Record {
+pub(crate) struct ChunkRecord {
     pub(crate) index: u32,
     /// CRC of its bytes, if one was computed.
     pub(crate) checksum: Option<Checksum>,
 }
 
-impl Record {
+impl ChunkRecord {
     fn to_bytes(&self) -> [u8; RECORD_SIZE] {
         let mut bytes = [0; RECORD_SIZE];
         bytes[..4].copy_from_slice(&self.index.to_le_bytes());
@@ -175,7 +175,11 @@ impl Journal {
     }
 
     /// Creates the journal at `path`, or empties an old one.
-    pub(crate) fn create(directory: BorrowedFd<'_>, path: PathBuf, header: &Header) -> io::Result<Self> {
+    pub(crate) fn create(
+        directory: BorrowedFd<'_>,
+        path: PathBuf,
+        header: &JournalHeader,
+    ) -> io::Result<Self> {
         let mut file = open(directory, &path, OFlags::CREATE)?;
         firstbyte_store::empty(&file)?;
         let mut line = serde_json::to_vec(header)?;
@@ -189,7 +193,7 @@ impl Journal {
     pub(crate) fn load(
         directory: BorrowedFd<'_>,
         path: PathBuf,
-    ) -> io::Result<Option<(Self, Header, Vec<Record>)>> {
+    ) -> io::Result<Option<(Self, JournalHeader, Vec<ChunkRecord>)>> {
         let mut file = match open(directory, &path, OFlags::empty()) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -198,16 +202,16 @@ impl Journal {
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
         let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else { return Ok(None) };
-        let Ok(header) = serde_json::from_slice::<Header>(&bytes[..end]) else { return Ok(None) };
-        let records: Vec<Record> =
-            bytes[end + 1..].chunks(RECORD_SIZE).map_while(Record::from_bytes).collect();
+        let Ok(header) = serde_json::from_slice::<JournalHeader>(&bytes[..end]) else { return Ok(None) };
+        let records: Vec<ChunkRecord> =
+            bytes[end + 1..].chunks(RECORD_SIZE).map_while(ChunkRecord::from_bytes).collect();
         file.set_len((end + 1 + records.len() * RECORD_SIZE) as u64)?;
         let directory = directory.try_clone_to_owned()?;
         Ok(Some((Self { file, directory, path }, header, records)))
     }
 
     /// Records a finished chunk, by one write that the kernel appends whole.
-    pub(crate) fn append(&self, record: &Record) -> io::Result<()> {
+    pub(crate) fn append(&self, record: &ChunkRecord) -> io::Result<()> {
         (&self.file).write_all(&record.to_bytes())
     }
 
@@ -251,13 +255,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const ORIGIN: Origin<'_> = Origin { source: "s3://b/a\nb", service: "http://h" };
+    const ORIGIN: JournalSource<'_> = JournalSource { source: "s3://b/a\nb", service: "http://h" };
 
-    fn header() -> Header {
+    fn header() -> JournalHeader {
         let file = FileIdentity { device: 1, inode: 2, modified_ns: -3, changed_ns: i128::MAX };
         let version =
             Version { size: Some(99), etag: Some("\"a\nb\"".into()), file: Some(file), ..Version::default() };
-        Header::new(ORIGIN, &version, 99, 8)
+        JournalHeader::new(ORIGIN, &version, 99, 8)
     }
 
     #[test]
@@ -270,7 +274,7 @@ mod tests {
         assert_eq!((found.clone(), records.len()), (header(), 0));
         assert_eq!(found.version(), header().version());
         assert!(found.is_of(ORIGIN) && found.is_of_this_boot());
-        assert!(!found.is_of(Origin { service: "", ..ORIGIN }));
+        assert!(!found.is_of(JournalSource { service: "", ..ORIGIN }));
     }
 
     proptest! {
@@ -281,8 +285,8 @@ mod tests {
             let place = File::open(directory.path()).unwrap();
             let journal = Journal::create(place.as_fd(), path.clone(), &header()).unwrap();
             let head = std::fs::metadata(&path).unwrap().len() as usize;
-            let records: Vec<Record> = (0..count)
-                .map(|index| Record { index, checksum: (index % 2 == 0).then(|| Hasher::of(Algorithm::Crc64Nvme, &[index as u8])) })
+            let records: Vec<ChunkRecord> = (0..count)
+                .map(|index| ChunkRecord { index, checksum: (index % 2 == 0).then(|| Hasher::of(Algorithm::Crc64Nvme, &[index as u8])) })
                 .collect();
             records.iter().for_each(|record| journal.append(record).unwrap());
             let mut bytes = std::fs::read(&path).unwrap();
@@ -291,7 +295,7 @@ mod tests {
             std::fs::write(&path, &bytes).unwrap();
             let (journal, _, found) = Journal::load(place.as_fd(), path.clone()).unwrap().unwrap();
             prop_assert_eq!(&found[..], &records[..cut / RECORD_SIZE]);
-            journal.append(&Record { index: 77, checksum: None }).unwrap();
+            journal.append(&ChunkRecord { index: 77, checksum: None }).unwrap();
             let (_, _, again) = Journal::load(place.as_fd(), path).unwrap().unwrap();
             prop_assert_eq!(again.last().unwrap().index, 77);
         }

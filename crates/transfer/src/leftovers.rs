@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use firstbyte_store::{Beneath, Error as StoreError, LocalFile, Over, PAGE, Privacy};
+use firstbyte_store::{Beneath, Error as StoreError, LocalFile, PAGE, PartialPermissions, ReplaceKind};
 use rustix_futex_sync::Mutex;
 
 use crate::error::Result;
@@ -63,7 +63,7 @@ impl Leftovers {
 /// Removes the partial file of a later attempt, or the journal that a killed copy had not yet
 /// removed. A running copy keeps its own.
 fn remove(root: &Beneath, name: &Path) -> Result<()> {
-    match LocalFile::open_beneath(root, name, Over::File, Privacy::Owner) {
+    match LocalFile::open_beneath(root, name, ReplaceKind::File, PartialPermissions::Owner) {
         Ok(partial) => {
             root.remove_file(&Journal::path_for(name))?;
             Ok(partial.discard()?)

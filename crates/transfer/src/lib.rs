@@ -50,13 +50,18 @@ mod tree;
 mod upload;
 mod verify;
 
-pub use check::{Check, Content};
+pub use check::{Check, ContentComparison};
 pub use engine::Engine;
 pub use error::{Error, Failure, Result};
-pub use firstbyte_store::Over;
-pub use job::{Effect, Empty, Extent, Extras, Job, Jobs, Levels, Move, Names, Shard, Tree, is_unfinished};
-pub use plan::Plan;
+pub use firstbyte_store::ReplaceKind;
+pub use job::{
+    CopyJob, CopyJobs, Effect, EmptySource, Extent, Extras, Levels, Move, Shard, Tree, TreeNames,
+    is_unfinished,
+};
+pub use plan::ChunkPlan;
 pub use remove::Removal;
-pub use report::{Action, Bottleneck, Difference, OBJECTS, Observer, Silent, Summary, Verified};
-pub use settings::{Compare, Concurrency, ContentTypes, Hedging, Keep, Limits, Settings};
+pub use report::{Action, Bottleneck, Difference, NoObserver, OBJECTS, Observer, Summary, Verified};
+pub use settings::{
+    Compare, Concurrency, ContentTypes, Hedging, KeptAttributes, SourceLimits, TransferSettings,
+};
 pub use stop::Stop;

@@ -4,23 +4,23 @@
 use std::path::Path;
 
 use firstbyte_location::shown;
-use firstbyte_store::{Beneath, LocalFile, Over, Privacy};
+use firstbyte_store::{Beneath, LocalFile, PartialPermissions, ReplaceKind};
 
 use crate::error::{Error, Result};
 use crate::job::{Tree, as_path, is_unfinished_file};
-use crate::settings::Limits;
+use crate::settings::SourceLimits;
 
 /// The destination of a tree, if it is local.
 pub(crate) struct LocalRoot<'a> {
     tree: &'a Tree<'a>,
     path: &'a Path,
     /// The sizes and times of files that may be deleted.
-    limits: Limits,
+    limits: SourceLimits,
     pub(crate) beneath: Beneath,
 }
 
 impl<'a> LocalRoot<'a> {
-    pub(crate) fn of(tree: &'a Tree<'a>, limits: Limits) -> Option<Self> {
+    pub(crate) fn of(tree: &'a Tree<'a>, limits: SourceLimits) -> Option<Self> {
         let path = tree.destination.as_local()?;
         Some(Self { tree, path, limits, beneath: Beneath::new(path, tree.source.as_local()) })
     }
@@ -29,8 +29,8 @@ impl<'a> LocalRoot<'a> {
     pub(crate) fn open_partial(
         &self,
         path: &Path,
-        over: Over,
-        privacy: Privacy,
+        over: ReplaceKind,
+        privacy: PartialPermissions,
     ) -> Option<firstbyte_store::Result<LocalFile>> {
         let (beneath, name) = self.name(path)?;
         Some(LocalFile::open_beneath(beneath, name, over, privacy))

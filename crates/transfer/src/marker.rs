@@ -21,7 +21,7 @@ const FAILURES: u32 = 3;
 
 /// A file with random content, created in a directory and looked for elsewhere. Its name is a hash
 /// of the two places, so a run overwrites and removes what a killed one has left.
-pub(crate) struct Marker<'a> {
+pub(crate) struct MarkerFile<'a> {
     store: &'a Store,
     directory: &'a Location,
     name: String,
@@ -30,7 +30,7 @@ pub(crate) struct Marker<'a> {
     content: String,
 }
 
-impl<'a> Marker<'a> {
+impl<'a> MarkerFile<'a> {
     pub(crate) fn new(
         store: &'a Store,
         directory: &'a Location,

@@ -6,10 +6,10 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use firstbyte_location::{Entry, Kind};
-use firstbyte_store::{Links, ListOptions, Listing, Order};
+use firstbyte_location::{Entry, EntryKind};
+use firstbyte_store::{EntryOrder, Links, ListOptions, Listing};
 
-use crate::context::Scope;
+use crate::context::CallScope;
 use crate::error::{Error, Failure, Result};
 use crate::job::JobResult;
 use crate::report::Observer;
@@ -18,7 +18,7 @@ use crate::tree::{self, TreeCopy, with_sort_name};
 
 /// The jobs of a move, in the order in which names are found. A link is a failure: its target may
 /// lie outside, and would stay.
-pub(crate) struct Jobs<'a> {
+pub(crate) struct MoveJobs<'a> {
     copy: &'a TreeCopy<'a>,
     observer: &'a dyn Observer,
     listing: Listing,
@@ -26,21 +26,21 @@ pub(crate) struct Jobs<'a> {
     directories: &'a AtomicBool,
 }
 
-impl<'a> Jobs<'a> {
+impl<'a> MoveJobs<'a> {
     pub(crate) fn new(
-        scope: &Scope<'_>,
+        scope: &CallScope<'_>,
         copy: &'a TreeCopy<'a>,
         directories: &'a AtomicBool,
         observer: &'a dyn Observer,
     ) -> Result<Self> {
-        let options = tree::list_options(copy.tree, Order::Any, scope.settings);
+        let options = tree::list_options(copy.tree, EntryOrder::Any, scope.settings);
         let options = ListOptions { links: Links::Report, ..options };
         let listing = tree::source(&scope.store, copy.tree, &options)?;
         Ok(Self { copy, observer, listing, directories })
     }
 
     fn job(&self, entry: Entry) -> Option<JobResult> {
-        if entry.kind == Kind::Symlink {
+        if entry.kind == EntryKind::Symlink {
             return self.copy.tree.contains(&entry.name).then(|| {
                 let place = self.copy.tree.source.join(&entry.name);
                 Err(Failure { location: place.to_string(), error: Error::invalid(&place, LINK_REFUSED) })
@@ -59,7 +59,7 @@ impl<'a> Jobs<'a> {
     }
 }
 
-impl Iterator for Jobs<'_> {
+impl Iterator for MoveJobs<'_> {
     type Item = JobResult;
 
     fn next(&mut self) -> Option<Self::Item> {

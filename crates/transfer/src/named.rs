@@ -3,22 +3,22 @@
 //!
 //! The engine calls this for one object, and the workers for many.
 
-use firstbyte_location::{Kind, Location};
+use firstbyte_location::{EntryKind, Location};
 use firstbyte_store::{Error as StoreError, Metadata, Store};
 
 use crate::compare;
 use crate::error::Result;
-use crate::settings::{Compare, Settings};
+use crate::settings::{Compare, TransferSettings};
 
 /// Whether the settings want an object copied. They may limit sources, or compare them with the
 /// state of the destination.
 pub(crate) fn is_wanted(
     store: &Store,
-    settings: &Settings,
+    settings: &TransferSettings,
     source: &Location,
     destination: &Location,
 ) -> Result<bool> {
-    let Settings { compare, limits, .. } = settings;
+    let TransferSettings { compare, limits, .. } = settings;
     let compares = matches!(compare, Compare::Size | Compare::Newer | Compare::Existence);
     if !compares && !limits.is_any() {
         return Ok(true);
@@ -48,7 +48,7 @@ pub(crate) fn is_wanted(
 /// server, and says more about its failure.
 pub(crate) fn is_unchanged(
     store: &Store,
-    settings: &Settings,
+    settings: &TransferSettings,
     source: &Location,
     destination: &Location,
 ) -> Result<bool> {
@@ -63,7 +63,7 @@ pub(crate) fn is_unchanged(
     }
     let look = |location| match store.stat_object(location) {
         // A pipe or device has no length, and is read or refused by the copy.
-        Ok(stat) => Ok(Some(stat).filter(|stat| stat.kind == Kind::File && stat.size().is_some())),
+        Ok(stat) => Ok(Some(stat).filter(|stat| stat.kind == EntryKind::File && stat.size().is_some())),
         Err(error) if error.is_transient() => Ok(None),
         Err(error) if error.concerns_store() || matches!(error, StoreError::Cancelled) => Err(error),
         Err(_) => Ok(None),

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use firstbyte_store::Store;
 
 use crate::error::{Error, Result};
-use crate::report::Done;
-use crate::request::{Opened, Requester};
+use crate::report::CompletedObject;
+use crate::request::{OpenedBody, Requester};
 
 /// An object that moves in pieces. The workers that move them share it.
-pub(crate) trait Pieces: Send + Sync {
+pub(crate) trait ObjectPieces: Send + Sync {
     /// Moves a piece until it is complete or fails.
     fn move_piece(&self, requester: &mut Requester<'_>, piece: Piece) -> Result<()>;
     /// The most neighbouring pieces that one request can move.
@@ -35,7 +35,7 @@ pub(crate) trait Pieces: Send + Sync {
 /// A piece of an object that one worker moves.
 pub(crate) enum Piece {
     /// The chunk whose answer is already open: the object was opened by requesting it.
-    FirstBody(u32, Box<Opened>),
+    FirstBody(u32, Box<OpenedBody>),
     /// Neighbouring chunks of a download, or parts of an upload.
     Chunks(Range<u32>),
     /// The checksum of the whole, which ranged answers do not carry.
@@ -54,14 +54,14 @@ impl Piece {
 
 /// The pieces of an object that no worker has claimed.
 #[derive(Default)]
-pub(crate) struct Pending {
+pub(crate) struct PendingPieces {
     /// Whether the checksum of the whole is to be requested. It comes before the chunks.
     pub(crate) checksum: bool,
     /// Chunks or parts.
     pub(crate) chunks: VecDeque<u32>,
 }
 
-impl Pending {
+impl PendingPieces {
     /// The number of pieces.
     pub(crate) fn len(&self) -> usize {
         self.chunks.len() + usize::from(self.checksum)
@@ -86,7 +86,7 @@ impl Pending {
     }
 }
 
-impl FromIterator<u32> for Pending {
+impl FromIterator<u32> for PendingPieces {
     fn from_iter<I: IntoIterator<Item = u32>>(chunks: I) -> Self {
         Self { checksum: false, chunks: chunks.into_iter().collect() }
     }
@@ -95,15 +95,15 @@ impl FromIterator<u32> for Pending {
 /// The state of an object when all its pieces have moved.
 pub(crate) enum Finish {
     /// The object is complete.
-    Done(Done),
+    Done(CompletedObject),
     /// These pieces have to be moved (again).
-    Again(Pending),
+    Again(PendingPieces),
 }
 
 /// The state of an object once it has been started.
 pub(crate) enum Started {
     /// The object was small and is complete.
-    Done(Done),
+    Done(CompletedObject),
     /// The object moves in pieces. The worker that started it moves `first`.
-    Split { object: Arc<dyn Pieces>, pending: Pending, first: Option<Piece> },
+    Split { object: Arc<dyn ObjectPieces>, pending: PendingPieces, first: Option<Piece> },
 }

@@ -49,12 +49,12 @@ pub(crate) fn stream_part_size(number: u32) -> Option<u64> {
 
 /// The chunks of an object of one length: all equally long, except the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct ChunkPlan {
     size: u64,
     chunk: u64,
 }
 
-impl Plan {
+impl ChunkPlan {
     /// Plans chunks for reading `size` bytes in parallel. Their length bounds what a killed run
     /// reads again.
     #[must_use]
@@ -129,7 +129,7 @@ mod tests {
         fn chunks_cover_every_byte_once_and_in_order(size in 0_u64..(1 << 44), upload: bool) {
             // A large size only with few chunks: each is visited.
             let size = if upload { size } else { size % (1 << 36) };
-            let plan = if upload { Plan::upload(size) } else { Plan::download(size) };
+            let plan = if upload { ChunkPlan::upload(size) } else { ChunkPlan::download(size) };
             let mut at = 0;
             for index in plan.pieces() {
                 let range = plan.range(index);
@@ -143,7 +143,7 @@ mod tests {
 
         #[test]
         fn parts_are_as_s3_wants_them(size in 1_u64..(5 << 40)) {
-            let plan = Plan::upload(size);
+            let plan = ChunkPlan::upload(size);
             prop_assert!(u64::from(plan.count()) <= MOST_PARTS);
             prop_assert!(plan.count() == 1 || plan.range(0).len() >= 5 << 20);
             prop_assert!(plan.count() < 3 || plan.range(0).len() == plan.range(plan.count() - 2).len());
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn what_a_killed_run_reads_again_stays_bounded() {
-        assert_eq!(Plan::download(64 << 30).chunk(), 2 << 20);
-        assert_eq!(Plan::download(5 << 40).chunk(), 32 << 20);
+        assert_eq!(ChunkPlan::download(64 << 30).chunk(), 2 << 20);
+        assert_eq!(ChunkPlan::download(5 << 40).chunk(), 32 << 20);
     }
 }

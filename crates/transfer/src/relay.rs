@@ -8,13 +8,13 @@ use firstbyte_pacing::Wait;
 use firstbyte_store::{Error as StoreError, Get, Payload, Stat, StatedLength, Store};
 
 use crate::error::{Error, Result};
-use crate::job::Job;
-use crate::pieces::{Finish, Piece, Pieces, Started};
-use crate::plan::{LEAST_PART, MOST_PARTS, Plan};
-use crate::report::{Done, Verified};
+use crate::job::CopyJob;
+use crate::pieces::{Finish, ObjectPieces, Piece, Started};
+use crate::plan::{ChunkPlan, LEAST_PART, MOST_PARTS};
+use crate::report::{CompletedObject, Verified};
 use crate::request::Requester;
 use crate::spool;
-use crate::upload::parts::{self, Parts, put_options, put_over};
+use crate::upload::parts::{self, MultipartUpload, put_options, put_over};
 
 /// Bytes of a part, which a worker holds in memory. As short as S3 allows, so that as many workers
 /// as possible fit below the memory ceiling.
@@ -35,13 +35,13 @@ enum RelayMode {
 struct Relay {
     source: Location,
     stat: Stat,
-    plan: Plan,
-    parts: Parts,
+    plan: ChunkPlan,
+    parts: MultipartUpload,
     mode: RelayMode,
 }
 
 /// Starts a copy between stores.
-pub(crate) fn start(requester: &mut Requester<'_>, job: &Job) -> Result<Started> {
+pub(crate) fn start(requester: &mut Requester<'_>, job: &CopyJob) -> Result<Started> {
     let context = requester.context;
     let stat = requester.stat(&job.source, job.version_id())?;
     job.check_version(&stat.version)?;
@@ -71,7 +71,7 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &Job) -> Result<Started>
             Ok(written) => {
                 context.observer.moved(size);
                 // The service copies whole objects and checks them itself.
-                return Ok(Started::Done(Done {
+                return Ok(Started::Done(CompletedObject {
                     bytes: size,
                     verified: Verified::Full,
                     version: Some(written.version),
@@ -96,8 +96,8 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &Job) -> Result<Started>
         } else {
             (RelayMode::Through, RELAY_PART_SIZE)
         };
-    let plan = Plan::even(size, part.max(size.div_ceil(MOST_PARTS)));
-    let parts = Parts::new(context.store.begin_upload(&job.destination, &options)?, options);
+    let plan = ChunkPlan::even(size, part.max(size.div_ceil(MOST_PARTS)));
+    let parts = MultipartUpload::new(context.store.begin_upload(&job.destination, &options)?, options);
     let pending = plan.pieces().collect();
     let relay = Relay { source: job.source.clone(), stat, plan, parts, mode };
     Ok(Started::Split { object: Arc::new(relay), pending, first: None })
@@ -158,7 +158,7 @@ impl Relay {
     }
 }
 
-impl Pieces for Relay {
+impl ObjectPieces for Relay {
     fn move_piece(&self, requester: &mut Requester<'_>, piece: Piece) -> Result<()> {
         piece.parts().try_for_each(|index| self.move_part(requester, index))
     }

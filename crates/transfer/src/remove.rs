@@ -10,13 +10,13 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
-use firstbyte_location::{Entry, Kind, Location, ObjectLocation};
+use firstbyte_location::{Entry, EntryKind, Location, ObjectLocation};
 use firstbyte_store::{
-    Beneath, Directories, Error as StoreError, Links, ListOptions, Order, PAGE, STACK, Unfinished,
+    Beneath, Directories, EntryOrder, Error as StoreError, Links, ListOptions, PAGE, STACK, Unfinished,
 };
 use rustix_futex_sync::Mutex;
 
-use crate::context::Scope;
+use crate::context::CallScope;
 use crate::error::{Error, Failure, Result};
 use crate::job::{Effect, Extent, Levels, Move, Tree, as_path, is_unfinished_file};
 use crate::report::{Action, Observer, Summary};
@@ -55,13 +55,17 @@ enum RemovalFilter {
     Empty,
 }
 
-pub(crate) fn remove(scope: &Scope<'_>, removal: &Removal<'_>, observer: &dyn Observer) -> Result<Summary> {
+pub(crate) fn remove(
+    scope: &CallScope<'_>,
+    removal: &Removal<'_>,
+    observer: &dyn Observer,
+) -> Result<Summary> {
     run(scope, removal, RemovalFilter::All, observer)
 }
 
 /// Removes the directories that a move has left empty. Failures are added to the move's summary.
 pub(crate) fn remove_empty_directories(
-    scope: &Scope<'_>,
+    scope: &CallScope<'_>,
     moved: &Move<'_>,
     observer: &dyn Observer,
     summary: &mut Summary,
@@ -89,7 +93,7 @@ pub(crate) fn remove_empty_directories(
 }
 
 fn run(
-    scope: &Scope<'_>,
+    scope: &CallScope<'_>,
     removal: &Removal<'_>,
     filter: RemovalFilter,
     observer: &dyn Observer,
@@ -116,7 +120,7 @@ fn run(
 }
 
 impl Removal<'_> {
-    fn options(&self, order: Order, scope: &Scope<'_>) -> ListOptions {
+    fn options(&self, order: EntryOrder, scope: &CallScope<'_>) -> ListOptions {
         ListOptions {
             recursive: self.levels == Levels::All,
             beginning: self.beginning.clone(),
@@ -187,13 +191,13 @@ impl Outcome<'_> {
 }
 
 fn remove_keys(
-    scope: &Scope<'_>,
+    scope: &CallScope<'_>,
     removal: &Removal<'_>,
     filter: RemovalFilter,
     root: &ObjectLocation,
     outcome: &Outcome<'_>,
 ) -> Result<()> {
-    let listing = scope.store.list(&removal.root, &removal.options(Order::Any, scope))?;
+    let listing = scope.store.list(&removal.root, &removal.options(EntryOrder::Any, scope))?;
     let threads = match scope.settings.concurrency {
         Concurrency::Auto => DELETERS,
         Concurrency::Fixed(count) => count.max(1),
@@ -216,7 +220,7 @@ fn remove_keys(
                 break;
             }
             match entry {
-                Ok(entry) if entry.kind == Kind::Directory => {}
+                Ok(entry) if entry.kind == EntryKind::Directory => {}
                 Ok(entry) if !(removal.select)(&entry.name) || !filter.takes_key(&entry) => kept = true,
                 Ok(entry) if removal.applies(&entry.name, outcome) => {
                     page.push(removal.root.join(&entry.name));
@@ -243,7 +247,7 @@ fn remove_keys(
 
 /// Deletes the object that marks a prefix, `PREFIX/`, which no listing of the prefix shows. It is
 /// not counted, because a store does not say whether there was one.
-fn remove_marker(scope: &Scope<'_>, root: &ObjectLocation, filter: RemovalFilter, outcome: &Outcome<'_>) {
+fn remove_marker(scope: &CallScope<'_>, root: &ObjectLocation, filter: RemovalFilter, outcome: &Outcome<'_>) {
     let prefix = root.key.strip_suffix('/').unwrap_or(&root.key);
     if prefix.is_empty() {
         return;
@@ -259,7 +263,7 @@ fn remove_marker(scope: &Scope<'_>, root: &ObjectLocation, filter: RemovalFilter
     }
 }
 
-fn delete_pages(scope: &Scope<'_>, waiting: &Mutex<Receiver<Vec<Location>>>, outcome: &Outcome<'_>) {
+fn delete_pages(scope: &CallScope<'_>, waiting: &Mutex<Receiver<Vec<Location>>>, outcome: &Outcome<'_>) {
     loop {
         let page = waiting.lock().recv();
         let Ok(page) = page else { return };
@@ -290,7 +294,7 @@ trait Names {
 }
 
 fn remove_names(
-    scope: &Scope<'_>,
+    scope: &CallScope<'_>,
     removal: &Removal<'_>,
     filter: RemovalFilter,
     names: &mut dyn Names,
@@ -306,7 +310,7 @@ fn remove_names(
     };
     let mut directories: Vec<Vec<u8>> = Vec::new();
     let mut kept = false;
-    let listing = scope.store.list(&removal.root, &removal.options(Order::Bytes, scope))?;
+    let listing = scope.store.list(&removal.root, &removal.options(EntryOrder::Bytes, scope))?;
     for entry in listing.map(|entry| entry.map(with_sort_name)) {
         if outcome.has_ended() {
             return Ok(());
@@ -319,7 +323,7 @@ fn remove_names(
             }
         };
         leave(names, &mut directories, &entry.name);
-        let directory = entry.name.strip_suffix(b"/").filter(|_| entry.kind == Kind::Directory);
+        let directory = entry.name.strip_suffix(b"/").filter(|_| entry.kind == EntryKind::Directory);
         if !(removal.select)(directory.unwrap_or(&entry.name))
             || (filter == RemovalFilter::Empty && directory.is_none())
         {
@@ -340,7 +344,7 @@ fn remove_names(
 
 /// Deletes names on an SFTP host: those of a directory together.
 struct RemoteNames<'a> {
-    scope: &'a Scope<'a>,
+    scope: &'a CallScope<'a>,
     removal: &'a Removal<'a>,
     filter: RemovalFilter,
     outcome: &'a Outcome<'a>,

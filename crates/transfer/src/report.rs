@@ -100,9 +100,9 @@ pub trait Observer: Sync {
 
 /// Ignores all events.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Silent;
+pub struct NoObserver;
 
-impl Observer for Silent {}
+impl Observer for NoObserver {}
 
 /// The extent to which content was checked against the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -151,7 +151,7 @@ impl fmt::Display for Bottleneck {
 
 /// An object that is complete at its destination.
 #[derive(Debug)]
-pub(crate) struct Done {
+pub(crate) struct CompletedObject {
     pub(crate) bytes: u64,
     pub(crate) verified: Verified,
     pub(crate) version: Option<Version>,
@@ -159,7 +159,7 @@ pub(crate) struct Done {
     pub(crate) source: Option<Box<Version>>,
 }
 
-impl Done {
+impl CompletedObject {
     /// The version of the source that was copied.
     pub(crate) fn copied(&self) -> Option<&Version> {
         self.source.as_deref().or(self.version.as_ref())
@@ -235,7 +235,7 @@ impl Summary {
     }
 
     /// Counts a complete object.
-    pub(crate) fn complete(&mut self, done: Done) {
+    pub(crate) fn complete(&mut self, done: CompletedObject) {
         self.objects += 1;
         self.bytes += done.bytes;
         self.verified = Some(self.verified.map_or(done.verified, |verified| verified.min(done.verified)));

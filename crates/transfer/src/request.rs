@@ -6,14 +6,14 @@
 
 use std::ops::Deref;
 
-use firstbyte_fetch::{Ended, Event, Failure, Interest, Slot, Tries};
+use firstbyte_fetch::{AttemptError, Interest, RequestEnd, RequestEvent, TrackerSlot, Tries};
 use firstbyte_location::Location;
 use firstbyte_pacing::Wait;
 use firstbyte_store::{BUFFER, Body, Cancel, Error as StoreError, Get, Hasher, Outages, Sending, Sink, Stat};
 
 use crate::context::{Context, add, load, micros};
 use crate::error::{Error, Result};
-use crate::job::Batch;
+use crate::job::ObjectCount;
 
 /// Bytes of a worker's buffer if many objects move: most objects are smaller, and many workers
 /// share the memory.
@@ -27,19 +27,19 @@ pub(crate) struct Requester<'a> {
 }
 
 /// One attempt at a request, lent to the code that makes it.
-pub(crate) struct Attempt<'a, 't> {
+pub(crate) struct TransferAttempt<'a, 't> {
     pub(crate) context: &'a Context<'a>,
     tracked: &'a mut firstbyte_fetch::Attempt<'t>,
 }
 
 /// An answer whose body is still to be read, and the handle that ends it.
-pub(crate) type Opened = (Body, Cancel);
+pub(crate) type OpenedBody = (Body, Cancel);
 
 /// Returns the size of each worker's buffer, bytes.
-pub(crate) fn buffer_size(batch: Batch) -> usize {
+pub(crate) fn buffer_size(batch: ObjectCount) -> usize {
     match batch {
-        Batch::One => BUFFER,
-        Batch::Many | Batch::Tree => BUFFER_OF_MANY,
+        ObjectCount::One => BUFFER,
+        ObjectCount::Many | ObjectCount::Tree => BUFFER_OF_MANY,
     }
 }
 
@@ -60,16 +60,16 @@ impl Interest for Context<'_> {
         Outages::WaitFor
     }
 
-    fn count(&self, event: Event) {
+    fn count(&self, event: RequestEvent) {
         match event {
-            Event::Cut => add(&self.meters.hedged, 1),
-            Event::Retry => self.store.count_retry(),
-            Event::SlowDown => add(&self.meters.slowdowns, 1),
+            RequestEvent::Cut => add(&self.meters.hedged, 1),
+            RequestEvent::Retry => self.store.count_retry(),
+            RequestEvent::SlowDown => add(&self.meters.slowdowns, 1),
         }
     }
 }
 
-impl Failure for Error {
+impl AttemptError for Error {
     fn store(&self) -> Option<&StoreError> {
         match self {
             Self::Store(error) => Some(error),
@@ -85,7 +85,7 @@ impl Failure for Error {
     }
 }
 
-impl<'t> Deref for Attempt<'_, 't> {
+impl<'t> Deref for TransferAttempt<'_, 't> {
     type Target = firstbyte_fetch::Attempt<'t>;
 
     fn deref(&self) -> &Self::Target {
@@ -93,7 +93,7 @@ impl<'t> Deref for Attempt<'_, 't> {
     }
 }
 
-impl Attempt<'_, '_> {
+impl TransferAttempt<'_, '_> {
     /// Records that the head of an answer has arrived, and that a body of `body` bytes follows.
     pub(crate) fn head_arrived(&self, body: u64) {
         let took = self.tracked.head_arrived(body);
@@ -170,7 +170,7 @@ impl<'a> Requester<'a> {
     }
 
     /// Opens the range and version that `get` asks for.
-    pub(crate) fn open(&mut self, source: &Location, get: &Get) -> Result<Opened> {
+    pub(crate) fn open(&mut self, source: &Location, get: &Get) -> Result<OpenedBody> {
         self.request(Wait::Head, None, |attempt, _| {
             let Get { cancel, throttle, .. } = attempt.get();
             let get = Get { cancel, throttle, ..get.clone() };
@@ -185,21 +185,21 @@ impl<'a> Requester<'a> {
         &mut self,
         wait: Wait,
         opened: Option<Cancel>,
-        mut once: impl FnMut(&mut Attempt<'_, '_>, &mut [u8]) -> Result<T>,
+        mut once: impl FnMut(&mut TransferAttempt<'_, '_>, &mut [u8]) -> Result<T>,
     ) -> Result<T> {
         let context = self.context;
         if self.buffer.is_empty() {
             // Zeroed by the kernel: its pages cost nothing until they are touched.
             self.buffer = vec![0; buffer_size(context.run_kind.batch)];
         }
-        let slot = Slot { tracker: &context.tracker, index: self.slot };
+        let slot = TrackerSlot { tracker: &context.tracker, index: self.slot };
         let result = slot.request(context, opened, |tracked| {
             tracked.begin(wait);
-            once(&mut Attempt { context, tracked }, &mut self.buffer)
+            once(&mut TransferAttempt { context, tracked }, &mut self.buffer)
         });
         match result {
             Ok(value) => Ok(value),
-            Err(Ended::Failed(error)) if !context.is_ended() => Err(error),
+            Err(RequestEnd::Failed(error)) if !context.is_ended() => Err(error),
             Err(_) => Err(Error::Interrupted),
         }
     }

@@ -44,7 +44,7 @@ pub enum Compare {
 
 /// Limits on the objects of a source that take part, by their listed lengths and times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
+pub struct SourceLimits {
     /// Least length, bytes.
     pub least_size: Option<u64>,
     /// Greatest length, bytes.
@@ -55,7 +55,7 @@ pub struct Limits {
     pub modified_until: Option<SystemTime>,
 }
 
-impl Limits {
+impl SourceLimits {
     /// Whether there is any limit.
     #[must_use]
     pub fn is_any(&self) -> bool {
@@ -74,7 +74,7 @@ impl Limits {
 
 /// The attributes of local files that a copy keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Keep {
+pub enum KeptAttributes {
     /// The content, permission bits and modification times of files, and the permission bits of
     /// directories. Links are followed.
     #[default]
@@ -96,7 +96,7 @@ pub enum Hedging {
 
 /// The settings of an engine.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct TransferSettings {
     /// Ceiling for the resident memory of the process, bytes; limits concurrency and buffers.
     pub memory: u64,
     /// Requests in flight at once.
@@ -110,9 +110,9 @@ pub struct Settings {
     /// The rule by which trees' copies and `sync` compare objects.
     pub compare: Compare,
     /// The objects of trees that take part.
-    pub limits: Limits,
+    pub limits: SourceLimits,
     /// The attributes that copies between local directories keep.
-    pub keep: Keep,
+    pub keep: KeptAttributes,
     /// Whether slow requests are replaced.
     pub hedging: Hedging,
     /// Directory of upload journals, in a cache; without one an upload does not resume.
@@ -136,7 +136,7 @@ const BASE_MEMORY: u64 = 14 << 20;
 /// pages they take some 4 MB. More would not help: a transfer consumes entries much more slowly.
 const MAX_LISTING_REQUESTS: NonZeroUsize = NonZeroUsize::new(8).unwrap();
 
-impl Settings {
+impl TransferSettings {
     /// The number of workers that fit below the memory ceiling if each needs `each` bytes; at least
     /// one.
     pub(crate) fn workers_of(&self, each: u64) -> usize {
@@ -179,7 +179,7 @@ impl ContentTypes {
     }
 }
 
-impl Default for Settings {
+impl Default for TransferSettings {
     fn default() -> Self {
         Self {
             memory: MEMORY,
@@ -188,8 +188,8 @@ impl Default for Settings {
             limit_rate: None,
             checksum: None,
             compare: Compare::SizeMtime,
-            limits: Limits::default(),
-            keep: Keep::Usual,
+            limits: SourceLimits::default(),
+            keep: KeptAttributes::Usual,
             hedging: Hedging::On,
             state_dir: None,
             retries: RETRIES,

@@ -10,17 +10,17 @@ use firstbyte_store::{Beneath, Error as StoreError, Store};
 
 use crate::apart::{Apart, Separation};
 use crate::error::{Error, Result};
-use crate::job::{Job, Tree};
+use crate::job::{CopyJob, Tree};
 use crate::local_root::LocalRoot;
 use crate::mounts;
-use crate::report::{Done, Verified};
+use crate::report::{CompletedObject, Verified};
 
 /// The reason why a link is not moved.
 pub(crate) const LINK_REFUSED: &str =
     "is a link, and mv does not follow links; copy its target with cp, then rm the link";
 
 /// The sources of a move.
-pub(crate) struct Sources<'a> {
+pub(crate) struct MovedSources<'a> {
     store: &'a Store,
     /// The local directory that they lie in, opened before it is listed.
     root: Option<(&'a Path, Beneath)>,
@@ -29,7 +29,7 @@ pub(crate) struct Sources<'a> {
     apart: Apart,
 }
 
-impl<'a> Sources<'a> {
+impl<'a> MovedSources<'a> {
     /// Sources that are each named. A local source is looked up in its directory.
     pub(crate) fn named(store: &'a Store) -> Self {
         Self { store, root: None, tree: None, apart: Apart::new(store) }
@@ -49,7 +49,7 @@ impl<'a> Sources<'a> {
     }
 
     /// Fails unless the source of a job and its destination are different places.
-    pub(crate) fn prove_apart(&self, job: &Job) -> Result<()> {
+    pub(crate) fn prove_apart(&self, job: &CopyJob) -> Result<()> {
         let Some((source, destination)) = self.tree else {
             return self.apart.prove_objects(&job.source, &job.destination);
         };
@@ -82,7 +82,11 @@ impl<'a> Sources<'a> {
     }
 
     /// Renames the source of a job. Returns `None` if it has to be copied.
-    pub(crate) fn rename(&self, job: &Job, root: Option<&LocalRoot<'_>>) -> Result<Option<Done>> {
+    pub(crate) fn rename(
+        &self,
+        job: &CopyJob,
+        root: Option<&LocalRoot<'_>>,
+    ) -> Result<Option<CompletedObject>> {
         let Some(from) = job.source.as_local() else { return Ok(None) };
         let Some(to) = job.destination.as_local() else { return self.refuse_link(&job.source, from) };
         let renamed = |beneath: &Beneath, name: &Path| match root.and_then(|root| root.name(to)) {
@@ -96,12 +100,12 @@ impl<'a> Sources<'a> {
             return self.refuse_link(&job.source, from);
         }
         let bytes = std::fs::symlink_metadata(to).map_or(0, |metadata| metadata.len());
-        Ok(Some(Done { bytes, verified: Verified::Full, version: None, source: None }))
+        Ok(Some(CompletedObject { bytes, verified: Verified::Full, version: None, source: None }))
     }
 
     /// Gives the copy of a local file the file's owner, mode and times, as far as this process may:
     /// a move to another file system keeps them.
-    pub(crate) fn take_over(&self, job: &Job, root: Option<&LocalRoot<'_>>) -> Result<()> {
+    pub(crate) fn take_over(&self, job: &CopyJob, root: Option<&LocalRoot<'_>>) -> Result<()> {
         let (Some(from), Some(to)) = (job.source.as_local(), job.destination.as_local()) else {
             return Ok(());
         };
@@ -116,7 +120,7 @@ impl<'a> Sources<'a> {
 
     /// Fails for a link: copying its target and deleting the link would not move the target. In a
     /// tree, the listing has refused links before.
-    fn refuse_link(&self, source: &Location, path: &Path) -> Result<Option<Done>> {
+    fn refuse_link(&self, source: &Location, path: &Path) -> Result<Option<CompletedObject>> {
         if self.root.is_none() && path.is_symlink() {
             Err(Error::invalid(source, LINK_REFUSED))
         } else {

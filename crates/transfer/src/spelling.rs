@@ -22,7 +22,7 @@ pub(crate) struct Spellings {
 
 /// The parts of a name whose spelling is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Parts {
+pub(crate) enum CheckedParts {
     /// The directories above the name, which itself was free.
     Directories,
     All,
@@ -40,7 +40,12 @@ struct Seen {
 
 impl Spellings {
     /// Returns the destination's spelling of a part of `name`, if it is another.
-    pub(crate) fn find_other(&self, root: &Beneath, name: &Path, parts: Parts) -> Result<Option<OsString>> {
+    pub(crate) fn find_other(
+        &self,
+        root: &Beneath,
+        name: &Path,
+        parts: CheckedParts,
+    ) -> Result<Option<OsString>> {
         let mut seen = self.seen.lock();
         let directory = name.parent().unwrap_or(Path::new(""));
         if seen.exact.as_deref() != Some(directory.as_os_str()) {
@@ -54,8 +59,8 @@ impl Spellings {
             seen.exact = Some(directory.as_os_str().to_owned());
         }
         match parts {
-            Parts::All => self.find_in(&mut seen, root, name),
-            Parts::Directories => Ok(None),
+            CheckedParts::All => self.find_in(&mut seen, root, name),
+            CheckedParts::Directories => Ok(None),
         }
     }
 
@@ -92,7 +97,7 @@ mod tests {
         std::fs::create_dir_all(scratch.path().join("a/b")).unwrap();
         std::fs::write(scratch.path().join("a/b/Readme"), "").unwrap();
         let spellings = Spellings::default();
-        let other = |name: &str| spellings.find_other(&root, Path::new(name), Parts::All).unwrap();
+        let other = |name: &str| spellings.find_other(&root, Path::new(name), CheckedParts::All).unwrap();
         for name in ["a/b/Readme", "a/b/README", "A/b/x", "a", "missing/x"] {
             assert_eq!(other(name), None, "{name}");
         }

@@ -9,9 +9,9 @@ use firstbyte_pacing::Wait;
 use firstbyte_store::{Get, Hasher, Payload, Sink, StatedLength};
 
 use crate::error::{Error, Result};
-use crate::job::Job;
+use crate::job::CopyJob;
 use crate::pieces::Started;
-use crate::report::{Done, Verified};
+use crate::report::{CompletedObject, Verified};
 use crate::request::Requester;
 use crate::upload::parts::{done, put_options, put_over, verified};
 
@@ -23,7 +23,7 @@ pub(crate) fn unnamed_file() -> Result<File> {
 }
 
 /// Copies an object to a store.
-pub(crate) fn copy(requester: &mut Requester<'_>, job: &Job, length: StatedLength) -> Result<Started> {
+pub(crate) fn copy(requester: &mut Requester<'_>, job: &CopyJob, length: StatedLength) -> Result<Started> {
     let context = requester.context;
     let sink = Sink::new(unnamed_file()?);
     let wanted = Get { checksum: true, version: job.wanted_version(), length, ..Get::default() };
@@ -51,5 +51,5 @@ pub(crate) fn copy(requester: &mut Requester<'_>, job: &Job, length: StatedLengt
     let payload = Payload::File(sink.file(), ByteRange::new(0, size));
     let written = put_over(requester, job, payload, 0, &put_options(context, job, &stat))?;
     let verified = if expected.is_some() { verified(&written) } else { Verified::Length };
-    Ok(Started::Done(Done { verified, ..done(size, written, Some(stat.version)) }))
+    Ok(Started::Done(CompletedObject { verified, ..done(size, written, Some(stat.version)) }))
 }

@@ -8,19 +8,19 @@ use std::time::Instant;
 use firstbyte_location::{ByteRange, Location, Strength, Version, shown, to_usize};
 use firstbyte_pacing::{START, Wait};
 use firstbyte_store::{
-    BUFFER, Body, Checksum, Error as StoreError, Get, Hasher, LocalFile, Payload, Privacy, PutOptions, STACK,
-    Stat, StatedLength, Written,
+    BUFFER, Body, Checksum, Error as StoreError, Get, Hasher, LocalFile, PartialPermissions, Payload,
+    PutOptions, STACK, Stat, StatedLength, Written,
 };
 use rustix_futex_sync::Mutex;
 
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::plan::{LEAST_PART, MOST_PARTS, stream_part_size};
-use crate::report::{Done, Verified};
-use crate::request::{Attempt, Requester};
-use crate::settings::Settings;
+use crate::report::{CompletedObject, Verified};
+use crate::request::{Requester, TransferAttempt};
+use crate::settings::TransferSettings;
 use crate::spool::unnamed_file;
-use crate::upload::parts::{self, Parts};
+use crate::upload::parts::{self, MultipartUpload};
 
 /// Bytes of the first parts of a stream of unknown length.
 const FIRST_PART_SIZE: usize = LEAST_PART as usize;
@@ -29,7 +29,7 @@ const FIRST_PART_SIZE: usize = LEAST_PART as usize;
 const LONGEST_IN_MEMORY: u64 = 2 * LEAST_PART;
 
 /// The number of workers of a stream: as many as can have a part in memory below the ceiling.
-pub(crate) fn workers(settings: &Settings) -> usize {
+pub(crate) fn workers(settings: &TransferSettings) -> usize {
     settings.workers_of(LEAST_PART).min(START)
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn cat(
     version: Option<&Version>,
     range: Option<ByteRange>,
     out: &mut dyn Write,
-) -> Result<Done> {
+) -> Result<CompletedObject> {
     let length = StatedLength::Checked;
     let mut output = Output { source, version, range, length, out, written: 0, stat: None, hasher: None };
     let mut requester = Requester::new(context, 0);
@@ -77,7 +77,7 @@ struct Output<'a> {
 
 impl Output<'_> {
     /// Requests the bytes not yet written, of the first answer's version.
-    fn open(&mut self, attempt: &mut Attempt<'_, '_>) -> Result<Body> {
+    fn open(&mut self, attempt: &mut TransferAttempt<'_, '_>) -> Result<Body> {
         let version = self.stat.as_ref().map(|stat| &stat.version).or(self.version).cloned();
         let written = self.written;
         if let Some(version) = &version
@@ -115,7 +115,12 @@ impl Output<'_> {
         self.stat = Some(stat.clone());
     }
 
-    fn copy(&mut self, attempt: &mut Attempt<'_, '_>, mut body: Body, buffer: &mut [u8]) -> Result<()> {
+    fn copy(
+        &mut self,
+        attempt: &mut TransferAttempt<'_, '_>,
+        mut body: Body,
+        buffer: &mut [u8],
+    ) -> Result<()> {
         loop {
             let read = body.read(buffer)?;
             if read == 0 {
@@ -130,14 +135,19 @@ impl Output<'_> {
         }
     }
 
-    fn finish(self) -> Result<Done> {
+    fn finish(self) -> Result<CompletedObject> {
         self.out.flush().map_err(Error::io("writing the output"))?;
         let mut verified = Verified::Length;
         if let Some((expected, hasher)) = self.hasher {
             expected.verify(&hasher.finish(), self.source)?;
             verified = Verified::Full;
         }
-        Ok(Done { bytes: self.written, verified, version: self.stat.map(|stat| stat.version), source: None })
+        Ok(CompletedObject {
+            bytes: self.written,
+            verified,
+            version: self.stat.map(|stat| stat.version),
+            source: None,
+        })
     }
 }
 
@@ -146,9 +156,9 @@ pub(crate) fn put(
     context: &Context<'_>,
     reader: &mut (dyn Read + Send),
     destination: &Location,
-) -> Result<Done> {
+) -> Result<CompletedObject> {
     let mut requester = Requester::new(context, 0);
-    let Settings { metadata, precondition, content_types, .. } = context.settings;
+    let TransferSettings { metadata, precondition, content_types, .. } = context.settings;
     let (mut metadata, precondition) = (metadata.clone(), precondition.clone());
     metadata.content_type = metadata.content_type.or_else(|| content_types.of(None, destination));
     let options = PutOptions { metadata, precondition, ..PutOptions::default() };
@@ -170,7 +180,7 @@ pub(crate) fn put(
         let bytes = first.len() as u64;
         return whole(Payload::Bytes(&first), bytes, bytes);
     }
-    let parts = Parts::new(context.store.begin_upload(destination, &options)?, options);
+    let parts = MultipartUpload::new(context.store.begin_upload(destination, &options)?, options);
     let complete = |bytes| Ok((bytes, parts.complete(context.store)?));
     let (bytes, written): (u64, Written) = send_parts(context, reader, first, &parts)
         .and_then(complete)
@@ -178,17 +188,17 @@ pub(crate) fn put(
     Ok(parts::done(bytes, written, None))
 }
 
-fn put_file(context: &Context<'_>, reader: &mut (dyn Read + Send), path: &Path) -> Result<Done> {
-    let Settings { metadata, durability, precondition, .. } = context.settings;
+fn put_file(context: &Context<'_>, reader: &mut (dyn Read + Send), path: &Path) -> Result<CompletedObject> {
+    let TransferSettings { metadata, durability, precondition, .. } = context.settings;
     // Missing directories, which are made for the file; the deepest first.
     let missing = |directory: &&Path| !directory.as_os_str().is_empty() && !directory.exists();
     let made: Vec<&Path> = path.ancestors().skip(1).take_while(missing).collect();
-    let partial = LocalFile::open(path, Privacy::of(metadata))?;
+    let partial = LocalFile::open(path, PartialPermissions::of(metadata))?;
     partial.empty()?;
     let copied = copy(context, reader, &mut partial.file())
         .map_err(|source| StoreError::Io { location: shown(path).to_string(), source });
     match copied.and_then(|bytes| partial.commit_if(metadata, *durability, precondition).map(|()| bytes)) {
-        Ok(bytes) => Ok(Done { bytes, verified: Verified::Length, version: None, source: None }),
+        Ok(bytes) => Ok(CompletedObject { bytes, verified: Verified::Length, version: None, source: None }),
         Err(error) => {
             // If this fails too, the first error is returned.
             let _ = partial.discard();
@@ -293,7 +303,7 @@ fn send_parts(
     context: &Context<'_>,
     reader: &mut (dyn Read + Send),
     first: Vec<u8>,
-    parts: &Parts,
+    parts: &MultipartUpload,
 ) -> Result<u64> {
     let destination = &parts.upload.location;
     let reading =

@@ -13,29 +13,30 @@
 
 use std::cmp::Ordering;
 
-use firstbyte_location::{Entry, Kind, Location};
+use firstbyte_location::{Entry, EntryKind, Location};
 use firstbyte_store::{
-    Directories, Error as StoreError, Links, ListOptions, Order, Over, PAGE, Partials, Store, Unfinished,
+    Directories, EntryOrder, Error as StoreError, Links, ListOptions, PAGE, Partials, ReplaceKind, Store,
+    Unfinished,
 };
 
 use crate::apart::{Apart, Separation};
-use crate::compare::{Comparison, Comparisons, Sameness, Times, is_newer};
-use crate::context::{Scope, add};
-use crate::deferred::{Deferred, Records};
+use crate::compare::{Comparisons, Sameness, SourceComparison, Times, is_newer};
+use crate::context::{CallScope, add};
+use crate::deferred::{DeferredRecordReader, DeferredRecords};
 use crate::error::{Error, Failure, Result};
-use crate::job::{Effect, Empty, Extras, Tree};
-use crate::job::{JobResult, Route, as_path, has_directories};
+use crate::job::{Effect, EmptySource, Extras, Tree};
+use crate::job::{JobResult, TransferRoute, as_path, has_directories};
 use crate::listing_prefetch::ListingPrefetch;
 use crate::mounts;
 use crate::report::{Action, Observer};
 use crate::settings::Compare;
 use crate::side::Side;
-use crate::spelling::Parts;
+use crate::spelling::CheckedParts;
 use crate::tree::{self, TreeCopy};
 
 /// The jobs that bring the destination up to date. Deletes the extras that may go on the way.
 pub(crate) fn jobs<'a>(
-    scope: &'a Scope<'a>,
+    scope: &'a CallScope<'a>,
     copy: &'a TreeCopy<'a>,
     extras: Extras,
     observer: &'a dyn Observer,
@@ -46,7 +47,7 @@ pub(crate) fn jobs<'a>(
     {
         mounts::prove_apart(from, to)?;
     }
-    let options = tree::list_options(tree, Order::Bytes, settings);
+    let options = tree::list_options(tree, EntryOrder::Bytes, settings);
     let destination_options = ListOptions {
         links: Links::Report,
         directories: Directories::Listed,
@@ -58,7 +59,7 @@ pub(crate) fn jobs<'a>(
     let destination = tree::list(store, &tree.destination, &destination_options)?
         .map(|listing| ListingPrefetch::start(listing, scope.cancel.clone()))
         .transpose()?;
-    let route = Route::of(&tree.source, &tree.destination);
+    let route = TransferRoute::of(&tree.source, &tree.destination);
     Ok(Join {
         scope,
         copy,
@@ -76,7 +77,7 @@ pub(crate) fn jobs<'a>(
         replacements: Vec::new(),
         directories: Vec::new(),
         deferred: (extras != Extras::Keep && matches!(tree.source, Location::Object(_)))
-            .then(Deferred::default),
+            .then(DeferredRecords::default),
         obstacles: Vec::new(),
         decided: None,
         deletions: Vec::new(),
@@ -86,11 +87,16 @@ pub(crate) fn jobs<'a>(
 }
 
 /// The listing of the source. One without objects is an error if that would delete everything.
-fn open_source(scope: &Scope<'_>, tree: &Tree<'_>, options: &ListOptions, extras: Extras) -> Result<Side> {
+fn open_source(
+    scope: &CallScope<'_>,
+    tree: &Tree<'_>,
+    options: &ListOptions,
+    extras: Extras,
+) -> Result<Side> {
     let store = &scope.store;
     let listing = match tree::source(store, tree, options) {
         Err(StoreError::NotFound { .. })
-            if extras == Extras::Delete(Empty::Allow) && tree::is_prefix(&tree.source) =>
+            if extras == Extras::Delete(EmptySource::Allow) && tree::is_prefix(&tree.source) =>
         {
             // In a store an empty prefix and a missing one are the same, but the bucket must exist.
             tree::bucket_of(&tree.source).map_or(Ok(()), |bucket| store.stat(&bucket).map(drop))?;
@@ -99,7 +105,7 @@ fn open_source(scope: &Scope<'_>, tree: &Tree<'_>, options: &ListOptions, extras
         other => Some(ListingPrefetch::start(other?, scope.cancel.clone())?),
     };
     let mut source = Side::new(listing);
-    if extras == Extras::Delete(Empty::Refuse) && is_empty(store, tree, &mut source)? {
+    if extras == Extras::Delete(EmptySource::Refuse) && is_empty(store, tree, &mut source)? {
         return Err(Error::EmptySource { location: tree.source.to_string() });
     }
     Ok(source)
@@ -113,7 +119,7 @@ fn is_empty(store: &Store, tree: &Tree<'_>, source: &mut Side) -> Result<bool> {
     let options = ListOptions { recursive: true, ..ListOptions::default() };
     for entry in store.list(&tree.source, &options)? {
         match entry {
-            Ok(entry) if entry.kind == Kind::File => return Ok(false),
+            Ok(entry) if entry.kind == EntryKind::File => return Ok(false),
             Err(error @ StoreError::Cancelled) => return Err(error.into()),
             _ => {}
         }
@@ -132,7 +138,7 @@ struct Replacement {
 
 /// Two listings side by side.
 pub(crate) struct Join<'a> {
-    scope: &'a Scope<'a>,
+    scope: &'a CallScope<'a>,
     copy: &'a TreeCopy<'a>,
     extras: Extras,
     /// Whether a local destination had any name at the start.
@@ -153,11 +159,11 @@ pub(crate) struct Join<'a> {
     /// Directories that only the destination has, outermost first; removed when left.
     directories: Vec<Vec<u8>>,
     /// Names to be deleted unless the source still names them.
-    deferred: Option<Deferred>,
+    deferred: Option<DeferredRecords>,
     /// Files to be deleted that may be in the place of a directory of the source.
     obstacles: Vec<Vec<u8>>,
     /// Names that are deleted now that the source has been listed.
-    decided: Option<Records>,
+    decided: Option<DeferredRecordReader>,
     deletions: Vec<Location>,
     failures: Vec<Failure>,
     /// Whether a listing was out of order: then nothing more is done.
@@ -233,7 +239,7 @@ impl Join<'_> {
         }
         // A file in another spelling is noticed when the copy is complete, but it may be deleted as
         // an extra before.
-        let parts = if self.extras == Extras::Keep { Parts::Directories } else { Parts::All };
+        let parts = if self.extras == Extras::Keep { CheckedParts::Directories } else { CheckedParts::All };
         if self.has_names
             && let Err(failure) = self.copy.check_spelling(&entry, parts)
         {
@@ -241,15 +247,15 @@ impl Join<'_> {
             self.source.broken |= self.extras != Extras::Keep;
             return Some(Err(failure));
         }
-        self.add_over(entry, Over::Nothing)
+        self.add_over(entry, ReplaceKind::Nothing)
     }
 
     fn add(&mut self, entry: Entry) -> Option<JobResult> {
-        self.add_over(entry, Over::File)
+        self.add_over(entry, ReplaceKind::File)
     }
 
-    fn add_over(&mut self, entry: Entry, over: Over) -> Option<JobResult> {
-        if entry.kind == Kind::File && self.is_over_directory(&entry.name) {
+    fn add_over(&mut self, entry: Entry, over: ReplaceKind) -> Option<JobResult> {
+        if entry.kind == EntryKind::File && self.is_over_directory(&entry.name) {
             let prefix = [&entry.name[..], b"/"].concat();
             self.replacements.push(Replacement { file: entry, prefix, whole: true });
             return None;
@@ -264,7 +270,7 @@ impl Join<'_> {
         };
         root.beneath
             .find(as_path(name))
-            .is_ok_and(|found| found.is_some_and(|found| found.kind == Kind::Directory))
+            .is_ok_and(|found| found.is_some_and(|found| found.kind == EntryKind::Directory))
     }
 
     fn pair(&mut self) -> Option<JobResult> {
@@ -272,30 +278,30 @@ impl Join<'_> {
         self.passed = 0;
         self.keep_directory_of(&source.name);
         // A directory on one side may be an empty object on the other.
-        let directories = source.kind == Kind::Directory || destination.kind == Kind::Directory;
-        let has_content = source.kind == Kind::File && source.size != Some(0);
+        let directories = source.kind == EntryKind::Directory || destination.kind == EntryKind::Directory;
+        let has_content = source.kind == EntryKind::File && source.size != Some(0);
         if directories && !has_content || !self.copy.selects(&source) {
             return None;
         }
         let tree = self.copy.tree;
         let with = match self.compare {
             Compare::Existence => return self.settle(source, Ok(Sameness::Same)),
-            Compare::Newer if destination.kind == Kind::File => {
+            Compare::Newer if destination.kind == EntryKind::File => {
                 let newer = is_newer(destination.modified, source.modified);
                 return self.settle(source, Ok(Sameness::of(newer)));
             }
-            _ if destination.kind != Kind::File || source.size != destination.size => {
+            _ if destination.kind != EntryKind::File || source.size != destination.size => {
                 return self.add(source);
             }
             Compare::None | Compare::Newer => return self.add(source),
             Compare::Size => return self.settle(source, Ok(Sameness::Same)),
-            Compare::Checksum => Comparison::Content(tree.destination.join(&destination.name)),
+            Compare::Checksum => SourceComparison::Content(tree.destination.join(&destination.name)),
             Compare::SizeMtime => {
                 let beneath = self.copy.root.as_ref().map(|root| &root.beneath);
                 match Times::of_entries(tree, &self.scope.store, beneath, &source, &destination) {
                     Times::Unchanged => return self.settle(source, Ok(Sameness::Same)),
                     Times::Changed => return self.add(source),
-                    Times::Ask(ask) => Comparison::Times(ask, tree.destination.join(&destination.name)),
+                    Times::Ask(ask) => SourceComparison::Times(ask, tree.destination.join(&destination.name)),
                 }
             }
         };
@@ -324,13 +330,13 @@ impl Join<'_> {
         }
         // The source may have the name after all.
         if self.source.broken {
-            self.kept += u64::from(entry.kind != Kind::Directory && self.may_delete(&entry));
+            self.kept += u64::from(entry.kind != EntryKind::Directory && self.may_delete(&entry));
             return;
         }
         let deletable = self.may_delete(&entry);
         if let Some(over) = self.replacements.iter_mut().find(|over| entry.name.starts_with(&over.prefix)) {
             // A directory is deleted with its contents.
-            over.whole &= deletable || entry.kind == Kind::Directory;
+            over.whole &= deletable || entry.kind == EntryKind::Directory;
             return;
         }
         if !deletable {
@@ -346,7 +352,7 @@ impl Join<'_> {
             self.failures.push(Failure { location: tree.destination.to_string(), error });
             return;
         }
-        if entry.kind == Kind::Directory {
+        if entry.kind == EntryKind::Directory {
             // A store has no directories, so it cannot show which of them are extra.
             if has_directories(&tree.source) && tree.effect == Effect::Apply {
                 self.directories.push(entry.name);
@@ -449,10 +455,10 @@ impl Join<'_> {
         let tree = self.copy.tree;
         match entry.kind {
             // If the source is a directory, it takes the place of the object that marks the prefix.
-            Kind::File if entry.name.is_empty() && !matches!(tree.source, Location::Object(_)) => false,
-            Kind::File | Kind::Symlink => self.copy.takes_extra(entry),
-            Kind::Directory => (tree.select)(entry.name.strip_suffix(b"/").unwrap_or(&entry.name)),
-            Kind::Other => false,
+            EntryKind::File if entry.name.is_empty() && !matches!(tree.source, Location::Object(_)) => false,
+            EntryKind::File | EntryKind::Symlink => self.copy.takes_extra(entry),
+            EntryKind::Directory => (tree.select)(entry.name.strip_suffix(b"/").unwrap_or(&entry.name)),
+            EntryKind::Other => false,
         }
     }
 
@@ -526,7 +532,7 @@ impl Join<'_> {
             .position(|over| source.has_passed(&over.prefix) && destination.has_passed(&over.prefix))?;
         let over = self.replacements.swap_remove(decided);
         if over.whole && !self.source.broken && !self.destination.broken {
-            return self.copy.job(over.file, Over::Directory, self.observer);
+            return self.copy.job(over.file, ReplaceKind::Directory, self.observer);
         }
         let place = self.copy.tree.destination.join(&over.file.name);
         let why = "a directory is in the file's place, and part of it has to stay; nothing in it was deleted";

@@ -4,22 +4,22 @@
 
 use std::sync::atomic::AtomicU64;
 
-use firstbyte_location::{DestinationName, Entry, Kind, Location};
+use firstbyte_location::{DestinationName, Entry, EntryKind, Location};
 use firstbyte_store::{
-    Directories, Error as StoreError, Found, Links, ListOptions, Listing, Marker, Order, Over, Partials,
-    Store, location_below,
+    Directories, EntryOrder, Error as StoreError, FoundEntry, Links, ListOptions, Listing, Marker, Partials,
+    ReplaceKind, Store, location_below,
 };
 
-use crate::compare::{Ask, Comparison, Comparisons, Outcome, Sameness, Times};
-use crate::context::{Scope, add, load};
+use crate::compare::{Ask, ComparedPair, Comparisons, Sameness, SourceComparison, Times};
+use crate::context::{CallScope, add, load};
 use crate::error::{Error, Failure, Result};
-use crate::job::{Effect, Job, Levels, Names, Tree};
-use crate::job::{JobResult, Route, as_path, has_directories, is_unfinished, keeps_all};
+use crate::job::{CopyJob, Effect, Levels, Tree, TreeNames};
+use crate::job::{JobResult, TransferRoute, as_path, has_directories, is_unfinished, keeps_all};
 use crate::leftovers::Leftovers;
 use crate::local_root::LocalRoot;
 use crate::report::{Action, Observer, Summary};
-use crate::settings::{Compare, Limits, Settings};
-use crate::spelling::{Parts, Spellings};
+use crate::settings::{Compare, SourceLimits, TransferSettings};
+use crate::spelling::{CheckedParts, Spellings};
 
 /// Counts of a run over a tree; its jobs keep their own counts.
 #[derive(Debug, Default)]
@@ -52,7 +52,7 @@ pub(crate) struct TreeCopy<'a> {
     pub(crate) tree: &'a Tree<'a>,
     /// The destination, if it is local.
     pub(crate) root: Option<LocalRoot<'a>>,
-    limits: Limits,
+    limits: SourceLimits,
     /// Whether links are made rather than followed.
     keeps_links: bool,
     leftovers: Leftovers,
@@ -62,7 +62,7 @@ pub(crate) struct TreeCopy<'a> {
 }
 
 impl<'a> TreeCopy<'a> {
-    pub(crate) fn new(tree: &'a Tree<'a>, scope: &Scope<'_>) -> Self {
+    pub(crate) fn new(tree: &'a Tree<'a>, scope: &CallScope<'_>) -> Self {
         let settings = scope.settings;
         let root = LocalRoot::of(tree, settings.limits);
         let keeps_links = keeps_all(settings, &tree.source, &tree.destination);
@@ -81,25 +81,27 @@ impl<'a> TreeCopy<'a> {
     /// Whether a listed entry is copied. Counts unfinished copies and special files, which are not.
     pub(crate) fn selects(&self, entry: &Entry) -> bool {
         // If one level is copied, directories are left out with all that is in them.
-        if entry.kind == Kind::Directory && self.tree.levels == Levels::One {
+        if entry.kind == EntryKind::Directory && self.tree.levels == Levels::One {
             return false;
         }
-        let name = entry.name.strip_suffix(b"/").filter(|_| entry.kind == Kind::Directory);
+        let name = entry.name.strip_suffix(b"/").filter(|_| entry.kind == EntryKind::Directory);
         let name = name.unwrap_or(&entry.name);
         let selected = self.tree.contains(name);
         if !selected && is_unfinished(&self.tree.source, name) && self.tree.takes(name) {
             add(&self.counts.unfinished, 1);
         }
-        if selected && entry.kind == Kind::Other {
+        if selected && entry.kind == EntryKind::Other {
             add(&self.counts.special, 1);
         }
         match entry.kind {
             // A given name of unknown length is passed on: the copy reports what is wrong with it.
-            Kind::File if matches!(self.tree.names, Names::Given(_)) && entry.size.is_none() => selected,
-            Kind::File => selected && self.limits.take(entry.size, entry.modified),
-            Kind::Directory => selected,
-            Kind::Symlink => selected && self.keeps_links,
-            Kind::Other => false,
+            EntryKind::File if matches!(self.tree.names, TreeNames::Given(_)) && entry.size.is_none() => {
+                selected
+            }
+            EntryKind::File => selected && self.limits.take(entry.size, entry.modified),
+            EntryKind::Directory => selected,
+            EntryKind::Symlink => selected && self.keeps_links,
+            EntryKind::Other => false,
         }
     }
 
@@ -112,7 +114,7 @@ impl<'a> TreeCopy<'a> {
 
     /// The job that copies a listed entry. `None` in a dry run, which only reports it, and for a
     /// directory or link, which is made at once.
-    pub(crate) fn job(&self, entry: Entry, over: Over, observer: &dyn Observer) -> Option<JobResult> {
+    pub(crate) fn job(&self, entry: Entry, over: ReplaceKind, observer: &dyn Observer) -> Option<JobResult> {
         let source = self.tree.source.join(&entry.name);
         let destination = match self.place(&entry) {
             Ok(Some(destination)) => destination,
@@ -122,12 +124,13 @@ impl<'a> TreeCopy<'a> {
             }
             Err(error) => return Some(Err(Failure { location: source.to_string(), error })),
         };
-        let size = entry.size.filter(|_| entry.kind != Kind::Symlink);
+        let size = entry.size.filter(|_| entry.kind != EntryKind::Symlink);
         if self.tree.effect == Effect::DryRun {
             observer.planned(&Action::Copy { source, destination, size });
             return None;
         }
-        if let (Kind::Symlink, Some(from), Some(root)) = (entry.kind, self.tree.source.as_local(), &self.root)
+        if let (EntryKind::Symlink, Some(from), Some(root)) =
+            (entry.kind, self.tree.source.as_local(), &self.root)
         {
             return match root.link(&entry.name, from) {
                 Ok(made) => {
@@ -138,12 +141,16 @@ impl<'a> TreeCopy<'a> {
             };
         }
         observer.expected(1, size.unwrap_or(0));
-        Some(Ok(Job { source, destination, entry: Some(entry), over }))
+        Some(Ok(CopyJob { source, destination, entry: Some(entry), over }))
     }
 
     /// Fails if a local destination has the name of an entry in another spelling: the file system
     /// does not tell the two apart, and one would replace the other.
-    pub(crate) fn check_spelling(&self, entry: &Entry, parts: Parts) -> std::result::Result<(), Failure> {
+    pub(crate) fn check_spelling(
+        &self,
+        entry: &Entry,
+        parts: CheckedParts,
+    ) -> std::result::Result<(), Failure> {
         let name = entry.name.strip_suffix(b"/").unwrap_or(&entry.name);
         // A name that no file can have is refused when its destination is made.
         let Some(root) = self.root.as_ref().filter(|_| DestinationName::check_path(name).is_ok()) else {
@@ -158,11 +165,11 @@ impl<'a> TreeCopy<'a> {
 
     /// The kinds of entries that a file may replace, for a name that was in no listing of the
     /// destination.
-    pub(crate) fn over(&self, entry: &Entry) -> std::result::Result<Over, Failure> {
+    pub(crate) fn over(&self, entry: &Entry) -> std::result::Result<ReplaceKind, Failure> {
         let found = self.root.as_ref().map(|root| root.beneath.find(as_path(&entry.name)));
         match found {
-            Some(Ok(Some(_))) => self.check_spelling(entry, Parts::All).map(|()| Over::File),
-            _ => self.check_spelling(entry, Parts::Directories).map(|()| Over::Nothing),
+            Some(Ok(Some(_))) => self.check_spelling(entry, CheckedParts::All).map(|()| ReplaceKind::File),
+            _ => self.check_spelling(entry, CheckedParts::Directories).map(|()| ReplaceKind::Nothing),
         }
     }
 
@@ -182,7 +189,7 @@ impl<'a> TreeCopy<'a> {
     /// The destination of an entry. `None` for a directory, which is created or counted here.
     fn place(&self, entry: &Entry) -> Result<Option<Location>> {
         let directory = match entry.kind {
-            Kind::Directory => Some(entry.name.strip_suffix(b"/").unwrap_or(&entry.name)),
+            EntryKind::Directory => Some(entry.name.strip_suffix(b"/").unwrap_or(&entry.name)),
             // An empty object whose name ends in `/` marks a directory.
             _ if entry.size == Some(0) => entry.name.strip_suffix(b"/").or(root_marker(&entry.name)),
             _ => None,
@@ -190,7 +197,7 @@ impl<'a> TreeCopy<'a> {
         let tree = self.tree;
         if !has_directories(&tree.destination) {
             // A store cannot hold an empty directory.
-            if entry.kind == Kind::Directory {
+            if entry.kind == EntryKind::Directory {
                 add(&self.counts.empty_directories, u64::from(self.is_empty(&entry.name) == Some(true)));
                 return Ok(None);
             }
@@ -235,7 +242,7 @@ fn root_marker(name: &[u8]) -> Option<&[u8]> {
 
 /// An entry with the name that listings sort it by: a directory's ends in `/`.
 pub(crate) fn with_sort_name(mut entry: Entry) -> Entry {
-    if entry.kind == Kind::Directory && !entry.name.ends_with(b"/") {
+    if entry.kind == EntryKind::Directory && !entry.name.ends_with(b"/") {
         entry.name.push(b'/');
     }
     entry
@@ -254,7 +261,7 @@ pub(crate) fn bucket_of(location: &Location) -> Option<Location> {
 
 /// The options for listing a source: links are followed unless they are kept, and local directories
 /// are reported.
-pub(crate) fn list_options(tree: &Tree<'_>, order: Order, settings: &Settings) -> ListOptions {
+pub(crate) fn list_options(tree: &Tree<'_>, order: EntryOrder, settings: &TransferSettings) -> ListOptions {
     ListOptions {
         recursive: tree.levels == Levels::All,
         beginning: tree.beginning.clone(),
@@ -279,8 +286,8 @@ pub(crate) fn source(
     options: &ListOptions,
 ) -> firstbyte_store::Result<Listing> {
     let listing = match tree.names {
-        Names::Listed => store.list(&tree.source, options)?,
-        Names::Given(open) => open()?,
+        TreeNames::Listed => store.list(&tree.source, options)?,
+        TreeNames::Given(open) => open()?,
     };
     if tree.source.as_local().is_none() {
         return Ok(listing);
@@ -292,7 +299,7 @@ pub(crate) fn source(
 /// Looks up the length of a file that is listed as empty: it may have content of unknown length,
 /// and then nothing at a destination is equal to it.
 fn measured(store: &Store, root: &Location, mut entry: Entry) -> Entry {
-    if entry.kind == Kind::File && entry.size == Some(0) {
+    if entry.kind == EntryKind::File && entry.size == Some(0) {
         let found = store.stat(&root.join(&entry.name));
         entry.size = found.map_or(entry.size, |found| found.size());
     }
@@ -311,16 +318,16 @@ pub(crate) fn list(store: &Store, location: &Location, options: &ListOptions) ->
 /// The jobs that copy a tree to a local directory, in the order in which names are found. The
 /// destination is looked up name by name, which is quick.
 pub(crate) fn jobs<'a>(
-    scope: &Scope<'_>,
+    scope: &CallScope<'_>,
     copy: &'a TreeCopy<'a>,
     observer: &'a dyn Observer,
 ) -> Result<impl Iterator<Item = JobResult> + Send + 'a> {
     let (tree, settings) = (copy.tree, scope.settings);
-    let route = Route::of(&tree.source, &tree.destination);
+    let route = TransferRoute::of(&tree.source, &tree.destination);
     Ok(Jobs {
         copy,
         observer,
-        listing: source(&scope.store, tree, &list_options(tree, Order::Any, settings))?,
+        listing: source(&scope.store, tree, &list_options(tree, EntryOrder::Any, settings))?,
         compare: settings.compare,
         has_names: copy.root.as_ref().is_some_and(|root| !root.beneath.is_empty()),
         comparisons: Comparisons::new(&scope.store, settings.concurrency, route),
@@ -368,8 +375,8 @@ impl Jobs<'_> {
         let root = copy.root.as_ref().filter(|_| self.has_names);
         let found = root.map(|root| root.beneath.find(as_path(&entry.name)));
         let (over, parts) = match found {
-            Some(Ok(Some(_)) | Err(_)) => (Over::File, Parts::All),
-            Some(Ok(None)) | None => (Over::Nothing, Parts::Directories),
+            Some(Ok(Some(_)) | Err(_)) => (ReplaceKind::File, CheckedParts::All),
+            Some(Ok(None)) | None => (ReplaceKind::Nothing, CheckedParts::Directories),
         };
         if self.has_names
             && let Err(failure) = copy.check_spelling(&entry, parts)
@@ -384,13 +391,13 @@ impl Jobs<'_> {
     }
 
     /// Whether the destination has a listed file, complete and unchanged.
-    fn times(&self, entry: &Entry, found: Option<firstbyte_store::Result<Option<Found>>>) -> Times {
+    fn times(&self, entry: &Entry, found: Option<firstbyte_store::Result<Option<FoundEntry>>>) -> Times {
         match found {
             Some(Ok(Some(found))) => match self.compare {
                 Compare::None => Times::Changed,
-                Compare::Existence => Times::unchanged_if(found.kind != Kind::Directory),
+                Compare::Existence => Times::unchanged_if(found.kind != EntryKind::Directory),
                 Compare::Size => {
-                    Times::unchanged_if(found.kind == Kind::File && entry.size == Some(found.size))
+                    Times::unchanged_if(found.kind == EntryKind::File && entry.size == Some(found.size))
                 }
                 Compare::Newer => Times::unless_newer(entry, &found),
                 _ => Times::of_file(self.copy.tree, &self.copy.store, entry, &found),
@@ -404,7 +411,7 @@ impl Jobs<'_> {
     fn ask(&mut self, entry: Entry, ask: Ask) -> Option<JobResult> {
         let tree = self.copy.tree;
         let location = tree.source.join(&entry.name);
-        let compared = Comparison::Times(ask, tree.destination.join(&entry.name));
+        let compared = SourceComparison::Times(ask, tree.destination.join(&entry.name));
         if let Err(error) = self.comparisons.start(entry, location.clone(), compared) {
             return Some(Err(Failure { location: location.to_string(), error }));
         }
@@ -416,10 +423,12 @@ impl Jobs<'_> {
     }
 
     /// Skips or copies an object that was compared.
-    fn settle(&self, (entry, same): Outcome) -> Option<JobResult> {
+    fn settle(&self, (entry, same): ComparedPair) -> Option<JobResult> {
         match same {
             Ok(Sameness::Same) => self.copy.skip(&entry, self.observer).err().map(Err),
-            Ok(Sameness::Different | Sameness::Unknown) => self.copy.job(entry, Over::File, self.observer),
+            Ok(Sameness::Different | Sameness::Unknown) => {
+                self.copy.job(entry, ReplaceKind::File, self.observer)
+            }
             Err(error) => Some(Err(self.copy.tree.failure(&entry.name, error))),
         }
     }

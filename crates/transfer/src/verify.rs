@@ -14,7 +14,7 @@ use firstbyte_store::{Algorithm, BUFFER, Checksum, Hasher, STACK};
 use rustix_futex_sync::{Condvar, Mutex};
 
 use crate::error::{Error, Result};
-use crate::plan::Plan;
+use crate::plan::ChunkPlan;
 
 /// The most fetches of the same bytes, until they have the expected checksum; without one, until
 /// two fetches agree.
@@ -41,7 +41,11 @@ fn feed(file: &File, range: ByteRange, hasher: &mut Hasher) -> Result<()> {
 
 /// Combines the checksums of all chunks, in order. Returns `None` if one is missing or cannot be
 /// combined.
-pub(crate) fn combine(plan: &Plan, algorithm: Algorithm, chunks: &[Option<Checksum>]) -> Option<Checksum> {
+pub(crate) fn combine(
+    plan: &ChunkPlan,
+    algorithm: Algorithm,
+    chunks: &[Option<Checksum>],
+) -> Option<Checksum> {
     let mut whole = Hasher::new(algorithm).finish();
     for (index, chunk) in (0..).zip(chunks) {
         whole = whole.combine(chunk.as_ref()?, plan.range(index).len())?;

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use firstbyte_location::Location;
 use firstbyte_testkit::{Quirk, QuirkStore, scratch};
-use firstbyte_transfer::{Compare, Extras, Settings, Silent, Summary};
+use firstbyte_transfer::{Compare, Extras, NoObserver, Summary, TransferSettings};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -22,7 +22,7 @@ fn here(path: &Path) -> Location {
 fn sync(server: &QuirkStore, source: Location, destination: Location) -> (Summary, usize) {
     let tree = tree(source, destination);
     let before = server.requests().len();
-    let summary = engine(server, Settings::default()).sync(&tree, Extras::Keep, &Silent).unwrap();
+    let summary = engine(server, TransferSettings::default()).sync(&tree, Extras::Keep, &NoObserver).unwrap();
     assert!(summary.failures == 0 && summary.ended.is_none(), "{:?}", summary.failed);
     let requests = server.requests().split_off(before);
     let asked = requests.iter().filter(|request| request.starts_with("HEAD")).count();
@@ -40,7 +40,7 @@ fn modified(path: &Path) -> SystemTime {
 
 /// Uploads an object with a modification time in its metadata, at the time the test chooses.
 fn upload(server: &QuirkStore, path: &Path, key: &str) {
-    engine(server, Settings::default()).copy(&here(path), &object(key), &Silent).unwrap();
+    engine(server, TransferSettings::default()).copy(&here(path), &object(key), &NoObserver).unwrap();
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn two_edits_within_a_second_are_copied_between_files_too() {
         assert_eq!(sync(&server, here(from.path()), here(to.path())).0.objects, 1, "{nanoseconds}");
         assert_eq!(std::fs::read(to.path().join("f")).unwrap(), content);
         assert_eq!(sync(&server, here(from.path()), here(to.path())).0.skipped, 1, "{nanoseconds}");
-        let update = Settings { compare: Compare::Newer, ..Settings::default() };
+        let update = TransferSettings { compare: Compare::Newer, ..TransferSettings::default() };
         assert!(!engine(&server, update).is_wanted(&here(&file), &here(&to.path().join("f"))).unwrap());
     }
 }

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex};
 
 use firstbyte_location::Location;
-use firstbyte_store::{Algorithm, Error as StoreError, Hasher, Options, Store};
-use firstbyte_testkit::{Reply, Scripted, bytes, scratch};
-use firstbyte_transfer::{Engine, Error, Hedging, Observer, Settings, Silent, Stop, Verified};
+use firstbyte_store::{Algorithm, Error as StoreError, Hasher, Store, StoreOptions};
+use firstbyte_testkit::{Scripted, ScriptedReply, bytes, scratch};
+use firstbyte_transfer::{Engine, Error, Hedging, NoObserver, Observer, Stop, TransferSettings, Verified};
 
 const SEED: u64 = 7;
 /// Some twenty chunks of 2 MiB, cut finer at the end: enough for a front, a middle and a tail.
@@ -27,23 +27,23 @@ fn asked(head: &str) -> Option<(usize, usize)> {
 }
 
 /// An honest answer to a request for `content`.
-fn honest(content: &[u8], head: &str, etag: &str) -> Reply {
+fn honest(content: &[u8], head: &str, etag: &str) -> ScriptedReply {
     let etag = format!("etag: {etag}");
     match asked(head) {
         Some((start, end)) => {
             let range = format!("content-range: bytes {start}-{}/{}", end - 1, content.len());
-            Reply::answer("206 Partial Content", &[&range, &etag], &content[start..end])
+            ScriptedReply::answer("206 Partial Content", &[&range, &etag], &content[start..end])
         }
-        None => Reply::answer("200 OK", &[&etag, "accept-ranges: bytes"], content),
+        None => ScriptedReply::answer("200 OK", &[&etag, "accept-ranges: bytes"], content),
     }
 }
 
 /// Damages the first byte of the body: the rest of a long answer may be left to another request.
-fn damaged(reply: Reply) -> Reply {
-    let Reply::Send(mut bytes) = reply else { return reply };
+fn damaged(reply: ScriptedReply) -> ScriptedReply {
+    let ScriptedReply::Send(mut bytes) = reply else { return reply };
     let head = bytes.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap();
     bytes[head + 4] ^= 1;
-    Reply::Send(bytes)
+    ScriptedReply::Send(bytes)
 }
 
 /// Bytes in any of these ranges: slow ones may be requested twice.
@@ -58,8 +58,8 @@ fn covered(ranges: &mut [(usize, usize)]) -> u64 {
     new.sum()
 }
 
-fn engine(settings: Settings) -> Engine {
-    Engine::new(Store::new(Options::default()).unwrap(), settings)
+fn engine(settings: TransferSettings) -> Engine {
+    Engine::new(Store::new(StoreOptions::default()).unwrap(), settings)
 }
 
 fn at(server: &Scripted) -> Location {
@@ -96,12 +96,13 @@ fn a_stopped_download_goes_on_with_the_chunks_it_has() {
     let to = Location::Local(path.clone());
     let stop = Stop::default();
     let watch = StopAfter { stop: stop.clone(), left: AtomicU64::new(30 << 20) };
-    let stopped = engine(Settings { stop, ..Settings::default() }).copy(&at(&server), &to, &watch);
+    let stopped =
+        engine(TransferSettings { stop, ..TransferSettings::default() }).copy(&at(&server), &to, &watch);
     assert!(matches!(stopped, Err(Error::Interrupted)), "{stopped:?}");
     assert!(!path.exists());
     let before = server.heads().len();
 
-    let summary = engine(Settings::default()).copy(&at(&server), &to, &Silent).unwrap();
+    let summary = engine(TransferSettings::default()).copy(&at(&server), &to, &NoObserver).unwrap();
 
     assert_eq!(std::fs::read(&path).unwrap(), *CONTENT);
     assert_eq!(names(directory.path()), ["object"]);
@@ -130,7 +131,7 @@ fn a_stop_after_the_last_byte_is_in_place_stops_nothing() {
     let path = directory.path().join("object");
     let stop = Stop::default();
     let watch = StopAtTheEnd(stop.clone());
-    let engine = engine(Settings { stop, ..Settings::default() });
+    let engine = engine(TransferSettings { stop, ..TransferSettings::default() });
     let summary = engine.copy_until_stopped(&at(&server), &Location::Local(path.clone()), &watch).unwrap();
     assert!(summary.ended.is_none(), "{summary:?}");
     assert_eq!((summary.objects, summary.bytes), (1, LENGTH as u64));
@@ -147,11 +148,11 @@ fn a_stopped_download_that_is_hashed_as_it_comes_goes_on_in_the_same_process() {
     let checksum = Some(Hasher::of(Algorithm::Sha256, &CONTENT));
     let stop = Stop::default();
     let watch = StopAfter { stop: stop.clone(), left: AtomicU64::new(30 << 20) };
-    let settings = Settings { stop, checksum: checksum.clone(), ..Settings::default() };
+    let settings = TransferSettings { stop, checksum: checksum.clone(), ..TransferSettings::default() };
     let stopped = engine(settings).copy(&at(&server), &to, &watch);
     assert!(matches!(stopped, Err(Error::Interrupted)), "{stopped:?}");
-    let settings = Settings { checksum, ..Settings::default() };
-    let summary = engine(settings).copy(&at(&server), &to, &Silent).unwrap();
+    let settings = TransferSettings { checksum, ..TransferSettings::default() };
+    let summary = engine(settings).copy(&at(&server), &to, &NoObserver).unwrap();
     assert!(summary.resumed_bytes > 0);
     assert_eq!(summary.verified, Some(Verified::Full));
     assert_eq!(names(directory.path()), ["object"]);
@@ -167,7 +168,7 @@ fn a_changed_source_is_started_over() {
             .lines()
             .find_map(|line| line.to_ascii_lowercase().strip_prefix("if-match: ").map(str::to_owned));
         if wanted.is_some_and(|wanted| wanted.trim() != etag) {
-            return Reply::answer("412 Precondition Failed", &[], b"");
+            return ScriptedReply::answer("412 Precondition Failed", &[], b"");
         }
         honest(&bytes(seed, LENGTH), head, etag)
     });
@@ -175,10 +176,14 @@ fn a_changed_source_is_started_over() {
     let to = Location::Local(directory.path().join("object"));
     let stop = Stop::default();
     let watch = StopAfter { stop: stop.clone(), left: AtomicU64::new(30 << 20) };
-    assert!(engine(Settings { stop, ..Settings::default() }).copy(&at(&server), &to, &watch).is_err());
+    assert!(
+        engine(TransferSettings { stop, ..TransferSettings::default() })
+            .copy(&at(&server), &to, &watch)
+            .is_err()
+    );
     *version.lock().unwrap() = (SEED + 1, "\"new\"");
 
-    let summary = engine(Settings::default()).copy(&at(&server), &to, &Silent).unwrap();
+    let summary = engine(TransferSettings::default()).copy(&at(&server), &to, &NoObserver).unwrap();
 
     assert_eq!(summary.resumed_bytes, 0);
     assert_eq!(std::fs::read(directory.path().join("object")).unwrap(), bytes(SEED + 1, LENGTH));
@@ -187,15 +192,15 @@ fn a_changed_source_is_started_over() {
 #[test]
 fn bodies_cut_short_are_gone_on_with_where_they_broke() {
     let server = Scripted::start(|number, head| match honest(&CONTENT, head, "\"v\"") {
-        Reply::Send(mut answer) if number % 3 == 1 => {
+        ScriptedReply::Send(mut answer) if number % 3 == 1 => {
             answer.truncate(answer.len() / 2);
-            Reply::SendAndClose(answer)
+            ScriptedReply::SendAndClose(answer)
         }
         other => other,
     });
     let directory = scratch();
     let to = Location::Local(directory.path().join("object"));
-    engine(Settings::default()).copy(&at(&server), &to, &Silent).unwrap();
+    engine(TransferSettings::default()).copy(&at(&server), &to, &NoObserver).unwrap();
     assert_eq!(std::fs::read(directory.path().join("object")).unwrap(), *CONTENT);
 }
 
@@ -209,8 +214,8 @@ fn damage_on_the_way_is_found_by_the_checksum_and_only_the_damage_replaced() {
     let to = Location::Local(directory.path().join("object"));
     let checksum = Some(Hasher::of(Algorithm::Crc64Nvme, &CONTENT));
     // A damaged answer that is slow would be replaced.
-    let settings = Settings { checksum, hedging: Hedging::Off, ..Settings::default() };
-    let summary = engine(settings).copy(&at(&server), &to, &Silent).unwrap();
+    let settings = TransferSettings { checksum, hedging: Hedging::Off, ..TransferSettings::default() };
+    let summary = engine(settings).copy(&at(&server), &to, &NoObserver).unwrap();
     assert_eq!(summary.verified, Some(Verified::Full));
     assert!(summary.reread_bytes >= LENGTH as u64);
     assert_eq!(std::fs::read(directory.path().join("object")).unwrap(), *CONTENT);
@@ -224,10 +229,10 @@ fn a_wrong_checksum_leaves_the_destination_as_it_was() {
         let path = directory.path().join("object");
         std::fs::write(&path, b"old").unwrap();
         let checksum = Some(Hasher::of(algorithm, b"something else"));
-        let failed = engine(Settings { checksum, ..Settings::default() }).copy(
+        let failed = engine(TransferSettings { checksum, ..TransferSettings::default() }).copy(
             &at(&server),
             &Location::Local(path.clone()),
-            &Silent,
+            &NoObserver,
         );
         assert!(matches!(failed, Err(Error::Store(StoreError::Checksum { .. }))), "{failed:?}");
         assert_eq!(std::fs::read(&path).unwrap(), b"old");
@@ -241,30 +246,31 @@ fn a_sequential_hash_is_verified_beside_the_transfer() {
     let directory = scratch();
     let to = Location::Local(directory.path().join("object"));
     let checksum = Some(Hasher::of(Algorithm::Sha256, &CONTENT));
-    let summary =
-        engine(Settings { checksum, ..Settings::default() }).copy(&at(&server), &to, &Silent).unwrap();
+    let summary = engine(TransferSettings { checksum, ..TransferSettings::default() })
+        .copy(&at(&server), &to, &NoObserver)
+        .unwrap();
     assert_eq!(summary.verified, Some(Verified::Full));
 }
 
 #[test]
 fn a_silent_request_is_cut_and_asked_again() {
     let server = Scripted::start(|number, head| match number {
-        2 => Reply::Silence,
+        2 => ScriptedReply::Silence,
         _ => honest(&CONTENT, head, "\"v\""),
     });
     let directory = scratch();
     let to = Location::Local(directory.path().join("object"));
-    let summary = engine(Settings::default()).copy(&at(&server), &to, &Silent).unwrap();
+    let summary = engine(TransferSettings::default()).copy(&at(&server), &to, &NoObserver).unwrap();
     assert!(summary.hedged >= 1);
     assert_eq!(std::fs::read(directory.path().join("object")).unwrap(), *CONTENT);
 }
 
 #[test]
 fn a_server_without_ranges_is_read_as_one_stream() {
-    let server = Scripted::start(|_, _| Reply::answer("200 OK", &["etag: \"v\""], &CONTENT));
+    let server = Scripted::start(|_, _| ScriptedReply::answer("200 OK", &["etag: \"v\""], &CONTENT));
     let directory = scratch();
     let to = Location::Local(directory.path().join("object"));
-    let summary = engine(Settings::default()).copy(&at(&server), &to, &Silent).unwrap();
+    let summary = engine(TransferSettings::default()).copy(&at(&server), &to, &NoObserver).unwrap();
     assert_eq!((summary.bytes, summary.verified), (LENGTH as u64, Some(Verified::Length)));
     assert_eq!(std::fs::read(directory.path().join("object")).unwrap(), *CONTENT);
 }

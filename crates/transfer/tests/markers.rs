@@ -10,8 +10,8 @@ use firstbyte_location::Location;
 use firstbyte_store::Metadata;
 use firstbyte_testkit::{QuirkStore, scratch};
 use firstbyte_transfer::{
-    Check, Content, Difference, Empty, Engine, Extent, Extras, Move, Observer, Settings, Silent, Summary,
-    Tree,
+    Check, ContentComparison, Difference, EmptySource, Engine, Extent, Extras, Move, NoObserver, Observer,
+    Summary, TransferSettings, Tree,
 };
 
 /// A store with a marker of this content and metadata at `p/`, and an object below it.
@@ -21,8 +21,8 @@ fn marked(content: &[u8]) -> QuirkStore {
     let path = file.path().join("marker");
     std::fs::write(&path, content).unwrap();
     let metadata = Metadata { user: BTreeMap::from([("owner".into(), "me".into())]), ..Metadata::default() };
-    let settings = Settings { metadata, ..Settings::default() };
-    engine(&server, settings).copy(&Location::Local(path), &object("p/"), &Silent).unwrap();
+    let settings = TransferSettings { metadata, ..TransferSettings::default() };
+    engine(&server, settings).copy(&Location::Local(path), &object("p/"), &NoObserver).unwrap();
     server.insert("p/y", b"1");
     server
 }
@@ -38,8 +38,8 @@ impl Observer for Differences {
 
 fn differences(server: &QuirkStore, source: Location, destination: Location) -> Vec<Difference> {
     let told = Differences::default();
-    let places = Check { source, destination, select: &|_| true, content: Content::Held };
-    engine(server, Settings::default()).check(&places, &told).unwrap();
+    let places = Check { source, destination, select: &|_| true, content: ContentComparison::Held };
+    engine(server, TransferSettings::default()).check(&places, &told).unwrap();
     told.0.into_inner().unwrap()
 }
 
@@ -48,16 +48,16 @@ fn from_store_to_store_the_marker_of_the_prefix_is_copied_compared_moved_and_del
     for content in [&b"12345"[..], b""] {
         type Verb = fn(&Engine, Tree<'static>) -> Summary;
         let verbs: [Verb; 3] = [
-            |engine, tree| engine.copy_tree(&tree, &Silent).unwrap(),
-            |engine, tree| engine.sync(&tree, Extras::Delete(Empty::Refuse), &Silent).unwrap(),
-            |engine, tree| engine.move_tree(&Move { tree, extent: Extent::Whole }, &Silent).unwrap(),
+            |engine, tree| engine.copy_tree(&tree, &NoObserver).unwrap(),
+            |engine, tree| engine.sync(&tree, Extras::Delete(EmptySource::Refuse), &NoObserver).unwrap(),
+            |engine, tree| engine.move_tree(&Move { tree, extent: Extent::Whole }, &NoObserver).unwrap(),
         ];
         for (number, verb) in verbs.into_iter().enumerate() {
             let server = marked(content);
             server.insert("q/y", b"1");
             let missing = Difference::OnlySource(object("p/"));
             assert_eq!(differences(&server, object("p"), object("q")), [missing]);
-            let summary = verb(&engine(&server, Settings::default()), tree(object("p"), object("q")));
+            let summary = verb(&engine(&server, TransferSettings::default()), tree(object("p"), object("q")));
             assert_eq!(summary.failures, 0, "{:?}", summary.failed);
             let objects = server.objects();
             assert_eq!(objects.get("q/").map(Vec::as_slice), Some(content), "verb {number}");
@@ -70,8 +70,8 @@ fn from_store_to_store_the_marker_of_the_prefix_is_copied_compared_moved_and_del
         let server = marked(content);
         server.insert("r/y", b"1");
         let extra = tree(object("r"), object("p"));
-        let summary = engine(&server, Settings::default())
-            .sync(&extra, Extras::Delete(Empty::Refuse), &Silent)
+        let summary = engine(&server, TransferSettings::default())
+            .sync(&extra, Extras::Delete(EmptySource::Refuse), &NoObserver)
             .unwrap();
         assert_eq!(summary.deleted, 1);
         assert!(!server.objects().contains_key("p/"));
@@ -84,11 +84,11 @@ fn a_marker_with_content_cannot_be_a_directory_and_is_named() {
         let server = marked(content);
         let to = scratch();
         let places = || tree(object("p"), Location::Local(to.path().join("new")));
-        let engine = engine(&server, Settings::default());
+        let engine = engine(&server, TransferSettings::default());
         for summary in [
-            engine.copy_tree(&places(), &Silent).unwrap(),
-            engine.sync(&places(), Extras::Delete(Empty::Refuse), &Silent).unwrap(),
-            engine.move_tree(&Move { tree: places(), extent: Extent::Whole }, &Silent).unwrap(),
+            engine.copy_tree(&places(), &NoObserver).unwrap(),
+            engine.sync(&places(), Extras::Delete(EmptySource::Refuse), &NoObserver).unwrap(),
+            engine.move_tree(&Move { tree: places(), extent: Extent::Whole }, &NoObserver).unwrap(),
         ] {
             assert_eq!(summary.failures, failures, "{:?}", summary.failed);
             assert!(summary.failed.iter().all(|failure| failure.location == "s3://bucket/p/"));
@@ -109,9 +109,9 @@ fn a_marker_below_the_prefix_is_named_each_time_if_it_has_content() {
     }
     let to = scratch();
     let places = || tree(object("p"), Location::Local(to.path().join("new")));
-    let engine = engine(&server, Settings::default());
+    let engine = engine(&server, TransferSettings::default());
     for _ in 0..2 {
-        let summary = engine.sync(&places(), Extras::Delete(Empty::Refuse), &Silent).unwrap();
+        let summary = engine.sync(&places(), Extras::Delete(EmptySource::Refuse), &NoObserver).unwrap();
         let failed: Vec<&str> = summary.failed.iter().map(|failure| failure.location.as_str()).collect();
         assert_eq!(failed, ["s3://bucket/p/d/"]);
     }
@@ -123,11 +123,12 @@ fn a_local_directory_keeps_the_marker_of_its_copy_and_a_prefix_with_a_marker_alo
     let server = marked(b"");
     let from = scratch();
     std::fs::write(from.path().join("y"), b"22").unwrap();
-    let engine = engine(&server, Settings::default());
+    let engine = engine(&server, TransferSettings::default());
     let up = tree(Location::Local(from.path().to_owned()), object("p"));
-    let summary = engine.sync(&up, Extras::Delete(Empty::Refuse), &Silent).unwrap();
+    let summary = engine.sync(&up, Extras::Delete(EmptySource::Refuse), &NoObserver).unwrap();
     assert_eq!((summary.deleted, summary.objects), (0, 1));
     server.remove("p/y");
-    let refused = engine.sync(&tree(object("p"), object("q")), Extras::Delete(Empty::Refuse), &Silent);
+    let refused =
+        engine.sync(&tree(object("p"), object("q")), Extras::Delete(EmptySource::Refuse), &NoObserver);
     assert!(refused.is_err_and(|error| error.to_string().contains("is empty")));
 }

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use firstbyte_location::Location;
-use firstbyte_store::{Error as StoreError, ListOptions, Order};
+use firstbyte_store::{EntryOrder, Error as StoreError, ListOptions};
 use firstbyte_testkit::{Quirk, QuirkStore, scratch};
 use firstbyte_transfer::{
-    Check, Content, Difference, Effect, Empty, Error, Extras, Levels, Limits, Observer, Settings, Silent,
-    Summary,
+    Check, ContentComparison, Difference, Effect, EmptySource, Error, Extras, Levels, NoObserver, Observer,
+    SourceLimits, Summary, TransferSettings,
 };
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
@@ -33,7 +33,9 @@ const NAMES: [&str; 14] = [
 /// Makes the destination like the source, and deletes names that only the destination has.
 fn mirror(server: &QuirkStore, source: &Location, destination: &Location) -> Summary {
     let tree = tree(source.clone(), destination.clone());
-    engine(server, Settings::default()).sync(&tree, Extras::Delete(Empty::Refuse), &Silent).unwrap()
+    engine(server, TransferSettings::default())
+        .sync(&tree, Extras::Delete(EmptySource::Refuse), &NoObserver)
+        .unwrap()
 }
 
 /// Objects under `prefix` of a store, by their names.
@@ -80,9 +82,9 @@ fn differences(server: &QuirkStore, source: &Location, destination: &Location) -
         source: source.clone(),
         destination: destination.clone(),
         select: &select,
-        content: Content::Held,
+        content: ContentComparison::Held,
     };
-    let summary = engine(server, Settings::default()).check(&places, &told).unwrap();
+    let summary = engine(server, TransferSettings::default()).check(&places, &told).unwrap();
     assert!(summary.ended.is_none(), "{:?}", summary.ended);
     let told = told.0.into_inner().unwrap();
     assert_eq!(summary.differences, told.len() as u64);
@@ -162,10 +164,10 @@ fn trees_are_copied_moved_and_removed_whole_whatever_order_a_store_lists_in() {
             server.set_page(page);
             NAMES.iter().for_each(|name| server.insert(&format!("t/{name}"), name.as_bytes()));
             let wanted = stored(&server, "t/");
-            let engine = engine(&server, Settings::default());
+            let engine = engine(&server, TransferSettings::default());
             let local = scratch();
             let down = tree(object("t"), Location::Local(local.path().to_owned()));
-            let summary = engine.copy_tree(&down, &Silent).unwrap();
+            let summary = engine.copy_tree(&down, &NoObserver).unwrap();
             assert_eq!((summary.objects, summary.failures), (NAMES.len() as u64, 0), "{what}");
             assert!(files(local.path()) == wanted, "{what}: {:?}", files(local.path()).keys());
             let removal = firstbyte_transfer::Removal {
@@ -176,7 +178,7 @@ fn trees_are_copied_moved_and_removed_whole_whatever_order_a_store_lists_in() {
                 select: &|_| true,
                 effect: Effect::Apply,
             };
-            let removed = engine.remove(&removal, &Silent).unwrap();
+            let removed = engine.remove(&removal, &NoObserver).unwrap();
             assert!(removed.failures == 0 && removed.ended.is_none(), "{what}: {:?}", removed.failed);
             assert!(server.objects().is_empty(), "{what}: {:?}", server.objects().keys());
         }
@@ -190,13 +192,13 @@ fn an_ordered_listing_of_an_unsorted_store_is_in_order_from_its_second_time_on_o
             let server = QuirkStore::start(&[quirk]);
             server.set_page(page);
             NAMES.iter().for_each(|name| server.insert(name, b"x"));
-            let engine = engine(&server, Settings::default());
+            let engine = engine(&server, TransferSettings::default());
             let mut wanted = NAMES.map(|name| name.as_bytes().to_vec());
             wanted.sort();
             for start_after in [None, Some("b.c".to_owned())] {
                 let options = ListOptions {
                     recursive: true,
-                    order: Order::Bytes,
+                    order: EntryOrder::Bytes,
                     start_after: start_after.clone(),
                     ..ListOptions::default()
                 };
@@ -220,10 +222,10 @@ fn a_filter_protects_at_the_destination_what_it_hides_at_the_source() {
     let now = SystemTime::now();
     let before = |age: Duration| now.checked_sub(age);
     let limits = [
-        ("least size", Limits { least_size: Some(10), ..Limits::default() }, "small"),
-        ("greatest size", Limits { greatest_size: Some(10), ..Limits::default() }, "large"),
-        ("least age", Limits { modified_until: before(hour), ..Limits::default() }, "new"),
-        ("greatest age", Limits { modified_since: before(hour), ..Limits::default() }, "old"),
+        ("least size", SourceLimits { least_size: Some(10), ..SourceLimits::default() }, "small"),
+        ("greatest size", SourceLimits { greatest_size: Some(10), ..SourceLimits::default() }, "large"),
+        ("least age", SourceLimits { modified_until: before(hour), ..SourceLimits::default() }, "new"),
+        ("greatest age", SourceLimits { modified_since: before(hour), ..SourceLimits::default() }, "old"),
     ];
     let state = |name: &str| match name {
         "small" => (3, now - 2 * hour),
@@ -245,10 +247,11 @@ fn a_filter_protects_at_the_destination_what_it_hides_at_the_source() {
         }
         let here = Location::Local(from.path().to_owned());
         for there in [Location::Local(to.path().to_owned()), object("t")] {
-            let settings = Settings { limits, ..Settings::default() };
+            let settings = TransferSettings { limits, ..TransferSettings::default() };
             let tree = tree(here.clone(), there);
-            let summary =
-                engine(&server, settings).sync(&tree, Extras::Delete(Empty::Refuse), &Silent).unwrap();
+            let summary = engine(&server, settings)
+                .sync(&tree, Extras::Delete(EmptySource::Refuse), &NoObserver)
+                .unwrap();
             assert_eq!(summary.failures, 0, "{what}: {:?}", summary.failed);
         }
         for left in [files(to.path()), stored(&server, "t/")] {
@@ -270,10 +273,13 @@ fn a_directory_with_a_protected_file_is_not_replaced_by_a_file() {
     write(from.path(), "d", b"0123456789");
     write(to.path(), "d/small", b"x");
     let server = QuirkStore::start(&[]);
-    let settings =
-        Settings { limits: Limits { least_size: Some(5), ..Limits::default() }, ..Settings::default() };
+    let settings = TransferSettings {
+        limits: SourceLimits { least_size: Some(5), ..SourceLimits::default() },
+        ..TransferSettings::default()
+    };
     let places = tree(Location::Local(from.path().to_owned()), Location::Local(to.path().to_owned()));
-    let summary = engine(&server, settings).sync(&places, Extras::Delete(Empty::Refuse), &Silent).unwrap();
+    let summary =
+        engine(&server, settings).sync(&places, Extras::Delete(EmptySource::Refuse), &NoObserver).unwrap();
     assert!(matches!(&summary.failed[..], [failure] if matches!(failure.error, Error::Invalid { .. })));
     assert_eq!(files(to.path()).into_keys().collect::<Vec<_>>(), ["d/small"]);
 }

@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
-use firstbyte_location::{Kind, Location};
+use firstbyte_location::{EntryKind, Location};
 use firstbyte_store::ListOptions;
 use firstbyte_testkit::{Quirk, QuirkStore, bytes, count, scratch};
 use firstbyte_transfer::{
-    Effect, Empty, Engine, Extras, Levels, Limits, Names, Observer, Settings, Shard, Silent, Stop, Summary,
-    Tree,
+    Effect, EmptySource, Engine, Extras, Levels, NoObserver, Observer, Shard, SourceLimits, Stop, Summary,
+    TransferSettings, Tree, TreeNames,
 };
 
 /// Deviations that a sync must bear. Each may also make a run fail, but never lose a name.
@@ -108,7 +108,7 @@ impl Side<'_> {
         }
         if self.root.is_none() {
             let place = self.location().join(name.as_bytes());
-            self.engine.copy(&Location::Local(path), &place, &Silent).unwrap();
+            self.engine.copy(&Location::Local(path), &place, &NoObserver).unwrap();
         }
     }
 
@@ -134,7 +134,7 @@ impl Side<'_> {
             };
             (name, (content, entry.size.unwrap(), entry.modified))
         };
-        listing.map(Result::unwrap).filter(|entry| entry.kind == Kind::File).map(describe).collect()
+        listing.map(Result::unwrap).filter(|entry| entry.kind == EntryKind::File).map(describe).collect()
     }
 }
 
@@ -156,7 +156,7 @@ impl Observer for Interrupting {
 #[derive(Clone, Copy, Debug)]
 struct Filters {
     without: Option<&'static str>,
-    limits: Limits,
+    limits: SourceLimits,
 }
 
 impl Filters {
@@ -164,12 +164,12 @@ impl Filters {
         let without = draws.one_in(2).then(|| draws.of(&PARTS));
         let hours = |hours: u64| SystemTime::now().checked_sub(Duration::from_secs(hours * 3_600));
         let limits = match draws.below(7) {
-            0 => Limits { least_size: Some(4), ..Limits::default() },
-            1 => Limits { greatest_size: Some(4), ..Limits::default() },
-            2 => Limits { modified_since: hours(5), ..Limits::default() },
-            3 => Limits { modified_until: hours(5), ..Limits::default() },
-            4 => Limits { least_size: Some(3), modified_since: hours(5), ..Limits::default() },
-            _ => Limits::default(),
+            0 => SourceLimits { least_size: Some(4), ..SourceLimits::default() },
+            1 => SourceLimits { greatest_size: Some(4), ..SourceLimits::default() },
+            2 => SourceLimits { modified_since: hours(5), ..SourceLimits::default() },
+            3 => SourceLimits { modified_until: hours(5), ..SourceLimits::default() },
+            4 => SourceLimits { least_size: Some(3), modified_since: hours(5), ..SourceLimits::default() },
+            _ => SourceLimits::default(),
         };
         Self { without, limits }
     }
@@ -179,8 +179,8 @@ impl Filters {
     }
 }
 
-fn engine(server: &QuirkStore, limits: Limits, stop: Stop) -> Engine {
-    support::engine(server, Settings { limits, stop, ..Settings::default() })
+fn engine(server: &QuirkStore, limits: SourceLimits, stop: Stop) -> Engine {
+    support::engine(server, TransferSettings { limits, stop, ..TransferSettings::default() })
 }
 
 fn sync(
@@ -193,7 +193,7 @@ fn sync(
     let select = |name: &[u8]| filters.takes_name(std::str::from_utf8(name).unwrap());
     let tree = Tree {
         source: from.location(),
-        names: Names::Listed,
+        names: TreeNames::Listed,
         destination: to.location(),
         beginning: String::new(),
         levels: Levels::All,
@@ -201,7 +201,7 @@ fn sync(
         shard: Shard::default(),
         effect: Effect::Apply,
     };
-    engine.sync(&tree, Extras::Delete(Empty::Allow), observer).unwrap()
+    engine.sync(&tree, Extras::Delete(EmptySource::Allow), observer).unwrap()
 }
 
 /// The state of the destination after a sync, by the rules alone.
@@ -257,7 +257,7 @@ fn run(seed: u64) {
     server.set_page(1 + draws.below(6));
     let (one, other) = (scratch(), scratch());
     let spare = one.path().join("spare");
-    let plain = engine(&server, Limits::default(), Stop::default());
+    let plain = engine(&server, SourceLimits::default(), Stop::default());
     let side = |local: bool, root: PathBuf, prefix| Side {
         server: &server,
         root: local.then_some(root),
@@ -281,8 +281,8 @@ fn run(seed: u64) {
         let content = bytes(seed ^ draws.at, 1 + draws.below(6));
         from.write(&name, &content, age(&mut draws));
     }
-    let nothing = Filters { without: None, limits: Limits::default() };
-    sync(&plain, &from, &to, nothing, &Silent);
+    let nothing = Filters { without: None, limits: SourceLimits::default() };
+    sync(&plain, &from, &to, nothing, &NoObserver);
     edit(seed, &mut draws, &from, &to);
 
     server.set_quirks(quirk.as_slice());
@@ -298,10 +298,12 @@ fn run(seed: u64) {
             wanted.keys().filter(|name| before.contains(*name) && !left.contains_key(*name)).collect();
         assert!(lost.is_empty(), "{what}, {filters:?}, interrupted: lost {lost:?}");
     }
-    let mut summary = sync(&engine(&server, filters.limits, Stop::default()), &from, &to, filters, &Silent);
+    let mut summary =
+        sync(&engine(&server, filters.limits, Stop::default()), &from, &to, filters, &NoObserver);
     for _ in 0..2 {
         if summary.failures > 0 || summary.ended.is_some() {
-            summary = sync(&engine(&server, filters.limits, Stop::default()), &from, &to, filters, &Silent);
+            summary =
+                sync(&engine(&server, filters.limits, Stop::default()), &from, &to, filters, &NoObserver);
         }
     }
     assert!(

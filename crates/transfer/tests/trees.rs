@@ -6,20 +6,21 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use firstbyte_location::Location;
-use firstbyte_store::{Options, Store};
-use firstbyte_testkit::{Reply, Scripted, bytes, scratch, wait_limit};
+use firstbyte_store::{Store, StoreOptions};
+use firstbyte_testkit::{Scripted, ScriptedReply, bytes, scratch, wait_limit};
 use firstbyte_transfer::{
-    Compare, Effect, Empty, Engine, Extras, Levels, Names, Settings, Shard, Silent, Tree,
+    Compare, Effect, EmptySource, Engine, Extras, Levels, NoObserver, Shard, TransferSettings, Tree,
+    TreeNames,
 };
 
-fn engine(settings: Settings) -> Engine {
-    Engine::new(Store::new(Options::default()).unwrap(), settings)
+fn engine(settings: TransferSettings) -> Engine {
+    Engine::new(Store::new(StoreOptions::default()).unwrap(), settings)
 }
 
 fn tree(source: &Path, destination: &Path) -> Tree<'static> {
     Tree {
         source: Location::Local(source.to_owned()),
-        names: Names::Listed,
+        names: TreeNames::Listed,
         destination: Location::Local(destination.to_owned()),
         beginning: String::new(),
         levels: Levels::All,
@@ -41,11 +42,13 @@ fn fill(root: &Path) {
 fn a_second_sync_finds_nothing_to_do() {
     let (from, to) = (scratch(), scratch());
     fill(from.path());
-    let first =
-        engine(Settings::default()).sync(&tree(from.path(), to.path()), Extras::Keep, &Silent).unwrap();
+    let first = engine(TransferSettings::default())
+        .sync(&tree(from.path(), to.path()), Extras::Keep, &NoObserver)
+        .unwrap();
     assert_eq!((first.objects, first.skipped, first.failures), (3, 0, 0));
-    let second =
-        engine(Settings::default()).sync(&tree(from.path(), to.path()), Extras::Keep, &Silent).unwrap();
+    let second = engine(TransferSettings::default())
+        .sync(&tree(from.path(), to.path()), Extras::Keep, &NoObserver)
+        .unwrap();
     assert_eq!((second.objects, second.skipped, second.failures), (0, 3, 0));
 }
 
@@ -54,11 +57,12 @@ fn only_asked_for_are_extras_deleted() {
     let (from, to) = (scratch(), scratch());
     fill(from.path());
     std::fs::write(to.path().join("extra"), b"x").unwrap();
-    let kept =
-        engine(Settings::default()).sync(&tree(from.path(), to.path()), Extras::Keep, &Silent).unwrap();
+    let kept = engine(TransferSettings::default())
+        .sync(&tree(from.path(), to.path()), Extras::Keep, &NoObserver)
+        .unwrap();
     assert_eq!(kept.deleted, 0);
-    let deleted = engine(Settings::default())
-        .sync(&tree(from.path(), to.path()), Extras::Delete(Empty::Refuse), &Silent)
+    let deleted = engine(TransferSettings::default())
+        .sync(&tree(from.path(), to.path()), Extras::Delete(EmptySource::Refuse), &NoObserver)
         .unwrap();
     assert_eq!((deleted.deleted, deleted.skipped), (1, 3));
     assert!(!to.path().join("extra").exists() && to.path().join("a/x").exists());
@@ -70,7 +74,9 @@ fn a_dry_run_touches_nothing() {
     fill(from.path());
     std::fs::write(to.path().join("extra"), b"x").unwrap();
     let dry = Tree { effect: Effect::DryRun, ..tree(from.path(), to.path()) };
-    let summary = engine(Settings::default()).sync(&dry, Extras::Delete(Empty::Refuse), &Silent).unwrap();
+    let summary = engine(TransferSettings::default())
+        .sync(&dry, Extras::Delete(EmptySource::Refuse), &NoObserver)
+        .unwrap();
     assert_eq!((summary.objects, summary.deleted), (0, 0));
     assert_eq!(std::fs::read_dir(to.path()).unwrap().count(), 1);
 }
@@ -79,16 +85,17 @@ fn a_dry_run_touches_nothing() {
 fn comparing_content_sees_what_times_do_not_tell() {
     let (from, to) = (scratch(), scratch());
     fill(from.path());
-    let strict = || engine(Settings { compare: Compare::Checksum, ..Settings::default() });
-    strict().sync(&tree(from.path(), to.path()), Extras::Keep, &Silent).unwrap();
+    let strict = || engine(TransferSettings { compare: Compare::Checksum, ..TransferSettings::default() });
+    strict().sync(&tree(from.path(), to.path()), Extras::Keep, &NoObserver).unwrap();
     let modified = std::fs::metadata(from.path().join("b")).unwrap().modified().unwrap();
     std::fs::write(to.path().join("b"), bytes(99, 1_002)).unwrap();
     let file = std::fs::File::options().write(true).open(to.path().join("b")).unwrap();
     file.set_modified(modified).unwrap();
-    let by_time =
-        engine(Settings::default()).sync(&tree(from.path(), to.path()), Extras::Keep, &Silent).unwrap();
+    let by_time = engine(TransferSettings::default())
+        .sync(&tree(from.path(), to.path()), Extras::Keep, &NoObserver)
+        .unwrap();
     assert_eq!((by_time.objects, by_time.skipped), (0, 3));
-    let by_content = strict().sync(&tree(from.path(), to.path()), Extras::Keep, &Silent).unwrap();
+    let by_content = strict().sync(&tree(from.path(), to.path()), Extras::Keep, &NoObserver).unwrap();
     assert_eq!((by_content.objects, by_content.skipped), (1, 2));
     assert_eq!(std::fs::read(to.path().join("b")).unwrap(), bytes(2, 1_002));
 }
@@ -118,25 +125,26 @@ fn several_objects_are_compared_at_once() {
     let server = Scripted::start(move |_, head| {
         if head.starts_with("GET / ") {
             let lines = NAMES.map(|name| format!("{{\"name\":\"{name}\",\"kind\":\"file\",\"size\":1}}\n"));
-            return Reply::answer(
+            return ScriptedReply::answer(
                 "200 OK",
                 &["content-type: application/x-ndjson"],
                 lines.concat().as_bytes(),
             );
         }
         if head.starts_with("HEAD ") && !gathering.join(NAMES.len()) {
-            return Reply::answer("404 Not Found", &[], b"");
+            return ScriptedReply::answer("404 Not Found", &[], b"");
         }
         let told = if head.starts_with("HEAD ") { &b""[..] } else { b"x" };
-        Reply::raw("200 OK", &["content-length: 1", "etag: \"1\""], told)
+        ScriptedReply::raw("200 OK", &["content-length: 1", "etag: \"1\""], told)
     });
     let to = scratch();
     for name in NAMES {
         std::fs::write(to.path().join(name), b"x").unwrap();
     }
     let source = Location::parse(server.url().as_ref()).unwrap();
-    let strict = engine(Settings { compare: Compare::Checksum, ..Settings::default() });
-    let summary = strict.sync(&Tree { source, ..tree(to.path(), to.path()) }, Extras::Keep, &Silent).unwrap();
+    let strict = engine(TransferSettings { compare: Compare::Checksum, ..TransferSettings::default() });
+    let summary =
+        strict.sync(&Tree { source, ..tree(to.path(), to.path()) }, Extras::Keep, &NoObserver).unwrap();
     assert_eq!((summary.skipped, summary.objects, summary.failures), (3, 0, 0), "{:?}", summary.failed);
 }
 
@@ -155,9 +163,9 @@ fn a_web_server_may_work_on_a_large_object_for_longer_than_on_others() {
         } else if head.starts_with("PUT ") {
             small.join(0);
         } else {
-            return Reply::answer("404 Not Found", &[], b"");
+            return ScriptedReply::answer("404 Not Found", &[], b"");
         }
-        Reply::answer("201 Created", &[], b"")
+        ScriptedReply::answer("201 Created", &[], b"")
     });
     let from = scratch();
     for index in 0..SMALL {
@@ -166,7 +174,7 @@ fn a_web_server_may_work_on_a_large_object_for_longer_than_on_others() {
     std::fs::write(from.path().join("large"), bytes(1, 9 << 20)).unwrap();
     let destination = Location::parse(format!("{}/", server.url()).as_ref()).unwrap();
     let to = Tree { destination, ..tree(from.path(), from.path()) };
-    let summary = engine(Settings::default()).copy_tree(&to, &Silent).unwrap();
+    let summary = engine(TransferSettings::default()).copy_tree(&to, &NoObserver).unwrap();
     assert_eq!((summary.objects, summary.failures), (SMALL as u64 + 1, 0), "{:?}", summary.failed);
     assert_eq!(large.load(Ordering::Relaxed), 1);
 }
@@ -180,7 +188,7 @@ fn shards_copy_a_tree_between_them() {
     let copied: u64 = (0..3)
         .map(|index| {
             let part = Tree { shard: Shard { index, count: 3 }, ..tree(from.path(), to.path()) };
-            engine(Settings::default()).copy_tree(&part, &Silent).unwrap().objects
+            engine(TransferSettings::default()).copy_tree(&part, &NoObserver).unwrap().objects
         })
         .sum();
     assert_eq!(copied, 40);
@@ -192,7 +200,8 @@ fn one_failure_does_not_stop_the_others() {
     let (from, to) = (scratch(), scratch());
     fill(from.path());
     std::fs::create_dir(to.path().join("b")).unwrap();
-    let summary = engine(Settings::default()).copy_tree(&tree(from.path(), to.path()), &Silent).unwrap();
+    let summary =
+        engine(TransferSettings::default()).copy_tree(&tree(from.path(), to.path()), &NoObserver).unwrap();
     assert_eq!((summary.objects, summary.failures), (2, 1));
     assert!(summary.failed[0].location.ends_with("/b"));
 }

@@ -17,16 +17,16 @@ use std::io::Write;
 pub fn read_map(bytes: &[u8]) {
     let mut file = tempfile::tempfile().expect("a file");
     file.write_all(bytes).expect("written");
-    if let Ok(Some(header)) = block_map::Header::read(&file) {
+    if let Ok(Some(header)) = block_map::MapHeader::read(&file) {
         assert!(header.text.len() <= bytes.len());
         // Sizes of a damaged map that passes its check must not overflow.
         let _ = header.map_len();
     }
     let size = bytes.first_chunk().map_or(0, |first| u64::from_le_bytes(*first)) >> 8;
-    if let Some(written) = block_map::Header::to_bytes(size, bytes, 7, 8) {
+    if let Some(written) = block_map::MapHeader::to_bytes(size, bytes, 7, 8) {
         let mut file = tempfile::tempfile().expect("a file");
         file.write_all(&written).expect("written");
-        let header = block_map::Header::read(&file).expect("read").expect("a map");
+        let header = block_map::MapHeader::read(&file).expect("read").expect("a map");
         assert_eq!((header.size, header.text.as_slice()), (size, bytes));
     }
 }

@@ -6,7 +6,7 @@ mod table;
 
 /// Reads a header and all rows.
 pub fn read(file: std::fs::File) {
-    let Ok(reader) = table::Reader::new(file) else { return };
+    let Ok(reader) = table::ManifestReader::new(file) else { return };
     let _ = reader.header();
     for row in reader.rows(Some(1)).take(10_000) {
         if row.is_err() {

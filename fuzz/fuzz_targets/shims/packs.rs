@@ -12,7 +12,7 @@ use std::io::Write;
 /// Reads a record of these bytes, and one that has them as its content.
 pub fn read_record(bytes: &[u8]) {
     let mut buffer = Vec::new();
-    let place = place::Place::new(0, 0, 200 << 10);
+    let place = place::RecordPlace::new(0, 0, 200 << 10);
     let mut file = tempfile::tempfile().expect("a file");
     file.write_all(bytes).expect("written");
     if let Some(record) = record::read(&file, place, &mut buffer) {
@@ -20,8 +20,8 @@ pub fn read_record(bytes: &[u8]) {
     }
     let (text, content) = bytes.split_at(bytes.len().min(9));
     let mut file = tempfile::tempfile().expect("a file");
-    file.write_all(&record::Record::encode(text, content)).expect("written");
-    if record::Record::length(text.len(), content.len()) < 200 << 10 {
+    file.write_all(&record::PackRecord::encode(text, content)).expect("written");
+    if record::PackRecord::length(text.len(), content.len()) < 200 << 10 {
         let record = record::read(&file, place, &mut buffer).expect("the record");
         assert_eq!((record.text, record.content), (text, content));
     }

@@ -6,5 +6,5 @@ mod links;
 
 /// The names that a page lists.
 pub fn names(text: &str, url: &firstbyte_location::HttpUrl) -> Vec<Vec<u8>> {
-    links::Page::parse(text, url).entries.into_iter().map(|entry| entry.name).collect()
+    links::LinkPage::parse(text, url).entries.into_iter().map(|entry| entry.name).collect()
 }

@@ -17,14 +17,14 @@ pub fn read(bytes: &[u8]) {
             vec![0; length]
         };
         match packet::read_reply(&mut input, buffer) {
-            Ok((_, packet::Reply::Extended(reply))) => drop(packet::limits(&reply)),
-            Ok((_, packet::Reply::Names(names))) => {
+            Ok((_, packet::SftpReply::Extended(reply))) => drop(packet::limits(&reply)),
+            Ok((_, packet::SftpReply::Names(names))) => {
                 assert!(names.len() <= before / 12);
                 for name in names {
                     let _ = (name.attributes.kind(), name.attributes.time());
                 }
             }
-            Ok((_, packet::Reply::Attributes(attributes))) => drop((attributes.kind(), attributes.time())),
+            Ok((_, packet::SftpReply::Attributes(attributes))) => drop((attributes.kind(), attributes.time())),
             Ok(_) => {}
             Err(_) => return,
         }

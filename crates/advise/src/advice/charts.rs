@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use super::flips::{Measure, Variable, here, measure, ranges, varied};
-use super::row::Row;
+use super::row::AdviceRow;
 use super::{Advice, Inputs, choice};
 use crate::workload::Workload;
 
@@ -48,7 +48,7 @@ pub struct Curve {
 pub fn charts(workload: &Workload, advice: &Advice, inputs: &Inputs<'_>) -> Vec<Chart> {
     let all = choice::choices(workload, inputs.catalogue);
     let rows = advice.rows.iter().filter(|row| row.refused.is_none()).take(OPTIONS);
-    let shown: Vec<(&Row, &choice::Choice<'_>)> =
+    let shown: Vec<(&AdviceRow, &choice::Choice<'_>)> =
         rows.filter_map(|row| Some((row, all.iter().find(|choice| choice.name() == row.name)?))).collect();
     let mut charts = Vec::new();
     for of in [Measure::Time, Measure::Cost] {
@@ -58,7 +58,7 @@ pub fn charts(workload: &Workload, advice: &Advice, inputs: &Inputs<'_>) -> Vec<
                 continue;
             }
             let at = points(low, high);
-            let curve = |(row, choice): &(&Row, &choice::Choice<'_>)| {
+            let curve = |(row, choice): &(&AdviceRow, &choice::Choice<'_>)| {
                 let value = |at: &f64| measure(&varied(workload, variable, *at), choice, inputs, of);
                 let values = at.iter().map(value).collect::<Option<Vec<f64>>>()?;
                 Some(Curve { option: row.name.clone(), values })

@@ -1,12 +1,12 @@
-//! The options of a workload. An option is a service of the catalogue, a [`Method`] to read from
-//! it, and the place of the data before the job. Called by [`advise`](super::advise).
+//! The options of a workload. An option is a service of the catalogue, a [`ReadMethod`] to read
+//! from it, and the place of the data before the job. Called by [`advise`](super::advise).
 
-use crate::model::{Catalogue, Kind, Service};
+use crate::model::{ModelCatalogue, ServiceKind, ServiceModel};
 use crate::workload::Workload;
 
 /// How a job reads the data.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Method {
+pub(super) enum ReadMethod {
     /// Whole files are copied to the machine first.
     Download,
     /// Ranges are requested when they are read; only the page cache retains them.
@@ -31,8 +31,8 @@ pub(super) enum DataState {
 /// One option of a workload.
 #[derive(Clone, Debug)]
 pub(super) struct Choice<'a> {
-    pub(super) model: &'a Service,
-    pub(super) method: Method,
+    pub(super) model: &'a ServiceModel,
+    pub(super) method: ReadMethod,
     pub(super) life: DataState,
     /// Provisioned bytes; 0 for a service without a capacity.
     pub(super) capacity: f64,
@@ -42,12 +42,12 @@ impl Choice<'_> {
     /// Returns a short name, unique among the options of a workload.
     pub(super) fn name(&self) -> String {
         let way = match (self.method, self.life) {
-            (Method::Download, _) => "-download",
-            (Method::Lazy, _) => "-lazy",
-            (Method::Mount, _) => "-mount",
-            (Method::InPlace, DataState::Ready) if hydrates(self.model) => "-hydrated",
-            (Method::InPlace, DataState::Made) => "-made",
-            (Method::InPlace, _) => "",
+            (ReadMethod::Download, _) => "-download",
+            (ReadMethod::Lazy, _) => "-lazy",
+            (ReadMethod::Mount, _) => "-mount",
+            (ReadMethod::InPlace, DataState::Ready) if hydrates(self.model) => "-hydrated",
+            (ReadMethod::InPlace, DataState::Made) => "-made",
+            (ReadMethod::InPlace, _) => "",
         };
         format!("{}{way}", self.model.name)
     }
@@ -56,21 +56,23 @@ impl Choice<'_> {
     pub(super) fn title(&self) -> String {
         let title = &self.model.title;
         match (self.method, self.life) {
-            (Method::Download, _) => format!("{title}, download first"),
-            (Method::Lazy, _) => format!("{title}, open lazily"),
-            (Method::Mount, _) => format!("{title}, firstbyte mount"),
-            (Method::InPlace, DataState::Ready) if hydrates(self.model) => format!("{title}, hydrated ahead"),
-            (Method::InPlace, DataState::FirstTouch) if hydrates(self.model) => {
+            (ReadMethod::Download, _) => format!("{title}, download first"),
+            (ReadMethod::Lazy, _) => format!("{title}, open lazily"),
+            (ReadMethod::Mount, _) => format!("{title}, firstbyte mount"),
+            (ReadMethod::InPlace, DataState::Ready) if hydrates(self.model) => {
+                format!("{title}, hydrated ahead")
+            }
+            (ReadMethod::InPlace, DataState::FirstTouch) if hydrates(self.model) => {
                 format!("{title}, first touch from S3")
             }
-            (Method::InPlace, DataState::Made) => format!("{title}, made by each job from S3"),
-            (Method::InPlace, _) => title.clone(),
+            (ReadMethod::InPlace, DataState::Made) => format!("{title}, made by each job from S3"),
+            (ReadMethod::InPlace, _) => title.clone(),
         }
     }
 
     /// Returns true if a machine runs all month because the data is on its own disk.
     pub(super) fn keeps_machine(&self) -> bool {
-        self.model.kind == Kind::LocalDisk && self.life == DataState::Ready
+        self.model.kind == ServiceKind::LocalDisk && self.life == DataState::Ready
     }
 
     /// Returns the same option for `bytes` bytes of data.
@@ -80,17 +82,17 @@ impl Choice<'_> {
 }
 
 /// Returns true if data reaches the service ahead of a job or on first access.
-fn hydrates(model: &Service) -> bool {
-    model.kind == Kind::LocalDisk || model.rates.hydration_file.is_some()
+fn hydrates(model: &ServiceModel) -> bool {
+    model.kind == ServiceKind::LocalDisk || model.rates.hydration_file.is_some()
 }
 
 /// Lists all options of a workload, in the order of the catalogue.
-pub(super) fn choices<'a>(workload: &Workload, catalogue: &'a Catalogue) -> Vec<Choice<'a>> {
+pub(super) fn choices<'a>(workload: &Workload, catalogue: &'a ModelCatalogue) -> Vec<Choice<'a>> {
     let mut all = Vec::new();
     for model in &catalogue.services {
-        let methods: &[Method] = match model.kind {
-            Kind::Object => &[Method::Download, Method::Lazy, Method::Mount],
-            Kind::FileSystem | Kind::Volume | Kind::LocalDisk => &[Method::InPlace],
+        let methods: &[ReadMethod] = match model.kind {
+            ServiceKind::Object => &[ReadMethod::Download, ReadMethod::Lazy, ReadMethod::Mount],
+            ServiceKind::FileSystem | ServiceKind::Volume | ServiceKind::LocalDisk => &[ReadMethod::InPlace],
         };
         let lives: &[DataState] = match (hydrates(model), model.capacity.creation.is_some()) {
             (true, true) => &[DataState::Ready, DataState::FirstTouch, DataState::Made],
@@ -107,7 +109,7 @@ pub(super) fn choices<'a>(workload: &Workload, catalogue: &'a Catalogue) -> Vec<
 }
 
 /// Returns the smallest capacity that holds the data; 0 if the service has no provisioned capacity.
-fn capacity(model: &Service, bytes: f64) -> f64 {
+fn capacity(model: &ServiceModel, bytes: f64) -> f64 {
     let Some(least) = model.capacity.least.as_ref().map(|least| least.value.0) else { return 0.0 };
     let step = model.capacity.step.as_ref().map_or(least, |step| step.value.0);
     if bytes <= least { least } else { (bytes / step).ceil() * step }

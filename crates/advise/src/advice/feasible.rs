@@ -1,13 +1,13 @@
 //! Checks before ranking: refuses, with a reason, an option that is impossible or that cannot
 //! sustain the jobs of a day. Called by [`advise`](super::advise) for each option.
 
-use super::choice::{Choice, DataState, Method};
+use super::choice::{Choice, DataState, ReadMethod};
 use super::host::host;
-use super::row::{Outcome, Row};
+use super::row::{AdviceRow, PredictedOutcome};
 use crate::limits::Limit;
-use crate::model::{Catalogue, Cloud, Kind, Service};
+use crate::model::{Cloud, ModelCatalogue, ServiceKind, ServiceModel};
 use crate::units::{count, shown_bytes, shown_seconds, significant};
-use crate::workload::{Needs, Place, Workload};
+use crate::workload::{ComputePlace, Needs, Workload};
 
 /// Seconds of a day.
 const DAY: f64 = 86_400.0;
@@ -19,64 +19,76 @@ const FREE_LOCAL: f64 = 512.0 * 1_048_576.0;
 const ROUNDING: f64 = 1.0 + 1e-9;
 
 /// Returns the reason why an option is impossible; `None` if it is possible.
-pub(super) fn refusal(workload: &Workload, choice: &Choice<'_>, catalogue: &Catalogue) -> Option<String> {
+pub(super) fn refusal(
+    workload: &Workload,
+    choice: &Choice<'_>,
+    catalogue: &ModelCatalogue,
+) -> Option<String> {
     let model = choice.model;
-    let lambda = matches!(workload.compute.place, Place::Lambda(_));
+    let lambda = matches!(workload.compute.place, ComputePlace::Lambda(_));
     let why = match model.kind {
         _ if !same_cloud(workload, model, catalogue) => "another provider's network",
-        _ if lambda && choice.method == Method::Mount => "functions have no FUSE",
+        _ if lambda && choice.method == ReadMethod::Mount => "functions have no FUSE",
         kind if lambda && kind.is_of_one_machine() => "functions have no volumes",
         _ if lambda && !model.functions => "functions cannot mount it",
-        _ if workload.data.needs == Needs::Files && choice.method == Method::Lazy => {
+        _ if workload.data.needs == Needs::Files && choice.method == ReadMethod::Lazy => {
             "the program needs files"
         }
         _ if workload.goal.durable && !model.durable => "does not survive the loss of a server or zone",
         _ if workload.goal.shared && !model.shared => "one machine only",
-        _ if workload.names.create > 0.0 && choice.method == Method::Mount => "our mount creates no files",
+        _ if workload.names.create > 0.0 && choice.method == ReadMethod::Mount => {
+            "our mount creates no files"
+        }
         _ => return room(workload, choice, catalogue),
     };
     Some(why.to_owned())
 }
 
-fn same_cloud(workload: &Workload, model: &Service, catalogue: &Catalogue) -> bool {
+fn same_cloud(workload: &Workload, model: &ServiceModel, catalogue: &ModelCatalogue) -> bool {
     let cloud = match &workload.compute.place {
-        Place::Lambda(_) => Cloud::Aws,
-        Place::Machine(name) => catalogue.machines.get(name).map_or(Cloud::Aws, |machine| machine.cloud),
+        ComputePlace::Lambda(_) => Cloud::Aws,
+        ComputePlace::Machine(name) => {
+            catalogue.machines.get(name).map_or(Cloud::Aws, |machine| machine.cloud)
+        }
     };
     model.cloud == cloud || model.cloud == Cloud::Any || cloud == Cloud::Any
 }
 
 /// Returns the reason why the data does not fit: on the service, or where a copy would go. `None`
 /// if it fits.
-fn room(workload: &Workload, choice: &Choice<'_>, catalogue: &Catalogue) -> Option<String> {
+fn room(workload: &Workload, choice: &Choice<'_>, catalogue: &ModelCatalogue) -> Option<String> {
     let (bytes, model) = (workload.data.bytes, choice.model);
     if let Some(most) = model.capacity.most.as_ref().filter(|most| bytes > most.value.0) {
         return Some(format!("{} at most, {} asked for", shown_bytes(most.value.0), shown_bytes(bytes)));
     }
     let store = match &workload.compute.place {
-        Place::Machine(name) => catalogue.machines.get(name).and_then(|machine| machine.store.as_ref()),
-        Place::Lambda(_) => None,
+        ComputePlace::Machine(name) => {
+            catalogue.machines.get(name).and_then(|machine| machine.store.as_ref())
+        }
+        ComputePlace::Lambda(_) => None,
     };
     let store = store.map(|store| store.size.0);
     match (model.kind, choice.method, store) {
-        (Kind::LocalDisk, _, None) => Some("no instance store of this type is known".to_owned()),
-        (Kind::LocalDisk, _, Some(size)) if bytes > size => Some("larger than the instance store".to_owned()),
-        (_, Method::Download, _) => copy_room(workload, catalogue, store),
+        (ServiceKind::LocalDisk, _, None) => Some("no instance store of this type is known".to_owned()),
+        (ServiceKind::LocalDisk, _, Some(size)) if bytes > size => {
+            Some("larger than the instance store".to_owned())
+        }
+        (_, ReadMethod::Download, _) => copy_room(workload, catalogue, store),
         _ => None,
     }
 }
 
 /// Returns the reason why a copy of the touched files fits nowhere; `None` if it fits.
-fn copy_room(workload: &Workload, catalogue: &Catalogue, store: Option<f64>) -> Option<String> {
+fn copy_room(workload: &Workload, catalogue: &ModelCatalogue, store: Option<f64>) -> Option<String> {
     let host = host(workload, catalogue);
     let data = &workload.data;
     let whole = if data.files <= 1.0 { data.bytes } else { data.read };
     match &workload.compute.place {
-        Place::Lambda(memory) => {
+        ComputePlace::Lambda(memory) => {
             let local = catalogue.function(*memory).map_or(0.0, |function| function.local.0);
             (whole > local).then(|| format!("{} do not fit into a function's /tmp", shown_bytes(whole)))
         }
-        Place::Machine(name) => {
+        ComputePlace::Machine(name) => {
             let memory = (host.memory - workload.compute.program_memory).max(0.0) / 2.0;
             (whole > memory.max(store.unwrap_or(0.0)))
                 .then(|| format!("no disk for {} on {name}: attach a volume, or mount", shown_bytes(whole)))
@@ -85,7 +97,11 @@ fn copy_room(workload: &Workload, catalogue: &Catalogue, store: Option<f64>) -> 
 }
 
 /// Returns the reason why an option cannot serve the jobs of a day; `None` if it can.
-pub(super) fn overload(workload: &Workload, choice: &Choice<'_>, outcome: &Outcome) -> Option<String> {
+pub(super) fn overload(
+    workload: &Workload,
+    choice: &Choice<'_>,
+    outcome: &PredictedOutcome,
+) -> Option<String> {
     let (jobs, seconds) = (&workload.jobs, outcome.seconds);
     if !seconds.is_finite() {
         return Some("no rate is known".to_owned());
@@ -127,9 +143,9 @@ pub(super) fn overload(workload: &Workload, choice: &Choice<'_>, outcome: &Outco
 }
 
 /// Refuses functions that run too long, and lists the conditions of an option.
-pub(super) fn account(workload: &Workload, catalogue: &Catalogue, row: &mut Row) {
-    let Place::Lambda(memory) = workload.compute.place else {
-        let Place::Machine(name) = &workload.compute.place else { return };
+pub(super) fn account(workload: &Workload, catalogue: &ModelCatalogue, row: &mut AdviceRow) {
+    let ComputePlace::Lambda(memory) = workload.compute.place else {
+        let ComputePlace::Machine(name) = &workload.compute.place else { return };
         let has_disk = catalogue.machines.get(name).is_some_and(|machine| machine.store.is_some());
         if row.name.ends_with("-download") && !has_disk {
             row.conditions.push("the copy is in memory".to_owned());

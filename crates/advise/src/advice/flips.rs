@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::Inputs;
 use super::choice::Choice;
 use super::feasible::{overload, refusal};
-use super::row::{Row, month, outcome};
+use super::row::{AdviceRow, month, outcome};
 use crate::units::shown_bytes;
 use crate::workload::Workload;
 
@@ -39,7 +39,7 @@ pub enum Measure {
 
 /// A point at which the better of two options changes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Flip {
+pub struct Crossing {
     /// The input that varies.
     pub variable: Variable,
     /// The figure that is compared.
@@ -54,7 +54,7 @@ pub struct Flip {
 
 /// The most bytes that a job can read within the deadline.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Reach {
+pub struct DeadlineReach {
     /// Name of the option.
     pub option: String,
     /// Bytes read by one job.
@@ -63,7 +63,7 @@ pub struct Reach {
     pub part: f64,
 }
 
-impl Flip {
+impl Crossing {
     /// Returns a clause for display: `above 12 jobs a day efs-elastic is cheaper`.
     #[must_use]
     pub fn line(&self) -> String {
@@ -197,7 +197,7 @@ pub(super) fn flips(
     best: &Choice<'_>,
     others: &[&Choice<'_>],
     inputs: &Inputs<'_>,
-) -> Vec<Flip> {
+) -> Vec<Crossing> {
     let mut found = Vec::new();
     for (variable, low, high) in ranges(workload) {
         let high = max_useful_value(workload, variable, high);
@@ -212,7 +212,7 @@ pub(super) fn flips(
             for (value, rising) in crossings(both, low, high) {
                 let (below, above) =
                     if rising { (best.name(), other.name()) } else { (other.name(), best.name()) };
-                found.push(Flip { variable, measure: Measure::Cost, value, below, above });
+                found.push(Crossing { variable, measure: Measure::Cost, value, below, above });
             }
         }
     }
@@ -259,14 +259,14 @@ fn bisect(f: &impl Fn(f64) -> Option<f64>, mut low: f64, mut high: f64, rising: 
 pub(super) fn reaches(
     workload: &Workload,
     choices: &[Choice<'_>],
-    rows: &[Row],
+    rows: &[AdviceRow],
     inputs: &Inputs<'_>,
-) -> Vec<Reach> {
+) -> Vec<DeadlineReach> {
     let Some(deadline) = workload.goal.deadline else { return Vec::new() };
     let all = workload.data.bytes;
     let had = rows.iter().filter(|row| row.refused.is_none());
     let had = had.filter_map(|row| Some((choices.iter().find(|choice| choice.name() == row.name)?, row)));
-    let reach = |(choice, row): (&Choice<'_>, &Row)| {
+    let reach = |(choice, row): (&Choice<'_>, &AdviceRow)| {
         let meets =
             |read: f64| outcome(&varied(workload, Variable::Read, read), choice, inputs).high <= deadline;
         let (mut low, mut high) = (0.0, all);
@@ -278,7 +278,7 @@ pub(super) fn reaches(
                 if middle >= 1.0 && meets(middle) { low = middle } else { high = middle }
             }
         }
-        Reach { option: row.name.clone(), bytes: low, part: low / all }
+        DeadlineReach { option: row.name.clone(), bytes: low, part: low / all }
     };
     had.map(reach).collect()
 }

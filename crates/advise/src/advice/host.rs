@@ -1,15 +1,15 @@
 //! The machine or function of a workload: memory, processors, network and local disk. Called by
 //! `job`, `moved` and `feasible`.
 
-use crate::model::{Catalogue, Flow};
-use crate::workload::{BucketState, Place, Workload};
+use crate::model::{Flow, ModelCatalogue};
+use crate::workload::{BucketState, ComputePlace, Workload};
 
 /// Bytes per second in a Gbit/s.
 const GBIT: f64 = 1.25e8;
 
 /// The machine or function of a job.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Host {
+pub(super) struct JobHost {
     pub(super) vcpus: f64,
     pub(super) memory: f64,
     pub(super) network: (f64, f64, f64),
@@ -24,26 +24,26 @@ pub(super) struct Host {
 
 /// Returns the host of a workload. An unknown machine, which the advice has refused, counts as
 /// small.
-pub(super) fn host(workload: &Workload, catalogue: &Catalogue) -> Host {
+pub(super) fn host(workload: &Workload, catalogue: &ModelCatalogue) -> JobHost {
     let (rules, state) = (&catalogue.rules, workload.compute.network);
     let (flow, copy) = (rules.flow.value.0, rules.copy.value.0);
     let volumes = f64::INFINITY;
-    let empty = Host { vcpus: 1.0, network: (1.0, 1.0, 0.0), flow, copy, volumes, ..Host::default() };
+    let empty = JobHost { vcpus: 1.0, network: (1.0, 1.0, 0.0), flow, copy, volumes, ..JobHost::default() };
     match &workload.compute.place {
-        Place::Lambda(memory) => catalogue.function(*memory).map_or(empty, |function| {
+        ComputePlace::Lambda(memory) => catalogue.function(*memory).map_or(empty, |function| {
             let vcpus = memory / function.memory_per_processor.0;
             let network = flow_of(&function.network, 1.0, state);
             let (copy, read_ahead) = (copy * vcpus.min(1.0), Some(function.read_ahead.0));
-            Host { vcpus, memory: *memory, network, copy, read_ahead, ..empty }
+            JobHost { vcpus, memory: *memory, network, copy, read_ahead, ..empty }
         }),
-        Place::Machine(name) => catalogue.machines.get(name).map_or(empty, |machine| {
+        ComputePlace::Machine(name) => catalogue.machines.get(name).map_or(empty, |machine| {
             let payload = rules.payload.value;
             let rate = machine.network.0 * payload;
             let burst = machine.burst.map_or(rate, |burst| burst.0 * payload);
             let seconds = rules.burst_per_gbit.value.0 * machine.network.0 / GBIT;
             let full = machine.bucket.map_or((burst - rate) * seconds, |bucket| bucket.0);
             let bucket = if state == BucketState::Fresh { full } else { 0.0 };
-            Host {
+            JobHost {
                 vcpus: machine.vcpus,
                 memory: machine.memory.0,
                 network: (rate, burst, bucket),

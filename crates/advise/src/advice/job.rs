@@ -1,12 +1,12 @@
-//! The numbers of one job on one option: turns a workload, a choice and the models into a [`Page`]
-//! to predict. Called by `row`.
+//! The numbers of one job on one option: turns a workload, a choice and the models into a
+//! [`JobInput`] to predict. Called by `row`.
 
-use super::choice::{Choice, DataState, Method};
-use super::host::{Host, flow_of, host};
+use super::choice::{Choice, DataState, ReadMethod};
+use super::host::{JobHost, flow_of, host};
 use super::moved::{Moved, moved};
-use crate::limits::{Lanes, Limit, Page, Pool};
-use crate::model::{Catalogue, Client, Each, Flow, Kind, Latency};
-use crate::workload::{Access, BucketState, Loading, Workload};
+use crate::limits::{JobInput, Lanes, Limit, RatePool};
+use crate::model::{ClientModel, Each, Flow, Latency, ModelCatalogue, ServiceKind};
+use crate::workload::{AccessPattern, BucketState, Loading, Workload};
 
 /// Bytes of a TiB.
 const TIB: f64 = 1_099_511_627_776.0;
@@ -15,34 +15,39 @@ const TIB: f64 = 1_099_511_627_776.0;
 const MOUNT_OPEN: f64 = 0.2;
 
 /// One job: the input of its prediction, and the amounts that it moves.
-pub(super) struct Job {
-    pub(super) page: Page,
+pub(super) struct AdvisedJob {
+    pub(super) page: JobInput,
     pub(super) moved: Moved,
 }
 
 /// Makes the job of a workload on one option. With `beside` it computes while it reads.
-pub(super) fn job(workload: &Workload, choice: &Choice<'_>, catalogue: &Catalogue, beside: bool) -> Job {
+pub(super) fn job(
+    workload: &Workload,
+    choice: &Choice<'_>,
+    catalogue: &ModelCatalogue,
+    beside: bool,
+) -> AdvisedJob {
     let host = host(workload, catalogue);
     let service = choice.model.reading.read_ahead.as_ref().map_or(131_072.0, |ahead| ahead.value.0);
-    let kernel = if choice.model.kind == Kind::FileSystem { host.read_ahead } else { None };
+    let kernel = if choice.model.kind == ServiceKind::FileSystem { host.read_ahead } else { None };
     let moved = |ahead| moved(workload, choice, &host, ahead);
     // The service's client, not the kernel, reads from the bucket behind it.
     let ahead = kernel.filter(|_| !moved(service).direct).unwrap_or(service);
     let moved = moved(ahead);
     let client =
-        catalogue.clients.get(&workload.compute.client).filter(|_| choice.model.kind == Kind::Object);
+        catalogue.clients.get(&workload.compute.client).filter(|_| choice.model.kind == ServiceKind::Object);
     let builder = JobBuilder { workload, choice, host: &host, moved, client, ahead };
-    let (compute, beside) = (&workload.compute, beside && choice.method != Method::Download);
+    let (compute, beside) = (&workload.compute, beside && choice.method != ReadMethod::Download);
     let cpu = builder.client_cpu();
     let mut pools = builder.pools();
     if let Some(client) = client {
-        pools.push(Pool::steady(Limit::Cpu, cpu, host.vcpus.min(client.processors)));
+        pools.push(RatePool::steady(Limit::Cpu, cpu, host.vcpus.min(client.processors)));
     }
     if beside {
-        pools.push(Pool::steady(Limit::Cpu, cpu + compute.cpu_seconds, host.vcpus));
+        pools.push(RatePool::steady(Limit::Cpu, cpu + compute.cpu_seconds, host.vcpus));
     }
     let readers = compute.threads.min(host.vcpus.max(1.0));
-    let page = Page {
+    let page = JobInput {
         start: compute.startup + builder.ready(),
         names: builder.names(),
         lanes: builder.lanes(cpu),
@@ -53,7 +58,7 @@ pub(super) fn job(workload: &Workload, choice: &Choice<'_>, catalogue: &Catalogu
         compute: compute.cpu_seconds / compute.threads.min(host.vcpus),
         before: !beside,
     };
-    Job { page, moved }
+    AdvisedJob { page, moved }
 }
 
 /// Returns whether a job computes while it reads; both possibilities if that is not known.
@@ -68,9 +73,9 @@ pub(super) fn loadings(workload: &Workload) -> &'static [bool] {
 struct JobBuilder<'a> {
     workload: &'a Workload,
     choice: &'a Choice<'a>,
-    host: &'a Host,
+    host: &'a JobHost,
     moved: Moved,
-    client: Option<&'a Client>,
+    client: Option<&'a ClientModel>,
     ahead: f64,
 }
 
@@ -110,7 +115,7 @@ impl JobBuilder<'_> {
 
     fn lanes(&self, cpu: f64) -> Lanes {
         let (data, compute, model) = (&self.workload.data, &self.workload.compute, self.choice.model);
-        let one_by_one = data.access != Access::Sequential;
+        let one_by_one = data.access != AccessPattern::Sequential;
         let first_byte = self.first_byte();
         let parallel = self.client.and_then(|client| client.parallel);
         let parallel = parallel.or(model.reading.parallel.as_ref().map(|parallel| parallel.value));
@@ -119,18 +124,18 @@ impl JobBuilder<'_> {
         let trips = model.reading.trips_per_file.as_ref().map_or(0.0, |trips| trips.value) * first_byte;
         let open = model.latency.open.as_ref().map_or(trips, Latency::mean);
         let (files_at_once, open, at_once) = match self.choice.method {
-            Method::Download => (program, 0.0, program),
-            Method::Lazy => (callers, 0.0, if one_by_one { callers } else { program }),
-            Method::Mount => {
+            ReadMethod::Download => (program, 0.0, program),
+            ReadMethod::Lazy => (callers, 0.0, if one_by_one { callers } else { program }),
+            ReadMethod::Mount => {
                 (compute.threads, MOUNT_OPEN * first_byte, if one_by_one { callers } else { program })
             }
-            Method::InPlace if one_by_one => (callers, open, callers),
-            Method::InPlace => {
+            ReadMethod::InPlace if one_by_one => (callers, open, callers),
+            ReadMethod::InPlace => {
                 let unit = self.moved.bytes / self.moved.requests.max(1.0);
                 (callers, open, callers * (self.ahead / unit.max(1.0)).max(1.0))
             }
         };
-        let streams = if model.kind == Kind::Object { at_once } else { callers };
+        let streams = if model.kind == ServiceKind::Object { at_once } else { callers };
         let connection = model.rates.connection.as_ref().map_or(f64::INFINITY, |flow| flow.rate.0);
         let flow = if model.kind.is_of_one_machine() { f64::INFINITY } else { self.host.flow };
         Lanes {
@@ -148,22 +153,22 @@ impl JobBuilder<'_> {
         }
     }
 
-    fn flow(&self, limit: Limit, flow: Option<&Flow>, amount: f64) -> Option<Pool> {
+    fn flow(&self, limit: Limit, flow: Option<&Flow>, amount: f64) -> Option<RatePool> {
         let flow = flow?;
         let capacity =
             if self.choice.capacity > 0.0 { self.choice.capacity } else { self.workload.data.bytes };
         let times = if flow.each == Each::Tib { capacity / TIB } else { 1.0 };
         let (rate, burst, bucket) = flow_of(flow, times, BucketState::Fresh);
-        Some(Pool { limit, amount, rate, burst, bucket })
+        Some(RatePool { limit, amount, rate, burst, bucket })
     }
 
     /// Returns the limits that all bytes and requests share.
-    fn pools(&self) -> Vec<Pool> {
+    fn pools(&self) -> Vec<RatePool> {
         let (model, moved, jobs) = (self.choice.model, self.moved, self.workload.jobs.at_once);
         let own = model.kind.is_of_one_machine();
         // Each machine has a separate volume; all jobs share any other service.
         let all = if own { 1.0 } else { jobs };
-        let copied = model.kind == Kind::LocalDisk && self.choice.life == DataState::FirstTouch;
+        let copied = model.kind == ServiceKind::LocalDisk && self.choice.life == DataState::FirstTouch;
         let network = if !own {
             moved.bytes
         } else if copied {
@@ -172,7 +177,7 @@ impl JobBuilder<'_> {
             0.0
         };
         let (rate, burst, bucket) = self.host.network;
-        let mut pools = vec![Pool { limit: Limit::ClientNetwork, amount: network, rate, burst, bucket }];
+        let mut pools = vec![RatePool { limit: Limit::ClientNetwork, amount: network, rate, burst, bucket }];
         let metered = model.reading.metered.as_ref().map_or(1.0, |metered| metered.value);
         let total = if own { Limit::Disk } else { Limit::StorageNetwork };
         let rates = &model.rates;
@@ -180,20 +185,28 @@ impl JobBuilder<'_> {
         pools.extend(self.flow(total, rates.total.as_ref(), moved.bytes * all * metered));
         pools.extend(self.hydration(jobs));
         let operations = &model.operations;
-        let steady = |rate: f64, amount: f64| Pool::steady(Limit::Requests, amount, rate);
+        let steady = |rate: f64, amount: f64| RatePool::steady(Limit::Requests, amount, rate);
         pools.extend(operations.client.as_ref().map(|rate| steady(rate.value, moved.requests)));
         pools.extend(operations.total.as_ref().map(|rate| steady(rate.value, moved.requests * all)));
         match (model.kind, self.host.store) {
-            (Kind::LocalDisk, Some(rate)) => pools.push(Pool::steady(Limit::LocalDisk, moved.bytes, rate)),
-            (Kind::Object, Some(rate)) if moved.local > 0.0 => {
-                pools.push(Pool::steady(Limit::LocalDisk, moved.first, rate));
+            (ServiceKind::LocalDisk, Some(rate)) => {
+                pools.push(RatePool::steady(Limit::LocalDisk, moved.bytes, rate))
             }
-            (Kind::Volume, _) => pools.push(Pool::steady(Limit::ClientLimit, moved.bytes, self.host.volumes)),
+            (ServiceKind::Object, Some(rate)) if moved.local > 0.0 => {
+                pools.push(RatePool::steady(Limit::LocalDisk, moved.first, rate));
+            }
+            (ServiceKind::Volume, _) => {
+                pools.push(RatePool::steady(Limit::ClientLimit, moved.bytes, self.host.volumes))
+            }
             _ => {}
         }
         let reader = self.client.and_then(|client| client.reader);
-        if let (Method::Mount, Some(rate)) = (self.choice.method, reader) {
-            pools.push(Pool::steady(Limit::ClientLimit, moved.bytes, rate.0 * self.workload.compute.threads));
+        if let (ReadMethod::Mount, Some(rate)) = (self.choice.method, reader) {
+            pools.push(RatePool::steady(
+                Limit::ClientLimit,
+                moved.bytes,
+                rate.0 * self.workload.compute.threads,
+            ));
         }
         pools
     }
@@ -202,12 +215,12 @@ impl JobBuilder<'_> {
     fn restored(&self) -> f64 {
         let file = self.choice.model.rates.hydration_file.as_ref();
         let first_touch = self.choice.life != DataState::Ready && self.moved.first > 0.0;
-        let file = file.filter(|_| first_touch && self.choice.model.kind == Kind::FileSystem);
+        let file = file.filter(|_| first_touch && self.choice.model.kind == ServiceKind::FileSystem);
         file.map_or(0.0, |file| self.moved.whole / self.moved.files.max(1.0) / file.rate.0)
     }
 
     /// Returns the limits of the disks behind caching servers, and of data fetched to them once.
-    fn hydration(&self, jobs: f64) -> Vec<Pool> {
+    fn hydration(&self, jobs: f64) -> Vec<RatePool> {
         let (model, moved) = (self.choice.model, self.moved);
         let first_touch = self.choice.life != DataState::Ready && moved.first > 0.0;
         let cache = model.capacity.cache_per_tib.as_ref().map_or(0.0, |cache| cache.value.0);
@@ -225,7 +238,7 @@ impl JobBuilder<'_> {
             pools.extend(self.flow(Limit::Hydration, model.rates.hydration.as_ref(), whole));
             let at_once = self.workload.compute.threads.min(moved.files).max(1.0);
             let file = model.rates.hydration_file.as_ref();
-            pools.extend(file.map(|flow| Pool::steady(Limit::Hydration, whole, flow.rate.0 * at_once)));
+            pools.extend(file.map(|flow| RatePool::steady(Limit::Hydration, whole, flow.rate.0 * at_once)));
         }
         pools
     }

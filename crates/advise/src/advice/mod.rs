@@ -20,16 +20,16 @@ mod verdict;
 use serde::Serialize;
 
 pub use charts::{Chart, Curve, charts};
-pub use flips::{Flip, Measure, Reach, Variable, two_digits};
-pub use row::Row;
+pub use flips::{Crossing, DeadlineReach, Measure, Variable, two_digits};
+pub use row::AdviceRow;
 pub use suggest::Suggestion;
 pub use text::{flips as flip_lines, full_text, refused, text};
-pub use verdict::Verdict;
+pub use verdict::Recommendation;
 
-use crate::model::{Catalogue, HERE};
+use crate::model::{HERE, ModelCatalogue};
 use crate::nearest;
 use crate::prices::{self, Day};
-use crate::workload::{Place, Workload};
+use crate::workload::{ComputePlace, Workload};
 use choice::{Choice, choices};
 
 /// Number of options with which the recommended one is compared.
@@ -43,9 +43,9 @@ const CLIENT: &str = "client";
 #[derive(Clone, Copy, Debug)]
 pub struct Inputs<'a> {
     /// Services, machines and programs.
-    pub catalogue: &'a Catalogue,
+    pub catalogue: &'a ModelCatalogue,
     /// Prices.
-    pub prices: &'a prices::Catalogue,
+    pub prices: &'a prices::PriceCatalogue,
     /// The day of the prices.
     pub day: Day,
 }
@@ -56,13 +56,13 @@ pub struct Advice {
     /// Name of the workload.
     pub workload: String,
     /// The recommendation.
-    pub verdict: Verdict,
+    pub verdict: Recommendation,
     /// Each option: the recommended one first, the refused ones last.
-    pub rows: Vec<Row>,
+    pub rows: Vec<AdviceRow>,
     /// The most bytes that a job can read within the deadline, by option.
-    pub reaches: Vec<Reach>,
+    pub reaches: Vec<DeadlineReach>,
     /// Points at which another option becomes cheaper.
-    pub flips: Vec<Flip>,
+    pub flips: Vec<Crossing>,
     /// Changes that save time or money, the best first.
     pub suggestions: Vec<Suggestion>,
     /// Assumed values of the workload that decide time or cost.
@@ -125,15 +125,15 @@ pub fn advise(workload: &Workload, inputs: &Inputs<'_>) -> Result<Advice, Error>
     let (rows, found) = ranked(workload, &choices, inputs);
     let reaches = flips::reaches(workload, &choices, &rows, inputs);
     let verdict = verdict::verdict(workload, &rows, found, &reaches);
-    let named = |row: &Row| choices.iter().find(|choice| choice.name() == row.name);
-    let had: Vec<&Row> = rows.iter().filter(|row| row.refused.is_none()).collect();
+    let named = |row: &AdviceRow| choices.iter().find(|choice| choice.name() == row.name);
+    let had: Vec<&AdviceRow> = rows.iter().filter(|row| row.refused.is_none()).collect();
     let (mut found_flips, mut suggestions) = (Vec::new(), Vec::new());
     if let Some(best) = had.first().and_then(|row| named(row)) {
         let rivals: Vec<&Choice<'_>> = had.iter().skip(1).take(RIVALS).filter_map(|row| named(row)).collect();
         if found {
             found_flips = flips::flips(workload, best, &rivals, inputs);
             let distance =
-                |flip: &Flip| (flip.value / flips::here(workload, flip.variable).max(1e-9)).ln().abs();
+                |flip: &Crossing| (flip.value / flips::here(workload, flip.variable).max(1e-9)).ln().abs();
             found_flips.sort_by(|a, b| distance(a).total_cmp(&distance(b)));
         }
         suggestions = suggest::suggestions(workload, best, had[0], inputs);
@@ -146,14 +146,14 @@ pub fn advise(workload: &Workload, inputs: &Inputs<'_>) -> Result<Advice, Error>
 
 /// Predicts and ranks all options, the recommended first. Returns the rows and true if one is
 /// recommended.
-fn ranked(workload: &Workload, choices: &[Choice<'_>], inputs: &Inputs<'_>) -> (Vec<Row>, bool) {
-    let mut rows: Vec<Row> = choices.iter().map(|choice| checked(workload, choice, inputs)).collect();
+fn ranked(workload: &Workload, choices: &[Choice<'_>], inputs: &Inputs<'_>) -> (Vec<AdviceRow>, bool) {
+    let mut rows: Vec<AdviceRow> = choices.iter().map(|choice| checked(workload, choice, inputs)).collect();
     let found = verdict::rank(workload, &mut rows);
     (rows, found)
 }
 
 /// Predicts an option and checks whether it is feasible.
-fn checked(workload: &Workload, choice: &Choice<'_>, inputs: &Inputs<'_>) -> Row {
+fn checked(workload: &Workload, choice: &Choice<'_>, inputs: &Inputs<'_>) -> AdviceRow {
     let (mut row, outcome) = row::row(workload, choice, inputs);
     row.refused = feasible::refusal(workload, choice, inputs.catalogue)
         .or_else(|| feasible::overload(workload, choice, &outcome));
@@ -165,7 +165,7 @@ fn checked(workload: &Workload, choice: &Choice<'_>, inputs: &Inputs<'_>) -> Row
 ///
 /// # Errors
 /// The machine, the client, the region or the option is unknown.
-pub fn option(workload: &Workload, name: &str, inputs: &Inputs<'_>) -> Result<Row, Error> {
+pub fn option(workload: &Workload, name: &str, inputs: &Inputs<'_>) -> Result<AdviceRow, Error> {
     check(workload, inputs)?;
     let choices = choices(workload, inputs.catalogue);
     let Some(choice) = choices.iter().find(|choice| choice.name() == name) else {
@@ -187,13 +187,13 @@ fn check(workload: &Workload, inputs: &Inputs<'_>) -> Result<(), Error> {
     inputs.prices.check_region(&workload.region)?;
     let catalogue = inputs.catalogue;
     let place = match &workload.compute.place {
-        Place::Lambda(_) => "the function".to_owned(),
-        Place::Machine(name) if catalogue.machines.contains_key(name) => name.clone(),
-        Place::Machine(name) if name == HERE => {
+        ComputePlace::Lambda(_) => "the function".to_owned(),
+        ComputePlace::Machine(name) if catalogue.machines.contains_key(name) => name.clone(),
+        ComputePlace::Machine(name) if name == HERE => {
             let hint = "; add --models FILE, a file that `firstbyte probe LOCATION --out FILE` has written";
             return Err(Error::Unknown { what: INSTANCE, name: name.clone(), hint: hint.to_owned() });
         }
-        Place::Machine(name) => {
+        ComputePlace::Machine(name) => {
             let hint = nearest::hint(name, catalogue.machines.keys().map(String::as_str));
             return Err(Error::Unknown { what: INSTANCE, name: name.clone(), hint });
         }

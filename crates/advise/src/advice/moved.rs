@@ -1,10 +1,10 @@
 //! Bytes, requests and files that one job moves, given how it reads and what is cached. The
 //! prediction and the bill use the same numbers. Called by `job`.
 
-use super::choice::{Choice, Method};
-use super::host::Host;
-use crate::model::Kind;
-use crate::workload::{Access, Workload};
+use super::choice::{Choice, ReadMethod};
+use super::host::JobHost;
+use crate::model::ServiceKind;
+use crate::workload::{AccessPattern, Workload};
 
 /// Bytes per request of a parallel download: the size of our chunks.
 pub(super) const CHUNK: f64 = 8.0 * 1_048_576.0;
@@ -34,9 +34,9 @@ pub(super) struct Moved {
 }
 
 /// Computes the amounts of one job on `host`, whose kernel reads `ahead` bytes ahead.
-pub(super) fn moved(workload: &Workload, choice: &Choice<'_>, host: &Host, ahead: f64) -> Moved {
+pub(super) fn moved(workload: &Workload, choice: &Choice<'_>, host: &JobHost, ahead: f64) -> Moved {
     let data = &workload.data;
-    let random = data.access != Access::Sequential;
+    let random = data.access != AccessPattern::Sequential;
     let reads = (data.read / data.request).max(1.0);
     let part = (data.read / data.bytes).min(1.0);
     let spread = if random { -(-reads / data.files).exp_m1() } else { part };
@@ -56,31 +56,31 @@ pub(super) fn moved(workload: &Workload, choice: &Choice<'_>, host: &Host, ahead
     let reading = &choice.model.reading;
     let direct = reading.direct_from.as_ref().is_some_and(|from| data.bytes / data.files >= from.value.0);
     let (first, again, unit) = match choice.method {
-        Method::Download => (whole, 0.0, CHUNK),
-        Method::Lazy | Method::Mount => {
+        ReadMethod::Download => (whole, 0.0, CHUNK),
+        ReadMethod::Lazy | ReadMethod::Mount => {
             let block = reading.block.as_ref().map_or(1.0, |block| block.value.0).max(data.request);
             let fetched = if random { distinct(data.bytes, reads, block).max(data.read) } else { data.read };
             // A mount caches on the local disk; a root volume holds little.
-            let cached = choice.method == Method::Mount && disk;
+            let cached = choice.method == ReadMethod::Mount && disk;
             let again = if cached { 0.0 } else { again * fetched / data.read };
             (fetched, again, if random { block } else { CHUNK.max(data.request) })
         }
-        Method::InPlace if random => (data.read, again, data.request),
-        Method::InPlace => (data.read, again, data.request.max(ahead.min(PIECE))),
+        ReadMethod::InPlace if random => (data.read, again, data.request),
+        ReadMethod::InPlace => (data.read, again, data.request.max(ahead.min(PIECE))),
     };
     // Parts of a copy that do not fit into memory are read from the local disk.
     let local = match choice.method {
-        Method::Download if disk => missed * data.passes,
-        Method::Mount if disk => missed * (data.passes - 1.0),
+        ReadMethod::Download if disk => missed * data.passes,
+        ReadMethod::Mount if disk => missed * (data.passes - 1.0),
         _ => 0.0,
     };
     let first = (first - data.warm).max(0.0);
     let bytes = first + again;
-    let read = if choice.method == Method::Download { 0.0 } else { data.read * data.passes };
+    let read = if choice.method == ReadMethod::Download { 0.0 } else { data.read * data.passes };
     let cached = (read - bytes - local).max(0.0);
     // Volumes count larger reads as several operations.
     let largest = choice.model.operations.largest.as_ref().map_or(f64::INFINITY, |largest| largest.value.0);
-    let unit = if choice.model.kind == Kind::Volume { unit.min(largest) } else { unit };
+    let unit = if choice.model.kind == ServiceKind::Volume { unit.min(largest) } else { unit };
     let touched = if bytes > 0.0 { files } else { 0.0 };
     Moved {
         bytes,

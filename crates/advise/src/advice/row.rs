@@ -5,11 +5,11 @@
 use serde::Serialize;
 
 use super::Inputs;
-use super::choice::{Choice, Method};
+use super::choice::{Choice, ReadMethod};
 use super::cost::{once, usage};
-use super::job::{Job, job, loadings};
+use super::job::{AdvisedJob, job, loadings};
 use super::moved::Moved;
-use crate::limits::{Limit, Phase, Predicted, Stage};
+use crate::limits::{JobPhase, Limit, PhasePurpose, Predicted};
 use crate::prices::Cost;
 use crate::ranges;
 use crate::workload::Workload;
@@ -19,7 +19,7 @@ pub(super) const DAYS: f64 = 30.0;
 
 /// A predicted option of a workload, as a row of the table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
+pub struct AdviceRow {
     /// Name, unique in the table.
     pub name: String,
     /// Name for display.
@@ -35,7 +35,7 @@ pub struct Row {
     /// The limit of the longest phase.
     pub limit: Limit,
     /// Each phase, with its own limit.
-    pub phases: Vec<Phase>,
+    pub phases: Vec<JobPhase>,
     /// Bytes that a job fetches from the service.
     pub bytes: f64,
     /// Requests that a job sends to the service.
@@ -64,7 +64,7 @@ pub struct Row {
     pub unbilled: String,
 }
 
-impl Row {
+impl AdviceRow {
     /// Returns dollars per month, with waiting time if that has a value; `None` if a price is
     /// missing.
     #[must_use]
@@ -75,19 +75,19 @@ impl Row {
 
 /// A predicted option. If the order of reading and computing is unknown, its time is the mean of
 /// both.
-pub(super) struct Outcome {
+pub(super) struct PredictedOutcome {
     pub(super) seconds: f64,
     pub(super) low: f64,
     pub(super) high: f64,
     pub(super) ready: f64,
     pub(super) predicted: Predicted,
     pub(super) moved: Moved,
-    pub(super) jobs: Vec<Job>,
+    pub(super) jobs: Vec<AdvisedJob>,
 }
 
 /// Predicts the time of one option.
-pub(super) fn outcome(workload: &Workload, choice: &Choice<'_>, inputs: &Inputs<'_>) -> Outcome {
-    let jobs: Vec<Job> =
+pub(super) fn outcome(workload: &Workload, choice: &Choice<'_>, inputs: &Inputs<'_>) -> PredictedOutcome {
+    let jobs: Vec<AdvisedJob> =
         loadings(workload).iter().map(|beside| job(workload, choice, inputs.catalogue, *beside)).collect();
     let all: Vec<Predicted> = jobs.iter().map(|job| job.page.predict()).collect();
     let times: Vec<f64> = all.iter().map(Predicted::seconds).collect();
@@ -101,13 +101,13 @@ pub(super) fn outcome(workload: &Workload, choice: &Choice<'_>, inputs: &Inputs<
     let loaded: f64 = predicted
         .phases
         .iter()
-        .filter(|phase| phase.stage != Stage::Compute)
+        .filter(|phase| phase.stage != PhasePurpose::Compute)
         .map(|phase| phase.seconds)
         .sum();
     let copied = loaded - jobs.last().map_or(0.0, |job| job.page.local);
-    let ready = if choice.method == Method::Download { copied } else { predicted.first }.min(least);
+    let ready = if choice.method == ReadMethod::Download { copied } else { predicted.first }.min(least);
     let moved = jobs.first().map_or_else(Moved::default, |job| job.moved);
-    Outcome {
+    PredictedOutcome {
         seconds,
         low: widen(least, 1.0 / factor).max(stated),
         high: widen(most, factor).max(stated + 1e-6),
@@ -119,13 +119,17 @@ pub(super) fn outcome(workload: &Workload, choice: &Choice<'_>, inputs: &Inputs<
 }
 
 /// Predicts one option and makes its row. The checks fill in `refused` and `conditions`.
-pub(super) fn row(workload: &Workload, choice: &Choice<'_>, inputs: &Inputs<'_>) -> (Row, Outcome) {
+pub(super) fn row(
+    workload: &Workload,
+    choice: &Choice<'_>,
+    inputs: &Inputs<'_>,
+) -> (AdviceRow, PredictedOutcome) {
     let outcome = outcome(workload, choice, inputs);
     let usage = usage(workload, choice, inputs.catalogue, &outcome.moved, outcome.seconds);
     let cost = inputs.prices.cost(&usage, &workload.region, inputs.day);
     let jobs = workload.jobs.per_day * DAYS;
     let known = cost.is_complete() && !cost.lines.is_empty();
-    let row = Row {
+    let row = AdviceRow {
         name: choice.name(),
         title: choice.title(),
         ready: outcome.ready,
@@ -156,7 +160,7 @@ pub(super) fn month(
     workload: &Workload,
     choice: &Choice<'_>,
     inputs: &Inputs<'_>,
-    of: &Outcome,
+    of: &PredictedOutcome,
 ) -> Option<f64> {
     let usage = usage(workload, choice, inputs.catalogue, &of.moved, of.seconds);
     let cost = inputs.prices.cost(&usage, &workload.region, inputs.day);

@@ -4,14 +4,14 @@
 
 use serde::Serialize;
 
-use super::choice::{Choice, DataState, Method};
-use super::flips::Reach;
-use super::row::{Row, row};
+use super::choice::{Choice, DataState, ReadMethod};
+use super::flips::DeadlineReach;
+use super::row::{AdviceRow, row};
 use super::{Inputs, verdict};
 use crate::limits::Limit;
-use crate::model::Kind;
+use crate::model::ServiceKind;
 use crate::units::{count, shown_bytes, shown_seconds, significant};
-use crate::workload::{Needs, Place, Workload};
+use crate::workload::{ComputePlace, Needs, Workload};
 
 /// The least relative saving that is offered.
 const MIN_SAVING: f64 = 0.1;
@@ -55,7 +55,7 @@ impl Suggestion {
 pub(super) fn suggestions(
     workload: &Workload,
     choice: &Choice<'_>,
-    before: &Row,
+    before: &AdviceRow,
     inputs: &Inputs<'_>,
 ) -> Vec<Suggestion> {
     let mut offers = Offers { before, inputs, all: Vec::new() };
@@ -82,14 +82,14 @@ pub(super) fn suggestions(
         });
         offers.offer(format!("{} requests in flight", count(more)), &flying, choice);
     }
-    if choice.method == Method::Mount && data.read >= data.bytes * 0.5 && data.files > 1.0 {
-        let eager = Choice { method: Method::Download, ..choice.clone() };
+    if choice.method == ReadMethod::Mount && data.read >= data.bytes * 0.5 && data.files > 1.0 {
+        let eager = Choice { method: ReadMethod::Download, ..choice.clone() };
         let any = changed(&|workload| workload.data.needs = Needs::Any);
         offers.offer("mount --eager, which fetches in parallel ahead of the reader".to_owned(), &any, &eager);
     }
     if choice.life == DataState::FirstTouch
-        && choice.model.kind != Kind::Volume
-        && choice.model.kind != Kind::LocalDisk
+        && choice.model.kind != ServiceKind::Volume
+        && choice.model.kind != ServiceKind::LocalDisk
     {
         let ahead = Choice { life: DataState::Ready, ..choice.clone() };
         offers.offer("hydrate ahead".to_owned(), workload, &ahead);
@@ -100,12 +100,12 @@ pub(super) fn suggestions(
         let split = split(workload, 4.0);
         offers.offer("split each job into four".to_owned(), &split, choice);
     }
-    if let Place::Lambda(memory) = compute.place {
+    if let ComputePlace::Lambda(memory) = compute.place {
         let doubled = (memory * 2.0).min(10_240.0 * 1_048_576.0);
-        let larger = changed(&|workload| workload.compute.place = Place::Lambda(doubled));
+        let larger = changed(&|workload| workload.compute.place = ComputePlace::Lambda(doubled));
         offers.offer("twice the memory".to_owned(), &larger, choice);
     }
-    if !compute.spot && matches!(compute.place, Place::Machine(_)) {
+    if !compute.spot && matches!(compute.place, ComputePlace::Machine(_)) {
         let spot = changed(&|workload| workload.compute.spot = true);
         offers.offer("spot instances".to_owned(), &spot, choice);
     }
@@ -119,8 +119,8 @@ pub(super) fn suggestions(
 pub(super) fn parts(
     workload: &Workload,
     choices: &[Choice<'_>],
-    before: &Row,
-    reaches: &[Reach],
+    before: &AdviceRow,
+    reaches: &[DeadlineReach],
     inputs: &Inputs<'_>,
 ) -> Option<Suggestion> {
     let reach = verdict::furthest(reaches).filter(|_| before.meets == Some(false))?;
@@ -148,21 +148,21 @@ fn split(workload: &Workload, parts: f64) -> Workload {
 
 /// Offers a copy on the local disk if passes read the data again and it does not fit into memory.
 fn hydrate_to_disk(workload: &Workload, choice: &Choice<'_>, offers: &mut Offers<'_>) {
-    let Place::Machine(name) = &workload.compute.place else { return };
+    let ComputePlace::Machine(name) = &workload.compute.place else { return };
     let (data, inputs) = (&workload.data, offers.inputs);
     let store = inputs.catalogue.machines.get(name).and_then(|machine| machine.store.as_ref());
-    let disk = inputs.catalogue.services.iter().find(|model| model.kind == Kind::LocalDisk);
+    let disk = inputs.catalogue.services.iter().find(|model| model.kind == ServiceKind::LocalDisk);
     let (Some(store), Some(model)) = (store, disk) else { return };
-    if choice.model.kind == Kind::LocalDisk || data.bytes > store.size.0 || data.passes < 2.0 {
+    if choice.model.kind == ServiceKind::LocalDisk || data.bytes > store.size.0 || data.passes < 2.0 {
         return;
     }
-    let copied = Choice { model, method: Method::InPlace, life: DataState::FirstTouch, capacity: 0.0 };
+    let copied = Choice { model, method: ReadMethod::InPlace, life: DataState::FirstTouch, capacity: 0.0 };
     let what = format!("hydrate the {} to the instance's disk first", shown_bytes(data.bytes));
     offers.offer(what, workload, &copied);
 }
 
 struct Offers<'a> {
-    before: &'a Row,
+    before: &'a AdviceRow,
     inputs: &'a Inputs<'a>,
     all: Vec<Suggestion>,
 }

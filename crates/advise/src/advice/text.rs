@@ -4,8 +4,8 @@
 use std::fmt::Write as _;
 
 use super::Advice;
-use super::row::Row;
-use crate::prices::{Missing, Reason};
+use super::row::AdviceRow;
+use crate::prices::{MissingPrice, Reason};
 use crate::units::significant;
 
 /// Rows that the short answer shows.
@@ -33,7 +33,7 @@ pub fn text(advice: &Advice) -> String {
         lines.push(format!("assumed: {}", advice.assumed.join(", ")));
     }
     lines.push(left_out(advice));
-    let rows: Vec<&Row> = advice.rows.iter().filter(|row| row.refused.is_none()).take(SHOWN).collect();
+    let rows: Vec<&AdviceRow> = advice.rows.iter().filter(|row| row.refused.is_none()).take(SHOWN).collect();
     lines.retain(|line| !line.is_empty());
     format!("{}\n{}", lines.join("\n"), table(&rows))
 }
@@ -55,7 +55,7 @@ pub fn full_text(advice: &Advice) -> String {
     if !advice.verdict.against.is_empty() {
         let _ = writeln!(text, "not {}", advice.verdict.against);
     }
-    let rows: Vec<&Row> = advice.rows.iter().filter(|row| row.refused.is_none()).collect();
+    let rows: Vec<&AdviceRow> = advice.rows.iter().filter(|row| row.refused.is_none()).collect();
     let _ = write!(text, "\n{}", table(&rows));
     let lists = [
         ("flips", flips(advice)),
@@ -84,7 +84,7 @@ pub fn full_text(advice: &Advice) -> String {
     text
 }
 
-fn unbilled(rows: &[&Row]) -> Vec<String> {
+fn unbilled(rows: &[&AdviceRow]) -> Vec<String> {
     let some = rows.iter().filter(|row| !row.unbilled.is_empty());
     some.map(|row| format!("{}: {}", row.name, row.unbilled)).collect()
 }
@@ -98,7 +98,7 @@ pub fn flips(advice: &Advice) -> Vec<String> {
         let bytes = crate::units::shown_bytes(reach.bytes);
         Some(format!("above {bytes} read per job it misses the deadline"))
     });
-    reach.into_iter().chain(advice.flips.iter().map(super::flips::Flip::line)).collect()
+    reach.into_iter().chain(advice.flips.iter().map(super::flips::Crossing::line)).collect()
 }
 
 /// Renders the gaps in the model and the bill of the first option, and missing prices.
@@ -111,7 +111,7 @@ fn left_out(advice: &Advice) -> String {
     if !row.unbilled.is_empty() {
         parts.push(format!("billed separately: {}", row.unbilled));
     }
-    let shown: Vec<Row> =
+    let shown: Vec<AdviceRow> =
         advice.rows.iter().filter(|row| row.refused.is_none()).take(SHOWN).cloned().collect();
     let missing = missing(&shown);
     if !missing.is_empty() {
@@ -121,8 +121,8 @@ fn left_out(advice: &Advice) -> String {
 }
 
 /// Renders keys without a price, and the first day with a price if the requested day is earlier.
-fn missing(rows: &[Row]) -> String {
-    let all: Vec<&Missing> = rows.iter().flat_map(|row| &row.cost.missing).collect();
+fn missing(rows: &[AdviceRow]) -> String {
+    let all: Vec<&MissingPrice> = rows.iter().flat_map(|row| &row.cost.missing).collect();
     let mut keys: Vec<&str> = all.iter().map(|missing| missing.price.as_str()).collect();
     keys.sort_unstable();
     keys.dedup();
@@ -152,7 +152,7 @@ pub fn refused(advice: &Advice) -> Vec<String> {
 }
 
 /// Chooses a column's unit of time. Returns its name and its length in seconds.
-fn unit(rows: &[&Row]) -> (&'static str, f64) {
+fn unit(rows: &[&AdviceRow]) -> (&'static str, f64) {
     match rows.iter().map(|row| row.seconds).fold(0.0, f64::max) {
         most if most < 1.0 => ("ms", 1e-3),
         most if most < 600.0 => ("s", 1.0),
@@ -161,7 +161,7 @@ fn unit(rows: &[&Row]) -> (&'static str, f64) {
     }
 }
 
-fn table(rows: &[&Row]) -> String {
+fn table(rows: &[&AdviceRow]) -> String {
     if rows.is_empty() {
         return String::new();
     }
@@ -170,7 +170,7 @@ fn table(rows: &[&Row]) -> String {
     let time = |seconds: f64| if seconds / one < 1e-3 { "0".to_owned() } else { significant(seconds / one) };
     let money = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), significant);
     let waiting = rows.iter().any(|row| row.waiting.is_some());
-    let line = |row: &&Row| {
+    let line = |row: &&AdviceRow| {
         let note = match (row.meets, &row.measured) {
             (Some(false), _) => "too late".to_owned(),
             (_, Some(from)) => format!("measured: {from}"),

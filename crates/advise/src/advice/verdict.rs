@@ -7,8 +7,8 @@ use std::cmp::Ordering;
 
 use serde::Serialize;
 
-use super::flips::Reach;
-use super::row::Row;
+use super::flips::DeadlineReach;
+use super::row::AdviceRow;
 use crate::units::{shown_bytes, shown_seconds, significant};
 use crate::workload::Workload;
 
@@ -17,7 +17,7 @@ const SAME_COST: f64 = 0.05;
 
 /// The recommendation in words.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Verdict {
+pub struct Recommendation {
     /// The recommendation with time, range, limit and cost; or the reason why there is none.
     pub sentence: String,
     /// The next option, and the reason against it; empty if there is none.
@@ -30,7 +30,7 @@ pub struct Verdict {
 
 /// Sorts rows: the recommended first, then other feasible ones, then the refused. Returns true if
 /// one is recommended.
-pub(super) fn rank(workload: &Workload, rows: &mut [Row]) -> bool {
+pub(super) fn rank(workload: &Workload, rows: &mut [AdviceRow]) -> bool {
     rows.sort_by(|a, b| a.refused.is_some().cmp(&b.refused.is_some()).then(order(workload, a, b)));
     let had = rows.iter().take_while(|row| row.refused.is_none()).count();
     let Some(best) = best(workload, &rows[..had]) else { return false };
@@ -39,16 +39,16 @@ pub(super) fn rank(workload: &Workload, rows: &mut [Row]) -> bool {
 }
 
 /// Compares rows of the table: by cost if a deadline or waiting time decides, else by time.
-fn order(workload: &Workload, a: &Row, b: &Row) -> Ordering {
+fn order(workload: &Workload, a: &AdviceRow, b: &AdviceRow) -> Ordering {
     let late = (a.meets == Some(false)).cmp(&(b.meets == Some(false)));
-    let money = |row: &Row| row.total().unwrap_or(f64::INFINITY);
+    let money = |row: &AdviceRow| row.total().unwrap_or(f64::INFINITY);
     let by_cost = workload.goal.deadline.is_some() || workload.goal.waiting.is_some();
     let cost = if by_cost { money(a).total_cmp(&money(b)) } else { Ordering::Equal };
     late.then(cost).then(a.seconds.total_cmp(&b.seconds)).then(money(a).total_cmp(&money(b)))
 }
 
 /// Returns the index of the recommended row among the feasible ones; `None` if none is suitable.
-fn best(workload: &Workload, rows: &[Row]) -> Option<usize> {
+fn best(workload: &Workload, rows: &[AdviceRow]) -> Option<usize> {
     let meeting: Vec<usize> = (0..rows.len()).filter(|index| rows[*index].meets != Some(false)).collect();
     let fastest = meeting.iter().map(|index| &rows[*index]).min_by(|a, b| a.seconds.total_cmp(&b.seconds))?;
     let by_cost = workload.goal.deadline.is_some() || workload.goal.waiting.is_some();
@@ -65,9 +65,15 @@ fn best(workload: &Workload, rows: &[Row]) -> Option<usize> {
 }
 
 /// Words the verdict on ranked rows.
-pub(super) fn verdict(workload: &Workload, rows: &[Row], found: bool, reach: &[Reach]) -> Verdict {
-    let had: Vec<&Row> = rows.iter().filter(|row| row.refused.is_none()).collect();
-    let none = |sentence: String| Verdict { sentence, against: String::new(), option: None, next: None };
+pub(super) fn verdict(
+    workload: &Workload,
+    rows: &[AdviceRow],
+    found: bool,
+    reach: &[DeadlineReach],
+) -> Recommendation {
+    let had: Vec<&AdviceRow> = rows.iter().filter(|row| row.refused.is_none()).collect();
+    let none =
+        |sentence: String| Recommendation { sentence, against: String::new(), option: None, next: None };
     let Some(first) = had.first() else {
         let why = rows.iter().filter_map(|row| row.refused.as_deref()).collect::<Vec<_>>();
         return none(format!("no option can be had: {}", common(&why)));
@@ -76,7 +82,7 @@ pub(super) fn verdict(workload: &Workload, rows: &[Row], found: bool, reach: &[R
         return none(late(workload, &had, reach));
     }
     let next = had.get(1);
-    Verdict {
+    Recommendation {
         sentence: sentence(workload, first),
         against: next.map_or_else(String::new, |next| against(workload, first, next)),
         option: Some(first.name.clone()),
@@ -91,7 +97,7 @@ fn common<'a>(reasons: &[&'a str]) -> &'a str {
 }
 
 /// Words the monthly cost of a row, or that no price is known.
-fn money(row: &Row) -> String {
+fn money(row: &AdviceRow) -> String {
     let waiting = if row.waiting.is_some() { " with waiting" } else { "" };
     match row.total() {
         Some(total) => format!("{} $ a month{waiting}", significant(total)),
@@ -99,7 +105,7 @@ fn money(row: &Row) -> String {
     }
 }
 
-fn sentence(workload: &Workload, row: &Row) -> String {
+fn sentence(workload: &Workload, row: &AdviceRow) -> String {
     let mut text = format!(
         "{}: {} ({} to {}), limited by {}, {}",
         row.title,
@@ -129,7 +135,7 @@ fn sentence(workload: &Workload, row: &Row) -> String {
 }
 
 /// Words the reason against the next option.
-fn against(workload: &Workload, first: &Row, next: &Row) -> String {
+fn against(workload: &Workload, first: &AdviceRow, next: &AdviceRow) -> String {
     let time = next.seconds / first.seconds.max(1e-12);
     let cost = next.total().zip(first.total()).map(|(next, first)| next / first.max(1e-12));
     let by_cost = workload.goal.deadline.is_some() || workload.goal.waiting.is_some();
@@ -148,13 +154,13 @@ fn against(workload: &Workload, first: &Row, next: &Row) -> String {
 }
 
 /// Returns the first option in the table that reaches about as far as the best.
-pub(super) fn furthest(reaches: &[Reach]) -> Option<&Reach> {
+pub(super) fn furthest(reaches: &[DeadlineReach]) -> Option<&DeadlineReach> {
     let most = reaches.iter().map(|reach| reach.bytes).fold(0.0, f64::max);
     reaches.iter().find(|reach| reach.bytes >= most * (1.0 - SAME_COST)).filter(|_| most >= 1.0)
 }
 
 /// Words the sentence if no option meets the deadline.
-fn late(workload: &Workload, had: &[&Row], reach: &[Reach]) -> String {
+fn late(workload: &Workload, had: &[&AdviceRow], reach: &[DeadlineReach]) -> String {
     let Some(fastest) = had.iter().min_by(|a, b| a.high.total_cmp(&b.high)) else {
         return "no option can be had".to_owned();
     };

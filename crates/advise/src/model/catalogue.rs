@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
-use super::check::{self, Check};
-use super::{Client, Function, HERE, Machine, Rules, Service, Source};
+use super::check::{self, CheckedFile};
+use super::{ClientModel, FigureSource, Function, HERE, MachineModel, MachineRules, ServiceModel};
 use crate::file_error::FileError;
 use crate::units::Rate;
 
@@ -49,37 +49,37 @@ const PARTS: [&str; 3] = [
 struct Parts {
     #[serde(rename = "format")]
     _format: u32,
-    sources: BTreeMap<String, Source>,
+    sources: BTreeMap<String, FigureSource>,
     #[serde(default)]
-    machines: BTreeMap<String, Machine>,
+    machines: BTreeMap<String, MachineModel>,
     #[serde(default)]
     functions: BTreeMap<String, Function>,
     #[serde(default)]
-    clients: BTreeMap<String, Client>,
-    rules: Option<Rules>,
+    clients: BTreeMap<String, ClientModel>,
+    rules: Option<MachineRules>,
 }
 
 /// All models.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Catalogue {
+pub struct ModelCatalogue {
     /// Services, in the order of the report.
-    pub services: Vec<Service>,
+    pub services: Vec<ServiceModel>,
     /// Machine types by name.
-    pub machines: BTreeMap<String, Machine>,
+    pub machines: BTreeMap<String, MachineModel>,
     /// Functions by name, and sizes of a function by name and size.
     pub functions: BTreeMap<String, Function>,
     /// Programs by name.
-    pub clients: BTreeMap<String, Client>,
+    pub clients: BTreeMap<String, ClientModel>,
     /// Figures common to all machines.
-    pub rules: Rules,
+    pub rules: MachineRules,
     /// Sources of machines, functions, programs and rules, by name.
-    pub sources: BTreeMap<String, Source>,
+    pub sources: BTreeMap<String, FigureSource>,
     /// Names that users' files have defined, with the name of the file.
     #[serde(skip)]
     added: BTreeMap<String, String>,
 }
 
-impl Catalogue {
+impl ModelCatalogue {
     /// Returns the embedded models.
     ///
     /// # Panics
@@ -87,7 +87,7 @@ impl Catalogue {
     #[must_use]
     pub fn current() -> Self {
         /// Parsed once per process, because this takes milliseconds.
-        static EMBEDDED: LazyLock<Catalogue> = LazyLock::new(Catalogue::embedded);
+        static EMBEDDED: LazyLock<ModelCatalogue> = LazyLock::new(ModelCatalogue::embedded);
         EMBEDDED.clone()
     }
 
@@ -135,7 +135,7 @@ impl Catalogue {
 
     /// Adds or replaces a service, and adds the machine from which it was measured. Of several such
     /// machines the one with the fastest network stays, since it has carried that much.
-    pub fn put(&mut self, model: Service) {
+    pub fn put(&mut self, model: ServiceModel) {
         if let Some(here) = &model.here {
             let known = self.machines.get(HERE).is_some_and(|known| known.network >= here.network);
             if !known {
@@ -171,7 +171,7 @@ impl Catalogue {
 
     /// Returns the service of this name.
     #[must_use]
-    pub fn service(&self, name: &str) -> Option<&Service> {
+    pub fn service(&self, name: &str) -> Option<&ServiceModel> {
         self.services.iter().find(|model| model.name == name)
     }
 
@@ -184,13 +184,13 @@ impl Catalogue {
 }
 
 /// Parses and checks the text of a service's file.
-fn service(text: &str) -> Result<Service, FileError> {
-    let model: Service = check::parse(text)?;
+fn service(text: &str) -> Result<ServiceModel, FileError> {
+    let model: ServiceModel = check::parse(text)?;
     check::service(text, &model)?;
     Ok(model)
 }
 
-impl Service {
+impl ServiceModel {
     /// Parses a service from the text of its file.
     ///
     /// # Errors
@@ -211,7 +211,7 @@ impl Service {
 
 fn parts(text: &str) -> Result<Parts, FileError> {
     let parts: Parts = check::parse(text)?;
-    let check = Check { text, sources: &parts.sources };
+    let check = CheckedFile { text, sources: &parts.sources };
     for (name, machine) in &parts.machines {
         check.machine(&format!("machines.{name}"), machine)?;
     }
@@ -241,10 +241,10 @@ mod tests {
     #[test]
     fn a_wrong_model_is_one_line_with_its_field() {
         let fails = |from: &str, to: &str| {
-            let mut all = Catalogue::current();
+            let mut all = ModelCatalogue::current();
             all.add("mine.toml", &MINE.replacen(from, to, 1)).unwrap_err().to_string()
         };
-        Catalogue::current().add("mine.toml", MINE).unwrap();
+        ModelCatalogue::current().add("mine.toml", MINE).unwrap();
         for (from, to, error) in [
             ("format = 1", "format = 2", "line 1: format: format 2 is newer than 1: update firstbyte"),
             ("\"5 ms\"", "5", "line 13: latency.first_byte: `5` has no unit; write for example \"30 min\""),
@@ -272,12 +272,12 @@ mod tests {
 
     #[test]
     fn two_models_of_one_name_are_refused_and_an_embedded_one_is_replaced() {
-        let mut all = Catalogue::current();
+        let mut all = ModelCatalogue::current();
         all.add("a.toml", MINE).unwrap();
         let error = all.add("b.toml", MINE).unwrap_err().to_string();
         assert_eq!(error, "line 2: name: `mine` is in a.toml as well: give one of them another name");
         all.add("c.toml", &MINE.replace("\"mine\"", "\"efs-elastic\"")).unwrap();
-        assert_eq!(all.service("efs-elastic").unwrap().kind, super::super::Kind::Object);
+        assert_eq!(all.service("efs-elastic").unwrap().kind, super::super::ServiceKind::Object);
     }
 
     #[test]
@@ -286,7 +286,7 @@ mod tests {
             network = { rate = \"50 MB/s\", burst = \"90 MB/s\", bucket = \"100 MB\", source = \"me\" }\n\
             memory_per_processor = \"1769 MiB\"\nlocal = \"512 MB\"\nread_ahead = \"128 KiB\"\nat_once = 1000\n\
             longest = \"900 s\"\nsource = \"me\"\n";
-        let mut all = Catalogue::current();
+        let mut all = ModelCatalogue::current();
         all.add("mine.toml", text).unwrap();
         let rate = |mib: f64| all.function(mib * 1_048_576.0).unwrap().network.rate.0;
         assert_eq!(rate(512.0), 50e6);
@@ -295,9 +295,9 @@ mod tests {
 
     #[test]
     fn every_figure_has_a_source_with_a_day_and_a_model_is_written_as_it_is_read() {
-        for model in Catalogue::current().services {
+        for model in ModelCatalogue::current().services {
             let text = model.to_toml();
-            assert_eq!(Service::parse(&text).unwrap(), model, "{text}");
+            assert_eq!(ServiceModel::parse(&text).unwrap(), model, "{text}");
             assert!(!model.sources.is_empty(), "{}", model.name);
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::de::DeserializeOwned;
 
-use super::{FORMAT, Figure, Flow, Latency, Machine, Service, Source};
+use super::{FORMAT, Figure, FigureSource, Flow, Latency, MachineModel, ServiceModel};
 use crate::file_error::FileError;
 use crate::usage::find_key;
 
@@ -20,8 +20,8 @@ pub(super) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, FileError> {
 }
 
 /// Refuses a service that contradicts itself.
-pub(super) fn service(text: &str, model: &Service) -> Result<(), FileError> {
-    let check = Check { text, sources: &model.sources };
+pub(super) fn service(text: &str, model: &ServiceModel) -> Result<(), FileError> {
+    let check = CheckedFile { text, sources: &model.sources };
     let (latency, rates) = (&model.latency, &model.rates);
     for (name, value) in [
         ("ready", &latency.ready),
@@ -74,12 +74,12 @@ pub(super) fn service(text: &str, model: &Service) -> Result<(), FileError> {
 }
 
 /// A file whose figures name their sources.
-pub(super) struct Check<'a> {
+pub(super) struct CheckedFile<'a> {
     pub(super) text: &'a str,
-    pub(super) sources: &'a BTreeMap<String, Source>,
+    pub(super) sources: &'a BTreeMap<String, FigureSource>,
 }
 
-impl Check<'_> {
+impl CheckedFile<'_> {
     fn error(&self, field: &str, what: &str) -> FileError {
         FileError::at(self.text, field, what)
     }
@@ -106,7 +106,7 @@ impl Check<'_> {
         if ordered { Ok(()) } else { Err(self.error(field, "quantiles fall: write p50 <= p95 <= p99")) }
     }
 
-    pub(super) fn machine(&self, field: &str, machine: &Machine) -> Result<(), FileError> {
+    pub(super) fn machine(&self, field: &str, machine: &MachineModel) -> Result<(), FileError> {
         self.source(field, &machine.source)?;
         for value in [machine.vcpus, machine.memory.0, machine.network.0] {
             self.above_zero(field, value)?;

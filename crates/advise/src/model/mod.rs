@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub use catalogue::Catalogue;
+pub use catalogue::ModelCatalogue;
 
 use crate::prices::Day;
 use crate::units::{Bytes, Rate, Seconds};
@@ -31,7 +31,7 @@ const P95: f64 = 1.645;
 /// The origin of one or more figures.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Source {
+pub struct FigureSource {
     /// The page, table or measurement.
     pub what: String,
     /// Region, zone or machine; empty if the source holds everywhere.
@@ -115,7 +115,7 @@ pub struct Flow {
 /// Access protocol of a service.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum ServiceKind {
     /// Requests for objects: downloaded, opened lazily, or through our mount.
     Object,
     /// A network file system, mounted by the kernel.
@@ -126,7 +126,7 @@ pub enum Kind {
     LocalDisk,
 }
 
-impl Kind {
+impl ServiceKind {
     /// Returns true if only one machine can read it, without its network.
     #[must_use]
     pub fn is_of_one_machine(self) -> bool {
@@ -152,7 +152,7 @@ pub enum Cloud {
 /// Latencies of a service.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Latencies {
+pub struct ServiceLatencies {
     /// Time until a mount or a client is usable.
     pub ready: Option<Latency>,
     /// Time from a request to its first byte.
@@ -172,7 +172,7 @@ pub struct Latencies {
 /// Rates of a service.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Rates {
+pub struct ServiceRates {
     /// Rate of one connection, or of one thread's stream.
     pub connection: Option<Flow>,
     /// Rate of one client.
@@ -190,7 +190,7 @@ pub struct Rates {
 /// Operations per second.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Operations {
+pub struct OperationRates {
     /// Operations per second of one client.
     pub client: Option<Figure<f64>>,
     /// Operations per second of the whole service, shared by all clients.
@@ -202,7 +202,7 @@ pub struct Operations {
 /// Properties of reading from a service.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Reading {
+pub struct ReadProperties {
     /// Concurrent requests of our client, if the workload does not state them.
     pub parallel: Option<Figure<f64>>,
     /// Least bytes that a lazy open fetches.
@@ -236,7 +236,7 @@ pub struct Capacity {
 /// The quantity that a bill counts.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Billed {
+pub enum BilledQuantity {
     /// Bytes of the data set, each month.
     Stored,
     /// Bytes of the data set on a volume of each machine, each month.
@@ -273,17 +273,17 @@ pub enum Billed {
 /// A billed item of a service.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Bill {
+pub struct ServiceBill {
     /// Key of the price, see [`crate::usage::KEYS`].
     pub price: String,
     /// The quantity that is counted.
-    pub of: Billed,
+    pub of: BilledQuantity,
 }
 
 /// A storage service.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Service {
+pub struct ServiceModel {
     /// Version of the file format.
     pub format: u32,
     /// Unique name: letters, digits, dashes.
@@ -291,7 +291,7 @@ pub struct Service {
     /// Name for display.
     pub title: String,
     /// Access protocol.
-    pub kind: Kind,
+    pub kind: ServiceKind,
     /// The provider.
     #[serde(default)]
     pub cloud: Cloud,
@@ -308,25 +308,25 @@ pub struct Service {
     #[serde(default)]
     pub unbilled: String,
     /// Sources by name.
-    pub sources: BTreeMap<String, Source>,
+    pub sources: BTreeMap<String, FigureSource>,
     /// Latencies.
     #[serde(default)]
-    pub latency: Latencies,
+    pub latency: ServiceLatencies,
     /// Rates.
     #[serde(default)]
-    pub rates: Rates,
+    pub rates: ServiceRates,
     /// Operations per second.
     #[serde(default)]
-    pub operations: Operations,
+    pub operations: OperationRates,
     /// Properties of reading.
     #[serde(default)]
-    pub reading: Reading,
+    pub reading: ReadProperties,
     /// Sizes in which it is sold.
     #[serde(default)]
     pub capacity: Capacity,
     /// Billed items.
     #[serde(default)]
-    pub bills: Vec<Bill>,
+    pub bills: Vec<ServiceBill>,
     /// The measurement that overrides figures; `None` without one.
     #[serde(default)]
     pub measured: Option<String>,
@@ -336,13 +336,13 @@ pub struct Service {
     pub spread: Option<f64>,
     /// The machine from which it was measured: the machine [`HERE`] of the catalogue.
     #[serde(default)]
-    pub here: Option<Machine>,
+    pub here: Option<MachineModel>,
 }
 
 /// A program that reads from an object store.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Client {
+pub struct ClientModel {
     /// Processor time per 10^9 bytes.
     pub cpu_per_gb: Seconds,
     /// Processor time per request.
@@ -362,7 +362,7 @@ pub struct Client {
 /// A local disk of a machine.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Store {
+pub struct DiskModel {
     /// Size of the disk.
     pub size: Bytes,
     /// Rate of reading.
@@ -374,7 +374,7 @@ pub struct Store {
 /// A machine type.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Machine {
+pub struct MachineModel {
     /// Virtual processors.
     pub vcpus: f64,
     /// Memory.
@@ -395,7 +395,7 @@ pub struct Machine {
     pub gpus: f64,
     /// Its instance store, a local disk.
     #[serde(default)]
-    pub store: Option<Store>,
+    pub store: Option<DiskModel>,
     /// The provider.
     #[serde(default)]
     pub cloud: Cloud,
@@ -431,7 +431,7 @@ pub struct Function {
 /// Figures common to all machines.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Rules {
+pub struct MachineRules {
     /// Seconds that a full burst lasts on a fresh machine, per Gbit/s of its sustained rate.
     pub burst_per_gbit: Figure<Seconds>,
     /// Part of a network's rate that carries data.

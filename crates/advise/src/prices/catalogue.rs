@@ -52,7 +52,7 @@ pub(super) struct Minimum {
 
 /// Prices by key and region.
 #[derive(Clone, Debug, Default)]
-pub struct Catalogue {
+pub struct PriceCatalogue {
     /// Prices by key; those of one region are in order of their days.
     prices: BTreeMap<String, Vec<Price>>,
     minimums: Vec<Minimum>,
@@ -70,7 +70,7 @@ pub struct CatalogueError {
     pub why: String,
 }
 
-impl Catalogue {
+impl PriceCatalogue {
     /// Returns the prices that are embedded in firstbyte.
     ///
     /// # Panics
@@ -78,7 +78,7 @@ impl Catalogue {
     #[must_use]
     pub fn current() -> Self {
         /// Parsed once per process, because this takes milliseconds.
-        static EMBEDDED: LazyLock<Catalogue> = LazyLock::new(Catalogue::embedded);
+        static EMBEDDED: LazyLock<PriceCatalogue> = LazyLock::new(PriceCatalogue::embedded);
         EMBEDDED.clone()
     }
 
@@ -303,14 +303,14 @@ mod tests {
     #[test]
     fn every_embedded_price_has_a_source_and_a_day() {
         for (name, text) in CURRENT {
-            let catalogue = Catalogue::parse(name, text).unwrap();
+            let catalogue = PriceCatalogue::parse(name, text).unwrap();
             for price in catalogue.prices() {
                 assert!(!price.source.trim().is_empty(), "{price:?}");
                 assert!(price.day > day("2020-01-01"), "{price:?}");
                 region::check(&price.region, std::iter::empty()).unwrap();
             }
         }
-        assert!(Catalogue::current().prices().count() > 150);
+        assert!(PriceCatalogue::current().prices().count() > 150);
     }
 
     #[test]
@@ -318,7 +318,7 @@ mod tests {
         let list = |lines: &str| format!("# comment\n[[list]]\nregion = \"us-east-1\"\n{lines}\n");
         let prices = "prices = [{ key = \"efs/storage\", usd = 0.3, unit = \"GiB-month\" }]";
         let good = list(&format!("day = \"2026-01-01\"\nsource = \"a page\"\n{prices}"));
-        Catalogue::parse("p.toml", &good).unwrap();
+        PriceCatalogue::parse("p.toml", &good).unwrap();
         for (change, to, line, why) in [
             ("source = \"a page\"", "", 2, "missing field `source`"),
             ("source = \"a page\"", "source = \" \"", 5, "`source` is empty"),
@@ -331,7 +331,7 @@ mod tests {
             ("efs/storage", "efs/stored", 6, "not the key of a price"),
             ("region", "regoin", 3, "unknown field"),
         ] {
-            let error = Catalogue::parse("p.toml", &good.replace(change, to)).unwrap_err();
+            let error = PriceCatalogue::parse("p.toml", &good.replace(change, to)).unwrap_err();
             assert_eq!((error.line, error.name.as_str()), (line, "p.toml"), "{error}");
             assert!(error.why.contains(why), "{error}");
             assert!(!error.to_string().contains('\n'), "{error}");
@@ -340,7 +340,7 @@ mod tests {
 
     #[test]
     fn the_newest_price_that_existed_then_counts() {
-        let mut catalogue = Catalogue::default();
+        let mut catalogue = PriceCatalogue::default();
         let text = |day: &str, usd: f64| {
             format!(
                 "[[list]]\nregion = \"us-east-1\"\nday = \"{day}\"\nsource = \"x\"\n\
@@ -348,7 +348,7 @@ mod tests {
             )
         };
         for (from, usd) in [("2026-06-01", 0.2), ("2024-01-01", 0.3)] {
-            catalogue.extend(Catalogue::parse("x", &text(from, usd)).unwrap());
+            catalogue.extend(PriceCatalogue::parse("x", &text(from, usd)).unwrap());
         }
         let usd = |at: &str| catalogue.price("efs/storage", "us-east-1", day(at)).map(|price| price.usd);
         assert_eq!(usd("2023-12-31"), None);
@@ -356,18 +356,18 @@ mod tests {
         assert_eq!(usd("2026-06-01"), Some(0.2));
 
         let mut overridden = catalogue.clone();
-        overridden.override_with(Catalogue::parse("own", &text("2025-01-01", 0.1)).unwrap());
+        overridden.override_with(PriceCatalogue::parse("own", &text("2025-01-01", 0.1)).unwrap());
         let own = overridden.price("efs/storage", "us-east-1", day("2026-12-31")).unwrap();
         assert!((own.usd - 0.1).abs() < 1e-12, "the user's price counts, though it is older");
     }
 
     #[test]
     fn an_unknown_region_names_the_nearest() {
-        let error = Catalogue::current().check_region("us-esat-1").unwrap_err();
+        let error = PriceCatalogue::current().check_region("us-esat-1").unwrap_err();
         assert_eq!(
             error.to_string(),
             "there is no region `us-esat-1`; nearest: us-east-1, us-west-1, us-east-2"
         );
-        Catalogue::current().check_region("ap-northeast-2").unwrap();
+        PriceCatalogue::current().check_region("ap-northeast-2").unwrap();
     }
 }

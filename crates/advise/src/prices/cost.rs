@@ -7,10 +7,10 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-use super::catalogue::{Catalogue, Minimum};
+use super::catalogue::{Minimum, PriceCatalogue};
 use super::day::Day;
 use crate::nearest::{nearest, offered};
-use crate::usage::{Item, Per, Unit, Usage, find_key};
+use crate::usage::{OptionUsage, Per, Unit, UsageItem, find_key};
 
 /// The cost of a usage in one region, in US dollars at the prices of one day.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -22,16 +22,16 @@ pub struct Cost {
     /// Dollars of people's waiting time per job; not part of `per_job`.
     pub waiting: Option<f64>,
     /// Items that have a price.
-    pub lines: Vec<Line>,
+    pub lines: Vec<CostLine>,
     /// Items that have no price. If there are any, the sums are lower bounds.
-    pub missing: Vec<Missing>,
+    pub missing: Vec<MissingPrice>,
     /// Age of the oldest price in days; `None` without lines.
     pub oldest_days: Option<i64>,
 }
 
 /// The cost of one item.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Line {
+pub struct CostLine {
     /// Key of the price.
     pub price: String,
     /// The billed quantity in `unit`: the used quantity, raised to the minimum.
@@ -50,7 +50,7 @@ pub struct Line {
 
 /// An item without a price.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Missing {
+pub struct MissingPrice {
     /// Key of the price.
     pub price: String,
     /// The reason why there is no price.
@@ -116,7 +116,7 @@ impl Cost {
         (jobs.is_finite() && jobs > 0.0).then_some(jobs)
     }
 
-    fn add(&mut self, line: Line, on: Day) {
+    fn add(&mut self, line: CostLine, on: Day) {
         match line.per {
             Per::Job => self.per_job += line.usd,
             Per::Month => self.per_month += line.usd,
@@ -127,22 +127,22 @@ impl Cost {
     }
 }
 
-impl Catalogue {
+impl PriceCatalogue {
     /// Computes the cost of `usage` in `region` at the prices of `day`.
     #[must_use]
-    pub fn cost(&self, usage: &Usage, region: &str, day: Day) -> Cost {
+    pub fn cost(&self, usage: &OptionUsage, region: &str, day: Day) -> Cost {
         let waiting = usage.waiting.map(|waiting| waiting.hours * waiting.per_hour);
         let mut cost = Cost { waiting, ..Cost::default() };
         for item in &usage.items {
             match self.line(item, region, day) {
                 Ok(line) => cost.add(line, day),
-                Err(reason) => cost.missing.push(Missing { price: item.price.clone(), reason }),
+                Err(reason) => cost.missing.push(MissingPrice { price: item.price.clone(), reason }),
             }
         }
         cost
     }
 
-    fn line(&self, item: &Item, region: &str, day: Day) -> Result<Line, Reason> {
+    fn line(&self, item: &UsageItem, region: &str, day: Day) -> Result<CostLine, Reason> {
         if !(item.quantity.is_finite() && item.quantity >= 0.0) {
             return Err(Reason::Quantity);
         }
@@ -150,7 +150,7 @@ impl Catalogue {
         let unit = price.unit;
         let used = item.unit.to(unit, item.quantity).ok_or(Reason::Unit { used: item.unit, billed: unit })?;
         let billed = self.minimum(&item.price, item.per).map_or(used, |minimum| minimum.apply(used, unit));
-        Ok(Line {
+        Ok(CostLine {
             price: item.price.clone(),
             billed,
             unit,
@@ -161,7 +161,7 @@ impl Catalogue {
         })
     }
 
-    fn why_missing(&self, item: &Item, region: &str) -> Reason {
+    fn why_missing(&self, item: &UsageItem, region: &str) -> Reason {
         let key = item.price.as_str();
         if let Some(first) = self.of(key, region).next() {
             return Reason::Day { first: first.day };

@@ -10,7 +10,7 @@ mod day;
 mod region;
 pub mod spot;
 
-pub use catalogue::{Catalogue, CatalogueError, Price};
-pub use cost::{Cost, Line, Missing, Reason};
+pub use catalogue::{CatalogueError, Price, PriceCatalogue};
+pub use cost::{Cost, CostLine, MissingPrice, Reason};
 pub use day::{Day, DayError};
 pub use region::{REGIONS, UnknownRegion};

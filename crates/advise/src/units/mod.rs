@@ -6,7 +6,7 @@ mod parse;
 mod serial;
 mod shown;
 
-pub use parse::{UnitError, bytes, money, money_per_hour, rate, seconds};
+pub use parse::{QuantityError, bytes, money, money_per_hour, rate, seconds};
 pub use shown::{count, shown_bytes, shown_seconds, significant};
 
 /// Bytes in a GiB.

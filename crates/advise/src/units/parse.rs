@@ -9,7 +9,7 @@ use super::{Bytes, Dollars, DollarsPerHour, Rate, Seconds};
 /// Text that is not a quantity of the expected kind: the mistake, and a valid example.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{0}")]
-pub struct UnitError(String);
+pub struct QuantityError(String);
 
 /// A kind of quantity: its name, an example, and the factor of each unit.
 struct Kind {
@@ -21,32 +21,32 @@ struct Kind {
 /// Parses a size: `B`; `kB MB GB TB PB` are powers of 1000, `KiB MiB GiB TiB PiB` of 1024.
 ///
 /// # Errors
-/// [`UnitError`].
-pub fn bytes(text: &str) -> Result<Bytes, UnitError> {
+/// [`QuantityError`].
+pub fn bytes(text: &str) -> Result<Bytes, QuantityError> {
     read(text, &Kind { name: "size", example: "254 GiB", factor: size_factor }).map(Bytes)
 }
 
 /// Parses a rate: a size per second, or `Gbit/s`, `Mbit/s`, `kbit/s`.
 ///
 /// # Errors
-/// [`UnitError`].
-pub fn rate(text: &str) -> Result<Rate, UnitError> {
+/// [`QuantityError`].
+pub fn rate(text: &str) -> Result<Rate, QuantityError> {
     read(text, &Kind { name: "rate", example: "0.6 Gbit/s", factor: rate_factor }).map(Rate)
 }
 
 /// Parses a duration: `us ms s min h d`.
 ///
 /// # Errors
-/// [`UnitError`].
-pub fn seconds(text: &str) -> Result<Seconds, UnitError> {
+/// [`QuantityError`].
+pub fn seconds(text: &str) -> Result<Seconds, QuantityError> {
     read(text, &Kind { name: "duration", example: "30 min", factor: time_factor }).map(Seconds)
 }
 
 /// Parses an amount of money: `5 USD`.
 ///
 /// # Errors
-/// [`UnitError`].
-pub fn money(text: &str) -> Result<Dollars, UnitError> {
+/// [`QuantityError`].
+pub fn money(text: &str) -> Result<Dollars, QuantityError> {
     let factor = |unit: &str| (unit == "usd").then_some(1.0);
     read(text, &Kind { name: "sum of money", example: "5 USD", factor }).map(Dollars)
 }
@@ -54,19 +54,19 @@ pub fn money(text: &str) -> Result<Dollars, UnitError> {
 /// Parses money per hour: `50 USD/h`.
 ///
 /// # Errors
-/// [`UnitError`].
-pub fn money_per_hour(text: &str) -> Result<DollarsPerHour, UnitError> {
+/// [`QuantityError`].
+pub fn money_per_hour(text: &str) -> Result<DollarsPerHour, QuantityError> {
     let factor = |unit: &str| (unit == "usd/h").then_some(1.0);
     read(text, &Kind { name: "price of an hour", example: "50 USD/h", factor }).map(DollarsPerHour)
 }
 
-fn read(text: &str, kind: &Kind) -> Result<f64, UnitError> {
+fn read(text: &str, kind: &Kind) -> Result<f64, QuantityError> {
     let text = text.trim();
     let Kind { name, example, factor } = kind;
-    let unknown = || UnitError(format!("`{text}` is not a {name}; write for example \"{example}\""));
+    let unknown = || QuantityError(format!("`{text}` is not a {name}; write for example \"{example}\""));
     if let Some(rest) = text.strip_prefix('-') {
         let negative = rest.starts_with(|first: char| first.is_ascii_digit());
-        return Err(if negative { UnitError(format!("`{text}` is negative")) } else { unknown() });
+        return Err(if negative { QuantityError(format!("`{text}` is negative")) } else { unknown() });
     }
     let cut = text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | ',' | '_')));
     let (number, unit) = text.split_at(cut.unwrap_or(text.len()));
@@ -74,11 +74,11 @@ fn read(text: &str, kind: &Kind) -> Result<f64, UnitError> {
     let number: f64 = plain(number).and_then(|number| number.parse().ok()).ok_or_else(unknown)?;
     let unit = unit.trim();
     if unit.is_empty() {
-        return Err(UnitError(format!("`{text}` has no unit; write for example \"{example}\"")));
+        return Err(QuantityError(format!("`{text}` has no unit; write for example \"{example}\"")));
     }
     let upper = unit.to_ascii_uppercase();
     if *name == "size" && upper.len() == 1 && "KMGTP".contains(&upper) {
-        return Err(UnitError(format!("`{upper}` may mean {upper}B or {upper}iB: write one of them")));
+        return Err(QuantityError(format!("`{upper}` may mean {upper}B or {upper}iB: write one of them")));
     }
     let factor = factor(&unit.to_ascii_lowercase()).ok_or_else(unknown)?;
     Some(number * factor).filter(|value| value.is_finite()).ok_or_else(unknown)

@@ -4,10 +4,10 @@
 use serde::de::{self, Deserializer, Unexpected, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::parse::{self, UnitError};
+use super::parse::{self, QuantityError};
 use super::{Bytes, Dollars, DollarsPerHour, Rate, Seconds};
 
-struct Text<T>(fn(&str) -> Result<T, UnitError>);
+struct Text<T>(fn(&str) -> Result<T, QuantityError>);
 
 impl<T> Visitor<'_> for Text<T> {
     type Value = T;

@@ -18,15 +18,15 @@ pub struct Workload {
     /// Name for display.
     pub name: String,
     /// The data that a job reads.
-    pub data: Data,
+    pub data: WorkloadData,
     /// Names that a job lists, looks up or creates.
-    pub names: Names,
+    pub names: NameOperations,
     /// The computation of a job, and its machine.
     pub compute: Compute,
     /// Number of jobs.
-    pub jobs: Jobs,
+    pub jobs: JobCounts,
     /// Requirements.
-    pub goal: Goal,
+    pub goal: WorkloadGoal,
     /// Region, as AWS names it.
     pub region: String,
     /// Assumed values that decide time or cost, in words.
@@ -35,7 +35,7 @@ pub struct Workload {
 
 /// The data that a job reads.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Data {
+pub struct WorkloadData {
     /// All bytes of the data set.
     pub bytes: f64,
     /// Number of files, at least 1.
@@ -47,7 +47,7 @@ pub struct Data {
     /// Bytes of one read call.
     pub request: f64,
     /// Order of the reads.
-    pub access: Access,
+    pub access: AccessPattern,
     /// Requests that a job keeps in flight; `None` leaves this to the program.
     pub in_flight: Option<f64>,
     /// Bytes of `read` that the machine has cached before the job starts.
@@ -59,7 +59,7 @@ pub struct Data {
 /// The order of reads.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "lowercase")]
-pub enum Access {
+pub enum AccessPattern {
     /// From the start of a file to its end. The kernel reads ahead.
     #[default]
     Sequential,
@@ -83,7 +83,7 @@ pub enum Needs {
 /// Names that a job lists, looks up or creates before it reads.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq)]
 #[serde(default, deny_unknown_fields)]
-pub struct Names {
+pub struct NameOperations {
     /// Names that the job lists.
     pub list: f64,
     /// Names whose metadata the job reads.
@@ -96,7 +96,7 @@ pub struct Names {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compute {
     /// The machine or function.
-    pub place: Place,
+    pub place: ComputePlace,
     /// Processor seconds that the job takes if all data is in memory.
     pub cpu_seconds: f64,
     /// Threads that read and compute, at least 1.
@@ -119,7 +119,7 @@ pub struct Compute {
 
 /// The machine or function that a job runs on.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Place {
+pub enum ComputePlace {
     /// A function of AWS Lambda with this memory, in bytes.
     Lambda(f64),
     /// An instance type of EC2, or another machine that a model describes.
@@ -154,7 +154,7 @@ pub enum BucketState {
 
 /// Number of jobs.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Jobs {
+pub struct JobCounts {
     /// Concurrent jobs, at least 1. Each has a separate machine.
     pub at_once: f64,
     /// Jobs per day.
@@ -163,7 +163,7 @@ pub struct Jobs {
 
 /// Requirements of the user.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Goal {
+pub struct WorkloadGoal {
     /// Seconds within which a job must end.
     pub deadline: Option<f64>,
     /// Value of an hour of waiting, in dollars.

@@ -3,7 +3,10 @@
 
 use serde::Deserialize;
 
-use super::{Access, BucketState, Compute, Data, Goal, Jobs, Loading, Names, Needs, Place, Workload};
+use super::{
+    AccessPattern, BucketState, Compute, ComputePlace, JobCounts, Loading, NameOperations, Needs, Workload,
+    WorkloadData, WorkloadGoal,
+};
 use crate::file_error::FileError;
 use crate::units::{Bytes, DollarsPerHour, Seconds, bytes, shown_bytes, shown_seconds};
 
@@ -32,7 +35,7 @@ struct File {
     region: Option<String>,
     data: RawData,
     #[serde(default)]
-    names: Names,
+    names: NameOperations,
     compute: RawCompute,
     #[serde(default)]
     jobs: RawJobs,
@@ -49,7 +52,7 @@ struct RawData {
     passes: Option<f64>,
     request: Option<Bytes>,
     #[serde(default)]
-    access: Access,
+    access: AccessPattern,
     in_flight: Option<f64>,
     warm: Option<Bytes>,
     needs: Option<Needs>,
@@ -176,7 +179,7 @@ impl Reader<'_> {
         let data = self.data(&file.data)?;
         let compute = self.compute(&file.compute)?;
         let (per_day, at_once) = (file.jobs.per_day, file.jobs.at_once);
-        let jobs = Jobs {
+        let jobs = JobCounts {
             at_once: self.count("jobs.at_once", at_once, 1.0, 1.0)?,
             per_day: self.count("jobs.per_day", per_day, 1.0, 0.0)?,
         };
@@ -202,7 +205,7 @@ impl Reader<'_> {
             Some(0.0) => return self.error("goal.deadline", "no job takes no time; write more than 0s"),
             deadline => deadline,
         };
-        let goal = Goal {
+        let goal = WorkloadGoal {
             deadline,
             waiting: file.goal.waiting.map(|money| money.0),
             shared: file.goal.shared,
@@ -222,7 +225,7 @@ impl Reader<'_> {
         Ok(workload)
     }
 
-    fn data(&self, raw: &RawData) -> Result<Data, FileError> {
+    fn data(&self, raw: &RawData) -> Result<WorkloadData, FileError> {
         let size = raw.size.0;
         if size < 1.0 {
             return self.error("data.size", "there is no data");
@@ -252,7 +255,7 @@ impl Reader<'_> {
         if files > size {
             return self.error("data.files", format!("{files} files in {}", shown_bytes(size)));
         }
-        Ok(Data {
+        Ok(WorkloadData {
             bytes: size,
             files,
             read,
@@ -288,9 +291,9 @@ impl Reader<'_> {
     }
 
     /// Parses `lambda:3008MB`, or the name of a machine. Lambda writes MB and means 2^20 bytes.
-    fn place(&self, text: &str) -> Result<Place, FileError> {
+    fn place(&self, text: &str) -> Result<ComputePlace, FileError> {
         let Some(memory) = text.strip_prefix("lambda:") else {
-            return Ok(Place::Machine(text.strip_prefix("ec2:").unwrap_or(text).to_owned()));
+            return Ok(ComputePlace::Machine(text.strip_prefix("ec2:").unwrap_or(text).to_owned()));
         };
         let size = match bytes(memory) {
             Ok(size) => size.0,
@@ -301,7 +304,7 @@ impl Reader<'_> {
         if !(128.0..=10_240.0).contains(&mib) {
             return self.error("compute.at", "a function has 128 MB to 10,240 MB of memory");
         }
-        Ok(Place::Lambda(mib * 1_048_576.0))
+        Ok(ComputePlace::Lambda(mib * 1_048_576.0))
     }
 
     /// Refuses values that contradict each other.
@@ -337,7 +340,7 @@ mod tests {
     fn absent_fields_have_defaults_that_are_listed() {
         let workload = of_text(SMALL).unwrap();
         assert_eq!(workload.data.read, 5e9);
-        assert_eq!(workload.compute.place, Place::Lambda(3_008.0 * 1_048_576.0));
+        assert_eq!(workload.compute.place, ComputePlace::Lambda(3_008.0 * 1_048_576.0));
         assert_eq!(workload.compute.loading, Loading::Either);
         assert_eq!((workload.jobs.at_once, workload.goal.deadline), (1.0, None));
         assert_eq!(workload.assumed, ["1 job a day", "1 at a time", "us-east-1", "requests or files"]);

@@ -58,7 +58,7 @@ const TEMPLATE: &str = include_str!("template.toml");
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::{Needs, Place, of_text};
+    use crate::workload::{ComputePlace, Needs, of_text};
 
     #[test]
     fn the_commented_file_is_a_valid_workload() {
@@ -83,6 +83,6 @@ mod tests {
         assert!(text.starts_with("# Filled in from the runs of one-big / ours"));
         assert_eq!((workload.data.bytes, workload.data.passes), (1e6, 2.0));
         assert_eq!((workload.compute.cpu_seconds, workload.jobs.at_once), (1.5, 2.0));
-        assert_eq!(workload.compute.place, Place::Machine("m5.large".to_owned()));
+        assert_eq!(workload.compute.place, ComputePlace::Machine("m5.large".to_owned()));
     }
 }

@@ -1,7 +1,7 @@
 //! Makes the library's client for a job, from global options in the form of the command line.
 
-use firstbyte::{Client, Options, environment};
-use firstbyte_store::CounterSnapshot;
+use firstbyte::{Client, ClientOptions, environment};
+use firstbyte_store::StoreCounts;
 use firstbyte_transfer::{Concurrency, Summary};
 
 use crate::job::{Error, Job, Metrics, Order, Result, Workload};
@@ -21,7 +21,7 @@ pub(super) fn new(job: &Job) -> Result<Client> {
         let found = given.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
         found.or_else(|| environment::variable(name))
     };
-    let mut options = Options::from_lookup(&lookup)?;
+    let mut options = ClientOptions::from_lookup(&lookup)?;
     options.reads.cache.clone_from(&job.cache);
     if let Some(level) = lookup("FIRSTBYTE_CONCURRENCY").filter(|level| level != "auto") {
         options.copies.concurrency = Concurrency::Fixed(
@@ -64,7 +64,7 @@ fn variables(options: &[String]) -> Result<Vec<(String, String)>> {
 }
 
 /// The counters of a store as metrics.
-pub(super) fn add_counters(counters: &CounterSnapshot, metrics: &mut Metrics) {
+pub(super) fn add_counters(counters: &StoreCounts, metrics: &mut Metrics) {
     // A local path has none.
     if counters.requests > 0 {
         metrics.insert("requests".into(), counters.requests as f64);

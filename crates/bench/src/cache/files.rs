@@ -12,7 +12,7 @@ use super::pages::{self, Method};
 use super::spec::Spec;
 use super::unreadable;
 use crate::error::Result;
-use crate::walk::{Unread, files_below};
+use crate::walk::{UnreadPath, files_below};
 
 /// The kind of a file system, as it affects the caching of pages.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -105,7 +105,7 @@ impl Opened {
 /// The regular files among `paths` and below them, sorted. Links below a directory are not
 /// followed.
 pub(super) fn expand(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
-    let failed = |(path, error): Unread| unreadable(&path, &error);
+    let failed = |(path, error): UnreadPath| unreadable(&path, &error);
     let mut files = Vec::new();
     for path in paths {
         if fs::metadata(path).map_err(|error| failed((path.clone(), error)))?.is_dir() {

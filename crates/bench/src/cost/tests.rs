@@ -2,8 +2,8 @@ use super::*;
 
 fn tariff() -> Tariff {
     Tariff {
-        services: model::Catalogue::current(),
-        prices: prices::Catalogue::current(),
+        services: model::ModelCatalogue::current(),
+        prices: prices::PriceCatalogue::current(),
         day: "2026-11-23".parse().unwrap(),
         region: Some("us-east-1".into()),
         transfer: Some(Transfer::None),

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use firstbyte_store::{Cancel, Options, ServiceAnswer, ServiceMethod};
+use firstbyte_store::{Cancel, ServiceAnswer, ServiceMethod, StoreOptions};
 use serde_json::{Value, json};
 
 use super::settings::LONGEST;
@@ -46,7 +46,7 @@ impl Calls {
     ///
     /// # Errors
     /// The name, the memory or the timeout is malformed, or the options cannot be used.
-    pub fn new(options: Options, invoke: &Invoke) -> Result<Self> {
+    pub fn new(options: StoreOptions, invoke: &Invoke) -> Result<Self> {
         let function = invoke.function.clone();
         let place = format!("lambda:{function}");
         let wrong = |what: String| Error::Target { location: place.clone(), what };
@@ -191,7 +191,7 @@ mod tests {
     fn worked(answers: &[(u16, &str)]) -> (Result<Metrics>, Vec<Value>) {
         let api = serve(answers);
         let invoke = Invoke { function: "f".into(), endpoint: api.url().into(), ..Invoke::default() };
-        let options = Options { signing: Signing::Anonymous, ..Options::default() };
+        let options = StoreOptions { signing: Signing::Anonymous, ..StoreOptions::default() };
         let worked = Calls::new(options, &invoke).unwrap().work(&json!({ "action": "list" }));
         (worked, bodies(&api))
     }

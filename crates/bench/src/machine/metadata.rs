@@ -100,7 +100,7 @@ fn request(service: SocketAddr, until: Instant, line: &str, header: &str) -> io:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firstbyte_testkit::{Reply, Scripted};
+    use firstbyte_testkit::{Scripted, ScriptedReply};
     use std::net::TcpListener;
 
     #[test]
@@ -113,7 +113,7 @@ mod tests {
                 "GET /latest/meta-data/instance-type" if has_token => ("200 x", "c7i.large"),
                 _ => ("401 x", "no"),
             };
-            Reply::answer(status, &[], body.as_bytes()).then_close()
+            ScriptedReply::answer(status, &[], body.as_bytes()).then_close()
         });
         let address = service.url().strip_prefix("http://").unwrap().parse().unwrap();
         let found = ask(address, Instant::now() + Duration::from_secs(30)).unwrap();

@@ -7,7 +7,7 @@
 use std::iter::once;
 
 use firstbyte_advise::advice::{
-    Advice, Chart, Flip, Measure, Row, Suggestion, Variable, flip_lines, refused,
+    Advice, AdviceRow, Chart, Crossing, Measure, Suggestion, Variable, flip_lines, refused,
 };
 use firstbyte_advise::units::{shown_bytes, shown_seconds, significant};
 use serde_json::{Value, json};
@@ -55,7 +55,7 @@ pub fn advised(advice: &Advice, charts: &[Chart], asked: &Asked) -> String {
 }
 
 /// An option that can be had: its figures, and the reasons for which it may not do.
-fn option(advice: &Advice, has_waiting: bool, row: &Row) -> Value {
+fn option(advice: &Advice, has_waiting: bool, row: &AdviceRow) -> Value {
     let money = |value: Option<f64>| value.map_or_else(|| "no price".to_owned(), significant);
     let range = format!("{} to {}", shown_seconds(row.low), shown_seconds(row.high));
     let times = [shown_seconds(row.ready), shown_seconds(row.seconds), range, row.limit.to_string()];
@@ -121,17 +121,17 @@ fn curve(advice: &Advice, has_waiting: bool, number: usize, of: &Chart) -> Value
     let rows: Vec<Vec<String>> = once(head.collect()).chain(of.at.iter().enumerate().map(row)).collect();
     let caption = format!("{title} by {}", over(of.variable));
     let mut values = chart(&format!("scaling-{number}"), &caption, &rows);
-    values["marks"] = marks(advice, of).map(Flip::line).collect();
+    values["marks"] = marks(advice, of).map(Crossing::line).collect();
     values
 }
 
 /// The flips that a chart shows.
-fn marks<'a>(advice: &'a Advice, of: &'a Chart) -> impl Iterator<Item = &'a Flip> {
+fn marks<'a>(advice: &'a Advice, of: &'a Chart) -> impl Iterator<Item = &'a Crossing> {
     advice.flips.iter().filter(|point| (point.variable, point.measure) == (of.variable, of.measure))
 }
 
 /// Effects and costs that the model of an option leaves out.
-fn left_out(row: &Row) -> String {
+fn left_out(row: &AdviceRow) -> String {
     let mut text = row.leaves_out.clone();
     if !row.unbilled.is_empty() {
         text += &format!(". Billed separately: {}", row.unbilled);

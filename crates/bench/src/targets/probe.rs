@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use firstbyte::Client;
-use firstbyte_location::{Kind, Location};
+use firstbyte_location::{EntryKind, Location};
 use firstbyte_store::ListOptions;
 
 use crate::error::{Error, Result};
@@ -78,7 +78,7 @@ pub fn probe(client: &Client, location: &str) -> Result<Target> {
     };
     let object = client.store().stat(&parsed);
     if let Ok(stat) = &object
-        && stat.kind != Kind::Directory
+        && stat.kind != EntryKind::Directory
     {
         let size =
             stat.size().ok_or_else(|| failed("its length is not known, so it cannot be measured".into()))?;
@@ -115,7 +115,7 @@ fn shape_of(client: &Client, location: &str) -> firstbyte::Result<Shape> {
             shape.complete = false;
             break;
         }
-        if entry.kind == Kind::File
+        if entry.kind == EntryKind::File
             && let Ok(name) = String::from_utf8(entry.name)
         {
             shape.sizes.insert(name, entry.size.unwrap_or_default());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use firstbyte::{Depth, Hydrate};
+use firstbyte::{Hydrate, OperandKind};
 
 use super::many_small::figures;
 use crate::access::Session;
@@ -12,7 +12,7 @@ use crate::job::{Error, Job, Metrics, Result, Watch};
 const WAIT: Duration = Duration::from_secs(3600);
 
 pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
-    let depth = if session.location()?.is_directory_like() { Depth::Tree } else { Depth::Object };
+    let depth = if session.location()?.is_directory_like() { OperandKind::Tree } else { OperandKind::Object };
     let hydration = session.client()?.hydrate(&job.target, &Hydrate { depth, ..Hydrate::default() })?;
     let progress = loop {
         let progress = hydration.wait(WAIT);

@@ -8,8 +8,8 @@ use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use firstbyte_listing::{Batch, Depth, Detail, Options, Reader, scan};
-use firstbyte_location::{Kind, Location};
+use firstbyte_listing::{Batch, Depth, Detail, DirectoryReader, ListingOptions, scan};
+use firstbyte_location::{EntryKind, Location};
 use firstbyte_store::ListOptions;
 
 use crate::access::Session;
@@ -42,7 +42,7 @@ fn plain(job: &Job, root: &Path) -> Result<u64> {
     let mut waiting: Vec<PathBuf> = vec![root.to_owned()];
     let mut batch = Batch::new(job.buffer.map_or(BUFFER, |buffer| buffer.0) as usize);
     while let Some(directory) = waiting.pop() {
-        let mut reader = Reader::open(&directory)?;
+        let mut reader = DirectoryReader::open(&directory)?;
         while reader.read(&mut batch).map_err(Error::at(&directory))? {
             entries += batch.len() as u64;
             if !job.details && !job.recursive {
@@ -54,7 +54,7 @@ fn plain(job: &Job, root: &Path) -> Result<u64> {
                 if job.details {
                     fs::symlink_metadata(&path).map_err(Error::at(&path))?;
                 }
-                if job.recursive && entry.kind() == Kind::Directory {
+                if job.recursive && entry.kind() == EntryKind::Directory {
                     waiting.push(path);
                 }
             }
@@ -65,12 +65,12 @@ fn plain(job: &Job, root: &Path) -> Result<u64> {
 
 /// By firstbyte, a local directory.
 fn scanned(job: &Job, root: &Path) -> Result<u64> {
-    let options = Options {
+    let options = ListingOptions {
         depth: if job.recursive { Depth::Recursive } else { Depth::OneLevel },
         detail: if job.details { Detail::Size } else { Detail::Names },
         buffer: job.buffer.and_then(|buffer| NonZeroUsize::new(buffer.0 as usize)),
         threads: job.concurrency.and_then(NonZeroUsize::new),
-        ..Options::default()
+        ..ListingOptions::default()
     };
     let counts = scan(root, &options, || Count { entries: 0, failed: None })?;
     let mut entries = 0;

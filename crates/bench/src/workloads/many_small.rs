@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use firstbyte::Depth;
+use firstbyte::OperandKind;
 
 use super::one_big::read_all;
 use super::{BLOCK, block};
@@ -80,7 +80,7 @@ fn copy(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
     let (mut files, mut bytes) = (0, 0);
     if job.order == Order::Parallel && job.names.is_none() {
         let to = join(&destination.to_string_lossy(), "");
-        let summary = copied(client, &join(&job.target, ""), &to, Depth::Tree)?;
+        let summary = copied(client, &join(&job.target, ""), &to, OperandKind::Tree)?;
         watch.note(&mut metrics, "all_seconds");
         add_summary(&summary, &mut metrics);
         (files, bytes) = (summary.objects, summary.bytes);
@@ -91,7 +91,7 @@ fn copy(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
                 fs::create_dir_all(above).map_err(Error::at(above))?;
             }
             let (from, to) = (join(&job.target, &one.name), to.to_string_lossy());
-            let summary = copied(client, &from, &to, Depth::Object)?;
+            let summary = copied(client, &from, &to, OperandKind::Object)?;
             files += 1;
             bytes += summary.bytes;
         }

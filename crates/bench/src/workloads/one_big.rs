@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Write;
 use std::ops::Range;
 
-use firstbyte::Depth;
+use firstbyte::OperandKind;
 
 use super::{BLOCK, block};
 use crate::access::{Object, Session, add_summary, base_name, copied, destination, join};
@@ -41,7 +41,7 @@ fn copy(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
     let destination = destination(job)?;
     let source = if job.object.is_empty() { job.target.clone() } else { join(&job.target, &job.object) };
     let to = join(&destination.to_string_lossy(), "");
-    let summary = copied(session.client()?, &source, &to, Depth::Object)?;
+    let summary = copied(session.client()?, &source, &to, OperandKind::Object)?;
     let mut metrics = Metrics::new();
     watch.note(&mut metrics, "all_seconds");
     add_summary(&summary, &mut metrics);

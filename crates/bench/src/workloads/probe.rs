@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use firstbyte_probe::{Budget, Options, Report, Rights, probe};
+use firstbyte_probe::{Budget, ProbeOptions, ProbeReport, ProbeRights, probe};
 
 use crate::access::Session;
 use crate::job::{Error, Job, Metrics, Result, Watch};
@@ -15,7 +15,7 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
     let time = Duration::from_secs(job.limit_seconds.unwrap_or(SECONDS));
     // The caller of the measurement has a budget of its own.
     let budget = Budget { time, usd: f64::INFINITY, prices: Default::default() };
-    let options = Options { budget, rights: Rights::ReadOnly, disk: std::env::temp_dir() };
+    let options = ProbeOptions { budget, rights: ProbeRights::ReadOnly, disk: std::env::temp_dir() };
     let report = probe(session.client()?.store(), &session.location()?, &options)
         .map_err(|error| Error::target(&job.target, error.to_string()))?;
     let mut metrics = figures(&report);
@@ -24,7 +24,7 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
 }
 
 /// The figures of a report that were seen.
-fn figures(report: &Report) -> Metrics {
+fn figures(report: &ProbeReport) -> Metrics {
     let (rates, names) = (report.rates.as_ref(), report.names.as_ref());
     let of = |ceiling: &Option<firstbyte_probe::Ceiling>| ceiling.map(|found| found.per_second);
     let all = [
@@ -35,7 +35,7 @@ fn figures(report: &Report) -> Metrics {
         ("burst_bytes", rates.and_then(|rates| Some(rates.burst?.bucket))),
         ("requests_per_second", of(&report.ceiling)),
         ("small_files_per_second", of(&report.small_files)),
-        ("names_per_second", names.and_then(firstbyte_probe::Names::per_second)),
+        ("names_per_second", names.and_then(firstbyte_probe::ListingSpeed::per_second)),
         ("disk_write_bytes_per_second", report.disk.as_ref().map(|disk| disk.write)),
         ("disk_read_bytes_per_second", report.disk.as_ref().map(|disk| disk.read)),
         ("bytes", Some(report.spent.bytes as f64)),

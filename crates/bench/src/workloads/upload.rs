@@ -1,7 +1,7 @@
 //! The workload `upload`: copies a local file or directory to the target. The job has to allow
 //! writing (`write`).
 
-use firstbyte::Depth;
+use firstbyte::OperandKind;
 
 use crate::access::{Session, add_summary, copied, join};
 use crate::job::{Error, Job, Metrics, Result, Watch};
@@ -9,7 +9,7 @@ use crate::job::{Error, Job, Metrics, Result, Watch};
 pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
     let source = job.source.as_deref().ok_or_else(|| Error::job("source is missing"))?;
     let is_tree = std::fs::metadata(source).map_err(Error::at(source))?.is_dir();
-    let depth = if is_tree { Depth::Tree } else { Depth::Object };
+    let depth = if is_tree { OperandKind::Tree } else { OperandKind::Object };
     let text = source.to_string_lossy();
     // What is in the directory, not the directory.
     let from = if is_tree { join(&text, "") } else { text.into_owned() };

@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
-use firstbyte::receipt::Failed;
+use firstbyte::receipt::FailedItem;
 use firstbyte_location::{LocationError, one_line};
 use firstbyte_store::{FailureKind, Trace, Traced, io_advice};
 use serde_json::{Map, Value, json};
@@ -124,8 +124,8 @@ impl Error {
     }
 
     /// Returns the receipt's entry for an item that failed with this error.
-    pub fn item(&self, location: String) -> Failed {
-        Failed::new(location, self.sentence(), self.kind, self.trace.as_deref())
+    pub fn item(&self, location: String) -> FailedItem {
+        FailedItem::new(location, self.sentence(), self.kind, self.trace.as_deref())
     }
 
     /// Returns the log's fields: those of a receipt's entry, without location and sentence.

@@ -16,15 +16,15 @@ use crate::render::error::Error;
 use crate::render::progress_bar::Bar;
 
 /// Draws the progress bar, and prints rows of a dry run and failures.
-pub struct Progress {
+pub struct ProgressDisplay {
     bar: Option<Bar>,
     rows: Rows,
     /// Word for the action on objects: `copy` or `move`.
     deed: &'static str,
-    planned: Mutex<Planned>,
+    planned: Mutex<PlannedSums>,
     /// Start time of each object in flight, if complete objects are named.
     begun: Option<Mutex<HashMap<String, Instant>>>,
-    failures: Failures,
+    failures: FailureReporting,
     /// Stops the run if a row cannot be printed.
     stop: Option<Stop>,
     /// The error of a row that could not be printed.
@@ -33,7 +33,7 @@ pub struct Progress {
 
 /// Sums of a dry run.
 #[derive(Clone, Debug, Default)]
-pub struct Planned {
+pub struct PlannedSums {
     /// Objects that would be copied or moved.
     pub objects: u64,
     /// Objects among them whose length is not known.
@@ -46,7 +46,7 @@ pub struct Planned {
 
 /// The place where a failed object is reported.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Failures {
+pub enum FailureReporting {
     /// In a line of its own here; the run continues with other objects.
     Printed,
     /// By the caller, to which the error of its single object is returned.
@@ -60,9 +60,9 @@ enum Rows {
     Json,
 }
 
-impl Progress {
+impl ProgressDisplay {
     /// Starts the progress display that the global options request.
-    pub fn new(globals: &Globals, failures: Failures) -> Self {
+    pub fn new(globals: &Globals, failures: FailureReporting) -> Self {
         Self {
             bar: Bar::new(globals),
             rows: if globals.json { Rows::Json } else { Rows::Text },
@@ -89,7 +89,7 @@ impl Progress {
     }
 
     /// Returns the sums of the dry run; `None` if nothing was planned.
-    pub fn dry_run(&self) -> Option<Planned> {
+    pub fn dry_run(&self) -> Option<PlannedSums> {
         let planned = self.planned.lock().clone();
         (planned.objects + planned.deletions > 0).then_some(planned)
     }
@@ -125,7 +125,7 @@ impl Progress {
     }
 }
 
-impl Observer for Progress {
+impl Observer for ProgressDisplay {
     fn expected(&self, objects: u64, bytes: u64) {
         self.bar.iter().for_each(|bar| bar.expect(objects, bytes));
     }
@@ -172,7 +172,7 @@ impl Observer for Progress {
     fn failed(&self, failure: &Failure) {
         self.bar.iter().for_each(|bar| bar.failed(&failure.location));
         self.seconds(&failure.location);
-        if self.failures == Failures::Returned {
+        if self.failures == FailureReporting::Returned {
             return;
         }
         let error = Error::from_transfer(&failure.error).about(&failure.location);
@@ -209,7 +209,7 @@ impl Observer for Progress {
     }
 }
 
-impl Planned {
+impl PlannedSums {
     fn add(&mut self, action: &Action) {
         match action {
             Action::Copy { size, .. } => {

@@ -1,18 +1,18 @@
 //! Collects the results of a verb's transfers, prints the receipt and returns the exit code. Each
-//! verb that transfers has one [`Report`].
+//! verb that transfers has one [`RunReport`].
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use firstbyte::receipt::{Failed, Receipt};
+use firstbyte::receipt::{FailedItem, Receipt};
 use firstbyte_location::shown;
-use firstbyte_store::{Durability, LocalFile, Metadata, Privacy, Store};
+use firstbyte_store::{Durability, LocalFile, Metadata, PartialPermissions, Store};
 use firstbyte_transfer::Summary;
 
 use crate::globals::Globals;
 use crate::render::error::{Error, Exit, Result};
-use crate::render::progress::{Planned, Progress};
+use crate::render::progress::{PlannedSums, ProgressDisplay};
 use crate::render::result_line::result_line;
 use crate::render::{console, inside_run, json, traces};
 
@@ -26,13 +26,13 @@ pub enum Output {
 }
 
 /// Collects the results of one or several runs of the engine, and ends the verb.
-pub struct Report {
+pub struct RunReport {
     receipt: Receipt,
     started: Instant,
     failures: u64,
-    left_out: LeftOut,
+    left_out: OmittedEntries,
     /// Sums of a dry run.
-    planned: Option<Planned>,
+    planned: Option<PlannedSums>,
     ended: Option<Error>,
     /// The reader of the results has closed the pipe: no message, and no failure.
     unread: bool,
@@ -49,7 +49,7 @@ type Settle = Box<dyn Fn(&mut Receipt, &Store) + Send>;
 
 /// Entries of a tree that were not copied.
 #[derive(Default)]
-pub struct LeftOut {
+pub struct OmittedEntries {
     /// Pipes, sockets and devices.
     pub special: u64,
     /// Empty directories.
@@ -58,14 +58,14 @@ pub struct LeftOut {
     pub unfinished: u64,
 }
 
-impl Report {
+impl RunReport {
     /// Begins a report and starts its clock.
     pub fn new(verb: &'static str, source: String, destination: Option<String>) -> Self {
         Self {
             receipt: Receipt::new(verb, source, destination),
             started: Instant::now(),
             failures: 0,
-            left_out: LeftOut::default(),
+            left_out: OmittedEntries::default(),
             planned: None,
             ended: None,
             unread: false,
@@ -140,7 +140,7 @@ impl Report {
     }
 
     /// Ends `progress`. Takes over its sums of a dry run and the error of its rows.
-    pub fn output(&mut self, progress: Progress) {
+    pub fn output(&mut self, progress: ProgressDisplay) {
         self.planned = progress.dry_run();
         match progress.into_broken() {
             None => {}
@@ -150,7 +150,7 @@ impl Report {
     }
 
     /// Records that one item failed; the others continue.
-    pub fn item_failed(&mut self, failed: Failed) {
+    pub fn item_failed(&mut self, failed: FailedItem) {
         self.failures += 1;
         self.receipt.failed.push(failed);
     }
@@ -234,13 +234,13 @@ impl Report {
 
 /// Writes a receipt to a file atomically: the file has the old content or the whole new one.
 fn keep(path: &Path, line: &str) -> Result<()> {
-    let partial = LocalFile::open(path, Privacy::Usual)?;
+    let partial = LocalFile::open(path, PartialPermissions::Usual)?;
     partial.empty()?;
     writeln!(partial.file(), "{line}").map_err(|error| Error::io(shown(path), &error))?;
     Ok(partial.commit(&Metadata::default(), Durability::None)?)
 }
 
-impl LeftOut {
+impl OmittedEntries {
     /// Returns the line that names these entries, if there are any.
     pub fn line(&self) -> Option<String> {
         let special = (self.special > 0).then(|| format!("pipes, sockets and devices ({})", self.special));

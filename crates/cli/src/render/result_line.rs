@@ -1,13 +1,13 @@
 //! The last line of a verb that transfers: the receipt as a sentence. [`report`](super::report)
 //! prints it unless the receipt itself is requested.
 
-use firstbyte::receipt::{Receipt, Verified};
+use firstbyte::receipt::{Receipt, VerifiedExtent};
 use firstbyte::size::{grouped, human, human_rate};
 
-use crate::render::progress::Planned;
+use crate::render::progress::PlannedSums;
 
 /// Formats the line of a run or dry run.
-pub fn result_line(receipt: &Receipt, planned: Option<&Planned>) -> String {
+pub fn result_line(receipt: &Receipt, planned: Option<&PlannedSums>) -> String {
     if let Some(planned) = planned {
         return planned_line(receipt, planned);
     }
@@ -63,8 +63,8 @@ fn transfer_line(receipt: &Receipt) -> String {
         parts.push(format!("{} resumed", human(receipt.resumed_bytes)));
     }
     parts.extend(receipt.verified.map(|verified| match verified {
-        Verified::Full => "verified".into(),
-        Verified::Length => "verified by length".into(),
+        VerifiedExtent::Full => "verified".into(),
+        VerifiedExtent::Length => "verified by length".into(),
     }));
     parts.extend(receipt.bound_by.as_ref().map(|bound| format!("bound by {bound}")));
     parts.join(", ")
@@ -74,8 +74,8 @@ fn transfer_line(receipt: &Receipt) -> String {
 fn check_line(receipt: &Receipt) -> String {
     let (same, different) = (receipt.objects, receipt.differences.unwrap_or(0));
     let proof = match receipt.verified {
-        Some(Verified::Full) => " (by checksum)",
-        Some(Verified::Length) => " (by size; --content compares bytes)",
+        Some(VerifiedExtent::Full) => " (by checksum)",
+        Some(VerifiedExtent::Length) => " (by size; --content compares bytes)",
         None => "",
     };
     let verb = if same == 1 { "is" } else { "are" };
@@ -90,7 +90,7 @@ fn check_line(receipt: &Receipt) -> String {
 }
 
 /// Formats `to copy: 3 objects, 293 KiB; to delete: 1 object`. Only rows begin with `would`.
-fn planned_line(receipt: &Receipt, planned: &Planned) -> String {
+fn planned_line(receipt: &Receipt, planned: &PlannedSums) -> String {
     let deed = if receipt.verb == "mv" { "move" } else { "copy" };
     let mut parts = Vec::new();
     if planned.objects > 0 {
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(line("rm", |it| it.deleted = Some(10)), "deleted 10 objects");
         let released = |it: &mut Receipt| (it.objects, it.bytes) = (2001, 562 << 20);
         assert_eq!(line("release", released), "released 562 MiB of 2,001 objects");
-        let same = |it: &mut Receipt| (it.objects, it.verified) = (2001, Some(Verified::Length));
+        let same = |it: &mut Receipt| (it.objects, it.verified) = (2001, Some(VerifiedExtent::Length));
         assert_eq!(line("check", same), "2,001 objects are the same (by size; --content compares bytes)");
         let cached = |it: &mut Receipt| (it.objects, it.bytes, it.resumed_bytes) = (800, 5 << 20, 5 << 20);
         assert_eq!(line("hydrate", cached), "already hydrated: 800 objects, 5.00 MiB");
@@ -151,7 +151,7 @@ mod tests {
         let line = |verb, change: fn(&mut Receipt)| result_line(&receipt(verb, change), None);
         let one = |it: &mut Receipt| {
             (it.objects, it.bytes, it.bytes_per_second) = (1, 500 << 20, 1.01e9);
-            it.verified = Some(Verified::Full);
+            it.verified = Some(VerifiedExtent::Full);
         };
         assert_eq!(line("cp", one), "copied 500 MiB in 0.52 s (963 MiB/s), verified");
         let resumed = |it: &mut Receipt| {
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn a_dry_run_sums_up_what_it_would_do() {
         let sync = receipt("sync", |_| {});
-        let planned = Planned { objects: 3, unmeasured: 0, bytes: 300_000, deletions: 1 };
+        let planned = PlannedSums { objects: 3, unmeasured: 0, bytes: 300_000, deletions: 1 };
         assert_eq!(result_line(&sync, Some(&planned)), "to copy: 3 objects, 293 KiB; to delete: 1 object");
     }
 }

@@ -7,7 +7,7 @@ use clap::Args;
 use firstbyte::account::{self, Account, Terms};
 use firstbyte::billing::parse_money;
 use firstbyte::environment;
-use firstbyte_advise::model::Service;
+use firstbyte_advise::model::ServiceModel;
 use firstbyte_location::Location;
 
 use super::billing::BillArgs;
@@ -50,7 +50,7 @@ impl AccountArgs {
 }
 
 /// Reads the model in a file, or returns the embedded model of this name.
-pub fn model(path: &Path) -> Result<Service> {
+pub fn model(path: &Path) -> Result<ServiceModel> {
     account::model(path).map_err(|error| {
         Error::from(error)
             .advise("name a file that `firstbyte probe` wrote, or one of `firstbyte advise models`")

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
-use firstbyte::billing::{Bill, Billing, Declared, Transfer, Unknown, is_of_the_machine};
+use firstbyte::billing::{Billing, BillingFacts, Declared, MissingFact, Transfer, is_of_the_machine};
 use firstbyte::environment;
 use firstbyte_location::Location;
 use firstbyte_mount::mount_table::Mounts;
@@ -19,7 +19,7 @@ pub struct BillArgs {
     /// Location of this machine relative to the data's region. It decides the price of transferred
     /// bytes
     #[arg(long, value_name = "WAY", value_enum)]
-    transfer: Option<Way>,
+    transfer: Option<NetworkPathArg>,
     /// Service that bills network paths and endpoints outside AWS: a name from `advise models`, or
     /// `none`
     #[arg(long, value_name = "SERVICE", value_parser = Declared::parse)]
@@ -28,7 +28,7 @@ pub struct BillArgs {
 
 /// A way of the bytes.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Way {
+enum NetworkPathArg {
     /// In the same region and zone
     None,
     /// In another availability zone of the region
@@ -43,10 +43,10 @@ impl BillArgs {
     /// Returns how far bytes travel, if given.
     pub fn transfer(&self) -> Option<Transfer> {
         self.transfer.map(|way| match way {
-            Way::None => Transfer::None,
-            Way::Zone => Transfer::Zone,
-            Way::Region => Transfer::Region,
-            Way::Internet => Transfer::Internet,
+            NetworkPathArg::None => Transfer::None,
+            NetworkPathArg::Zone => Transfer::Zone,
+            NetworkPathArg::Region => Transfer::Region,
+            NetworkPathArg::Internet => Transfer::Internet,
         })
     }
 
@@ -56,8 +56,12 @@ impl BillArgs {
     }
 
     /// Returns the settings of these options.
-    pub fn bill(&self, globals: &Globals) -> Bill {
-        Bill { transfer: self.transfer(), declared: self.bill_as.clone(), region: globals.region.clone() }
+    pub fn bill(&self, globals: &Globals) -> BillingFacts {
+        BillingFacts {
+            transfer: self.transfer(),
+            declared: self.bill_as.clone(),
+            region: globals.region.clone(),
+        }
     }
 
     /// Returns the billing of `location`, which may be a path, for bytes that travel as `transfer`.
@@ -73,7 +77,7 @@ impl BillArgs {
                 Some(kind) if is_of_the_machine(&kind) => Billing::Free,
                 kind => {
                     let kind = kind.as_deref().unwrap_or("unknown");
-                    Billing::Unknown(Unknown::Service(format!("its file system ({kind})")))
+                    Billing::Unknown(MissingFact::Service(format!("its file system ({kind})")))
                 }
             });
         }

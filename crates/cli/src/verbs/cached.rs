@@ -8,7 +8,7 @@ use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser as _};
 use firstbyte::operand::Operand;
 use firstbyte::{environment, existing_cache};
-use firstbyte_hydrate::Settings;
+use firstbyte_hydrate::HydrationSettings;
 use firstbyte_hydrate::cache::Cache;
 use firstbyte_location::{Location, shown, units};
 use firstbyte_mount::Control;
@@ -62,7 +62,13 @@ impl CacheArgs {
         let directory = self.directory();
         let (sharing, cache_size, reserve) = (self.sharing(), self.cache_size, self.reserve);
         let cache = Some(directory.clone());
-        let found = existing_cache(&Settings { cache, sharing, cache_size, reserve, ..Settings::default() })?;
+        let found = existing_cache(&HydrationSettings {
+            cache,
+            sharing,
+            cache_size,
+            reserve,
+            ..HydrationSettings::default()
+        })?;
         if found.is_none()
             && !globals.quiet
             && let Some(format) = Cache::older_format(&directory, sharing)
@@ -90,8 +96,8 @@ impl CacheArgs {
     }
 
     /// Returns settings for an engine that uses this cache.
-    pub fn settings(&self, globals: &Globals) -> Settings {
-        Settings {
+    pub fn settings(&self, globals: &Globals) -> HydrationSettings {
+        HydrationSettings {
             cache: Some(self.directory()),
             sharing: self.sharing(),
             store_name: self.cache_store.clone(),

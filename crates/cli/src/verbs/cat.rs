@@ -12,8 +12,8 @@ use super::described;
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
-use crate::render::progress::{Failures, Progress};
-use crate::render::report::{Output, Report};
+use crate::render::progress::{FailureReporting, ProgressDisplay};
+use crate::render::report::{Output, RunReport};
 use crate::signals::stop_on_signal;
 
 /// Write objects, or a range of them, to standard output
@@ -89,8 +89,8 @@ pub fn run(args: &CatArgs, globals: &Globals) -> Result<Exit> {
     let id = args.version_id.as_deref();
     let version = id.map(Version::of_id);
     let engine = globals.client()?.transfers(globals.settings(stop_on_signal(None)?));
-    let mut report = Report::new("cat", super::joined(&args.locations), None).counting(engine.store());
-    let progress = Progress::new(globals, Failures::Returned);
+    let mut report = RunReport::new("cat", super::joined(&args.locations), None).counting(engine.store());
+    let progress = ProgressDisplay::new(globals, FailureReporting::Returned);
     let mut out = console::standard_output()?;
     for location in &locations {
         let range = args.range.map(|range| range.resolve(location, id, engine.store())).transpose();

@@ -3,17 +3,17 @@
 use std::ffi::OsString;
 
 use clap::Args;
-use firstbyte::Depth;
-use firstbyte::copy_rules::{Destination, Source, Wildcards};
+use firstbyte::OperandKind;
+use firstbyte::copy_rules::{Destination, ParsedSource, Wildcards};
 use firstbyte_location::{Location, shown};
 use firstbyte_store::Store;
-use firstbyte_transfer::{Check, Content, Engine};
+use firstbyte_transfer::{Check, ContentComparison, Engine};
 
 use super::filter::FilterArgs;
 use crate::globals::Globals;
 use crate::render::error::{Exit, Result};
-use crate::render::progress::{Failures, Progress};
-use crate::render::report::{Output, Report};
+use crate::render::progress::{FailureReporting, ProgressDisplay};
+use crate::render::report::{Output, RunReport};
 use crate::signals::stop_on_signal;
 
 /// Compare two places by names, sizes and checksums, without changing either
@@ -47,9 +47,9 @@ pub fn run(args: &CheckArgs, globals: &Globals) -> Result<Exit> {
     let engine = globals.client()?.transfers(globals.settings(stop.clone()));
     let names = [&args.source, &args.destination].map(|text| shown(text).to_string());
     let [source, destination] = names;
-    let mut report = Report::new("check", source, Some(destination)).counting(engine.store());
+    let mut report = RunReport::new("check", source, Some(destination)).counting(engine.store());
     report.receipt().differences = Some(0);
-    let progress = Progress::new(globals, Failures::Printed).stopping(&stop);
+    let progress = ProgressDisplay::new(globals, FailureReporting::Printed).stopping(&stop);
     match places(args, engine.store()) {
         Ok(places) => compare(args, &engine, places, &progress, &mut report),
         Err(error) => report.fail(error),
@@ -66,36 +66,42 @@ pub fn run(args: &CheckArgs, globals: &Globals) -> Result<Exit> {
 struct Places {
     source: Location,
     destination: Location,
-    depth: Depth,
+    depth: OperandKind,
 }
 
 /// Resolves the operands to existing locations.
 fn places(args: &CheckArgs, store: &Store) -> Result<Places> {
-    match Source::parse(&args.source, Depth::Tree, Wildcards::Off, store)? {
-        Source::Object(source) => {
+    match ParsedSource::parse(&args.source, OperandKind::Tree, Wildcards::Off, store)? {
+        ParsedSource::Object(source) => {
             let destination = Destination::of(&args.destination, false)?;
-            let destination = Source::Object(source.clone()).target(&destination)?;
-            Ok(Places { source, destination, depth: Depth::Object })
+            let destination = ParsedSource::Object(source.clone()).target(&destination)?;
+            Ok(Places { source, destination, depth: OperandKind::Object })
         }
-        Source::Tree { root: source, .. } | Source::Glob { base: source, .. } => {
+        ParsedSource::Tree { root: source, .. } | ParsedSource::Glob { base: source, .. } => {
             let destination = Location::parse(&args.destination)?;
             // A missing location is an error, unlike an empty one.
             store.stat(&destination)?;
-            Ok(Places { source, destination, depth: Depth::Tree })
+            Ok(Places { source, destination, depth: OperandKind::Tree })
         }
     }
 }
 
-fn compare(args: &CheckArgs, engine: &Engine, places: Places, progress: &Progress, report: &mut Report) {
+fn compare(
+    args: &CheckArgs,
+    engine: &Engine,
+    places: Places,
+    progress: &ProgressDisplay,
+    report: &mut RunReport,
+) {
     let Places { source, destination, depth } = places;
     let receipt = report.receipt();
     receipt.source = source.to_string();
     receipt.destination = Some(destination.to_string());
     let select = |name: &[u8]| args.filter.takes(name);
-    let content = if args.content { Content::Read } else { Content::Held };
+    let content = if args.content { ContentComparison::Read } else { ContentComparison::Held };
     let check = Check { source, destination, select: &select, content };
     report.add(match depth {
-        Depth::Object => engine.check_object(&check, progress),
-        Depth::Tree => engine.check(&check, progress),
+        OperandKind::Object => engine.check_object(&check, progress),
+        OperandKind::Tree => engine.check(&check, progress),
     });
 }

@@ -12,16 +12,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-use firstbyte::Depth;
-use firstbyte::copy_rules::{Destination, Source, Wildcards, refuse_common_target};
+use firstbyte::OperandKind;
+use firstbyte::copy_rules::{Destination, ParsedSource, Wildcards, refuse_common_target};
 use firstbyte::manifest::ShardTarget;
 use firstbyte::name_list::NameList;
 use firstbyte::operand::Glob;
 use firstbyte_location::{Location, Version, shown, units};
 use firstbyte_store::{Checksum, LOOK, StaleUpload, Store};
 use firstbyte_transfer::{
-    Action, Effect, Engine, Failure, Job, Keep, Levels, Names, Observer, Over, Settings, Shard, Stop,
-    Summary, Tree,
+    Action, CopyJob, Effect, Engine, Failure, KeptAttributes, Levels, Observer, ReplaceKind, Shard, Stop,
+    Summary, TransferSettings, Tree, TreeNames,
 };
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -34,8 +34,8 @@ use super::suggest::no_match;
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
-use crate::render::progress::{Failures, Progress};
-use crate::render::report::{Output, Report};
+use crate::render::progress::{FailureReporting, ProgressDisplay};
+use crate::render::report::{Output, RunReport};
 use crate::signals::stop_on_signal;
 
 /// Copy between any two locations. If it is killed, run it again to continue
@@ -114,7 +114,7 @@ pub fn run(args: &CpArgs, globals: &Globals) -> Result<Exit> {
     };
     let named = args.operands.first().map(OsString::as_os_str).unwrap_or_default();
     let stop = stop_on_signal(args.policy.movement().deadline(named))?;
-    let settings = Settings {
+    let settings = TransferSettings {
         checksum: args.checksum.clone(),
         keep: args.keep(),
         ..args.policy.settings(globals, stop.clone())
@@ -122,7 +122,7 @@ pub fn run(args: &CpArgs, globals: &Globals) -> Result<Exit> {
     let account = args.policy.movement().account(&args.operands, globals)?;
     let client = args.policy.movement().client(globals, account.spending())?;
     let engine = client.transfers(settings);
-    let report = Report::new("cp", super::joined(sources), Some(shown(last).to_string()));
+    let report = RunReport::new("cp", super::joined(sources), Some(shown(last).to_string()));
     let mut report = report.counting(engine.store());
     report.settled_by(move |receipt, store| account.settle(receipt, store));
     report.keep_in(args.policy.sharding().receipt());
@@ -130,10 +130,10 @@ pub fn run(args: &CpArgs, globals: &Globals) -> Result<Exit> {
     let parse = |text: &OsString| match &names {
         // A link is copied as a link, even if it leads to a directory.
         None if args.archive && is_link(text) => {
-            Ok(CopySource::Stored(Source::Object(Location::parse(text)?)))
+            Ok(CopySource::Stored(ParsedSource::Object(Location::parse(text)?)))
         }
         None => CopySource::parse(text, args.depth(), wildcards, engine.store()),
-        Some(_) => Ok(CopySource::Stored(Source::Tree { root: Location::parse(text)?, name: None })),
+        Some(_) => Ok(CopySource::Stored(ParsedSource::Tree { root: Location::parse(text)?, name: None })),
     };
     let parsed: Result<Vec<CopySource>> = sources.iter().map(parse).collect();
     let copy = Copy { args, globals, engine, stop, shard, names };
@@ -164,7 +164,7 @@ fn abort_stale(operands: &[OsString], age: Duration, args: &CpArgs, globals: &Gl
     let named = operands.first().map(OsString::as_os_str).unwrap_or_default();
     let stop = stop_on_signal(args.policy.movement().deadline(named))?;
     let engine = args.policy.movement().client(globals, None)?.transfers(globals.settings(stop));
-    let mut report = Report::new("cp", super::joined(operands), None).counting(engine.store());
+    let mut report = RunReport::new("cp", super::joined(operands), None).counting(engine.store());
     report.receipt().deleted = Some(0);
     for operand in operands {
         let aborted = engine.abort_stale(&Location::parse(operand)?, age)?;
@@ -180,14 +180,14 @@ fn abort_stale(operands: &[OsString], age: Duration, args: &CpArgs, globals: &Gl
 
 enum CopySource {
     Stdin,
-    Stored(Source),
+    Stored(ParsedSource),
 }
 
 impl CopySource {
-    fn parse(text: &OsStr, depth: Depth, wildcards: Wildcards, store: &Store) -> Result<Self> {
+    fn parse(text: &OsStr, depth: OperandKind, wildcards: Wildcards, store: &Store) -> Result<Self> {
         match text.as_bytes() {
             b"-" => Ok(Self::Stdin),
-            _ => Ok(Self::Stored(Source::parse(text, depth, wildcards, store)?)),
+            _ => Ok(Self::Stored(ParsedSource::parse(text, depth, wildcards, store)?)),
         }
     }
 
@@ -224,12 +224,12 @@ impl CopyDestination {
 }
 
 impl CpArgs {
-    fn depth(&self) -> Depth {
-        if self.recursive || self.archive { Depth::Tree } else { Depth::Object }
+    fn depth(&self) -> OperandKind {
+        if self.recursive || self.archive { OperandKind::Tree } else { OperandKind::Object }
     }
 
-    fn keep(&self) -> Keep {
-        if self.archive { Keep::All } else { Keep::Usual }
+    fn keep(&self) -> KeptAttributes {
+        if self.archive { KeptAttributes::All } else { KeptAttributes::Usual }
     }
 
     /// Refuses `--archive` for stores, which have no owners, modes and links.
@@ -274,9 +274,14 @@ impl Copy<'_> {
         }
     }
 
-    fn all(&self, sources: &[CopySource], destination: &CopyDestination, report: &mut Report) -> Result<()> {
+    fn all(
+        &self,
+        sources: &[CopySource],
+        destination: &CopyDestination,
+        report: &mut RunReport,
+    ) -> Result<()> {
         // Only for a single object or stream. Two bars at once would overwrite each other.
-        let progress = || Progress::new(self.globals, Failures::Returned);
+        let progress = || ProgressDisplay::new(self.globals, FailureReporting::Returned);
         let destination = match destination {
             CopyDestination::Stdout => {
                 return self.to_stream(sources, &mut console::standard_output()?, &progress(), report);
@@ -294,7 +299,7 @@ impl Copy<'_> {
                 report.cannot_resume();
                 Ok(())
             }
-            [CopySource::Stored(source @ Source::Object(location))]
+            [CopySource::Stored(source @ ParsedSource::Object(location))]
                 if self.args.policy.movement().effect() == Effect::Apply =>
             {
                 let target = source.target(destination)?;
@@ -325,7 +330,7 @@ impl Copy<'_> {
         &self,
         source: &Location,
         destination: &Location,
-        progress: &Progress,
+        progress: &ProgressDisplay,
     ) -> firstbyte_transfer::Result<Summary> {
         let mut summary = match &self.args.version_id {
             None => self.engine.copy_until_stopped(source, destination, progress)?,
@@ -342,11 +347,11 @@ impl Copy<'_> {
         &self,
         sources: &[CopySource],
         out: &mut File,
-        progress: &Progress,
-        report: &mut Report,
+        progress: &ProgressDisplay,
+        report: &mut RunReport,
     ) -> Result<()> {
         for source in sources {
-            let CopySource::Stored(Source::Object(location)) = source else {
+            let CopySource::Stored(ParsedSource::Object(location)) = source else {
                 return Err(Error::usage("only single objects can be written to a stream"));
             };
             let version = self.args.version_id.as_deref().map(Version::of_id);
@@ -364,20 +369,22 @@ impl Copy<'_> {
         Ok(())
     }
 
-    fn many(&self, sources: &[CopySource], destination: &Destination, report: &mut Report) -> Result<()> {
-        let progress = Progress::new(self.globals, Failures::Printed).stopping(&self.stop);
+    fn many(&self, sources: &[CopySource], destination: &Destination, report: &mut RunReport) -> Result<()> {
+        let progress = ProgressDisplay::new(self.globals, FailureReporting::Printed).stopping(&self.stop);
         let mut jobs = Vec::new();
         let mut trees = Vec::new();
         for source in sources {
             let target = source.target(destination)?;
             match source {
                 CopySource::Stdin => return Err(Error::usage("standard input must be the only source")),
-                CopySource::Stored(Source::Object(location)) => {
-                    let (source, over) = (location.clone(), Over::File);
-                    jobs.push(Job { source, destination: target, entry: None, over });
+                CopySource::Stored(ParsedSource::Object(location)) => {
+                    let (source, over) = (location.clone(), ReplaceKind::File);
+                    jobs.push(CopyJob { source, destination: target, entry: None, over });
                 }
-                CopySource::Stored(Source::Glob { base, glob }) => trees.push((base, Some(glob), target)),
-                CopySource::Stored(Source::Tree { root, .. }) => trees.push((root, None, target)),
+                CopySource::Stored(ParsedSource::Glob { base, glob }) => {
+                    trees.push((base, Some(glob), target))
+                }
+                CopySource::Stored(ParsedSource::Tree { root, .. }) => trees.push((root, None, target)),
             }
         }
         refuse_common_target(jobs.iter().map(|job| &job.destination))?;
@@ -400,8 +407,8 @@ impl Copy<'_> {
         root: &Location,
         glob: Option<&Glob>,
         destination: Location,
-        progress: &Progress,
-        report: &mut Report,
+        progress: &ProgressDisplay,
+        report: &mut RunReport,
     ) -> Result<()> {
         let depth = self.args.depth();
         let matched = AtomicBool::new(glob.is_none());
@@ -420,7 +427,7 @@ impl Copy<'_> {
         let listing = || Ok(self.names.clone().unwrap_or_default().listing(self.engine.store(), root));
         let tree = Tree {
             source: root.clone(),
-            names: if self.names.is_some() { Names::Given(&listing) } else { Names::Listed },
+            names: if self.names.is_some() { TreeNames::Given(&listing) } else { TreeNames::Listed },
             destination,
             beginning: glob.map(|glob| glob.beginning(0)).unwrap_or_default(),
             levels: glob.map_or(Levels::All, |glob| glob.listed_levels(depth)),
@@ -440,12 +447,12 @@ impl Copy<'_> {
     }
 
     /// Copies individually named objects, or prints them in a dry run.
-    fn jobs(&self, jobs: Vec<Job>, progress: &Progress, report: &mut Report) {
+    fn jobs(&self, jobs: Vec<CopyJob>, progress: &ProgressDisplay, report: &mut RunReport) {
         let is_applied = self.args.policy.movement().effect() == Effect::Apply;
         if is_applied && !self.args.archive {
             return report.add(self.engine.copy_named(&mut jobs.into_iter().map(Ok::<_, Failure>), progress));
         }
-        for Job { source, destination, .. } in jobs {
+        for CopyJob { source, destination, .. } in jobs {
             match self.is_wanted(&source, &destination) {
                 Ok(false) => report.add(Ok(Summary { skipped: 1, ..Summary::default() })),
                 Ok(true) if is_applied => report.add(self.engine.copy(&source, &destination, progress)),

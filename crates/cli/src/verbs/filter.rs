@@ -3,7 +3,7 @@
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
-use firstbyte::filter::{Filter, Verdict, patterns};
+use firstbyte::filter::{Filter, RuleEffect, patterns};
 use firstbyte::name_list::NameEnd;
 
 /// `--include` and `--exclude` are one option in two spellings: their common order counts, which a
@@ -49,19 +49,19 @@ impl Args for FilterArgs {
 
 impl FromArgMatches for FilterArgs {
     fn from_arg_matches(matches: &ArgMatches) -> std::result::Result<Self, clap::Error> {
-        let given = |id: &'static str, verdict: Verdict| {
+        let given = |id: &'static str, verdict: RuleEffect| {
             let places = matches.indices_of(id).into_iter().flatten();
             let texts = matches.get_many::<String>(id).into_iter().flatten();
             places.zip(texts).map(move |(place, text)| (place, verdict, text)).collect::<Vec<_>>()
         };
         let end = if matches.get_flag("null") { NameEnd::Zero } else { NameEnd::Line };
         let mut rules = Vec::new();
-        for (id, verdict) in [("include", Verdict::Include), ("exclude", Verdict::Exclude)] {
+        for (id, verdict) in [("include", RuleEffect::Include), ("exclude", RuleEffect::Exclude)] {
             rules.extend(
                 given(id, verdict).into_iter().map(|(place, verdict, text)| (place, verdict, text.clone())),
             );
         }
-        for (id, verdict) in [("include-from", Verdict::Include), ("exclude-from", Verdict::Exclude)] {
+        for (id, verdict) in [("include-from", RuleEffect::Include), ("exclude-from", RuleEffect::Exclude)] {
             for (place, verdict, path) in given(id, verdict) {
                 let list = std::fs::read_to_string(path).map_err(|error| {
                     clap::Error::raw(ErrorKind::ValueValidation, format!("--{id} {path}: {error}\n"))

@@ -10,10 +10,12 @@ use std::time::Duration;
 use clap::Args;
 use firstbyte::Client;
 use firstbyte::manifest::ShardRun;
-use firstbyte::receipt::Failed;
-use firstbyte_hydrate::{Failure, Progress, StartFile, Wanted, WantedList, wanted};
+use firstbyte::receipt::FailedItem;
+use firstbyte_hydrate::{
+    HydrationFailure, HydrationItem, HydrationList, HydrationProgress, StartFile, wanted,
+};
 use firstbyte_location::{Location, shown, units};
-use firstbyte_mount::{Control, HydrateRequest, JobFailure, JobProgress, Request, Response};
+use firstbyte_mount::{Control, ControlRequest, ControlResponse, HydrateRequest, JobFailure, JobProgress};
 use firstbyte_store::Store;
 use firstbyte_transfer::{Observer, Stop};
 
@@ -24,8 +26,8 @@ use super::start;
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
-use crate::render::progress::{Failures, Progress as Bar};
-use crate::render::report::{Output, Report};
+use crate::render::progress::{FailureReporting, ProgressDisplay as Bar};
+use crate::render::report::{Output, RunReport};
 use crate::signals::stop_on_signal;
 
 /// Interval at which a job's progress is requested.
@@ -87,7 +89,7 @@ pub fn run(args: &HydrateArgs, globals: &Globals) -> Result<Exit> {
     }
     let stop = stop_on_signal(None)?;
     let sources = shard.as_ref().map_or_else(|| super::joined(&args.operands), ShardRun::sources);
-    let mut report = Report::new("hydrate", sources, None);
+    let mut report = RunReport::new("hydrate", sources, None);
     report.keep_in(args.sharding.receipt());
     let (mounted, others): (Vec<CacheOperand>, Vec<CacheOperand>) =
         places.into_iter().partition(|place| place.mounted.is_some());
@@ -110,14 +112,14 @@ fn here(
     places: Vec<CacheOperand>,
     shard: Option<&ShardRun>,
     stop: &Stop,
-    report: &mut Report,
+    report: &mut RunReport,
 ) -> Result<()> {
     if places.is_empty() && args.replay.is_none() && shard.is_none() {
         return Ok(());
     }
     let named: Vec<Location> = places.iter().map(|place| place.operand.root.clone()).collect();
     let account = args.account.open(&named, globals)?;
-    let options = firstbyte_store::Options { spending: account.spending(), ..globals.options().store };
+    let options = firstbyte_store::StoreOptions { spending: account.spending(), ..globals.options().store };
     let store = globals.store_of(options)?.scoped(stop.cancel());
     report.counted_by(&store);
     report.settled_by(move |receipt, store| account.settle(receipt, store));
@@ -128,7 +130,7 @@ fn here(
     let (recursive, lister) = (args.recursive, store.clone());
     let found = places.into_iter().flat_map(move |place| self::found(place, recursive, &lister));
     let planned = shard.map(ShardRun::wanted).transpose()?;
-    let mut list: WantedList =
+    let mut list: HydrationList =
         Box::new(found.chain(replayed.into_iter().flatten()).chain(planned.into_iter().flatten()));
     if args.pin {
         list = hydrator.pinned(list);
@@ -153,7 +155,7 @@ fn here(
 }
 
 /// Lists the objects of an operand, as they are found.
-fn found(place: CacheOperand, recursive: bool, store: &Store) -> WantedList {
+fn found(place: CacheOperand, recursive: bool, store: &Store) -> HydrationList {
     let root = place.operand.root.clone();
     if recursive || place.operand.glob.is_some() {
         let found = wanted::below(store, &root);
@@ -171,16 +173,16 @@ fn lacks_secrets(location: &Location) -> bool {
 
 /// Lists the objects and ranges of a start file.
 #[expect(clippy::result_large_err, reason = "an item of a list, made once an object")]
-fn replayed(start: &Arc<StartFile>) -> WantedList {
+fn replayed(start: &Arc<StartFile>) -> HydrationList {
     Box::new(start.wanted().map(|wanted| match wanted {
-        Ok(Wanted { location, .. }) if lacks_secrets(&location) => {
+        Ok(HydrationItem { location, .. }) if lacks_secrets(&location) => {
             let why = "noted without its password or signature, which no file holds; name it itself";
             let error = firstbyte_store::Error::Credentials {
                 location: location.to_string(),
                 detail: why.into(),
                 trace: None,
             };
-            Err(Failure { location, error: error.into() })
+            Err(HydrationFailure { location, error: error.into() })
         }
         wanted => wanted,
     }))
@@ -193,16 +195,18 @@ fn by_daemon(
     globals: &Globals,
     place: &CacheOperand,
     stop: &Stop,
-    report: &mut Report,
+    report: &mut RunReport,
 ) -> Result<()> {
     let (Some(mut control), Some(path)) = (place.control()?, &place.mounted) else { return Ok(()) };
-    let request = Request::Hydrate(HydrateRequest {
+    let request = ControlRequest::Hydrate(HydrateRequest {
         location: place.operand.root.to_string(),
         recursive: args.recursive,
         pin: args.pin,
         limit_rate: args.limit_rate,
     });
-    let Response::Begun { job } = ask(&mut control, path, &request)? else { return Err(unexpected(path)) };
+    let ControlResponse::Begun { job } = ask(&mut control, path, &request)? else {
+        return Err(unexpected(path));
+    };
     if !args.wait {
         if !globals.quiet {
             let path = shown(path);
@@ -211,13 +215,14 @@ fn by_daemon(
         return Ok(());
     }
     follow(globals, report, stop, || {
-        let Response::Progress(now) = ask(&mut control, path, &Request::Progress { job })? else {
+        let ControlResponse::Progress(now) = ask(&mut control, path, &ControlRequest::Progress { job })?
+        else {
             return Err(unexpected(path));
         };
         let reached = Reached::from(now);
         if !reached.is_over {
             if stop.is_stopped() {
-                ask(&mut control, path, &Request::Cancel { job })?;
+                ask(&mut control, path, &ControlRequest::Cancel { job })?;
                 return Err(interrupted());
             }
             std::thread::sleep(TICK);
@@ -231,9 +236,9 @@ fn interrupted() -> Error {
     Error::interrupted().advise("run it again: what is here is not fetched again")
 }
 
-fn ask(control: &mut Control, path: &Path, request: &Request) -> Result<Response> {
+fn ask(control: &mut Control, path: &Path, request: &ControlRequest) -> Result<ControlResponse> {
     match control.ask(request).map_err(|error| Error::io(shown(path), &error))? {
-        Response::Error { error } => Err(Error::failed(format!("{}: {error}", shown(path)))),
+        ControlResponse::Error { error } => Err(Error::failed(format!("{}: {error}", shown(path)))),
         response => Ok(response),
     }
 }
@@ -255,12 +260,12 @@ struct Reached {
     /// The list of wanted objects is complete.
     is_counted: bool,
     /// Failures; empty until the job is over.
-    failed: Vec<Failed>,
+    failed: Vec<FailedItem>,
     is_over: bool,
 }
 
-impl From<Progress> for Reached {
-    fn from(progress: Progress) -> Self {
+impl From<HydrationProgress> for Reached {
+    fn from(progress: HydrationProgress) -> Self {
         let failed = progress.failed.into_iter().filter(|_| progress.is_over).map(|failure| {
             let location = failure.location.to_string();
             Error::from(failure.error).about(&location).item(location)
@@ -299,11 +304,11 @@ impl From<JobProgress> for Reached {
 /// Requests and shows the progress of a job until it is over. Adds its results to the receipt.
 fn follow(
     globals: &Globals,
-    report: &mut Report,
+    report: &mut RunReport,
     stop: &Stop,
     mut reached: impl FnMut() -> Result<Reached>,
 ) -> Result<()> {
-    let bar = Bar::new(globals, Failures::Printed);
+    let bar = Bar::new(globals, FailureReporting::Printed);
     let (mut files, mut done, mut bytes, mut moved) = (0, 0, 0, 0);
     loop {
         let now = reached()?;

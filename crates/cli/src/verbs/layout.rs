@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::{Args, Subcommand};
-use firstbyte::receipt::{Failed, Receipt};
-use firstbyte_layout::{self as layout, Failure, Scheme};
+use firstbyte::receipt::{FailedItem, Receipt};
+use firstbyte_layout::{self as layout, LayoutFailure, LayoutScheme};
 use firstbyte_location::shown;
 use firstbyte_store::FailureKind;
 use serde_json::{Map, Value, json};
@@ -42,7 +42,7 @@ pub struct LayoutArgs {
 enum What {
     Shard(convert::ShardArgs),
     Unshard(convert::UnshardArgs),
-    Check(check::CheckArgs),
+    Check(check::LayoutCheckArgs),
     Path(path::PathArgs),
 }
 
@@ -68,8 +68,8 @@ fn ended(mut receipt: Receipt, began: Instant, globals: &Globals, error: layout:
 }
 
 /// Prints each failure on standard error, and returns the failures for the receipt.
-fn failed(failures: &[Failure]) -> Vec<Failed> {
-    let named = |failure: &Failure| {
+fn failed(failures: &[LayoutFailure]) -> Vec<FailedItem> {
+    let named = |failure: &LayoutFailure| {
         let error = Error::failed(failure.error.to_string());
         console::failed(&error);
         error.item(place(&failure.path))
@@ -85,7 +85,7 @@ fn set_name(fields: &mut Map<String, Value>, key: &str, name: &OsStr) {
 }
 
 /// Returns the shape of a layout for a receipt.
-fn shape_of(scheme: Scheme) -> Value {
+fn shape_of(scheme: LayoutScheme) -> Value {
     json!({
         "hash": scheme.hash().to_string(), "levels": scheme.levels(), "width": scheme.width(),
         "leaf": scheme.leaf().to_string(),

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use clap::Args;
 use firstbyte_link::{
-    Burst, Chance, CounterSnapshot, Faults, Hold, Link, LinkConfig, MountSnapshot, Preset, Rate, Replay,
-    SlowFs, SlowFsConfig, parse_duration,
+    BurstBucket, Chance, Faults, Link, LinkConfig, LinkCounts, LinkRate, MountSnapshot, Preset, RandomDelay,
+    Replay, SlowFs, SlowFsConfig, parse_duration,
 };
 use firstbyte_location::shown;
 use firstbyte_store::LOOK;
@@ -18,7 +18,7 @@ use super::{account, address};
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
-use crate::signals::{self, Ending};
+use crate::signals::{self, ForcedEnd};
 
 /// Emulate a slow, far or faulty network or file system
 #[derive(Args)]
@@ -56,19 +56,19 @@ pub struct LinkArgs {
     rtt: Option<Duration>,
     /// Total rate of all connections or mounts
     #[arg(long, value_name = "RATE")]
-    rate: Option<Rate>,
+    rate: Option<LinkRate>,
     /// Allow a higher total rate while a bucket of BYTES lasts; it refills at --rate: 1GB:600MB/s
     #[arg(long, value_name = "BYTES:RATE")]
-    burst: Option<Burst>,
+    burst: Option<BurstBucket>,
     /// Rate of each connection or mount
     #[arg(long, value_name = "RATE")]
-    per_connection: Option<Rate>,
+    per_connection: Option<LinkRate>,
     /// Share of answers that begin late, and by how much: 1%:200ms
     #[arg(long, value_name = "P:TIME")]
-    delay: Option<Hold>,
+    delay: Option<RandomDelay>,
     /// Share of answers that stop in the middle, and for how long: 2%:5s
     #[arg(long, value_name = "P:TIME")]
-    stall: Option<Hold>,
+    stall: Option<RandomDelay>,
     /// Share of answers cut in the middle: the connection ends
     #[arg(long, value_name = "P")]
     cut: Option<Chance>,
@@ -169,7 +169,7 @@ fn run_proxy(args: &LinkArgs, globals: &Globals) -> Result<Exit> {
     let running = Link::start(config).map_err(refuse)?;
     introduce(&stand_in, globals);
     console::print(running.address())?;
-    let report = |seen: &CounterSnapshot| {
+    let report = |seen: &LinkCounts| {
         json!({
             "verb": "link", "stand_in": stand_in, "connections": seen.connections, "requests": seen.requests,
             "bytes_to_server": seen.bytes_to_server, "bytes_to_client": seen.bytes_to_client,
@@ -225,7 +225,7 @@ fn report(stand_in: &str, mounts: &[MountSnapshot]) -> Value {
 /// no signal ends the process.
 fn requests() -> Result<Receiver<Request>> {
     let (send, requests) = mpsc::channel();
-    let ending = Ending { interrupted: signals::GRACE, terminated: signals::GRACE, exit: Exit::Done };
+    let ending = ForcedEnd { interrupted: signals::GRACE, terminated: signals::GRACE, exit: Exit::Done };
     let counters = send.clone();
     // Sending fails if the link is already ending and the receiver is gone.
     signals::on_ending(ending, move || drop(send.send(Request::End)))?;

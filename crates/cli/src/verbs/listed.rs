@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use firstbyte::receipt::{Failed, Receipt};
+use firstbyte::receipt::{FailedItem, Receipt};
 use firstbyte_listing as listing;
 use firstbyte_location::{Location, shown};
 use firstbyte_store::Store;
@@ -46,13 +46,13 @@ pub fn requests(globals: &Globals) -> Option<std::num::NonZeroUsize> {
 
 /// Locations that could not be listed. Each is printed on standard error at once, and the listing
 /// continues.
-pub struct Failures<'a> {
+pub struct ListingFailures<'a> {
     counter: &'a Counter,
-    failed: Mutex<Vec<Failed>>,
+    failed: Mutex<Vec<FailedItem>>,
     warned: AtomicBool,
 }
 
-impl<'a> Failures<'a> {
+impl<'a> ListingFailures<'a> {
     /// Makes an empty list of failures.
     pub fn new(counter: &'a Counter) -> Self {
         Self { counter, failed: Mutex::default(), warned: AtomicBool::new(false) }
@@ -83,7 +83,7 @@ impl<'a> Failures<'a> {
         self.add(shown(path).to_string(), from_listing(error));
     }
 
-    fn into_failed(self) -> Vec<Failed> {
+    fn into_failed(self) -> Vec<FailedItem> {
         self.failed.into_inner()
     }
 }
@@ -107,7 +107,7 @@ pub fn end(
     mut receipt: Receipt,
     started: Instant,
     globals: &Globals,
-    failures: Failures<'_>,
+    failures: ListingFailures<'_>,
     mut roots: Vec<(String, Error)>,
     asked: usize,
 ) -> Result<Exit> {

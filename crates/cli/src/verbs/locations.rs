@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::time::Duration;
 
 use clap::Args;
-use firstbyte_location::{Kind, Location, ObjectLocation};
+use firstbyte_location::{EntryKind, Location, ObjectLocation};
 use firstbyte_store::{ListOptions, Store};
 
 use crate::globals::Globals;
@@ -51,7 +51,7 @@ fn begun_by(text: &str, store: &Store) -> Option<Vec<String>> {
     let options = ListOptions { beginning: beginning.to_owned(), ..ListOptions::default() };
     let page = store.list_page(&directory, &options).ok()?;
     let names = page.entries.into_iter().take(OFFERED).filter_map(|entry| {
-        let end = if is_service || entry.kind == Kind::Directory { "/" } else { "" };
+        let end = if is_service || entry.kind == EntryKind::Directory { "/" } else { "" };
         let name = String::from_utf8(entry.name).ok()?;
         Some(format!("{above}{}{end}", name.trim_end_matches('/')))
     });

@@ -7,7 +7,7 @@ use firstbyte_location::Location;
 
 use crate::globals::Globals;
 use crate::render::error::{Error, Exit, Result};
-use crate::render::report::{Output, Report};
+use crate::render::report::{Output, RunReport};
 
 /// Make buckets
 #[derive(Args)]
@@ -24,7 +24,7 @@ pub struct MbArgs {
 pub fn run(args: &MbArgs, globals: &Globals) -> Result<Exit> {
     let buckets = parse(&args.buckets)?;
     let store = globals.store()?;
-    let mut report = Report::new("mb", super::joined(&args.buckets), None).counting(&store);
+    let mut report = RunReport::new("mb", super::joined(&args.buckets), None).counting(&store);
     for bucket in &buckets {
         match store.create_bucket(bucket) {
             Ok(()) => report.receipt().objects += 1,

@@ -58,7 +58,7 @@ use firstbyte_store::{Error as StoreError, Stat, Store};
 use firstbyte_transfer::Summary;
 
 use crate::render::error::Error;
-use crate::render::report::Report;
+use crate::render::report::RunReport;
 
 /// Returns the metadata of an object, or of one version of it.
 fn described(location: &Location, version: Option<&str>, store: &Store) -> firstbyte_store::Result<Stat> {
@@ -80,7 +80,7 @@ fn if_prefix(error: &firstbyte_transfer::Error, location: &Location, store: &Sto
 /// Adds the run of one object to a report. If the object is not found but is a prefix, reports
 /// that.
 fn add_of_object(
-    report: &mut Report,
+    report: &mut RunReport,
     run: firstbyte_transfer::Result<Summary>,
     location: &Location,
     store: &Store,

@@ -13,10 +13,12 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use firstbyte::Client;
-use firstbyte_hydrate::Settings;
+use firstbyte_hydrate::HydrationSettings;
 use firstbyte_location::units::PositiveDuration;
-use firstbyte_location::{Kind, Location, shown, units};
-use firstbyte_mount::{Access, Modes, Mount, Occupied, Options, PassthroughUse, Stored};
+use firstbyte_location::{EntryKind, Location, shown, units};
+use firstbyte_mount::{
+    AllowedUsers, Mount, MountOptions, OccupiedAction, PassthroughUse, ShownModes, StoredModes,
+};
 use firstbyte_store::{Outages, Store};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix_futex_sync::Mutex;
@@ -29,14 +31,14 @@ use super::start;
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
-use crate::signals::{self, Ending};
+use crate::signals::{self, ForcedEnd};
 pub use place::MountPaths;
 use share::ShareArgs;
 
 /// The end of a mount after a signal. After SIGTERM, which ends services, open files stay readable
 /// for a while.
-const ENDING: Ending =
-    Ending { interrupted: signals::GRACE, terminated: Duration::from_secs(10), exit: Exit::Done };
+const ENDING: ForcedEnd =
+    ForcedEnd { interrupted: signals::GRACE, terminated: Duration::from_secs(10), exit: Exit::Done };
 
 /// Longest wait of a process that is about to end for a mount that is being made.
 const ATTACHING: Duration = Duration::from_secs(1);
@@ -157,13 +159,13 @@ impl MountArgs {
         })
     }
 
-    fn modes(&self) -> Modes {
-        Modes {
+    fn modes(&self) -> ShownModes {
+        ShownModes {
             file: self.file_mode,
             directory: self.dir_mode,
             user: self.uid,
             group: self.gid,
-            stored: if self.stored_modes { Stored::Show } else { Stored::Ignore },
+            stored: if self.stored_modes { StoredModes::Show } else { StoredModes::Ignore },
         }
     }
 
@@ -172,17 +174,17 @@ impl MountArgs {
     }
 
     /// Returns the settings of a reader without a cache.
-    fn uncached(&self, globals: &Globals) -> Settings {
-        Settings { cache: None, deadline: self.read_deadline.get(), ..self.cache.settings(globals) }
+    fn uncached(&self, globals: &Globals) -> HydrationSettings {
+        HydrationSettings { cache: None, deadline: self.read_deadline.get(), ..self.cache.settings(globals) }
     }
 
     /// Returns the settings of a reader with the cache.
-    fn cached(&self, globals: &Globals) -> Result<Settings> {
+    fn cached(&self, globals: &Globals) -> Result<HydrationSettings> {
         let cache = self.cache.directory();
         let cache = std::path::absolute(&cache).map_err(|e| Error::io(shown(&cache), &e))?;
         let whole = self.uncached(globals);
         // Inodes, names and listings need the other half. Without a cache, read-ahead data uses it.
-        Ok(Settings { cache: Some(cache), memory: whole.memory / 2, ..whole })
+        Ok(HydrationSettings { cache: Some(cache), memory: whole.memory / 2, ..whole })
     }
 
     /// Makes the client. If the default cache cannot be used, warns and reads from the store each
@@ -227,7 +229,7 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
     let location = args.location()?;
     let account = args.account.open(std::slice::from_ref(&location), globals)?;
     let given = globals.options().store;
-    let store_options = firstbyte_store::Options {
+    let store_options = firstbyte_store::StoreOptions {
         read_deadline: globals.read_timeout.min(args.read_deadline).get(),
         outages: Outages::FailFast,
         spending: account.spending(),
@@ -239,13 +241,13 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
     let read = |file: &OsString| start::read_for(file, &location, &store);
     let start = args.replay.as_ref().map(read).transpose()?;
     let brought = start.as_ref().map(|start| start::receipt(start, &location, &store, &account));
-    let options = Options {
+    let options = MountOptions {
         metadata_ttl: args.metadata_ttl,
         deadline: args.read_deadline.get(),
         eager: args.eager,
         memory: globals.memory_ceiling(),
-        access: if args.allow_other { Access::Everyone } else { Access::Owner },
-        occupied: if args.nonempty { Occupied::Hide } else { Occupied::Refuse },
+        access: if args.allow_other { AllowedUsers::Everyone } else { AllowedUsers::Owner },
+        occupied: if args.nonempty { OccupiedAction::Hide } else { OccupiedAction::Refuse },
         modes: args.modes(),
         passthrough: args.passthrough.into(),
         record: args.record.clone(),
@@ -296,7 +298,7 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
 /// Converts an error. If the missing directory is a single object, says so.
 fn explained(error: firstbyte_mount::Error, store: &Store, location: &Location) -> Error {
     let is_missing = matches!(error, firstbyte_mount::Error::NoDirectory { .. });
-    let is_object = || store.stat(location).is_ok_and(|stat| stat.kind != Kind::Directory);
+    let is_object = || store.stat(location).is_ok_and(|stat| stat.kind != EntryKind::Directory);
     let error = Error::from(error);
     if is_missing && is_object() {
         return error.advise(format!("{location} is an object, and would be the only file in it"));

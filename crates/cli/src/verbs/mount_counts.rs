@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use firstbyte::size::human;
-use firstbyte_mount::{Control, MountCounts, Request, Response};
+use firstbyte_mount::{Control, ControlRequest, ControlResponse, MountCounts};
 use serde_json::{Value, json};
 
 /// Requests the counts from a daemon, and waits for at most `patience`. `None` if it does not
 /// answer, or has an older version.
 pub fn ask(daemon: &mut Control, patience: Duration) -> Option<MountCounts> {
-    match daemon.ask_within(&Request::Counts, patience).ok()? {
-        Response::Counts(counts) => Some(counts),
+    match daemon.ask_within(&ControlRequest::Counts, patience).ok()? {
+        ControlResponse::Counts(counts) => Some(counts),
         _ => None,
     }
 }

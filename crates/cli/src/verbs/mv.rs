@@ -5,25 +5,27 @@ use std::ffi::{OsStr, OsString};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
-use firstbyte::Depth;
-use firstbyte::copy_rules::{Destination, Source, Wildcards, refuse_inside_target, refuse_lost_sources};
+use firstbyte::OperandKind;
+use firstbyte::copy_rules::{
+    Destination, ParsedSource, Wildcards, refuse_inside_target, refuse_lost_sources,
+};
 use firstbyte::moved::{is_moved, moved_tree};
 use firstbyte::operand::Glob;
-use firstbyte_location::{Kind, Location, shown};
+use firstbyte_location::{EntryKind, Location, shown};
 use firstbyte_store::Durability;
 use firstbyte_transfer::{
-    Action, Compare, Effect, Engine, Extent, Failure, Job, Levels, Move, Names, Observer as _, Over,
-    Settings, Shard, Summary, Tree,
+    Action, Compare, CopyJob, Effect, Engine, Extent, Failure, Levels, Move, Observer as _, ReplaceKind,
+    Shard, Summary, TransferSettings, Tree, TreeNames,
 };
 
-use super::policy::Movement;
+use super::policy::TransferArgs;
 use super::rm::{refuse_special, refuse_unnamed};
 use super::suggest::no_match;
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
-use crate::render::progress::{Failures, Progress};
-use crate::render::report::{Output, Report};
+use crate::render::progress::{FailureReporting, ProgressDisplay};
+use crate::render::report::{Output, RunReport};
 use crate::signals::stop_on_signal;
 
 /// Move between any two locations. If it is killed, run it again to continue
@@ -50,7 +52,7 @@ pub struct MvArgs {
     #[arg(long)]
     no_glob: bool,
     #[command(flatten)]
-    movement: Movement,
+    movement: TransferArgs,
 }
 
 pub fn run(args: &MvArgs, globals: &Globals) -> Result<Exit> {
@@ -64,20 +66,20 @@ pub fn run(args: &MvArgs, globals: &Globals) -> Result<Exit> {
     args.movement.check(sources, last)?;
     let destination = Destination::parse(last, sources, wildcards)?;
     let stop = stop_on_signal(args.movement.deadline(sources.first().map_or(last, |first| first)))?;
-    let settings = Settings {
+    let settings = TransferSettings {
         durability: Durability::Full,
         compare: Compare::None,
         ..args.movement.settings(globals, stop.clone())
     };
     let account = args.movement.account(&args.operands, globals)?;
     let engine = args.movement.client(globals, account.spending())?.transfers(settings);
-    let report = Report::new("mv", super::joined(sources), Some(shown(last).to_string()));
+    let report = RunReport::new("mv", super::joined(sources), Some(shown(last).to_string()));
     let mut report = report.counting(engine.store());
     report.settled_by(move |receipt, store| account.settle(receipt, store));
     report.receipt().left_out = Some(0);
     let moving = Mv { args, engine, quiet: globals.quiet };
     let moves = moving.moves(sources, &destination, wildcards);
-    let progress = Progress::new(globals, Failures::Printed).moving().stopping(&stop);
+    let progress = ProgressDisplay::new(globals, FailureReporting::Printed).moving().stopping(&stop);
     match moves {
         Ok(moves) => moving.all(moves, &progress, &mut report),
         Err(error) => report.fail(match stop.error() {
@@ -96,8 +98,8 @@ struct Mv<'a> {
 }
 
 impl Mv<'_> {
-    fn depth(&self) -> Depth {
-        if self.args.recursive { Depth::Tree } else { Depth::Object }
+    fn depth(&self) -> OperandKind {
+        if self.args.recursive { OperandKind::Tree } else { OperandKind::Object }
     }
 
     /// Pairs sources with destinations. Checks every source before the first is moved.
@@ -106,7 +108,7 @@ impl Mv<'_> {
         sources: &[OsString],
         destination: &Destination,
         wildcards: Wildcards,
-    ) -> Result<Vec<(Source, Location)>> {
+    ) -> Result<Vec<(ParsedSource, Location)>> {
         let mut moves = Vec::new();
         for text in sources {
             let source = self.source(text, wildcards);
@@ -118,12 +120,12 @@ impl Mv<'_> {
             }
             let source = source?;
             let target = source.target(destination)?;
-            if let Source::Object(location) = &source
+            if let ParsedSource::Object(location) = &source
                 && !self.engine.is_wanted(location, &target)?
             {
                 continue;
             }
-            if let Source::Glob { base, glob } = &source
+            if let ParsedSource::Glob { base, glob } = &source
                 && glob.listed_levels(self.depth()) == Levels::All
             {
                 refuse_inside_target(base, &target)?;
@@ -141,7 +143,7 @@ impl Mv<'_> {
         }
     }
 
-    fn source(&self, text: &OsStr, wildcards: Wildcards) -> Result<Source> {
+    fn source(&self, text: &OsStr, wildcards: Wildcards) -> Result<ParsedSource> {
         let location = Location::parse(text)?;
         match &location {
             Location::Http(_) => {
@@ -153,22 +155,22 @@ impl Mv<'_> {
                 refuse_special("mv", path)?;
                 // A link is moved as one object, whatever its target.
                 if path.is_symlink() {
-                    return Ok(Source::Object(location));
+                    return Ok(ParsedSource::Object(location));
                 }
             }
             Location::Sftp(place) => {
                 refuse_unnamed("mv", &location.to_string(), &place.path)?;
-                if self.engine.store().kind_of_name(&location).is_ok_and(|kind| kind == Kind::Symlink) {
+                if self.engine.store().kind_of_name(&location).is_ok_and(|kind| kind == EntryKind::Symlink) {
                     return Err(Error::usage(format!("{location}: is a link, and mv does not follow links"))
                         .advise("copy its target with cp, then rm the link"));
                 }
             }
             Location::Object(_) => {}
         }
-        let source = Source::parse(text, self.depth(), wildcards, self.engine.store())?;
+        let source = ParsedSource::parse(text, self.depth(), wildcards, self.engine.store())?;
         // A missing source must be found before the first move.
         match &source {
-            Source::Object(location @ (Location::Object(_) | Location::Sftp(_))) => {
+            ParsedSource::Object(location @ (Location::Object(_) | Location::Sftp(_))) => {
                 match self.engine.store().stat_object(location) {
                     Ok(_) => Ok(source),
                     Err(error) => {
@@ -182,15 +184,15 @@ impl Mv<'_> {
         }
     }
 
-    fn all(&self, moves: Vec<(Source, Location)>, progress: &Progress, report: &mut Report) {
+    fn all(&self, moves: Vec<(ParsedSource, Location)>, progress: &ProgressDisplay, report: &mut RunReport) {
         let mut jobs = Vec::new();
         let mut trees = Vec::new();
         for (source, target) in moves {
             match source {
-                Source::Object(location) => jobs.push((location, target)),
-                Source::Tree { root, name: Some(_) } => trees.push((root, None, Extent::Whole, target)),
-                Source::Tree { root, name: None } => trees.push((root, None, Extent::Contents, target)),
-                Source::Glob { base, glob } => {
+                ParsedSource::Object(location) => jobs.push((location, target)),
+                ParsedSource::Tree { root, name: Some(_) } => trees.push((root, None, Extent::Whole, target)),
+                ParsedSource::Tree { root, name: None } => trees.push((root, None, Extent::Contents, target)),
+                ParsedSource::Glob { base, glob } => {
                     let extent = if self.args.recursive { Extent::Contents } else { Extent::Files };
                     trees.push((base, Some(glob), extent, target));
                 }
@@ -213,7 +215,7 @@ impl Mv<'_> {
     fn objects(
         &self,
         jobs: Vec<(Location, Location)>,
-        progress: &Progress,
+        progress: &ProgressDisplay,
     ) -> firstbyte_transfer::Result<Summary> {
         if self.args.movement.effect() == Effect::DryRun {
             for (source, destination) in jobs {
@@ -222,7 +224,7 @@ impl Mv<'_> {
             return Ok(Summary::default());
         }
         let mut jobs = jobs.into_iter().map(|(source, destination)| {
-            Ok::<_, Failure>(Job { source, destination, entry: None, over: Over::File })
+            Ok::<_, Failure>(CopyJob { source, destination, entry: None, over: ReplaceKind::File })
         });
         self.engine.move_many(&mut jobs, progress)
     }
@@ -234,8 +236,8 @@ impl Mv<'_> {
         glob: Option<&Glob>,
         extent: Extent,
         target: Location,
-        progress: &Progress,
-        report: &mut Report,
+        progress: &ProgressDisplay,
+        report: &mut RunReport,
     ) -> Result<()> {
         let movement = &self.args.movement;
         let is_all = extent == Extent::Whole && movement.takes_all() && movement.effect() == Effect::Apply;
@@ -252,7 +254,7 @@ impl Mv<'_> {
         };
         let tree = Tree {
             source: root.clone(),
-            names: Names::Listed,
+            names: TreeNames::Listed,
             destination: target,
             beginning: glob.map(|glob| glob.beginning(0)).unwrap_or_default(),
             levels: glob.map_or(Levels::All, |glob| glob.listed_levels(depth)),

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use clap::Args;
 use firstbyte::copy_rules::Wildcards;
-use firstbyte::manifest::{self, Plan, Planned, plan};
+use firstbyte::manifest::{self, ManifestPlan, PlannedManifest, plan};
 use firstbyte::receipt::Receipt;
 use firstbyte::size::human;
 use firstbyte_location::shown;
@@ -14,7 +14,7 @@ use firstbyte_location::shown;
 use super::filter::FilterArgs;
 use crate::globals::Globals;
 use crate::render::error::{Exit, Result};
-use crate::render::report::LeftOut;
+use crate::render::report::OmittedEntries;
 use crate::render::{console, json};
 use crate::signals::stop_on_signal;
 
@@ -49,7 +49,7 @@ pub fn run(args: &PlanArgs, globals: &Globals) -> Result<Exit> {
     let started = Instant::now();
     let stop = stop_on_signal(None)?;
     let store = globals.store()?.scoped(stop.cancel());
-    let request = Plan {
+    let request = ManifestPlan {
         sources: &args.sources,
         wildcards: if args.no_glob { Wildcards::Off } else { Wildcards::On },
         filter: &args.filter.filter,
@@ -65,15 +65,15 @@ pub fn run(args: &PlanArgs, globals: &Globals) -> Result<Exit> {
         console::print(json::line(&receipt))?;
     } else if !globals.quiet {
         console::print(line(&planned))?;
-        let manifest::LeftOut { special, unfinished } = planned.left_out;
-        if let Some(line) = (LeftOut { special, unfinished, directories: 0 }).line() {
+        let manifest::UnplannedEntries { special, unfinished } = planned.left_out;
+        if let Some(line) = (OmittedEntries { special, unfinished, directories: 0 }).line() {
             console::note(line);
         }
     }
     Ok(Exit::Done)
 }
 
-fn line(Planned { header, totals, .. }: &Planned) -> String {
+fn line(PlannedManifest { header, totals, .. }: &PlannedManifest) -> String {
     let bytes = header.shards.iter().map(|shard| shard.bytes);
     let (least, most) = (bytes.clone().min().unwrap_or(0), bytes.max().unwrap_or(0));
     format!(

@@ -14,9 +14,9 @@ use firstbyte::name_list::NameList;
 use firstbyte_location::units::PositiveDuration;
 use firstbyte_location::{Location, shown, units};
 use firstbyte_store::{
-    Durability, Metadata, Options, ServerSideEncryption, Spending, expires_header, header_value,
+    Durability, Metadata, ServerSideEncryption, Spending, StoreOptions, expires_header, header_value,
 };
-use firstbyte_transfer::{Compare, ContentTypes, Effect, Limits, Settings, Stop};
+use firstbyte_transfer::{Compare, ContentTypes, Effect, SourceLimits, Stop, TransferSettings};
 
 use super::account::AccountArgs;
 use super::filter::FilterArgs;
@@ -24,13 +24,13 @@ use super::sharding::Sharding;
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Result};
-use crate::signals::Deadline;
+use crate::signals::RunDeadline;
 
 /// How names are chosen and bytes are copied, for `cp` and `sync`.
 #[derive(Args)]
 pub struct Policy {
     #[command(flatten)]
-    movement: Movement,
+    movement: TransferArgs,
     /// Data that must be on stable storage before a copy is reported as done
     #[arg(long, value_enum, default_value_t = DurabilityName::None)]
     durability: DurabilityName,
@@ -56,7 +56,7 @@ pub struct Policy {
 
 /// How names are chosen and bytes are moved, for every verb that does.
 #[derive(Args)]
-pub struct Movement {
+pub struct TransferArgs {
     #[command(flatten)]
     filter: FilterArgs,
     #[command(flatten)]
@@ -248,7 +248,7 @@ fn parse_storage_class(text: &str) -> std::result::Result<String, String> {
     Err("write a class as the service names it, such as STANDARD_IA".into())
 }
 
-impl Movement {
+impl TransferArgs {
     /// Opens the account of a run between these operands; `-` is a stream.
     pub fn account(&self, operands: &[OsString], globals: &Globals) -> Result<Account> {
         let named = operands.iter().filter(|text| *text != "-");
@@ -274,7 +274,7 @@ impl Movement {
             return Err(Error::usage(format!("--tag: an object can have {MOST_TAGS} tags")));
         }
         let options = globals.options();
-        let store = Options {
+        let store = StoreOptions {
             encryption,
             storage_class: self.storage_class.clone(),
             acl: self.acl.clone(),
@@ -282,12 +282,12 @@ impl Movement {
             spending,
             ..options.store
         };
-        Ok(Client::waiting(firstbyte::Options { store, ..options })?)
+        Ok(Client::waiting(firstbyte::ClientOptions { store, ..options })?)
     }
 
     /// Returns the transfer settings of these options.
-    pub fn settings(&self, globals: &Globals, stop: Stop) -> Settings {
-        Settings {
+    pub fn settings(&self, globals: &Globals, stop: Stop) -> TransferSettings {
+        TransferSettings {
             limit_rate: self.limit_rate,
             limits: self.limits(),
             metadata: Metadata {
@@ -325,8 +325,8 @@ impl Movement {
     }
 
     /// Returns the time limit of the run on `source`; `None` without one.
-    pub fn deadline<'s>(&self, source: &'s OsStr) -> Option<Deadline<'s>> {
-        self.deadline.map(|after| Deadline { after: after.get(), source })
+    pub fn deadline<'s>(&self, source: &'s OsStr) -> Option<RunDeadline<'s>> {
+        self.deadline.map(|after| RunDeadline { after: after.get(), source })
     }
 
     /// Returns whether depth, `--include` and `--exclude` admit `name`, relative to the source.
@@ -340,9 +340,9 @@ impl Movement {
     }
 
     /// Returns the limits of size and age.
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> SourceLimits {
         let before = |age: Option<Duration>| age.and_then(|age| SystemTime::now().checked_sub(age));
-        Limits {
+        SourceLimits {
             least_size: self.min_size,
             greatest_size: self.max_size,
             modified_since: before(self.max_age),
@@ -384,13 +384,13 @@ fn parts(name: &[u8]) -> usize {
 
 impl Policy {
     /// Returns the options for names and transfers.
-    pub fn movement(&self) -> &Movement {
+    pub fn movement(&self) -> &TransferArgs {
         &self.movement
     }
 
     /// Returns the transfer settings of these options.
-    pub fn settings(&self, globals: &Globals, stop: Stop) -> Settings {
-        Settings {
+    pub fn settings(&self, globals: &Globals, stop: Stop) -> TransferSettings {
+        TransferSettings {
             durability: match self.durability {
                 DurabilityName::None => Durability::None,
                 DurabilityName::Data => Durability::Data,

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use clap::Args;
 use firstbyte::billing::{Billing, Transfer, parse_money, today};
-use firstbyte_advise::model::{Bill, Catalogue, Cloud};
+use firstbyte_advise::model::{Cloud, ModelCatalogue, ServiceBill};
 use firstbyte_location::Location;
 use firstbyte_location::units::PositiveDuration;
-use firstbyte_probe::{Budget, Identity, Options, Report, Rights};
+use firstbyte_probe::{Budget, ModelIdentity, ProbeOptions, ProbeReport, ProbeRights};
 use firstbyte_store::{Outages, Prices};
 use rustix::system::uname;
 use serde_json::{Value, json};
@@ -76,9 +76,9 @@ pub fn run(args: &ProbeArgs, globals: &Globals) -> Result<Exit> {
     let (service, prices) = prices(args, args.bill.billing(&location, &store, globals, transfer)?)?;
     let name = args.name.clone().unwrap_or_else(|| model_name(&location));
     check_name(&name)?;
-    let options = Options {
+    let options = ProbeOptions {
         budget: Budget { time: args.time.get(), usd: args.budget.unwrap_or(USD), prices },
-        rights: if args.write { Rights::ReadWrite } else { Rights::ReadOnly },
+        rights: if args.write { ProbeRights::ReadWrite } else { ProbeRights::ReadOnly },
         disk: args.disk.clone(),
     };
     let report = firstbyte_probe::probe(&store, &location, &options).map_err(|error| failed(&error))?;
@@ -137,13 +137,13 @@ fn check_name(name: &str) -> Result<()> {
         .advise("write letters, digits and dashes"))
 }
 
-fn identity(name: String, location: &Location, service: Option<&str>) -> Result<Identity> {
+fn identity(name: String, location: &Location, service: Option<&str>) -> Result<ModelIdentity> {
     let aws = service.is_some_and(|service| service.starts_with("s3-"));
     let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let kib = memory
         .lines()
         .find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<f64>().ok());
-    Ok(Identity {
+    Ok(ModelIdentity {
         name,
         cloud: if aws && location.as_local().is_none() { Cloud::Aws } else { Cloud::Any },
         bills: service.map(bills).unwrap_or_default(),
@@ -154,11 +154,11 @@ fn identity(name: String, location: &Location, service: Option<&str>) -> Result<
     })
 }
 
-fn bills(service: &str) -> Vec<Bill> {
-    Catalogue::current().service(service).map(|model| model.bills.clone()).unwrap_or_default()
+fn bills(service: &str) -> Vec<ServiceBill> {
+    ModelCatalogue::current().service(service).map(|model| model.bills.clone()).unwrap_or_default()
 }
 
-fn show(report: &Report, out: Option<&Path>, globals: &Globals) -> Result<()> {
+fn show(report: &ProbeReport, out: Option<&Path>, globals: &Globals) -> Result<()> {
     if globals.json {
         let mut value = json!(report);
         if let Value::Object(fields) = &mut value {

@@ -9,7 +9,7 @@ use firstbyte_store::{ListOptions, Store};
 use super::mb;
 use crate::globals::Globals;
 use crate::render::error::{Error, Exit, Result};
-use crate::render::report::{Output, Report};
+use crate::render::report::{Output, RunReport};
 
 /// Remove empty buckets
 #[derive(Args)]
@@ -26,7 +26,7 @@ pub struct RbArgs {
 pub fn run(args: &RbArgs, globals: &Globals) -> Result<Exit> {
     let buckets = mb::parse(&args.buckets)?;
     let store = globals.store()?;
-    let mut report = Report::new("rb", super::joined(&args.buckets), None).counting(&store);
+    let mut report = RunReport::new("rb", super::joined(&args.buckets), None).counting(&store);
     report.receipt().deleted = Some(0);
     for bucket in &buckets {
         match store.delete_bucket(bucket) {

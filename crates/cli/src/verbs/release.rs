@@ -9,7 +9,7 @@ use super::cached::{CacheArgs, CacheOperand};
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
-use crate::render::report::{Output, Report};
+use crate::render::report::{Output, RunReport};
 
 /// Remove objects from the cache: by location, or by path under a mount
 #[derive(Args)]
@@ -37,7 +37,7 @@ pub struct ReleaseArgs {
 pub fn run(args: &ReleaseArgs, globals: &Globals) -> Result<Exit> {
     let places = CacheOperand::parse_all(&args.operands)?;
     let cache = args.cache.open_for(&places, globals)?;
-    let mut report = Report::new("release", super::joined(&args.operands), None);
+    let mut report = RunReport::new("release", super::joined(&args.operands), None);
     let released =
         if let Some(cache) = &cache { release(args, cache, &places) } else { Ok(Released::default()) };
     match released {

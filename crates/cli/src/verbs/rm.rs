@@ -7,9 +7,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
-use firstbyte::Depth;
+use firstbyte::OperandKind;
 use firstbyte::operand::Operand;
-use firstbyte_location::{Kind, Location, shown};
+use firstbyte_location::{EntryKind, Location, shown};
 use firstbyte_store::{Error as StoreError, Links, ListOptions, Store};
 use firstbyte_transfer::{Action, Effect, Engine, Extent, Failure, Levels, Observer as _, Removal, Summary};
 
@@ -18,8 +18,8 @@ use super::suggest::no_match;
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
-use crate::render::progress::{Failures, Progress};
-use crate::render::report::{Output, Report};
+use crate::render::progress::{FailureReporting, ProgressDisplay};
+use crate::render::report::{Output, RunReport};
 use crate::signals::stop_on_signal;
 
 /// Number of names from which the user is asked, on a terminal.
@@ -74,7 +74,7 @@ pub fn run(args: &RmArgs, globals: &Globals) -> Result<Exit> {
     let stop = stop_on_signal(None)?;
     let engine = globals.client()?.transfers(globals.settings(stop.clone()));
     let removal = Rm { args, engine };
-    let mut report = Report::new("rm", super::joined(&args.operands), None).counting(removal.store());
+    let mut report = RunReport::new("rm", super::joined(&args.operands), None).counting(removal.store());
     report.receipt().deleted = Some(0);
     // Every operand is checked before the first deletion.
     let targets = operands.into_iter().map(|operand| removal.targets(operand)).collect::<Result<Vec<_>>>();
@@ -82,7 +82,7 @@ pub fn run(args: &RmArgs, globals: &Globals) -> Result<Exit> {
         report.fail(error);
         Vec::new()
     });
-    let progress = Progress::new(globals, Failures::Printed).stopping(&stop);
+    let progress = ProgressDisplay::new(globals, FailureReporting::Printed).stopping(&stop);
     for target in targets.iter().flatten() {
         if report.has_ended() {
             break;
@@ -125,7 +125,7 @@ impl Rm<'_> {
             Location::Sftp(place) => {
                 refuse_unnamed("rm", &root.to_string(), &place.path)?;
                 match self.kind_on_host(&root)? {
-                    Some(Kind::Directory) => (false, true),
+                    Some(EntryKind::Directory) => (false, true),
                     found => (found.is_some(), false),
                 }
             }
@@ -159,17 +159,17 @@ impl Rm<'_> {
 
     /// Returns the kind of a name on a host; `None` if it does not exist. A link must be named
     /// without `/`.
-    fn kind_on_host(&self, root: &Location) -> Result<Option<Kind>> {
+    fn kind_on_host(&self, root: &Location) -> Result<Option<EntryKind>> {
         let bare = root.file_name().and_then(|name| Some(root.parent()?.child(&name)));
         match self.store().kind_of_name(bare.as_ref().unwrap_or(root)) {
-            Ok(Kind::Symlink) if root.is_directory_like() => Err(link("rm", &root.to_string())),
+            Ok(EntryKind::Symlink) if root.is_directory_like() => Err(link("rm", &root.to_string())),
             Ok(kind) => Ok(Some(kind)),
             Err(StoreError::NotFound { .. }) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
 
-    fn delete(&self, target: &Target, progress: &Progress, report: &mut Report) -> Result<()> {
+    fn delete(&self, target: &Target, progress: &ProgressDisplay, report: &mut RunReport) -> Result<()> {
         let (root, glob) = match target {
             Target::One(location) => {
                 report.add(Ok(self.delete_one(location, progress)));
@@ -178,7 +178,7 @@ impl Rm<'_> {
             Target::Tree(root) => (root, None),
             Target::Glob(operand) => (&operand.root, operand.glob.as_ref()),
         };
-        let depth = if self.args.recursive { Depth::Tree } else { Depth::Object };
+        let depth = if self.args.recursive { OperandKind::Tree } else { OperandKind::Object };
         let matched = AtomicBool::new(glob.is_none());
         let select = |name: &[u8]| {
             let takes = glob.is_none_or(|glob| glob.takes(name, depth)) && self.args.filter.takes(name);
@@ -189,8 +189,8 @@ impl Rm<'_> {
             root: root.clone(),
             extent: match (glob, depth) {
                 (None, _) => Extent::Whole,
-                (Some(_), Depth::Tree) => Extent::Contents,
-                (Some(_), Depth::Object) => Extent::Files,
+                (Some(_), OperandKind::Tree) => Extent::Contents,
+                (Some(_), OperandKind::Object) => Extent::Files,
             },
             beginning: glob.map(|glob| glob.beginning(0)).unwrap_or_default(),
             levels: glob.map_or(Levels::All, |glob| glob.listed_levels(depth)),
@@ -209,7 +209,7 @@ impl Rm<'_> {
         }
     }
 
-    fn delete_one(&self, location: &Location, progress: &Progress) -> Summary {
+    fn delete_one(&self, location: &Location, progress: &ProgressDisplay) -> Summary {
         if self.args.dry_run {
             progress.planned(&Action::Delete { location: location.clone() });
             return Summary::default();

@@ -25,8 +25,8 @@ use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 use crate::render::inside_run::{self, INSIDE};
-use crate::render::report::{Output, Report};
-use crate::signals::{Ending, GRACE, on_ending};
+use crate::render::report::{Output, RunReport};
+use crate::signals::{ForcedEnd, GRACE, on_ending};
 
 /// Time after a stop until this process ends: the time that its lines have to end, and some for the
 /// report.
@@ -62,10 +62,10 @@ pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
     let program = std::env::current_exe().map_err(|error| Error::io("this program", &error))?;
     let stop = Stop::default();
     let raised = stop.clone();
-    let ending = Ending { interrupted: PATIENCE, terminated: PATIENCE, exit: Exit::Interrupted };
+    let ending = ForcedEnd { interrupted: PATIENCE, terminated: PATIENCE, exit: Exit::Interrupted };
     on_ending(ending, move || raised.stop())?;
     let name = shown(&args.list).to_string();
-    let report = Report::new("run", name.clone(), None);
+    let report = RunReport::new("run", name.clone(), None);
     let file = match args.list == "-" {
         true => console::standard_input()?,
         false => File::open(&args.list).map_err(|error| {
@@ -101,7 +101,7 @@ pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
 /// Results of the lines.
 struct Outcome {
     /// Receipt and failures. Its objects are the completed lines.
-    report: Report,
+    report: RunReport,
     /// The error that prevented reading the rest of the list.
     broken: Option<std::io::Error>,
 }

@@ -7,11 +7,11 @@ use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 
 use clap::Args;
-use firstbyte_hydrate::Job;
+use firstbyte_hydrate::HydrationJob;
 use firstbyte_location::{Location, shown, units};
 use firstbyte_serve::{
-    AccessLog, Authentication, Buckets, Config, Cors, Error as StartError, Exposure, Keys, Limits, Origins,
-    Server, SignatureVersions, Source, Tls, Writing,
+    AccessLog, Authentication, Buckets, Config, Cors, Error as StartError, Origins, ServeSource, Server,
+    ServerKeys, ServerLimits, SignatureVersions, TlsFiles, UnauthenticatedListening, WritePolicy,
 };
 use firstbyte_store::io_advice;
 use serde_json::json;
@@ -21,7 +21,7 @@ use super::address;
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
-use crate::signals::{self, Ending};
+use crate::signals::{self, ForcedEnd};
 
 /// Serve a directory, or a remote location through the cache, over HTTP and the S3 API on one port;
 /// by default read-only and on loopback
@@ -96,32 +96,36 @@ pub struct ServeArgs {
 
 impl ServeArgs {
     /// Returns the source to serve, and the job that fills a gateway's cache.
-    fn source(&self, globals: &Globals) -> Result<(Source, Option<Job>)> {
+    fn source(&self, globals: &Globals) -> Result<(ServeSource, Option<HydrationJob>)> {
         match Location::parse(&self.location)? {
-            Location::Local(path) => Ok((Source::Directory(path), None)),
+            Location::Local(path) => Ok((ServeSource::Directory(path), None)),
             remote => {
                 let (config, job) = self.gateway.config(&remote, globals)?;
-                Ok((Source::Gateway(config), job))
+                Ok((ServeSource::Gateway(config), job))
             }
         }
     }
 
-    fn config(&self, source: Source) -> Result<Config> {
+    fn config(&self, source: ServeSource) -> Result<Config> {
         Ok(Config {
             listen: address::resolve("--listen", &self.listen)?,
-            writing: if self.write { Writing::Allowed } else { Writing::Refused },
+            writing: if self.write { WritePolicy::Allowed } else { WritePolicy::Refused },
             buckets: self.bucket.clone().map_or(Buckets::FirstLevel, Buckets::Named),
             authentication: match &self.auth {
                 Some(file) => {
-                    Authentication::Keys(Keys::read(file).map_err(|e| Error::failed(e.to_string()))?)
+                    Authentication::Keys(ServerKeys::read(file).map_err(|e| Error::failed(e.to_string()))?)
                 }
                 None => Authentication::None,
             },
             signatures: if self.allow_sigv2 { SignatureVersions::V2Too } else { SignatureVersions::V4Only },
-            exposure: if self.public_unauthenticated { Exposure::Public } else { Exposure::Guarded },
+            exposure: if self.public_unauthenticated {
+                UnauthenticatedListening::Public
+            } else {
+                UnauthenticatedListening::Guarded
+            },
             tls: match (&self.tls_cert, &self.tls_key) {
                 (Some(certificate), Some(key)) => {
-                    Some(Tls { certificate: certificate.clone(), key: key.clone() })
+                    Some(TlsFiles { certificate: certificate.clone(), key: key.clone() })
                 }
                 _ => None,
             },
@@ -130,10 +134,10 @@ impl ServeArgs {
             host_style: self.host_style.clone(),
             base_path: self.base_path.clone(),
             access_log: if self.access_log { AccessLog::To(console::log) } else { AccessLog::Off },
-            limits: Limits {
+            limits: ServerLimits {
                 rate: self.limit_rate,
                 connection_rate: self.limit_connection_rate,
-                ..Limits::default()
+                ..ServerLimits::default()
             },
             ..Config::of(source)
         })
@@ -181,14 +185,14 @@ fn cannot_start(error: StartError) -> Error {
 /// moments after Ctrl-C, and the drain time after SIGTERM.
 pub fn run(args: &ServeArgs, globals: &Globals) -> Result<Exit> {
     let (source, job) = args.source(globals)?;
-    let is_gateway = matches!(source, Source::Gateway(_));
+    let is_gateway = matches!(source, ServeSource::Gateway(_));
     if is_gateway {
         super::faults::log_faults().map_err(|error| Error::io("signals", &error))?;
     }
     let config = args.config(source)?;
     // Ctrl-C ends at once; a service manager's SIGTERM leaves running requests their time.
     let terminated = config.limits.drain + signals::GRACE;
-    let ending = Ending { interrupted: signals::GRACE, terminated, exit: Exit::Done };
+    let ending = ForcedEnd { interrupted: signals::GRACE, terminated, exit: Exit::Done };
     let interruption = signals::interruption(ending)?;
     let running = Server::start(config).map_err(cannot_start)?;
     if globals.json {

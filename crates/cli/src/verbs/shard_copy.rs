@@ -6,8 +6,8 @@ use firstbyte_location::shown;
 use super::policy::Policy;
 use crate::globals::Globals;
 use crate::render::error::{Exit, Result};
-use crate::render::progress::{Failures, Progress};
-use crate::render::report::{Output, Report};
+use crate::render::progress::{FailureReporting, ProgressDisplay};
+use crate::render::report::{Output, RunReport};
 use crate::signals::stop_on_signal;
 
 /// Copies a shard and reports it as `verb`.
@@ -27,10 +27,10 @@ pub fn run(
     let stop = stop_on_signal(policy.movement().deadline(sources.as_ref()))?;
     let settings = policy.settings(globals, stop.clone());
     let engine = policy.movement().client(globals, None)?.transfers(settings);
-    let mut report = Report::new(verb, sources.clone(), Some(destination)).counting(engine.store());
+    let mut report = RunReport::new(verb, sources.clone(), Some(destination)).counting(engine.store());
     report.keep_in(policy.sharding().receipt());
     report.receipt().left_out = Some(0);
-    let progress = Progress::new(globals, Failures::Printed).stopping(&stop);
+    let progress = ProgressDisplay::new(globals, FailureReporting::Printed).stopping(&stop);
     let copied = shard.copy(&engine, target, policy.movement().effect(), &progress, &mut |summary| {
         report.add(summary);
         !report.has_ended()

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use firstbyte::Client;
 use firstbyte::size::human;
-use firstbyte_hydrate::{Settings, StartFile};
+use firstbyte_hydrate::{HydrationSettings, StartFile};
 use firstbyte_location::{Location, Service};
 use firstbyte_store::Store;
 use serde_json::{Value, json};
@@ -17,7 +17,8 @@ use firstbyte::account::Account;
 /// Reads the start file at `place`.
 pub fn read(place: &OsStr, store: &Store) -> Result<Arc<StartFile>> {
     let location = Location::parse(place)?;
-    let client = Client::over(store.clone(), Settings { cache: None, ..Settings::default() })?;
+    let client =
+        Client::over(store.clone(), HydrationSettings { cache: None, ..HydrationSettings::default() })?;
     Ok(client.start_file(&location)?)
 }
 

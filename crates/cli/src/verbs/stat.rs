@@ -6,7 +6,7 @@ use std::time::Instant;
 use clap::Args;
 use firstbyte::receipt::Receipt;
 use firstbyte::size::human;
-use firstbyte_location::{Kind, Location, Strength, Version};
+use firstbyte_location::{EntryKind, Location, Strength, Version};
 use firstbyte_store::Stat;
 use serde_json::{Map, Value, json};
 
@@ -120,10 +120,10 @@ fn aligned(fields: &Map<String, Value>) -> String {
 }
 
 /// Names the kind of an object. A store has prefixes instead of directories.
-fn word(location: &Location, kind: Kind) -> &'static str {
+fn word(location: &Location, kind: EntryKind) -> &'static str {
     match location {
         Location::Object(object) if object.key.is_empty() => "bucket",
-        Location::Object(_) if kind == Kind::Directory => "prefix",
+        Location::Object(_) if kind == EntryKind::Directory => "prefix",
         _ => kind.word(),
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use firstbyte::size::{grouped, human};
-use firstbyte_hydrate::cache::{Cache, Pin, State, Status};
+use firstbyte_hydrate::cache::{Cache, Pin, VersionState, VersionStatus};
 use firstbyte_location::shown;
 use firstbyte_mount::mount_table::Mounts;
 use serde_json::{Value, json};
@@ -117,7 +117,7 @@ pub fn run(args: &StatusArgs, globals: &Globals) -> Result<Exit> {
         let taken = cache.as_ref().map(taken).unwrap_or_default();
         let line = format!(
             "{:>4}% {:>10} {:>10}  {} object{}{taken}",
-            Status::percent(totals.here, totals.size),
+            VersionStatus::percent(totals.here, totals.size),
             human(totals.here),
             human(totals.size),
             totals.objects,
@@ -145,7 +145,7 @@ fn summary(cache: Option<&Cache>) -> Result<Exit> {
     let mut pinned = 0_u64;
     for status in cache.statuses() {
         let status = status?;
-        let totals = if status.state == State::Hydrated { &mut hydrated } else { &mut partial };
+        let totals = if status.state == VersionState::Hydrated { &mut hydrated } else { &mut partial };
         totals.objects += 1;
         totals.here += status.here;
         totals.size += status.size;
@@ -232,13 +232,13 @@ struct Row {
     version: Option<String>,
     here: u64,
     size: Option<u64>,
-    state: State,
+    state: VersionState,
     pin: Pin,
     last_use: Option<SystemTime>,
 }
 
-impl From<Status> for Row {
-    fn from(status: Status) -> Self {
+impl From<VersionStatus> for Row {
+    fn from(status: VersionStatus) -> Self {
         Self {
             location: status.location.to_string(),
             version: Some(status.version.to_string()),
@@ -259,7 +259,7 @@ impl Row {
             version: None,
             here: 0,
             size: None,
-            state: State::Released,
+            state: VersionState::Released,
             pin: Pin::Unpinned,
             last_use: None,
         }
@@ -283,7 +283,7 @@ impl Row {
         let opened = opened.and_then(|time| Some(time.rsplit_once(':')?.0.replace('T', " ")));
         format!(
             "{:>4}% {:>10} {:>10}  {:8} {:16}  {}{}",
-            self.size.map_or(0, |size| Status::percent(self.here, size)),
+            self.size.map_or(0, |size| VersionStatus::percent(self.here, size)),
             human(self.here),
             self.size.map_or("-".into(), human),
             self.state.word(),

@@ -4,9 +4,9 @@
 
 use std::ffi::OsStr;
 
-use firstbyte::Depth;
+use firstbyte::OperandKind;
 use firstbyte::operand::Glob;
-use firstbyte_location::{Entry, Kind, Location, ObjectLocation};
+use firstbyte_location::{Entry, EntryKind, Location, ObjectLocation};
 use firstbyte_store::{ListOptions, Store};
 
 use crate::globals::Globals;
@@ -29,14 +29,14 @@ pub fn instead_of(missing: &str, globals: &Globals) -> Option<String> {
 
 /// Makes the error for a pattern without matches. Counts the directories and prefixes that it
 /// matches, which -r would include.
-pub fn no_match(source: &str, root: &Location, glob: &Glob, depth: Depth, store: &Store) -> Error {
+pub fn no_match(source: &str, root: &Location, glob: &Glob, depth: OperandKind, store: &Store) -> Error {
     let wildcards = "*, ?, [ and { are wildcards; [?] and --no-glob take them as ordinary characters";
     let options = ListOptions { beginning: glob.beginning(0), ..ListOptions::default() };
     let entries = match depth {
-        Depth::Object if glob.levels == Some(1) => store.list(root, &options).ok(),
+        OperandKind::Object if glob.levels == Some(1) => store.list(root, &options).ok(),
         _ => None,
     };
-    let is_match = |entry: &Entry| entry.kind == Kind::Directory && glob.takes(&entry.name, depth);
+    let is_match = |entry: &Entry| entry.kind == EntryKind::Directory && glob.takes(&entry.name, depth);
     let directories = entries.into_iter().flatten().take(LISTED).filter_map(Result::ok).filter(is_match);
     let kind = if matches!(root, Location::Local(_)) {
         ("directory", "directories")
@@ -114,7 +114,7 @@ fn names_in(directory: &Location, beginning: String, store: &Store) -> Vec<Strin
     };
     let is_service = matches!(directory, Location::Object(object) if object.bucket.is_empty());
     let name = |entry: Entry| {
-        let end = if entry.kind == Kind::Directory && !is_service { "/" } else { "" };
+        let end = if entry.kind == EntryKind::Directory && !is_service { "/" } else { "" };
         Some(String::from_utf8(entry.name).ok()? + end)
     };
     entries.unwrap_or_default().into_iter().filter_map(name).collect()

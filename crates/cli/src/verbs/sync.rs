@@ -7,14 +7,14 @@ use clap::Args;
 use firstbyte::copy_rules::{refuse_into_itself, refuse_to_delete_source};
 use firstbyte::manifest::ShardTarget;
 use firstbyte_location::Location;
-use firstbyte_transfer::{Empty, Extras, Levels, Names, Tree};
+use firstbyte_transfer::{EmptySource, Extras, Levels, Tree, TreeNames};
 
 use super::policy::Policy;
 use super::shard_copy;
 use crate::globals::Globals;
 use crate::render::error::{Error, Exit, Result};
-use crate::render::progress::{Failures, Progress};
-use crate::render::report::{Output, Report};
+use crate::render::progress::{FailureReporting, ProgressDisplay};
+use crate::render::report::{Output, RunReport};
 use crate::signals::stop_on_signal;
 
 /// Copy missing and changed objects below SRC to DST
@@ -72,12 +72,12 @@ pub fn run(args: &SyncArgs, globals: &Globals) -> Result<Exit> {
     let account = args.policy.movement().account(&args.operands, globals)?;
     let client = args.policy.movement().client(globals, account.spending())?;
     let engine = client.transfers(settings);
-    let report = Report::new("sync", source.to_string(), Some(destination.to_string()));
+    let report = RunReport::new("sync", source.to_string(), Some(destination.to_string()));
     let mut report = report.counting(engine.store());
     let extras = match (args.delete, args.allow_empty) {
         (false, _) => Extras::Keep,
-        (true, false) => Extras::Delete(Empty::Refuse),
-        (true, true) => Extras::Delete(Empty::Allow),
+        (true, false) => Extras::Delete(EmptySource::Refuse),
+        (true, true) => Extras::Delete(EmptySource::Allow),
     };
     report.settled_by(move |receipt, store| account.settle(receipt, store));
     report.keep_in(args.policy.sharding().receipt());
@@ -86,10 +86,10 @@ pub fn run(args: &SyncArgs, globals: &Globals) -> Result<Exit> {
     let list = args.policy.names()?;
     let root = source.clone();
     let listing = || Ok(list.clone().unwrap_or_default().listing(engine.store(), &root));
-    let names = if list.is_some() { Names::Given(&listing) } else { Names::Listed };
+    let names = if list.is_some() { TreeNames::Given(&listing) } else { TreeNames::Listed };
     let select = |name: &[u8]| args.policy.movement().takes(name);
     let (shard, effect) = (args.policy.sharding().of_names()?, args.policy.movement().effect());
-    let progress = Progress::new(globals, Failures::Printed).stopping(&stop);
+    let progress = ProgressDisplay::new(globals, FailureReporting::Printed).stopping(&stop);
     let (beginning, levels) = (String::new(), Levels::All);
     let tree = Tree { source, names, destination, beginning, levels, select: &select, shard, effect };
     report.add(engine.sync(&tree, extras, &progress));

@@ -7,15 +7,15 @@ use std::num::NonZeroUsize;
 
 use clap::Args;
 use firstbyte::size::human;
-use firstbyte_location::{Entry, Kind, Location, shown};
-use firstbyte_store::{Directories, Links, ListOptions, Listing, Order, Store};
+use firstbyte_location::{Entry, EntryKind, Location, shown};
+use firstbyte_store::{Directories, EntryOrder, Links, ListOptions, Listing, Store};
 use serde_json::json;
 
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
-use crate::render::report::{Output, Report};
-use crate::render::rows::{Names, push_name};
+use crate::render::report::{Output, RunReport};
+use crate::render::rows::{NameEscaping, push_name};
 
 /// Draw a location as a tree, sorted by name
 #[derive(Args)]
@@ -38,8 +38,8 @@ pub struct TreeArgs {
 pub fn run(args: &TreeArgs, globals: &Globals) -> Result<Exit> {
     let root = Location::parse(&args.location)?;
     let store = globals.store()?;
-    let mut report = Report::new("tree", root.to_string(), None).counting(&store);
-    let names = Names::on(&std::io::stdout());
+    let mut report = RunReport::new("tree", root.to_string(), None).counting(&store);
+    let names = NameEscaping::on(&std::io::stdout());
     let mut drawing =
         Drawing { args, globals, store: &store, names, directories: 0, files: 0, report: &mut report };
     let drawn = drawing.all(&root);
@@ -77,10 +77,10 @@ struct Drawing<'a> {
     args: &'a TreeArgs,
     globals: &'a Globals,
     store: &'a Store,
-    names: Names,
+    names: NameEscaping,
     directories: u64,
     files: u64,
-    report: &'a mut Report,
+    report: &'a mut RunReport,
 }
 
 impl Drawing<'_> {
@@ -107,7 +107,7 @@ impl Drawing<'_> {
             };
             self.draw(&mut open, &location, &entry)?;
             let levels = self.args.depth.map_or(usize::MAX, NonZeroUsize::get);
-            if entry.kind == Kind::Directory {
+            if entry.kind == EntryKind::Directory {
                 self.directories += 1;
                 if open.len() < levels {
                     match self.open(&location) {
@@ -124,7 +124,7 @@ impl Drawing<'_> {
 
     fn open(&self, location: &Location) -> firstbyte_store::Result<Open> {
         let options = ListOptions {
-            order: Order::Bytes,
+            order: EntryOrder::Bytes,
             links: Links::Report,
             directories: Directories::Listed,
             ..ListOptions::default()
@@ -151,11 +151,11 @@ impl Drawing<'_> {
             };
             line.extend_from_slice(branch.as_bytes());
         }
-        if let Some(size) = entry.size.filter(|_| self.args.long && entry.kind != Kind::Directory) {
+        if let Some(size) = entry.size.filter(|_| self.args.long && entry.kind != EntryKind::Directory) {
             line.extend_from_slice(format!("[{:>9}] ", human(size)).as_bytes());
         }
         push_name(b"", entry.name.strip_suffix(b"/").unwrap_or(&entry.name), self.names, &mut line);
-        if entry.kind == Kind::Directory {
+        if entry.kind == EntryKind::Directory {
             line.push(b'/');
         }
         line.push(b'\n');

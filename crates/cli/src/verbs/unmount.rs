@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use firstbyte_location::shown;
-use firstbyte_mount::{Control, Ending, Left};
+use firstbyte_mount::{Control, RemainingMounts, UnmountMode};
 use serde_json::json;
 
 use super::mount::MountPaths;
@@ -48,7 +48,7 @@ pub fn run(args: &UnmountArgs, globals: &Globals) -> Result<Exit> {
     // A lazy unmount does not contact the daemon, and otherwise the mount itself is accessed only
     // if necessary: the daemon may be stopped or hang.
     let daemon = if args.lazy { None } else { daemon(&args.directory) };
-    let ending = if args.lazy { Ending::Lazy } else { Ending::Clean };
+    let ending = if args.lazy { UnmountMode::Lazy } else { UnmountMode::Clean };
     let (daemon, counts) = match daemon {
         Some(mut daemon) => {
             let counts = mount_counts::ask(&mut daemon, COUNTS_PATIENCE);
@@ -57,7 +57,7 @@ pub fn run(args: &UnmountArgs, globals: &Globals) -> Result<Exit> {
         None => (None, None),
     };
     let left = firstbyte_mount::unmount(&args.directory, ending)?;
-    if let Some(daemon) = daemon.filter(|_| left == Left::Nothing)
+    if let Some(daemon) = daemon.filter(|_| left == RemainingMounts::Nothing)
         && !daemon.wait_for_end(PATIENCE)
     {
         return Err(Error::failed(format!(

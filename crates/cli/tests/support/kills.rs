@@ -4,9 +4,9 @@
 //! The counts are from the link between client and server, not from the client. They include the
 //! heads of requests and responses, so the bounds leave a little room.
 
-use firstbyte_link::{CounterSnapshot, Link, LinkConfig, Rate};
+use firstbyte_link::{Link, LinkConfig, LinkCounts, LinkRate};
 use firstbyte_testkit::until;
-use firstbyte_transfer::Plan;
+use firstbyte_transfer::ChunkPlan;
 
 use super::World;
 use super::servers::S3;
@@ -21,14 +21,14 @@ pub struct Survival {
     /// Number of kills before completion.
     pub kills: u64,
     /// Counts of the link over all runs.
-    pub carried: CounterSnapshot,
+    pub carried: LinkCounts,
 }
 
 impl Survival {
     /// Asserts that no more was moved than the object's length and the cost of each kill: for each
     /// connection the chunk in flight, and the bytes in its sockets.
     #[track_caller]
-    pub fn assert_bounded(&self, bytes_carried: u64, plan: &Plan, in_sockets: u64) {
+    pub fn assert_bounded(&self, bytes_carried: u64, plan: &ChunkPlan, in_sockets: u64) {
         let (length, chunk) = (plan.size(), plan.chunk());
         let under_way = CONCURRENCY * (chunk + in_sockets);
         let bound = length + self.kills * under_way + (self.kills + 1) * TALK;
@@ -41,9 +41,9 @@ impl Survival {
 }
 
 /// A link to `server` slow enough that `length` bytes take about 2 s, so that kills hit the middle.
-pub fn slow_link(server: &S3, length: u64) -> firstbyte_link::Running {
+pub fn slow_link(server: &S3, length: u64) -> firstbyte_link::RunningLink {
     let config = LinkConfig::new("127.0.0.1:0".parse().unwrap(), server.address());
-    Link::start(LinkConfig { rate: Some(Rate::bytes_per_second(length / 2)), ..config }).unwrap()
+    Link::start(LinkConfig { rate: Some(LinkRate::bytes_per_second(length / 2)), ..config }).unwrap()
 }
 
 /// Runs `cp` with `args`, killing it up to `most` times after a seeded part of the first half has
@@ -52,7 +52,7 @@ pub fn slow_link(server: &S3, length: u64) -> firstbyte_link::Running {
 pub fn survive(
     world: &World,
     args: &[&str],
-    link: firstbyte_link::Running,
+    link: firstbyte_link::RunningLink,
     length: u64,
     seed: u64,
     most: u64,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use firstbyte_testkit::{Client, Sshd, bytes, bytes_at, scratch};
+use firstbyte_testkit::{SshClientKind, Sshd, bytes, bytes_at, scratch};
 use tempfile::TempDir;
 
 use super::disk::SmallDisk;
@@ -47,7 +47,7 @@ impl Places {
         let (s3, scratch) = (S3::ours(), scratch());
         let (sshd, disk) = (Sshd::start(scratch.path()), SmallDisk::new("size=256m"));
         let mut world = World::with_s3(&s3);
-        world.set("FIRSTBYTE_SSH", &sshd.ssh(Client::Friend));
+        world.set("FIRSTBYTE_SSH", &sshd.ssh(SshClientKind::Friend));
         let mut places = Self { world, all: Vec::new(), s3, sshd, _disk: disk, _scratch: scratch };
         places.all = vec![
             places.local(places.world.path("here")),

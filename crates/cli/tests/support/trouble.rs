@@ -3,7 +3,7 @@
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-use firstbyte_testkit::{Reply, Scripted};
+use firstbyte_testkit::{Scripted, ScriptedReply};
 
 /// How a server keeps its clients waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,27 +81,29 @@ impl Troubled {
     }
 }
 
-fn answer(trouble: Trouble, number: usize, head: &str) -> Reply {
+fn answer(trouble: Trouble, number: usize, head: &str) -> ScriptedReply {
     let body = vec![b'x'; 1 << 20];
-    let whole = || Reply::raw("200 OK", &["etag: \"v\"", "content-length: 1048576"], &body[..1000]);
+    let whole = || ScriptedReply::raw("200 OK", &["etag: \"v\"", "content-length: 1048576"], &body[..1000]);
     match trouble {
-        Trouble::Stalls | Trouble::DoesNotAccept => Reply::Silence,
+        Trouble::Stalls | Trouble::DoesNotAccept => ScriptedReply::Silence,
         Trouble::StallsInTheBody => whole(),
         Trouble::Trickles => match whole() {
-            Reply::Send(bytes) => Reply::Trickle { bytes, step: 1, pause: Duration::from_secs(1) },
+            ScriptedReply::Send(bytes) => {
+                ScriptedReply::Trickle { bytes, step: 1, pause: Duration::from_secs(1) }
+            }
             other => other,
         },
         Trouble::ClosesInTheBody => whole().then_close(),
-        Trouble::Closes => Reply::Hang,
-        Trouble::Refuses => Reply::answer("503 Slow Down", &["retry-after: 3600"], b""),
+        Trouble::Closes => ScriptedReply::Hang,
+        Trouble::Refuses => ScriptedReply::answer("503 Slow Down", &["retry-after: 3600"], b""),
         Trouble::Redirects => {
-            Reply::answer("302 Found", &[&format!("location: /{number}/"), "connection: close"], b"")
+            ScriptedReply::answer("302 Found", &[&format!("location: /{number}/"), "connection: close"], b"")
         }
         Trouble::ListsForEver if head.contains("list-type=2") => page(number, &names(number), number + 1),
         Trouble::NestsForEver if head.contains("list-type=2") => page(number, "", number + 1),
         Trouble::ListsForEver | Trouble::NestsForEver => {
             let links = "<a href=\"one/\">one/</a><a href=\"two/\">two/</a>";
-            Reply::answer("200 OK", &["content-type: text/html"], links.as_bytes())
+            ScriptedReply::answer("200 OK", &["content-type: text/html"], links.as_bytes())
         }
     }
 }
@@ -114,11 +116,11 @@ fn names(number: usize) -> String {
 }
 
 /// Replies with a page of ListObjectsV2, which `next` follows. It takes a while, as pages do.
-pub fn page(_number: usize, contents: &str, next: usize) -> Reply {
+pub fn page(_number: usize, contents: &str, next: usize) -> ScriptedReply {
     std::thread::sleep(Duration::from_millis(2));
     let body = format!(
         "<?xml version=\"1.0\"?><ListBucketResult>{contents}<IsTruncated>true</IsTruncated>\
          <NextContinuationToken>t{next}</NextContinuationToken></ListBucketResult>"
     );
-    Reply::answer("200 OK", &["content-type: application/xml"], body.as_bytes())
+    ScriptedReply::answer("200 OK", &["content-type: application/xml"], body.as_bytes())
 }

@@ -1,25 +1,27 @@
 //! Computes the bill of traffic with a service: a measurement, a copy, a mount. The bill of storing
 //! is not included.
 //!
-//! Estimated requests and bytes become a [`Usage`] by the bills of the service's model, so an
+//! Estimated requests and bytes become a [`OptionUsage`] by the bills of the service's model, so an
 //! unknown price is missing, and never free. Called by `bench` for its estimates, and by the verbs
 //! for the prices that their store counts with.
 
 mod own_prices;
 mod service;
 
-use firstbyte_advise::model::{Billed, Kind, Service};
+use firstbyte_advise::model::{BilledQuantity, ServiceKind, ServiceModel};
 use firstbyte_advise::prices::{self, Cost, Day};
 use firstbyte_advise::units::{self, GIB};
-use firstbyte_advise::usage::{Item, Unit, Usage};
+use firstbyte_advise::usage::{OptionUsage, Unit, UsageItem};
 use firstbyte_store::Prices;
 
 pub use own_prices::{price_catalogue, read_prices, today};
-pub use service::{Bill, Billing, Declared, Unknown, is_loopback, is_of_the_machine, service_of_bucket};
+pub use service::{
+    Billing, BillingFacts, Declared, MissingFact, is_loopback, is_of_the_machine, service_of_bucket,
+};
 
 /// Requests and bytes of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Traffic {
+pub struct JobTraffic {
     /// Requests for data and metadata.
     pub gets: f64,
     /// Requests for pages of names.
@@ -32,7 +34,7 @@ pub struct Traffic {
     pub sent: f64,
 }
 
-impl Traffic {
+impl JobTraffic {
     /// Multiplies all counts by `times`.
     #[must_use]
     pub fn times(self, times: f64) -> Self {
@@ -111,13 +113,13 @@ impl Transfer {
 /// # Errors
 /// The first price that is not known, as a sentence.
 pub fn list_prices(
-    service: &Service,
+    service: &ServiceModel,
     transfer: Transfer,
-    prices: &prices::Catalogue,
+    prices: &prices::PriceCatalogue,
     region: &str,
     day: Day,
 ) -> Result<Prices, String> {
-    let one = |traffic: Traffic| {
+    let one = |traffic: JobTraffic| {
         let Cost { per_job, missing, .. } =
             prices.cost(&usage(service, &traffic, Some(transfer)), region, day);
         match missing.first() {
@@ -125,13 +127,13 @@ pub fn list_prices(
             None => Ok(per_job),
         }
     };
-    let none = Traffic::default();
+    let none = JobTraffic::default();
     Ok(Prices {
-        get: one(Traffic { gets: 1.0, ..none })?,
+        get: one(JobTraffic { gets: 1.0, ..none })?,
         // Listings cost as much as writes.
-        put: one(Traffic { puts: 1.0, ..none })?,
-        received: one(Traffic { bytes: GIB, ..none })? / GIB,
-        sent: one(Traffic { sent: GIB, ..none })? / GIB,
+        put: one(JobTraffic { puts: 1.0, ..none })?,
+        received: one(JobTraffic { bytes: GIB, ..none })? / GIB,
+        sent: one(JobTraffic { sent: GIB, ..none })? / GIB,
     })
 }
 
@@ -139,54 +141,58 @@ pub fn list_prices(
 /// network path is left out, and the caller has to say so. Bytes sent to a service cost nothing on
 /// their way.
 #[must_use]
-pub fn usage(service: &Service, traffic: &Traffic, transfer: Option<Transfer>) -> Usage {
+pub fn usage(service: &ServiceModel, traffic: &JobTraffic, transfer: Option<Transfer>) -> OptionUsage {
     let gib = traffic.bytes / GIB;
     let mut items = Vec::new();
     for bill in &service.bills {
         match bill.of {
-            Billed::Read | Billed::ReadSmall => items.push(Item::per_job(&bill.price, gib, Unit::GiB)),
-            Billed::Loaded => items.push(Item::per_job(&bill.price, traffic.sent / GIB, Unit::GiB)),
-            Billed::Requests | Billed::DirectRequests => {
-                items.push(Item::per_job(&bill.price, traffic.gets, Unit::Requests));
+            BilledQuantity::Read | BilledQuantity::ReadSmall => {
+                items.push(UsageItem::per_job(&bill.price, gib, Unit::GiB))
+            }
+            BilledQuantity::Loaded => {
+                items.push(UsageItem::per_job(&bill.price, traffic.sent / GIB, Unit::GiB))
+            }
+            BilledQuantity::Requests | BilledQuantity::DirectRequests => {
+                items.push(UsageItem::per_job(&bill.price, traffic.gets, Unit::Requests));
                 // Names are listed at the price of a PUT.
-                if let (Kind::Object, Some(name)) = (service.kind, bill.price.strip_suffix("/get")) {
+                if let (ServiceKind::Object, Some(name)) = (service.kind, bill.price.strip_suffix("/get")) {
                     let puts = traffic.lists + traffic.puts;
-                    items.push(Item::per_job(&format!("{name}/put"), puts, Unit::Requests));
+                    items.push(UsageItem::per_job(&format!("{name}/put"), puts, Unit::Requests));
                 }
             }
             // Billed whether or not anything is read.
-            Billed::Stored
-            | Billed::StoredPerClient
-            | Billed::StoredDuringJob
-            | Billed::StoredSmall
-            | Billed::HydrationRequests
-            | Billed::Capacity
-            | Billed::Hours
-            | Billed::ProvisionedRate
-            | Billed::VolumeRate
-            | Billed::VolumeOperations => {}
+            BilledQuantity::Stored
+            | BilledQuantity::StoredPerClient
+            | BilledQuantity::StoredDuringJob
+            | BilledQuantity::StoredSmall
+            | BilledQuantity::HydrationRequests
+            | BilledQuantity::Capacity
+            | BilledQuantity::Hours
+            | BilledQuantity::ProvisionedRate
+            | BilledQuantity::VolumeRate
+            | BilledQuantity::VolumeOperations => {}
         }
     }
     if let Some(price) = transfer.and_then(Transfer::price) {
-        items.push(Item::per_job(price, gib, Unit::GiB));
+        items.push(UsageItem::per_job(price, gib, Unit::GiB));
     }
     items.retain(|item| item.quantity > 0.0);
-    Usage { items, waiting: None }
+    OptionUsage { items, waiting: None }
 }
 
 #[cfg(test)]
 mod tests {
-    use firstbyte_advise::model::Catalogue;
+    use firstbyte_advise::model::ModelCatalogue;
 
     use super::*;
 
-    fn cost(service: &str, reads: &Traffic, transfer: Option<Transfer>) -> prices::Cost {
-        let all = Catalogue::current();
+    fn cost(service: &str, reads: &JobTraffic, transfer: Option<Transfer>) -> prices::Cost {
+        let all = ModelCatalogue::current();
         let usage = usage(all.service(service).unwrap(), reads, transfer);
-        prices::Catalogue::current().cost(&usage, "us-east-1", "2026-11-23".parse().unwrap())
+        prices::PriceCatalogue::current().cost(&usage, "us-east-1", "2026-11-23".parse().unwrap())
     }
 
-    const READS: Traffic = Traffic { gets: 1e6, lists: 1e3, puts: 0.0, bytes: 100.0 * GIB, sent: 0.0 };
+    const READS: JobTraffic = JobTraffic { gets: 1e6, lists: 1e3, puts: 0.0, bytes: 100.0 * GIB, sent: 0.0 };
 
     #[test]
     fn requests_reads_and_the_way_are_billed_and_storing_is_not() {
@@ -200,21 +206,21 @@ mod tests {
         close(&cost("s3-express", &READS, None), 0.03 + 0.001_13 + 0.06);
         close(&cost("efs-elastic", &READS, Some(Transfer::Zone)), 3.0 + 1.0);
         close(&cost("fsx-scratch-2", &READS, None), 0.0);
-        close(&cost("s3-standard", &Traffic::default(), Some(Transfer::Internet)), 0.0);
+        close(&cost("s3-standard", &JobTraffic::default(), Some(Transfer::Internet)), 0.0);
     }
 
     #[test]
     fn a_price_that_is_not_known_is_missing() {
-        let usage = usage(Catalogue::current().service("s3-standard").unwrap(), &READS, None);
+        let usage = usage(ModelCatalogue::current().service("s3-standard").unwrap(), &READS, None);
         let seoul =
-            prices::Catalogue::current().cost(&usage, "ap-northeast-2", "2026-11-23".parse().unwrap());
+            prices::PriceCatalogue::current().cost(&usage, "ap-northeast-2", "2026-11-23".parse().unwrap());
         assert_eq!(seoul.missing.len(), 2);
     }
 
     #[test]
     fn list_prices_add_up_to_the_bill_of_the_same_traffic() {
-        let (all, prices) = (Catalogue::current(), prices::Catalogue::current());
-        let traffic = Traffic { puts: 7e3, sent: 3.0 * GIB, ..READS };
+        let (all, prices) = (ModelCatalogue::current(), prices::PriceCatalogue::current());
+        let traffic = JobTraffic { puts: 7e3, sent: 3.0 * GIB, ..READS };
         let listed = |service: &str, transfer, region: &str| {
             let service = all.service(service).unwrap();
             list_prices(service, transfer, &prices, region, "2026-11-23".parse().unwrap())

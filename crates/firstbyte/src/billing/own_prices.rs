@@ -1,23 +1,23 @@
 //! The price catalogue of this user, and the current day for its prices. Called by the verbs and by
-//! [`Bill`](super::Bill).
+//! [`BillingFacts`](super::BillingFacts).
 
 use std::io;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use firstbyte_advise::prices::{Catalogue, Day};
+use firstbyte_advise::prices::{Day, PriceCatalogue};
 use firstbyte_location::shown;
 use firstbyte_store::Error as StoreError;
 
-use crate::environment::{self, Lookup};
+use crate::environment::{self, VariableLookup};
 use crate::error::{Error, Result};
 
 /// Reads the user's prices, which override the embedded ones.
 ///
 /// # Errors
 /// The user's catalogue cannot be read or is not valid.
-pub fn price_catalogue(lookup: Lookup<'_>) -> Result<Catalogue> {
-    let mut all = Catalogue::current();
+pub fn price_catalogue(lookup: VariableLookup<'_>) -> Result<PriceCatalogue> {
+    let mut all = PriceCatalogue::current();
     if let Some(own) = environment::prices_file(lookup).map(|path| read_prices(&path)).transpose()?.flatten()
     {
         all.override_with(own);
@@ -29,13 +29,13 @@ pub fn price_catalogue(lookup: Lookup<'_>) -> Result<Catalogue> {
 ///
 /// # Errors
 /// The file cannot be read or is not valid.
-pub fn read_prices(path: &Path) -> Result<Option<Catalogue>> {
+pub fn read_prices(path: &Path) -> Result<Option<PriceCatalogue>> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(source) => return Err(StoreError::Io { location: shown(path).to_string(), source }.into()),
     };
-    let parsed = Catalogue::parse(&shown(path).to_string(), &text);
+    let parsed = PriceCatalogue::parse(&shown(path).to_string(), &text);
     parsed.map(Some).map_err(|error| Error::Prices { why: error.to_string() })
 }
 

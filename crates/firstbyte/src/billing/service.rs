@@ -3,13 +3,13 @@
 
 use std::fmt;
 
-use firstbyte_advise::model::{Catalogue, Service};
+use firstbyte_advise::model::{ModelCatalogue, ServiceModel};
 use firstbyte_location::{Location, redacted};
 use firstbyte_store::{EndpointSource, Prices, Store};
 
 use super::own_prices::{price_catalogue, today};
 use super::{Transfer, list_prices};
-use crate::environment::{self, Lookup};
+use crate::environment::{self, VariableLookup};
 use crate::error::{Error, Result};
 
 /// File systems on disks of the machine, or in its memory.
@@ -55,7 +55,7 @@ impl Declared {
         if text == "none" {
             return Ok(Self::Nothing);
         }
-        let services = Catalogue::current().services;
+        let services = ModelCatalogue::current().services;
         if services.iter().any(|model| model.name == text) {
             return Ok(Self::Service(text.to_owned()));
         }
@@ -66,7 +66,7 @@ impl Declared {
 
 /// A fact that a bill needs, and that is not known.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Unknown {
+pub enum MissingFact {
     /// The service that bills a place.
     Service(String),
     /// The region.
@@ -79,7 +79,7 @@ pub enum Unknown {
     Way,
 }
 
-impl Unknown {
+impl MissingFact {
     /// The option that gives the fact.
     #[must_use]
     pub fn option(&self) -> Option<&'static str> {
@@ -92,7 +92,7 @@ impl Unknown {
     }
 }
 
-impl fmt::Display for Unknown {
+impl fmt::Display for MissingFact {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Service(place) => write!(f, "no price list for {place}"),
@@ -114,12 +114,12 @@ pub enum Billing {
     /// Requests and bytes of this service, by these prices.
     Priced(String, Prices),
     /// A fact is not known.
-    Unknown(Unknown),
+    Unknown(MissingFact),
 }
 
 /// The user's knowledge of bills.
 #[derive(Clone, Debug, Default)]
-pub struct Bill {
+pub struct BillingFacts {
     /// Network path between the services and this machine.
     pub transfer: Option<Transfer>,
     /// Service of paths and endpoints outside AWS.
@@ -128,7 +128,7 @@ pub struct Bill {
     pub region: Option<String>,
 }
 
-impl Bill {
+impl BillingFacts {
     /// Finds the billing of `location`, with the network path `transfer`.
     ///
     /// # Errors
@@ -138,16 +138,16 @@ impl Bill {
         location: &Location,
         store: &Store,
         transfer: Transfer,
-        lookup: Lookup<'_>,
+        lookup: VariableLookup<'_>,
     ) -> Result<Billing> {
         let service = match self.service(location, store) {
             Ok(Some(service)) => service,
             Ok(None) => return Ok(Billing::Free),
             Err(unknown) => return Ok(Billing::Unknown(unknown)),
         };
-        match Catalogue::current().service(&service) {
+        match ModelCatalogue::current().service(&service) {
             Some(model) => self.by_model(model, location, store, transfer, lookup),
-            None => Ok(Billing::Unknown(Unknown::Price(format!("no model is called {service}")))),
+            None => Ok(Billing::Unknown(MissingFact::Price(format!("no model is called {service}")))),
         }
     }
 
@@ -157,18 +157,18 @@ impl Bill {
     /// As [`billing`](Self::billing).
     pub fn by_model(
         &self,
-        model: &Service,
+        model: &ServiceModel,
         location: &Location,
         store: &Store,
         transfer: Transfer,
-        lookup: Lookup<'_>,
+        lookup: VariableLookup<'_>,
     ) -> Result<Billing> {
         let configured = match location {
             Location::Object(object) if object.service.is_s3() => store.endpoint_of(object.service)?.region,
             _ => None,
         };
         let region = self.region.clone().or(configured).or_else(|| environment::region(lookup));
-        let Some(region) = region else { return Ok(Billing::Unknown(Unknown::Region)) };
+        let Some(region) = region else { return Ok(Billing::Unknown(MissingFact::Region)) };
         let prices = price_catalogue(lookup)?;
         prices.check_region(&region).map_err(|error| Error::Bill {
             option: "region",
@@ -177,12 +177,16 @@ impl Bill {
         })?;
         Ok(match list_prices(model, transfer, &prices, &region, today()?) {
             Ok(prices) => Billing::Priced(model.name.clone(), prices),
-            Err(missing) => Billing::Unknown(Unknown::Price(missing)),
+            Err(missing) => Billing::Unknown(MissingFact::Price(missing)),
         })
     }
 
     /// Finds the service that bills a location; `None` if nothing is billed.
-    fn service(&self, location: &Location, store: &Store) -> std::result::Result<Option<String>, Unknown> {
+    fn service(
+        &self,
+        location: &Location,
+        store: &Store,
+    ) -> std::result::Result<Option<String>, MissingFact> {
         match &self.declared {
             Some(Declared::Nothing) => return Ok(None),
             Some(Declared::Service(name)) => return Ok(Some(name.clone())),
@@ -194,11 +198,11 @@ impl Bill {
                     Ok(Some(service_of_bucket(&object.bucket).to_owned()))
                 }
                 Ok(endpoint) if is_loopback(&endpoint.url) => Ok(None),
-                Ok(endpoint) => Err(Unknown::Service(redacted(&endpoint.url).into_owned())),
-                Err(error) => Err(Unknown::Price(error.to_string())),
+                Ok(endpoint) => Err(MissingFact::Service(redacted(&endpoint.url).into_owned())),
+                Err(error) => Err(MissingFact::Price(error.to_string())),
             },
             Location::Http(url) if is_loopback(&url.authority) => Ok(None),
-            other => Err(Unknown::Service(other.to_string())),
+            other => Err(MissingFact::Service(other.to_string())),
         }
     }
 }

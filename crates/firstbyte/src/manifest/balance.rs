@@ -1,9 +1,9 @@
 //! Assigns objects to shards so that the shards have equal bytes, in bounded memory. Pure.
 //!
-//! [`Sizes`] sees every object once and keeps the largest. [`Balancer`] gives those out first, the
-//! largest to the emptiest shard. Each other object goes, in order, to the shard that is then
-//! emptiest. So no shard is ahead of another by more than the largest object that was not kept, or
-//! by one object that exceeds a shard's share.
+//! [`ObjectSizes`] sees every object once and keeps the largest. [`Balancer`] gives those out
+//! first, the largest to the emptiest shard. Each other object goes, in order, to the shard that is
+//! then emptiest. So no shard is ahead of another by more than the largest object that was not
+//! kept, or by one object that exceeds a shard's share.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -16,14 +16,14 @@ const OVERHEAD: u64 = 64;
 
 /// Sizes of the objects, collected before the assignment.
 #[derive(Debug, Default)]
-pub(super) struct Sizes {
+pub(super) struct ObjectSizes {
     objects: u64,
     bytes: u64,
     /// Size and number of the largest objects, the smallest of them on top.
     largest: BinaryHeap<Reverse<(u64, u64)>>,
 }
 
-impl Sizes {
+impl ObjectSizes {
     /// Counts the next object.
     pub(super) fn add(&mut self, size: u64) {
         let number = self.objects;
@@ -57,7 +57,7 @@ pub(super) struct Balancer {
 
 impl Balancer {
     /// Makes a balancer over `shards` shards, at least one.
-    pub(super) fn new(shards: u32, sizes: Sizes) -> Self {
+    pub(super) fn new(shards: u32, sizes: ObjectSizes) -> Self {
         let overhead = sizes.bytes / sizes.objects.max(1) / OVERHEAD + 1;
         let shards = (0..shards.max(1)).map(|shard| Reverse((0, shard))).collect();
         let mut balancer = Self { shards, large: HashMap::new(), overhead, next: 0 };
@@ -96,7 +96,7 @@ mod tests {
 
     /// Bytes and objects of each shard.
     fn balanced(shards: u32, sizes: &[u64]) -> Vec<(u64, u64)> {
-        let mut seen = Sizes::default();
+        let mut seen = ObjectSizes::default();
         sizes.iter().for_each(|size| seen.add(*size));
         let mut balancer = Balancer::new(shards, seen);
         let mut loads = vec![(0, 0); shards as usize];

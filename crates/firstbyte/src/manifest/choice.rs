@@ -5,7 +5,7 @@ use std::str::FromStr;
 use firstbyte_transfer::Shard;
 
 use super::{MOST_SHARDS, Manifest};
-use crate::environment::{ARRAY_VARIABLES, Lookup, array_task};
+use crate::environment::{ARRAY_VARIABLES, VariableLookup, array_task};
 use crate::error::{Error, Result};
 
 /// The choice of a shard.
@@ -46,7 +46,7 @@ impl ShardChoice {
     ///
     /// # Errors
     /// `auto` outside an array job, or if the number of tasks is not known.
-    pub fn resolve(self, lookup: Lookup<'_>) -> Result<Shard> {
+    pub fn resolve(self, lookup: VariableLookup<'_>) -> Result<Shard> {
         self.with(None, lookup)
     }
 
@@ -55,11 +55,11 @@ impl ShardChoice {
     ///
     /// # Errors
     /// As [`resolve`](Self::resolve), and for another number of shards.
-    pub fn of_manifest(self, manifest: &Manifest, lookup: Lookup<'_>) -> Result<Shard> {
+    pub fn of_manifest(self, manifest: &Manifest, lookup: VariableLookup<'_>) -> Result<Shard> {
         self.with(Some(manifest.count()), lookup)
     }
 
-    fn with(self, planned: Option<u32>, lookup: Lookup<'_>) -> Result<Shard> {
+    fn with(self, planned: Option<u32>, lookup: VariableLookup<'_>) -> Result<Shard> {
         let fails = |why: String| Error::Option { name: "shard".into(), why };
         let (index, counts) = match self {
             Self::Given(shard) => (shard.index, [(Some(shard.count), "--shard"), (None, "")]),

@@ -2,11 +2,11 @@
 
 use std::ffi::OsStr;
 
-use firstbyte_hydrate::Job;
-use firstbyte_transfer::{Effect, Silent, Summary};
+use firstbyte_hydrate::HydrationJob;
+use firstbyte_transfer::{Effect, NoObserver, Summary};
 
 use super::run::{ShardRun, ShardTarget};
-use crate::cached::Keep;
+use crate::cached::KeepBlocks;
 use crate::client::Client;
 use crate::copy::Copy;
 use crate::error::Result;
@@ -35,7 +35,7 @@ impl Client {
             ended.is_none()
         };
         let target = ShardTarget::Copy(destination.as_ref());
-        run.copy(&self.engine(copy), target, Effect::Apply, &Silent, &mut report)?;
+        run.copy(&self.engine(copy), target, Effect::Apply, &NoObserver, &mut report)?;
         match ended {
             Some(error) => Err(error.into()),
             None => Ok(summaries),
@@ -47,10 +47,15 @@ impl Client {
     ///
     /// # Errors
     /// A client without a cache; no thread can be started; the manifest cannot be read.
-    pub fn hydrate_shard(&self, run: &ShardRun, keep: Keep, limit_rate: Option<u64>) -> Result<Job> {
+    pub fn hydrate_shard(
+        &self,
+        run: &ShardRun,
+        keep: KeepBlocks,
+        limit_rate: Option<u64>,
+    ) -> Result<HydrationJob> {
         self.cache()?;
         let mut list = run.wanted()?;
-        if keep == Keep::Always {
+        if keep == KeepBlocks::Always {
             list = self.hydrator.pinned(list);
         }
         Ok(self.hydrator.hydrate(list, limit_rate)?)

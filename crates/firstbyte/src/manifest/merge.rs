@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use firstbyte_location::shown;
 use serde::Serialize;
 
-use super::{Manifest, Totals};
+use super::{Manifest, ObjectTotals};
 use crate::error::{Error, Result};
-use crate::receipt::{Failed, Receipt};
-use crate::shard_receipt::{Changed, Done, ShardReceipt};
+use crate::receipt::{FailedItem, Receipt};
+use crate::shard_receipt::{Changed, DoneObjects, ShardReceipt};
 use crate::size::human;
 
 /// Largest number of objects and failures that are named. The counts include all.
@@ -21,17 +21,17 @@ const MOST_SHOWN: usize = 20;
 
 /// The merged receipts of one manifest.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Merged {
+pub struct MergedReceipts {
     /// The id of the manifest.
     pub manifest: String,
     /// Number of the manifest's shards.
     pub shards: u32,
     /// Totals of the manifest's objects.
-    pub planned: Totals,
+    pub planned: ObjectTotals,
     /// Totals of the objects that are done.
-    pub done: Totals,
+    pub done: ObjectTotals,
     /// Totals of the objects that are missing.
-    pub missing: Totals,
+    pub missing: ObjectTotals,
     /// The first missing objects.
     pub missing_objects: Vec<String>,
     /// Shards without a receipt.
@@ -41,7 +41,7 @@ pub struct Merged {
     /// Objects found in another version than planned, and not done by another run of their shard.
     pub changed: Vec<Changed>,
     /// Other failures, and those that ended a run.
-    pub failed: Vec<Failed>,
+    pub failed: Vec<FailedItem>,
     /// Bytes that the workers moved.
     pub bytes: u64,
     /// Objects that the workers found unchanged.
@@ -76,7 +76,7 @@ pub struct Workers {
 
 /// The merged receipts of one shard.
 struct Known {
-    done: Done,
+    done: DoneObjects,
     receipts: u32,
 }
 
@@ -84,12 +84,12 @@ struct Known {
 ///
 /// # Errors
 /// [`Error::Manifest`] if a file is no receipt of a shard, or is one of another manifest.
-pub fn merge(manifest: &Manifest, receipts: &[PathBuf]) -> Result<Merged> {
-    let mut merged = Merged {
+pub fn merge(manifest: &Manifest, receipts: &[PathBuf]) -> Result<MergedReceipts> {
+    let mut merged = MergedReceipts {
         manifest: manifest.header().id.clone(),
         shards: manifest.count(),
         planned: manifest.all(),
-        ..Merged::default()
+        ..MergedReceipts::default()
     };
     let mut shards: BTreeMap<u32, Known> = BTreeMap::new();
     let mut workers: BTreeMap<String, Vec<u32>> = BTreeMap::new();
@@ -98,7 +98,7 @@ pub fn merge(manifest: &Manifest, receipts: &[PathBuf]) -> Result<Merged> {
         let (mut receipt, shard, done) = read(manifest, path)?;
         let known = shards
             .entry(shard.index)
-            .or_insert_with(|| Known { done: Done::none(shard.objects), receipts: 0 });
+            .or_insert_with(|| Known { done: DoneObjects::none(shard.objects), receipts: 0 });
         known.done.add(&done);
         known.receipts += 1;
         workers.entry(shard.firstbyte).or_default().push(shard.index);
@@ -129,7 +129,7 @@ pub fn merge(manifest: &Manifest, receipts: &[PathBuf]) -> Result<Merged> {
 }
 
 /// Reads a receipt. Returns it with its part about a shard and the objects that are done.
-fn read(manifest: &Manifest, path: &Path) -> Result<(Receipt, ShardReceipt, Done)> {
+fn read(manifest: &Manifest, path: &Path) -> Result<(Receipt, ShardReceipt, DoneObjects)> {
     let fails = |why: String| Error::Manifest { path: shown(path).to_string(), why };
     let text = fs::read_to_string(path).map_err(|error| fails(error.to_string()))?;
     let no_receipt = "is not the receipt of a shard; write one with --receipt FILE";
@@ -143,7 +143,7 @@ fn read(manifest: &Manifest, path: &Path) -> Result<(Receipt, ShardReceipt, Done
         )));
     }
     let objects = manifest.totals(shard.index).objects;
-    let done = Done::parse(&shard.done, shard.objects)
+    let done = DoneObjects::parse(&shard.done, shard.objects)
         .filter(|_| {
             shard.index < manifest.count() && shard.count == manifest.count() && shard.objects == objects
         })
@@ -151,7 +151,7 @@ fn read(manifest: &Manifest, path: &Path) -> Result<(Receipt, ShardReceipt, Done
     Ok((receipt, shard, done))
 }
 
-impl Merged {
+impl MergedReceipts {
     /// True if every object is done.
     #[must_use]
     pub fn is_complete(&self) -> bool {
@@ -171,7 +171,7 @@ impl Merged {
                 if known.is_some_and(|known| known.done.contains(place)) {
                     continue;
                 }
-                self.missing.add(Totals { objects: 1, bytes: row.size });
+                self.missing.add(ObjectTotals { objects: 1, bytes: row.size });
                 if self.missing_objects.len() < MOST_NAMED {
                     self.missing_objects.push(row.location);
                 }
@@ -202,7 +202,7 @@ impl Merged {
     /// Formats the result as lines for people.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
-        let objects = |totals: Totals| format!("{} objects, {}", totals.objects, human(totals.bytes));
+        let objects = |totals: ObjectTotals| format!("{} objects, {}", totals.objects, human(totals.bytes));
         let list = |shards: &[u32]| shards.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         let mut lines = vec![format!("done: {} of {}", objects(self.done), objects(self.planned))];
         if !self.is_complete() {

@@ -23,16 +23,16 @@ use std::path::{Path, PathBuf};
 use firstbyte_location::{Location, shown};
 use serde::{Deserialize, Serialize};
 
-use crate::copy_rules::{Destination, Source, tree_name};
+use crate::copy_rules::{Destination, ParsedSource, tree_name};
 use crate::error::{Error, Result};
 
-pub use crate::shard_receipt::{Changed, Done, ShardReceipt};
+pub use crate::shard_receipt::{Changed, DoneObjects, ShardReceipt};
 pub use choice::ShardChoice;
-pub use merge::{Doubled, MOST_NAMED, Merged, Workers, merge};
-pub use plan::{LeftOut, Plan, Planned, plan};
+pub use merge::{Doubled, MOST_NAMED, MergedReceipts, Workers, merge};
+pub use plan::{ManifestPlan, PlannedManifest, UnplannedEntries, plan};
 pub use run::{ShardRun, ShardTarget};
 
-use table::{Reader, Rows};
+use table::{ManifestReader, Rows};
 
 /// The version of the format that this release reads and writes. A change that older readers
 /// would get wrong raises it.
@@ -43,7 +43,7 @@ pub const MOST_SHARDS: u32 = 100_000;
 
 /// The header of a manifest, JSON in the metadata of the Parquet file.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Header {
+pub struct ManifestHeader {
     /// Format version ([`FORMAT`]).
     pub version: u64,
     /// Random identifier, by which receipts name the manifest.
@@ -55,7 +55,7 @@ pub struct Header {
     /// The planned sources. Rows refer to them by index.
     pub sources: Vec<PlannedSource>,
     /// The totals of each shard.
-    pub shards: Vec<Totals>,
+    pub shards: Vec<ObjectTotals>,
 }
 
 /// A source of a manifest.
@@ -81,14 +81,14 @@ pub enum SourceKind {
 
 /// Totals of objects.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
-pub struct Totals {
+pub struct ObjectTotals {
     /// Number of objects.
     pub objects: u64,
     /// Length of all objects, in bytes.
     pub bytes: u64,
 }
 
-impl Totals {
+impl ObjectTotals {
     /// Adds other totals.
     pub fn add(&mut self, other: Self) {
         self.objects += other.objects;
@@ -100,7 +100,7 @@ impl Totals {
 #[derive(Clone, Debug)]
 pub struct Manifest {
     path: PathBuf,
-    header: Header,
+    header: ManifestHeader,
 }
 
 impl Manifest {
@@ -112,7 +112,7 @@ impl Manifest {
         let fails = |why: String| Error::Manifest { path: shown(path).to_string(), why };
         let file = File::open(path).map_err(|error| fails(error.to_string()))?;
         let no_manifest = "is not a manifest; write one with `firstbyte plan SRC --out FILE`";
-        let reader = Reader::new(file).map_err(|error| match error.kind() {
+        let reader = ManifestReader::new(file).map_err(|error| match error.kind() {
             io::ErrorKind::InvalidData => fails(no_manifest.into()),
             _ => fails(error.to_string()),
         })?;
@@ -130,7 +130,7 @@ impl Manifest {
             }
             _ => return Err(fails(no_manifest.into())),
         }
-        let header: Header =
+        let header: ManifestHeader =
             serde_json::from_value(any).map_err(|error| fails(format!("its header is damaged ({error})")))?;
         if header.shards.is_empty() || header.shards.len() > MOST_SHARDS as usize {
             return Err(fails("its header is damaged (no shards)".into()));
@@ -140,7 +140,7 @@ impl Manifest {
 
     /// The header.
     #[must_use]
-    pub fn header(&self) -> &Header {
+    pub fn header(&self) -> &ManifestHeader {
         &self.header
     }
 
@@ -153,14 +153,14 @@ impl Manifest {
 
     /// The totals of one shard; zero for a shard that does not exist.
     #[must_use]
-    pub fn totals(&self, shard: u32) -> Totals {
+    pub fn totals(&self, shard: u32) -> ObjectTotals {
         self.header.shards.get(shard as usize).copied().unwrap_or_default()
     }
 
     /// The totals of all shards.
     #[must_use]
-    pub fn all(&self) -> Totals {
-        let mut all = Totals::default();
+    pub fn all(&self) -> ObjectTotals {
+        let mut all = ObjectTotals::default();
         self.header.shards.iter().for_each(|shard| all.add(*shard));
         all
     }
@@ -177,7 +177,7 @@ impl Manifest {
 
     /// Reads the rows of one shard, or all of them.
     fn rows(&self, shard: Option<u32>) -> Result<Rows> {
-        let opened = File::open(&self.path).and_then(Reader::new);
+        let opened = File::open(&self.path).and_then(ManifestReader::new);
         Ok(opened.map_err(|error| self.error(&error.to_string()))?.rows(shard))
     }
 
@@ -198,7 +198,7 @@ impl PlannedSource {
         match self.kind {
             SourceKind::Tree => {
                 let name = if self.named { tree_name(&root)? } else { None };
-                Source::Tree { root, name }.target(destination)
+                ParsedSource::Tree { root, name }.target(destination)
             }
             SourceKind::Names => Ok(destination.location().clone()),
         }
@@ -219,7 +219,7 @@ mod tests {
             (r#"{"version":"1"}"#, "is not a manifest"),
             ("", "is not a manifest"),
         ] {
-            let writer = table::Writer::new(File::create(&path).unwrap(), 1).unwrap();
+            let writer = table::ManifestWriter::new(File::create(&path).unwrap(), 1).unwrap();
             writer.finish(header.into()).unwrap();
             let error = Manifest::open(&path).unwrap_err().to_string();
             assert!(error.contains(part) && !error.contains('\n'), "{header}: {error}");

@@ -9,25 +9,25 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use firstbyte_location::{Entry, Kind, Location, Version, directory_of, shown};
+use firstbyte_location::{Entry, EntryKind, Location, Version, directory_of, shown};
 use firstbyte_store::{
-    Durability, Error as StoreError, ListOptions, LocalFile, Marker, Metadata, Order, Partials, Privacy,
-    Store,
+    Durability, EntryOrder, Error as StoreError, ListOptions, LocalFile, Marker, Metadata,
+    PartialPermissions, Partials, Store,
 };
 use firstbyte_transfer::is_unfinished;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::balance::{Balancer, Sizes};
-use super::table::{Reader, Row, Writer};
-use super::{FORMAT, Header, MOST_SHARDS, PlannedSource, SourceKind, Totals, version};
-use crate::copy_rules::{Source, Wildcards};
+use super::balance::{Balancer, ObjectSizes};
+use super::table::{ManifestReader, ManifestRow, ManifestWriter};
+use super::{FORMAT, MOST_SHARDS, ManifestHeader, ObjectTotals, PlannedSource, SourceKind, version};
+use crate::copy_rules::{ParsedSource, Wildcards};
 use crate::error::{Error, Result};
 use crate::filter::Filter;
-use crate::operand::{Depth, Glob};
+use crate::operand::{Glob, OperandKind};
 
 /// Sources and shards to plan.
-pub struct Plan<'a> {
+pub struct ManifestPlan<'a> {
     /// Objects, trees and patterns, as the user wrote them. Everything below a tree is planned.
     pub sources: &'a [OsString],
     /// Whether sources may hold patterns.
@@ -40,18 +40,18 @@ pub struct Plan<'a> {
 
 /// Result of a plan.
 #[derive(Clone, Debug)]
-pub struct Planned {
+pub struct PlannedManifest {
     /// The header of the manifest.
-    pub header: Header,
+    pub header: ManifestHeader,
     /// Totals of all objects.
-    pub totals: Totals,
+    pub totals: ObjectTotals,
     /// Entries of the sources that are no objects to copy.
-    pub left_out: LeftOut,
+    pub left_out: UnplannedEntries,
 }
 
 /// Entries that no copy takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LeftOut {
+pub struct UnplannedEntries {
     /// Pipes, sockets and devices.
     pub special: u64,
     /// Partial files of interrupted copies.
@@ -62,7 +62,7 @@ pub struct LeftOut {
 ///
 /// # Errors
 /// Sources that cannot be listed or planned, or hold no object; `out` cannot be written.
-pub fn plan(store: &Store, plan: Plan<'_>, out: &Path) -> Result<Planned> {
+pub fn plan(store: &Store, plan: ManifestPlan<'_>, out: &Path) -> Result<PlannedManifest> {
     match plan_once(store, &plan, out) {
         // The store knows now that it has to sort the listing.
         Err(Error::Store(StoreError::Disordered { .. })) => plan_once(store, &plan, out),
@@ -70,19 +70,19 @@ pub fn plan(store: &Store, plan: Plan<'_>, out: &Path) -> Result<Planned> {
     }
 }
 
-fn plan_once(store: &Store, plan: &Plan<'_>, out: &Path) -> Result<Planned> {
+fn plan_once(store: &Store, plan: &ManifestPlan<'_>, out: &Path) -> Result<PlannedManifest> {
     if plan.shards == 0 || plan.shards > MOST_SHARDS {
         let why = format!("{} is out of range: from 1 to {MOST_SHARDS}", plan.shards);
         return Err(Error::Option { name: "shards".into(), why });
     }
     let at_out = |error: io::Error| Error::Manifest { path: shown(out).to_string(), why: error.to_string() };
     let sources = parse_sources(store, plan)?;
-    let partial = LocalFile::open(out, Privacy::Usual)?;
+    let partial = LocalFile::open(out, PartialPermissions::Usual)?;
     partial.empty()?;
     let written = (|| {
         let directory = directory_of(out);
         let listed = tempfile::tempfile_in(directory).map_err(at_out)?;
-        let writer = Writer::new(listed.try_clone().map_err(at_out)?, 1).map_err(at_out)?;
+        let writer = ManifestWriter::new(listed.try_clone().map_err(at_out)?, 1).map_err(at_out)?;
         let (sizes, totals, left_out) = Default::default();
         let mut first = Listed { store, writer, sizes, totals, left_out, at: out };
         sources
@@ -96,7 +96,7 @@ fn plan_once(store: &Store, plan: &Plan<'_>, out: &Path) -> Result<Planned> {
         writer.finish(String::new()).map_err(at_out)?;
         let sources = sources.into_iter().map(|source| source.planned).collect();
         let header = write_manifest(listed, partial.file(), plan.shards, sizes, sources).map_err(at_out)?;
-        Ok(Planned { header, totals, left_out })
+        Ok(PlannedManifest { header, totals, left_out })
     })();
     match written {
         Ok(planned) => {
@@ -116,21 +116,21 @@ fn write_manifest(
     listed: File,
     out: &File,
     shards: u32,
-    sizes: Sizes,
+    sizes: ObjectSizes,
     sources: Vec<PlannedSource>,
-) -> io::Result<Header> {
+) -> io::Result<ManifestHeader> {
     let mut balancer = Balancer::new(shards, sizes);
-    let mut totals = vec![Totals::default(); shards as usize];
-    let mut writer = Writer::new(out.try_clone()?, shards)?;
-    for row in Reader::new(listed)?.rows(None) {
+    let mut totals = vec![ObjectTotals::default(); shards as usize];
+    let mut writer = ManifestWriter::new(out.try_clone()?, shards)?;
+    for row in ManifestReader::new(listed)?.rows(None) {
         let mut row = row?;
         row.shard = balancer.assign(row.size);
-        totals[row.shard as usize].add(Totals { objects: 1, bytes: row.size });
+        totals[row.shard as usize].add(ObjectTotals { objects: 1, bytes: row.size });
         writer.add(row)?;
     }
     let mut id = [0; 8];
     rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty())?;
-    let header = Header {
+    let header = ManifestHeader {
         version: FORMAT,
         id: format!("{:016x}", u64::from_ne_bytes(id)),
         created: OffsetDateTime::now_utc().format(&Rfc3339).map_err(io::Error::other)?,
@@ -163,27 +163,36 @@ enum Names {
 
 /// Parses the sources. Objects of one directory that are named one after the other become one
 /// source.
-fn parse_sources(store: &Store, plan: &Plan<'_>) -> Result<Vec<ListedSource>> {
+fn parse_sources(store: &Store, plan: &ManifestPlan<'_>) -> Result<Vec<ListedSource>> {
     let mut found: Vec<ListedSource> = Vec::new();
     for text in plan.sources {
-        let (root, named, kind, names) = match Source::parse(text, Depth::Tree, plan.wildcards, store)? {
-            Source::Tree { root, name } => (root, name.is_some(), SourceKind::Tree, Names::Below(None)),
-            Source::Glob { base, glob } => (base, false, SourceKind::Names, Names::Below(Some(glob))),
-            Source::Object(object) => {
-                let object = absolute(object)?;
-                let place = object.parent().and_then(|root| Some((object.name_below(&root)?, root)));
-                let Some((name, root)) = place.filter(|(name, root)| root.join(name) == object) else {
-                    return Err(unplannable(text, "its name cannot be written to a manifest; copy it alone"));
-                };
-                if let Some(ListedSource { root: before, names: Names::Single(names), .. }) = found.last_mut()
-                    && *before == root
-                {
-                    names.insert(name);
-                    continue;
+        let (root, named, kind, names) =
+            match ParsedSource::parse(text, OperandKind::Tree, plan.wildcards, store)? {
+                ParsedSource::Tree { root, name } => {
+                    (root, name.is_some(), SourceKind::Tree, Names::Below(None))
                 }
-                (root, false, SourceKind::Names, Names::Single([name].into()))
-            }
-        };
+                ParsedSource::Glob { base, glob } => {
+                    (base, false, SourceKind::Names, Names::Below(Some(glob)))
+                }
+                ParsedSource::Object(object) => {
+                    let object = absolute(object)?;
+                    let place = object.parent().and_then(|root| Some((object.name_below(&root)?, root)));
+                    let Some((name, root)) = place.filter(|(name, root)| root.join(name) == object) else {
+                        return Err(unplannable(
+                            text,
+                            "its name cannot be written to a manifest; copy it alone",
+                        ));
+                    };
+                    if let Some(ListedSource { root: before, names: Names::Single(names), .. }) =
+                        found.last_mut()
+                        && *before == root
+                    {
+                        names.insert(name);
+                        continue;
+                    }
+                    (root, false, SourceKind::Names, Names::Single([name].into()))
+                }
+            };
         let root = absolute(root)?;
         let kept = root.to_text().ok_or_else(|| {
             unplannable(
@@ -215,10 +224,10 @@ fn absolute(location: Location) -> Result<Location> {
 /// State of the first pass.
 struct Listed<'a> {
     store: &'a Store,
-    writer: Writer,
-    sizes: Sizes,
-    totals: Totals,
-    left_out: LeftOut,
+    writer: ManifestWriter,
+    sizes: ObjectSizes,
+    totals: ObjectTotals,
+    left_out: UnplannedEntries,
     at: &'a Path,
 }
 
@@ -236,7 +245,7 @@ impl Listed<'_> {
         let beginning = glob.map(|glob| glob.beginning(0)).unwrap_or_default();
         let options = ListOptions {
             recursive: true,
-            order: Order::Bytes,
+            order: EntryOrder::Bytes,
             beginning,
             marker: Marker::Listed,
             partials: Partials::Listed,
@@ -244,15 +253,15 @@ impl Listed<'_> {
         };
         for entry in self.store.list(&source.root, &options)? {
             let entry = entry?;
-            let matches = glob.is_none_or(|glob| glob.takes(&entry.name, Depth::Tree));
+            let matches = glob.is_none_or(|glob| glob.takes(&entry.name, OperandKind::Tree));
             if !matches || !filter.takes(&entry.name) {
                 continue;
             }
             match entry.kind {
-                Kind::Other => self.left_out.special += 1,
-                Kind::File if is_unfinished(&source.root, &entry.name) => self.left_out.unfinished += 1,
-                Kind::File => self.add(place, &source.root, &entry.name, Some(&entry))?,
-                Kind::Directory | Kind::Symlink => {}
+                EntryKind::Other => self.left_out.special += 1,
+                EntryKind::File if is_unfinished(&source.root, &entry.name) => self.left_out.unfinished += 1,
+                EntryKind::File => self.add(place, &source.root, &entry.name, Some(&entry))?,
+                EntryKind::Directory | EntryKind::Symlink => {}
             }
         }
         Ok(())
@@ -278,7 +287,7 @@ impl Listed<'_> {
                 }
             },
         };
-        let row = Row {
+        let row = ManifestRow {
             location: location.to_text().ok_or_else(|| fails("its name cannot be written to a manifest"))?,
             size,
             version: version::to_text(&version),
@@ -287,7 +296,7 @@ impl Listed<'_> {
             shard: 0,
         };
         self.sizes.add(size);
-        self.totals.add(Totals { objects: 1, bytes: size });
+        self.totals.add(ObjectTotals { objects: 1, bytes: size });
         let at = shown(self.at).to_string();
         self.writer.add(row).map_err(|error| Error::Manifest { path: at, why: error.to_string() })
     }

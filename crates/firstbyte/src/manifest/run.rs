@@ -12,20 +12,21 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use firstbyte_hydrate::{Failure as HydrateFailure, Wanted, WantedList};
-use firstbyte_location::{Entry, Kind, Location, Strength, Version};
+use firstbyte_hydrate::{HydrationFailure as HydrateFailure, HydrationItem, HydrationList};
+use firstbyte_location::{Entry, EntryKind, Location, Strength, Version};
 use firstbyte_store::{Error as StoreError, Listing, differing_texts};
 use firstbyte_transfer::{
-    Action, Effect, Engine, Error as TransferError, Failure, Levels, Names, Observer, Shard, Summary, Tree,
+    Action, Effect, Engine, Error as TransferError, Failure, Levels, Observer, Shard, Summary, Tree,
+    TreeNames,
 };
 use rustix_futex_sync::Mutex;
 
 use super::choice::ShardChoice;
-use super::table::{Row, Rows};
+use super::table::{ManifestRow, Rows};
 use super::{Manifest, version};
-use crate::environment::Lookup;
+use crate::environment::VariableLookup;
 use crate::error::Result;
-use crate::shard_receipt::{Changed, Done, ShardReceipt};
+use crate::shard_receipt::{Changed, DoneObjects, ShardReceipt};
 
 /// A shard of a manifest, and its progress.
 pub struct ShardRun {
@@ -48,7 +49,7 @@ impl ShardRun {
     ///
     /// # Errors
     /// [`Error::Manifest`](crate::Error::Manifest); a shard that the manifest does not have.
-    pub fn open(path: &Path, choice: ShardChoice, lookup: Lookup<'_>) -> Result<Self> {
+    pub fn open(path: &Path, choice: ShardChoice, lookup: VariableLookup<'_>) -> Result<Self> {
         let manifest = Manifest::open(path)?;
         let shard = choice.of_manifest(&manifest, lookup)?;
         let marks = Marks::of(manifest.totals(shard.index).objects);
@@ -118,7 +119,7 @@ impl ShardRun {
             };
             let tree = Tree {
                 source: root,
-                names: Names::Given(&open),
+                names: TreeNames::Given(&open),
                 destination,
                 beginning: String::new(),
                 levels: Levels::All,
@@ -138,12 +139,12 @@ impl ShardRun {
     /// # Errors
     /// The manifest cannot be read.
     #[expect(clippy::result_large_err, reason = "an item of a list, made once an object")]
-    pub fn wanted(&self) -> Result<WantedList> {
+    pub fn wanted(&self) -> Result<HydrationList> {
         Ok(Box::new(self.feed()?.map(|row| match row {
             Ok((_, row)) => {
                 let (location, version) = row_parts(&row).map_err(|error| wanted_failure(&row, error))?;
                 let version = Some(version).filter(|version| version.strength() > Strength::None);
-                Ok(Wanted { location, version, range: None })
+                Ok(HydrationItem { location, version, range: None })
             }
             Err(error) => {
                 let location = Location::Local("the manifest".into());
@@ -197,7 +198,7 @@ impl ShardRun {
 
 /// States of a shard's objects.
 struct Marks {
-    done: Done,
+    done: DoneObjects,
     /// Objects handed out and not finished, with their positions in the shard.
     in_flight: HashMap<Location, u64>,
     changed: Vec<Changed>,
@@ -205,7 +206,7 @@ struct Marks {
 
 impl Marks {
     fn of(objects: u64) -> Self {
-        Self { done: Done::none(objects), in_flight: HashMap::new(), changed: Vec::new() }
+        Self { done: DoneObjects::none(objects), in_flight: HashMap::new(), changed: Vec::new() }
     }
 
     fn finish(&mut self, location: &Location) {
@@ -288,7 +289,7 @@ struct Feed {
 }
 
 impl Iterator for Feed {
-    type Item = io::Result<(u64, Row)>;
+    type Item = io::Result<(u64, ManifestRow)>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let row = self.rows.next()?;
@@ -308,7 +309,7 @@ struct SourceEntries {
 
 impl SourceEntries {
     /// Returns the next row of this source. Skips the rows that an earlier source left.
-    fn next_row(&self) -> Option<io::Result<(u64, Row)>> {
+    fn next_row(&self) -> Option<io::Result<(u64, ManifestRow)>> {
         let mut feed = self.feed.lock();
         loop {
             match feed.rows.peek()? {
@@ -364,35 +365,35 @@ impl Manifest {
 }
 
 /// Converts a row to an entry of a listing of `root`.
-fn entry(row: &Row, root: &Location) -> firstbyte_store::Result<Entry> {
+fn entry(row: &ManifestRow, root: &Location) -> firstbyte_store::Result<Entry> {
     let (location, version) = row_parts(row)?;
     let name = location.name_below(root).ok_or_else(|| damaged(row, "it does not lie below its source"))?;
     Ok(described(row, version, name))
 }
 
-fn described(row: &Row, version: Version, name: Vec<u8>) -> Entry {
+fn described(row: &ManifestRow, version: Version, name: Vec<u8>) -> Entry {
     Entry {
         size: Some(row.size),
         modified: row.modified.and_then(time_of),
         etag: version.etag.clone(),
         version: Some(Box::new(version)),
-        ..Entry::named(name, Kind::File)
+        ..Entry::named(name, EntryKind::File)
     }
 }
 
-fn row_parts(row: &Row) -> firstbyte_store::Result<(Location, Version)> {
+fn row_parts(row: &ManifestRow) -> firstbyte_store::Result<(Location, Version)> {
     let location = Location::parse(OsStr::new(&row.location)).map_err(|error| damaged(row, &error.why))?;
     let version = version::parse(&row.version, row.size)
         .ok_or_else(|| damaged(row, &format!("`{}` is no version", row.version)))?;
     Ok((location, version))
 }
 
-fn damaged(row: &Row, why: &str) -> StoreError {
+fn damaged(row: &ManifestRow, why: &str) -> StoreError {
     let source = io::Error::new(io::ErrorKind::InvalidData, format!("in the manifest: {why}"));
     StoreError::Io { location: row.location.clone(), source }
 }
 
-fn wanted_failure(row: &Row, error: StoreError) -> HydrateFailure {
+fn wanted_failure(row: &ManifestRow, error: StoreError) -> HydrateFailure {
     HydrateFailure { location: Location::Local(row.location.clone().into()), error: error.into() }
 }
 

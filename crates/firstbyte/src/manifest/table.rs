@@ -1,5 +1,5 @@
 //! Reads and writes the rows of a manifest as Parquet. A row group holds rows of one shard, so a
-//! worker reads no others; [`Writer`] and [`Rows`] keep a bounded number of rows in memory.
+//! worker reads no others; [`ManifestWriter`] and [`Rows`] keep a bounded number of rows in memory.
 //!
 //! The `parquet` crate is used without its Arrow half, as for listings.
 
@@ -20,7 +20,7 @@ use parquet::schema::types::Type;
 
 /// One object of a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Row {
+pub(super) struct ManifestRow {
     /// The text that `Location::parse` reads.
     pub(super) location: String,
     pub(super) size: u64,
@@ -45,14 +45,14 @@ const SHARD: usize = 3;
 const COLUMNS: usize = 6;
 
 /// Writes a manifest.
-pub(super) struct Writer {
+pub(super) struct ManifestWriter {
     file: SerializedFileWriter<File>,
     /// The waiting rows of each shard, with their bytes.
-    waiting: Vec<(Vec<Row>, usize)>,
+    waiting: Vec<(Vec<ManifestRow>, usize)>,
     bytes: usize,
 }
 
-impl Writer {
+impl ManifestWriter {
     /// Begins a file with rows of `shards` shards.
     pub(super) fn new(file: File, shards: u32) -> io::Result<Self> {
         let properties = WriterProperties::builder()
@@ -69,12 +69,12 @@ impl Writer {
     }
 
     /// Adds a row. The rows of a shard stay in order.
-    pub(super) fn add(&mut self, row: Row) -> io::Result<()> {
+    pub(super) fn add(&mut self, row: ManifestRow) -> io::Result<()> {
         let shard = row.shard as usize;
         let Some((rows, bytes)) = self.waiting.get_mut(shard) else {
             return Err(io::Error::other("a row of a shard that the manifest does not have"));
         };
-        let taken = size_of::<Row>() + row.location.len() + row.version.len();
+        let taken = size_of::<ManifestRow>() + row.location.len() + row.version.len();
         rows.push(row);
         *bytes += taken;
         self.bytes += taken;
@@ -159,11 +159,11 @@ fn schema() -> io::Result<Type> {
 }
 
 /// A manifest that is open for reading.
-pub(super) struct Reader {
+pub(super) struct ManifestReader {
     file: SerializedFileReader<File>,
 }
 
-impl Reader {
+impl ManifestReader {
     /// Opens a Parquet file.
     pub(super) fn new(file: File) -> io::Result<Self> {
         Ok(Self { file: SerializedFileReader::new(file).map_err(io_error)? })
@@ -183,14 +183,14 @@ impl Reader {
 
 /// Iterates over rows, a group at a time.
 pub(super) struct Rows {
-    reader: Reader,
+    reader: ManifestReader,
     shard: Option<u32>,
     next: usize,
-    rows: std::vec::IntoIter<Row>,
+    rows: std::vec::IntoIter<ManifestRow>,
 }
 
 impl Iterator for Rows {
-    type Item = io::Result<Row>;
+    type Item = io::Result<ManifestRow>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
@@ -233,7 +233,7 @@ fn may_hold(group: &RowGroupMetaData, shard: u32) -> bool {
     }
 }
 
-fn read_group(group: &dyn RowGroupReader) -> Result<Vec<Row>, ParquetError> {
+fn read_group(group: &dyn RowGroupReader) -> Result<Vec<ManifestRow>, ParquetError> {
     if group.num_columns() < COLUMNS {
         return Err(ParquetError::General("columns are missing".into()));
     }
@@ -250,7 +250,7 @@ fn read_group(group: &dyn RowGroupReader) -> Result<Vec<Row>, ParquetError> {
     texts
         .zip(numbers)
         .map(|((location, version), ((size, shard), source))| {
-            Ok(Row {
+            Ok(ManifestRow {
                 location: location.as_utf8()?.to_owned(),
                 size: size.cast_unsigned(),
                 version: version.as_utf8()?.to_owned(),
@@ -304,10 +304,10 @@ mod tests {
     fn each_shard_reads_its_rows_in_order_and_nothing_is_lost() {
         const SHARDS: u32 = 300;
         // More rows than may wait together.
-        let rows = (WAITING / size_of::<Row>()) as u32 + 5_000;
+        let rows = (WAITING / size_of::<ManifestRow>()) as u32 + 5_000;
         let file = tempfile::tempfile().unwrap();
-        let mut writer = Writer::new(file.try_clone().unwrap(), SHARDS).unwrap();
-        let row = |number: u32| Row {
+        let mut writer = ManifestWriter::new(file.try_clone().unwrap(), SHARDS).unwrap();
+        let row = |number: u32| ManifestRow {
             location: format!("s3://b/{number}"),
             size: u64::from(number) << 33,
             version: if number.is_multiple_of(3) { String::new() } else { format!("etag:{number}") },
@@ -321,11 +321,11 @@ mod tests {
             assert!(writer.bytes < WAITING);
         }
         writer.finish("header".into()).unwrap();
-        let reader = || Reader::new(file.try_clone().unwrap()).unwrap();
+        let reader = || ManifestReader::new(file.try_clone().unwrap()).unwrap();
         assert_eq!(reader().header(), Some("header"));
         let mut found = 0;
         for shard in [0, 1, 2, 299] {
-            let read: Vec<Row> = reader().rows(Some(shard)).map(Result::unwrap).collect();
+            let read: Vec<ManifestRow> = reader().rows(Some(shard)).map(Result::unwrap).collect();
             let expected = (0..rows).map(row).filter(|row| row.shard == shard);
             assert!(read.iter().cloned().eq(expected), "shard {shard}");
             found += read.len();
@@ -337,7 +337,7 @@ mod tests {
     #[test]
     fn a_row_of_no_shard_is_refused_and_a_table_of_another_kind_has_no_header() {
         let file = tempfile::tempfile().unwrap();
-        let row = Row {
+        let row = ManifestRow {
             location: String::new(),
             size: 0,
             version: String::new(),
@@ -345,9 +345,12 @@ mod tests {
             source: 0,
             shard: 1,
         };
-        assert!(Writer::new(file.try_clone().unwrap(), 1).unwrap().add(row).is_err());
+        assert!(ManifestWriter::new(file.try_clone().unwrap(), 1).unwrap().add(row).is_err());
         let text = tempfile::tempfile().unwrap();
         io::Write::write_all(&mut &text, b"not a table, however long it may be").unwrap();
-        assert_eq!(Reader::new(text).err().map(|error| error.kind()), Some(io::ErrorKind::InvalidData));
+        assert_eq!(
+            ManifestReader::new(text).err().map(|error| error.kind()),
+            Some(io::ErrorKind::InvalidData)
+        );
     }
 }

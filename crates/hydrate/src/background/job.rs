@@ -11,10 +11,10 @@ use firstbyte_pacing::{LONGEST_REQUEST, RateLimit};
 
 use crate::block::{BLOCK, block_range, blocks_of};
 use crate::error::{Error, Result};
-use crate::job_state::{JobFile, JobState, Pace, Progress};
+use crate::job_state::{FetchPace, HydrationProgress, JobFile, JobState};
 use crate::limits::ATTEMPTS;
-use crate::version::{Engine, SharedVersion};
-use crate::wanted::{Failure, Wanted, WantedList};
+use crate::version::{HydrationContext, SharedVersion};
+use crate::wanted::{HydrationFailure, HydrationItem, HydrationList};
 
 /// The size from which on the checksum of the whole object is requested early, so that blocks are
 /// hashed as they arrive. Reading back a smaller object takes a few milliseconds.
@@ -24,18 +24,18 @@ const POLL: Duration = firstbyte_store::LOOK;
 
 /// A hydration that is running or over. Clones are the same job; dropping them does not end it.
 #[derive(Clone)]
-pub struct Job {
+pub struct HydrationJob {
     state: Arc<JobState>,
 }
 
-impl Job {
+impl HydrationJob {
     /// Starts a thread that fetches the `wanted` files, at most `rate` bytes per second; without a
     /// limit, at the `pace` while readers fetch.
     pub(crate) fn start(
-        engine: &Arc<Engine>,
-        wanted: WantedList,
+        engine: &Arc<HydrationContext>,
+        wanted: HydrationList,
         rate: Option<u64>,
-        pace: Pace,
+        pace: FetchPace,
     ) -> Result<Self> {
         let own = rate.map(|rate| Arc::new(RateLimit::new(rate)));
         let throttle = own.into_iter().chain(engine.background_limit.clone()).collect();
@@ -50,7 +50,7 @@ impl Job {
 
     /// The progress so far.
     #[must_use]
-    pub fn progress(&self) -> Progress {
+    pub fn progress(&self) -> HydrationProgress {
         self.state.snapshot()
     }
 
@@ -61,7 +61,7 @@ impl Job {
 
     /// Waits until the job is over, at most `timeout`. Returns its progress.
     #[must_use]
-    pub fn wait(&self, timeout: Duration) -> Progress {
+    pub fn wait(&self, timeout: Duration) -> HydrationProgress {
         let until = Instant::now() + timeout;
         let mut progress = self.state.lock();
         while !progress.is_over {
@@ -78,7 +78,7 @@ impl Job {
     /// Waits until a fetch of the job has ended, or the job is over, at most `timeout`. Returns its
     /// progress. A fetch that ended just before the call is missed, so use a short timeout.
     #[must_use]
-    pub fn wait_for_more(&self, timeout: Duration) -> Progress {
+    pub fn wait_for_more(&self, timeout: Duration) -> HydrationProgress {
         let progress = self.state.lock();
         if !progress.is_over {
             drop(self.state.wait(progress, timeout));
@@ -88,7 +88,7 @@ impl Job {
 }
 
 /// Runs a job, on its thread.
-fn run(engine: &Arc<Engine>, job: &Arc<JobState>, mut wanted: WantedList) {
+fn run(engine: &Arc<HydrationContext>, job: &Arc<JobState>, mut wanted: HydrationList) {
     let mut active: VecDeque<ActiveFile> = VecDeque::new();
     let mut held: Option<Candidate> = None;
     let mut exhausted = false;
@@ -136,7 +136,7 @@ fn run(engine: &Arc<Engine>, job: &Arc<JobState>, mut wanted: WantedList) {
 }
 
 /// Opens a wanted file.
-fn open(engine: &Arc<Engine>, job: &JobState, wanted: Wanted) -> Option<Candidate> {
+fn open(engine: &Arc<HydrationContext>, job: &JobState, wanted: HydrationItem) -> Option<Candidate> {
     job.lock().files += 1;
     let location = wanted.location;
     let opened = match wanted.version {
@@ -146,13 +146,13 @@ fn open(engine: &Arc<Engine>, job: &JobState, wanted: Wanted) -> Option<Candidat
     let version = match opened {
         Ok(version) => version,
         Err(error) => {
-            job.fail(Failure { location, error });
+            job.fail(HydrationFailure { location, error });
             return None;
         }
     };
     // The content of such a version stays only as long as a reader has it open.
     if version.table.version.strength() != Strength::Strong && Arc::strong_count(&version.table) == 1 {
-        job.fail(Failure { error: Error::NotKept { location: location.to_string() }, location });
+        job.fail(HydrationFailure { error: Error::NotKept { location: location.to_string() }, location });
         return None;
     }
     let whole = ByteRange::new(0, version.table.size());
@@ -200,7 +200,7 @@ impl Candidate {
         let location = self.version.table.location.clone();
         let capacity = self.version.table.blocks.capacity();
         let error = Error::NoRoom { location: location.to_string(), capacity };
-        job.fail(Failure { location, error });
+        job.fail(HydrationFailure { location, error });
         Admission::Refused
     }
 
@@ -239,7 +239,7 @@ struct ActiveFile {
 
 impl ActiveFile {
     /// Submits fetches while there is room for them. Returns whether there was any.
-    fn submit(&mut self, engine: &Engine) -> bool {
+    fn submit(&mut self, engine: &HydrationContext) -> bool {
         let mut busy = false;
         while !self.is_submitted() && engine.queue.has_room_in_background() && self.shared.has_room() {
             busy = true;
@@ -292,7 +292,7 @@ impl ActiveFile {
             return false;
         }
         if let Some(error) = error {
-            job.fail(Failure { location, error });
+            job.fail(HydrationFailure { location, error });
             return true;
         }
         let missing = self.blocks.clone().find(|block| !self.version.table.blocks.is_cached(*block));
@@ -321,7 +321,7 @@ impl ActiveFile {
                     false => Error::NoRoom { location: location_text, capacity },
                 };
                 let error = self.version.table.gone().unwrap_or_else(lost);
-                job.fail(Failure { location, error });
+                job.fail(HydrationFailure { location, error });
                 true
             }
             Some(block) => {

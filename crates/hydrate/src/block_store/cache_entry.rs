@@ -6,22 +6,22 @@ use firstbyte_location::{ByteRange, Checksum, Location, Version};
 use firstbyte_store::{Error as StoreError, Sink};
 
 use crate::cache::{
-    Backing, Cache, Cached, Exempt, FetchLease, Packed, PackedLease, Pin, PinnedBlocks, Status, Stored,
-    Verified,
+    Backing, Cache, CachedVersion, Exempt, FetchLease, FillOutcome, Packed, PackedLease, Pin, PinnedBlocks,
+    VersionStatus, VersionVerification,
 };
 use crate::error::Error;
 
 /// A version in the cache.
 pub(crate) enum CacheEntry {
     /// A version in files of its own, block by block.
-    Sparse(Cached),
+    Sparse(CachedVersion),
     /// A version in one record, completely or not at all.
     Packed(Box<Packed>),
 }
 
 /// The right to fetch, among the processes that share the cache.
 #[expect(dead_code, reason = "held until it is dropped")]
-pub(crate) enum Lease {
+pub(crate) enum BlockLease {
     Sparse(FetchLease),
     Packed(PackedLease),
 }
@@ -96,14 +96,14 @@ impl CacheEntry {
         }
     }
 
-    pub(super) fn verify_complete(&self) -> Result<Verified, Error> {
+    pub(super) fn verify_complete(&self) -> Result<VersionVerification, Error> {
         match self {
             Self::Sparse(cached) => cached.verify_complete(),
             Self::Packed(packed) => packed.verify_complete(),
         }
     }
 
-    pub(super) fn fill(&self, block: u64, bytes: &[u8], exempt: Exempt) -> Stored {
+    pub(super) fn fill(&self, block: u64, bytes: &[u8], exempt: Exempt) -> FillOutcome {
         match self {
             Self::Sparse(cached) => cached.fill(block, bytes, exempt),
             Self::Packed(packed) => packed.fill(bytes, exempt),
@@ -117,17 +117,17 @@ impl CacheEntry {
         buffer: &mut [u8],
         exempt: Exempt,
         transfer: impl FnOnce(&Sink, u64, &mut [u8]) -> Result<(), StoreError>,
-    ) -> Option<Result<Stored, StoreError>> {
+    ) -> Option<Result<FillOutcome, StoreError>> {
         match self {
             Self::Sparse(cached) => cached.receive(block, buffer, exempt, transfer),
             Self::Packed(_) => None,
         }
     }
 
-    pub(super) fn lease(&self, blocks: Range<u64>) -> Option<Lease> {
+    pub(super) fn lease(&self, blocks: Range<u64>) -> Option<BlockLease> {
         match self {
-            Self::Sparse(cached) => cached.lease(blocks).map(Lease::Sparse),
-            Self::Packed(packed) => packed.lease().map(Lease::Packed),
+            Self::Sparse(cached) => cached.lease(blocks).map(BlockLease::Sparse),
+            Self::Packed(packed) => packed.lease().map(BlockLease::Packed),
         }
     }
 
@@ -160,7 +160,7 @@ impl CacheEntry {
         }
     }
 
-    pub(crate) fn status(&self) -> Option<Status> {
+    pub(crate) fn status(&self) -> Option<VersionStatus> {
         match self {
             Self::Sparse(cached) => cached.status(),
             Self::Packed(packed) => packed.status(),

@@ -34,7 +34,7 @@ impl Requests {
 
 /// Bytes to fetch ahead of a reader, in requests of `segment` bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Ahead {
+pub(crate) struct AheadRange {
     pub(crate) range: Range<u64>,
     pub(crate) segment: u64,
     /// The reader's position.

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use firstbyte_pacing::FAR;
 
 use crate::block::{BLOCK, SEGMENT, runs};
-use crate::job_state::Pace;
+use crate::job_state::FetchPace;
 
 /// The priority of a fetch. A fetch waits for those of the priorities before its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,7 +55,7 @@ struct Tracked {
     is_exact: bool,
     /// Whether the fetch holds the right to fetch, among the processes that share the cache.
     has_lease: bool,
-    pace: Pace,
+    pace: FetchPace,
     /// The block that arrives next.
     next: u64,
     blocks: Range<u64>,
@@ -103,9 +103,9 @@ impl InFlight {
         let mut is_free = |block: &u64| match owners.get(block).and_then(|id| fetches.get_mut(id)) {
             None => true,
             Some(fetch) if fetch.priority != Priority::Background => false,
-            Some(fetch) if fetch.started.is_none() || fetch.pace == Pace::Limited => true,
+            Some(fetch) if fetch.started.is_none() || fetch.pace == FetchPace::Limited => true,
             Some(fetch) => {
-                fetch.pace = Pace::Steady;
+                fetch.pace = FetchPace::Steady;
                 false
             }
         };
@@ -131,7 +131,7 @@ impl InFlight {
             started: None,
             is_exact: false,
             has_lease: false,
-            pace: if priority == Priority::Background { Pace::Yielding } else { Pace::Steady },
+            pace: if priority == Priority::Background { FetchPace::Yielding } else { FetchPace::Steady },
             next,
             blocks,
             owned,
@@ -150,7 +150,7 @@ impl InFlight {
             _ if fetch.is_exact => Want::Fetch,
             _ if joined == Some(id) => Want::Join(id),
             Priority::Demand => Want::Join(id),
-            _ if fetch.pace != Pace::Steady || !fetch.brings_soon(block, now) => Want::Fetch,
+            _ if fetch.pace != FetchPace::Steady || !fetch.brings_soon(block, now) => Want::Fetch,
             _ if fetch.started.is_some() => Want::Join(id),
             _ => Want::Promote(id),
         }
@@ -169,7 +169,7 @@ impl InFlight {
     }
 
     /// Sets the pace of a background fetch.
-    pub(crate) fn set_pace(&mut self, id: FetchId, pace: Pace) {
+    pub(crate) fn set_pace(&mut self, id: FetchId, pace: FetchPace) {
         if let Some(fetch) = self.fetches.get_mut(&id) {
             fetch.pace = pace;
         }
@@ -177,7 +177,7 @@ impl InFlight {
 
     /// Whether the fetch pauses while readers fetch.
     pub(crate) fn yields(&self, id: FetchId) -> bool {
-        self.fetches.get(&id).is_some_and(|fetch| fetch.pace != Pace::Steady)
+        self.fetches.get(&id).is_some_and(|fetch| fetch.pace != FetchPace::Steady)
     }
 
     /// Records that a thread has started the fetch.
@@ -294,9 +294,9 @@ mod tests {
         assert!(!table.yields(1) && table.yields(2) && table.yields(3));
         assert_eq!(table.want(10, None, now), Want::Join(1));
         assert_eq!(table.want(25, None, now), Want::Fetch);
-        table.set_pace(3, Pace::Steady);
+        table.set_pace(3, FetchPace::Steady);
         assert_eq!(table.want(30, None, now), Want::Promote(3));
-        table.set_pace(1, Pace::Limited);
+        table.set_pace(1, FetchPace::Limited);
         let taken: Vec<u64> = table.ahead(10..12, |_| false).into_iter().flatten().collect();
         assert_eq!(taken, [10, 11], "no reader waits for a limited rate");
         assert_eq!(table.want(10, None, now), Want::Fetch);

@@ -13,8 +13,8 @@ use firstbyte_location::{ByteRange, Location, Version, to_usize};
 use firstbyte_pacing::ReadSizes;
 
 use super::{
-    Ahead, BlockTable, Delivery, Fetch, FetchId, OpenTables, Part, PendingRead, Reader, Receiver, Requests,
-    Rounding,
+    AheadRange, BlockReader, BlockTable, Delivery, Fetch, FetchId, ObjectPart, OpenTables, PendingRead,
+    Receiver, Requests, Rounding,
 };
 use crate::block::BLOCK;
 use crate::block_store::{BlockStore, CacheOutcome, MemoryBlocks};
@@ -132,7 +132,7 @@ impl Run {
                 self.read(Receiver::Callback(range, Delivery::Copied, Box::new(right)), Rounding::Blocks);
             }
             Step::FetchAhead => {
-                let ahead = Ahead { range: 0..SIZE, segment: 2 * BLOCK, reader: 0 };
+                let ahead = AheadRange { range: 0..SIZE, segment: 2 * BLOCK, reader: 0 };
                 self.keep(self.table.request_ahead(&ahead, &Arc::downgrade(&self.handle)));
             }
             Step::ComeWhole => self.keep(self.table.request_whole()),
@@ -182,14 +182,14 @@ impl Run {
     fn lend(&mut self, range: ByteRange, rounding: Rounding) {
         let mut memory = vec![0; to_usize(range.len())].into_boxed_slice();
         // SAFETY: the memory is boxed, and kept until the run is dropped, or its read is abandoned.
-        let part = unsafe { Part::new(range.start, &mut memory) };
+        let part = unsafe { ObjectPart::new(range.start, &mut memory) };
         let read = self.read(Receiver::Thread(vec![part]), rounding);
         self.memory.push((read, memory));
     }
 
     fn read(&mut self, receiver: Receiver, rounding: Rounding) -> Arc<PendingRead> {
         let read = self.table.pending(Instant::now() + Duration::from_secs(600), receiver);
-        let reader = Reader { at: 0, interest: None, rounding, sizes: ReadSizes::of(None, None) };
+        let reader = BlockReader { at: 0, interest: None, rounding, sizes: ReadSizes::of(None, None) };
         self.keep(self.table.request(&read, &reader));
         self.reads.push(Arc::clone(&read));
         read

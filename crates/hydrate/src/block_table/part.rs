@@ -14,15 +14,15 @@ use crate::block::BLOCK;
 
 /// A contiguous part of an object, and the memory for its bytes.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(crate) struct ObjectPart {
     pub(crate) range: ByteRange,
     start: *mut u8,
 }
 
-// SAFETY: the memory belongs to the part alone as long as that exists; see `Part::new`.
-unsafe impl Send for Part {}
+// SAFETY: the memory belongs to the part alone as long as that exists; see `ObjectPart::new`.
+unsafe impl Send for ObjectPart {}
 
-impl Part {
+impl ObjectPart {
     /// Makes the part for the bytes from `offset` on that fill `buffer`.
     ///
     /// # Safety
@@ -63,13 +63,13 @@ impl Part {
 /// Groups the parts of a read: each group is fetched by one request, if none of its blocks is
 /// present.
 pub(crate) struct Groups {
-    parts: Peekable<std::vec::IntoIter<Part>>,
+    parts: Peekable<std::vec::IntoIter<ObjectPart>>,
     /// The ends of parts that earlier groups have cut off, in any order.
-    rest: Vec<Part>,
+    rest: Vec<ObjectPart>,
 }
 
 impl Groups {
-    pub(crate) fn new(mut parts: Vec<Part>) -> Self {
+    pub(crate) fn new(mut parts: Vec<ObjectPart>) -> Self {
         parts.retain(|part| !part.range.is_empty());
         parts.sort_by_key(|part| part.range.start);
         Self { parts: parts.into_iter().peekable(), rest: Vec::new() }
@@ -77,7 +77,7 @@ impl Groups {
 
     /// Returns the next parts, in order of their starts. They lie within `sizes.request` bytes of
     /// the object, and leave no gap of more than `sizes.gap`.
-    pub(crate) fn next(&mut self, sizes: ReadSizes) -> Option<Vec<Part>> {
+    pub(crate) fn next(&mut self, sizes: ReadSizes) -> Option<Vec<ObjectPart>> {
         let carried = std::mem::take(&mut self.rest);
         let begin = carried.first().or(self.parts.peek())?.range.start / BLOCK * BLOCK;
         let limit = begin.saturating_add((sizes.request / BLOCK).max(1) * BLOCK);
@@ -85,7 +85,7 @@ impl Groups {
         let mut group = Vec::new();
         let mut carried = carried.into_iter();
         loop {
-            let near = |part: &Part| part.range.start < limit && part.range.start <= end + sizes.gap;
+            let near = |part: &ObjectPart| part.range.start < limit && part.range.start <= end + sizes.gap;
             let Some(part) = carried.next().or_else(|| self.parts.next_if(near)) else { break };
             let part = if part.range.end > limit {
                 let (first, second) = part.split(limit);
@@ -112,7 +112,7 @@ mod tests {
         let mut memory: Vec<Vec<u8>> = ranges.iter().map(|(_, len)| vec![0; to_usize(*len)]).collect();
         let part = |((at, _), buffer): (&(u64, u64), &mut Vec<u8>)| {
             // SAFETY: `memory` outlives the parts, which nothing writes to.
-            unsafe { Part::new(*at, buffer) }
+            unsafe { ObjectPart::new(*at, buffer) }
         };
         let mut groups = Groups::new(ranges.iter().zip(&mut memory).map(part).collect());
         let mut found = Vec::new();

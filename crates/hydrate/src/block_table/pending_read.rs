@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 use firstbyte_location::{ByteRange, Location, to_usize};
 use rustix_futex_sync::{Condvar, Mutex, MutexGuard};
 
-use super::part::Part;
+use super::part::ObjectPart;
 use crate::block::{BLOCK, SEGMENT, block_range, blocks_of};
 use crate::block_store::BlockStore;
 use crate::error::{Error, Result};
 
 /// Called once with the bytes of a read, or its error.
-pub type Done = Box<dyn FnOnce(Result<&[u8]>) + Send>;
+pub type ReadCallback = Box<dyn FnOnce(Result<&[u8]>) + Send>;
 
 /// The place of the bytes for a callback until all have arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +32,8 @@ pub(crate) enum Delivery {
 /// The receiver of the bytes.
 pub(crate) enum Receiver {
     /// A thread that owns this memory, in order of the offsets. It calls [`PendingRead::wait`].
-    Thread(Vec<Part>),
-    Callback(ByteRange, Delivery, Done),
+    Thread(Vec<ObjectPart>),
+    Callback(ByteRange, Delivery, ReadCallback),
 }
 
 /// One read that waits.
@@ -55,10 +55,10 @@ struct Progress {
 }
 
 /// A callback whose bytes are all in the cache.
-pub(crate) struct Ready {
+pub(crate) struct ReadyRead {
     pub(crate) range: ByteRange,
     pub(crate) deadline: Instant,
-    pub(crate) done: Done,
+    pub(crate) done: ReadCallback,
 }
 
 impl PendingRead {
@@ -136,7 +136,7 @@ impl PendingRead {
 
     /// Accepts the bytes of a block from offset `start` on. Returns the callback if this was the
     /// last block and the callback's bytes have to be read from the cache.
-    pub(crate) fn deliver(&self, block: u64, start: u64, bytes: &[u8]) -> Option<Ready> {
+    pub(crate) fn deliver(&self, block: u64, start: u64, bytes: &[u8]) -> Option<ReadyRead> {
         let mut progress = self.progress.lock();
         let Progress { receiver, bytes: held, left, .. } = &mut *progress;
         let whole = block_range(block);
@@ -171,15 +171,15 @@ impl PendingRead {
 
     /// Ends a read whose blocks are all present. Returns the callback if its bytes have to be read
     /// from the cache.
-    pub(crate) fn complete(&self) -> Option<Ready> {
+    pub(crate) fn complete(&self) -> Option<ReadyRead> {
         self.finish(self.progress.lock())
     }
 
-    fn finish(&self, mut progress: MutexGuard<'_, Progress>) -> Option<Ready> {
+    fn finish(&self, mut progress: MutexGuard<'_, Progress>) -> Option<ReadyRead> {
         match progress.receiver.take()? {
             Receiver::Thread(_) => self.wake(&mut progress, Ok(())),
             Receiver::Callback(range, Delivery::FromCache, done) => {
-                return Some(Ready { range, deadline: progress.deadline, done });
+                return Some(ReadyRead { range, deadline: progress.deadline, done });
             }
             Receiver::Callback(_, Delivery::Copied, done) => {
                 let bytes = std::mem::take(&mut progress.bytes);

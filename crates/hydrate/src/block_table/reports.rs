@@ -219,7 +219,7 @@ mod tests {
 
     use super::*;
     use crate::block_store::{BlockStore, MemoryBlocks};
-    use crate::block_table::{Ahead, Delivery, OpenTables, Reader, Receiver, Rounding};
+    use crate::block_table::{AheadRange, BlockReader, Delivery, OpenTables, Receiver, Rounding};
 
     #[test]
     fn a_reader_promotes_a_fetch_ahead_also_if_it_is_not_queued_yet() {
@@ -228,13 +228,13 @@ mod tests {
         let blocks = |id, _: &Version| BlockStore::new(id, 8 * BLOCK, None, Arc::new(MemoryBlocks::new(0)));
         let table = Arc::new(OpenTables::default()).open(&location, version, blocks);
         let handle = Arc::new(());
-        let ahead = Ahead { range: 0..8 * BLOCK, segment: 8 * BLOCK, reader: 0 };
+        let ahead = AheadRange { range: 0..8 * BLOCK, segment: 8 * BLOCK, reader: 0 };
         let queued = table.request_ahead(&ahead, &Arc::downgrade(&handle)).fetches;
         assert!(!table.is_promoted(queued[0].id));
         let receiver = Receiver::Callback(ByteRange::new(0, 1), Delivery::Copied, Box::new(|_| {}));
         let pending = table.pending(Instant::now() + Duration::from_secs(60), receiver);
         let sizes = ReadSizes::of(None, None);
-        let reader = Reader { at: 0, interest: None, rounding: Rounding::Blocks, sizes };
+        let reader = BlockReader { at: 0, interest: None, rounding: Rounding::Blocks, sizes };
         let requests = table.request(&pending, &reader);
         assert_eq!((requests.fetches.len(), requests.promoted), (0, vec![queued[0].id]));
         assert!(table.is_promoted(queued[0].id), "the queue asks once it has the fetch");

@@ -148,14 +148,14 @@ pub(super) fn crc(block: &[u8]) -> u32 {
 
 /// A copy of a map's header.
 #[derive(Debug)]
-pub(super) struct Header {
+pub(super) struct MapHeader {
     /// Bytes of the object.
     pub(super) size: u64,
     pub(super) text: Vec<u8>,
     pub(super) live: Live,
 }
 
-impl Header {
+impl MapHeader {
     /// Reads and checks the header. `None` if the file is not a map, or is torn.
     pub(super) fn read(map: &File) -> io::Result<Option<Self>> {
         let mut first = [0; FIRST_READ];
@@ -312,7 +312,7 @@ pub(super) struct BlockMap {
 
 impl BlockMap {
     /// Maps `file`, which has this header.
-    pub(super) fn new(file: Arc<LockFile>, header: &Header) -> io::Result<Self> {
+    pub(super) fn new(file: Arc<LockFile>, header: &MapHeader) -> io::Result<Self> {
         let len = usize::try_from(header.map_len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
         let mapping = SharedMapping::new(&*file, len)?;
         let pages = len.div_ceil(rustix::param::page_size());
@@ -439,20 +439,20 @@ mod tests {
     #[test]
     fn a_header_is_read_back_and_any_changed_fixed_byte_is_noticed() {
         let file = tempfile::tempfile().unwrap();
-        let bytes = Header::to_bytes(5 << 40, b"{}", 7, 4096, 9).unwrap();
+        let bytes = MapHeader::to_bytes(5 << 40, b"{}", 7, 4096, 9).unwrap();
         file.write_all_at(&bytes, 0).unwrap();
-        let header = Header::read(&file).unwrap().unwrap();
+        let header = MapHeader::read(&file).unwrap().unwrap();
         assert_eq!((header.size, header.text.as_slice(), words_at(&header.text)), (5 << 40, &b"{}"[..], 136));
         assert_eq!(header.live.boot.into_inner(), 7);
         assert_eq!(header.live.charged.into_inner(), 4096);
         assert_eq!((header.live.generation.into_inner(), header.live.data.into_inner()), (INTACT, 9));
         for at in (0..28).chain(128..130) {
             file.write_all_at(&[bytes[at] ^ 1], at as u64).unwrap();
-            assert!(Header::read(&file).unwrap().is_none(), "byte {at}");
+            assert!(MapHeader::read(&file).unwrap().is_none(), "byte {at}");
             file.write_all_at(&bytes[at..=at], at as u64).unwrap();
         }
         file.set_len(129).unwrap();
-        assert!(Header::read(&file).unwrap().is_none());
+        assert!(MapHeader::read(&file).unwrap().is_none());
     }
 
     proptest! {

@@ -26,7 +26,7 @@ use crate::block::BLOCK;
 
 /// One version of an object, open in the cache. Clones share it.
 #[derive(Clone, Debug)]
-pub struct Cached {
+pub struct CachedVersion {
     pub(super) inner: Arc<OpenVersion>,
 }
 
@@ -48,7 +48,7 @@ pub(super) enum Presence {
     Absent,
 }
 
-impl Cached {
+impl CachedVersion {
     pub(super) fn new(inner: Arc<OpenVersion>) -> Self {
         Self { inner }
     }
@@ -204,7 +204,7 @@ impl Cached {
 /// them turns out to be wrong.
 #[derive(Debug)]
 pub struct PinnedBlocks {
-    cached: Cached,
+    cached: CachedVersion,
     blocks: Range<u64>,
 }
 
@@ -232,7 +232,7 @@ impl Drop for PinnedBlocks {
 /// The exclusive right to fetch some blocks, until it is dropped.
 #[derive(Debug)]
 pub struct FetchLease {
-    cached: Cached,
+    cached: CachedVersion,
     blocks: Range<u64>,
 }
 

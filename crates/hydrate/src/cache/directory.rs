@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use firstbyte_location::{Algorithm, FileIdentity, Hasher, Location, Strength, Version, etag};
-use firstbyte_store::{BRIEFLY, Opening, PrivateDirectory, Sharing, is_full};
+use firstbyte_store::{BRIEFLY, FileAccess, PrivateDirectory, Sharing, is_full};
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
@@ -110,7 +110,7 @@ fn prepare(directory: &PrivateDirectory) -> Result<()> {
 /// The text of the format file.
 fn read_format(directory: &PrivateDirectory) -> io::Result<String> {
     let mut text = String::new();
-    directory.file(Path::new(FORMAT_FILE), Opening::Read)?.take(64).read_to_string(&mut text)?;
+    directory.file(Path::new(FORMAT_FILE), FileAccess::Read)?.take(64).read_to_string(&mut text)?;
     Ok(text)
 }
 
@@ -178,7 +178,7 @@ fn not_a_cache(path: &Path) -> Error {
 fn write_format(directory: &PrivateDirectory) -> io::Result<()> {
     let temporary = format!("{FORMAT_FILE}.{:016x}", random());
     let temporary = Path::new(&temporary);
-    let mut file = directory.file(temporary, Opening::CreateNew)?;
+    let mut file = directory.file(temporary, FileAccess::CreateNew)?;
     let written = file
         .write_all(format!("{TITLE}{FORMAT}\n").as_bytes())
         .and_then(|()| directory.rename(temporary, Path::new(FORMAT_FILE)));
@@ -191,12 +191,12 @@ fn write_format(directory: &PrivateDirectory) -> io::Result<()> {
 
 /// The two files of a version, as names beneath the cache directory.
 #[derive(Clone, Debug)]
-pub(super) struct Paths {
+pub(super) struct CachePaths {
     pub(super) map: PathBuf,
     pub(super) data: PathBuf,
 }
 
-impl Paths {
+impl CachePaths {
     pub(super) fn new(name: &Name) -> Self {
         Self::of_map(Path::new(OBJECTS).join(name.shard()).join(format!("{}.map", name.0)))
     }
@@ -241,7 +241,7 @@ pub(super) fn maps(directory: &PrivateDirectory, shard: &Path) -> io::Result<Vec
 
 /// The object and version of a pair of files: the text of the map, as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Identity {
+pub(super) struct CachedIdentity {
     location: String,
     /// The store that holds the object, if the location does not name it: a hash of its endpoint,
     /// which may contain secrets. Two stores may have the same bucket, key and `ETag`.
@@ -283,7 +283,7 @@ impl Name {
     }
 }
 
-impl Identity {
+impl CachedIdentity {
     /// Makes the identity of a version. `None` if the version has no length: no file can be made
     /// for it.
     pub(super) fn new(location: &Location, store: &str, version: &Version) -> Option<Self> {
@@ -398,8 +398,8 @@ mod tests {
         for location in ["s3://b/a//b ü", "https://h:1/a%20b?c", "/d/a b"] {
             let location = Location::parse(OsStr::new(location)).unwrap();
             for version in &versions {
-                let identity = Identity::new(&location, "", version).unwrap();
-                let back = Identity::from_text(&identity.to_text()).unwrap();
+                let identity = CachedIdentity::new(&location, "", version).unwrap();
+                let back = CachedIdentity::from_text(&identity.to_text()).unwrap();
                 assert_eq!(back, identity);
                 assert_eq!(back.location().unwrap(), location);
                 assert_eq!(&back.version(), version);
@@ -407,19 +407,19 @@ mod tests {
             }
         }
         let raw = Location::Local(OsStr::from_bytes(b"/d/\xff/%41").into());
-        assert_eq!(Identity::new(&raw, "", &strong("\"a\"")).unwrap().location().unwrap(), raw);
+        assert_eq!(CachedIdentity::new(&raw, "", &strong("\"a\"")).unwrap().location().unwrap(), raw);
     }
 
     #[test]
     fn a_version_has_the_same_name_from_a_listing_and_a_stat() {
         let location = Location::parse(OsStr::new("s3://b/k")).unwrap();
-        let name = |version: &Version| Identity::new(&location, "", version).unwrap().name();
+        let name = |version: &Version| CachedIdentity::new(&location, "", version).unwrap().name();
         let listed = strong("\"a\"");
         let stat =
             Version { version_id: Some("v".into()), last_modified: Some("Mon".into()), ..listed.clone() };
         assert_eq!(name(&listed), name(&stat));
         assert_ne!(name(&listed), name(&strong("\"b\"")));
         assert_ne!(name(&listed), name(&Version { size: Some(4), ..listed.clone() }));
-        assert!(Identity::new(&location, "", &Version { size: None, ..listed }).is_none());
+        assert!(CachedIdentity::new(&location, "", &Version { size: None, ..listed }).is_none());
     }
 }

@@ -18,14 +18,14 @@ use std::sync::atomic::Ordering;
 
 use firstbyte_location::{Location, Strength, Version, to_usize};
 use firstbyte_pacing::SHORTEST_REQUEST;
-use firstbyte_store::{Opening, PrivateDirectory};
+use firstbyte_store::{FileAccess, PrivateDirectory};
 
-use super::block_map::{BlockWord, Header, PINNED, REFERENCED, first_cost, page_cost};
-use super::cached::Cached;
+use super::block_map::{BlockWord, MapHeader, PINNED, REFERENCED, first_cost, page_cost};
+use super::cached::CachedVersion;
 use super::clock::Timestamp;
 use super::clock::{boot, random};
-use super::directory::{Identity, Paths, SHARDS, is_same, maps, shard};
-use super::lock::{LockFile, Mode, WHOLE, Waiting, lock_out};
+use super::directory::{CachePaths, CachedIdentity, SHARDS, is_same, maps, shard};
+use super::lock::{LockFile, LockWait, Mode, WHOLE, lock_out};
 use super::open::{IfMissing, OpenVersion, open};
 use super::packs::{Packs, Seen};
 use super::usage::{block_cost, on_disk};
@@ -105,8 +105,8 @@ fn could_make_room(shared: &Shared, bytes: u64, exempt: Exempt) -> bool {
 }
 
 /// The header of a map, if it can be read.
-fn header_of(shared: &Shared, map: &Path) -> Option<Header> {
-    shared.dir.file(map, Opening::Read).ok().and_then(|file| Header::read(&file).ok().flatten())
+fn header_of(shared: &Shared, map: &Path) -> Option<MapHeader> {
+    shared.dir.file(map, FileAccess::Read).ok().and_then(|file| MapHeader::read(&file).ok().flatten())
 }
 
 /// Frees `bytes` although the usage counters report room, because the disk or a quota is full.
@@ -161,7 +161,7 @@ fn evict_round(shared: &Arc<Shared>, goal: u64, exempt: Exempt) -> Round {
             break;
         }
         let outcome = match &candidate {
-            Candidate::Version(map) => remove(shared, &Paths::of_map(map.clone()), exempt),
+            Candidate::Version(map) => remove(shared, &CachePaths::of_map(map.clone()), exempt),
             Candidate::Packed(seen) => {
                 let packs = shared.packs.as_ref();
                 let bytes = packs.and_then(|packs| packs.remove(seen, exempt, shared));
@@ -194,12 +194,12 @@ fn sample(shared: &Shared, exempt: Exempt) -> (Vec<(u64, Candidate)>, Examined) 
         while !names.is_empty() && found.len() < SAMPLE_SIZE {
             let map = names.swap_remove(to_usize(random() % names.len() as u64));
             let header = header_of(shared, &map);
-            let skipped = |header: &Header| exempt.includes(&header.live);
+            let skipped = |header: &MapHeader| exempt.includes(&header.live);
             if matches!(exempt, Exempt::UsedSince(_)) && header.as_ref().is_some_and(skipped) {
                 continue;
             }
             // A file that is not a map, or not yet one, sorts first.
-            let used = |header: Header| Timestamp::from_word(header.live.last_open.into_inner()).word();
+            let used = |header: MapHeader| Timestamp::from_word(header.live.last_open.into_inner()).word();
             found.push((header.map_or(0, used), Candidate::Version(map)));
         }
         if !names.is_empty() || (found.len() == SAMPLE_SIZE && index + 1 < first + SHARDS) {
@@ -222,15 +222,15 @@ pub(super) enum Removed {
 }
 
 /// Removes a version that no process has open.
-pub(super) fn remove(shared: &Shared, paths: &Paths, exempt: Exempt) -> Removed {
-    let map = shared.dir.file(&paths.map, Opening::Write).map(LockFile::new);
+pub(super) fn remove(shared: &Shared, paths: &CachePaths, exempt: Exempt) -> Removed {
+    let map = shared.dir.file(&paths.map, FileAccess::Write).map(LockFile::new);
     let Ok(map) = map else { return Removed::Nothing };
     match lock_out(&map) {
         Ok(true) => {}
         Ok(false) => return Removed::InUse,
         Err(_) => return Removed::Nothing,
     }
-    let header = Header::read(&map).ok().flatten();
+    let header = MapHeader::read(&map).ok().flatten();
     let gone = map.metadata().map_or(true, |meta| meta.nlink() == 0);
     if gone || header.as_ref().is_some_and(|header| exempt.includes(&header.live)) {
         return Removed::Nothing;
@@ -249,15 +249,15 @@ pub(super) fn remove(shared: &Shared, paths: &Paths, exempt: Exempt) -> Removed 
 /// outdated. A recount applies the same rule.
 pub(super) fn accounted_bytes_of(
     directory: &PrivateDirectory,
-    header: Option<&Header>,
+    header: Option<&MapHeader>,
     map: &File,
-    paths: &Paths,
+    paths: &CachePaths,
 ) -> u64 {
     match header {
-        Some(Header { live, .. }) if live.boot.load(Ordering::Relaxed) == boot() => {
+        Some(MapHeader { live, .. }) if live.boot.load(Ordering::Relaxed) == boot() => {
             live.charged.load(Ordering::Relaxed)
         }
-        _ => on_disk(map) + directory.file(&paths.data, Opening::Read).map_or(0, |data| on_disk(&data)),
+        _ => on_disk(map) + directory.file(&paths.data, FileAccess::Read).map_or(0, |data| on_disk(&data)),
     }
 }
 
@@ -266,8 +266,8 @@ fn shrink(shared: &Arc<Shared>, mut in_use: Vec<PathBuf>, goal: u64, exempt: Exe
     let mut freed = 0;
     while freed < goal && !in_use.is_empty() && shared.can_punch.load(Ordering::Relaxed) {
         let map = in_use.swap_remove(to_usize(random() % in_use.len() as u64));
-        let paths = Paths::of_map(map);
-        let opened = open(shared, paths, IfMissing::Skip, Retention::Persistent, Waiting::Never);
+        let paths = CachePaths::of_map(map);
+        let opened = open(shared, paths, IfMissing::Skip, Retention::Persistent, LockWait::Never);
         if let Ok(Some(version)) = opened {
             freed += version.shrink(goal - freed, exempt);
         }
@@ -384,7 +384,8 @@ impl Cache {
             released.add_packed(packed.release());
         }
         for map in self.maps_of(location)? {
-            let identity = header_of(&self.shared, &map).and_then(|header| Identity::from_text(&header.text));
+            let identity =
+                header_of(&self.shared, &map).and_then(|header| CachedIdentity::from_text(&header.text));
             let found = identity.and_then(|identity| identity.location());
             if found.is_none_or(|found| is_same(&found, location)) {
                 self.release_map(map, &mut released)?;
@@ -402,14 +403,14 @@ impl Cache {
         if let Some(packed) = self.packed(location, version) {
             released.add_packed(packed.release());
         }
-        if let Some(identity) = Identity::new(location, &self.store, version) {
-            self.release_map(Paths::new(&identity.name()).map, &mut released)?;
+        if let Some(identity) = CachedIdentity::new(location, &self.store, version) {
+            self.release_map(CachePaths::new(&identity.name()).map, &mut released)?;
         }
         Ok(released)
     }
 
     fn release_map(&self, map: PathBuf, released: &mut Released) -> Result<()> {
-        let paths = Paths::of_map(map);
+        let paths = CachePaths::of_map(map);
         match remove(&self.shared, &paths, Exempt::None) {
             Removed::Bytes(bytes) => {
                 released.versions += 1;
@@ -423,7 +424,7 @@ impl Cache {
             Removed::Nothing => {}
             Removed::InUse => {
                 let (skip, retention) = (IfMissing::Skip, Retention::Persistent);
-                let opened = open(&self.shared, paths, skip, retention, Waiting::Briefly)?;
+                let opened = open(&self.shared, paths, skip, retention, LockWait::Briefly)?;
                 if let Some(version) = opened {
                     released.bytes += version.empty();
                     let gone = version.map.live().present.load(Ordering::Acquire) == 0;
@@ -440,16 +441,16 @@ impl Cache {
         if self.packed(location, version).is_some() {
             return true;
         }
-        let named =
-            Identity::new(location, &self.store, version).filter(|_| version.strength() == Strength::Strong);
-        named.is_some_and(|identity| self.shared.dir.has(&Paths::new(&identity.name()).map))
+        let named = CachedIdentity::new(location, &self.store, version)
+            .filter(|_| version.strength() == Strength::Strong);
+        named.is_some_and(|identity| self.shared.dir.has(&CachePaths::new(&identity.name()).map))
     }
 
     /// Bytes of disk for `blocks` of a version that has no files. `None` if it cannot be cached.
     #[must_use]
     pub fn cost(&self, location: &Location, version: &Version, blocks: &Range<u64>) -> Option<u64> {
-        let identity = Identity::new(location, &self.store, version)?;
-        let header = Header::to_bytes(identity.size(), &identity.to_text(), 0, 0, 0)?.len();
+        let identity = CachedIdentity::new(location, &self.store, version)?;
+        let header = MapHeader::to_bytes(identity.size(), &identity.to_text(), 0, 0, 0)?.len();
         let first = first_cost(header, identity.size().div_ceil(BLOCK));
         Some(first + cost_of(blocks, identity.size(), blocks.end - blocks.start))
     }
@@ -478,7 +479,7 @@ impl Cache {
     }
 }
 
-impl Cached {
+impl CachedVersion {
     /// Bytes of disk that the absent blocks among `blocks` need.
     #[must_use]
     pub fn cost_of_missing(&self, blocks: &Range<u64>) -> u64 {

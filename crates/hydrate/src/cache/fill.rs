@@ -19,13 +19,13 @@ use firstbyte_store::{Error as StoreError, Sink};
 use rustix::pipe::PipeFlags;
 
 use super::block_map::{BlockWord, DIRTY, allocate, crc, page, page_cost};
-use super::cached::{Cached, Presence};
+use super::cached::{CachedVersion, Presence};
 use super::lock::{Mode, changes};
 use super::mapping::SharedMapping;
 use super::open::OpenVersion;
-use super::punch::Bytes;
+use super::punch::RemovedBytes;
 use super::usage::{block_cost, subtract};
-use super::verified_runs::Run;
+use super::verified_runs::VerifiedRun;
 use super::{Exempt, evict};
 use crate::block::BLOCK;
 
@@ -34,7 +34,7 @@ const COMPARE_SIZE: usize = 16 << 10;
 
 /// The outcome of filling a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stored {
+pub enum FillOutcome {
     /// The block is in the cache now.
     Kept,
     /// The block was in the cache already.
@@ -43,13 +43,13 @@ pub enum Stored {
     NoRoom,
 }
 
-impl Cached {
+impl CachedVersion {
     /// Fills a block with all of its bytes. Evicts versions that are not `exempt` if there is no
     /// room.
     ///
     /// # Panics
     /// If the object has no such block, or `bytes` is not as long as the block.
-    pub fn fill(&self, block: u64, bytes: &[u8], exempt: Exempt) -> Stored {
+    pub fn fill(&self, block: u64, bytes: &[u8], exempt: Exempt) -> FillOutcome {
         let inner = &self.inner;
         inner.assert_block(block, bytes);
         let write = || {
@@ -63,13 +63,13 @@ impl Cached {
         };
         match write() {
             Err(error) if error.is_full_disk() && evict::free_disk(&inner.shared, BLOCK, exempt) => {
-                write().unwrap_or(Stored::NoRoom)
+                write().unwrap_or(FillOutcome::NoRoom)
             }
             Err(error) => {
                 if !error.is_full_disk() {
                     tracing::warn!("cannot cache a block: {error}");
                 }
-                Stored::NoRoom
+                FillOutcome::NoRoom
             }
             Ok(stored) => stored,
         }
@@ -92,7 +92,7 @@ impl Cached {
         buffer: &mut [u8],
         exempt: Exempt,
         transfer: impl FnOnce(&Sink, u64, &mut [u8]) -> Result<(), StoreError>,
-    ) -> Option<Result<Stored, StoreError>> {
+    ) -> Option<Result<FillOutcome, StoreError>> {
         let inner = &self.inner;
         inner.assert_block(block, buffer);
         if block + 1 == inner.map.blocks() {
@@ -139,23 +139,23 @@ impl OpenVersion {
         block: u64,
         exempt: Exempt,
         put: impl FnOnce() -> Result<&'a [u8], StoreError>,
-    ) -> Result<Stored, StoreError> {
+    ) -> Result<FillOutcome, StoreError> {
         if self.presence(block) == Presence::Present {
-            return Ok(Stored::Already);
+            return Ok(FillOutcome::Already);
         }
         if self.is_cut() || !self.map.is_whole() {
-            return Ok(Stored::NoRoom);
+            return Ok(FillOutcome::NoRoom);
         }
         let cost = block_cost(self.block_len(block));
         // The map may need a new page. Pages are never removed while the map is open.
         let page = if self.map.word(block).is_some() { 0 } else { page_cost() };
         let Some(mut reservation) = self.shared.reserve(cost + page, exempt) else {
-            return Ok(Stored::NoRoom);
+            return Ok(FillOutcome::NoRoom);
         };
         // Writers share the lock, because one may wait long for a network. They write the same
         // bytes.
         let Some(writing) = self.locks.guard(changes(block..block + 1), Mode::Shared) else {
-            return Ok(Stored::NoRoom);
+            return Ok(FillOutcome::NoRoom);
         };
         let live = self.map.live();
         live.flags.fetch_or(DIRTY, Ordering::AcqRel);
@@ -184,9 +184,9 @@ impl OpenVersion {
         match put {
             Ok(bytes) if marked => {
                 self.record_verified(generation, block, bytes);
-                Ok(Stored::Kept)
+                Ok(FillOutcome::Kept)
             }
-            Ok(_) => Ok(Stored::Already),
+            Ok(_) => Ok(FillOutcome::Already),
             Err(error) => {
                 drop(writing);
                 self.undo(block);
@@ -219,7 +219,7 @@ impl OpenVersion {
         match self.presence(block) {
             Presence::Present => {}
             // The block is from before an unclean stop, and is now partly overwritten.
-            Presence::Unverified => drop(self.remove_blocks(blocks, Bytes::Leave)),
+            Presence::Unverified => drop(self.remove_blocks(blocks, RemovedBytes::Leave)),
             // No reader has seen the block, so the generation and the verified runs stay valid.
             Presence::Absent => drop(self.punch(blocks)),
         }
@@ -247,7 +247,7 @@ impl OpenVersion {
         let checksum = expected
             .filter(|algorithm| algorithm.is_combinable())
             .map(|algorithm| Hasher::of(algorithm, bytes));
-        let run = Run { blocks: block..block + 1, bytes: bytes.len() as u64, checksum };
+        let run = VerifiedRun { blocks: block..block + 1, bytes: bytes.len() as u64, checksum };
         self.verified.lock().add(generation, run);
     }
 }

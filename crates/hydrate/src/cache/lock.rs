@@ -13,7 +13,7 @@
 //! 1. `Shared::evicting`, the mutex of the thread that evicts. `Shared::reserve` takes it.
 //! 2. [`ENTRANCE`], then [`OPEN`] of a map. A thread that opens a version waits for them; an
 //!    eviction does not, and skips a version whose locks it does not get at once
-//!    ([`Waiting::Never`], [`lock_out`]).
+//!    ([`LockWait::Never`], [`lock_out`]).
 //! 3. The lock of a process that replaces the table of packs.
 //! 4. [`WHOLE`], [`changes`], [`pins`], [`leases`], which are tried and never waited for.
 //!
@@ -153,7 +153,7 @@ pub(super) enum Opener {
 
 /// The treatment of a lock that another process has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Waiting {
+pub(super) enum LockWait {
     /// Wait: the other process prepares the file.
     Briefly,
     /// Fail at once.
@@ -161,7 +161,7 @@ pub(super) enum Waiting {
 }
 
 /// Takes the [`OPEN`] lock: exclusively if no other process has it.
-pub(super) fn lock_open(file: &LockFile, waiting: Waiting) -> io::Result<Opener> {
+pub(super) fn lock_open(file: &LockFile, waiting: LockWait) -> io::Result<Opener> {
     let started = Instant::now();
     let mut inside = false;
     loop {
@@ -175,9 +175,9 @@ pub(super) fn lock_open(file: &LockFile, waiting: Waiting) -> io::Result<Opener>
         }
         // The other process prepares the file: a few system calls, unless it is stopped.
         match waiting {
-            Waiting::Briefly if started.elapsed() <= BRIEFLY => {}
-            Waiting::Briefly => return Err(io::ErrorKind::TimedOut.into()),
-            Waiting::Never => return Err(io::ErrorKind::WouldBlock.into()),
+            LockWait::Briefly if started.elapsed() <= BRIEFLY => {}
+            LockWait::Briefly => return Err(io::ErrorKind::TimedOut.into()),
+            LockWait::Never => return Err(io::ErrorKind::WouldBlock.into()),
         }
         #[cfg(test)]
         WAITS.set(WAITS.get() + 1);
@@ -321,7 +321,7 @@ mod tests {
         assert!(lock_out(&looked).unwrap());
         drop(looked);
         let file = lock_file(&path);
-        assert_eq!(lock_open(&file, Waiting::Briefly).unwrap(), Opener::First);
+        assert_eq!(lock_open(&file, LockWait::Briefly).unwrap(), Opener::First);
         drop((inherited, file));
     }
 

@@ -16,13 +16,13 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use firstbyte_location::Checksum;
-use firstbyte_store::{Opening, PrivateDirectory, Sink};
+use firstbyte_store::{FileAccess, PrivateDirectory, Sink};
 use rustix_futex_sync::Mutex;
 
-use super::block_map::{BlockMap, DIRTY, DURABLE, Header, INTACT, PINNED, Stamp, first_cost, write_new};
+use super::block_map::{BlockMap, DIRTY, DURABLE, INTACT, MapHeader, PINNED, Stamp, first_cost, write_new};
 use super::clock::boot;
-use super::directory::{Identity, Paths};
-use super::lock::{LockFile, Mode, OPEN, Opener, VersionLocks, Waiting, lock_open, opened, try_lock};
+use super::directory::{CachePaths, CachedIdentity};
+use super::lock::{LockFile, LockWait, Mode, OPEN, Opener, VersionLocks, lock_open, opened, try_lock};
 use super::usage::{Reservation, on_disk};
 use super::verified_runs::VerifiedRuns;
 use super::{Exempt, Retention, Shared};
@@ -37,8 +37,8 @@ pub(super) struct OpenVersion {
     pub(super) map: BlockMap,
     pub(super) data: Sink,
     pub(super) locks: VersionLocks,
-    pub(super) paths: Paths,
-    pub(super) identity: Identity,
+    pub(super) paths: CachePaths,
+    pub(super) identity: CachedIdentity,
     pub(super) stamp: Stamp,
     pub(super) checksum: OnceLock<Checksum>,
     pub(super) verified: Mutex<VerifiedRuns>,
@@ -48,7 +48,7 @@ pub(super) struct OpenVersion {
 /// The action if a version has no files, or corrupt ones.
 #[derive(Clone, Copy)]
 pub(super) enum IfMissing<'a> {
-    Create(&'a Identity),
+    Create(&'a CachedIdentity),
     Skip,
 }
 
@@ -58,10 +58,10 @@ pub(super) enum IfMissing<'a> {
 /// order.
 pub(super) fn open(
     shared: &Arc<Shared>,
-    paths: Paths,
+    paths: CachePaths,
     missing: IfMissing,
     retention: Retention,
-    waiting: Waiting,
+    waiting: LockWait,
 ) -> Result<Option<OpenVersion>> {
     let shown = shared.dir.shown(&paths.map);
     let mut room = None;
@@ -112,7 +112,7 @@ pub(super) fn open(
 
 /// Opens the map of a version. If `may_create`, makes the map and its directory.
 fn open_map(directory: &PrivateDirectory, map: &Path, may_create: bool) -> io::Result<File> {
-    let opening = if may_create { Opening::Create } else { Opening::Write };
+    let opening = if may_create { FileAccess::Create } else { FileAccess::Write };
     match directory.file(map, opening) {
         Err(error) if may_create && error.kind() == io::ErrorKind::NotFound => {
             directory.make_directory(map.parent().unwrap_or(map))?;
@@ -131,7 +131,7 @@ fn invalid(shown: &Path, what: &'static str) -> Error {
 struct Files {
     map: Arc<LockFile>,
     data: DataFile,
-    header: Header,
+    header: MapHeader,
 }
 
 /// The data file of a version.
@@ -148,7 +148,7 @@ impl DataFile {
     }
 }
 
-impl Header {
+impl MapHeader {
     /// Whether the map describes this file.
     fn is_about(&self, data: &DataFile) -> bool {
         self.live.data.load(Ordering::Relaxed) == data.inode
@@ -157,7 +157,7 @@ impl Header {
 
 fn prepare(
     shared: &Arc<Shared>,
-    paths: Paths,
+    paths: CachePaths,
     files: Files,
     missing: IfMissing,
     opener: Opener,
@@ -165,7 +165,7 @@ fn prepare(
 ) -> Result<OpenVersion> {
     let shown = shared.dir.shown(&paths.map);
     let Files { map: file, data, header } = files;
-    let identity = Identity::from_text(&header.text).filter(|identity| match missing {
+    let identity = CachedIdentity::from_text(&header.text).filter(|identity| match missing {
         IfMissing::Create(wanted) => identity == wanted,
         IfMissing::Skip => true,
     });
@@ -197,10 +197,10 @@ fn read_existing(
     map: &File,
     meta: &Metadata,
     data: &Path,
-) -> io::Result<Option<(Header, DataFile)>> {
-    let header = Header::read(map)?.filter(|header| header.map_len() == meta.len());
+) -> io::Result<Option<(MapHeader, DataFile)>> {
+    let header = MapHeader::read(map)?.filter(|header| header.map_len() == meta.len());
     let Some(header) = header else { return Ok(None) };
-    let file = match directory.file(data, Opening::Write) {
+    let file = match directory.file(data, FileAccess::Write) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
@@ -209,9 +209,13 @@ fn read_existing(
 }
 
 /// Reserves room for the files of a new version. The caller holds no lock.
-fn reserve<'a>(shared: &'a Arc<Shared>, paths: &Paths, identity: &Identity) -> Result<Reservation<'a>> {
+fn reserve<'a>(
+    shared: &'a Arc<Shared>,
+    paths: &CachePaths,
+    identity: &CachedIdentity,
+) -> Result<Reservation<'a>> {
     let failed = Error::cache(&shared.dir.shown(&paths.map), "cannot make room for a cached object");
-    let header = Header::to_bytes(identity.size(), &identity.to_text(), 0, 0, 0);
+    let header = MapHeader::to_bytes(identity.size(), &identity.to_text(), 0, 0, 0);
     let cost = header.map(|header| first_cost(header.len(), identity.size().div_ceil(BLOCK)));
     let room = match cost {
         None => Err(io::ErrorKind::InvalidFilename),
@@ -224,20 +228,20 @@ fn reserve<'a>(shared: &'a Arc<Shared>, paths: &Paths, identity: &Identity) -> R
 /// ignored.
 fn create(
     shared: &Arc<Shared>,
-    paths: &Paths,
+    paths: &CachePaths,
     map: &File,
-    identity: &Identity,
+    identity: &CachedIdentity,
     room: Reservation<'_>,
-) -> Result<(Header, DataFile)> {
+) -> Result<(MapHeader, DataFile)> {
     let (text, size) = (identity.to_text(), identity.size());
-    let make = || -> io::Result<(Header, DataFile)> {
+    let make = || -> io::Result<(MapHeader, DataFile)> {
         firstbyte_store::empty(map)?;
         let data = new_data(&shared.dir, &paths.data)?;
         data.set_len(size)?;
         let data = DataFile::of_size(data, size)?.ok_or(io::ErrorKind::InvalidData)?;
-        let header = Header::to_bytes(size, &text, boot(), room.bytes(), data.inode);
+        let header = MapHeader::to_bytes(size, &text, boot(), room.bytes(), data.inode);
         write_new(map, size, &text, &header.ok_or(io::ErrorKind::InvalidFilename)?)?;
-        Ok((Header::read(map)?.ok_or(io::ErrorKind::InvalidData)?, data))
+        Ok((MapHeader::read(map)?.ok_or(io::ErrorKind::InvalidData)?, data))
     };
     match make() {
         Ok(made) => {
@@ -256,10 +260,10 @@ fn create(
 /// Makes a new data file. An old file of its name belongs to a map that is gone, but processes may
 /// still read it.
 fn new_data(directory: &PrivateDirectory, name: &Path) -> io::Result<File> {
-    match directory.file(name, Opening::CreateNew) {
+    match directory.file(name, FileAccess::CreateNew) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             directory.remove(name)?;
-            directory.file(name, Opening::CreateNew)
+            directory.file(name, FileAccess::CreateNew)
         }
         made => made,
     }

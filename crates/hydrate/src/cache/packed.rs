@@ -9,10 +9,10 @@ use firstbyte_location::{Checksum, Hasher, Location, Strength, Version, to_usize
 use firstbyte_store::is_full;
 
 use super::cached::Pin;
-use super::directory::Identity;
-use super::fill::Stored;
-use super::packs::{COMPLETE, PINNED, Packs, Published, Record, Seen, Unread, cost, tag};
-use super::verify::{Report, Verified};
+use super::directory::CachedIdentity;
+use super::fill::FillOutcome;
+use super::packs::{COMPLETE, PINNED, PackInsertion, PackRecord, Packs, Seen, Unread, cost, tag};
+use super::verify::{VerificationReport, VersionVerification};
 use super::{Cache, Exempt, Shared, evict};
 use crate::block::BLOCK;
 use crate::error::Error;
@@ -34,7 +34,7 @@ fn with_scratch<T>(work: impl FnOnce(&mut Vec<u8>) -> T) -> T {
 #[derive(Debug)]
 pub struct Packed {
     shared: Arc<Shared>,
-    identity: Identity,
+    identity: CachedIdentity,
     /// The identity as text, as in the record.
     text: Vec<u8>,
     tag: u64,
@@ -52,7 +52,7 @@ impl Cache {
         if !is_small || version.strength() != Strength::Strong {
             return None;
         }
-        let identity = Identity::new(location, &self.store, version)?;
+        let identity = CachedIdentity::new(location, &self.store, version)?;
         let text = identity.to_text();
         let tag = tag(identity.place(), &text);
         Some(Packed { shared: Arc::clone(&self.shared), identity, text, tag, checksum: OnceLock::new() })
@@ -65,7 +65,7 @@ impl Packed {
         let packs = shared.packs.as_ref().ok_or(Unread::Gone)?;
         let text =
             with_scratch(|buffer| packs.read(seen, buffer, shared).map(|record| record.text.to_vec()))?;
-        let identity = Identity::from_text(&text).ok_or(Unread::Gone)?;
+        let identity = CachedIdentity::from_text(&text).ok_or(Unread::Gone)?;
         Ok(Self { shared: Arc::clone(shared), identity, text, tag: seen.tag, checksum: OnceLock::new() })
     }
 
@@ -115,11 +115,11 @@ impl Packed {
     ///
     /// # Panics
     /// If the object has another length.
-    pub fn fill(&self, content: &[u8], exempt: Exempt) -> Stored {
+    pub fn fill(&self, content: &[u8], exempt: Exempt) -> FillOutcome {
         assert!(content.len() as u64 == self.identity.size(), "not the bytes of the object");
-        let Some(packs) = self.packs() else { return Stored::NoRoom };
+        let Some(packs) = self.packs() else { return FillOutcome::NoRoom };
         if self.is_present() {
-            return Stored::Already;
+            return FillOutcome::Already;
         }
         let flags = self
             .checksum
@@ -127,30 +127,30 @@ impl Packed {
             .map_or(0, |checksum| self.compare(checksum, content).map_or(0, |()| COMPLETE));
         // Not a buffer of the thread: hundreds of threads fetch small objects, and few of them
         // write one at the same time.
-        let record = Record::encode(&self.text, content);
+        let record = PackRecord::encode(&self.text, content);
         let write = || {
             let Some(mut reservation) = self.shared.reserve(cost(record.len()), exempt) else {
-                return Ok(Stored::NoRoom);
+                return Ok(FillOutcome::NoRoom);
             };
             reservation.charge(packs.accounted_bytes());
             Ok(match packs.insert(self.tag, &record, flags, exempt, &self.shared)? {
-                Published::Here => {
+                PackInsertion::Here => {
                     reservation.keep();
-                    Stored::Kept
+                    FillOutcome::Kept
                 }
-                Published::Already => Stored::Already,
-                Published::NoRoom => Stored::NoRoom,
+                PackInsertion::Already => FillOutcome::Already,
+                PackInsertion::NoRoom => FillOutcome::NoRoom,
             })
         };
         match write() {
             Err(error) if is_full(&error) && evict::free_disk(&self.shared, BLOCK, exempt) => {
-                write().unwrap_or(Stored::NoRoom)
+                write().unwrap_or(FillOutcome::NoRoom)
             }
             Err(error) => {
                 if !is_full(&error) {
                     tracing::warn!("cannot cache an object: {error}");
                 }
-                Stored::NoRoom
+                FillOutcome::NoRoom
             }
             Ok(stored) => stored,
         }
@@ -171,19 +171,21 @@ impl Packed {
     ///
     /// # Errors
     /// [`Error::Checksum`]: the content is not that of the object, and is dropped.
-    pub fn verify_complete(&self) -> Result<Verified, Error> {
-        let (Some(packs), Some(seen)) = (self.packs(), self.seen()) else { return Ok(Verified::Missing) };
+    pub fn verify_complete(&self) -> Result<VersionVerification, Error> {
+        let (Some(packs), Some(seen)) = (self.packs(), self.seen()) else {
+            return Ok(VersionVerification::Missing);
+        };
         let compared =
             self.checksum.get().map(|checksum| self.with_content(|content| self.compare(checksum, content)));
         match compared {
-            Some(None) => Ok(Verified::Missing),
+            Some(None) => Ok(VersionVerification::Missing),
             Some(Some(Err(error))) => {
                 packs.remove(&seen, Exempt::None, &self.shared);
                 Err(error)
             }
             None | Some(Some(Ok(()))) => {
                 packs.set_flags(self.tag, COMPLETE, 0, &self.shared);
-                Ok(Verified::Complete)
+                Ok(VersionVerification::Complete)
             }
         }
     }
@@ -221,10 +223,10 @@ impl Packed {
     }
 
     pub(super) fn record_length(&self) -> usize {
-        Record::length(self.text.len(), to_usize(self.identity.size()))
+        PackRecord::length(self.text.len(), to_usize(self.identity.size()))
     }
 
-    pub(super) fn identity(&self) -> &Identity {
+    pub(super) fn identity(&self) -> &CachedIdentity {
         &self.identity
     }
 
@@ -238,8 +240,8 @@ impl Packed {
 
 impl Cache {
     /// Reads every packed object. Damaged ones are dropped.
-    pub(super) fn verify_packed(&self) -> Report {
-        let mut report = Report::default();
+    pub(super) fn verify_packed(&self) -> VerificationReport {
+        let mut report = VerificationReport::default();
         for seen in self.shared.packs.as_ref().map(Packs::all).unwrap_or_default() {
             match Packed::from_record(&self.shared, &seen) {
                 Ok(_) => report.blocks += 1,

@@ -36,23 +36,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use firstbyte_location::shown;
-use firstbyte_store::{Opening, PrivateDirectory};
+use firstbyte_store::{FileAccess, PrivateDirectory};
 use rustix_futex_sync::{Mutex, RwLock};
 
 use super::clock::Timestamp;
 use super::directory::PACKS;
 use super::lock::{Guard, LockFile, Mode, OPEN, VersionLocks, leases, try_lock};
 use super::punch::punch_range;
-use super::usage::{Usage, on_disk, subtract};
+use super::usage::{CacheUsage, on_disk, subtract};
 use super::{Exempt, Shared};
 use crate::limits::{ATTEMPTS, POLL};
 
 use place::ALIGNMENT;
-pub(super) use place::Place;
-pub(super) use record::{Record, cost};
-use state::State;
+pub(super) use place::RecordPlace;
+pub(super) use record::{PackRecord, cost};
+use state::PackState;
 pub(super) use table::{COMPLETE, PINNED, Seen, tag};
-use table::{FIRST_TABLE_SLOTS, Inserted, Table};
+use table::{FIRST_TABLE_SLOTS, Inserted, PackTable};
 
 /// The length of a pack from which on another is begun, bytes.
 const MAX_PACK_SIZE: u64 = 64 << 20;
@@ -69,10 +69,10 @@ const TABLE_LOCK: Range<u64> = 3..4;
 #[derive(Debug)]
 pub(super) struct Packs {
     dir: PrivateDirectory,
-    state: State,
+    state: PackState,
     /// The locks, which are on the state's file.
     locks: VersionLocks,
-    table: RwLock<Arc<Table>>,
+    table: RwLock<Arc<PackTable>>,
     /// The pack that this process appends to.
     appending: Mutex<Option<Appending>>,
     /// Packs open for reading.
@@ -90,7 +90,7 @@ struct Appending {
 
 /// The outcome of [`Packs::insert`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Published {
+pub(super) enum PackInsertion {
     Here,
     /// Another record of the object was there already.
     Already,
@@ -116,15 +116,15 @@ impl Packs {
     ///
     /// # Errors
     /// Those of making or mapping files.
-    pub(super) fn open(cache: &PrivateDirectory, usage: &Usage) -> io::Result<Option<Self>> {
+    pub(super) fn open(cache: &PrivateDirectory, usage: &CacheUsage) -> io::Result<Option<Self>> {
         let dir = cache.directory(PACKS)?;
-        let recover = |state: &State, unclean| recover::recover(&dir, state, unclean, usage);
-        let state = State::open(&dir, Path::new("state"), recover)?;
+        let recover = |state: &PackState, unclean| recover::recover(&dir, state, unclean, usage);
+        let state = PackState::open(&dir, Path::new("state"), recover)?;
         // Punching beyond the end of the file changes nothing, and shows whether it is supported.
         if punch_range(state.file(), BEYOND_END) == Err(rustix::io::Errno::OPNOTSUPP) {
             return Ok(None);
         }
-        let table = RwLock::new(Arc::new(Table::empty()));
+        let table = RwLock::new(Arc::new(PackTable::empty()));
         let locks = VersionLocks::new(Arc::clone(state.file()));
         let packs =
             Self { dir, state, locks, table, appending: Mutex::default(), reading: RwLock::default() };
@@ -148,7 +148,7 @@ impl Packs {
         seen: &Seen,
         buffer: &'a mut Vec<u8>,
         shared: &Shared,
-    ) -> Result<Record<'a>, Unread> {
+    ) -> Result<PackRecord<'a>, Unread> {
         let number = seen.place.pack();
         let file = match self.pack(number) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -181,15 +181,15 @@ impl Packs {
         flags: u64,
         exempt: Exempt,
         shared: &Arc<Shared>,
-    ) -> io::Result<Published> {
+    ) -> io::Result<PackInsertion> {
         let (number, file, at) = self.allocate(record.len())?;
-        let place = Place::new(number, at, record.len());
+        let place = RecordPlace::new(number, at, record.len());
         if let Err(error) = file.write_all_at(record, at) {
             punch(&file, place);
             return Err(error);
         }
         let published = self.publish(tag, place, flags, exempt, shared);
-        if published != Published::Here {
+        if published != PackInsertion::Here {
             // After many replacements the last table may have the place.
             self.current().remove(tag, place);
             punch(&file, place);
@@ -197,24 +197,31 @@ impl Packs {
         Ok(published)
     }
 
-    fn publish(&self, tag: u64, place: Place, flags: u64, exempt: Exempt, shared: &Arc<Shared>) -> Published {
+    fn publish(
+        &self,
+        tag: u64,
+        place: RecordPlace,
+        flags: u64,
+        exempt: Exempt,
+        shared: &Arc<Shared>,
+    ) -> PackInsertion {
         for _ in 0..ATTEMPTS {
             let table = self.current();
             match table.insert(tag, place, flags) {
-                Inserted::Already(other) if other != place => return Published::Already,
+                Inserted::Already(other) if other != place => return PackInsertion::Already,
                 Inserted::Already(_) | Inserted::Here => {
                     fence(Ordering::SeqCst);
                     // A thread that replaces the table may have copied this slot before.
                     self.wait_for_replacement();
                     if self.state.page().table.load(Ordering::SeqCst) == table.number() {
-                        return Published::Here;
+                        return PackInsertion::Here;
                     }
                 }
                 Inserted::Full if self.grow(&table, exempt, shared).is_some() => {}
-                Inserted::Full => return Published::NoRoom,
+                Inserted::Full => return PackInsertion::NoRoom,
             }
         }
-        Published::NoRoom
+        PackInsertion::NoRoom
     }
 
     /// Clears a record's place, and frees its bytes. Returns their number; `None` if the record is
@@ -297,7 +304,7 @@ impl Packs {
     }
 
     /// The table that all processes use.
-    fn current(&self) -> Arc<Table> {
+    fn current(&self) -> Arc<PackTable> {
         for _ in 0..ATTEMPTS {
             let number = self.state.page().table.load(Ordering::SeqCst);
             let known = Arc::clone(&self.table.read());
@@ -305,11 +312,11 @@ impl Packs {
                 return known;
             }
             // If the table is gone, it was replaced again.
-            if let Ok(table) = Table::open(&self.dir, number) {
+            if let Ok(table) = PackTable::open(&self.dir, number) {
                 *self.table.write() = Arc::new(table);
             }
         }
-        Arc::new(Table::empty())
+        Arc::new(PackTable::empty())
     }
 
     /// Waits until no process replaces the table, and prevents replacement while the guard lives.
@@ -331,9 +338,9 @@ impl Packs {
 
     /// Replaces a table by one with room for more, and without removed records. `None` if there is
     /// no room for it.
-    fn grow(&self, full: &Table, exempt: Exempt, shared: &Arc<Shared>) -> Option<()> {
+    fn grow(&self, full: &PackTable, exempt: Exempt, shared: &Arc<Shared>) -> Option<()> {
         let slots = (full.live() * 2).next_power_of_two().max(FIRST_TABLE_SLOTS);
-        let bytes = Table::bytes(slots).next_multiple_of(ALIGNMENT);
+        let bytes = PackTable::bytes(slots).next_multiple_of(ALIGNMENT);
         let page = self.state.page();
         let is_replaced = || page.table.load(Ordering::SeqCst) != full.number();
         // The room is made first: eviction removes records, which takes the lock.
@@ -355,7 +362,7 @@ impl Packs {
             std::thread::sleep(POLL / 5);
         };
         let number = full.number() + 1;
-        let table = Table::create(&self.dir, number, slots);
+        let table = PackTable::create(&self.dir, number, slots);
         let table = table.inspect_err(|error| tracing::warn!("{}: {error}", shown(self.dir.path()))).ok()?;
         reservation.charge(&page.charged);
         reservation.keep();
@@ -365,7 +372,7 @@ impl Packs {
         page.table.store(number, Ordering::SeqCst);
         page.replacing.store(0, Ordering::SeqCst);
         let freeing = shared.usage.free(full.on_disk());
-        if self.dir.remove(&Table::file_name(full.number())).is_ok() {
+        if self.dir.remove(&PackTable::file_name(full.number())).is_ok() {
             subtract(&page.charged, full.on_disk());
             freeing.done();
         }
@@ -392,7 +399,7 @@ impl Packs {
         let next = page.next_pack.load(Ordering::SeqCst) as u32;
         let sealed = page.sealed.load(Ordering::SeqCst) as u32;
         (sealed.max(next.saturating_sub(MAX_CONTINUED_PACKS))..next).rev().find_map(|number| {
-            let file = LockFile::new(self.dir.file(&pack_name(number), Opening::Write).ok()?);
+            let file = LockFile::new(self.dir.file(&pack_name(number), FileAccess::Write).ok()?);
             if !try_lock(&file, &OPEN, Mode::Exclusive).ok()? {
                 return None;
             }
@@ -411,7 +418,7 @@ impl Packs {
         for _ in 0..ATTEMPTS {
             let number = next.fetch_add(1, Ordering::SeqCst);
             let number = u32::try_from(number).map_err(|_| io::ErrorKind::StorageFull)?;
-            match self.dir.file(&pack_name(number), Opening::CreateNew) {
+            match self.dir.file(&pack_name(number), FileAccess::CreateNew) {
                 Ok(file) => {
                     let file = LockFile::new(file);
                     // Another process may lock the pack first, to see whether it is empty.
@@ -433,7 +440,7 @@ impl Packs {
         if !is_empty {
             return;
         }
-        let Ok(file) = self.dir.file(&name, Opening::Write).map(LockFile::new) else { return };
+        let Ok(file) = self.dir.file(&name, FileAccess::Write).map(LockFile::new) else { return };
         if try_lock(&file, &OPEN, Mode::Exclusive).unwrap_or(false) && on_disk(&file) == 0 {
             let _ = self.dir.remove(&name);
             self.reading.write().remove(&number);
@@ -445,7 +452,7 @@ impl Packs {
         if let Some(file) = self.reading.read().get(&number) {
             return Ok(Arc::clone(file));
         }
-        let file = Arc::new(self.dir.file(&pack_name(number), Opening::Write)?);
+        let file = Arc::new(self.dir.file(&pack_name(number), FileAccess::Write)?);
         let mut reading = self.reading.write();
         if reading.len() >= OPEN_PACKS {
             reading.clear();
@@ -460,6 +467,6 @@ fn pack_name(number: u32) -> PathBuf {
 }
 
 /// Punches a record out of its pack. Returns whether its bytes are free now.
-fn punch(file: &File, place: Place) -> bool {
+fn punch(file: &File, place: RecordPlace) -> bool {
     punch_range(file, place.offset()..place.offset() + place.bytes()).is_ok()
 }

@@ -18,7 +18,7 @@ use crate::block::BLOCK;
 
 /// The treatment of the bytes of a removed block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Bytes {
+pub(super) enum RemovedBytes {
     Punch,
     /// Keep the bytes: another process may still read them.
     Leave,
@@ -47,7 +47,7 @@ impl OpenVersion {
                 let whole = self.locks.guard(WHOLE, Mode::Exclusive);
                 let unpinned = self.locks.guard(pins(blocks.clone()), Mode::Exclusive);
                 let in_use = whole.is_none() || unpinned.is_none();
-                self.remove_blocks(blocks, if in_use { Bytes::Leave } else { Bytes::Punch });
+                self.remove_blocks(blocks, if in_use { RemovedBytes::Leave } else { RemovedBytes::Punch });
             }
             // The thread that changes the block makes it right, or absent.
             None if middle > blocks.start => {
@@ -64,13 +64,13 @@ impl OpenVersion {
         let alone = |part| self.locks.guard(part, Mode::Exclusive);
         let Some(_changing) = alone(changes(blocks.clone())) else { return 0 };
         let Some(_unpinned) = alone(pins(blocks.clone())) else { return 0 };
-        self.remove_blocks(blocks, Bytes::Punch)
+        self.remove_blocks(blocks, RemovedBytes::Punch)
     }
 
     /// Marks blocks absent and punches them, under their lock. Returns the bytes freed.
-    pub(super) fn remove_blocks(&self, blocks: Range<u64>, bytes: Bytes) -> u64 {
+    pub(super) fn remove_blocks(&self, blocks: Range<u64>, bytes: RemovedBytes) -> u64 {
         let live = self.map.live();
-        let punches = self.mark_incomplete() && bytes == Bytes::Punch;
+        let punches = self.mark_incomplete() && bytes == RemovedBytes::Punch;
         let (mut count, mut freed) = (0, 0);
         for block in blocks.clone() {
             let Some(word) = self.map.word(block) else { continue };

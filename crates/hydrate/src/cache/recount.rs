@@ -13,10 +13,10 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::thread;
 
-use firstbyte_store::{Opening, PrivateDirectory};
+use firstbyte_store::{FileAccess, PrivateDirectory};
 
-use super::block_map::Header;
-use super::directory::{Paths, TEMPORARY};
+use super::block_map::MapHeader;
+use super::directory::{CachePaths, TEMPORARY};
 use super::evict::{self, accounted_bytes_of};
 use super::{Cache, Shared};
 use crate::limits::POLL;
@@ -74,7 +74,7 @@ fn recount(weak: &Weak<Shared>) -> Option<()> {
     while let Some(map) = statuses.next_map() {
         let shared = weak.upgrade()?;
         if let Ok(map) = map {
-            sum += accounted_bytes_by(&shared.dir, &Paths::of_map(map));
+            sum += accounted_bytes_by(&shared.dir, &CachePaths::of_map(map));
         }
     }
     let shared = weak.upgrade()?;
@@ -88,9 +88,9 @@ fn recount(weak: &Weak<Shared>) -> Option<()> {
 }
 
 /// Bytes counted for a version.
-fn accounted_bytes_by(directory: &PrivateDirectory, paths: &Paths) -> u64 {
-    let Ok(map) = directory.file(&paths.map, Opening::Read) else { return 0 };
-    accounted_bytes_of(directory, Header::read(&map).ok().flatten().as_ref(), &map, paths)
+fn accounted_bytes_by(directory: &PrivateDirectory, paths: &CachePaths) -> u64 {
+    let Ok(map) = directory.file(&paths.map, FileAccess::Read) else { return 0 };
+    accounted_bytes_of(directory, MapHeader::read(&map).ok().flatten().as_ref(), &map, paths)
 }
 
 /// Removes the files that killed processes did not remove themselves. A live process about to

@@ -5,9 +5,9 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use firstbyte_store::{Opening, PrivateDirectory};
+use firstbyte_store::{FileAccess, PrivateDirectory};
 
-use super::lock::{LockFile, Opener, Waiting, lock_open};
+use super::lock::{LockFile, LockWait, Opener, lock_open};
 use super::mapping::SharedMapping;
 
 /// Bytes of the page: the smallest page size.
@@ -29,8 +29,8 @@ pub(super) fn open(
     name: &Path,
     if_cut: IfCut,
 ) -> io::Result<(LockFile, SharedMapping, Opener)> {
-    let file = LockFile::new(directory.file(name, Opening::Create)?);
-    let mut opener = lock_open(&file, Waiting::Briefly)?;
+    let file = LockFile::new(directory.file(name, FileAccess::Create)?);
+    let mut opener = lock_open(&file, LockWait::Briefly)?;
     let length = file.metadata()?.len();
     if length < LEN as u64 && if_cut == IfCut::Restore {
         opener = Opener::First;

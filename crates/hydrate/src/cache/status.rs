@@ -8,12 +8,12 @@ use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use firstbyte_location::{Location, Version};
-use firstbyte_store::Opening;
+use firstbyte_store::FileAccess;
 
-use super::block_map::{DIRTY, DURABLE, Header, Live, PINNED};
-use super::cached::{Cached, Pin};
+use super::block_map::{DIRTY, DURABLE, Live, MapHeader, PINNED};
+use super::cached::{CachedVersion, Pin};
 use super::clock::Timestamp;
-use super::directory::{Identity, Name, OBJECTS, SHARDS, is_same, location_text, maps, shard};
+use super::directory::{CachedIdentity, Name, OBJECTS, SHARDS, is_same, location_text, maps, shard};
 use super::evict::Released;
 use super::packed::Packed;
 use super::packs::{Packs, Seen};
@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 
 /// The cached part of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum VersionState {
     /// All blocks.
     Hydrated,
     /// Some blocks.
@@ -32,7 +32,7 @@ pub enum State {
     Released,
 }
 
-impl State {
+impl VersionState {
     /// Returns the word for programs: `hydrated`, `partial` or `released`.
     #[must_use]
     pub const fn word(self) -> &'static str {
@@ -46,7 +46,7 @@ impl State {
 
 /// One version in the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Status {
+pub struct VersionStatus {
     /// The object.
     pub location: Location,
     /// A hash of the endpoint of its store; empty for the scheme's own service.
@@ -60,19 +60,19 @@ pub struct Status {
     /// The time at which the version was last opened.
     pub last_use: SystemTime,
     /// The cached part.
-    pub state: State,
+    pub state: VersionState,
     /// Whether the version is exempt from eviction.
     pub pin: Pin,
 }
 
-impl Status {
+impl VersionStatus {
     /// The percentage that `here` is of `size`, rounded down: 100 only if nothing is missing.
     #[must_use]
     pub fn percent(here: u64, size: u64) -> u128 {
         (u128::from(here) * 100).checked_div(u128::from(size)).unwrap_or(100)
     }
 
-    fn new(identity: &Identity, live: &Live) -> Option<Self> {
+    fn new(identity: &CachedIdentity, live: &Live) -> Option<Self> {
         let size = identity.size();
         let blocks = size.div_ceil(BLOCK);
         let flags = live.flags.load(Ordering::Relaxed);
@@ -87,37 +87,37 @@ impl Status {
             last_use: Timestamp::from_word(live.last_open.load(Ordering::Relaxed)).time(),
             state: match present {
                 // While blocks are being filled, the count is slightly too high.
-                present if present == blocks && complete => State::Hydrated,
-                0 => State::Released,
-                _ => State::Partial,
+                present if present == blocks && complete => VersionState::Hydrated,
+                0 => VersionState::Released,
+                _ => VersionState::Partial,
             },
             pin: if flags & PINNED == 0 { Pin::Unpinned } else { Pin::Pinned },
         })
     }
 }
 
-impl Cached {
+impl CachedVersion {
     /// The state of the version.
     #[must_use]
-    pub fn status(&self) -> Option<Status> {
-        Status::new(&self.inner.identity, self.inner.map.live())
+    pub fn status(&self) -> Option<VersionStatus> {
+        VersionStatus::new(&self.inner.identity, self.inner.map.live())
     }
 }
 
 impl Packed {
     /// The state of the object.
     #[must_use]
-    pub fn status(&self) -> Option<Status> {
+    pub fn status(&self) -> Option<VersionStatus> {
         let identity = self.identity();
         let (size, found) = (identity.size(), self.seen());
-        Some(Status {
+        Some(VersionStatus {
             location: identity.location()?,
             store: identity.store().to_owned(),
             version: identity.version(),
             size,
             here: found.map_or(0, |_| size),
             last_use: found.map_or(SystemTime::UNIX_EPOCH, |seen| seen.last_use.time()),
-            state: if found.is_some() { State::Hydrated } else { State::Released },
+            state: if found.is_some() { VersionState::Hydrated } else { VersionState::Released },
             pin: if found.is_some_and(|seen| seen.is_pinned()) { Pin::Pinned } else { Pin::Unpinned },
         })
     }
@@ -128,7 +128,7 @@ impl Cache {
     ///
     /// # Errors
     /// [`Error::Cache`]: its files cannot be used.
-    pub fn release_found(&self, found: &Status) -> Result<Released> {
+    pub fn release_found(&self, found: &VersionStatus) -> Result<Released> {
         let cache = Self { shared: Arc::clone(&self.shared), store: found.store.as_str().into() };
         cache.release_version(&found.location, &found.version)
     }
@@ -137,7 +137,7 @@ impl Cache {
     ///
     /// # Errors
     /// [`Error::Cache`]: the directory cannot be read.
-    pub fn find(&self, location: &Location) -> Result<Vec<Status>> {
+    pub fn find(&self, location: &Location) -> Result<Vec<VersionStatus>> {
         let packed = self.packed_of(location).into_iter().filter_map(|packed| packed.status());
         let found = self.maps_of(location)?.into_iter().map(|path| read(&self.shared, &path));
         let found = found.filter_map(Result::transpose);
@@ -149,7 +149,7 @@ impl Cache {
 
     /// The status of this cache's version of a location.
     #[must_use]
-    pub fn status_of(&self, location: &Location, version: &Version) -> Option<Status> {
+    pub fn status_of(&self, location: &Location, version: &Version) -> Option<VersionStatus> {
         // A cache that cannot be read counts as empty.
         let found = self.find(location).unwrap_or_default().into_iter();
         found.filter(|status| *status.store == *self.store).find(|status| status.version.agrees_with(version))
@@ -216,7 +216,7 @@ impl Statuses {
 }
 
 impl Iterator for Statuses {
-    type Item = Result<Status>;
+    type Item = Result<VersionStatus>;
 
     fn next(&mut self) -> Option<Self::Item> {
         while let Some(seen) = self.packed.pop() {
@@ -237,11 +237,12 @@ impl Iterator for Statuses {
 
 /// Reads the state recorded in a map. Returns `None` if the map was removed, is being made, or is
 /// corrupt: then no block is cached.
-fn read(shared: &Shared, path: &Path) -> Result<Option<Status>> {
-    let header = shared.dir.file(path, Opening::Read).and_then(|file| Header::read(&file));
+fn read(shared: &Shared, path: &Path) -> Result<Option<VersionStatus>> {
+    let header = shared.dir.file(path, FileAccess::Read).and_then(|file| MapHeader::read(&file));
     match header {
         Ok(header) => Ok(header.and_then(|header| {
-            Identity::from_text(&header.text).and_then(|identity| Status::new(&identity, &header.live))
+            CachedIdentity::from_text(&header.text)
+                .and_then(|identity| VersionStatus::new(&identity, &header.live))
         })),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Error::cache(&shared.dir.shown(path), "cannot read a cached object")(error)),
@@ -254,8 +255,8 @@ mod tests {
 
     #[test]
     fn only_a_whole_version_is_at_100_percent() {
-        assert_eq!(Status::percent(999_999, 1_000_000), 99);
-        assert_eq!(Status::percent(u64::MAX, u64::MAX), 100);
-        assert_eq!(Status::percent(0, 0), 100);
+        assert_eq!(VersionStatus::percent(999_999, 1_000_000), 99);
+        assert_eq!(VersionStatus::percent(u64::MAX, u64::MAX), 100);
+        assert_eq!(VersionStatus::percent(0, 0), 100);
     }
 }

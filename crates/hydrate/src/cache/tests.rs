@@ -23,7 +23,7 @@ mod packs;
 mod processes;
 mod space;
 
-const NO_LIMITS: Limits = Limits { size: None, reserve: 0 };
+const NO_LIMITS: CacheLimits = CacheLimits { size: None, reserve: 0 };
 
 fn location(text: &str) -> Location {
     Location::parse(OsStr::new(text)).unwrap()
@@ -38,18 +38,18 @@ fn open_at(dir: &Path) -> Cache {
 }
 
 /// Opens a version of `s3://b/SEED`, whose bytes follow from the seed.
-fn seeded(cache: &Cache, seed: u64, size: u64) -> Cached {
+fn seeded(cache: &Cache, seed: u64, size: u64) -> CachedVersion {
     cache.version(&location(&format!("s3://b/{seed}")), &strong(size, "a"), None).unwrap()
 }
 
 /// A block of the object that `seed` names.
-fn block(cached: &Cached, seed: u64, block: u64) -> Vec<u8> {
+fn block(cached: &CachedVersion, seed: u64, block: u64) -> Vec<u8> {
     let len = BLOCK.min(cached.size() - block * BLOCK);
     bytes_at(seed, block * BLOCK, usize::try_from(len).unwrap())
 }
 
 /// Fills a block in one of the two ways; as a fetch does, from memory if the file refused it.
-fn fill(cached: &Cached, seed: u64, index: u64) -> Stored {
+fn fill(cached: &CachedVersion, seed: u64, index: u64) -> FillOutcome {
     let bytes = block(cached, seed, index);
     if index.is_multiple_of(2) {
         return cached.fill(index, &bytes, Exempt::Pinned);
@@ -59,18 +59,18 @@ fn fill(cached: &Cached, seed: u64, index: u64) -> Stored {
         sink.write_all_at(&bytes, at).map_err(|source| StoreError::Io { location: String::new(), source })
     });
     let received = received.and_then(std::result::Result::ok);
-    assert!(received != Some(Stored::Kept) || found == bytes);
+    assert!(received != Some(FillOutcome::Kept) || found == bytes);
     received.unwrap_or_else(|| cached.fill(index, &bytes, Exempt::Pinned))
 }
 
-fn fill_all(cached: &Cached, seed: u64) {
+fn fill_all(cached: &CachedVersion, seed: u64) {
     for index in 0..cached.blocks() {
-        assert_eq!(fill(cached, seed, index), Stored::Kept, "block {index}");
+        assert_eq!(fill(cached, seed, index), FillOutcome::Kept, "block {index}");
     }
 }
 
 /// Reads a block and asserts that it is right. Returns whether it is present.
-fn is_right(cached: &Cached, seed: u64, index: u64) -> bool {
+fn is_right(cached: &CachedVersion, seed: u64, index: u64) -> bool {
     let expected = block(cached, seed, index);
     let mut buffer = vec![0xEE; expected.len()];
     let read = cached.read_at(&mut buffer, index * BLOCK);
@@ -79,7 +79,7 @@ fn is_right(cached: &Cached, seed: u64, index: u64) -> bool {
 }
 
 /// The present blocks, each of them right.
-fn present(cached: &Cached, seed: u64) -> Vec<u64> {
+fn present(cached: &CachedVersion, seed: u64) -> Vec<u64> {
     (0..cached.blocks()).filter(|index| is_right(cached, seed, *index)).collect()
 }
 

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use firstbyte_store::PrivateDirectory;
 
-use super::Limits;
+use super::CacheLimits;
 use super::clock::boot;
 use super::lock::{LockFile, Mode, OPEN, Opener, opened, try_lock, unlock};
 use super::mapping::{Atomics, SharedMapping};
@@ -30,7 +30,7 @@ const RECOUNT: Range<u64> = 1..2;
 
 /// The shared page.
 #[repr(C)]
-pub(super) struct Counters {
+pub(super) struct UsagePage {
     magic: AtomicU64,
     /// The boot in which the page was written.
     boot: AtomicU64,
@@ -48,26 +48,26 @@ pub(super) struct Counters {
 }
 
 // SAFETY: atomics only.
-unsafe impl Atomics for Counters {}
+unsafe impl Atomics for UsagePage {}
 
 /// The shared page, mapped, and the limits of the cache.
 #[derive(Debug)]
-pub(super) struct Usage {
+pub(super) struct CacheUsage {
     /// The file of the page. Its lock shows that the cache is in use.
     file: LockFile,
     page: SharedMapping,
-    limits: Limits,
+    limits: CacheLimits,
     /// Free bytes of the file system when last queried.
     available: AtomicU64,
 }
 
-impl Usage {
+impl CacheUsage {
     /// Opens the page `name`; the first process prepares it. `has_contents` says whether the
     /// cache may hold versions.
     pub(super) fn open(
         directory: &PrivateDirectory,
         name: &Path,
-        limits: Limits,
+        limits: CacheLimits,
         has_contents: bool,
     ) -> io::Result<Self> {
         let (file, page, opener) = shared_page::open(directory, name, IfCut::Restore)?;
@@ -95,7 +95,7 @@ impl Usage {
         page.magic.store(MAGIC, Ordering::Release);
     }
 
-    pub(super) fn counters(&self) -> &Counters {
+    pub(super) fn counters(&self) -> &UsagePage {
         self.page.at(0)
     }
 
@@ -169,12 +169,12 @@ impl Usage {
         Freeing { usage: self, bytes }
     }
 
-    pub(super) fn limits(&self) -> Limits {
+    pub(super) fn limits(&self) -> CacheLimits {
         self.limits
     }
 }
 
-impl Drop for Usage {
+impl Drop for CacheUsage {
     fn drop(&mut self) {
         // The last process marks the count as right, so that the next need not recount.
         if self.is_exact() && try_lock(&self.file, &OPEN, Mode::Exclusive).unwrap_or(false) {
@@ -187,7 +187,7 @@ impl Drop for Usage {
 /// [`keep`](Self::keep), they are subtracted again.
 #[derive(Debug)]
 pub(super) struct Reservation<'a> {
-    usage: &'a Usage,
+    usage: &'a CacheUsage,
     bytes: u64,
     charged: Option<&'a AtomicU64>,
 }
@@ -233,7 +233,7 @@ impl Drop for Reservation<'_> {
 /// Bytes about to be free. If this is dropped before [`done`](Self::done), they stay counted.
 #[derive(Debug)]
 pub(super) struct Freeing<'a> {
-    usage: &'a Usage,
+    usage: &'a CacheUsage,
     bytes: u64,
 }
 

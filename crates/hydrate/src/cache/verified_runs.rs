@@ -20,19 +20,19 @@ const MAX_RUNS: usize = 1024;
 pub(super) struct VerifiedRuns {
     generation: u64,
     /// The runs, by their first block.
-    runs: BTreeMap<u64, Run>,
+    runs: BTreeMap<u64, VerifiedRun>,
 }
 
 /// Adjacent blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Run {
+pub(super) struct VerifiedRun {
     pub(super) blocks: Range<u64>,
     pub(super) bytes: u64,
     /// The checksum over all of the blocks, if it was computed.
     pub(super) checksum: Option<Checksum>,
 }
 
-impl Run {
+impl VerifiedRun {
     /// Joins two runs if they are adjacent and both have a checksum, or neither.
     fn join(&self, next: &Self) -> Option<Self> {
         let adjacent = self.blocks.end == next.blocks.start;
@@ -48,7 +48,7 @@ impl Run {
 
 impl VerifiedRuns {
     /// Adds blocks that were written and read back in `generation`.
-    pub(super) fn add(&mut self, generation: u64, mut run: Run) {
+    pub(super) fn add(&mut self, generation: u64, mut run: VerifiedRun) {
         if generation < self.generation {
             return;
         }
@@ -70,7 +70,7 @@ impl VerifiedRuns {
     }
 
     /// The runs valid in this generation, in order.
-    pub(super) fn runs(&self, generation: u64) -> Vec<Run> {
+    pub(super) fn runs(&self, generation: u64) -> Vec<VerifiedRun> {
         let valid = self.generation == generation;
         self.runs.values().filter(|_| valid).cloned().collect()
     }
@@ -88,10 +88,10 @@ mod tests {
         blocks.flat_map(u16::to_be_bytes).collect()
     }
 
-    fn run(blocks: Range<u16>, algorithm: Option<Algorithm>) -> Run {
+    fn run(blocks: Range<u16>, algorithm: Option<Algorithm>) -> VerifiedRun {
         let bytes = bytes(blocks.clone());
         let checksum = algorithm.map(|algorithm| Hasher::of(algorithm, &bytes));
-        Run { blocks: blocks.start.into()..blocks.end.into(), bytes: bytes.len() as u64, checksum }
+        VerifiedRun { blocks: blocks.start.into()..blocks.end.into(), bytes: bytes.len() as u64, checksum }
     }
 
     #[test]

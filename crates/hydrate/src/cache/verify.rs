@@ -18,15 +18,15 @@ use std::thread::{Builder, available_parallelism, scope};
 
 use firstbyte_location::{Algorithm, Checksum, Hasher, to_usize};
 use firstbyte_pacing::SHORTEST_REQUEST;
-use firstbyte_store::{Opening, PrivateDirectory};
+use firstbyte_store::{FileAccess, PrivateDirectory};
 
 use super::block_map::{BlockWord, DURABLE, INTACT, crc};
-use super::cached::Cached;
-use super::directory::Paths;
-use super::lock::{Mode, WHOLE, Waiting};
+use super::cached::CachedVersion;
+use super::directory::CachePaths;
+use super::lock::{LockWait, Mode, WHOLE};
 use super::open::{IfMissing, OpenVersion, open};
 use super::usage::subtract;
-use super::verified_runs::Run;
+use super::verified_runs::VerifiedRun;
 use super::{Cache, Retention};
 use crate::block::BLOCK;
 use crate::error::{Error, Result};
@@ -42,7 +42,7 @@ const BLOCKS_PER_THREAD: u64 = SHORTEST_REQUEST / BLOCK;
 
 /// The result of verifying a whole version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verified {
+pub enum VersionVerification {
     /// All blocks are present and right.
     Complete,
     /// Blocks are absent, or were wrong and have been dropped.
@@ -51,7 +51,7 @@ pub enum Verified {
     Busy,
 }
 
-impl Cached {
+impl CachedVersion {
     /// Whether every block is present, perhaps unverified.
     #[must_use]
     pub fn has_all_blocks(&self) -> bool {
@@ -72,15 +72,17 @@ impl Cached {
     /// [`Error::Checksum`]: the blocks together are not the object; all of them are dropped.
     /// [`Error::Cache`]: the version could not be synced, and is complete until the machine
     /// restarts.
-    pub fn verify_complete(&self) -> Result<Verified> {
+    pub fn verify_complete(&self) -> Result<VersionVerification> {
         let inner = &self.inner;
         if self.is_complete() {
-            return Ok(Verified::Complete);
+            return Ok(VersionVerification::Complete);
         }
-        let Some(whole) = inner.locks.guard(WHOLE, Mode::Shared) else { return Ok(Verified::Busy) };
+        let Some(whole) = inner.locks.guard(WHOLE, Mode::Shared) else {
+            return Ok(VersionVerification::Busy);
+        };
         if self.next_missing(0).is_some() {
             inner.correct_count();
-            return Ok(Verified::Missing);
+            return Ok(VersionVerification::Missing);
         }
         let generation = inner.generation();
         let expected = inner.checksum.get();
@@ -92,7 +94,7 @@ impl Cached {
             // whole.
             drop(whole);
             wrong.into_iter().for_each(|block| inner.drop_blocks(block..block + 1));
-            return Ok(Verified::Missing);
+            return Ok(VersionVerification::Missing);
         }
         if let Some((expected, found)) = expected.zip(checksum) {
             let place = self.location().map_or_else(String::new, |location| location.to_string());
@@ -107,12 +109,12 @@ impl Cached {
         // Blocks that this process wrote were not read again, and the file may have been cut since.
         if inner.is_cut() || !inner.is_generation(generation) {
             complete.store(0, Ordering::SeqCst);
-            return Ok(Verified::Missing);
+            return Ok(VersionVerification::Missing);
         }
         if self.size() >= SYNC_FROM && inner.retention == Retention::Persistent {
             inner.make_durable().map_err(Error::cache(&inner.shown_data(), "cannot sync it to disk"))?;
         }
-        Ok(Verified::Complete)
+        Ok(VersionVerification::Complete)
     }
 
     /// Returns the whole file, if it is complete. No block of it is removed while the backing
@@ -131,7 +133,7 @@ impl Cached {
 /// The file of a complete version, exempt from eviction. The descriptor is writable; writing to it
 /// corrupts the cache.
 #[derive(Debug)]
-pub struct Backing(Cached);
+pub struct Backing(CachedVersion);
 
 impl AsFd for Backing {
     fn as_fd(&self) -> BorrowedFd<'_> {
@@ -175,8 +177,8 @@ impl VerifyPass {
     }
 }
 
-impl From<Run> for VerifyPass {
-    fn from(run: Run) -> Self {
+impl From<VerifiedRun> for VerifyPass {
+    fn from(run: VerifiedRun) -> Self {
         Self { bytes: run.bytes, checksum: run.checksum, ..Self::default() }
     }
 }
@@ -334,7 +336,7 @@ enum Check<'a> {
 
 /// The result of verifying the whole cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct VerificationReport {
     /// Versions examined.
     pub versions: u64,
     /// Versions whose files are corrupt. They are started over at the next open. A version whose
@@ -352,14 +354,14 @@ impl Cache {
     ///
     /// # Errors
     /// [`Error::Cache`]: the directory, or a file in it, cannot be read.
-    pub fn verify(&self) -> Result<Report> {
+    pub fn verify(&self) -> Result<VerificationReport> {
         let mut report = self.verify_packed();
         let mut statuses = self.statuses();
         let mut buffer = vec![0; to_usize(BLOCK)];
         while let Some(map) = statuses.next_map() {
-            let paths = Paths::of_map(map?);
+            let paths = CachePaths::of_map(map?);
             let opened =
-                open(&self.shared, paths.clone(), IfMissing::Skip, Retention::Persistent, Waiting::Briefly)?;
+                open(&self.shared, paths.clone(), IfMissing::Skip, Retention::Persistent, LockWait::Briefly)?;
             let Some(version) = opened else {
                 report.corrupt +=
                     u64::from(self.shared.dir.has(&paths.map) && !is_unfinished(&self.shared.dir, &paths));
@@ -383,12 +385,12 @@ impl Cache {
 
 /// Whether the creation of a version was interrupted. The header is written last, and no block
 /// before it.
-fn is_unfinished(directory: &PrivateDirectory, paths: &Paths) -> bool {
+fn is_unfinished(directory: &PrivateDirectory, paths: &CachePaths) -> bool {
     let mut magic = [0; 8];
-    let unwritten = directory.file(&paths.map, Opening::Read).is_ok_and(|map| {
+    let unwritten = directory.file(&paths.map, FileAccess::Read).is_ok_and(|map| {
         let read = map.read_exact_at(&mut magic, 0);
         read.is_err_and(|error| error.kind() == io::ErrorKind::UnexpectedEof) || magic == [0; 8]
     });
-    let data = directory.file(&paths.data, Opening::Read).and_then(|data| data.metadata());
+    let data = directory.file(&paths.data, FileAccess::Read).and_then(|data| data.metadata());
     unwritten && data.map_or(true, |data| data.blocks() == 0)
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use firstbyte_fetch::{Attempt, Ended, Event, Interest, Slot, Tries};
+use firstbyte_fetch::{Attempt, Interest, RequestEnd, RequestEvent, TrackerSlot, Tries};
 use firstbyte_location::{ByteRange, Location, to_usize};
 use firstbyte_pacing::{RequestTracker, Throttle, Wait};
 use firstbyte_store::{BRIEFLY, Body, Cancel, Error as StoreError, Get, Outages};
@@ -79,16 +79,16 @@ fn bring(queue: &Arc<FetchQueue>, fetch: &Fetch, slot: usize, buffer: &mut Vec<u
     let _reader = (fetch.priority != Priority::Background).then(|| throttle.begin_reader());
     let interest = Wanted { queue, fetch };
     let mut receiver = Receiver::new(queue, fetch, buffer);
-    let slot = Slot { tracker: &queue.meters.tracker, index: slot };
+    let slot = TrackerSlot { tracker: &queue.meters.tracker, index: slot };
     loop {
         let (error, is_final) = match slot.request(&interest, None, |attempt| receiver.receive_all(attempt)) {
             Ok(()) => return Ok(()),
             // The request was cut, and the one response that the object allows has passed.
-            Err(Ended::Failed(StoreError::Cancelled)) => {
+            Err(RequestEnd::Failed(StoreError::Cancelled)) => {
                 (Error::Unversioned { location: table.location.to_string() }, true)
             }
-            Err(Ended::Failed(error)) => (error.into(), true),
-            Err(Ended::Unwanted(error)) => (error.unwrap_or_else(|| interest.silence()).into(), false),
+            Err(RequestEnd::Failed(error)) => (error.into(), true),
+            Err(RequestEnd::Unwanted(error)) => (error.unwrap_or_else(|| interest.silence()).into(), false),
         };
         // Goes on if a read has just joined the fetch: it is entitled to tries of its own.
         if is_final || table.give_up(fetch.id, Some(&error)) {
@@ -153,12 +153,12 @@ impl Interest for Wanted<'_> {
         self.fetch.table.latest_deadline(self.fetch.id)
     }
 
-    fn count(&self, event: Event) {
+    fn count(&self, event: RequestEvent) {
         let counters = &self.queue.counters;
         let counter = match event {
-            Event::Cut => &counters.cuts,
-            Event::Retry => &counters.retries,
-            Event::SlowDown => &self.queue.meters.slowdowns,
+            RequestEvent::Cut => &counters.cuts,
+            RequestEvent::Retry => &counters.retries,
+            RequestEvent::SlowDown => &self.queue.meters.slowdowns,
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }

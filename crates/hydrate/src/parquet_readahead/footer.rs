@@ -8,7 +8,7 @@ use firstbyte_location::{ByteRange, to_usize};
 
 /// The bytes of one column in one row group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Chunk {
+pub(crate) struct ColumnChunk {
     pub(crate) range: ByteRange,
     pub(crate) group: usize,
     pub(crate) column: usize,
@@ -42,7 +42,7 @@ const DICTIONARY_PAGE: i64 = 11;
 
 /// Parses the chunks of a footer. `None` if it is damaged, has too many, or has columns in other
 /// files.
-pub(super) fn parse(footer: &[u8]) -> Option<Vec<Chunk>> {
+pub(super) fn parse(footer: &[u8]) -> Option<Vec<ColumnChunk>> {
     let mut input = Input { bytes: footer };
     let mut chunks = Vec::new();
     input.fields(|input, id, kind| match (id, kind) {
@@ -50,7 +50,7 @@ pub(super) fn parse(footer: &[u8]) -> Option<Vec<Chunk>> {
             input.fields(|input, id, kind| match (id, kind) {
                 (COLUMNS, LIST) => input.structs(|input, column| {
                     let range = chunk(input)?;
-                    chunks.push(Chunk { range, group, column });
+                    chunks.push(ColumnChunk { range, group, column });
                     (chunks.len() <= MOST_CHUNKS).then_some(())
                 }),
                 _ => input.skip(kind, 0),
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn chunks_begin_with_their_dictionary() {
-        let chunk = |range, column| Chunk { range, group: 0, column };
+        let chunk = |range, column| ColumnChunk { range, group: 0, column };
         let expected = [chunk(ByteRange::new(4, 304), 0), chunk(ByteRange::new(304, 1304), 1)];
         assert_eq!(parse(&footer()).unwrap(), expected);
     }

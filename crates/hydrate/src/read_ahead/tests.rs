@@ -10,7 +10,7 @@ fn go_on(read_ahead: &mut ReadAhead, from: u64, to: u64, step: u64) -> Vec<Range
     let mut at = from;
     while at < to {
         let end = (at + step).min(to);
-        ahead.extend(read_ahead.note(at..end, Found::Missing).map(|ahead| ahead.range));
+        ahead.extend(read_ahead.note(at..end, FoundBytes::Missing).map(|ahead| ahead.range));
         at = end;
     }
     ahead
@@ -19,8 +19,8 @@ fn go_on(read_ahead: &mut ReadAhead, from: u64, to: u64, step: u64) -> Vec<Range
 #[test]
 fn the_first_read_fetches_nothing_more_and_the_second_opens_a_window() {
     let mut read_ahead = ReadAhead::new(100 * MIB, WINDOW);
-    assert_eq!(read_ahead.note(0..4096, Found::Missing), None);
-    let ahead = read_ahead.note(4096..8192, Found::All).unwrap();
+    assert_eq!(read_ahead.note(0..4096, FoundBytes::Missing), None);
+    let ahead = read_ahead.note(4096..8192, FoundBytes::All).unwrap();
     assert_eq!(ahead.range, 8192..FIRST_WINDOW);
     assert_eq!(ahead.reader, 8192);
 }
@@ -28,11 +28,11 @@ fn the_first_read_fetches_nothing_more_and_the_second_opens_a_window() {
 #[test]
 fn a_long_read_of_the_beginning_opens_a_window_at_once() {
     let first = |range: Range<u64>, found| ReadAhead::new(100 * MIB, WINDOW).note(range, found);
-    let ahead = first(0..SEGMENT, Found::Missing).unwrap();
+    let ahead = first(0..SEGMENT, FoundBytes::Missing).unwrap();
     assert_eq!(ahead.range, SEGMENT..SEGMENT + GROWTH * SEGMENT / BLOCK * BLOCK);
-    assert_eq!(first(0..SEGMENT - 1, Found::Missing), None);
-    assert_eq!(first(MIB..MIB + SEGMENT, Found::Missing), None);
-    assert_eq!(first(0..SEGMENT, Found::All), None, "what is present makes no reader wait");
+    assert_eq!(first(0..SEGMENT - 1, FoundBytes::Missing), None);
+    assert_eq!(first(MIB..MIB + SEGMENT, FoundBytes::Missing), None);
+    assert_eq!(first(0..SEGMENT, FoundBytes::All), None, "what is present makes no reader wait");
 }
 
 #[test]
@@ -41,12 +41,12 @@ fn a_reader_is_random_after_many_reads_that_continue_no_other() {
     let read = |at: u64| at * 10 * MIB..at * 10 * MIB + BLOCK;
     for at in 0..u64::from(RANDOM_AFTER) {
         assert!(!read_ahead.is_random(&read(at)));
-        read_ahead.note(read(at), Found::Missing);
+        read_ahead.note(read(at), FoundBytes::Missing);
     }
     assert!(read_ahead.is_random(&read(100)));
     let next = read(3).end..read(3).end + BLOCK;
     assert!(!read_ahead.is_random(&next), "it continues one");
-    read_ahead.note(next, Found::Missing);
+    read_ahead.note(next, FoundBytes::Missing);
     assert!(!read_ahead.is_random(&read(100)), "it has shown that it does");
 }
 
@@ -54,7 +54,7 @@ fn a_reader_is_random_after_many_reads_that_continue_no_other() {
 fn requests_to_a_far_server_stay_short_in_a_wide_window() {
     let mut read_ahead = ReadAhead::new(1 << 40, 16 * WINDOW);
     go_on(&mut read_ahead, 0, 8 * WINDOW, MIB);
-    let ahead = read_ahead.note(8 * WINDOW..9 * WINDOW, Found::All).unwrap();
+    let ahead = read_ahead.note(8 * WINDOW..9 * WINDOW, FoundBytes::All).unwrap();
     assert_eq!(ahead.segment, MAX_FAR_REQUEST);
 }
 
@@ -70,7 +70,7 @@ fn a_window_grows_while_readers_wait_and_then_stays() {
     go_on(&mut read_ahead, 10 * BLOCK, 256 * BLOCK, BLOCK);
     let reached = read_ahead.sequences[0].ahead;
     assert_eq!(read_ahead.sequences[0].window, WINDOW);
-    let ahead = read_ahead.note(256 * BLOCK..300 * BLOCK, Found::All).unwrap();
+    let ahead = read_ahead.note(256 * BLOCK..300 * BLOCK, FoundBytes::All).unwrap();
     assert_eq!(ahead.range.start, reached);
     assert_eq!(ahead.range.end, 300 * BLOCK + WINDOW);
 }
@@ -81,7 +81,7 @@ fn a_near_server_gets_fewer_requests_for_a_window() {
         let mut read_ahead = ReadAhead::new(1 << 40, WINDOW);
         read_ahead.adapt(WINDOW, server);
         go_on(&mut read_ahead, 0, WINDOW, MIB);
-        read_ahead.note(WINDOW..2 * WINDOW, Found::All).unwrap().segment
+        read_ahead.note(WINDOW..2 * WINDOW, FoundBytes::All).unwrap().segment
     };
     assert_eq!((segment(Proximity::Far), segment(Proximity::Near)), (WINDOW / 16, WINDOW / 4));
 }
@@ -92,7 +92,7 @@ fn a_far_server_gets_more_and_shorter_requests_for_a_narrow_window() {
         let mut read_ahead = ReadAhead::new(1 << 40, 16 * MIB);
         read_ahead.adapt(16 * MIB, server);
         go_on(&mut read_ahead, 0, WINDOW, MIB);
-        read_ahead.note(WINDOW..2 * WINDOW, Found::All).unwrap().segment
+        read_ahead.note(WINDOW..2 * WINDOW, FoundBytes::All).unwrap().segment
     };
     assert_eq!((segment(Proximity::Far), segment(Proximity::Near)), (MIB / 2, MIB));
 }
@@ -102,7 +102,7 @@ fn reads_out_of_order_stay_one_sequence() {
     let mut read_ahead = ReadAhead::new(1 << 40, WINDOW);
     go_on(&mut read_ahead, 0, 4 * BLOCK, BLOCK);
     for block in [5, 4, 7, 6, 9, 8_u64] {
-        read_ahead.note(block * BLOCK..(block + 1) * BLOCK, Found::All);
+        read_ahead.note(block * BLOCK..(block + 1) * BLOCK, FoundBytes::All);
     }
     assert_eq!(read_ahead.sequences.len(), 1);
 }
@@ -111,7 +111,7 @@ fn reads_out_of_order_stay_one_sequence() {
 fn the_first_reads_may_be_out_of_order_too() {
     let mut read_ahead = ReadAhead::new(1 << 40, WINDOW);
     for block in [0, 2, 1, 3, 4_u64] {
-        read_ahead.note(block * BLOCK..(block + 1) * BLOCK, Found::Missing);
+        read_ahead.note(block * BLOCK..(block + 1) * BLOCK, FoundBytes::Missing);
     }
     assert!(read_ahead.sequences.iter().any(|sequence| sequence.end == 5 * BLOCK && sequence.window > 0));
     assert!(read_ahead.sequences.len() <= 2);
@@ -128,7 +128,7 @@ proptest! {
         for (step, missing) in steps {
             let end = (at + step).min(size);
             if at == end { break }
-            let found = if missing { Found::Missing } else { Found::All };
+            let found = if missing { FoundBytes::Missing } else { FoundBytes::All };
             if let Some(ahead) = read_ahead.note(at..end, found) {
                 prop_assert_eq!(ahead.range.start, reached.unwrap_or(end).max(end));
                 prop_assert!(ahead.range.end <= size && ahead.range.end <= end + WINDOW);
@@ -151,7 +151,7 @@ proptest! {
         for reader in turns {
             let read = at[reader]..at[reader] + BLOCK;
             at[reader] = read.end;
-            prop_assert_eq!(together.note(read.clone(), Found::Missing), alone[reader].note(read, Found::Missing));
+            prop_assert_eq!(together.note(read.clone(), FoundBytes::Missing), alone[reader].note(read, FoundBytes::Missing));
         }
     }
 
@@ -161,7 +161,7 @@ proptest! {
         for block in blocks {
             // Every second block at most: none begins where another ends.
             let start = block * 2 * BLOCK;
-            prop_assert_eq!(read_ahead.note(start..start + 4096, Found::Missing), None);
+            prop_assert_eq!(read_ahead.note(start..start + 4096, FoundBytes::Missing), None);
             prop_assert!(read_ahead.sequences.len() <= MOST_SEQUENCES);
         }
     }

@@ -8,7 +8,7 @@ use super::{Builder, StartFile};
 
 /// A joined file, and the parts left out of it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Merged {
+pub struct MergedStartFile {
     /// The file.
     pub file: StartFile,
     /// Objects that a later file has in another version: their older reads are left out.
@@ -22,7 +22,7 @@ pub struct Merged {
 ///
 /// # Errors
 /// The files are of several locations, or from a release that recorded no location.
-pub fn merge(files: &[StartFile], max: u64) -> Result<Merged, String> {
+pub fn merge(files: &[StartFile], max: u64) -> Result<MergedStartFile, String> {
     let roots: Vec<Option<&Location>> = files.iter().map(|file| file.root.as_ref()).collect();
     let Some(Some(root)) = roots.first().copied() else {
         return Err("the first file has no location: an older release wrote it; record it again".to_owned());
@@ -40,7 +40,7 @@ pub fn merge(files: &[StartFile], max: u64) -> Result<Merged, String> {
     for object in files.iter().flat_map(|file| &file.objects) {
         newest.insert(&object.location, &object.version);
     }
-    let (mut merged, mut ordered) = (Merged::default(), Vec::new());
+    let (mut merged, mut ordered) = (MergedStartFile::default(), Vec::new());
     for file in files {
         let older = file.objects.iter().filter(|object| *newest[&object.location] != object.version);
         merged.changed.extend(older.map(|object| object.location.clone()));
@@ -90,7 +90,7 @@ mod tests {
         StartFile::parse(text.as_bytes()).unwrap()
     }
 
-    fn blocks(merged: &Merged) -> Vec<(String, u64, u64)> {
+    fn blocks(merged: &MergedStartFile) -> Vec<(String, u64, u64)> {
         let reads = merged.file.reads.iter();
         let name = |object: u32| merged.file.objects[object as usize].location.to_string();
         reads

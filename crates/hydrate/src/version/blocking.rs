@@ -13,7 +13,7 @@ use firstbyte_pacing::{Controller, Proximity, START, START_NEAR};
 
 use super::SharedVersion;
 use crate::block::{BLOCK, blocks_of};
-use crate::block_table::{Ahead, Groups, Part, PendingRead, Receiver, Rounding};
+use crate::block_table::{AheadRange, Groups, ObjectPart, PendingRead, Receiver, Rounding};
 use crate::error::{Error, Result};
 
 /// The groups of a read that wait for blocks, in order.
@@ -38,7 +38,7 @@ impl SharedVersion {
     /// progress.
     pub(crate) fn read(
         &self,
-        parts: Vec<Part>,
+        parts: Vec<ObjectPart>,
         rounding: Rounding,
         requested: &mut dyn FnMut(),
         tick: Duration,
@@ -81,7 +81,7 @@ impl SharedVersion {
     }
 
     /// Fills the parts whose bytes are present. Returns the others.
-    fn read_present(&self, mut parts: Vec<Part>) -> Vec<Part> {
+    fn read_present(&self, mut parts: Vec<ObjectPart>) -> Vec<ObjectPart> {
         parts.retain_mut(|part| {
             let (range, memory) = (part.range, part.all());
             self.table.blocks.read_at(memory, range.start) < memory.len()
@@ -104,7 +104,7 @@ impl SharedVersion {
     pub(crate) fn request_with(&self, read: ByteRange, expected: ByteRange, handle: &Weak<()>) {
         if blocks_of(expected).end > blocks_of(read).end {
             let segment = self.engine.queue.read_sizes().request / BLOCK * BLOCK;
-            let ahead = Ahead { range: read.start..expected.end, segment, reader: read.start };
+            let ahead = AheadRange { range: read.start..expected.end, segment, reader: read.start };
             self.fetch_ahead(&ahead, handle);
         }
     }
@@ -115,22 +115,25 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     use firstbyte_location::{Location, Version, to_usize};
-    use firstbyte_store::{Options, Store};
+    use firstbyte_store::{Store, StoreOptions};
 
     use super::*;
-    use crate::settings::Settings;
-    use crate::version::Engine;
+    use crate::settings::HydrationSettings;
+    use crate::version::HydrationContext;
 
     #[test]
     fn memory_that_is_lent_to_a_read_that_panics_is_not_written_to() {
-        let engine =
-            Arc::new(Engine::new(Store::new(Options::default()).unwrap(), Settings::default(), None));
+        let engine = Arc::new(HydrationContext::new(
+            Store::new(StoreOptions::default()).unwrap(),
+            HydrationSettings::default(),
+            None,
+        ));
         engine.queue.start_nothing();
         let version = Version { size: Some(8 * BLOCK), etag: Some("\"1\"".into()), ..Version::default() };
         let version = engine.open_version(&Location::parse("s3://bucket/key".as_ref()).unwrap(), version);
         let mut memory = [0; 10];
         // SAFETY: `memory` outlives the part, and is read after its read has ended.
-        let part = unsafe { Part::new(0, &mut memory) };
+        let part = unsafe { ObjectPart::new(0, &mut memory) };
         let read = catch_unwind(AssertUnwindSafe(|| {
             let mut requested = || panic!("the panic of the test");
             version.read(vec![part], Rounding::Blocks, &mut requested, Duration::MAX, &mut || true)

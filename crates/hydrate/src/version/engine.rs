@@ -11,21 +11,21 @@ use super::SharedVersion;
 use crate::block_store::{BlockStore, MemoryBlocks};
 use crate::block_table::OpenTables;
 use crate::cache::Cache;
-use crate::counters::Counters;
+use crate::counters::HydrationCounters;
 use crate::error::{Error, Result};
 use crate::fetch_queue::FetchQueue;
 use crate::limits::MEMORY_SHARE;
-use crate::settings::Settings;
+use crate::settings::HydrationSettings;
 
 /// A function that is called for every read, in order, with the location and range.
-pub type Observer = Box<dyn Fn(&Location, ByteRange) + Send + Sync>;
+pub type ReadObserver = Box<dyn Fn(&Location, ByteRange) + Send + Sync>;
 
-pub(crate) struct Engine {
+pub(crate) struct HydrationContext {
     pub(crate) store: Store,
-    pub(crate) settings: Settings,
+    pub(crate) settings: HydrationSettings,
     pub(crate) queue: Arc<FetchQueue>,
-    pub(crate) counters: Arc<Counters>,
-    pub(crate) observer: OnceLock<Observer>,
+    pub(crate) counters: Arc<HydrationCounters>,
+    pub(crate) observer: OnceLock<ReadObserver>,
     pub(crate) cache: Option<Cache>,
     /// The limit on the rate of all background fetches.
     pub(crate) background_limit: Option<Arc<RateLimit>>,
@@ -33,12 +33,12 @@ pub(crate) struct Engine {
     tables: Arc<OpenTables>,
 }
 
-impl Engine {
-    pub(crate) fn new(store: Store, settings: Settings, cache: Option<Cache>) -> Self {
+impl HydrationContext {
+    pub(crate) fn new(store: Store, settings: HydrationSettings, cache: Option<Cache>) -> Self {
         // Without a cache, only memory holds blocks that were read ahead, so more of it is for
         // blocks.
         let threads = settings.memory / if cache.is_some() { MEMORY_SHARE } else { 2 * MEMORY_SHARE };
-        let counters = Arc::<Counters>::default();
+        let counters = Arc::<HydrationCounters>::default();
         let queue = FetchQueue::new(store.clone(), threads, settings.deadline, Arc::clone(&counters));
         Self {
             background_limit: settings.background_rate.map(|rate| Arc::new(RateLimit::new(rate))),
@@ -86,7 +86,7 @@ impl Engine {
     }
 }
 
-impl Drop for Engine {
+impl Drop for HydrationContext {
     fn drop(&mut self) {
         self.queue.close();
     }

@@ -6,29 +6,31 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use firstbyte::receipt::Failed;
+use firstbyte::receipt::FailedItem;
 use firstbyte::size::human;
-use firstbyte_location::{Entry, Kind as EntryKind, Location};
-use firstbyte_store::{Error as StoreError, ListOptions, Order, Over, PAGE, location_below};
-use firstbyte_transfer::{Effect, Failure as FailedJob, Job, Levels, Names, Shard, Stop, Summary, Tree};
+use firstbyte_location::{Entry, EntryKind, Location};
+use firstbyte_store::{EntryOrder, Error as StoreError, ListOptions, PAGE, ReplaceKind, location_below};
+use firstbyte_transfer::{
+    CopyJob, Effect, Failure as FailedJob, Levels, Shard, Stop, Summary, Tree, TreeNames,
+};
 use rustix_futex_sync::Mutex;
 
 use crate::answer::Answer;
-use crate::call::Call;
-use crate::error::{Failure, Result};
-use crate::event::CopyMany;
+use crate::call::InvocationContext;
+use crate::error::{InvocationFailure, Result};
+use crate::event::CopyManyAction;
 use crate::frontier::Frontier;
-use crate::run::{Progress, Run};
+use crate::run::{EngineRun, RunProgress};
 use crate::tmp;
-use crate::token::Token;
+use crate::token::ResumeToken;
 
 const VERB: &str = "copy-many";
 
-pub(super) fn run(call: &Call<'_>, event: &CopyMany) -> Result<Answer> {
+pub(super) fn run(call: &InvocationContext<'_>, event: &CopyManyAction) -> Result<Answer> {
     let source = Location::parse(event.source.as_ref())?;
-    let token = Token::decode(event.r#continue.as_deref(), VERB, &source)?;
+    let token = ResumeToken::decode(event.r#continue.as_deref(), VERB, &source)?;
     if event.concurrency == Some(0) {
-        return Err(Failure::event("`concurrency` is 0; write a number from 1 on"));
+        return Err(InvocationFailure::event("`concurrency` is 0; write a number from 1 on"));
     }
     let stated =
         event.destination.as_deref().or(token.as_ref().and_then(|token| token.destination.as_deref()));
@@ -39,7 +41,7 @@ pub(super) fn run(call: &Call<'_>, event: &CopyMany) -> Result<Answer> {
 
     let through = token.and_then(|token| token.through);
     let listed = run.store().list(&source, &options(&run, through.clone()));
-    let mut listing = listed.map_err(|error| Failure::of_store(&error))?;
+    let mut listing = listed.map_err(|error| InvocationFailure::of_store(&error))?;
     // The first page is there already, so objects that do not fit are refused before copying
     // begins.
     let room = Room::of(&destination);
@@ -53,9 +55,9 @@ pub(super) fn run(call: &Call<'_>, event: &CopyMany) -> Result<Answer> {
     let plan = Plan { source: &source, destination: &destination, frontier: &frontier, left_out: &left_out };
     let rest = listing.inspect(|entry| entry.iter().for_each(|entry| room.add(entry, &run.stop)));
     let mut jobs = page.into_iter().chain(rest).filter_map(|entry| plan.job(entry));
-    let progress = Progress { meter: &run.meter, frontier: &frontier };
+    let progress = RunProgress { meter: &run.meter, frontier: &frontier };
     let copied = run.engine.copy_listed(&tree(&source, &destination), &mut jobs, &progress);
-    let summary = copied.map_err(|error| Failure::of_transfer(&error))?;
+    let summary = copied.map_err(|error| InvocationFailure::of_transfer(&error))?;
     room.check()?;
     answer.stages.first_byte_seconds =
         run.meter.first().map(|at| at.saturating_duration_since(call.deadline.started()).as_secs_f64());
@@ -65,23 +67,23 @@ pub(super) fn run(call: &Call<'_>, event: &CopyMany) -> Result<Answer> {
         None => answer.stages.all_seconds = call.now(),
         Some(_) if run.is_stopped() => {
             if summary.objects + summary.failures + summary.kept_bytes == 0 {
-                return Err(Failure::no_progress(&source));
+                return Err(InvocationFailure::no_progress(&source));
             }
-            let next = Token::new(VERB, &source);
+            let next = ResumeToken::new(VERB, &source);
             let (through, destination) = (frontier.through(), Some(destination.to_string()));
-            answer.token = Some(Token { through, destination, ..next }.encode());
+            answer.token = Some(ResumeToken { through, destination, ..next }.encode());
         }
-        Some(error) => return Err(Failure::of_transfer(&error)),
+        Some(error) => return Err(InvocationFailure::of_transfer(&error)),
     }
     Ok(answer)
 }
 
 /// Returns the options to list all objects below the source, in the order of names, after
 /// `through`.
-fn options(run: &Run, through: Option<String>) -> ListOptions {
+fn options(run: &EngineRun, through: Option<String>) -> ListOptions {
     ListOptions {
         recursive: true,
-        order: Order::Bytes,
+        order: EntryOrder::Bytes,
         start_after: through,
         requests: Some(run.engine.settings().listing_requests()),
         ..ListOptions::default()
@@ -91,7 +93,7 @@ fn options(run: &Run, through: Option<String>) -> ListOptions {
 fn tree(source: &Location, destination: &Location) -> Tree<'static> {
     Tree {
         source: source.clone(),
-        names: Names::Listed,
+        names: TreeNames::Listed,
         destination: destination.clone(),
         beginning: String::new(),
         levels: Levels::All,
@@ -103,10 +105,10 @@ fn tree(source: &Location, destination: &Location) -> Tree<'static> {
 
 /// Checks that the files that are removed with the answer were made by this call, or by the calls
 /// that it continues.
-fn claim_destination(call: &Call<'_>, destination: &Location, continues: bool) -> Result<()> {
+fn claim_destination(call: &InvocationContext<'_>, destination: &Location, continues: bool) -> Result<()> {
     let Some(path) = call.below_directory(destination).filter(|_| !call.keeps()) else { return Ok(()) };
     if !continues && !tmp::is_vacant(path) {
-        return Err(Failure::event(format!(
+        return Err(InvocationFailure::event(format!(
             "{destination}: has files already, and copies would be removed with the answer; give an empty \
              `destination`, or `\"keep\": true`"
         )));
@@ -118,9 +120,9 @@ fn claim_destination(call: &Call<'_>, destination: &Location, continues: bool) -
 fn record(answer: &mut Answer, summary: &Summary) {
     answer.receipt.add(summary);
     answer.receipt.failed.extend(summary.failed.iter().map(|failure| {
-        let error = Failure::of_transfer(&failure.error);
+        let error = InvocationFailure::of_transfer(&failure.error);
         let (kind, trace) = (failure.error.kind(), failure.error.trace());
-        Failed::new(failure.location.clone(), error.to_string(), kind, trace)
+        FailedItem::new(failure.location.clone(), error.to_string(), kind, trace)
     }));
 }
 
@@ -135,7 +137,7 @@ struct Plan<'a> {
 
 impl Plan<'_> {
     /// Returns the job that copies an entry. `None` if it is not an object.
-    fn job(&self, entry: firstbyte_store::Result<Entry>) -> Option<std::result::Result<Job, FailedJob>> {
+    fn job(&self, entry: firstbyte_store::Result<Entry>) -> Option<std::result::Result<CopyJob, FailedJob>> {
         let failed = |location: &Location, error: StoreError| {
             Some(Err(FailedJob { location: location.to_string(), error: error.into() }))
         };
@@ -156,7 +158,7 @@ impl Plan<'_> {
             Err(error) => return failed(&source, error),
         };
         self.frontier.begin(&entry.name, &source.to_string());
-        Some(Ok(Job { source, destination, entry: Some(entry), over: Over::File }))
+        Some(Ok(CopyJob { source, destination, entry: Some(entry), over: ReplaceKind::File }))
     }
 }
 

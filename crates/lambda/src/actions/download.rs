@@ -3,31 +3,31 @@
 //! A download that the deadline stops keeps its partial file and journal. The next call in this
 //! environment resumes from them; in another environment it starts again, and reports this.
 
-use firstbyte_location::{Kind as EntryKind, Location};
+use firstbyte_location::{EntryKind, Location};
 
 use crate::answer::Answer;
-use crate::call::Call;
-use crate::error::{Failure, Result};
-use crate::event::Download;
+use crate::call::InvocationContext;
+use crate::error::{InvocationFailure, Result};
+use crate::event::DownloadAction;
 use crate::frontier::Frontier;
-use crate::run::Progress;
+use crate::run::RunProgress;
 use crate::tmp;
-use crate::token::Token;
+use crate::token::ResumeToken;
 
 const VERB: &str = "download";
 
-pub(super) fn run(call: &Call<'_>, event: &Download) -> Result<Answer> {
+pub(super) fn run(call: &InvocationContext<'_>, event: &DownloadAction) -> Result<Answer> {
     let source = Location::parse(event.source.as_ref())?;
-    let token = Token::decode(event.r#continue.as_deref(), VERB, &source)?;
+    let token = ResumeToken::decode(event.r#continue.as_deref(), VERB, &source)?;
     let stated =
         event.destination.as_deref().or(token.as_ref().and_then(|token| token.destination.as_deref()));
     let destination = call.destination(stated, &source)?;
     let run = call.run(None)?;
     let mut answer = call.answer(VERB, &source, Some(&destination));
 
-    let stat = run.store().stat(&source).map_err(|error| Failure::of_store(&error))?;
+    let stat = run.store().stat(&source).map_err(|error| InvocationFailure::of_store(&error))?;
     if stat.kind == EntryKind::Directory {
-        return Err(Failure::event(format!(
+        return Err(InvocationFailure::event(format!(
             "{source}: is a directory; copy what is in it with action `copy-many`"
         )));
     }
@@ -42,27 +42,28 @@ pub(super) fn run(call: &Call<'_>, event: &Download) -> Result<Answer> {
         tmp::check_room(path, size)?;
     }
 
-    let progress = Progress { meter: &run.meter, frontier: &Frontier::default() };
+    let progress = RunProgress { meter: &run.meter, frontier: &Frontier::default() };
     let mut summary = run
         .engine
         .copy_until_stopped(&source, &destination, &progress)
-        .map_err(|error| Failure::of_transfer(&error))?;
+        .map_err(|error| InvocationFailure::of_transfer(&error))?;
     answer.receipt.add(&summary);
     answer.stages.first_byte_seconds =
         run.meter.first().map(|at| at.saturating_duration_since(call.deadline.started()).as_secs_f64());
     answer.began_anew = summary.resumed_bytes == 0 && token.as_ref().is_some_and(|token| token.bytes > 0);
     if let Some(failure) = summary.failed.pop() {
-        return Err(Failure::of_transfer(&failure.error));
+        return Err(InvocationFailure::of_transfer(&failure.error));
     }
     if let Some(error) = summary.ended.take() {
         if !run.is_stopped() {
-            return Err(Failure::of_transfer(&error));
+            return Err(InvocationFailure::of_transfer(&error));
         }
         if summary.kept_bytes == 0 {
-            return Err(Failure::no_progress(&source));
+            return Err(InvocationFailure::no_progress(&source));
         }
-        let next = Token::new(VERB, &source).pinned(&stat.version);
-        let next = Token { bytes: summary.kept_bytes, destination: Some(destination.to_string()), ..next };
+        let next = ResumeToken::new(VERB, &source).pinned(&stat.version);
+        let next =
+            ResumeToken { bytes: summary.kept_bytes, destination: Some(destination.to_string()), ..next };
         answer.done_bytes = Some(summary.kept_bytes);
         answer.token = Some(next.encode());
         return Ok(answer);

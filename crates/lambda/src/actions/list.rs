@@ -1,19 +1,19 @@
 //! `list`: counts the objects below a location and sums their lengths.
 
-use firstbyte_location::{Kind as EntryKind, Location};
-use firstbyte_store::{Error as StoreError, ListOptions, Order};
+use firstbyte_location::{EntryKind, Location};
+use firstbyte_store::{EntryOrder, Error as StoreError, ListOptions};
 
 use crate::answer::Answer;
-use crate::call::Call;
-use crate::error::{Failure, Result};
-use crate::event::List;
-use crate::token::Token;
+use crate::call::InvocationContext;
+use crate::error::{InvocationFailure, Result};
+use crate::event::ListAction;
+use crate::token::ResumeToken;
 
 const VERB: &str = "list";
 
-pub(super) fn run(call: &Call<'_>, event: &List) -> Result<Answer> {
+pub(super) fn run(call: &InvocationContext<'_>, event: &ListAction) -> Result<Answer> {
     let source = Location::parse(event.source.as_ref())?;
-    let token = Token::decode(event.r#continue.as_deref(), VERB, &source)?;
+    let token = ResumeToken::decode(event.r#continue.as_deref(), VERB, &source)?;
     let run = call.run(None)?;
     let before = run.store().counters();
     let mut answer = call.answer(VERB, &source, None);
@@ -21,12 +21,12 @@ pub(super) fn run(call: &Call<'_>, event: &List) -> Result<Answer> {
     // In order, so that the last name says how much is done.
     let options = ListOptions {
         recursive: true,
-        order: Order::Bytes,
+        order: EntryOrder::Bytes,
         start_after: through.clone(),
         ..ListOptions::default()
     };
 
-    let failed = |error: &StoreError| Failure::of_store(error);
+    let failed = |error: &StoreError| InvocationFailure::of_store(error);
     let listing = run.store().list(&source, &options).map_err(|error| failed(&error))?;
     for entry in listing {
         let entry = match entry {
@@ -51,9 +51,9 @@ pub(super) fn run(call: &Call<'_>, event: &List) -> Result<Answer> {
     answer.receipt.first_byte_seconds = answer.stages.first_byte_seconds;
     if run.is_stopped() {
         if answer.stages.first_byte_seconds.is_none() {
-            return Err(Failure::no_progress(&source));
+            return Err(InvocationFailure::no_progress(&source));
         }
-        answer.token = Some(Token { through, ..Token::new(VERB, &source) }.encode());
+        answer.token = Some(ResumeToken { through, ..ResumeToken::new(VERB, &source) }.encode());
     } else {
         answer.stages.all_seconds = call.now();
     }

@@ -9,31 +9,33 @@ mod open;
 use serde_json::Value;
 
 use crate::answer::Answer;
-use crate::call::Call;
+use crate::call::InvocationContext;
 use crate::deadline::Deadline;
-use crate::environment::Environment;
-use crate::error::{Failure, Result};
-use crate::event::{self, Action};
+use crate::environment::ExecutionEnvironment;
+use crate::error::{InvocationFailure, Result};
+use crate::event::{self, EventAction};
 
 /// Performs the action of an event, and answers before the deadline.
 ///
 /// # Errors
 /// The reason for which the action failed. Failures of single objects are in the answer.
-pub fn perform(environment: &Environment, event: Value, deadline: Deadline) -> Result<Answer> {
+pub fn perform(environment: &ExecutionEnvironment, event: Value, deadline: Deadline) -> Result<Answer> {
     let invocation = environment.invoked();
     environment.clear();
     let (action, common) = event::parse(event)?;
     if deadline.is_near(None) {
         let (left, needed) = (deadline.remaining().as_millis(), deadline.margin(None).as_millis());
-        return Err(Failure::near(&format!("{left} ms are left, and {needed} ms are kept for the answer")));
+        return Err(InvocationFailure::near(&format!(
+            "{left} ms are left, and {needed} ms are kept for the answer"
+        )));
     }
-    let call = Call::new(environment, deadline, invocation, common);
+    let call = InvocationContext::new(environment, deadline, invocation, common);
     let answer = match &action {
-        Action::Download(event) => download::run(&call, event),
-        Action::Open(event) => open::run(&call, event),
-        Action::CopyMany(event) => copy_many::run(&call, event),
-        Action::List(event) => list::run(&call, event),
-        Action::Mounted(event) => mounted::run(&call, event),
+        EventAction::Download(event) => download::run(&call, event),
+        EventAction::Open(event) => open::run(&call, event),
+        EventAction::CopyMany(event) => copy_many::run(&call, event),
+        EventAction::List(event) => list::run(&call, event),
+        EventAction::Mounted(event) => mounted::run(&call, event),
     };
     match answer {
         Ok(answer) => Ok(call.finish(answer)),

@@ -11,15 +11,15 @@ use firstbyte_store::FailureKind;
 
 use super::open::{finished, record};
 use crate::answer::Answer;
-use crate::call::Call;
-use crate::error::{Failure, Result};
-use crate::event::Mounted;
-use crate::reader::{self, Source};
+use crate::call::InvocationContext;
+use crate::error::{InvocationFailure, Result};
+use crate::event::MountedAction;
+use crate::reader::{self, ReadAt};
 use crate::{mounts, tmp};
 
 const VERB: &str = "mounted";
 
-pub(super) fn run(call: &Call<'_>, event: &Mounted) -> Result<Answer> {
+pub(super) fn run(call: &InvocationContext<'_>, event: &MountedAction) -> Result<Answer> {
     let directory = PathBuf::from(&event.directory);
     let is_there = directory.is_dir();
     let ready = call.now();
@@ -47,11 +47,11 @@ pub(super) fn run(call: &Call<'_>, event: &Mounted) -> Result<Answer> {
     Ok(answer)
 }
 
-fn read(call: &Call<'_>, event: &Mounted, path: &Path, answer: &mut Answer) -> Result<()> {
-    let file = File::open(path).map_err(|error| Failure::io(path, &error))?;
-    let metadata = file.metadata().map_err(|error| Failure::io(path, &error))?;
+fn read(call: &InvocationContext<'_>, event: &MountedAction, path: &Path, answer: &mut Answer) -> Result<()> {
+    let file = File::open(path).map_err(|error| InvocationFailure::io(path, &error))?;
+    let metadata = file.metadata().map_err(|error| InvocationFailure::io(path, &error))?;
     if !metadata.is_file() {
-        return Err(Failure::event(format!("{}: is no regular file", shown(path))));
+        return Err(InvocationFailure::event(format!("{}: is no regular file", shown(path))));
     }
     answer.stages.opened_seconds = call.now();
     let range = event.read.of(metadata.len());
@@ -62,15 +62,18 @@ fn read(call: &Call<'_>, event: &Mounted, path: &Path, answer: &mut Answer) -> R
     answer.done_bytes = Some(reading.bytes);
     if reading.bytes < range.len() {
         let (read, wanted) = (reading.bytes, range.len());
-        return Err(Failure::near(&format!("{}: {read} of {wanted} bytes were read in time", shown(path))));
+        return Err(InvocationFailure::near(&format!(
+            "{}: {read} of {wanted} bytes were read in time",
+            shown(path)
+        )));
     }
     finished(answer, event.read, call);
     Ok(())
 }
 
-fn not_mounted(directory: &Path, why: &str) -> Failure {
+fn not_mounted(directory: &Path, why: &str) -> InvocationFailure {
     let advice = "check the function's file system configuration, its access point and its security group";
-    Failure::new(FailureKind::NotMounted, format!("{}: {why}; {advice}", shown(directory)))
+    InvocationFailure::new(FailureKind::NotMounted, format!("{}: {why}; {advice}", shown(directory)))
 }
 
 /// A file of the operating system, read without firstbyte's own layers.
@@ -79,13 +82,13 @@ struct Plain<'a> {
     path: &'a Path,
 }
 
-impl Source for Plain<'_> {
+impl ReadAt for Plain<'_> {
     fn read_at(
         &self,
         buffer: &mut [u8],
         offset: u64,
         _go_on: &mut dyn FnMut() -> bool,
     ) -> Result<Option<usize>> {
-        self.file.read_at(buffer, offset).map(Some).map_err(|error| Failure::io(self.path, &error))
+        self.file.read_at(buffer, offset).map(Some).map_err(|error| InvocationFailure::io(self.path, &error))
     }
 }

@@ -6,17 +6,17 @@ use std::ops::ControlFlow;
 use firstbyte_location::{Algorithm, Checksum, Location};
 
 use crate::answer::Answer;
-use crate::call::Call;
-use crate::error::{Failure, Result};
-use crate::event::{Open, Read};
-use crate::reader::{self, Reading};
-use crate::token::Token;
+use crate::call::InvocationContext;
+use crate::error::{InvocationFailure, Result};
+use crate::event::{OpenAction, ReadRange};
+use crate::reader::{self, ReadProgress};
+use crate::token::ResumeToken;
 
 const VERB: &str = "open";
 
-pub(super) fn run(call: &Call<'_>, event: &Open) -> Result<Answer> {
+pub(super) fn run(call: &InvocationContext<'_>, event: &OpenAction) -> Result<Answer> {
     let source = Location::parse(event.source.as_ref())?;
-    let token = Token::decode(event.r#continue.as_deref(), VERB, &source)?;
+    let token = ResumeToken::decode(event.r#continue.as_deref(), VERB, &source)?;
     let client = call.client()?;
     let before = client.store().counters();
     let mut answer = call.answer(VERB, &source, None);
@@ -44,10 +44,10 @@ pub(super) fn run(call: &Call<'_>, event: &Open) -> Result<Answer> {
     answer.done_bytes = Some(done);
     if done < range.len() {
         if reading.bytes == 0 {
-            return Err(Failure::no_progress(&source));
+            return Err(InvocationFailure::no_progress(&source));
         }
-        let next = Token::new(VERB, &source).pinned(file.version());
-        let next = Token {
+        let next = ResumeToken::new(VERB, &source).pinned(file.version());
+        let next = ResumeToken {
             bytes: done,
             range: Some((range.start, range.len())),
             crc32c: Some(crc.to_hex()),
@@ -61,7 +61,7 @@ pub(super) fn run(call: &Call<'_>, event: &Open) -> Result<Answer> {
 }
 
 /// Copies the bytes and times of a reading into the answer.
-pub(super) fn record(answer: &mut Answer, reading: &Reading) {
+pub(super) fn record(answer: &mut Answer, reading: &ReadProgress) {
     answer.receipt.bytes = reading.bytes;
     let first = reading.first_byte.map(|at| at.as_secs_f64());
     answer.receipt.first_byte_seconds = first;
@@ -69,10 +69,10 @@ pub(super) fn record(answer: &mut Answer, reading: &Reading) {
 }
 
 /// Records in the answer that the range was read.
-pub(super) fn finished(answer: &mut Answer, read: Read, call: &Call<'_>) {
+pub(super) fn finished(answer: &mut Answer, read: ReadRange, call: &InvocationContext<'_>) {
     answer.receipt.objects = 1;
     match read {
-        Read::All => answer.stages.all_seconds = call.now(),
+        ReadRange::All => answer.stages.all_seconds = call.now(),
         _ => answer.stages.part_seconds = call.now(),
     }
 }

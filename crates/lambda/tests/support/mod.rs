@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use firstbyte::{Client, Copy, Options};
-use firstbyte_link::{Link, LinkConfig, Rate, Running};
+use firstbyte::{Client, ClientOptions, Copy};
+use firstbyte_link::{Link, LinkConfig, LinkRate, RunningLink};
 use firstbyte_testkit::{
     ACCESS_KEY, BUCKET, Process, SECRET_KEY, bytes, minio, scratch, set_credentials, versitygw, wait_limit,
 };
@@ -47,7 +47,7 @@ impl Store {
     pub fn put(&self, key: &str, content: &[u8]) -> String {
         let file = self.directory.path().join("upload");
         std::fs::write(&file, content).unwrap();
-        let mut options = Options::default();
+        let mut options = ClientOptions::default();
         options.store.endpoint_url = Some(self.url());
         let location = format!("s3://{BUCKET}/{key}");
         let summary = Client::new(options).unwrap().cp(&file, &location, &Copy::default()).unwrap();
@@ -62,9 +62,9 @@ impl Store {
     }
 
     /// Starts a link to the store with a total rate in bytes per second.
-    pub fn behind(&self, rate: u64) -> Running {
+    pub fn behind(&self, rate: u64) -> RunningLink {
         let config = LinkConfig::new("127.0.0.1:0".parse().unwrap(), self.process.address().to_string());
-        let rate = Some(Rate::bytes_per_second(rate));
+        let rate = Some(LinkRate::bytes_per_second(rate));
         Link::start(LinkConfig { rate, rtt: Duration::from_millis(2), ..config }).unwrap()
     }
 }

@@ -15,14 +15,14 @@ mod search;
 
 use std::cell::{Cell, RefCell};
 
-use super::{Disk, Move, Place};
+use super::{DiskSteps, FilePlace, MoveResult};
 
 /// The two places of the name, and the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct World {
     flat: Option<u8>,
     sharded: Option<u8>,
-    target: Place,
+    target: FilePlace,
     inside: u8,
     moves: Moves,
 }
@@ -35,20 +35,20 @@ enum Moves {
 }
 
 impl World {
-    fn at(&mut self, place: Place) -> &mut Option<u8> {
+    fn at(&mut self, place: FilePlace) -> &mut Option<u8> {
         match place {
-            Place::Flat => &mut self.flat,
-            Place::Sharded => &mut self.sharded,
+            FilePlace::Flat => &mut self.flat,
+            FilePlace::Sharded => &mut self.sharded,
         }
     }
 
-    fn give_name(&mut self, from: Place, to: Place) -> Move {
+    fn give_name(&mut self, from: FilePlace, to: FilePlace) -> MoveResult {
         match (*self.at(from), *self.at(to)) {
-            (None, _) => Move::Absent,
-            (Some(_), Some(_)) => Move::Taken,
+            (None, _) => MoveResult::Absent,
+            (Some(_), Some(_)) => MoveResult::Taken,
             (file, None) => {
                 *self.at(to) = file;
-                Move::Done
+                MoveResult::Done
             }
         }
     }
@@ -57,8 +57,8 @@ impl World {
 /// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Answer {
-    Entered(Place),
-    Moved(Move),
+    Entered(FilePlace),
+    Moved(MoveResult),
     Same(Option<bool>),
     Found(Option<u8>),
     Done,
@@ -99,7 +99,7 @@ impl Seat {
         Ok(answer)
     }
 
-    fn read(&self, place: Place) -> Result<Option<u8>, Pause> {
+    fn read(&self, place: FilePlace) -> Result<Option<u8>, Pause> {
         match self.step(|world| Some(Answer::Found(*world.at(place))))? {
             Answer::Found(file) => Ok(file),
             other => panic!("{other:?} to a look"),
@@ -107,7 +107,7 @@ impl Seat {
     }
 
     /// Reverses the direction; waits until the gate is empty.
-    fn turn(&self, target: Place) -> Result<(), Pause> {
+    fn turn(&self, target: FilePlace) -> Result<(), Pause> {
         let turned = self.step(|world| {
             world.target = target;
             (world.inside == 0).then_some(Answer::Done)
@@ -116,10 +116,10 @@ impl Seat {
     }
 }
 
-impl Disk for Seat {
+impl DiskSteps for Seat {
     type Error = Pause;
 
-    fn gated<T>(&self, work: impl FnOnce(Place) -> Result<T, Pause>) -> Result<T, Pause> {
+    fn gated<T>(&self, work: impl FnOnce(FilePlace) -> Result<T, Pause>) -> Result<T, Pause> {
         let entered = self.step(|world| {
             world.inside += 1;
             Some(Answer::Entered(world.target))
@@ -135,13 +135,13 @@ impl Disk for Seat {
         Ok(done)
     }
 
-    fn rename_exclusively(&self, from: Place, to: Place) -> Result<Option<Move>, Pause> {
+    fn rename_exclusively(&self, from: FilePlace, to: FilePlace) -> Result<Option<MoveResult>, Pause> {
         if self.world.borrow().moves == Moves::LinkAndUnlink {
             return Ok(None);
         }
         let moved = self.step(|world| {
             let moved = world.give_name(from, to);
-            if moved == Move::Done {
+            if moved == MoveResult::Done {
                 *world.at(from) = None;
             }
             Some(Answer::Moved(moved))
@@ -150,14 +150,14 @@ impl Disk for Seat {
         Ok(Some(moved))
     }
 
-    fn link(&self, from: Place, to: Place) -> Result<Move, Pause> {
+    fn link(&self, from: FilePlace, to: FilePlace) -> Result<MoveResult, Pause> {
         match self.step(|world| Some(Answer::Moved(world.give_name(from, to))))? {
             Answer::Moved(moved) => Ok(moved),
             other => panic!("{other:?} to a link"),
         }
     }
 
-    fn same(&self, from: Place, to: Place) -> Result<Option<bool>, Pause> {
+    fn same(&self, from: FilePlace, to: FilePlace) -> Result<Option<bool>, Pause> {
         let same = self.step(|world| {
             let (from, to) = (*world.at(from), *world.at(to));
             Some(Answer::Same(from.map(|_| from == to)))
@@ -166,7 +166,7 @@ impl Disk for Seat {
         Ok(same)
     }
 
-    fn install(&self, place: Place) -> Result<(), Pause> {
+    fn install(&self, place: FilePlace) -> Result<(), Pause> {
         let file = self.file;
         let installed = self.step(|world| {
             *world.at(place) = Some(file);
@@ -175,7 +175,7 @@ impl Disk for Seat {
         installed.map(drop)
     }
 
-    fn remove(&self, place: Place) -> Result<bool, Pause> {
+    fn remove(&self, place: FilePlace) -> Result<bool, Pause> {
         match self.step(|world| Some(Answer::Found(world.at(place).take())))? {
             Answer::Found(file) => Ok(file.is_some()),
             other => panic!("{other:?} to a removal"),

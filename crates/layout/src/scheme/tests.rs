@@ -1,10 +1,10 @@
 use super::*;
 
-fn scheme(hash: Hash, levels: u8, width: u8, leaf: Leaf) -> Scheme {
-    Scheme::new(hash, levels, width, leaf).unwrap()
+fn scheme(hash: Hash, levels: u8, width: u8, leaf: Leaf) -> LayoutScheme {
+    LayoutScheme::new(hash, levels, width, leaf).unwrap()
 }
 
-fn path(scheme: Scheme, name: &[u8]) -> String {
+fn path(scheme: LayoutScheme, name: &[u8]) -> String {
     scheme.path(name).unwrap().into_os_string().into_string().unwrap()
 }
 
@@ -80,7 +80,7 @@ fn any_other_bytes_are_a_name() {
 fn the_suggested_directories_hold_from_ten_to_a_thousand() {
     for exponent in 6..34 {
         for files in [1_u64 << exponent, (1 << exponent) * 3 / 2] {
-            let scheme = Scheme::suggest(Hash::Xxh3, files, None, None, Leaf::Name).unwrap();
+            let scheme = LayoutScheme::suggest(Hash::Xxh3, files, None, None, Leaf::Name).unwrap();
             let held = files / scheme.directories();
             let wanted = if files < 160 { 1..=1000 } else { 10..=1000 };
             assert!(wanted.contains(&held), "{files} files, {scheme}: {held}");
@@ -91,9 +91,9 @@ fn the_suggested_directories_hold_from_ten_to_a_thousand() {
 
 #[test]
 fn what_is_given_is_kept_and_the_rest_suggested() {
-    let scheme = Scheme::suggest(Hash::Md5, 1_000_000, Some(1), None, Leaf::Name).unwrap();
+    let scheme = LayoutScheme::suggest(Hash::Md5, 1_000_000, Some(1), None, Leaf::Name).unwrap();
     assert_eq!((scheme.levels(), scheme.width(), scheme.hash()), (1, 2, Hash::Md5));
-    let scheme = Scheme::suggest(Hash::Md5, 1_000_000, None, Some(3), Leaf::Name).unwrap();
+    let scheme = LayoutScheme::suggest(Hash::Md5, 1_000_000, None, Some(3), Leaf::Name).unwrap();
     assert_eq!((scheme.levels(), scheme.width()), (1, 3));
 }
 
@@ -107,7 +107,7 @@ fn shapes_that_cannot_be_are_refused() {
         (Hash::Xxh3, 2, 5, Leaf::Name),
         (Hash::Sha256, 2, 2, Leaf::Rest),
     ] {
-        assert!(matches!(Scheme::new(hash, levels, width, leaf), Err(SchemeError::Options { .. })));
+        assert!(matches!(LayoutScheme::new(hash, levels, width, leaf), Err(SchemeError::Options { .. })));
     }
 }
 

@@ -33,7 +33,7 @@ fn beset(layout: &Layout) -> Vec<&'static [u8]> {
 #[test]
 fn a_layout_holds_regular_files_only() {
     let directory = tempfile::tempdir().unwrap();
-    let scheme = Scheme::new(Hash::Xxh3, 1, 1, Leaf::Name).unwrap();
+    let scheme = LayoutScheme::new(Hash::Xxh3, 1, 1, Leaf::Name).unwrap();
     let layout = Layout::create(directory.path(), scheme).unwrap();
     layout.put(b"file", b"content").unwrap();
     let names = beset(&layout);
@@ -59,7 +59,7 @@ fn an_error_of_the_source_names_the_source() {
     let directory = tempfile::tempdir().unwrap();
     for hash in [Hash::Xxh3, Hash::ContentSha256] {
         let root = directory.path().join(hash.to_string());
-        let layout = Layout::create(&root, Scheme::new(hash, 1, 1, Leaf::Name).unwrap()).unwrap();
+        let layout = Layout::create(&root, LayoutScheme::new(hash, 1, 1, Leaf::Name).unwrap()).unwrap();
         for source in [directory.path(), Path::new("/proc/self/mem")] {
             let error = layout.put_file(&[b'a'; 64], source).unwrap_err();
             assert!(error.to_string().starts_with(&format!("{}: ", source.display())), "{error}");
@@ -71,7 +71,7 @@ fn an_error_of_the_source_names_the_source() {
 fn an_error_of_the_new_file_names_its_place() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path().join("layout");
-    let layout = Layout::create(&root, Scheme::new(Hash::Xxh3, 1, 1, Leaf::Name).unwrap()).unwrap();
+    let layout = Layout::create(&root, LayoutScheme::new(Hash::Xxh3, 1, 1, Leaf::Name).unwrap()).unwrap();
     layout.put(b"file", b"").unwrap();
     let path = layout.path(b"file").unwrap();
     mode(path.parent().unwrap(), 0o555);
@@ -89,7 +89,7 @@ fn an_error_of_the_new_file_names_its_place() {
 fn a_file_where_a_directory_should_be_is_an_error_and_no_endless_try() {
     let directory = tempfile::tempdir().unwrap();
     let layout =
-        Layout::create(directory.path(), Scheme::new(Hash::Xxh3, 1, 1, Leaf::Name).unwrap()).unwrap();
+        Layout::create(directory.path(), LayoutScheme::new(Hash::Xxh3, 1, 1, Leaf::Name).unwrap()).unwrap();
     let path = layout.path(b"file").unwrap();
     fs::write(path.parent().unwrap(), "").unwrap();
     let error = layout.put(b"file", b"").unwrap_err();

@@ -146,11 +146,11 @@ fn a_name_that_never_fits_does_not_keep_a_layout_unfinished() {
     shard(directory.path(), &by(Hash::ContentSha256), &mut |_| ControlFlow::Break(())).unwrap_err();
     fs::write(directory.path().join("README"), "by a stranger").unwrap();
     let state = || check(directory.path(), Mend::Report, &mut |_| {}).unwrap().state;
-    assert_eq!(state(), State::Sharding);
+    assert_eq!(state(), LayoutState::Sharding);
     let done = sharded(directory.path(), &LayoutRequest::default()).unwrap();
-    assert_eq!((done.failures, state()), (1, State::Sharded));
+    assert_eq!((done.failures, state()), (1, LayoutState::Sharded));
     let damaged = directory.path().join(digest(7));
     fs::write(damaged, "not that").unwrap();
     shard(directory.path(), &LayoutRequest::default(), &mut |_| ControlFlow::Continue(())).unwrap();
-    assert_eq!(state(), State::Sharded, "a layout that was finished stays so");
+    assert_eq!(state(), LayoutState::Sharded, "a layout that was finished stays so");
 }

@@ -18,8 +18,8 @@ use fuser::{
 };
 
 use super::counters::MountCounters;
-use super::mirror::{Cached, Mirror};
-use super::wire::Wire;
+use super::mirror::{Mirror, PageValidity};
+use super::wire::ReplyWire;
 
 /// Threads of a mount that handle requests. They do not wait for the wire.
 const THREADS: usize = 4;
@@ -32,9 +32,9 @@ const BACKGROUND: u16 = 128;
 const CACHE_VALIDITY: Duration = Duration::ZERO;
 
 /// A client: one mount of the mirror.
-pub(super) struct Client {
+pub(super) struct MirrorClient {
     pub(super) mirror: Arc<Mirror>,
-    pub(super) wire: Arc<Wire>,
+    pub(super) wire: Arc<ReplyWire>,
     pub(super) counters: Arc<MountCounters>,
     /// The client's index on the wire.
     pub(super) number: usize,
@@ -42,25 +42,25 @@ pub(super) struct Client {
 
 /// A mount that is being served.
 #[derive(Debug)]
-pub(super) struct Serving(BackgroundSession);
+pub(super) struct ServedMirror(BackgroundSession);
 
-impl Serving {
+impl ServedMirror {
     /// Waits until the mount is unmounted and all its files are closed.
     pub(super) fn join(self) -> io::Result<()> {
         self.0.join()
     }
 }
 
-impl Client {
+impl MirrorClient {
     /// Mounts the mirror at `directory` and serves it. `source` is its name in the mount table.
-    pub(super) fn mount(self, directory: &Path, source: &str, subtype: &str) -> io::Result<Serving> {
+    pub(super) fn mount(self, directory: &Path, source: &str, subtype: &str) -> io::Result<ServedMirror> {
         let mut config = Config::default();
         // The helper program would take a comma for the end of the name.
         let name = MountOption::FSName(source.replace(',', "_"));
         config.mount_options = vec![MountOption::RO, name, MountOption::CUSTOM(format!("subtype={subtype}"))];
         config.n_threads = Some(THREADS);
         config.clone_fd = true;
-        Ok(Serving(Session::new(self, directory, &config)?.spawn()?))
+        Ok(ServedMirror(Session::new(self, directory, &config)?.spawn()?))
     }
 
     /// Counts a completed request, and answers it after the round trip.
@@ -70,7 +70,7 @@ impl Client {
     }
 }
 
-impl Filesystem for Client {
+impl Filesystem for MirrorClient {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         // On older kernels, which lack these capabilities, clients wait for each other.
         for wanted in [InitFlags::FUSE_PARALLEL_DIROPS, InitFlags::FUSE_ASYNC_DIO] {
@@ -116,8 +116,10 @@ impl Filesystem for Client {
         let began = Instant::now();
         let opened = self.mirror.open(ino.0);
         self.answer(began, move || match opened {
-            Ok((handle, Cached::Valid)) => reply.opened(FileHandle(handle), FopenFlags::FOPEN_KEEP_CACHE),
-            Ok((handle, Cached::Stale)) => reply.opened(FileHandle(handle), FopenFlags::empty()),
+            Ok((handle, PageValidity::Valid)) => {
+                reply.opened(FileHandle(handle), FopenFlags::FOPEN_KEEP_CACHE)
+            }
+            Ok((handle, PageValidity::Stale)) => reply.opened(FileHandle(handle), FopenFlags::empty()),
             Err(error) => reply.error(Errno::from(error)),
         });
     }

@@ -8,21 +8,21 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use crate::pace::{CATCH_UP, Pace};
-use crate::rate::{Burst, Rate};
+use crate::pace::{CATCH_UP, WirePace};
+use crate::rate::{BurstBucket, LinkRate};
 
 /// The rates of a meter.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Rates {
+pub(super) struct MeterRates {
     /// Rate of all clients together.
-    pub(super) total: Option<Rate>,
+    pub(super) total: Option<LinkRate>,
     /// Temporary higher total rate.
-    pub(super) burst: Option<Burst>,
+    pub(super) burst: Option<BurstBucket>,
     /// Rate of each client.
-    pub(super) client: Option<Rate>,
+    pub(super) client: Option<LinkRate>,
 }
 
-impl Rates {
+impl MeterRates {
     /// Returns whether any rate is limited.
     pub(super) fn limit(&self) -> bool {
         self.total.is_some() || self.client.is_some()
@@ -31,8 +31,8 @@ impl Rates {
 
 /// Replies of type `T` on their way to clients.
 #[derive(Debug)]
-pub(super) struct Meter<T> {
-    wire: Pace,
+pub(super) struct ReplyMeter<T> {
+    wire: WirePace,
     clients: Vec<Client<T>>,
     /// Share of the client that was served last. A client that had nothing to send for a while
     /// rejoins at this share, so it does not catch up on missed turns.
@@ -41,7 +41,7 @@ pub(super) struct Meter<T> {
 
 #[derive(Debug)]
 struct Client<T> {
-    wire: Pace,
+    wire: WirePace,
     queue: VecDeque<Reply<T>>,
     /// Bytes sent, plus the turns missed while the queue was empty.
     share: u64,
@@ -62,11 +62,11 @@ impl<T> Client<T> {
     }
 }
 
-impl<T> Meter<T> {
+impl<T> ReplyMeter<T> {
     /// Makes a meter for `clients` clients with nothing to send.
-    pub(super) fn new(rates: Rates, clients: usize, now: Instant) -> Self {
-        let client = || Client { wire: Pace::new(rates.client, now), queue: VecDeque::new(), share: 0 };
-        let wire = Pace::new(rates.total, now).with_burst(rates.burst);
+    pub(super) fn new(rates: MeterRates, clients: usize, now: Instant) -> Self {
+        let client = || Client { wire: WirePace::new(rates.client, now), queue: VecDeque::new(), share: 0 };
+        let wire = WirePace::new(rates.total, now).with_burst(rates.burst);
         Self { wire, clients: std::iter::repeat_with(client).take(clients).collect(), share: 0 }
     }
 
@@ -118,22 +118,22 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
     const MEGABYTE: u64 = 1_000_000;
 
-    fn megabytes(per_second: u64) -> Option<Rate> {
-        Some(Rate::bytes_per_second(per_second * MEGABYTE))
+    fn megabytes(per_second: u64) -> Option<LinkRate> {
+        Some(LinkRate::bytes_per_second(per_second * MEGABYTE))
     }
 
     /// Simulates clients that keep `depth` replies of `size` bytes in flight until `end`, on a
     /// clock that moves by `step`. Each reply is requested `delay` before it is ready. Returns the
     /// bytes that arrived at each client.
     fn run(
-        rates: Rates,
+        rates: MeterRates,
         clients: &[(usize, u64)],
         delay: Duration,
         end: Duration,
         step: Duration,
     ) -> Vec<u64> {
         let start = Instant::now();
-        let mut meter = Meter::new(rates, clients.len(), start);
+        let mut meter = ReplyMeter::new(rates, clients.len(), start);
         let mut arrived = vec![0; clients.len()];
         let mut arriving: Vec<(Instant, usize)> = Vec::new();
         for (number, (depth, size)) in clients.iter().enumerate() {
@@ -163,7 +163,8 @@ mod tests {
     #[test]
     fn a_reply_takes_its_time_from_when_it_is_ready() {
         let start = Instant::now();
-        let mut meter = Meter::new(Rates { total: megabytes(1), ..Rates::default() }, 1, start);
+        let mut meter =
+            ReplyMeter::new(MeterRates { total: megabytes(1), ..MeterRates::default() }, 1, start);
         meter.add(0, start + 2 * MS, 5_000, "first");
         meter.add(0, start + 3 * MS, 1_000, "second");
         meter.add(0, start + 100 * MS, 1_000, "third");
@@ -179,7 +180,7 @@ mod tests {
 
     #[test]
     fn one_client_has_all_and_four_a_quarter_each() {
-        let rates = Rates { total: megabytes(100), ..Rates::default() };
+        let rates = MeterRates { total: megabytes(100), ..MeterRates::default() };
         let alone = run(rates, &[(2, 131_072)], MS, SECOND, TICK);
         assert!(is_near(alone[0], 100 * MEGABYTE), "{alone:?}");
         // Clients also share evenly if some request more at once, or in larger pieces.
@@ -192,7 +193,7 @@ mod tests {
 
     #[test]
     fn what_one_client_leaves_the_others_have() {
-        let rates = Rates { total: megabytes(100), ..Rates::default() };
+        let rates = MeterRates { total: megabytes(100), ..MeterRates::default() };
         // 8 KiB every 8 ms are about 1 MB/s.
         let got = run(rates, &[(1, 8_192), (4, 131_072), (4, 131_072)], 8 * MS, 4 * SECOND, TICK);
         let rest = (400 * MEGABYTE - got[0]) / 2;
@@ -202,7 +203,8 @@ mod tests {
     #[test]
     fn a_client_that_comes_later_neither_starves_the_first_nor_is_starved() {
         let start = Instant::now();
-        let mut meter = Meter::new(Rates { total: megabytes(10), ..Rates::default() }, 2, start);
+        let mut meter =
+            ReplyMeter::new(MeterRates { total: megabytes(10), ..MeterRates::default() }, 2, start);
         let mut done = [0; 2];
         (0..2_000).for_each(|_| meter.add(0, start, 10_000, 0));
         meter.send(start + 1_000 * MS, |_, number: usize| done[number] += 1);
@@ -215,13 +217,13 @@ mod tests {
 
     #[test]
     fn a_client_is_limited_and_the_total_as_well() {
-        let rates = Rates { total: megabytes(100), client: megabytes(40), ..Rates::default() };
+        let rates = MeterRates { total: megabytes(100), client: megabytes(40), ..MeterRates::default() };
         for (clients, share) in [(1, 40), (2, 40), (4, 25)] {
             for got in run(rates, &vec![(4, 131_072); clients], MS, 2 * SECOND, TICK) {
                 assert!(is_near(got, 2 * share * MEGABYTE), "{clients} clients: {got}");
             }
         }
-        let rates = Rates { client: megabytes(40), ..Rates::default() };
+        let rates = MeterRates { client: megabytes(40), ..MeterRates::default() };
         for got in run(rates, &[(4, 131_072); 4], MS, 2 * SECOND, TICK) {
             assert!(is_near(got, 80 * MEGABYTE), "{got}");
         }
@@ -230,8 +232,9 @@ mod tests {
     #[test]
     fn a_burst_is_shared_as_well_and_ends() {
         // 30 MB above 100 MB/s at 400 MB/s last 0.1 s, in which 40 MB are sent.
-        let burst = Some(Burst { bytes: 30 * MEGABYTE, rate: Rate::bytes_per_second(400 * MEGABYTE) });
-        let rates = Rates { total: megabytes(100), burst, ..Rates::default() };
+        let burst =
+            Some(BurstBucket { bytes: 30 * MEGABYTE, rate: LinkRate::bytes_per_second(400 * MEGABYTE) });
+        let rates = MeterRates { total: megabytes(100), burst, ..MeterRates::default() };
         let got = run(rates, &[(4, 131_072); 4], MS, 100 * MS, TICK);
         assert!(is_near(got.iter().sum(), 39_600_000), "{got:?}");
         let got = run(rates, &[(4, 131_072); 4], MS, SECOND, TICK);
@@ -240,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_caller_that_wakes_late_changes_no_rate() {
-        let rates = Rates { total: megabytes(50), ..Rates::default() };
+        let rates = MeterRates { total: megabytes(50), ..MeterRates::default() };
         // Two replies of 128 KiB last 5 ms. So each wake-up, every 2 ms, is late, but a reply
         // always waits.
         let got = run(rates, &[(2, 131_072)], Duration::ZERO, 4 * SECOND, 2 * MS);

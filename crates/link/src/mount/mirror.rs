@@ -17,7 +17,7 @@ use rustix_futex_sync::Mutex;
 pub(super) const ROOT: u64 = 1;
 
 /// A directory entry.
-pub(super) struct Named {
+pub(super) struct MirrorEntry {
     pub(super) ino: u64,
     /// Type of the entry; `None` for `.` and `..`.
     pub(super) kind: Option<FileType>,
@@ -26,7 +26,7 @@ pub(super) struct Named {
 
 /// Whether the pages of a file in the kernel's cache still match its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cached {
+pub(super) enum PageValidity {
     Valid,
     Stale,
 }
@@ -49,7 +49,7 @@ pub(super) struct Mirror {
     root: u64,
     nodes: Mutex<HashMap<u64, Node>>,
     files: Mutex<HashMap<u64, Arc<File>>>,
-    directories: Mutex<HashMap<u64, Arc<Vec<Named>>>>,
+    directories: Mutex<HashMap<u64, Arc<Vec<MirrorEntry>>>>,
     handles: AtomicU64,
 }
 
@@ -121,12 +121,12 @@ impl Mirror {
 
     /// Opens a file. Returns its handle, and whether the kernel's cached pages of it are valid:
     /// they are if the file is unchanged since the last open, as with NFS.
-    pub(super) fn open(&self, ino: u64) -> io::Result<(u64, Cached)> {
+    pub(super) fn open(&self, ino: u64) -> io::Result<(u64, PageValidity)> {
         let file = File::open(self.path(ino)?)?;
         let found = file.metadata()?;
         let stamp = (found.len(), found.mtime(), found.mtime_nsec(), found.ctime(), found.ctime_nsec());
         let before = self.nodes.lock().get_mut(&ino).and_then(|node| node.opened.replace(stamp));
-        let cached = if before == Some(stamp) { Cached::Valid } else { Cached::Stale };
+        let cached = if before == Some(stamp) { PageValidity::Valid } else { PageValidity::Stale };
         let handle = self.handle();
         self.files.lock().insert(handle, Arc::new(file));
         Ok((handle, cached))
@@ -154,21 +154,21 @@ impl Mirror {
 
     /// Opens a directory and reads its entries, which stay the same until it is closed.
     pub(super) fn open_directory(&self, ino: u64) -> io::Result<u64> {
-        let own = |name: &str| Named { ino, kind: None, name: OsString::from(name) };
+        let own = |name: &str| MirrorEntry { ino, kind: None, name: OsString::from(name) };
         let mut found = vec![own("."), own("..")];
         let path = self.path(ino)?;
         let device = std::fs::metadata(&path)?.dev();
         for entry in std::fs::read_dir(path)? {
             let entry = entry?;
             let (ino, kind) = (self.number(device, entry.ino()), Some(entry.file_type()?));
-            found.push(Named { ino, kind, name: entry.file_name() });
+            found.push(MirrorEntry { ino, kind, name: entry.file_name() });
         }
         let handle = self.handle();
         self.directories.lock().insert(handle, Arc::new(found));
         Ok(handle)
     }
 
-    pub(super) fn entries(&self, handle: u64) -> io::Result<Arc<Vec<Named>>> {
+    pub(super) fn entries(&self, handle: u64) -> io::Result<Arc<Vec<MirrorEntry>>> {
         self.directories.lock().get(&handle).cloned().ok_or_else(|| Errno::BADF.into())
     }
 

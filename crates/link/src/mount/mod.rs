@@ -22,13 +22,13 @@ use std::time::{Duration, Instant};
 use firstbyte_location::shown;
 
 use crate::error::{Error, Result};
-use crate::rate::{Burst, Rate};
+use crate::rate::{BurstBucket, LinkRate};
 use counters::MountCounters;
 pub use counters::MountSnapshot;
-use fuse::{Client, Serving};
-use meter::Rates;
+use fuse::{MirrorClient, ServedMirror};
+use meter::MeterRates;
 use mirror::Mirror;
-use wire::Wire;
+use wire::ReplyWire;
 
 /// Type of these mounts in the mount table, after `fuse.`.
 const SUBTYPE: &str = "firstbyte-link";
@@ -46,11 +46,11 @@ pub struct SlowFsConfig {
     /// Delay of each request.
     pub rtt: Duration,
     /// Rate at which all clients together read data.
-    pub rate: Option<Rate>,
+    pub rate: Option<LinkRate>,
     /// Temporary higher total rate.
-    pub burst: Option<Burst>,
+    pub burst: Option<BurstBucket>,
     /// Rate at which one client reads data.
-    pub per_client: Option<Rate>,
+    pub per_client: Option<LinkRate>,
 }
 
 impl SlowFsConfig {
@@ -73,7 +73,7 @@ impl fmt::Display for SlowFsConfig {
 #[derive(Debug)]
 pub struct SlowFs {
     mounts: Vec<Mounted>,
-    wire: Arc<Wire>,
+    wire: Arc<ReplyWire>,
     ended: Receiver<()>,
     /// Number of mounts that have not ended.
     left: usize,
@@ -92,16 +92,16 @@ impl SlowFs {
     /// The burst has no lower total rate, a directory cannot be mirrored or mounted at, or this
     /// process may not mount. Nothing is mounted then.
     pub fn start(config: &SlowFsConfig) -> Result<Self> {
-        Burst::check(config.burst, config.rate)?;
+        BurstBucket::check(config.burst, config.rate)?;
         let source = place::source(&config.to)?;
         let mut directories = Vec::new();
         for path in &config.mounts {
             directories.push(place::target(path, &source, &directories)?);
         }
         place::device()?;
-        let rates = Rates { total: config.rate, burst: config.burst, client: config.per_client };
+        let rates = MeterRates { total: config.rate, burst: config.burst, client: config.per_client };
         let run = |source| Error::Run { source };
-        let wire = Arc::new(Wire::start(config.rtt, rates, directories.len()).map_err(run)?);
+        let wire = Arc::new(ReplyWire::start(config.rtt, rates, directories.len()).map_err(run)?);
         let (send, ended) = mpsc::channel();
         let mut fs = Self { mounts: Vec::new(), wire, ended, left: 0 };
         for directory in directories {
@@ -109,7 +109,7 @@ impl SlowFs {
             let mirror = Arc::new(Mirror::new(&source).map_err(unreadable)?);
             let counters = Arc::new(MountCounters::default());
             let (wire, number) = (Arc::clone(&fs.wire), fs.mounts.len());
-            let client = Client { mirror, wire, counters: Arc::clone(&counters), number };
+            let client = MirrorClient { mirror, wire, counters: Arc::clone(&counters), number };
             let name = format!("link:{}", shown(&source));
             let serving = client.mount(&directory, &name, SUBTYPE).map_err(|source| Error::Mount {
                 path: directory.clone(),
@@ -188,7 +188,7 @@ impl Drop for SlowFs {
 
 /// Waits for the end of a mount and reports it. Open files keep a mount alive until the process
 /// ends.
-fn wait(serving: Serving, ended: &mpsc::Sender<()>) {
+fn wait(serving: ServedMirror, ended: &mpsc::Sender<()>) {
     if let Err(error) = serving.join() {
         tracing::warn!(%error, "a mount was lost");
     }

@@ -12,7 +12,7 @@ use std::{io, num::NonZeroU64};
 
 use rustix_futex_sync::{Condvar, Mutex, MutexGuard};
 
-use super::meter::{Meter, Rates};
+use super::meter::{MeterRates, ReplyMeter};
 
 /// Name of the thread: tools then show the link's CPU time separately.
 const THREAD: &str = "link";
@@ -21,7 +21,7 @@ const THREAD: &str = "link";
 type Send = Box<dyn FnOnce() + std::marker::Send>;
 
 /// Delays replies and limits their rate.
-pub(super) struct Wire {
+pub(super) struct ReplyWire {
     rtt: Duration,
     limited: bool,
     shared: Arc<Shared>,
@@ -29,12 +29,12 @@ pub(super) struct Wire {
 }
 
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<WireState>,
     wake: Condvar,
 }
 
-struct State {
-    meter: Meter<Send>,
+struct WireState {
+    meter: ReplyMeter<Send>,
     /// Replies by due time and sequence number.
     due: BTreeMap<(Instant, u64), Send>,
     numbered: u64,
@@ -43,17 +43,17 @@ struct State {
     stopping: bool,
 }
 
-impl fmt::Debug for Wire {
+impl fmt::Debug for ReplyWire {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Wire").field("rtt", &self.rtt).finish_non_exhaustive()
     }
 }
 
-impl Wire {
+impl ReplyWire {
     /// Starts the thread unless there is neither a delay nor a limit.
-    pub(super) fn start(rtt: Duration, rates: Rates, clients: usize) -> io::Result<Self> {
-        let state = State {
-            meter: Meter::new(rates, clients, Instant::now()),
+    pub(super) fn start(rtt: Duration, rates: MeterRates, clients: usize) -> io::Result<Self> {
+        let state = WireState {
+            meter: ReplyMeter::new(rates, clients, Instant::now()),
             due: BTreeMap::new(),
             numbered: 0,
             wakes_at: None,
@@ -109,13 +109,13 @@ impl Wire {
     }
 }
 
-impl Drop for Wire {
+impl Drop for ReplyWire {
     fn drop(&mut self) {
         self.stop();
     }
 }
 
-impl State {
+impl WireState {
     fn push(&mut self, at: Instant, send: Send) {
         self.numbered += 1;
         self.due.insert((at, self.numbered), send);
@@ -139,7 +139,7 @@ impl State {
 
 impl Shared {
     /// Wakes the thread if it sleeps beyond `at`.
-    fn note(&self, state: MutexGuard<'_, State>, at: Instant) {
+    fn note(&self, state: MutexGuard<'_, WireState>, at: Instant) {
         let sleeps = state.wakes_at.is_none_or(|wakes_at| at < wakes_at);
         drop(state);
         if sleeps {

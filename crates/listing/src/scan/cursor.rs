@@ -2,26 +2,26 @@
 
 use std::sync::Arc;
 
-use crate::chain::Chain;
-use crate::open::Open;
-use crate::split::Part;
+use crate::chain::DirectoryChain;
+use crate::open::DirectoryHandle;
+use crate::split::DirectoryPart;
 
 /// A job of a worker.
 #[derive(Debug)]
-pub(super) enum Job {
+pub(super) enum ScanJob {
     /// Open a directory that was found, and read it.
-    Enter(Found),
+    Enter(FoundDirectory),
     /// Continue to read an open directory.
-    Read(Cursor),
+    Read(DirectoryCursor),
     /// Read a part of a large directory, through a new descriptor.
-    Part(Cursor, Part),
+    Part(DirectoryCursor, DirectoryPart),
 }
 
 /// A directory that was found.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct FoundDirectory {
     /// The parent directory, if it is still open.
-    pub(super) at: Option<Arc<Open>>,
+    pub(super) at: Option<Arc<DirectoryHandle>>,
     /// Path from the root, with a `/` at its end.
     pub(super) path: Vec<u8>,
     /// Offset of the directory's own name in `path`.
@@ -30,34 +30,34 @@ pub(super) struct Found {
     /// True if the directory is known to be on the root's file system.
     pub(super) on_root: bool,
     /// The directories above, which detect loops if links are followed.
-    pub(super) above: Option<Arc<Chain>>,
+    pub(super) above: Option<Arc<DirectoryChain>>,
 }
 
 /// A directory being read.
 #[derive(Debug)]
-pub(super) struct Cursor {
-    pub(super) open: Arc<Open>,
+pub(super) struct DirectoryCursor {
+    pub(super) open: Arc<DirectoryHandle>,
     pub(super) path: Vec<u8>,
     pub(super) depth: u32,
     /// True if the directory is known to be on the root's file system.
     pub(super) on_root: bool,
     /// This directory and those above it, which detect loops if links are followed.
-    pub(super) chain: Option<Arc<Chain>>,
+    pub(super) chain: Option<Arc<DirectoryChain>>,
     /// Number of entries read.
     pub(super) so_far: u64,
     /// Position of the next record.
     pub(super) next: i64,
     /// The part of the directory to read; `None` for all of it.
-    pub(super) part: Option<Part>,
+    pub(super) part: Option<DirectoryPart>,
 }
 
-impl Cursor {
+impl DirectoryCursor {
     pub(super) fn new(
-        open: Arc<Open>,
+        open: Arc<DirectoryHandle>,
         path: Vec<u8>,
         depth: u32,
         on_root: bool,
-        chain: Option<Arc<Chain>>,
+        chain: Option<Arc<DirectoryChain>>,
     ) -> Self {
         Self { open, path, depth, on_root, chain, so_far: 0, next: 0, part: None }
     }

@@ -22,13 +22,13 @@ use std::thread::{Builder, Scope};
 use rustix_futex_sync::Mutex;
 
 use crate::batch::Batch;
-use crate::chain::{Chain, Identity};
+use crate::chain::{DirectoryChain, DirectoryIdentity};
 use crate::error::{Error, Result};
-use crate::open::Open;
-use crate::options::Options;
-use crate::tuning::{Reach, Tuning};
-use cursor::{Cursor, Job};
-use pool::Pool;
+use crate::open::DirectoryHandle;
+use crate::options::ListingOptions;
+use crate::tuning::{FileSystemReach, Tuning};
+use cursor::{DirectoryCursor, ScanJob};
+use pool::ScanPool;
 use thread_cwd::ThreadCwd;
 use worker::Worker;
 
@@ -61,7 +61,7 @@ impl<F: FnMut(&mut Batch) -> ControlFlow<()>> Visitor for F {
 /// [`Error::Io`] if `root` cannot be opened as a directory. All other errors are in the batches.
 pub fn scan<V: Visitor + Send>(
     root: &Path,
-    options: &Options,
+    options: &ListingOptions,
     visitor: impl Fn() -> V + Sync,
 ) -> Result<Vec<V>> {
     Ok(Scan::open(root, options)?.run(visitor))
@@ -70,11 +70,11 @@ pub fn scan<V: Visitor + Send>(
 /// A listing that has its root open.
 pub struct Scan {
     path: PathBuf,
-    options: Options,
+    options: ListingOptions,
     tuning: Tuning,
-    root: Arc<Open>,
-    identity: Identity,
-    pool: Pool<Job>,
+    root: Arc<DirectoryHandle>,
+    identity: DirectoryIdentity,
+    pool: ScanPool<ScanJob>,
 }
 
 impl Scan {
@@ -82,13 +82,13 @@ impl Scan {
     ///
     /// # Errors
     /// [`Error::Io`] if it cannot be opened as a directory.
-    pub fn open(path: &Path, options: &Options) -> Result<Self> {
+    pub fn open(path: &Path, options: &ListingOptions) -> Result<Self> {
         let fail = |error| Error::at(path, b"", error);
         let options = &options.with_types_to_enter();
-        let root = Open::root(path, &Arc::new(AtomicUsize::new(0))).map_err(fail)?;
+        let root = DirectoryHandle::root(path, &Arc::new(AtomicUsize::new(0))).map_err(fail)?;
         let tuning = Tuning::of_open(&root, options).map_err(fail)?;
-        let identity = Identity::of(&root).map_err(fail)?;
-        let pool = Pool::new(tuning.threads);
+        let identity = DirectoryIdentity::of(&root).map_err(fail)?;
+        let pool = ScanPool::new(tuning.threads);
         Ok(Self { path: path.to_owned(), options: *options, tuning, root: Arc::new(root), identity, pool })
     }
 
@@ -101,14 +101,15 @@ impl Scan {
     /// Whether each worker changes its working directory to the directory whose entries it
     /// examines. This pays if every entry needs a system call and the file system is local.
     fn changes_directory(&self) -> bool {
-        self.options.detail.has_stats() && self.tuning.file_system.reach == Reach::Local
+        self.options.detail.has_stats() && self.tuning.file_system.reach == FileSystemReach::Local
     }
 
     /// Lists everything, as [`scan`] does. The calling thread is the first worker, unless workers
     /// change their working directories.
     pub fn run<V: Visitor + Send>(self, visitor: impl Fn() -> V + Sync) -> Vec<V> {
-        let above = Some(Arc::new(Chain { identity: self.identity, above: None }));
-        self.pool.push(0, Job::Read(Cursor::new(Arc::clone(&self.root), Vec::new(), 0, true, above)));
+        let above = Some(Arc::new(DirectoryChain { identity: self.identity, above: None }));
+        self.pool
+            .push(0, ScanJob::Read(DirectoryCursor::new(Arc::clone(&self.root), Vec::new(), 0, true, above)));
         let home = if self.changes_directory() { thread_cwd::here() } else { None };
         let crew = Crew { scan: &self, visitor, home, done: Mutex::default() };
         std::thread::scope(|scope| {
@@ -167,7 +168,7 @@ impl<V: Visitor + Send, F: Fn() -> V + Sync> Crew<'_, V, F> {
 }
 
 /// Stops the other workers when a visitor panics: they would wait for its job for ever.
-struct StopOnPanic<'a>(&'a Pool<Job>);
+struct StopOnPanic<'a>(&'a ScanPool<ScanJob>);
 
 impl Drop for StopOnPanic<'_> {
     fn drop(&mut self) {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use rustix_futex_sync::{Condvar, Mutex};
 
 /// Jobs, and the workers that share them.
-pub(crate) struct Pool<J> {
+pub(crate) struct ScanPool<J> {
     queues: Vec<Mutex<VecDeque<J>>>,
     /// Jobs in queues.
     waiting: AtomicUsize,
@@ -28,7 +28,7 @@ pub(crate) struct Pool<J> {
     stopped: AtomicBool,
 }
 
-impl<J> Pool<J> {
+impl<J> ScanPool<J> {
     /// Makes a pool for at most `workers` workers. The first has already begun.
     pub(crate) fn new(workers: usize) -> Self {
         Self {

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use firstbyte_location::Kind;
+use firstbyte_location::EntryKind;
 
 use super::*;
 use crate::options::{Depth, Detail};
@@ -25,11 +25,11 @@ fn every_name_of_a_wide_and_deep_tree_is_shown_once_whatever_the_threads_and_the
         }
     }
     for (threads, buffer) in [(1, 1024), (1, 1 << 20), (2, 4096), (8, 1024), (8, 64 << 10)] {
-        let options = Options {
+        let options = ListingOptions {
             depth: Depth::Recursive,
             threads: threads.try_into().ok(),
             buffer: buffer.try_into().ok(),
-            ..Options::default()
+            ..ListingOptions::default()
         };
         let found = scan(root.path(), &options, Names::default).unwrap();
         let found: Vec<String> = found.into_iter().flat_map(|names| names.0).collect();
@@ -49,12 +49,12 @@ fn visitors_are_called_where_the_process_stands_and_it_stays_there_though_worker
         }
     }
     let here = std::env::current_dir().unwrap();
-    let options = Options {
+    let options = ListingOptions {
         depth: Depth::Recursive,
         detail: Detail::Usage,
         threads: 2.try_into().ok(),
         buffer: 4096.try_into().ok(),
-        ..Options::default()
+        ..ListingOptions::default()
     };
     assert!(Scan::open(root.path(), &options).unwrap().changes_directory(), "not a local file system");
     let sizes = AtomicU64::new(0);
@@ -63,8 +63,10 @@ fn visitors_are_called_where_the_process_stands_and_it_stays_there_though_worker
         |batch: &mut Batch| {
             assert!(batch.errors().is_empty(), "{:?}", batch.errors());
             assert_eq!(std::env::current_dir().unwrap(), here);
-            let files =
-                batch.entries().filter_map(|entry| entry.stat()).filter(|stat| stat.kind() == Kind::File);
+            let files = batch
+                .entries()
+                .filter_map(|entry| entry.stat())
+                .filter(|stat| stat.kind() == EntryKind::File);
             sizes.fetch_add(files.map(|stat| stat.size).sum(), Ordering::Relaxed);
             ControlFlow::Continue(())
         }
@@ -82,7 +84,7 @@ fn a_directory_the_visitor_does_not_enter_is_listed_and_not_read() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, "").unwrap();
     }
-    let options = Options { depth: Depth::Recursive, ..Options::default() };
+    let options = ListingOptions { depth: Depth::Recursive, ..ListingOptions::default() };
     let found = scan(root.path(), &options, || Chosen(Names::default())).unwrap();
     let found: BTreeSet<String> = found.into_iter().flat_map(|chosen| chosen.0.0).collect();
     assert_eq!(found, ["in", "in/deep", "in/deep/x", "in/y", "out"].map(String::from).into());
@@ -91,13 +93,13 @@ fn a_directory_the_visitor_does_not_enter_is_listed_and_not_read() {
 #[test]
 fn whether_a_directory_is_read_from_several_positions_its_own_file_system_says() {
     let (disk, memory) = (tempfile::tempdir().unwrap(), tempfile::tempdir_in("/dev/shm").unwrap());
-    let options = Options { threads: 2.try_into().ok(), ..Options::default() };
+    let options = ListingOptions { threads: 2.try_into().ok(), ..ListingOptions::default() };
     for root in [&disk, &memory] {
         let scan = Scan::open(root.path(), &options).unwrap();
         let worker = Worker::new(&scan, 0, Names::default(), ThreadCwd::shared());
         for below in [&disk, &memory] {
-            let open = Arc::new(Open::root(below.path(), &Arc::default()).unwrap());
-            let cursor = Cursor::new(open, Vec::new(), 1, false, None);
+            let open = Arc::new(DirectoryHandle::root(below.path(), &Arc::default()).unwrap());
+            let cursor = DirectoryCursor::new(open, Vec::new(), 1, false, None);
             assert_eq!(worker.splits(&cursor), Tuning::of(below.path(), &options).unwrap().splits());
         }
     }

@@ -13,7 +13,7 @@ use rustix::fs::{CWD, OFlags};
 use rustix::process::fchdir;
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
-use crate::open::{Open, open_at};
+use crate::open::{DirectoryHandle, open_at};
 use crate::options::Symlinks;
 
 /// Opens the current working directory of the calling thread, to which workers return. `None` if it
@@ -47,7 +47,7 @@ impl<'a> ThreadCwd<'a> {
     }
 
     /// Changes to a directory. Returns the descriptor against which names in it are resolved.
-    pub(super) fn go<'b>(&self, directory: &'b Open) -> BorrowedFd<'b> {
+    pub(super) fn go<'b>(&self, directory: &'b DirectoryHandle) -> BorrowedFd<'b> {
         if self.home.is_none() || fchdir(directory).is_err() {
             return directory.as_fd();
         }

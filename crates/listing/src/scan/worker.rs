@@ -4,20 +4,20 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use firstbyte_location::Kind;
+use firstbyte_location::EntryKind;
 use rustix::io::Errno;
 
-use super::cursor::{Cursor, Found, Job};
+use super::cursor::{DirectoryCursor, FoundDirectory, ScanJob};
 use super::thread_cwd::ThreadCwd;
 use super::{Scan, Visitor};
 use crate::batch::{Batch, Take};
-use crate::chain::{Chain, Identity};
+use crate::chain::{DirectoryChain, DirectoryIdentity};
 use crate::details::{Details, look};
 use crate::error::{Error, below};
-use crate::open::Open;
+use crate::open::DirectoryHandle;
 use crate::options::{Boundary, Symlinks};
-use crate::split::{self, Part};
-use crate::tuning::{Reach, Tuning};
+use crate::split::{self, DirectoryPart};
+use crate::tuning::{FileSystemReach, Tuning};
 
 /// The longest time that entries wait in a batch that is not full. A user notices no delay, and a
 /// thousand visits a second have no measurable cost.
@@ -35,7 +35,7 @@ pub(super) struct Worker<'a, V> {
 
 /// Whether a directory has more entries to read.
 enum Read {
-    More(Cursor),
+    More(DirectoryCursor),
     End,
 }
 
@@ -50,11 +50,11 @@ impl<'a, V: Visitor> Worker<'a, V> {
 
     /// Runs a job. Pushes the jobs that follow from it, and then calls `enlist`, so that other
     /// threads help.
-    pub(super) fn run(&mut self, job: Job, enlist: &dyn Fn()) {
+    pub(super) fn run(&mut self, job: ScanJob, enlist: &dyn Fn()) {
         let cursor = match job {
-            Job::Enter(found) => self.enter(found),
-            Job::Read(cursor) => Some(cursor),
-            Job::Part(cursor, part) => self.begin(cursor, part),
+            ScanJob::Enter(found) => self.enter(found),
+            ScanJob::Read(cursor) => Some(cursor),
+            ScanJob::Part(cursor, part) => self.begin(cursor, part),
         };
         let mut next = cursor;
         while let Some(cursor) = next {
@@ -90,7 +90,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
     }
 
     /// Opens a directory. `None` if it must not be entered, or cannot be opened.
-    fn enter(&mut self, found: Found) -> Option<Cursor> {
+    fn enter(&mut self, found: FoundDirectory) -> Option<DirectoryCursor> {
         let symlinks = self.scan.options.symlinks;
         let opened = match found.at {
             Some(at) => at.enter(&found.path[found.name..found.path.len() - 1], symlinks),
@@ -113,21 +113,21 @@ impl<'a, V: Visitor> Worker<'a, V> {
                 self.batch.errors.push(Error::Loop { path: below(&self.scan.path, &found.path) });
                 return None;
             }
-            chain = Some(Arc::new(Chain { identity, above: found.above }));
+            chain = Some(Arc::new(DirectoryChain { identity, above: found.above }));
         }
-        Some(Cursor::new(Arc::new(open), found.path, found.depth, found.on_root, chain))
+        Some(DirectoryCursor::new(Arc::new(open), found.path, found.depth, found.on_root, chain))
     }
 
     /// Reads the identity of a directory, if loops or other file systems have to be found. Costs a
     /// system call per directory.
-    fn identify(&self, open: &Open) -> rustix::io::Result<Option<Identity>> {
+    fn identify(&self, open: &DirectoryHandle) -> rustix::io::Result<Option<DirectoryIdentity>> {
         let options = &self.scan.options;
         let matters = options.symlinks == Symlinks::Follow || options.boundary == Boundary::Stay;
-        matters.then(|| Identity::of(open)).transpose()
+        matters.then(|| DirectoryIdentity::of(open)).transpose()
     }
 
     /// Opens a part of a large directory with its own read position.
-    fn begin(&mut self, mut cursor: Cursor, part: Part) -> Option<Cursor> {
+    fn begin(&mut self, mut cursor: DirectoryCursor, part: DirectoryPart) -> Option<DirectoryCursor> {
         let opened = cursor.open.reopen().and_then(|own| part.begin(&own).map(|()| own));
         match opened {
             Ok(open) => {
@@ -144,7 +144,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
 
     /// Reads one buffer of a directory and processes it. Returns the rest of the directory, unless
     /// it ended or was queued for any worker.
-    fn step(&mut self, cursor: Cursor, enlist: &dyn Fn()) -> Option<Cursor> {
+    fn step(&mut self, cursor: DirectoryCursor, enlist: &dyn Fn()) -> Option<DirectoryCursor> {
         if self.batch.room() < self.batch.capacity() / 4 {
             self.flush();
         }
@@ -175,7 +175,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
     }
 
     /// Reads entries by one system call.
-    fn read(&mut self, mut cursor: Cursor, open: &Open) -> Read {
+    fn read(&mut self, mut cursor: DirectoryCursor, open: &DirectoryHandle) -> Read {
         self.batch.begin(&cursor.path, cursor.depth);
         let (part, next) = (&mut cursor.part, &mut cursor.next);
         let most = if cursor.so_far == 0 { self.scan.tuning.first_read } else { usize::MAX };
@@ -213,7 +213,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
     }
 
     /// Looks at entries from `first` on, if the next read of their directory depends on it.
-    fn look(&self, first: usize, open: &Open) {
+    fn look(&self, first: usize, open: &DirectoryHandle) {
         look(&self.batch, first, self.scan.tuning.looks(self.scan.options.detail), open);
     }
 
@@ -221,29 +221,29 @@ impl<'a, V: Visitor> Worker<'a, V> {
     /// entries it has.
     fn worth_sharing(&self, room: usize, first: usize) -> bool {
         let read = room - self.batch.room();
-        let waits = self.scan.tuning.file_system.reach == Reach::Remote
+        let waits = self.scan.tuning.file_system.reach == FileSystemReach::Remote
             && self.scan.options.detail.has_stats()
             && self.batch.len() > first;
         read > room / 2 || waits
     }
 
     /// Queues the rest of a directory for any worker, in several parts if possible.
-    fn share(&self, mut cursor: Cursor) {
+    fn share(&self, mut cursor: DirectoryCursor) {
         if cursor.part.is_none() && self.splits(&cursor) {
             let mut parts =
                 split::plan(&*cursor.open, cursor.so_far, cursor.next, split::MAX_UNORDERED_PARTS)
                     .into_iter();
             cursor.part = parts.next();
             for part in parts {
-                self.scan.pool.push(self.index, Job::Part(cursor.another(), part));
+                self.scan.pool.push(self.index, ScanJob::Part(cursor.another(), part));
             }
         }
-        self.scan.pool.push(self.index, Job::Read(cursor));
+        self.scan.pool.push(self.index, ScanJob::Read(cursor));
     }
 
     /// Whether a directory may be read from several positions. If it is on another file system than
     /// the root, that file system decides.
-    pub(super) fn splits(&self, cursor: &Cursor) -> bool {
+    pub(super) fn splits(&self, cursor: &DirectoryCursor) -> bool {
         let tuning = &self.scan.tuning;
         if cursor.on_root {
             return tuning.splits();
@@ -252,7 +252,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
     }
 
     /// Reads the requested details of the entries from `first` on.
-    fn settle(&mut self, first: usize, open: &Open) {
+    fn settle(&mut self, first: usize, open: &DirectoryHandle) {
         if self.batch.len() == first {
             return;
         }
@@ -268,13 +268,19 @@ impl<'a, V: Visitor> Worker<'a, V> {
     }
 
     /// Queues the directories among the entries from `first` on.
-    fn queue(&self, first: usize, open: &Arc<Open>, chain: Option<&Arc<Chain>>, enlist: &dyn Fn()) {
+    fn queue(
+        &self,
+        first: usize,
+        open: &Arc<DirectoryHandle>,
+        chain: Option<&Arc<DirectoryChain>>,
+        enlist: &dyn Fn(),
+    ) {
         let Some(directory) = self.batch.directories().next_back() else { return };
         let mut queued = false;
         for entry in (first..self.batch.len()).map(|index| self.batch.entry(index)) {
-            if entry.kind() == Kind::Directory && self.visitor.enters(directory.path(), entry.name()) {
+            if entry.kind() == EntryKind::Directory && self.visitor.enters(directory.path(), entry.name()) {
                 let path = [directory.path(), entry.name(), b"/"].concat();
-                let found = Found {
+                let found = FoundDirectory {
                     at: open.may_stay().then(|| Arc::clone(open)),
                     path,
                     name: directory.path().len(),
@@ -282,7 +288,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
                     on_root: entry.stat().is_some_and(|stat| stat.device == self.scan.identity.device),
                     above: chain.cloned(),
                 };
-                self.scan.pool.push(self.index, Job::Enter(found));
+                self.scan.pool.push(self.index, ScanJob::Enter(found));
                 queued = true;
             }
         }

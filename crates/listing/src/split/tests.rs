@@ -5,23 +5,27 @@ use std::time::UNIX_EPOCH;
 use proptest::prelude::*;
 
 use super::*;
-use crate::open::Open;
+use crate::open::DirectoryHandle;
 
 /// A directory that last changed long ago, and a split of it.
-fn split() -> (tempfile::TempDir, Open, Arc<Split>) {
+fn split() -> (tempfile::TempDir, DirectoryHandle, Arc<Split>) {
     let root = tempfile::tempdir().unwrap();
     fs::File::open(root.path()).unwrap().set_modified(UNIX_EPOCH + Duration::from_secs(1_000_000)).unwrap();
-    let open = Open::root(root.path(), &Arc::new(AtomicUsize::new(0))).unwrap();
+    let open = DirectoryHandle::root(root.path(), &Arc::new(AtomicUsize::new(0))).unwrap();
     let stamp = Stamp::of(&open).unwrap();
     (root, open, Arc::new(Split { joins: Mutex::default(), stamp }))
 }
 
-fn part(split: &Arc<Split>, start: i64, stop: Option<i64>) -> Part {
-    Part::new(split, start, stop, false)
+fn part(split: &Arc<Split>, start: i64, stop: Option<i64>) -> DirectoryPart {
+    DirectoryPart::new(split, start, stop, false)
 }
 
 /// Passes records, by name and next position, to a part. Returns the names that it took.
-fn take(part: &mut Part, open: &Open, records: &[(&'static str, i64)]) -> Vec<&'static str> {
+fn take(
+    part: &mut DirectoryPart,
+    open: &DirectoryHandle,
+    records: &[(&'static str, i64)],
+) -> Vec<&'static str> {
     let belongs = |(name, next): &&(&str, i64)| {
         let raw = Raw { inode: 1, next: *next, kind: 0, name: 0, len: 0 };
         matches!(part.take(&raw, name.as_bytes(), open), Ok(Take::Entry))
@@ -68,7 +72,7 @@ fn a_gap_or_an_overlap_is_noticed_unless_the_directory_changed_meanwhile() {
 
 #[test]
 fn a_directory_that_has_nothing_behind_its_middle_is_not_split() {
-    let open = Open::root("/proc/self".as_ref(), &Arc::new(AtomicUsize::new(0))).unwrap();
+    let open = DirectoryHandle::root("/proc/self".as_ref(), &Arc::new(AtomicUsize::new(0))).unwrap();
     assert!(plan(&open, 10_000, 1 << 50, MAX_UNORDERED_PARTS).is_empty());
 }
 

@@ -3,12 +3,12 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 
-use firstbyte_location::Kind;
+use firstbyte_location::EntryKind;
 
 use super::*;
 use crate::options::{Boundary, Depth, Detail};
 
-const TREE: Options = Options {
+const TREE: ListingOptions = ListingOptions {
     depth: Depth::Recursive,
     symlinks: Symlinks::Report,
     detail: Detail::Size,
@@ -17,8 +17,8 @@ const TREE: Options = Options {
     threads: None,
 };
 
-fn sorted(root: &Path, options: Options) -> Walk {
-    walk(root, Order::Bytes, &options).unwrap()
+fn sorted(root: &Path, options: ListingOptions) -> Walk {
+    walk(root, EntryOrder::Bytes, &options).unwrap()
 }
 
 fn tree(names: &[&str]) -> tempfile::TempDir {
@@ -38,7 +38,7 @@ fn tree(names: &[&str]) -> tempfile::TempDir {
 fn names(walk: Walk) -> Vec<String> {
     walk.map(|entry| {
         let entry = entry.unwrap();
-        let slash = if entry.kind == Kind::Directory { "/" } else { "" };
+        let slash = if entry.kind == EntryKind::Directory { "/" } else { "" };
         String::from_utf8(entry.name).unwrap() + slash
     })
     .collect()
@@ -58,8 +58,8 @@ fn sorted_names_come_in_the_order_of_an_object_store() {
 fn unsorted_and_sorted_walks_find_the_same_names_of_a_tree_larger_than_a_buffer() {
     let wanted: Vec<String> = (0..6000).map(|n| format!("d{}/{}-{n}", n % 7, "x".repeat(60))).collect();
     let root = tree(&wanted.iter().map(String::as_str).collect::<Vec<_>>());
-    let plain = Options { detail: Detail::Names, ..TREE };
-    let unsorted = names(walk(root.path(), Order::Any, &plain).unwrap());
+    let plain = ListingOptions { detail: Detail::Names, ..TREE };
+    let unsorted = names(walk(root.path(), EntryOrder::Any, &plain).unwrap());
     assert_eq!(unsorted.len(), 6007);
     let sorted = names(sorted(root.path(), TREE));
     assert!(sorted.is_sorted());
@@ -69,7 +69,7 @@ fn unsorted_and_sorted_walks_find_the_same_names_of_a_tree_larger_than_a_buffer(
 #[test]
 fn one_level_shows_directories_and_does_not_enter_them() {
     let root = tree(&["a", "d/x"]);
-    assert_eq!(names(sorted(root.path(), Options { depth: Depth::OneLevel, ..TREE })), ["a", "d/"]);
+    assert_eq!(names(sorted(root.path(), ListingOptions { depth: Depth::OneLevel, ..TREE })), ["a", "d/"]);
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn size_and_time_are_given_on_request_and_a_name_need_not_be_utf8() {
     let entry = sorted(root.path(), TREE).next().unwrap().unwrap();
     assert_eq!((entry.name.as_slice(), entry.size), (&b"\xff\xfe"[..], Some(5)));
     assert_eq!(entry.modified.unwrap(), fs::metadata(&path).unwrap().modified().unwrap());
-    let plain = Options { detail: Detail::Names, ..TREE };
+    let plain = ListingOptions { detail: Detail::Names, ..TREE };
     assert_eq!(sorted(root.path(), plain).next().unwrap().unwrap().size, None);
 }
 
@@ -100,14 +100,14 @@ fn links_are_reported_or_followed_and_a_loop_and_a_dangling_link_are_named() {
     symlink("d/x", root.path().join("file")).unwrap();
     let kinds = |entry: Entry| (String::from_utf8(entry.name).unwrap(), entry.kind);
     let reported: Vec<_> = sorted(root.path(), TREE).map(|entry| kinds(entry.unwrap())).collect();
-    let links = reported.iter().filter(|(_, kind)| *kind == Kind::Symlink).count();
+    let links = reported.iter().filter(|(_, kind)| *kind == EntryKind::Symlink).count();
     assert_eq!(links, 3, "{reported:?}");
 
-    let follow = Options { symlinks: Symlinks::Follow, ..TREE };
+    let follow = ListingOptions { symlinks: Symlinks::Follow, ..TREE };
     let (good, bad): (Vec<_>, Vec<_>) = sorted(root.path(), follow).partition(Result::is_ok);
     let good: Vec<_> = good.into_iter().map(|entry| kinds(entry.unwrap())).collect();
     assert!(
-        good.contains(&("file".into(), Kind::File)) && good.contains(&("d/x".into(), Kind::File)),
+        good.contains(&("file".into(), EntryKind::File)) && good.contains(&("d/x".into(), EntryKind::File)),
         "{good:?}"
     );
     let bad: Vec<String> = bad.into_iter().map(|error| error.err().unwrap().to_string()).collect();
@@ -120,7 +120,7 @@ fn two_links_to_one_directory_are_no_loop() {
     let root = tree(&["d/x"]);
     symlink("d", root.path().join("e")).unwrap();
     symlink("d", root.path().join("f")).unwrap();
-    let follow = Options { symlinks: Symlinks::Follow, ..TREE };
+    let follow = ListingOptions { symlinks: Symlinks::Follow, ..TREE };
     assert_eq!(names(sorted(root.path(), follow)), ["d/", "d/x", "e/", "e/x", "f/", "f/x"]);
 }
 
@@ -158,7 +158,7 @@ fn a_directory_that_vanishes_is_left_out() {
 fn a_root_that_is_missing_or_a_file_is_an_error_that_names_it() {
     let root = tree(&["file"]);
     for name in ["missing", "file"] {
-        let error = walk(&root.path().join(name), Order::Bytes, &TREE).err().unwrap();
+        let error = walk(&root.path().join(name), EntryOrder::Bytes, &TREE).err().unwrap();
         assert!(error.to_string().contains(name), "{error}");
     }
 }

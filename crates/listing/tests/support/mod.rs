@@ -14,10 +14,10 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use firstbyte_listing::{Ahead, Batch, Depth, Options, Reader, Visitor, scan};
+use firstbyte_listing::{AheadDirectory, Batch, Depth, DirectoryReader, ListingOptions, Visitor, scan};
 
 /// Everything below a root.
-pub(crate) const TREE: Options = Options {
+pub(crate) const TREE: ListingOptions = ListingOptions {
     depth: Depth::Recursive,
     symlinks: firstbyte_listing::Symlinks::Report,
     detail: firstbyte_listing::Detail::Names,
@@ -46,7 +46,7 @@ impl Visitor for Found {
 }
 
 impl Found {
-    pub(crate) fn below(root: &Path, options: &Options) -> Self {
+    pub(crate) fn below(root: &Path, options: &ListingOptions) -> Self {
         let mut all = Self::default();
         for found in scan(root, options, Self::default).unwrap() {
             for (name, times) in found.names {
@@ -68,11 +68,11 @@ impl Found {
 
 /// The names in one directory in its own order, read ahead by threads from the second batch on.
 pub(crate) fn ahead(root: &Path) -> Vec<Vec<u8>> {
-    let mut reader = Reader::open(root).unwrap();
+    let mut reader = DirectoryReader::open(root).unwrap();
     let mut batch = Batch::new(4096);
     reader.read(&mut batch).unwrap();
     let mut found: Vec<_> = names(&batch).collect();
-    let mut ahead = Ahead::new(reader).unwrap();
+    let mut ahead = AheadDirectory::new(reader).unwrap();
     while let Some(batch) = ahead.wait().unwrap() {
         found.extend(names(&batch));
         ahead.recycle(batch);
@@ -82,7 +82,7 @@ pub(crate) fn ahead(root: &Path) -> Vec<Vec<u8>> {
 
 /// The names in one directory in its own order, one buffer after the other.
 pub(crate) fn in_order(root: &Path) -> Vec<Vec<u8>> {
-    let mut reader = Reader::open(root).unwrap();
+    let mut reader = DirectoryReader::open(root).unwrap();
     let mut batch = Batch::new(64 << 10);
     let mut found = Vec::new();
     while reader.read(&mut batch).unwrap() {

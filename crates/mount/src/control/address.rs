@@ -12,12 +12,12 @@ use firstbyte_location::directory_of;
 use rustix::fs::{Mode, OFlags, open};
 
 /// The address of a socket below a descriptor of its directory, which is kept open.
-pub(super) struct Address {
+pub(super) struct ControlAddress {
     directory: OwnedFd,
     name: PathBuf,
 }
 
-impl Address {
+impl ControlAddress {
     /// Makes the address of the socket at `path`.
     pub(super) fn of(path: &Path) -> io::Result<Self> {
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
@@ -45,8 +45,8 @@ mod tests {
         std::fs::create_dir(&directory).unwrap();
         let path = directory.join("mount.sock");
         assert!(UnixListener::bind(&path).is_err(), "short enough without a descriptor");
-        let _listener = UnixListener::bind(Address::of(&path).unwrap().path()).unwrap();
+        let _listener = UnixListener::bind(ControlAddress::of(&path).unwrap().path()).unwrap();
         assert!(path.exists());
-        UnixStream::connect(Address::of(&path).unwrap().path()).unwrap();
+        UnixStream::connect(ControlAddress::of(&path).unwrap().path()).unwrap();
     }
 }

@@ -4,11 +4,11 @@
 use std::collections::HashMap;
 use std::ffi::OsStr;
 
-use firstbyte_hydrate::{Job, WantedList, wanted};
+use firstbyte_hydrate::{HydrationJob, HydrationList, wanted};
 use firstbyte_location::Location;
 use rustix_futex_sync::Mutex;
 
-use super::protocol::{HydrateRequest, JobFailure, JobProgress, Response};
+use super::protocol::{ControlResponse, HydrateRequest, JobFailure, JobProgress};
 use crate::filesystem::FileSystem;
 
 /// The most ended jobs that are remembered: clients poll every tenth of a second, and thousands of
@@ -19,25 +19,25 @@ const MOST_FAILURES: usize = 100;
 
 /// The jobs of a mount, by number.
 #[derive(Default)]
-pub(super) struct Jobs {
+pub(super) struct MountJobs {
     table: Mutex<Table>,
 }
 
 #[derive(Default)]
 struct Table {
     last: u64,
-    jobs: HashMap<u64, Job>,
+    jobs: HashMap<u64, HydrationJob>,
 }
 
-impl Jobs {
+impl MountJobs {
     #[expect(clippy::result_large_err, reason = "an item of a list, made once an object")]
-    pub(super) fn begin(&self, core: &FileSystem, request: HydrateRequest) -> Response {
+    pub(super) fn begin(&self, core: &FileSystem, request: HydrateRequest) -> ControlResponse {
         let location = match Location::parse(OsStr::new(&request.location)) {
             Ok(location) => core.source.with_secrets(location),
-            Err(error) => return Response::Error { error: error.to_string() },
+            Err(error) => return ControlResponse::Error { error: error.to_string() },
         };
         let store = core.hydrator.store();
-        let mut list: WantedList = if request.recursive {
+        let mut list: HydrationList = if request.recursive {
             wanted::below(store, &location)
         } else {
             // The job looks the object up, so that the client is answered at once.
@@ -48,19 +48,19 @@ impl Jobs {
             list = core.hydrator.pinned(list);
         }
         match core.hydrator.hydrate(list, request.limit_rate) {
-            Ok(job) => Response::Begun { job: self.add(job) },
-            Err(error) => Response::Error { error: error.to_string() },
+            Ok(job) => ControlResponse::Begun { job: self.add(job) },
+            Err(error) => ControlResponse::Error { error: error.to_string() },
         }
     }
 
-    pub(super) fn progress(&self, job: u64) -> Response {
+    pub(super) fn progress(&self, job: u64) -> ControlResponse {
         let Some(job) = self.get(job) else { return unknown() };
         let progress = job.progress();
         let failed = progress.failed.iter().take(MOST_FAILURES).map(|failure| JobFailure {
             location: failure.location.to_string(),
             error: failure.error.to_string(),
         });
-        Response::Progress(JobProgress {
+        ControlResponse::Progress(JobProgress {
             files: progress.files,
             files_done: progress.files_done,
             bytes: progress.bytes,
@@ -75,13 +75,13 @@ impl Jobs {
     }
 
     /// Ends a job; the blocks that it fetched stay.
-    pub(super) fn cancel(&self, job: u64) -> Response {
+    pub(super) fn cancel(&self, job: u64) -> ControlResponse {
         let Some(job) = self.get(job) else { return unknown() };
         job.cancel();
-        Response::Done {}
+        ControlResponse::Done {}
     }
 
-    fn add(&self, job: Job) -> u64 {
+    fn add(&self, job: HydrationJob) -> u64 {
         let mut table = self.table.lock();
         let over: Vec<u64> =
             table.jobs.iter().filter(|(_, job)| job.progress().is_over).map(|(number, _)| *number).collect();
@@ -94,11 +94,11 @@ impl Jobs {
         number
     }
 
-    fn get(&self, job: u64) -> Option<Job> {
+    fn get(&self, job: u64) -> Option<HydrationJob> {
         self.table.lock().jobs.get(&job).cloned()
     }
 }
 
-fn unknown() -> Response {
-    Response::Error { error: "no such job".into() }
+fn unknown() -> ControlResponse {
+    ControlResponse::Error { error: "no such job".into() }
 }

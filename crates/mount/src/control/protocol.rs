@@ -7,19 +7,20 @@ use serde::{Deserialize, Serialize};
 /// A request of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "lowercase")]
-pub enum Request {
-    /// Asks which location is mounted, and by which process. Answered by [`Response::About`].
+pub enum ControlRequest {
+    /// Asks which location is mounted, and by which process. Answered by
+    /// [`ControlResponse::About`].
     About,
-    /// Asks for the requests and bytes of the mount. Answered by [`Response::Counts`].
+    /// Asks for the requests and bytes of the mount. Answered by [`ControlResponse::Counts`].
     Counts,
-    /// Begins to bring files into the cache. Answered by [`Response::Begun`] at once.
+    /// Begins to bring files into the cache. Answered by [`ControlResponse::Begun`] at once.
     Hydrate(HydrateRequest),
-    /// Asks for the progress of a job. Answered by [`Response::Progress`].
+    /// Asks for the progress of a job. Answered by [`ControlResponse::Progress`].
     Progress {
         /// The number of the job.
         job: u64,
     },
-    /// Ends a job; the blocks that it fetched stay. Answered by [`Response::Done`].
+    /// Ends a job; the blocks that it fetched stay. Answered by [`ControlResponse::Done`].
     Cancel {
         /// The number of the job.
         job: u64,
@@ -45,7 +46,7 @@ pub struct HydrateRequest {
 /// An answer of the daemon. Variants are distinguished by their fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Response {
+pub enum ControlResponse {
     /// The request failed.
     Error {
         /// The reason.
@@ -128,36 +129,41 @@ mod tests {
         let hydrate =
             HydrateRequest { location: "s3://b/k".into(), recursive: true, pin: false, limit_rate: Some(7) };
         let requests = [
-            Request::About,
-            Request::Counts,
-            Request::Hydrate(hydrate),
-            Request::Progress { job: 1 },
-            Request::Cancel { job: 1 },
+            ControlRequest::About,
+            ControlRequest::Counts,
+            ControlRequest::Hydrate(hydrate),
+            ControlRequest::Progress { job: 1 },
+            ControlRequest::Cancel { job: 1 },
         ];
         for request in requests {
             let text = serde_json::to_string(&request).unwrap();
-            assert_eq!(serde_json::from_str::<Request>(&text).unwrap(), request, "{text}");
+            assert_eq!(serde_json::from_str::<ControlRequest>(&text).unwrap(), request, "{text}");
         }
         let failed = vec![JobFailure { location: "s3://b/k".into(), error: "no".into() }];
         let responses = [
-            Response::Error { error: "no".into() },
-            Response::About { source: "s3://b".into(), pid: 1 },
-            Response::Begun { job: 1 },
-            Response::Counts(MountCounts { retries: 1, usd: Some(0.5), ..MountCounts::default() }),
-            Response::Progress(JobProgress { files: 2, failures: 1, failed, ..JobProgress::default() }),
-            Response::Done {},
+            ControlResponse::Error { error: "no".into() },
+            ControlResponse::About { source: "s3://b".into(), pid: 1 },
+            ControlResponse::Begun { job: 1 },
+            ControlResponse::Counts(MountCounts { retries: 1, usd: Some(0.5), ..MountCounts::default() }),
+            ControlResponse::Progress(JobProgress {
+                files: 2,
+                failures: 1,
+                failed,
+                ..JobProgress::default()
+            }),
+            ControlResponse::Done {},
         ];
         for response in responses {
             let text = serde_json::to_string(&response).unwrap();
-            assert_eq!(serde_json::from_str::<Response>(&text).unwrap(), response, "{text}");
+            assert_eq!(serde_json::from_str::<ControlResponse>(&text).unwrap(), response, "{text}");
         }
     }
 
     #[test]
     fn a_request_for_hydration_needs_a_location_alone() {
-        let request: Request = serde_json::from_str(r#"{"verb":"hydrate","location":"/x"}"#).unwrap();
+        let request: ControlRequest = serde_json::from_str(r#"{"verb":"hydrate","location":"/x"}"#).unwrap();
         let expected =
             HydrateRequest { location: "/x".into(), recursive: false, pin: false, limit_rate: None };
-        assert_eq!(request, Request::Hydrate(expected));
+        assert_eq!(request, ControlRequest::Hydrate(expected));
     }
 }

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::thread;
 
-use super::address::Address;
-use super::jobs::Jobs;
-use super::protocol::{MountCounts, Request, Response};
+use super::address::ControlAddress;
+use super::jobs::MountJobs;
+use super::protocol::{ControlRequest, ControlResponse, MountCounts};
 use crate::error::{Error, Result};
 use crate::filesystem::FileSystem;
 
@@ -34,10 +34,10 @@ impl Listening {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
             _ => {}
         }
-        let address = Address::of(path).map_err(failed)?;
+        let address = ControlAddress::of(path).map_err(failed)?;
         let listener = UnixListener::bind(address.path()).map_err(failed)?;
         fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
-        let (core, jobs) = (Arc::downgrade(core), Arc::new(Jobs::default()));
+        let (core, jobs) = (Arc::downgrade(core), Arc::new(MountJobs::default()));
         let accept = move || {
             for connection in listener.incoming().flatten() {
                 let (core, jobs) = (core.clone(), Arc::clone(&jobs));
@@ -60,7 +60,7 @@ impl Drop for Listening {
     }
 }
 
-fn answer(connection: &UnixStream, core: &Weak<FileSystem>, jobs: &Jobs) {
+fn answer(connection: &UnixStream, core: &Weak<FileSystem>, jobs: &MountJobs) {
     let mut reader = BufReader::new(connection);
     let mut line = Vec::new();
     loop {
@@ -74,7 +74,7 @@ fn answer(connection: &UnixStream, core: &Weak<FileSystem>, jobs: &Jobs) {
         let Some(core) = core.upgrade() else { return };
         let response = match serde_json::from_slice(&line) {
             Ok(request) => respond(&core, jobs, request),
-            Err(error) => Response::Error { error: format!("not a request: {error}") },
+            Err(error) => ControlResponse::Error { error: format!("not a request: {error}") },
         };
         drop(core);
         let Ok(response) = serde_json::to_string(&response) else { return };
@@ -95,12 +95,14 @@ fn counts(core: &FileSystem) -> MountCounts {
     }
 }
 
-fn respond(core: &FileSystem, jobs: &Jobs, request: Request) -> Response {
+fn respond(core: &FileSystem, jobs: &MountJobs, request: ControlRequest) -> ControlResponse {
     match request {
-        Request::About => Response::About { source: core.source.root().to_string(), pid: std::process::id() },
-        Request::Counts => Response::Counts(counts(core)),
-        Request::Hydrate(request) => jobs.begin(core, request),
-        Request::Progress { job } => jobs.progress(job),
-        Request::Cancel { job } => jobs.cancel(job),
+        ControlRequest::About => {
+            ControlResponse::About { source: core.source.root().to_string(), pid: std::process::id() }
+        }
+        ControlRequest::Counts => ControlResponse::Counts(counts(core)),
+        ControlRequest::Hydrate(request) => jobs.begin(core, request),
+        ControlRequest::Progress { job } => jobs.progress(job),
+        ControlRequest::Cancel { job } => jobs.cancel(job),
     }
 }

@@ -1,5 +1,5 @@
 //! The last pages of the listings of wide directories, packed: a name takes some 50 bytes here and
-//! 200 in a [`Directory`].
+//! 200 in a [`DirectorySnapshot`].
 //!
 //! `find` and others read up to 100,000 names of a directory before they look up the first of them.
 //! Pages are dropped in the order in which they came, so their bytes are bounded. A page answers
@@ -9,10 +9,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use firstbyte_location::{Kind, to_usize};
+use firstbyte_location::{EntryKind, to_usize};
 
-use super::{Directory, Listed};
-use crate::child::{Child, Pin};
+use super::{DirectorySnapshot, ListedName};
+use crate::child::{Child, VersionIdentity};
 
 /// The packed kinds of a name, and the flag of a name with a time.
 const DIRECTORY: u8 = 0;
@@ -36,16 +36,23 @@ struct Page {
 
 /// All packed pages, the oldest first.
 #[derive(Debug, Default)]
-pub(super) struct Pages {
+pub(super) struct PackedPages {
     pages: VecDeque<Page>,
     bytes: usize,
 }
 
-impl Pages {
+impl PackedPages {
     /// Adds names that follow each other in the listing of `path`, the first of them at position
     /// `first`. Drops the oldest pages above `most` bytes. Names are not kept if the listing lacks
     /// their attributes.
-    pub(super) fn add(&mut self, path: &[u8], first: usize, listed: &[Listed], taken: Instant, most: usize) {
+    pub(super) fn add(
+        &mut self,
+        path: &[u8],
+        first: usize,
+        listed: &[ListedName],
+        taken: Instant,
+        most: usize,
+    ) {
         let names = || listed.iter().map(|listed| &*listed.child.name);
         let (Some(least), Some(greatest)) = (names().min(), names().max()) else { return };
         let Some(bytes) = packed(listed) else { return };
@@ -68,7 +75,7 @@ impl Pages {
     }
 
     /// Returns the latest page that has `name`.
-    pub(super) fn find(&self, path: &[u8], name: &[u8]) -> Option<Directory> {
+    pub(super) fn find(&self, path: &[u8], name: &[u8]) -> Option<DirectorySnapshot> {
         let around = |page: &&Page| *page.path == *path && (&*page.least..=&*page.greatest).contains(&name);
         let mut found = self.pages.iter().rev().filter(around).map(Page::unpacked);
         found.find(|directory| directory.position(name).is_some())
@@ -82,7 +89,7 @@ impl Pages {
 }
 
 impl Page {
-    fn unpacked(&self) -> Directory {
+    fn unpacked(&self) -> DirectorySnapshot {
         let (mut rest, mut listed) = (&*self.bytes, Vec::new());
         let mut name = Vec::new();
         while !rest.is_empty() {
@@ -92,24 +99,27 @@ impl Page {
             let modified =
                 (kind & HAS_TIME != 0).then(|| UNIX_EPOCH + Duration::from_secs(number(&mut rest)));
             let (kind, pin) = match kind & !HAS_TIME {
-                DIRECTORY => (Kind::Directory, Pin::Directory),
+                DIRECTORY => (EntryKind::Directory, VersionIdentity::Directory),
                 _ => {
                     let size = number(&mut rest);
-                    (Kind::File, Pin::Tagged(size, String::from_utf8_lossy(text(&mut rest)).into()))
+                    (
+                        EntryKind::File,
+                        VersionIdentity::Tagged(size, String::from_utf8_lossy(text(&mut rest)).into()),
+                    )
                 }
             };
             let child = Child { name: name.as_slice().into(), kind, modified, pin, permissions: None };
-            listed.push(Listed { child: Arc::new(child), ino: number(&mut rest) });
+            listed.push(ListedName { child: Arc::new(child), ino: number(&mut rest) });
         }
-        Directory::page(listed, self.first, self.taken)
+        DirectorySnapshot::page(listed, self.first, self.taken)
     }
 }
 
 /// Packs names into one allocation. `None` if an attribute is not known, or cannot be packed.
-fn packed(listed: &[Listed]) -> Option<Vec<u8>> {
+fn packed(listed: &[ListedName]) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(listed.len() * 64);
     let mut before: &[u8] = b"";
-    for Listed { child, ino } in listed {
+    for ListedName { child, ino } in listed {
         let shared = before.iter().zip(&*child.name).take_while(|(before, now)| before == now).count();
         put(&mut bytes, shared as u64);
         put_text(&mut bytes, &child.name[shared..]);
@@ -125,15 +135,15 @@ fn packed(listed: &[Listed]) -> Option<Vec<u8>> {
             return None;
         }
         let kind = match (&child.pin, child.kind) {
-            (Pin::Directory, Kind::Directory) => DIRECTORY,
-            (Pin::Tagged(..), Kind::File) => FILE,
+            (VersionIdentity::Directory, EntryKind::Directory) => DIRECTORY,
+            (VersionIdentity::Tagged(..), EntryKind::File) => FILE,
             _ => return None,
         };
         put(&mut bytes, u64::from(kind | has_time));
         if let Some(seconds) = time {
             put(&mut bytes, seconds);
         }
-        if let Pin::Tagged(size, etag) = &child.pin {
+        if let VersionIdentity::Tagged(size, etag) = &child.pin {
             put(&mut bytes, *size);
             put_text(&mut bytes, etag.as_bytes());
         }
@@ -190,9 +200,11 @@ mod tests {
         let seconds = proptest::option::of(0_u64..1 << 40);
         (name, file, seconds).prop_map(|(name, file, seconds)| Child {
             name: name.into(),
-            kind: if file.is_some() { Kind::File } else { Kind::Directory },
+            kind: if file.is_some() { EntryKind::File } else { EntryKind::Directory },
             modified: seconds.map(|seconds| UNIX_EPOCH + Duration::from_secs(seconds)),
-            pin: file.map_or(Pin::Directory, |(size, etag)| Pin::Tagged(size, etag.into())),
+            pin: file.map_or(VersionIdentity::Directory, |(size, etag)| {
+                VersionIdentity::Tagged(size, etag.into())
+            }),
             permissions: None,
         })
     }
@@ -200,9 +212,9 @@ mod tests {
     proptest! {
         #[test]
         fn a_page_returns_what_it_was_made_of(children in proptest::collection::vec((child(), any::<u64>()), 1..40)) {
-            let listed: Vec<Listed> =
-                children.into_iter().map(|(child, ino)| Listed { child: Arc::new(child), ino }).collect();
-            let mut pages = Pages::default();
+            let listed: Vec<ListedName> =
+                children.into_iter().map(|(child, ino)| ListedName { child: Arc::new(child), ino }).collect();
+            let mut pages = PackedPages::default();
             pages.add(b"d", 7, &listed, Instant::now(), usize::MAX);
             let found = pages.find(b"d", &listed[0].child.name).unwrap();
             prop_assert_eq!(found.first(), 7);
@@ -215,22 +227,22 @@ mod tests {
 
     #[test]
     fn the_oldest_pages_go_and_names_that_are_not_known_are_not_kept() {
-        let listed = |from: usize, pin: &Pin| -> Vec<Listed> {
+        let listed = |from: usize, pin: &VersionIdentity| -> Vec<ListedName> {
             let name = |number: usize| format!("name-{number:06}");
             let child = |number| Child {
-                kind: Kind::File,
+                kind: EntryKind::File,
                 pin: pin.clone(),
                 ..Child::directory(name(number).as_bytes())
             };
-            (from..from + 1000).map(|number| Listed { child: Arc::new(child(number)), ino: 7 }).collect()
+            (from..from + 1000).map(|number| ListedName { child: Arc::new(child(number)), ino: 7 }).collect()
         };
-        let tag = Pin::Tagged(17_000, "\"0123456789abcdef0123456789abcdef\"".into());
-        let (mut pages, now, most) = (Pages::default(), Instant::now(), 100_000);
+        let tag = VersionIdentity::Tagged(17_000, "\"0123456789abcdef0123456789abcdef\"".into());
+        let (mut pages, now, most) = (PackedPages::default(), Instant::now(), 100_000);
         (0..3).for_each(|page| pages.add(b"", page * 1000, &listed(page * 1000, &tag), now, most));
         assert!(pages.bytes <= most && pages.bytes / pages.pages.len() < 50_000, "{}", pages.bytes);
         assert!(pages.find(b"", b"name-000999").is_none());
         assert_eq!(pages.find(b"", b"name-002999").unwrap().position(b"name-002999"), Some(999));
-        pages.add(b"", 3000, &listed(3000, &Pin::Unknown), now, most);
+        pages.add(b"", 3000, &listed(3000, &VersionIdentity::Unknown), now, most);
         assert!(pages.find(b"", b"name-003000").is_none());
         pages.remove(b"");
         assert_eq!((pages.bytes, pages.pages.len()), (0, 0));

@@ -4,13 +4,13 @@
 //!
 //! A lazy open costs nothing, but every byte read for the first time passes through this process.
 //! For a program that reads nearly all of a file, or memory-maps it, waiting for the whole file is
-//! faster: see [`Options::eager`](crate::Options::eager).
+//! faster: see [`Options::eager`](crate::MountOptions::eager).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use firstbyte_hydrate::{Backing, File, Job, Wanted};
+use firstbyte_hydrate::{Backing, File, HydrationItem, HydrationJob};
 use fuser::{BackingId, FileHandle, FopenFlags, INodeNo, Notifier, ReplyOpen};
 
 use super::reply::Failing;
@@ -18,8 +18,8 @@ use crate::blocking_pool::BlockingPool;
 use crate::filesystem::FileSystem;
 use crate::handles::{HandleTable, InodeReadMode};
 use crate::inodes::{Ino, Node};
-use crate::operations::{Operation, Outcome};
-use crate::reader::Reader;
+use crate::operations::{MountOperation, OperationOutcome};
+use crate::reader::OpenFile;
 
 /// The shortest and longest intervals at which a file is checked for completeness.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(1);
@@ -32,9 +32,9 @@ pub(super) struct Through {
     _file: Backing,
 }
 
-pub(super) struct Opening {
+pub(super) struct FileOpener {
     core: Arc<FileSystem>,
-    pub(super) handles: Arc<HandleTable<Reader, Through>>,
+    pub(super) handles: Arc<HandleTable<OpenFile, Through>>,
     pool: BlockingPool,
     /// Whether the kernel passes no file through.
     refused: AtomicBool,
@@ -42,7 +42,7 @@ pub(super) struct Opening {
     pub(super) notifier: OnceLock<Notifier>,
 }
 
-impl Opening {
+impl FileOpener {
     pub(super) fn new(core: Arc<FileSystem>, pool: BlockingPool) -> Self {
         let (handles, refused) = (Arc::new(HandleTable::new()), AtomicBool::new(false));
         Self { core, pool, handles, refused, notifier: OnceLock::new() }
@@ -57,7 +57,7 @@ impl Opening {
     pub(super) fn open(self: &Arc<Self>, ino: Ino, reply: ReplyOpen) {
         let begun = Instant::now();
         let reader = self.core.open(ino);
-        self.core.operations.count(Operation::Open, begun, Outcome::from(&reader), String::new);
+        self.core.operations.count(MountOperation::Open, begun, OperationOutcome::from(&reader), String::new);
         let reader = match reader {
             Ok(reader) => reader,
             Err(error) => return reply.fail(&error),
@@ -93,7 +93,7 @@ impl Opening {
 
     /// Starts to hydrate a file and then the next one of its series. Returns the job that the open
     /// must wait for; `None` if it need not wait.
-    fn start_hydration(&self, ino: Ino, reader: &Reader) -> Option<Job> {
+    fn start_hydration(&self, ino: Ino, reader: &OpenFile) -> Option<HydrationJob> {
         let file = reader.handle.file();
         // Waiting pays only if the kernel then reads the file directly.
         if !self.core.prefetch.is_eager(file.size()) || self.is_refused() || self.handles.is_open(ino) {
@@ -105,7 +105,7 @@ impl Opening {
             return None;
         }
         let (location, version) = (file.location().clone(), Some(file.version().clone()));
-        let this = (!is_whole).then_some(Wanted { location, version, range: None });
+        let this = (!is_whole).then_some(HydrationItem { location, version, range: None });
         // The job looks the next file up when its turn has come.
         let prefetch = Arc::clone(&self.core.prefetch);
         let next = next.into_iter().filter_map(move |path| prefetch.wanted(&path));
@@ -113,7 +113,7 @@ impl Opening {
         job.inspect_err(|error| tracing::warn!("not waited for: {error}")).ok().filter(|_| !is_whole)
     }
 
-    fn answer(&self, ino: Ino, reader: Reader, reply: ReplyOpen) {
+    fn answer(&self, ino: Ino, reader: OpenFile, reply: ReplyOpen) {
         let operations = &self.core.operations;
         operations.open.fetch_add(1, Ordering::Relaxed);
         let (node, file) = (Arc::clone(&reader.node), reader.handle.file().clone());

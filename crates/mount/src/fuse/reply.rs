@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use firstbyte_location::Kind;
+use firstbyte_location::EntryKind;
 use fuser::{
     Errno, FileAttr, FileType, Generation, INodeNo, ReplyAttr, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
     ReplyEntry, ReplyOpen, ReplyXattr,
@@ -14,16 +14,18 @@ use super::FOR_EVER;
 use crate::child::Permissions;
 use crate::dir_handles::NamedEntry;
 use crate::error::Error;
-use crate::filesystem::{FileSystem, Lookup};
-use crate::inodes::{Attributes, Fullness, Ino, ROOT};
+use crate::filesystem::{FileSystem, LookupResult};
+use crate::inodes::{Fullness, Ino, InodeAttributes, ROOT};
 
-pub(super) fn answer_lookup(core: &FileSystem, reply: ReplyEntry, found: Lookup) {
+pub(super) fn answer_lookup(core: &FileSystem, reply: ReplyEntry, found: LookupResult) {
     match found {
-        Lookup::Found(found, valid) => {
+        LookupResult::Found(found, valid) => {
             reply.entry_with_ttls(&FOR_EVER, &core.to_keep(valid), &attributes(core, found), Generation(0));
         }
         // Inode 0 lets the kernel remember that the name does not exist.
-        Lookup::Missing(valid) => reply.entry(&valid, &of_kind(core, 0, Kind::File), Generation(0)),
+        LookupResult::Missing(valid) => {
+            reply.entry(&valid, &of_kind(core, 0, EntryKind::File), Generation(0))
+        }
     }
 }
 
@@ -64,18 +66,18 @@ pub(super) fn answer_sized(reply: ReplyXattr, size: u32, value: &[u8]) {
     }
 }
 
-fn kind(kind: Kind) -> FileType {
-    if kind == Kind::Directory { FileType::Directory } else { FileType::RegularFile }
+fn kind(kind: EntryKind) -> FileType {
+    if kind == EntryKind::Directory { FileType::Directory } else { FileType::RegularFile }
 }
 
-pub(super) fn attributes(core: &FileSystem, of: Attributes) -> FileAttr {
+pub(super) fn attributes(core: &FileSystem, of: InodeAttributes) -> FileAttr {
     let time = of.modified.unwrap_or(core.began);
     let blocks = of.size.div_ceil(512);
     let shown = FileAttr { atime: time, mtime: time, ctime: time, ..of_kind(core, of.ino, of.kind) };
     let shown = FileAttr { size: of.size, blocks, ..shown };
     let Some(Permissions { mode, owner }) = of.permissions else { return shown };
     let (modes, (user, group)) = (&core.modes, owner.unwrap_or((shown.uid, shown.gid)));
-    let set = if of.kind == Kind::Directory { modes.directory } else { modes.file };
+    let set = if of.kind == EntryKind::Directory { modes.directory } else { modes.file };
     FileAttr {
         perm: set.unwrap_or(mode),
         uid: modes.user.unwrap_or(user),
@@ -84,8 +86,8 @@ pub(super) fn attributes(core: &FileSystem, of: Attributes) -> FileAttr {
     }
 }
 
-fn of_kind(core: &FileSystem, ino: Ino, of: Kind) -> FileAttr {
-    let (directory, modes) = (of == Kind::Directory, &core.modes);
+fn of_kind(core: &FileSystem, ino: Ino, of: EntryKind) -> FileAttr {
+    let (directory, modes) = (of == EntryKind::Directory, &core.modes);
     FileAttr {
         ino: INodeNo(ino),
         size: 0,

@@ -16,14 +16,14 @@ use fuser::{BackgroundSession, Config, INodeNo, MountOption, Notifier, Session, 
 use rustix_futex_sync::RwLock;
 
 use super::Fuse;
-use super::opening::{Opening, Through};
+use super::opening::{FileOpener, Through};
 use super::prune::Pruning;
 use super::splice::Splicing;
 use crate::filesystem::FileSystem;
 use crate::handles::HandleTable;
 use crate::inodes::Fullness;
-use crate::options::Access;
-use crate::reader::Reader;
+use crate::options::AllowedUsers;
+use crate::reader::OpenFile;
 
 /// The number of threads that take requests. None of them waits for a network; with two, one can
 /// look up while another copies, and more than four only contend for the kernel's queue. Each has a
@@ -36,9 +36,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(1);
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// A mount being served.
-pub(crate) struct Serving(BackgroundSession);
+pub(crate) struct ServedMount(BackgroundSession);
 
-impl Serving {
+impl ServedMount {
     /// Waits until the file system is unmounted and no file below it is open any more.
     pub(crate) fn join(self) -> io::Result<()> {
         self.0.join()
@@ -56,7 +56,7 @@ pub(super) struct Forgetting {
 impl Forgetting {
     /// Asks the kernel to forget unused inodes. The kernel keeps them as long as it has memory, and
     /// so would this process: `ls -lR` of a bucket would leave an inode for every object.
-    fn forget(&self, core: &FileSystem, handles: &HandleTable<Reader, Through>) {
+    fn forget(&self, core: &FileSystem, handles: &HandleTable<OpenFile, Through>) {
         let most = core.inodes.bounds().soft;
         // A listing adds inodes meanwhile, and no request may follow its end. So this repeats until
         // the inodes are few, and asks for each once.
@@ -98,14 +98,19 @@ fn wait_until(arrived: impl Fn() -> bool) {
 
 impl Fuse {
     /// Serves a mount made on `device`, in its own threads.
-    pub(crate) fn serve(self, device: OwnedFd, access: Access) -> io::Result<Serving> {
+    pub(crate) fn serve(self, device: OwnedFd, access: AllowedUsers) -> io::Result<ServedMount> {
         let config = config(access)?;
         let shared = self.shared();
         serving(Session::from_fd(self, device, config.acl, config)?, &shared)
     }
 
     /// Mounts with the help of `fusermount3`, and serves.
-    pub(crate) fn mount(self, directory: &Path, source: &str, access: Access) -> io::Result<Serving> {
+    pub(crate) fn mount(
+        self,
+        directory: &Path,
+        source: &str,
+        access: AllowedUsers,
+    ) -> io::Result<ServedMount> {
         let mut config = config(access)?;
         let shared = self.shared();
         let name = MountOption::FSName(source.replace(',', "_"));
@@ -146,23 +151,23 @@ impl Fuse {
 struct Connected {
     forgetting: Arc<Forgetting>,
     splicing: Arc<Splicing>,
-    opening: Arc<Opening>,
+    opening: Arc<FileOpener>,
 }
 
-fn serving(session: Session<Fuse>, connected: &Connected) -> io::Result<Serving> {
+fn serving(session: Session<Fuse>, connected: &Connected) -> io::Result<ServedMount> {
     connected.splicing.on(session.as_fd());
     connected.forgetting.pruning.on(session.as_fd());
     // No other code sets the notifiers.
     let _ = connected.forgetting.notifier.set(session.notifier());
     let _ = connected.opening.notifier.set(session.notifier());
-    Ok(Serving(session.spawn()?))
+    Ok(ServedMount(session.spawn()?))
 }
 
-fn config(access: Access) -> io::Result<Config> {
+fn config(access: AllowedUsers) -> io::Result<Config> {
     let mut config = Config::default();
     config.acl = match access {
-        Access::Owner => SessionACL::Owner,
-        Access::Everyone => SessionACL::All,
+        AllowedUsers::Owner => SessionACL::Owner,
+        AllowedUsers::Everyone => SessionACL::All,
     };
     let processors = thread::available_parallelism().map_or(2, usize::from);
     config.n_threads = Some(startable_threads(processors.clamp(*THREADS.start(), *THREADS.end()))?);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 /// Paths with the number of their users.
 #[derive(Default)]
-pub(crate) struct Paths {
+pub(crate) struct InodePaths {
     numbers: HashMap<Arc<[u8]>, u32>,
     /// By number: the path, and the number of its users.
     slots: Vec<(Arc<[u8]>, u32)>,
@@ -14,7 +14,7 @@ pub(crate) struct Paths {
     last: Option<u32>,
 }
 
-impl Paths {
+impl InodePaths {
     /// Returns the number of a path that is in use.
     pub(crate) fn find(&mut self, path: &[u8]) -> Option<u32> {
         if let Some(last) = self.last
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn a_path_has_one_number_as_long_as_it_is_used() {
-        let mut paths = Paths::default();
+        let mut paths = InodePaths::default();
         let (root, a) = (paths.enter(b""), paths.enter(b"a"));
         assert_ne!(root, a);
         assert_eq!((paths.enter(b"a"), paths.enter(b"")), (a, root));

@@ -5,9 +5,9 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use firstbyte_location::{FileIdentity, Kind};
+use firstbyte_location::{EntryKind, FileIdentity};
 
-use crate::child::{Child, Permissions, Pin};
+use crate::child::{Child, Permissions, VersionIdentity};
 
 /// Offsets of the fields. Numbers are in native byte order.
 const LOOKUPS: usize = 0;
@@ -46,16 +46,16 @@ const ELSEWHERE: u8 = 4;
 /// The pin of the content, as a record stores it.
 pub(crate) enum Kept {
     /// A pin stored in the record.
-    Here(Pin),
+    Here(VersionIdentity),
     /// A version too varied for a record; the owner of the record keeps it.
     Elsewhere,
 }
 
 /// One inode.
 #[derive(Debug)]
-pub(crate) struct Record(Box<[u8]>);
+pub(crate) struct InodeRecord(Box<[u8]>);
 
-impl Record {
+impl InodeRecord {
     /// Makes the record of a child in the directory of this number, with one lookup.
     pub(crate) fn new(directory: u32, child: &Child, identity: u64) -> Self {
         let (pinned_by, pin) = packed(&child.pin);
@@ -63,7 +63,7 @@ impl Record {
         bytes.resize(NAME, 0);
         bytes.extend_from_slice(&child.name);
         bytes.extend_from_slice(&pin);
-        let mut flags = if child.kind == Kind::Directory { IS_DIRECTORY } else { 0 };
+        let mut flags = if child.kind == EntryKind::Directory { IS_DIRECTORY } else { 0 };
         if let Some(Permissions { mode, owner }) = child.permissions {
             flags |= HAS_PERMISSIONS | if owner.is_some() { HAS_OWNER } else { 0 };
             let (user, group) = owner.unwrap_or_default();
@@ -120,8 +120,8 @@ impl Record {
         (self.0[FLAGS] & HAS_TIME != 0).then(|| UNIX_EPOCH + since)
     }
 
-    pub(crate) fn kind(&self) -> Kind {
-        if self.0[FLAGS] & IS_DIRECTORY == 0 { Kind::File } else { Kind::Directory }
+    pub(crate) fn kind(&self) -> EntryKind {
+        if self.0[FLAGS] & IS_DIRECTORY == 0 { EntryKind::File } else { EntryKind::Directory }
     }
 
     pub(crate) fn is_stale(&self) -> bool {
@@ -147,10 +147,10 @@ impl Record {
     pub(crate) fn pin(&self) -> Kept {
         let bytes = &self.0[self.name_end()..self.pin_end()];
         Kept::Here(match self.0[PINNED_BY] {
-            BY_NOTHING => Pin::Directory,
-            BY_TAG => Pin::Tagged(self.size(), String::from_utf8_lossy(bytes).into()),
-            BY_FILE => Pin::Local(self.size(), Box::new(unpacked(bytes))),
-            UNKNOWN => Pin::Unknown,
+            BY_NOTHING => VersionIdentity::Directory,
+            BY_TAG => VersionIdentity::Tagged(self.size(), String::from_utf8_lossy(bytes).into()),
+            BY_FILE => VersionIdentity::Local(self.size(), Box::new(unpacked(bytes))),
+            UNKNOWN => VersionIdentity::Unknown,
             _ => return Kept::Elsewhere,
         })
     }
@@ -199,18 +199,18 @@ fn split(time: SystemTime) -> Option<(u64, u32)> {
 }
 
 /// Returns the kind of a pin (a value at [`PINNED_BY`]), and its bytes without the size.
-fn packed(pin: &Pin) -> (u8, std::borrow::Cow<'_, [u8]>) {
+fn packed(pin: &VersionIdentity) -> (u8, std::borrow::Cow<'_, [u8]>) {
     use std::borrow::Cow;
     match pin {
-        Pin::Directory => (BY_NOTHING, Cow::Borrowed(&[])),
-        Pin::Unknown => (UNKNOWN, Cow::Borrowed(&[])),
-        Pin::Tagged(_, etag) => (BY_TAG, Cow::Borrowed(etag.as_bytes())),
-        Pin::Local(_, file) => {
+        VersionIdentity::Directory => (BY_NOTHING, Cow::Borrowed(&[])),
+        VersionIdentity::Unknown => (UNKNOWN, Cow::Borrowed(&[])),
+        VersionIdentity::Tagged(_, etag) => (BY_TAG, Cow::Borrowed(etag.as_bytes())),
+        VersionIdentity::Local(_, file) => {
             let numbers = [file.device.to_ne_bytes(), file.inode.to_ne_bytes()].concat();
             let times = [file.modified_ns.to_ne_bytes(), file.changed_ns.to_ne_bytes()].concat();
             (BY_FILE, Cow::Owned([numbers, times].concat()))
         }
-        Pin::Other(_) => (ELSEWHERE, Cow::Borrowed(&[])),
+        VersionIdentity::Other(_) => (ELSEWHERE, Cow::Borrowed(&[])),
     }
 }
 
@@ -226,7 +226,7 @@ mod tests {
 
     use super::*;
 
-    fn pins() -> impl Strategy<Value = Pin> {
+    fn pins() -> impl Strategy<Value = VersionIdentity> {
         let file = (any::<u64>(), any::<u64>(), any::<i128>(), any::<i128>()).prop_map(
             |(device, inode, modified_ns, changed_ns)| FileIdentity {
                 device,
@@ -236,10 +236,10 @@ mod tests {
             },
         );
         prop_oneof![
-            Just(Pin::Directory),
-            Just(Pin::Unknown),
-            (any::<u64>(), "\\PC{0,40}").prop_map(|(size, etag)| Pin::Tagged(size, etag.into())),
-            (any::<u64>(), file).prop_map(|(size, file)| Pin::Local(size, Box::new(file))),
+            Just(VersionIdentity::Directory),
+            Just(VersionIdentity::Unknown),
+            (any::<u64>(), "\\PC{0,40}").prop_map(|(size, etag)| VersionIdentity::Tagged(size, etag.into())),
+            (any::<u64>(), file).prop_map(|(size, file)| VersionIdentity::Local(size, Box::new(file))),
         ]
     }
 
@@ -255,10 +255,10 @@ mod tests {
             owner in proptest::option::of(any::<(u32, u32)>()),
         ) {
             let modified = seconds.map(|seconds| UNIX_EPOCH + Duration::new(seconds, 7));
-            let kind = if pin == Pin::Directory { Kind::Directory } else { Kind::File };
+            let kind = if pin == VersionIdentity::Directory { EntryKind::Directory } else { EntryKind::File };
             let permissions = mode.map(|mode| Permissions { mode, owner });
             let child = Child { name: name.into(), kind, modified, pin, permissions };
-            let mut record = Record::new(directory, &child, identity);
+            let mut record = InodeRecord::new(directory, &child, identity);
             prop_assert!(record.matches_child(directory, &child) && !record.matches_child(directory ^ 1, &child));
             prop_assert_eq!((record.lookups(), record.directory(), record.identity()), (1, directory, identity));
             prop_assert_eq!(record.name(), &*child.name);
@@ -269,7 +269,7 @@ mod tests {
             record.mark_stale();
             record.set_lookups(9);
             prop_assert!(record.is_stale() && record.lookups() == 9);
-            let other = Child { pin: Pin::Tagged(3, "another".into()), ..child };
+            let other = Child { pin: VersionIdentity::Tagged(3, "another".into()), ..child };
             prop_assert!(!record.matches_child(directory, &other));
         }
     }

@@ -15,7 +15,7 @@ use rustix_futex_sync::Mutex;
 use super::Prefetch;
 use super::siblings::SMALL_FILE;
 use crate::blocking_pool::BlockingPool;
-use crate::directory::{Directory, Listed};
+use crate::directory::{DirectorySnapshot, ListedName};
 use crate::inodes::{Node, name_of, parent};
 
 /// The most files of a family: a database in one volume has about ten. If there are more, the part
@@ -53,16 +53,21 @@ fn stem(name: &[u8]) -> Option<&[u8]> {
 }
 
 /// Returns the files with this stem in their names, or none if they are too many.
-fn members(directory: &Directory, stem: &[u8]) -> Vec<Listed> {
-    let extends = |listed: &&Listed| !listed.child.name[stem.len()..].contains(&b'.');
-    let found: Vec<Listed> =
+fn members(directory: &DirectorySnapshot, stem: &[u8]) -> Vec<ListedName> {
+    let extends = |listed: &&ListedName| !listed.child.name[stem.len()..].contains(&b'.');
+    let found: Vec<ListedName> =
         directory.beginning_with(stem).filter(extends).take(MAX_MEMBERS + 1).cloned().collect();
     if found.len() > MAX_MEMBERS { Vec::new() } else { found }
 }
 
 impl Prefetch {
     /// Fetches the other files of the family of a file that was opened.
-    pub(super) fn member_opened(self: &Arc<Self>, node: &Node, directory: &Directory, pool: &BlockingPool) {
+    pub(super) fn member_opened(
+        self: &Arc<Self>,
+        node: &Node,
+        directory: &DirectorySnapshot,
+        pool: &BlockingPool,
+    ) {
         // If opens wait for whole files, a cached part only costs one more request.
         if self.eager > 0 {
             return;
@@ -96,9 +101,9 @@ mod tests {
     use crate::child::Child;
 
     fn found(names: &[&str], stem: &str) -> Vec<String> {
-        let listed = |name: &&str| Listed { child: Arc::new(Child::directory(name.as_bytes())), ino: 2 };
-        let directory = Directory::new(names.iter().map(listed).collect(), Instant::now());
-        let name = |listed: Listed| String::from_utf8(listed.child.name.to_vec()).unwrap();
+        let listed = |name: &&str| ListedName { child: Arc::new(Child::directory(name.as_bytes())), ino: 2 };
+        let directory = DirectorySnapshot::new(names.iter().map(listed).collect(), Instant::now());
+        let name = |listed: ListedName| String::from_utf8(listed.child.name.to_vec()).unwrap();
         members(&directory, stem.as_bytes()).into_iter().map(name).collect()
     }
 

@@ -22,7 +22,7 @@ use rustix_futex_sync::Mutex;
 
 use super::Prefetch;
 use crate::blocking_pool::BlockingPool;
-use crate::directory::Directory;
+use crate::directory::DirectorySnapshot;
 use crate::inodes::{Node, name_of, parent};
 
 /// Bytes of the largest file fetched ahead: a larger one is worth its own requests, and is read
@@ -195,7 +195,7 @@ impl Prefetch {
     }
 
     /// Returns the files of a batch whose bytes are not too many, as positions in `directory`.
-    fn affordable(&self, directory: &Directory, path: &[u8], batch: Batch) -> Range<usize> {
+    fn affordable(&self, directory: &DirectorySnapshot, path: &[u8], batch: Batch) -> Range<usize> {
         let Batch { files: wanted, bytes: most, order } = batch;
         let (first, end) = (directory.first(), wanted.end.min(directory.end()));
         let (mut at, mut bytes) = (wanted.start.max(first), 0);
@@ -210,7 +210,7 @@ impl Prefetch {
         wanted.start.max(first) - first..at - first
     }
 
-    fn fetch_ahead(&self, directory: &Directory, path: &[u8], wanted: Range<usize>) {
+    fn fetch_ahead(&self, directory: &DirectorySnapshot, path: &[u8], wanted: Range<usize>) {
         for listed in directory.listed().get(wanted).unwrap_or_default() {
             self.fetch(path, &listed.child, |size| (size <= SMALL_FILE).then(|| ByteRange::new(0, size)));
         }

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use firstbyte_location::{Location, ObjectLocation, Service};
-use firstbyte_store::{Options, Store};
-use firstbyte_testkit::{Reply, Scripted, set_credentials};
+use firstbyte_store::{Store, StoreOptions};
+use firstbyte_testkit::{Scripted, ScriptedReply, set_credentials};
 
 /// The service; each object's content is its key.
 pub struct Keys {
@@ -21,8 +21,11 @@ impl Keys {
         let keys: BTreeMap<String, Vec<u8>> =
             keys.iter().map(|key| ((*key).to_owned(), key.as_bytes().to_vec())).collect();
         let server = Scripted::start(move |_, head| answer(&keys, head));
-        let options =
-            Options { endpoint_url: Some(server.url().to_owned()), retries: 0, ..Options::default() };
+        let options = StoreOptions {
+            endpoint_url: Some(server.url().to_owned()),
+            retries: 0,
+            ..StoreOptions::default()
+        };
         let base = Location::Object(ObjectLocation {
             service: Service::S3,
             bucket: "bucket".into(),
@@ -32,7 +35,7 @@ impl Keys {
     }
 }
 
-fn answer(keys: &BTreeMap<String, Vec<u8>>, head: &str) -> Reply {
+fn answer(keys: &BTreeMap<String, Vec<u8>>, head: &str) -> ScriptedReply {
     let mut words = head.split(' ');
     let (method, target) = (words.next().unwrap(), words.next().unwrap());
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
@@ -43,14 +46,14 @@ fn answer(keys: &BTreeMap<String, Vec<u8>>, head: &str) -> Reply {
     };
     if value("list-type").is_some() {
         let prefix = value("prefix").unwrap_or_default();
-        return Reply::answer(
+        return ScriptedReply::answer(
             "200 OK",
             &["content-type: application/xml"],
             listing(keys, &prefix, value("delimiter").is_some(), value("encoding-type").is_some()).as_bytes(),
         );
     }
     let Some(content) = keys.get(&key) else {
-        return Reply::answer(
+        return ScriptedReply::answer(
             "404 Not Found",
             &[],
             if method == "HEAD" { b"" } else { b"<Error><Code>NoSuchKey</Code></Error>" },
@@ -59,13 +62,13 @@ fn answer(keys: &BTreeMap<String, Vec<u8>>, head: &str) -> Reply {
     let tag = format!("etag: \"{key}\"").replace('\n', "n");
     let length = format!("content-length: {}", content.len());
     if method == "HEAD" {
-        return Reply::raw("200 OK", &[&tag, &length, "accept-ranges: bytes"], b"");
+        return ScriptedReply::raw("200 OK", &[&tag, &length, "accept-ranges: bytes"], b"");
     }
     if !head.to_lowercase().contains("\nrange:") {
-        return Reply::answer("200 OK", &[&tag], content);
+        return ScriptedReply::answer("200 OK", &[&tag], content);
     }
     let range = format!("content-range: bytes 0-{}/{}", content.len().saturating_sub(1), content.len());
-    Reply::answer("206 Partial Content", &[&tag, &range], content)
+    ScriptedReply::answer("206 Partial Content", &[&tag, &range], content)
 }
 
 fn listing(keys: &BTreeMap<String, Vec<u8>>, prefix: &str, grouped: bool, url: bool) -> String {

@@ -7,12 +7,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use firstbyte_hydrate::cache::{Cache, Limits};
-use firstbyte_hydrate::{Hydrator, Settings};
+use firstbyte_hydrate::cache::{Cache, CacheLimits};
+use firstbyte_hydrate::{HydrationSettings, Hydrator};
 use firstbyte_location::Location;
-use firstbyte_mount::{Mount, Options};
+use firstbyte_mount::{Mount, MountOptions};
 use firstbyte_store::Store;
-use firstbyte_testkit::{Place, Subject, scratch};
+use firstbyte_testkit::{Backend, Subject, scratch};
 use tempfile::TempDir;
 
 /// A mounted place; unmounted when dropped.
@@ -25,23 +25,23 @@ pub struct Mounted {
 
 /// Options for tests: names are valid for a minute unless a test says otherwise, so that no test
 /// depends on its speed.
-pub fn options() -> Options {
-    Options { metadata_ttl: Duration::from_secs(60), ..Options::default() }
+pub fn options() -> MountOptions {
+    MountOptions { metadata_ttl: Duration::from_secs(60), ..MountOptions::default() }
 }
 
 impl Mounted {
-    pub fn start(place: Place, plant: impl FnOnce(&Subject)) -> Self {
+    pub fn start(place: Backend, plant: impl FnOnce(&Subject)) -> Self {
         Self::with(place, &options(), plant)
     }
 
-    pub fn with(place: Place, options: &Options, plant: impl FnOnce(&Subject)) -> Self {
+    pub fn with(place: Backend, options: &MountOptions, plant: impl FnOnce(&Subject)) -> Self {
         Self::limited(place, options, None, plant)
     }
 
     /// Mounts with a cache of at most `cache_size` bytes.
     pub fn limited(
-        place: Place,
-        options: &Options,
+        place: Backend,
+        options: &MountOptions,
         cache_size: Option<u64>,
         plant: impl FnOnce(&Subject),
     ) -> Self {
@@ -55,7 +55,7 @@ impl Mounted {
     }
 
     /// Unmounts, and mounts again with the same cache.
-    pub fn again(&mut self, options: &Options) {
+    pub fn again(&mut self, options: &MountOptions) {
         self.mount.stop().unwrap();
         self.mount.wait().unwrap();
         let Subject { store, base, .. } = &self.subject;
@@ -65,7 +65,7 @@ impl Mounted {
 
     /// Opens the same cache once more.
     pub fn cache(&self) -> Cache {
-        Cache::open(self.cache.path(), Limits { size: None, reserve: 0 }).unwrap()
+        Cache::open(self.cache.path(), CacheLimits { size: None, reserve: 0 }).unwrap()
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -103,7 +103,7 @@ pub fn mount(
     store: &Store,
     location: &Location,
     directory: &Path,
-    options: &Options,
+    options: &MountOptions,
 ) -> firstbyte_mount::Result<Mount> {
     mount_with(store, location, directory, options, None, None)
 }
@@ -113,15 +113,15 @@ pub fn mount_with(
     store: &Store,
     location: &Location,
     directory: &Path,
-    options: &Options,
+    options: &MountOptions,
     cache: Option<&Path>,
     cache_size: Option<u64>,
 ) -> firstbyte_mount::Result<Mount> {
-    let settings = Settings {
+    let settings = HydrationSettings {
         cache: cache.map(Path::to_owned),
         cache_size,
         deadline: options.deadline,
-        ..Settings::default()
+        ..HydrationSettings::default()
     };
     let hydrator = Hydrator::new(store.clone(), settings).unwrap();
     Mount::start(store.clone(), hydrator, location, directory, options)

@@ -8,15 +8,19 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use arrow_buffer::NullBufferBuilder;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use firstbyte_listing::{Depth, Detail, Directory, Entry, Error, Stat, Time, Visitor};
-use firstbyte_location::Kind;
+use firstbyte_listing::{BatchDirectory, BatchEntry, Depth, Detail, Error, InodeStat, Time, Visitor};
+use firstbyte_location::EntryKind;
 
-use crate::arrow::{self, Batch, Column, Values};
-use crate::name::Form;
+use crate::arrow::{self, ArrowBatch, ArrowColumn, ColumnValues};
+use crate::name::NameType;
 
 /// The texts of the column `type`; [`word`] returns their indices.
-pub(super) const WORDS: &[&str] =
-    &[Kind::File.word(), Kind::Directory.word(), Kind::Symlink.word(), Kind::Other.word()];
+pub(super) const WORDS: &[&str] = &[
+    EntryKind::File.word(),
+    EntryKind::Directory.word(),
+    EntryKind::Symlink.word(),
+    EntryKind::Other.word(),
+];
 
 /// Bytes of names that end a batch, however few its rows: Arrow's offsets have 31 bits.
 pub(super) const MAX_NAME_BYTES: usize = 1 << 30;
@@ -28,20 +32,20 @@ enum Fact {
     Name,
     Inode,
     Kind,
-    Number(fn(&Stat) -> u64),
-    Short(fn(&Stat) -> u32),
-    Time(fn(&Stat) -> Time),
+    Number(fn(&InodeStat) -> u64),
+    Short(fn(&InodeStat) -> u32),
+    Time(fn(&InodeStat) -> Time),
 }
 
 /// The columns of a listing.
 #[derive(Clone)]
-pub(super) struct Shape {
+pub(super) struct ColumnsShape {
     pub(super) fields: SchemaRef,
     facts: Arc<[Fact]>,
 }
 
-impl Shape {
-    pub(super) fn new(form: Form, depth: Depth, detail: Detail) -> Self {
+impl ColumnsShape {
+    pub(super) fn new(form: NameType, depth: Depth, detail: Detail) -> Self {
         let name = if depth == Depth::OneLevel { "name" } else { "path" };
         let mut columns = vec![(name, Fact::Name), ("inode", Fact::Inode), ("type", Fact::Kind)];
         if detail != Detail::Names {
@@ -64,10 +68,10 @@ impl Shape {
     }
 }
 
-fn field(name: &str, fact: Fact, form: Form) -> Field {
+fn field(name: &str, fact: Fact, form: NameType) -> Field {
     let kind = match (fact, form) {
-        (Fact::Name, Form::Text) => DataType::Utf8,
-        (Fact::Name, Form::Bytes) => DataType::Binary,
+        (Fact::Name, NameType::Text) => DataType::Utf8,
+        (Fact::Name, NameType::Bytes) => DataType::Binary,
         (Fact::Inode | Fact::Number(_), _) => DataType::UInt64,
         (Fact::Kind, _) => arrow::word(),
         (Fact::Short(_), _) => DataType::UInt32,
@@ -79,19 +83,19 @@ fn field(name: &str, fact: Fact, form: Form) -> Field {
 }
 
 /// Builds batches of columns.
-pub(super) struct Builder {
-    shape: Shape,
+pub(super) struct ColumnsBuilder {
+    shape: ColumnsShape,
     /// Number of rows in a full batch.
     most: usize,
-    current: Batch,
+    current: ArrowBatch,
     /// Full batches, or the reason why one is not valid.
     full: VecDeque<Result<RecordBatch, String>>,
     pub(super) errors: Vec<Error>,
 }
 
-impl Builder {
-    pub(super) fn new(shape: Shape, rows: NonZeroUsize) -> Self {
-        let current = Batch::new(&shape.fields);
+impl ColumnsBuilder {
+    pub(super) fn new(shape: ColumnsShape, rows: NonZeroUsize) -> Self {
+        let current = ArrowBatch::new(&shape.fields);
         Self { shape, most: rows.get(), current, full: VecDeque::new(), errors: Vec::new() }
     }
 
@@ -125,7 +129,7 @@ impl Builder {
     }
 
     /// Adds `rows` entries of a directory, from index `from` on.
-    fn add(&mut self, directory: Directory<'_>, from: usize, rows: usize) {
+    fn add(&mut self, directory: BatchDirectory<'_>, from: usize, rows: usize) {
         self.current.rows += rows;
         for (column, fact) in self.current.columns.iter_mut().zip(self.shape.facts.iter()) {
             fill(column, *fact, directory.path(), directory.entries().skip(from).take(rows));
@@ -133,12 +137,12 @@ impl Builder {
     }
 
     fn is_full(&self) -> bool {
-        let Values::Bytes { bytes, .. } = &self.current.columns[0].values else { return false };
+        let ColumnValues::Bytes { bytes, .. } = &self.current.columns[0].values else { return false };
         self.current.rows >= self.most || bytes.len() >= MAX_NAME_BYTES
     }
 }
 
-impl Visitor for Builder {
+impl Visitor for ColumnsBuilder {
     fn visit(&mut self, batch: &mut firstbyte_listing::Batch) -> ControlFlow<()> {
         for directory in batch.directories() {
             let (mut from, entries) = (0, directory.entries().len());
@@ -157,21 +161,26 @@ impl Visitor for Builder {
 }
 
 /// Adds the entries' values to one column.
-fn fill<'a>(column: &mut Column, fact: Fact, directory: &[u8], entries: impl Iterator<Item = Entry<'a>>) {
+fn fill<'a>(
+    column: &mut ArrowColumn,
+    fact: Fact,
+    directory: &[u8],
+    entries: impl Iterator<Item = BatchEntry<'a>>,
+) {
     let validity = &mut column.validity;
     match (&mut column.values, fact) {
-        (Values::Bytes { offsets, bytes }, Fact::Name) => {
+        (ColumnValues::Bytes { offsets, bytes }, Fact::Name) => {
             for entry in entries {
                 bytes.extend_from_slice(directory);
                 bytes.extend_from_slice(entry.name());
                 offsets.push(i32::try_from(bytes.len()).expect("a batch ends long before its offsets do"));
             }
         }
-        (Values::U64(values), Fact::Inode) => values.extend(entries.map(|entry| entry.inode())),
-        (Values::Word(values), Fact::Kind) => values.extend(entries.map(|entry| word(entry.kind()))),
-        (Values::U64(values), Fact::Number(value)) => stats(values, validity, entries, value),
-        (Values::U32(values), Fact::Short(value)) => stats(values, validity, entries, value),
-        (Values::Time(values), Fact::Time(value)) => {
+        (ColumnValues::U64(values), Fact::Inode) => values.extend(entries.map(|entry| entry.inode())),
+        (ColumnValues::Word(values), Fact::Kind) => values.extend(entries.map(|entry| word(entry.kind()))),
+        (ColumnValues::U64(values), Fact::Number(value)) => stats(values, validity, entries, value),
+        (ColumnValues::U32(values), Fact::Short(value)) => stats(values, validity, entries, value),
+        (ColumnValues::Time(values), Fact::Time(value)) => {
             stats(values, validity, entries, |stat| nanoseconds(value(stat)));
         }
         (values, _) => unreachable!("a column's type follows from its fact: {values:?}"),
@@ -182,8 +191,8 @@ fn fill<'a>(column: &mut Column, fact: Fact, directory: &[u8], entries: impl Ite
 fn stats<'a, T: Default>(
     values: &mut Vec<T>,
     validity: &mut NullBufferBuilder,
-    entries: impl Iterator<Item = Entry<'a>>,
-    value: impl Fn(&Stat) -> T,
+    entries: impl Iterator<Item = BatchEntry<'a>>,
+    value: impl Fn(&InodeStat) -> T,
 ) {
     for entry in entries {
         validity.append(entry.stat().is_some());
@@ -192,12 +201,12 @@ fn stats<'a, T: Default>(
 }
 
 /// Returns the index of a kind in [`WORDS`].
-pub(super) fn word(kind: Kind) -> i8 {
+pub(super) fn word(kind: EntryKind) -> i8 {
     match kind {
-        Kind::File => 0,
-        Kind::Directory => 1,
-        Kind::Symlink => 2,
-        Kind::Other => 3,
+        EntryKind::File => 0,
+        EntryKind::Directory => 1,
+        EntryKind::Symlink => 2,
+        EntryKind::Other => 3,
     }
 }
 
@@ -208,8 +217,8 @@ fn nanoseconds(time: Time) -> i64 {
 }
 
 /// Checks that all names are UTF-8 if the column has text.
-fn check(shape: &Shape, batch: &Batch) -> Result<(), String> {
-    let Values::Bytes { offsets, bytes } = &batch.columns[0].values else { return Ok(()) };
+fn check(shape: &ColumnsShape, batch: &ArrowBatch) -> Result<(), String> {
+    let ColumnValues::Bytes { offsets, bytes } = &batch.columns[0].values else { return Ok(()) };
     if *shape.fields.field(0).data_type() == DataType::Binary || bytes.is_ascii() {
         return Ok(());
     }

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
-use firstbyte_listing::{Depth, Detail, Error, Options, Symlinks};
+use firstbyte_listing::{Depth, Detail, Error, ListingOptions, Symlinks};
 use firstbyte_location::Location;
 use firstbyte_store::{Cancel, ListOptions};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
@@ -25,22 +25,22 @@ use pyo3::types::{PyAny, PyCapsule, PyList, PyString};
 use rustix_futex_sync::Mutex;
 
 use crate::arrow;
-use crate::client::{self, Client};
+use crate::client::{self, PyClient};
 use crate::error::failure;
-use crate::name::Form;
-use crate::place::Place;
+use crate::name::NameType;
+use crate::place::DirectoryArgument;
 use crate::wait::interruptible;
-use build::{Builder, Shape};
-use source::{Failure, INHERITED, Source};
+use build::{ColumnsBuilder, ColumnsShape};
+use source::{BatchFailure, BatchSource, INHERITED};
 
 /// Rows of a batch of `list_arrow`. The consumer sees all batches at once.
 const ROWS: NonZeroUsize = NonZeroUsize::new(1 << 16).unwrap();
 
 /// The listing that the arguments of both functions describe.
 struct Request {
-    place: Place,
-    options: Options,
-    shape: Shape,
+    place: DirectoryArgument,
+    options: ListingOptions,
+    shape: ColumnsShape,
 }
 
 impl Request {
@@ -51,15 +51,15 @@ impl Request {
         stat: Option<&Bound<'_, PyAny>>,
         followlinks: bool,
     ) -> PyResult<Self> {
-        let place = Place::new(path, verb)?;
+        let place = DirectoryArgument::new(path, verb)?;
         let detail = stat.map_or(Ok(Detail::Names), |stat| detail(stat, verb))?;
-        let options = Options {
+        let options = ListingOptions {
             depth: if recursive { Depth::Recursive } else { Depth::OneLevel },
             symlinks: if followlinks { Symlinks::Follow } else { Symlinks::Report },
             detail,
-            ..Options::default()
+            ..ListingOptions::default()
         };
-        let shape = Shape::new(place.form, options.depth, detail);
+        let shape = ColumnsShape::new(place.form, options.depth, detail);
         Ok(Self { place, options, shape })
     }
 
@@ -67,8 +67,8 @@ impl Request {
         self.place.path().unwrap_or(Path::new("."))
     }
 
-    fn builder(&self, rows: NonZeroUsize) -> Builder {
-        Builder::new(self.shape.clone(), rows)
+    fn builder(&self, rows: NonZeroUsize) -> ColumnsBuilder {
+        ColumnsBuilder::new(self.shape.clone(), rows)
     }
 
     /// Makes the exception for an error that kept the root from being listed.
@@ -95,11 +95,11 @@ fn detail(stat: &Bound<'_, PyAny>, verb: &str) -> PyResult<Detail> {
 
 /// A complete listing: columns and errors.
 #[pyclass(frozen, module = "firstbyte")]
-pub(crate) struct Listing {
+pub(crate) struct PyListing {
     fields: SchemaRef,
     batches: Vec<arrow_array::RecordBatch>,
     errors: Vec<Error>,
-    form: Form,
+    form: NameType,
 }
 
 /// Lists `path` completely.
@@ -109,7 +109,7 @@ pub(crate) fn list_arrow(
     recursive: bool,
     stat: Option<&Bound<'_, PyAny>>,
     followlinks: bool,
-) -> PyResult<Listing> {
+) -> PyResult<PyListing> {
     let py = path.py();
     let request = Request::new(path, "list_arrow", recursive, stat, followlinks)?;
     let builders =
@@ -121,11 +121,11 @@ pub(crate) fn list_arrow(
         batches.extend(built);
         errors.extend(failed);
     }
-    Ok(Listing { fields: request.shape.fields, batches, errors, form: request.place.form })
+    Ok(PyListing { fields: request.shape.fields, batches, errors, form: request.place.form })
 }
 
 #[pymethods]
-impl Listing {
+impl PyListing {
     fn __len__(&self) -> usize {
         self.batches.iter().map(|batch| batch.num_rows()).sum()
     }
@@ -158,9 +158,9 @@ impl Listing {
 pub(crate) struct Batches {
     fields: SchemaRef,
     /// `None` once the rest was handed over.
-    source: Mutex<Option<Source>>,
+    source: Mutex<Option<BatchSource>>,
     errors: Arc<Mutex<Vec<Error>>>,
-    form: Form,
+    form: NameType,
     /// The location, if it is in a store.
     location: Option<Location>,
 }
@@ -180,7 +180,7 @@ pub(crate) fn iter_batches(
     let stream = py.detach(|| firstbyte_listing::stream(request.root(), &request.options));
     let stream = stream.map_err(|error| request.fail(py, &error))?;
     let errors = Arc::default();
-    let source = Source::local(stream, request.builder(rows), Arc::clone(&errors));
+    let source = BatchSource::local(stream, request.builder(rows), Arc::clone(&errors));
     Ok(Batches {
         fields: request.shape.fields,
         source: Mutex::new(Some(source)),
@@ -194,8 +194,8 @@ pub(crate) fn iter_batches(
 #[pyfunction]
 pub(crate) fn iter_stored(
     py: Python<'_>,
-    client: &Client,
-    location: client::Place,
+    client: &PyClient,
+    location: client::LocationArgument,
     recursive: bool,
     batch_size: usize,
 ) -> PyResult<Batches> {
@@ -206,7 +206,7 @@ pub(crate) fn iter_stored(
         fields: stored::fields(recursive),
         source: Mutex::new(Some(source)),
         errors: Arc::default(),
-        form: Form::Text,
+        form: NameType::Text,
         location: Some(location),
     })
 }
@@ -215,34 +215,34 @@ pub(crate) fn iter_stored(
 #[pyfunction]
 pub(crate) fn list_stored(
     py: Python<'_>,
-    client: &Client,
-    location: client::Place,
+    client: &PyClient,
+    location: client::LocationArgument,
     recursive: bool,
-) -> PyResult<Listing> {
+) -> PyResult<PyListing> {
     let location = location.0;
     let source = begin(py, client, &location, recursive, ROWS)?;
     let cancel = source.cancel().unwrap_or_default();
     let batches = interruptible(py, || cancel.cancel(), move || source.collect::<Result<_, _>>())?;
     let batches = batches.map_err(|why| fail(py, &why, Some(&location)))?;
-    Ok(Listing { fields: stored::fields(recursive), batches, errors: Vec::new(), form: Form::Text })
+    Ok(PyListing { fields: stored::fields(recursive), batches, errors: Vec::new(), form: NameType::Text })
 }
 
 /// Begins the listing of a store. Returns once its first page has arrived.
 fn begin(
     py: Python<'_>,
-    client: &Client,
+    client: &PyClient,
     location: &Location,
     recursive: bool,
     rows: NonZeroUsize,
-) -> PyResult<Source> {
+) -> PyResult<BatchSource> {
     let engine = client.route.uncached(py)?;
     let options = ListOptions { recursive, ..ListOptions::default() };
     let (at, cancel) = (location.clone(), Cancel::new());
     let store = engine.store().scoped(&cancel);
     let listing = interruptible(py, || cancel.cancel(), move || store.list(&at, &options))?;
     let listing = listing.map_err(|error| failure(py, &error.into(), Some(location)))?;
-    let builder = stored::Builder::new(stored::fields(recursive), rows);
-    Ok(Source::stored(listing, builder, cancel))
+    let builder = stored::StoredColumnsBuilder::new(stored::fields(recursive), rows);
+    Ok(BatchSource::stored(listing, builder, cancel))
 }
 
 fn rows_of(batch_size: usize) -> PyResult<NonZeroUsize> {
@@ -250,11 +250,11 @@ fn rows_of(batch_size: usize) -> PyResult<NonZeroUsize> {
         .ok_or_else(|| PyValueError::new_err("iter_batches: batch_size should be at least 1, not 0"))
 }
 
-fn fail(py: Python<'_>, why: &Failure, location: Option<&Location>) -> PyErr {
+fn fail(py: Python<'_>, why: &BatchFailure, location: Option<&Location>) -> PyErr {
     match why {
-        Failure::Name(line) => PyValueError::new_err(line.clone()),
-        Failure::Inherited => PyRuntimeError::new_err(INHERITED),
-        Failure::Store(error) => failure(py, error, location),
+        BatchFailure::Name(line) => PyValueError::new_err(line.clone()),
+        BatchFailure::Inherited => PyRuntimeError::new_err(INHERITED),
+        BatchFailure::Store(error) => failure(py, error, location),
     }
 }
 
@@ -339,6 +339,6 @@ impl RecordBatch {
 }
 
 /// Converts errors to Python exceptions.
-fn errors<'py>(py: Python<'py>, errors: &[Error], form: Form) -> PyResult<Bound<'py, PyList>> {
+fn errors<'py>(py: Python<'py>, errors: &[Error], form: NameType) -> PyResult<Bound<'py, PyList>> {
     PyList::new(py, errors.iter().map(|error| crate::error::listing(py, error, form).into_value(py)))
 }

@@ -4,18 +4,18 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use firstbyte_listing::{Error, Stream, Visitor};
+use firstbyte_listing::{BatchStream, Error, Visitor};
 use firstbyte_store::{Cancel, Listing};
 use rustix_futex_sync::Mutex;
 
-use super::build::Builder;
+use super::build::ColumnsBuilder;
 use super::stored;
 
 /// The error message if a forked child continues the listing of its parent.
 pub(super) const INHERITED: &str = "this listing was begun before a fork: begin another in the child";
 
 /// Why there is no next batch.
-pub(crate) enum Failure {
+pub(crate) enum BatchFailure {
     /// A name that the column cannot hold.
     Name(String),
     /// The listing was begun before a fork.
@@ -24,7 +24,7 @@ pub(crate) enum Failure {
     Store(firstbyte::Error),
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for BatchFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Name(line) => f.write_str(line),
@@ -35,7 +35,7 @@ impl fmt::Display for Failure {
 }
 
 /// Iterates over batches of the requested size, whatever the sizes of the batches that were read.
-pub(crate) struct Source {
+pub(crate) struct BatchSource {
     /// `None` only while the source is dropped.
     entries: Option<Entries>,
     /// The process that began the listing. A forked child inherits all but the threads that list.
@@ -44,17 +44,21 @@ pub(crate) struct Source {
 
 /// The origin of the entries.
 enum Entries {
-    Local { stream: Stream, builder: Builder, errors: Arc<Mutex<Vec<Error>>>, over: bool },
-    Stored { listing: Listing, builder: stored::Builder, cancel: Cancel, over: bool },
+    Local { stream: BatchStream, builder: ColumnsBuilder, errors: Arc<Mutex<Vec<Error>>>, over: bool },
+    Stored { listing: Listing, builder: stored::StoredColumnsBuilder, cancel: Cancel, over: bool },
 }
 
-impl Source {
-    pub(super) fn local(stream: Stream, builder: Builder, errors: Arc<Mutex<Vec<Error>>>) -> Self {
+impl BatchSource {
+    pub(super) fn local(
+        stream: BatchStream,
+        builder: ColumnsBuilder,
+        errors: Arc<Mutex<Vec<Error>>>,
+    ) -> Self {
         Self::new(Entries::Local { stream, builder, errors, over: false })
     }
 
     /// `cancel` ends the requests of the listing.
-    pub(super) fn stored(listing: Listing, builder: stored::Builder, cancel: Cancel) -> Self {
+    pub(super) fn stored(listing: Listing, builder: stored::StoredColumnsBuilder, cancel: Cancel) -> Self {
         Self::new(Entries::Stored { listing, builder, cancel, over: false })
     }
 
@@ -76,7 +80,7 @@ impl Source {
     }
 }
 
-impl Drop for Source {
+impl Drop for BatchSource {
     fn drop(&mut self) {
         if self.is_inherited() {
             // A thread may have been sending when the process forked. Dropping the receiver would
@@ -86,12 +90,12 @@ impl Drop for Source {
     }
 }
 
-impl Iterator for Source {
-    type Item = Result<RecordBatch, Failure>;
+impl Iterator for BatchSource {
+    type Item = Result<RecordBatch, BatchFailure>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.is_inherited() {
-            return Some(Err(Failure::Inherited));
+            return Some(Err(BatchFailure::Inherited));
         }
         match self.entries.as_mut()? {
             Entries::Local { stream, builder, errors, over } => {
@@ -110,7 +114,7 @@ impl Iterator for Source {
                     let mut errors = errors.lock();
                     errors.append(&mut builder.errors);
                 }
-                Some(builder.take()?.map_err(Failure::Name))
+                Some(builder.take()?.map_err(BatchFailure::Name))
             }
             Entries::Stored { listing, builder, over, .. } => {
                 while !*over && !builder.is_full() {
@@ -118,12 +122,12 @@ impl Iterator for Source {
                         Some(Ok(entry)) => builder.push(&entry),
                         Some(Err(error)) => {
                             *over = true;
-                            return Some(Err(Failure::Store(error.into())));
+                            return Some(Err(BatchFailure::Store(error.into())));
                         }
                         None => *over = true,
                     }
                 }
-                Some(builder.take()?.map_err(Failure::Name))
+                Some(builder.take()?.map_err(BatchFailure::Name))
             }
         }
     }

@@ -9,7 +9,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use firstbyte_location::Entry;
 
 use super::build::{MAX_NAME_BYTES, WORDS, word};
-use crate::arrow::{self, Batch, Column, Values};
+use crate::arrow::{self, ArrowBatch, ArrowColumn, ColumnValues};
 
 /// The columns of a listing, which every store's listing has.
 pub(super) fn fields(recursive: bool) -> SchemaRef {
@@ -23,23 +23,23 @@ pub(super) fn fields(recursive: bool) -> SchemaRef {
 }
 
 /// Builds one batch of columns after another.
-pub(super) struct Builder {
+pub(super) struct StoredColumnsBuilder {
     fields: SchemaRef,
     /// Number of rows in a full batch.
     most: usize,
-    current: Batch,
+    current: ArrowBatch,
     /// The first name that is not text.
     refused: Option<String>,
 }
 
-impl Builder {
+impl StoredColumnsBuilder {
     pub(super) fn new(fields: SchemaRef, rows: NonZeroUsize) -> Self {
-        let current = Batch::new(&fields);
+        let current = ArrowBatch::new(&fields);
         Self { fields, most: rows.get(), current, refused: None }
     }
 
     pub(super) fn is_full(&self) -> bool {
-        let Values::Bytes { bytes, .. } = &self.current.columns[0].values else { return false };
+        let ColumnValues::Bytes { bytes, .. } = &self.current.columns[0].values else { return false };
         self.current.rows >= self.most || bytes.len() >= MAX_NAME_BYTES
     }
 
@@ -54,14 +54,14 @@ impl Builder {
         }
         let [names, kinds, sizes, times, etags] = &mut self.current.columns[..] else { return };
         add_bytes(names, Some(name));
-        if let Values::Word(values) = &mut kinds.values {
+        if let ColumnValues::Word(values) = &mut kinds.values {
             values.push(word(entry.kind));
         }
-        if let Values::U64(values) = &mut sizes.values {
+        if let ColumnValues::U64(values) = &mut sizes.values {
             values.push(entry.size.unwrap_or_default());
             sizes.validity.append(entry.size.is_some());
         }
-        if let Values::Time(values) = &mut times.values {
+        if let ColumnValues::Time(values) = &mut times.values {
             values.push(entry.modified.map(nanoseconds).unwrap_or_default());
             times.validity.append(entry.modified.is_some());
         }
@@ -71,7 +71,7 @@ impl Builder {
 
     /// Takes the rows that were added since the last batch. `None` if there are none.
     pub(super) fn take(&mut self) -> Option<Result<RecordBatch, String>> {
-        let batch = std::mem::replace(&mut self.current, Batch::new(&self.fields));
+        let batch = std::mem::replace(&mut self.current, ArrowBatch::new(&self.fields));
         match self.refused.take() {
             Some(line) => Some(Err(line)),
             None => (batch.rows > 0).then(|| batch.finish(&self.fields, WORDS)),
@@ -79,8 +79,8 @@ impl Builder {
     }
 }
 
-fn add_bytes(column: &mut Column, value: Option<&[u8]>) {
-    if let Values::Bytes { offsets, bytes } = &mut column.values {
+fn add_bytes(column: &mut ArrowColumn, value: Option<&[u8]>) {
+    if let ColumnValues::Bytes { offsets, bytes } = &mut column.values {
         bytes.extend_from_slice(value.unwrap_or_default());
         offsets.push(i32::try_from(bytes.len()).expect("a batch ends long before its offsets do"));
         column.validity.append(value.is_some());

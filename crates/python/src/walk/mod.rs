@@ -13,7 +13,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use firstbyte_listing::{Batch, Options, Tuning};
+use firstbyte_listing::{Batch, ListingOptions, Tuning};
 use pyo3::prelude::*;
 use pyo3::sync::{MutexExt, PyOnceLock};
 use pyo3::types::{PyBytes, PyList, PyString};
@@ -21,10 +21,10 @@ use rustix::fs::{AtFlags, CWD, FileType, statat};
 use rustix_futex_sync::Mutex;
 
 use crate::name::encode;
-use crate::place::Place;
-use crate::reading::Reading;
+use crate::place::DirectoryArgument;
+use crate::reading::DirectoryReading;
 use contents::Contents;
-use pool::Pool;
+use pool::WalkPool;
 
 /// Number of directories after which threads begin to read ahead. A small tree is walked before
 /// they would have started.
@@ -37,14 +37,14 @@ struct Found<'py>(Bound<'py, PyList>, Bound<'py, PyList>, Bound<'py, PyList>);
 
 /// Directories to be walked, read ahead of the walk.
 #[pyclass(frozen, module = "firstbyte")]
-pub(crate) struct Ahead(Mutex<State>);
+pub(crate) struct Ahead(Mutex<WalkState>);
 
 #[derive(Default)]
-struct State {
+struct WalkState {
     /// Number of directories read or taken so far.
     read: usize,
     /// Made after the first [`READS_BEFORE_THREADS`] directories.
-    pool: Option<Pool>,
+    pool: Option<WalkPool>,
     /// Memory of the last batch read here, and of the last contents read ahead.
     spare: Option<Batch>,
     spent: Option<Box<Contents>>,
@@ -74,7 +74,7 @@ impl Ahead {
     /// `OSError`, as `os.scandir` raises it.
     fn read<'py>(&self, path: &Bound<'py, PyAny>, follow: bool) -> PyResult<Option<Found<'py>>> {
         let py = path.py();
-        let place = Place::new(path, "scandir")?;
+        let place = DirectoryArgument::new(path, "scandir")?;
         let found = Found(PyList::empty(py), PyList::empty(py), PyList::empty(py));
         let mut state = self.0.lock_py_attached(py);
         let state = &mut *state;
@@ -92,7 +92,7 @@ impl Ahead {
                 state.spent = Some(contents);
             }
             None => {
-                let mut reading = Reading::open(py, &place)?;
+                let mut reading = DirectoryReading::open(py, &place)?;
                 let mut batch = state.spare.take();
                 while let Some(next) = reading.next(py, &place, batch)? {
                     found.add(&place, next.entries().map(|entry| (entry.name(), entry.file_type())))?;
@@ -105,13 +105,14 @@ impl Ahead {
     }
 }
 
-impl State {
+impl WalkState {
     /// Takes the contents that were read ahead of `path`, if they are still current.
     fn take(&mut self, path: &Path, links: AtFlags) -> Option<Box<Contents>> {
         self.read += 1;
         if self.read == READS_BEFORE_THREADS {
             // A path that cannot be examined needs no threads: it fails when it is read.
-            self.pool = Tuning::of(path, &Options::default()).ok().map(|tuning| Pool::new(&tuning));
+            self.pool =
+                Tuning::of(path, &ListingOptions::default()).ok().map(|tuning| WalkPool::new(&tuning));
         }
         self.pool.as_ref()?.take(path, self.spent.take()).filter(|contents| contents.is_current(path, links))
     }
@@ -119,7 +120,11 @@ impl State {
 
 impl<'py> Found<'py> {
     /// Divides some names.
-    fn add<'a>(&self, place: &Place, names: impl Iterator<Item = (&'a [u8], FileType)>) -> PyResult<()> {
+    fn add<'a>(
+        &self,
+        place: &DirectoryArgument,
+        names: impl Iterator<Item = (&'a [u8], FileType)>,
+    ) -> PyResult<()> {
         let Self(directories, rest, links) = self;
         let py = rest.py();
         for (name, kind) in names {

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use firstbyte_listing::{Batch, Reach, Tuning};
+use firstbyte_listing::{Batch, FileSystemReach, Tuning};
 use rustix_futex_sync::{Condvar, Mutex, MutexGuard};
 
 use super::contents::Contents;
@@ -33,7 +33,7 @@ const REST: usize = WINDOW / 4;
 const MAX_WAITING_BYTES: usize = 16 << 20;
 
 /// The threads and their work.
-pub(super) struct Pool {
+pub(super) struct WalkPool {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
     /// The process that started the threads. A forked child has the stack but not the threads.
@@ -85,13 +85,13 @@ enum Work {
     Done(Option<Box<Contents>>),
 }
 
-impl Pool {
+impl WalkPool {
     /// Starts the threads that suit this file system.
     pub(super) fn new(tuning: &Tuning) -> Self {
         // On local disks the walk itself keeps one processor busy.
         let (threads, near) = match tuning.file_system.reach {
-            Reach::Local => (tuning.threads.saturating_sub(1).clamp(1, 3), NEAR),
-            Reach::Remote => (tuning.threads, 1),
+            FileSystemReach::Local => (tuning.threads.saturating_sub(1).clamp(1, 3), NEAR),
+            FileSystemReach::Remote => (tuning.threads, 1),
         };
         let stack = Mutex::new(Stack { near, ..Stack::default() });
         let shared = Shared { stack, work: Condvar::new(), done: Condvar::new(), buffer: tuning.buffer };
@@ -146,7 +146,7 @@ impl Pool {
     }
 }
 
-impl Drop for Pool {
+impl Drop for WalkPool {
     fn drop(&mut self) {
         if self.process != std::process::id() {
             // A forked child cannot wait for threads that it does not have.

@@ -1,10 +1,11 @@
 //! Keys from a file, and the rights that each key has by path prefix.
 //!
-//! An S3 request proves its key by a signature, which s3s checks with the secret from [`Keys`]. A
-//! plain HTTP request carries the same key by HTTP Basic, or a session cookie that the login form
-//! returns. Rights are given for prefixes of the path below the served directory, `bucket/key` for
-//! S3. A prefix covers itself and everything below it, so `a/b` does not cover `a/bc`. The path
-//! alone decides whether a request is allowed, before any file is opened.
+//! An S3 request proves its key by a signature, which s3s checks with the secret from
+//! [`ServerKeys`]. A plain HTTP request carries the same key by HTTP Basic, or a session cookie
+//! that the login form returns. Rights are given for prefixes of the path below the served
+//! directory, `bucket/key` for S3. A prefix covers itself and everything below it, so `a/b` does
+//! not cover `a/bc`. The path alone decides whether a request is allowed, before any file is
+//! opened.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -17,7 +18,7 @@ use crate::path::EntryPath;
 
 /// The right of a key's holder below a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Rights {
+pub enum KeyRights {
     /// List and read.
     Read,
     /// List, read, write and delete.
@@ -26,17 +27,17 @@ pub enum Rights {
 
 /// An access key, its secret, and its rights.
 #[derive(Clone)]
-pub struct Key {
+pub struct ServerKey {
     /// The access key's id.
     pub access_key: String,
     /// The secret that proves it.
     pub secret: String,
     /// Rights, each with the path at and below which they hold. A path has no `/` at either end;
     /// the empty path is everything.
-    pub grants: Vec<(Rights, String)>,
+    pub grants: Vec<(KeyRights, String)>,
 }
 
-impl std::fmt::Debug for Key {
+impl std::fmt::Debug for ServerKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Key")
             .field("access_key", &self.access_key)
@@ -47,11 +48,11 @@ impl std::fmt::Debug for Key {
 
 /// The keys of a server.
 #[derive(Clone, Debug, Default)]
-pub struct Keys {
-    by_id: HashMap<String, Arc<Key>>,
+pub struct ServerKeys {
+    by_id: HashMap<String, Arc<ServerKey>>,
 }
 
-impl Keys {
+impl ServerKeys {
     /// Reads a key file. Each line is `ACCESS_KEY SECRET read|write [PREFIX]`. A line that begins
     /// with `#` is a comment; elsewhere `#` belongs to a secret or a prefix. A key may have several
     /// lines with different prefixes.
@@ -69,7 +70,7 @@ impl Keys {
     /// # Errors
     /// The reason, with the number of the line.
     pub fn parse(text: &str) -> std::result::Result<Self, String> {
-        let mut keys: HashMap<String, Key> = HashMap::new();
+        let mut keys: HashMap<String, ServerKey> = HashMap::new();
         for (number, line) in (1..).zip(text.lines()) {
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
@@ -81,8 +82,8 @@ impl Keys {
                 return Err(format!("line {number}: expected ACCESS_KEY SECRET read|write [PREFIX]"));
             };
             let rights = match rights {
-                "read" => Rights::Read,
-                "write" => Rights::Write,
+                "read" => KeyRights::Read,
+                "write" => KeyRights::Write,
                 other => return Err(format!("line {number}: rights are `read` or `write`, not `{other}`")),
             };
             let prefix = words.next().unwrap_or_default();
@@ -93,7 +94,7 @@ impl Keys {
             if words.next().is_some() {
                 return Err(format!("line {number}: more than four words"));
             }
-            let key = keys.entry(access_key.to_owned()).or_insert_with(|| Key {
+            let key = keys.entry(access_key.to_owned()).or_insert_with(|| ServerKey {
                 access_key: access_key.to_owned(),
                 secret: secret.to_owned(),
                 grants: Vec::new(),
@@ -111,13 +112,13 @@ impl Keys {
 
     /// Returns the key with this id.
     #[must_use]
-    pub fn get(&self, access_key: &str) -> Option<&Arc<Key>> {
+    pub fn get(&self, access_key: &str) -> Option<&Arc<ServerKey>> {
         self.by_id.get(access_key)
     }
 
     /// Returns the key with this id if `secret` is its secret. Takes the same time if it is not.
     #[must_use]
-    pub fn check(&self, access_key: &str, secret: &str) -> Option<&Arc<Key>> {
+    pub fn check(&self, access_key: &str, secret: &str) -> Option<&Arc<ServerKey>> {
         let key = self.by_id.get(access_key);
         let expected = key.map_or("", |key| key.secret.as_str());
         (same(expected.as_bytes(), secret.as_bytes()) && key.is_some()).then_some(key?)
@@ -133,24 +134,24 @@ fn same(left: &[u8], right: &[u8]) -> bool {
 
 /// The rights of one request. The server's policy on writing is checked separately.
 #[derive(Clone, Debug)]
-pub(crate) enum Access {
+pub(crate) enum RequestRights {
     /// The server has no keys.
     Everyone,
     /// The holder of this key.
-    Key(Arc<Key>),
+    Key(Arc<ServerKey>),
     /// Keys are needed and the request has none.
     Nobody,
 }
 
-impl Access {
+impl RequestRights {
     /// Whether `rights` are granted for `path` (relative, `bucket/key`).
-    pub(crate) fn allows(&self, rights: Rights, path: &[u8]) -> bool {
+    pub(crate) fn allows(&self, rights: KeyRights, path: &[u8]) -> bool {
         self.fence(rights, path).is_some()
     }
 
     /// Returns the length of the shortest prefix that gives `rights` for `path`; `None` if no
     /// prefix does. Links below it must not lead out of it: see [`EntryPath::fenced`].
-    pub(crate) fn fence(&self, rights: Rights, path: &[u8]) -> Option<usize> {
+    pub(crate) fn fence(&self, rights: KeyRights, path: &[u8]) -> Option<usize> {
         match self {
             Self::Everyone => Some(0),
             Self::Nobody => None,
@@ -188,7 +189,7 @@ impl Access {
 
     /// Returns `directory`, fenced if everything in it may be read.
     pub(crate) fn entering(&self, directory: EntryPath) -> EntryPath {
-        match self.fence(Rights::Read, directory.as_bytes()) {
+        match self.fence(KeyRights::Read, directory.as_bytes()) {
             Some(fence) => directory.fenced(fence),
             None => directory,
         }
@@ -220,26 +221,27 @@ mod tests {
 
     #[test]
     fn rights_hold_below_their_prefix_only() {
-        let keys = Keys::parse("alice s3cret write data/alice/\nalice s3cret read data/\nbob hunter2 read\n")
-            .unwrap();
-        let alice = Access::Key(keys.check("alice", "s3cret").unwrap().clone());
-        assert!(alice.allows(Rights::Write, b"data/alice/x"));
-        assert!(alice.allows(Rights::Read, b"data/bob/x"));
-        assert!(!alice.allows(Rights::Write, b"data/bob/x"));
-        assert!(!alice.allows(Rights::Read, b"other"));
+        let keys =
+            ServerKeys::parse("alice s3cret write data/alice/\nalice s3cret read data/\nbob hunter2 read\n")
+                .unwrap();
+        let alice = RequestRights::Key(keys.check("alice", "s3cret").unwrap().clone());
+        assert!(alice.allows(KeyRights::Write, b"data/alice/x"));
+        assert!(alice.allows(KeyRights::Read, b"data/bob/x"));
+        assert!(!alice.allows(KeyRights::Write, b"data/bob/x"));
+        assert!(!alice.allows(KeyRights::Read, b"other"));
         assert!(alice.reaches(b"") && alice.reaches(b"data/") && !alice.reaches(b"other/"));
     }
 
     #[test]
     fn a_prefix_ends_at_a_slash_however_it_is_written() {
         for prefix in ["b/public", "/b/public", "b/public/"] {
-            let keys = Keys::parse(&format!("alice s3cret write {prefix}\n")).unwrap();
-            let alice = Access::Key(keys.check("alice", "s3cret").unwrap().clone());
+            let keys = ServerKeys::parse(&format!("alice s3cret write {prefix}\n")).unwrap();
+            let alice = RequestRights::Key(keys.check("alice", "s3cret").unwrap().clone());
             for path in ["b/public", "b/public/", "b/public/x"] {
-                assert!(alice.allows(Rights::Write, path.as_bytes()), "{prefix}: {path}");
+                assert!(alice.allows(KeyRights::Write, path.as_bytes()), "{prefix}: {path}");
             }
             for path in ["b/public-secret", "b/public.txt", "b/publi", "b/", "b", "", "b/public-secret/x"] {
-                assert!(!alice.allows(Rights::Read, path.as_bytes()), "{prefix}: {path}");
+                assert!(!alice.allows(KeyRights::Read, path.as_bytes()), "{prefix}: {path}");
             }
             for path in ["", "b", "b/", "b/pub", "b/public", "b/public/", "b/public/x"] {
                 assert!(alice.reaches(path.as_bytes()), "{prefix}: {path}");
@@ -260,42 +262,42 @@ mod tests {
             ("a s read b\na s write b/c", "b"),
             ("a s read b\na s read c", ""),
         ] {
-            let key = Access::Key(Keys::parse(lines).unwrap().get("a").unwrap().clone());
+            let key = RequestRights::Key(ServerKeys::parse(lines).unwrap().get("a").unwrap().clone());
             assert_eq!(key.home().as_bytes(), home.as_bytes(), "{lines}");
         }
     }
 
     #[test]
     fn the_widest_prefix_fences() {
-        let keys = Keys::parse("alice s write data/alice\nalice s read data\nalice s read\n").unwrap();
-        let alice = Access::Key(keys.check("alice", "s").unwrap().clone());
-        assert_eq!(alice.fence(Rights::Read, b"data/alice/x"), Some(0));
-        assert_eq!(alice.fence(Rights::Write, b"data/alice/x"), Some("data/alice".len()));
-        assert_eq!(alice.fence(Rights::Write, b"data/x"), None);
+        let keys = ServerKeys::parse("alice s write data/alice\nalice s read data\nalice s read\n").unwrap();
+        let alice = RequestRights::Key(keys.check("alice", "s").unwrap().clone());
+        assert_eq!(alice.fence(KeyRights::Read, b"data/alice/x"), Some(0));
+        assert_eq!(alice.fence(KeyRights::Write, b"data/alice/x"), Some("data/alice".len()));
+        assert_eq!(alice.fence(KeyRights::Write, b"data/x"), None);
     }
 
     #[test]
     fn wrong_secrets_and_unknown_keys_open_nothing() {
-        let keys = Keys::parse("alice s3cret read").unwrap();
+        let keys = ServerKeys::parse("alice s3cret read").unwrap();
         assert!(keys.check("alice", "s3creT").is_none());
         assert!(keys.check("mallory", "").is_none());
     }
 
     #[test]
     fn a_hash_is_part_of_a_secret_and_of_a_prefix() {
-        let keys = Keys::parse("  # a comment\nalice s#cret read b/c#\n#bob word read\n").unwrap();
-        let alice = Access::Key(keys.check("alice", "s#cret").unwrap().clone());
-        assert!(alice.allows(Rights::Read, b"b/c#/d") && !alice.allows(Rights::Read, b"b/c"));
+        let keys = ServerKeys::parse("  # a comment\nalice s#cret read b/c#\n#bob word read\n").unwrap();
+        let alice = RequestRights::Key(keys.check("alice", "s#cret").unwrap().clone());
+        assert!(alice.allows(KeyRights::Read, b"b/c#/d") && !alice.allows(KeyRights::Read, b"b/c"));
         assert!(keys.get("bob").is_none() && keys.check("alice", "s").is_none());
     }
 
     #[test]
     fn a_bad_line_is_named() {
         assert_eq!(
-            Keys::parse("a b read\nc d own\n").unwrap_err(),
+            ServerKeys::parse("a b read\nc d own\n").unwrap_err(),
             "line 2: rights are `read` or `write`, not `own`"
         );
-        assert!(Keys::parse("# nothing\n").is_err());
-        assert!(Keys::parse("alice s3cret read # all\n").is_err());
+        assert!(ServerKeys::parse("# nothing\n").is_err());
+        assert!(ServerKeys::parse("alice s3cret read # all\n").is_err());
     }
 }

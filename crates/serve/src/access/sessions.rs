@@ -23,18 +23,18 @@ const MOST_SESSIONS: usize = 10_000;
 
 /// Browser sessions: random tokens, held in memory only.
 #[derive(Default)]
-pub(crate) struct Sessions {
+pub(crate) struct BrowserSessions {
     held: Mutex<HashMap<String, (String, Instant)>>,
 }
 
-impl std::fmt::Debug for Sessions {
+impl std::fmt::Debug for BrowserSessions {
     /// Omits the tokens, because each is as good as a secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Sessions").finish_non_exhaustive()
     }
 }
 
-impl Sessions {
+impl BrowserSessions {
     /// Begins a session for the holder of `access_key`. Returns the cookie's value.
     pub(crate) fn begin(&self, access_key: &str) -> String {
         let token = random_token();
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn ending_a_session_makes_it_invalid() {
-        let sessions = Sessions::default();
+        let sessions = BrowserSessions::default();
         let token = sessions.begin("alice");
         assert_eq!(sessions.holder(&token).as_deref(), Some("alice"));
         sessions.end(&token);

@@ -10,7 +10,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
 
-use super::keys::Key;
+use super::keys::ServerKey;
 
 /// Characters to percent-encode: all but RFC 3986's unreserved ones.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -30,7 +30,7 @@ pub(crate) fn scope_key(secret: &str, scope: &str) -> hmac::Key {
 
 /// Signs a URL, by which any client may GET `path` from `host` for the time `valid`. Returns its
 /// path and query. `path` is percent-encoded, except RFC 3986's unreserved characters and `/`.
-pub(crate) fn presigned(key: &Key, host: &str, path: &str, now: SystemTime, valid: Duration) -> String {
+pub(crate) fn presigned(key: &ServerKey, host: &str, path: &str, now: SystemTime, valid: Duration) -> String {
     let now = OffsetDateTime::from(now);
     let date = format!("{:04}{:02}{:02}", now.year(), u8::from(now.month()), now.day());
     let stamp = format!("{date}T{:02}{:02}{:02}Z", now.hour(), now.minute(), now.second());
@@ -63,7 +63,7 @@ mod tests {
     /// The example of the page named above.
     #[test]
     fn a_url_is_signed_as_in_the_documentation() {
-        let key = Key {
+        let key = ServerKey {
             access_key: "AKIAIOSFODNN7EXAMPLE".into(),
             secret: "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY".into(),
             grants: Vec::new(),

@@ -26,13 +26,13 @@ const MOST_NAMED: usize = 16;
 
 /// The name of this gateway, and the names of the gateways that send it requests.
 #[derive(Debug)]
-pub(super) struct Chain {
+pub(super) struct GatewayChain {
     own: String,
     askers: Mutex<HashMap<String, Instant>>,
     via: Via,
 }
 
-impl Chain {
+impl GatewayChain {
     /// Makes a new name and sets it in all requests with `via`.
     pub(super) fn new(via: Via) -> Self {
         let chain = Self { own: format!("{NAME}{}", random_token()), askers: Mutex::default(), via };
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn a_request_that_comes_back_is_refused_over_any_number_of_gateways() {
         let (one, two, three) = (Via::default(), Via::default(), Via::default());
-        let chains = [&one, &two, &three].map(|via| Chain::new(via.clone()));
+        let chains = [&one, &two, &three].map(|via| GatewayChain::new(via.clone()));
         let now = Instant::now();
         assert!(chains[1].check(&headers(&one.value().unwrap()), now).is_ok());
         assert!(chains[2].check(&headers(&two.value().unwrap()), now).is_ok());
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn other_proxies_are_no_gateways_and_askers_are_forgotten() {
         let via = Via::default();
-        let chain = Chain::new(via.clone());
+        let chain = GatewayChain::new(via.clone());
         let (alone, now) = (via.value(), Instant::now());
         assert!(chain.check(&headers("1.1 varnish, HTTP/2 cdn (firstbyte-x)"), now).is_ok());
         assert_eq!(via.value(), alone);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use firstbyte_location::{Kind, Location};
+use firstbyte_location::{EntryKind, Location};
 use firstbyte_store::{Stat, Store};
 use rustix_futex_sync::Mutex;
 
@@ -143,7 +143,7 @@ impl Lookups {
         *self.outage.lock() =
             stat.as_ref().err().filter(|_| is_outage).map(|error| (Instant::now(), error.clone()));
         let stat = match stat {
-            Ok(stat) if stat.kind == Kind::File => Arc::new(stat),
+            Ok(stat) if stat.kind == EntryKind::File => Arc::new(stat),
             Ok(_) => return Err(self.drop_known(known, Unserved::NotFound)),
             Err(error) if error.is_outage() => return Err(error),
             Err(error) => return Err(self.drop_known(known, error)),

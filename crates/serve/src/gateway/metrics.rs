@@ -8,7 +8,7 @@ use firstbyte_hydrate::Hydrator;
 
 /// Counters of a gateway since it was started.
 #[derive(Debug, Default)]
-pub(super) struct Counters {
+pub(super) struct GatewayCounters {
     /// Requests answered from a fresh look-up.
     pub(super) looked_up_fresh: AtomicU64,
     /// Look-ups at the origin.
@@ -26,19 +26,19 @@ pub(super) struct Counters {
 }
 
 /// Guard: counts one waiting client while it lives.
-pub(super) struct Waiting(Arc<Counters>);
+pub(super) struct WaitingClient(Arc<GatewayCounters>);
 
-impl Drop for Waiting {
+impl Drop for WaitingClient {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Relaxed);
     }
 }
 
-impl Counters {
+impl GatewayCounters {
     /// Counts one more waiting client.
-    pub(super) fn begin_wait(self: &Arc<Self>) -> Waiting {
+    pub(super) fn begin_wait(self: &Arc<Self>) -> WaitingClient {
         self.waiting.fetch_add(1, Relaxed);
-        Waiting(Arc::clone(self))
+        WaitingClient(Arc::clone(self))
     }
 
     /// Formats the counters for Prometheus. `usd_per_request` is the price of a request to the

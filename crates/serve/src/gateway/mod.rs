@@ -21,27 +21,27 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use firstbyte_hydrate::{BLOCK, Hydrator};
-use firstbyte_location::{ByteRange, Entry, Kind, Location};
+use firstbyte_location::{ByteRange, Entry, EntryKind, Location};
 use firstbyte_store::{ListOptions, ListedPage, Listing};
 use http::HeaderMap;
 use http::header::IF_MATCH;
 use tokio::sync::Semaphore;
 
-use self::chain::Chain;
+use self::chain::GatewayChain;
 pub(crate) use self::error::{RETRY_SECONDS, Unserved};
 use self::lookups::Lookups;
-use self::metrics::Counters;
-use self::names::Names;
+use self::metrics::GatewayCounters;
+use self::names::ManifestNames;
 pub(crate) use self::object::RemoteObject;
-use self::origin::Origin;
+use self::origin::GatewayOrigin;
 pub(crate) use self::reading::BlockFrames;
-use self::reading::{Budgets, Reading, Shared};
+use self::reading::{Budgets, RangeReading, ReadingContext};
 pub(crate) use self::visible::Visible;
-use crate::access::keys::{Access, Rights};
+use crate::access::keys::{KeyRights, RequestRights};
 use crate::config::{Buckets, GatewayConfig};
 use crate::error::Result;
-use crate::http::request::Request;
-use crate::http::response::Body;
+use crate::http::request::HttpRequest;
+use crate::http::response::ResponseBody;
 
 /// Response header for an object whose last look-up is outdated: the seconds since that look-up.
 pub(crate) const STALE: &str = "x-firstbyte-stale";
@@ -58,15 +58,15 @@ const MAX_LOOKUP_WAIT: Duration = Duration::from_secs(5);
 
 /// A remote location, and the state to serve it.
 pub(crate) struct Gateway {
-    origin: Origin,
+    origin: GatewayOrigin,
     hydrator: Hydrator,
     lookups: Lookups,
     budgets: Arc<Budgets>,
     calls: Arc<Semaphore>,
-    chain: Chain,
+    chain: GatewayChain,
     /// The names for listings, if a manifest replaces the origin's.
-    names: Option<Arc<Names>>,
-    counters: Arc<Counters>,
+    names: Option<Arc<ManifestNames>>,
+    counters: Arc<GatewayCounters>,
     stale: Duration,
     deadline: Duration,
     usd_per_request: Option<f64>,
@@ -84,8 +84,8 @@ impl Gateway {
     /// # Errors
     /// The location cannot be served.
     pub(crate) fn new(config: &GatewayConfig, buckets: &Buckets) -> Result<(Self, Buckets)> {
-        let (origin, buckets) = Origin::new(&config.location, buckets)?;
-        let names = config.names.as_ref().map(|names| Names::sorted(names, &origin)).transpose()?;
+        let (origin, buckets) = GatewayOrigin::new(&config.location, buckets)?;
+        let names = config.names.as_ref().map(|names| ManifestNames::sorted(names, &origin)).transpose()?;
         let gateway = Self {
             origin,
             names: names.map(Arc::new),
@@ -93,7 +93,7 @@ impl Gateway {
             lookups: Lookups::new(config.fresh),
             budgets: Arc::new(Budgets::new(config.memory)),
             calls: Arc::new(Semaphore::new(ORIGIN_CALLS)),
-            chain: Chain::new(config.via.clone()),
+            chain: GatewayChain::new(config.via.clone()),
             counters: Arc::default(),
             stale: config.stale,
             deadline: config.deadline,
@@ -103,7 +103,7 @@ impl Gateway {
     }
 
     /// Refuses a request that has passed this gateway before, because its origin leads back to it.
-    pub(crate) fn check_loop(&self, request: &Request) -> std::result::Result<(), Unserved> {
+    pub(crate) fn check_loop(&self, request: &HttpRequest) -> std::result::Result<(), Unserved> {
         self.chain.check(&request.headers, Instant::now())
     }
 
@@ -140,7 +140,7 @@ impl Gateway {
     /// recent look-up is known.
     pub(crate) async fn look_up(
         &self,
-        access: &Access,
+        access: &RequestRights,
         bucket: &str,
         key: &str,
         (version, headers): (Option<&str>, &HeaderMap),
@@ -152,8 +152,13 @@ impl Gateway {
     }
 
     /// Refuses a key that `access` may not read, or that is not served.
-    fn check_right(&self, access: &Access, bucket: &str, key: &str) -> std::result::Result<(), Unserved> {
-        match access.allows(Rights::Read, self.origin.path(bucket, key).as_bytes()) {
+    fn check_right(
+        &self,
+        access: &RequestRights,
+        bucket: &str,
+        key: &str,
+    ) -> std::result::Result<(), Unserved> {
+        match access.allows(KeyRights::Read, self.origin.path(bucket, key).as_bytes()) {
             true => Ok(()),
             false => Err(Unserved::Forbidden),
         }
@@ -188,21 +193,21 @@ impl Gateway {
         object: &RemoteObject,
         range: ByteRange,
         frames: BlockFrames,
-    ) -> std::result::Result<Body, Unserved> {
+    ) -> std::result::Result<ResponseBody, Unserved> {
         if range.is_empty() {
-            return Ok(Body::Empty);
+            return Ok(ResponseBody::Empty);
         }
         if object.is_stream() {
             return stream::body(self.hydrator.store(), &object.location, &self.budgets).await;
         }
         let file = self.hydrator.described(&object.location, object.stat.as_ref().clone())?;
         let (gateway, location) = (Arc::clone(self), object.location.clone());
-        let shared = Shared {
+        let shared = ReadingContext {
             budgets: Arc::clone(&self.budgets),
             counters: Arc::clone(&self.counters),
             changed: Box::new(move || gateway.lookups.forget(&location)),
         };
-        Ok(Body::Pieces(Box::new(Reading::begin(file, range, frames, shared).await?)))
+        Ok(ResponseBody::Pieces(Box::new(RangeReading::begin(file, range, frames, shared).await?)))
     }
 
     /// Reads one page of a listing of the keys below `prefix`, which is empty or ends in `/`.
@@ -256,7 +261,7 @@ impl Gateway {
         let store = self.hydrator.store().clone();
         let stat = self.call(move || store.stat(&location)).await;
         match stat {
-            Ok(stat) => Ok(stat.kind == Kind::Directory),
+            Ok(stat) => Ok(stat.kind == EntryKind::Directory),
             Err(Unserved::NotFound) => Ok(false),
             Err(error) => Err(error),
         }
@@ -279,7 +284,7 @@ impl Gateway {
     }
 
     /// Returns the keys of a bucket that `access` may see.
-    pub(crate) fn visible<'a>(&'a self, access: &'a Access, bucket: &'a str) -> Visible<'a> {
+    pub(crate) fn visible<'a>(&'a self, access: &'a RequestRights, bucket: &'a str) -> Visible<'a> {
         Visible::new(&self.origin, access, bucket)
     }
 

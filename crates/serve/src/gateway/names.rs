@@ -8,10 +8,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use firstbyte_location::{Entry, Kind};
+use firstbyte_location::{Entry, EntryKind};
 use firstbyte_store::{Error as StoreError, ListOptions, ListedPage, Listing, Result as StoreResult};
 
-use super::origin::Origin;
+use super::origin::GatewayOrigin;
 use crate::config::NameSource;
 use crate::error::{Error, Result};
 use crate::object::sorted::SortedNames;
@@ -23,16 +23,16 @@ const ROOM: usize = 4 << 20;
 const PAGE: usize = 1000;
 
 /// The served objects of a manifest.
-pub(super) struct Names {
+pub(super) struct ManifestNames {
     sorted: SortedNames,
 }
 
-impl Names {
+impl ManifestNames {
     /// Reads and sorts a manifest. Objects that are not served are skipped.
     ///
     /// # Errors
     /// The manifest cannot be read or sorted, or has no served object.
-    pub(super) fn sorted(source: &NameSource, origin: &Origin) -> Result<Self> {
+    pub(super) fn sorted(source: &NameSource, origin: &GatewayOrigin) -> Result<Self> {
         let failed = |error: io::Error| Error::Setting(format!("--names: {error}"));
         let objects = source().map_err(failed)?;
         let records = objects.filter_map(|object| match object {
@@ -94,13 +94,15 @@ impl Names {
             match below.iter().position(|byte| *byte == b'/').filter(|_| !options.recursive) {
                 Some(slash) => {
                     let level = path(record)[..=base.len() + slash].to_vec();
-                    entries.push(Entry::named(below[..slash].to_vec(), Kind::Directory));
+                    entries.push(Entry::named(below[..slash].to_vec(), EntryKind::Directory));
                     let is_passed =
                         |record: &[u8]| path(record) < &level[..] || path(record).starts_with(&level);
                     records = self.sorted.skip_while(is_passed)?;
                 }
                 // Sources of a manifest may overlap.
-                None if entries.last().is_some_and(|last| last.kind == Kind::File && last.name == below) => {}
+                None if entries
+                    .last()
+                    .is_some_and(|last| last.kind == EntryKind::File && last.name == below) => {}
                 None => entries.push(entry(below, record)?),
             }
         }
@@ -112,7 +114,7 @@ impl Names {
 fn behind(entry: &Entry) -> String {
     let name = String::from_utf8_lossy(&entry.name);
     match entry.kind {
-        Kind::Directory => format!("{name}/{}", char::MAX),
+        EntryKind::Directory => format!("{name}/{}", char::MAX),
         _ => name.into_owned(),
     }
 }
@@ -138,6 +140,6 @@ fn entry(name: &[u8], record: &[u8]) -> io::Result<Entry> {
         size: size.parse().ok(),
         modified: modified.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since)),
         etag: Some(etag.to_owned()).filter(|etag| !etag.is_empty()),
-        ..Entry::named(name.to_vec(), Kind::File)
+        ..Entry::named(name.to_vec(), EntryKind::File)
     })
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use firstbyte_location::Location;
 use firstbyte_store::Stat;
 
-use crate::object::checksum::Values;
+use crate::object::checksum::ChecksumValues;
 use crate::object::described::Described;
 use crate::object::metadata::ObjectMetadata;
 
@@ -46,7 +46,7 @@ impl RemoteObject {
         let mut user: Vec<(String, String)> =
             metadata.user.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
         user.extend(metadata.modified.map(|time| ("mtime".to_owned(), seconds(time))));
-        let checksums: Values =
+        let checksums: ChecksumValues =
             self.stat.checksum.iter().map(|sum| (sum.algorithm, sum.to_base64())).collect();
         ObjectMetadata {
             content_type: metadata.content_type.clone(),

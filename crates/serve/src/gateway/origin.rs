@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 
 /// The served location.
 #[derive(Debug)]
-pub(super) struct Origin {
+pub(super) struct GatewayOrigin {
     /// The location as it was given.
     location: Location,
     /// The location of the only bucket, or of the service whose buckets are served.
@@ -23,7 +23,7 @@ pub(super) struct Origin {
     has_buckets: bool,
 }
 
-impl Origin {
+impl GatewayOrigin {
     /// Maps `location` to buckets that clients see. By default an object store has the location's
     /// bucket, with the same keys. If a bucket name is given, the location itself is that bucket,
     /// and keys are relative to it.
@@ -199,9 +199,9 @@ fn last_name(path: &str) -> Option<&str> {
 mod tests {
     use super::*;
 
-    fn origin(text: &str, bucket: Option<&str>) -> (Origin, Buckets) {
+    fn origin(text: &str, bucket: Option<&str>) -> (GatewayOrigin, Buckets) {
         let asked = bucket.map_or(Buckets::FirstLevel, |name| Buckets::Named(name.to_owned()));
-        Origin::new(&Location::parse(text.as_ref()).unwrap(), &asked).unwrap()
+        GatewayOrigin::new(&Location::parse(text.as_ref()).unwrap(), &asked).unwrap()
     }
 
     #[test]
@@ -271,7 +271,7 @@ mod tests {
     fn what_cannot_be_served_is_refused() {
         for (text, bucket) in [("s3://", Some("x")), ("https://h/x?a=b", None), ("/tmp", None)] {
             let asked = bucket.map_or(Buckets::FirstLevel, |name: &str| Buckets::Named(name.to_owned()));
-            assert!(Origin::new(&Location::parse(text.as_ref()).unwrap(), &asked).is_err(), "{text}");
+            assert!(GatewayOrigin::new(&Location::parse(text.as_ref()).unwrap(), &asked).is_err(), "{text}");
         }
         let (origin, _) = origin("https://h/x/", None);
         assert!(origin.locate("x", "a//b").is_err() && origin.locate("x", "/a").is_err());

@@ -14,8 +14,8 @@ use firstbyte_hydrate::{BLOCK, File, Handle};
 use firstbyte_location::{ByteRange, to_usize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use super::metrics::Counters;
-use crate::http::response::{Piece, Pieces};
+use super::metrics::GatewayCounters;
+use crate::http::response::{BodyPiece, BodyPieces};
 
 /// Bytes that are looked up in the cache at once.
 const STRIDE: u64 = 1 << 20;
@@ -58,7 +58,7 @@ pub(crate) enum BlockFrames {
 const CHECKSUM_BYTES: u64 = 4;
 
 /// A range that is being sent.
-pub(super) struct Reading {
+pub(super) struct RangeReading {
     file: File,
     range: ByteRange,
     /// The offset up to which bytes were sent.
@@ -67,22 +67,22 @@ pub(super) struct Reading {
     ahead: u64,
     /// Keeps the requests ahead wanted while it lives.
     interest: Handle,
-    first: Option<Piece>,
+    first: Option<BodyPiece>,
     frames: BlockFrames,
     /// The checksum to send next.
     checksum: Option<u32>,
-    shared: Shared,
+    shared: ReadingContext,
 }
 
 /// State that all readings of a gateway share, and a callback of one reading.
-pub(super) struct Shared {
+pub(super) struct ReadingContext {
     pub(super) budgets: Arc<Budgets>,
-    pub(super) counters: Arc<Counters>,
+    pub(super) counters: Arc<GatewayCounters>,
     /// Called if the object has changed at the origin.
     pub(super) changed: Box<dyn Fn() + Send + Sync>,
 }
 
-impl Reading {
+impl RangeReading {
     /// Begins to read `range`, which is not empty, and waits for its first piece.
     ///
     /// # Errors
@@ -91,7 +91,7 @@ impl Reading {
         file: File,
         range: ByteRange,
         frames: BlockFrames,
-        shared: Shared,
+        shared: ReadingContext,
     ) -> firstbyte_hydrate::Result<Self> {
         let interest = file.handle();
         let (at, ahead) = (range.start, range.start);
@@ -102,7 +102,7 @@ impl Reading {
     }
 
     /// Returns the piece at `at`, which is before the end.
-    async fn piece(&mut self) -> firstbyte_hydrate::Result<Piece> {
+    async fn piece(&mut self) -> firstbyte_hydrate::Result<BodyPiece> {
         if let Some(piece) = self.cached() {
             self.shared.counters.cached_bytes.fetch_add(self.length_of(&piece), Relaxed);
             return Ok(piece);
@@ -123,26 +123,26 @@ impl Reading {
 
     /// Returns the bytes at `at` that are in the cached file: the whole rest of a complete object,
     /// otherwise up to the end of a stride or a block. `None` if they are absent.
-    fn cached(&self) -> Option<Piece> {
+    fn cached(&self) -> Option<BodyPiece> {
         if self.frames == BlockFrames::Blocks {
             return pinned(&self.file, ByteRange::new(self.at, block_end(self.at).min(self.range.end)));
         }
         if let Some(backing) = self.file.backing() {
-            return Some(Piece::File(Arc::new(backing), ByteRange::new(self.at, self.range.end)));
+            return Some(BodyPiece::File(Arc::new(backing), ByteRange::new(self.at, self.range.end)));
         }
         let to = |end: u64| ByteRange::new(self.at, end.min(self.range.end));
         [to(self.at + STRIDE), to(block_end(self.at))].into_iter().find_map(|range| pinned(&self.file, range))
     }
 
     /// Returns the rest of the range, if the object is so small that the cache packs it.
-    async fn small(&self) -> Option<Piece> {
+    async fn small(&self) -> Option<BodyPiece> {
         if self.file.size() > BLOCK || !self.file.is_complete() {
             return None;
         }
         let share = Arc::clone(&self.shared.budgets.small).acquire_owned().await.ok()?;
         let range = to_usize(self.at)..to_usize(self.range.end);
         let bytes = self.file.with_packed(|content| content.get(range).map(Bytes::copy_from_slice))??;
-        Some(Piece::Bytes(bytes, Some(share)))
+        Some(BodyPiece::Bytes(bytes, Some(share)))
     }
 
     /// Requests the following bytes, so that one request brings many blocks.
@@ -156,7 +156,7 @@ impl Reading {
     }
 
     /// Waits for the block at `at`. Returns its rest.
-    async fn wait(&self) -> firstbyte_hydrate::Result<Piece> {
+    async fn wait(&self) -> firstbyte_hydrate::Result<BodyPiece> {
         let range = ByteRange::new(self.at, block_end(self.at).min(self.range.end));
         let closed = || firstbyte_hydrate::Error::from(firstbyte_store::Error::Cancelled);
         let share = self.shared.budgets.share().await.map_err(|_| closed())?;
@@ -168,7 +168,7 @@ impl Reading {
             // left takes nothing.
             let piece = result.map(|bytes| {
                 pinned(&file, range)
-                    .unwrap_or_else(|| Piece::Bytes(Bytes::copy_from_slice(bytes), Some(share)))
+                    .unwrap_or_else(|| BodyPiece::Bytes(Bytes::copy_from_slice(bytes), Some(share)))
             });
             let _ = sender.send(piece);
         };
@@ -181,26 +181,26 @@ impl Reading {
 
     /// Returns the CRC-32C of the block at `at`, from the cache or computed from bytes that just
     /// arrived.
-    fn checksum_of(&self, piece: &Piece) -> io::Result<u32> {
+    fn checksum_of(&self, piece: &BodyPiece) -> io::Result<u32> {
         match piece {
-            Piece::File(..) => self
+            BodyPiece::File(..) => self
                 .file
                 .block_checksum(self.at / BLOCK)
                 .ok_or_else(|| io::Error::other("a block left the cache while it was sent")),
-            Piece::Bytes(bytes, _) => Ok(crc32c(bytes)),
+            BodyPiece::Bytes(bytes, _) => Ok(crc32c(bytes)),
         }
     }
 
-    fn length_of(&self, piece: &Piece) -> u64 {
+    fn length_of(&self, piece: &BodyPiece) -> u64 {
         match piece {
-            Piece::File(_, range) => range.len(),
-            Piece::Bytes(bytes, _) => bytes.len() as u64,
+            BodyPiece::File(_, range) => range.len(),
+            BodyPiece::Bytes(bytes, _) => bytes.len() as u64,
         }
     }
 }
 
 #[async_trait::async_trait]
-impl Pieces for Reading {
+impl BodyPieces for RangeReading {
     fn length(&self) -> u64 {
         match self.frames {
             BlockFrames::None => self.range.len(),
@@ -208,9 +208,9 @@ impl Pieces for Reading {
         }
     }
 
-    async fn next(&mut self) -> io::Result<Option<Piece>> {
+    async fn next(&mut self) -> io::Result<Option<BodyPiece>> {
         if let Some(checksum) = self.checksum.take() {
-            return Ok(Some(Piece::Bytes(Bytes::copy_from_slice(&checksum.to_be_bytes()), None)));
+            return Ok(Some(BodyPiece::Bytes(Bytes::copy_from_slice(&checksum.to_be_bytes()), None)));
         }
         if self.at >= self.range.end {
             return Ok(None);
@@ -224,7 +224,7 @@ impl Pieces for Reading {
         }
         self.at += self.length_of(&piece);
         // The next blocks arrive while this piece is sent.
-        if self.at < self.range.end && !matches!(&piece, Piece::File(_, range) if range.len() > STRIDE) {
+        if self.at < self.range.end && !matches!(&piece, BodyPiece::File(_, range) if range.len() > STRIDE) {
             self.request_ahead();
         }
         Ok(Some(piece))
@@ -237,9 +237,9 @@ fn crc32c(bytes: &[u8]) -> u32 {
 }
 
 /// Returns the cached file if it contains all of `range`.
-fn pinned(file: &File, range: ByteRange) -> Option<Piece> {
+fn pinned(file: &File, range: ByteRange) -> Option<BodyPiece> {
     let (blocks, range) = file.handle().pin_blocks(range.start, to_usize(range.len()))?;
-    Some(Piece::File(Arc::new(blocks), range))
+    Some(BodyPiece::File(Arc::new(blocks), range))
 }
 
 /// Returns the end of the block that contains the byte at `offset`.

@@ -11,13 +11,17 @@ use tokio::sync::mpsc;
 
 use super::error::Unserved;
 use super::reading::Budgets;
-use crate::http::response::Body;
+use crate::http::response::ResponseBody;
 
 /// Pieces queued between the receiving thread and the client.
 const QUEUED: usize = 1;
 
 /// Returns the whole object as a stream. A thread receives it as fast as the client takes it.
-pub(super) async fn body(store: &Store, location: &Location, budgets: &Budgets) -> Result<Body, Unserved> {
+pub(super) async fn body(
+    store: &Store,
+    location: &Location,
+    budgets: &Budgets,
+) -> Result<ResponseBody, Unserved> {
     let share = budgets.share().await.map_err(|error| Unserved::Failed(error.to_string()))?;
     let (sender, mut receiver) = mpsc::channel::<io::Result<Bytes>>(QUEUED);
     let (opened, begun) = tokio::sync::oneshot::channel();
@@ -46,5 +50,5 @@ pub(super) async fn body(store: &Store, location: &Location, budgets: &Budgets) 
         }
     });
     begun.await.map_err(|_| Unserved::Failed("the thread that receives has ended".to_owned()))??;
-    Ok(Body::Stream(Box::pin(futures::stream::poll_fn(move |context| receiver.poll_recv(context)))))
+    Ok(ResponseBody::Stream(Box::pin(futures::stream::poll_fn(move |context| receiver.poll_recv(context)))))
 }

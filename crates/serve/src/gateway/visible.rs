@@ -1,25 +1,25 @@
 //! The keys of a bucket that a request may see: they are served and its rights cover them. Listings
 //! ask the origin only for keys below their common directory, and show no others.
 
-use super::origin::Origin;
-use crate::access::keys::{Access, Rights};
+use super::origin::GatewayOrigin;
+use crate::access::keys::{KeyRights, RequestRights};
 
 /// The visible keys of one bucket.
 #[derive(Clone, Copy)]
 pub(crate) struct Visible<'a> {
-    origin: &'a Origin,
-    access: &'a Access,
+    origin: &'a GatewayOrigin,
+    access: &'a RequestRights,
     bucket: &'a str,
 }
 
 impl<'a> Visible<'a> {
-    pub(super) fn new(origin: &'a Origin, access: &'a Access, bucket: &'a str) -> Self {
+    pub(super) fn new(origin: &'a GatewayOrigin, access: &'a RequestRights, bucket: &'a str) -> Self {
         Self { origin, access, bucket }
     }
 
     pub(crate) fn shows(&self, key: &str) -> bool {
         self.origin.serves(key)
-            && self.access.allows(Rights::Read, self.origin.path(self.bucket, key).as_bytes())
+            && self.access.allows(KeyRights::Read, self.origin.path(self.bucket, key).as_bytes())
     }
 
     /// Whether some visible key may start with `beginning`.

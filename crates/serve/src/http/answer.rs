@@ -15,7 +15,7 @@ use http::{HeaderMap, Method, StatusCode};
 use crate::http::connections::{self, Connections};
 use crate::http::date::http_date;
 use crate::http::head::Persistence;
-use crate::http::response::{Body, Response};
+use crate::http::response::{HttpResponse, ResponseBody};
 use crate::http::sendfile::{Follow, send_bytes, send_file, send_pieces, send_throttled};
 use crate::http::wire::Transport;
 
@@ -24,7 +24,7 @@ const SMALL_BODY: usize = 16 << 10;
 
 /// The parts of a request that decide how its response is framed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Framing<'a> {
+pub(crate) struct ResponseFraming<'a> {
     pub(crate) method: &'a Method,
     pub(crate) minor_version: u8,
     pub(crate) persistence: Persistence,
@@ -32,7 +32,7 @@ pub(crate) struct Framing<'a> {
 
 /// The result of sending a response.
 #[derive(Debug)]
-pub(crate) struct Answered {
+pub(crate) struct SentResponse {
     pub(crate) persistence: Persistence,
     pub(crate) body_bytes: u64,
 }
@@ -49,11 +49,11 @@ enum End {
 
 pub(crate) async fn send(
     transport: &mut Transport,
-    response: Response,
-    framing: Framing<'_>,
+    response: HttpResponse,
+    framing: ResponseFraming<'_>,
     connections: &Connections,
     throttle: &Throttle,
-) -> io::Result<Answered> {
+) -> io::Result<SentResponse> {
     let end = end(&response, framing);
     let persistence = if end == End::Close { Persistence::Close } else { framing.persistence };
     let mut head = render_head(&response, end, persistence, framing);
@@ -63,8 +63,8 @@ pub(crate) async fn send(
     connections::wait_for_all(throttle, head.len()).await;
     match response.body {
         _ if bodiless => send_bytes(transport, &head, Follow::Nothing, stall).await?,
-        Body::Empty => send_bytes(transport, &head, Follow::Nothing, stall).await?,
-        Body::Bytes(bytes) => {
+        ResponseBody::Empty => send_bytes(transport, &head, Follow::Nothing, stall).await?,
+        ResponseBody::Bytes(bytes) => {
             body_bytes = bytes.len() as u64;
             connections.metrics.copied_bytes.fetch_add(body_bytes, Relaxed);
             if bytes.len() <= SMALL_BODY && throttle.is_unlimited() {
@@ -75,18 +75,18 @@ pub(crate) async fn send(
                 send_throttled(transport, &bytes, stall, throttle).await?;
             }
         }
-        Body::File(content) => {
+        ResponseBody::File(content) => {
             body_bytes = content.range.len();
             send_file(transport, head, &content, connections, throttle).await?;
             if let Transport::Tls(stream) = transport {
                 tokio::io::AsyncWriteExt::flush(stream).await?;
             }
         }
-        Body::Pieces(pieces) => {
+        ResponseBody::Pieces(pieces) => {
             body_bytes = pieces.length();
             send_pieces(transport, head, pieces, connections, throttle).await?;
         }
-        Body::Stream(mut pieces) => {
+        ResponseBody::Stream(mut pieces) => {
             send_bytes(transport, &head, Follow::More, stall).await?;
             while let Some(piece) = pieces.next().await {
                 let piece = piece?;
@@ -108,7 +108,7 @@ pub(crate) async fn send(
             }
         }
     }
-    Ok(Answered { persistence, body_bytes })
+    Ok(SentResponse { persistence, body_bytes })
 }
 
 async fn send_piece(
@@ -126,7 +126,7 @@ async fn send_piece(
     send_bytes(transport, &chunk, Follow::Nothing, stall).await
 }
 
-fn end(response: &Response, framing: Framing<'_>) -> End {
+fn end(response: &HttpResponse, framing: ResponseFraming<'_>) -> End {
     let status = response.status;
     if status.is_informational() || status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED {
         return End::Bodiless;
@@ -141,7 +141,12 @@ fn end(response: &Response, framing: Framing<'_>) -> End {
     }
 }
 
-fn render_head(response: &Response, end: End, persistence: Persistence, framing: Framing<'_>) -> Vec<u8> {
+fn render_head(
+    response: &HttpResponse,
+    end: End,
+    persistence: Persistence,
+    framing: ResponseFraming<'_>,
+) -> Vec<u8> {
     let status = response.status;
     let mut head = String::with_capacity(512);
     let _ =
@@ -179,12 +184,12 @@ fn append_headers(head: &mut Vec<u8>, headers: &HeaderMap) {
 mod tests {
     use super::*;
 
-    const GET: Framing<'_> =
-        Framing { method: &Method::GET, minor_version: 1, persistence: Persistence::KeepAlive };
+    const GET: ResponseFraming<'_> =
+        ResponseFraming { method: &Method::GET, minor_version: 1, persistence: Persistence::KeepAlive };
 
     #[test]
     fn handlers_cannot_break_the_framing() {
-        let response = Response::text(StatusCode::OK, "four").with_header(CONTENT_LENGTH, "9999");
+        let response = HttpResponse::text(StatusCode::OK, "four").with_header(CONTENT_LENGTH, "9999");
         assert_eq!(end(&response, GET), End::Length(5));
         let head = render_head(&response, End::Length(5), Persistence::KeepAlive, GET);
         let head = String::from_utf8(head).unwrap();
@@ -193,10 +198,10 @@ mod tests {
 
     #[test]
     fn a_response_to_head_has_the_given_length() {
-        let response = Response::new(StatusCode::OK).with_header(CONTENT_LENGTH, "9999");
-        let head = Framing { method: &Method::HEAD, ..GET };
+        let response = HttpResponse::new(StatusCode::OK).with_header(CONTENT_LENGTH, "9999");
+        let head = ResponseFraming { method: &Method::HEAD, ..GET };
         assert_eq!(end(&response, head), End::Length(9999));
         assert_eq!(end(&response, GET), End::Length(0));
-        assert_eq!(end(&Response::new(StatusCode::NO_CONTENT), GET), End::Bodiless);
+        assert_eq!(end(&HttpResponse::new(StatusCode::NO_CONTENT), GET), End::Bodiless);
     }
 }

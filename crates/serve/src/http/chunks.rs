@@ -29,7 +29,7 @@ pub enum ChunkDialect {
 
 /// A line between the data of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Line<'a> {
+pub(crate) enum ChunkLine<'a> {
     /// The start of a chunk, with the text after `;`. The last chunk is empty.
     Size { extension: &'a [u8] },
     /// A trailer.
@@ -38,7 +38,7 @@ pub(crate) enum Line<'a> {
 
 /// The next element of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum BodyElement {
     /// Unknown until more bytes arrive.
     More,
     /// The number of bytes of data. Report those moved by [`Chunks::took`].
@@ -48,7 +48,7 @@ pub(crate) enum Next {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum DecoderState {
     Size,
     Data(u64),
     DataEnd,
@@ -61,13 +61,13 @@ enum State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Chunks {
     dialect: ChunkDialect,
-    state: State,
+    state: DecoderState,
 }
 
 impl Chunks {
     /// Starts at the beginning of a body.
     pub(crate) fn new(dialect: ChunkDialect) -> Self {
-        Self { dialect, state: State::Size }
+        Self { dialect, state: DecoderState::Size }
     }
 
     /// Removes lines from the front of `buffer`, up to the next data, and passes each to `see`.
@@ -77,45 +77,45 @@ impl Chunks {
     pub(crate) fn next(
         &mut self,
         buffer: &mut BytesMut,
-        see: impl FnMut(Line<'_>) -> io::Result<()>,
-    ) -> io::Result<Next> {
+        see: impl FnMut(ChunkLine<'_>) -> io::Result<()>,
+    ) -> io::Result<BodyElement> {
         let next = self.step(buffer, see);
         if next.is_err() {
-            self.state = State::Broken;
+            self.state = DecoderState::Broken;
         }
         next
     }
 
     /// Reports that `count` bytes of the current data were moved.
     pub(crate) fn took(&mut self, count: u64) {
-        if let State::Data(left) = self.state {
+        if let DecoderState::Data(left) = self.state {
             let left = left.saturating_sub(count);
-            self.state = if left == 0 { State::DataEnd } else { State::Data(left) };
+            self.state = if left == 0 { DecoderState::DataEnd } else { DecoderState::Data(left) };
         }
     }
 
     /// Whether the body is complete if the input ends here. S3 clients omit the last empty line.
     pub(crate) fn may_end_here(&self) -> bool {
-        self.dialect == ChunkDialect::Aws && matches!(self.state, State::Trailers(_))
+        self.dialect == ChunkDialect::Aws && matches!(self.state, DecoderState::Trailers(_))
     }
 
     fn step(
         &mut self,
         buffer: &mut BytesMut,
-        mut see: impl FnMut(Line<'_>) -> io::Result<()>,
-    ) -> io::Result<Next> {
+        mut see: impl FnMut(ChunkLine<'_>) -> io::Result<()>,
+    ) -> io::Result<BodyElement> {
         loop {
             match self.state {
-                State::Broken => return Err(broken("the body was malformed before")),
-                State::Ended => return Ok(Next::End),
-                State::Data(left) => return Ok(Next::Data(left)),
-                State::Size | State::DataEnd | State::Trailers(_) => {}
+                DecoderState::Broken => return Err(broken("the body was malformed before")),
+                DecoderState::Ended => return Ok(BodyElement::End),
+                DecoderState::Data(left) => return Ok(BodyElement::Data(left)),
+                DecoderState::Size | DecoderState::DataEnd | DecoderState::Trailers(_) => {}
             }
             let Some(end) = buffer.iter().position(|byte| *byte == b'\n') else {
                 return if buffer.len() > LONGEST_LINE {
                     Err(broken("a line is too long"))
                 } else {
-                    Ok(Next::More)
+                    Ok(BodyElement::More)
                 };
             };
             if end > LONGEST_LINE {
@@ -127,31 +127,35 @@ impl Chunks {
     }
 
     /// Returns the state after `line`, which is given without its line feed.
-    fn after_line(&self, line: &[u8], see: &mut impl FnMut(Line<'_>) -> io::Result<()>) -> io::Result<State> {
-        let in_trailers = matches!(self.state, State::Trailers(_));
+    fn after_line(
+        &self,
+        line: &[u8],
+        see: &mut impl FnMut(ChunkLine<'_>) -> io::Result<()>,
+    ) -> io::Result<DecoderState> {
+        let in_trailers = matches!(self.state, DecoderState::Trailers(_));
         let line = match line.strip_suffix(b"\r") {
             Some(line) => line,
             None if in_trailers && self.dialect == ChunkDialect::Aws => line,
             None => return Err(broken("a line ends without a carriage return")),
         };
         match self.state {
-            State::Size => {
+            DecoderState::Size => {
                 let (size, extension) = chunk_size(line)?;
-                see(Line::Size { extension })?;
-                Ok(if size == 0 { State::Trailers(0) } else { State::Data(size) })
+                see(ChunkLine::Size { extension })?;
+                Ok(if size == 0 { DecoderState::Trailers(0) } else { DecoderState::Data(size) })
             }
-            State::DataEnd if line.is_empty() => Ok(State::Size),
-            State::DataEnd => Err(broken("a chunk is longer than it says")),
-            State::Trailers(_) if line.is_empty() => Ok(State::Ended),
-            State::Trailers(seen) if seen + line.len() > MOST_TRAILERS => {
+            DecoderState::DataEnd if line.is_empty() => Ok(DecoderState::Size),
+            DecoderState::DataEnd => Err(broken("a chunk is longer than it says")),
+            DecoderState::Trailers(_) if line.is_empty() => Ok(DecoderState::Ended),
+            DecoderState::Trailers(seen) if seen + line.len() > MOST_TRAILERS => {
                 Err(broken("there are too many trailers"))
             }
-            State::Trailers(seen) => {
+            DecoderState::Trailers(seen) => {
                 let (name, value) = split_trailer(line)?;
-                see(Line::Trailer { name, value })?;
+                see(ChunkLine::Trailer { name, value })?;
                 // Each line counts for more than its length, so that empty names do not add up
                 // without limit.
-                Ok(State::Trailers(seen + line.len() + 2))
+                Ok(DecoderState::Trailers(seen + line.len() + 2))
             }
             state => Ok(state),
         }
@@ -206,13 +210,13 @@ pub fn decode_chunked(
     let (mut buffer, mut content, mut given) = (BytesMut::new(), Vec::new(), 0);
     loop {
         match chunks.next(&mut buffer, |_| Ok(()))? {
-            Next::End => return Ok(Some((content, given - buffer.len()))),
-            Next::Data(left) if !buffer.is_empty() => {
+            BodyElement::End => return Ok(Some((content, given - buffer.len()))),
+            BodyElement::Data(left) if !buffer.is_empty() => {
                 let count = to_usize(left).min(buffer.len());
                 content.extend_from_slice(&buffer.split_to(count));
                 chunks.took(count as u64);
             }
-            Next::Data(_) | Next::More => {
+            BodyElement::Data(_) | BodyElement::More => {
                 let end = bytes.len().min(given.saturating_add(piece.max(1)));
                 if end == given {
                     return Ok(None);

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use http::header::{AsHeaderName, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE};
 use http::{HeaderMap, HeaderName};
 
-use crate::http::etag::Identity;
+use crate::http::etag::EtagIdentity;
 
 use crate::http::date::parse_http_date;
 
@@ -21,7 +21,7 @@ pub(crate) struct Current<'a> {
 
 /// The result of evaluating a request's conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum ConditionResult {
     /// The conditions hold.
     Proceed,
     /// 304: the client has the current version.
@@ -53,36 +53,36 @@ static OF_A_COPY_SOURCE: Names = Names {
 };
 
 /// Evaluates a GET or HEAD of an existing entity.
-pub(crate) fn judge_read(headers: &HeaderMap, current: Current<'_>) -> Verdict {
+pub(crate) fn judge_read(headers: &HeaderMap, current: Current<'_>) -> ConditionResult {
     judge_existing(headers, &OF_A_READ, current)
 }
 
 /// Evaluates the conditions on the source of an S3 copy, which have their own headers.
-pub(crate) fn judge_copy_source(headers: &HeaderMap, current: Current<'_>) -> Verdict {
+pub(crate) fn judge_copy_source(headers: &HeaderMap, current: Current<'_>) -> ConditionResult {
     match judge_existing(headers, &OF_A_COPY_SOURCE, current) {
-        Verdict::Proceed => Verdict::Proceed,
-        Verdict::NotModified | Verdict::Failed => Verdict::Failed,
+        ConditionResult::Proceed => ConditionResult::Proceed,
+        ConditionResult::NotModified | ConditionResult::Failed => ConditionResult::Failed,
     }
 }
 
-fn judge_existing(headers: &HeaderMap, names: &Names, current: Current<'_>) -> Verdict {
+fn judge_existing(headers: &HeaderMap, names: &Names, current: Current<'_>) -> ConditionResult {
     if let Some(tags) = text(headers, &names.matches) {
         if !lists(tags, current.etag) {
-            return Verdict::Failed;
+            return ConditionResult::Failed;
         }
     } else if both(current.modified, date(headers, &names.unmodified_since), |modified, date| modified > date)
     {
-        return Verdict::Failed;
+        return ConditionResult::Failed;
     }
     if let Some(tags) = text(headers, &names.differs) {
         if lists(tags, current.etag) {
-            return Verdict::NotModified;
+            return ConditionResult::NotModified;
         }
     } else if both(current.modified, date(headers, &names.modified_since), |modified, date| modified <= date)
     {
-        return Verdict::NotModified;
+        return ConditionResult::NotModified;
     }
-    Verdict::Proceed
+    ConditionResult::Proceed
 }
 
 /// Whether both times are known and `compare` holds for them.
@@ -156,7 +156,7 @@ impl Condition {
     ///
     /// # Errors
     /// The reason for which the condition does not hold.
-    pub(crate) fn judge(&self, current: Option<&Identity>) -> Result<(), Unmet> {
+    pub(crate) fn judge(&self, current: Option<&EtagIdentity>) -> Result<(), Unmet> {
         let Some(current) = current else {
             let expects = self.matches.is_some() || self.size.is_some() || self.modified.is_some();
             return if expects { Err(Unmet::Missing) } else { Ok(()) };
@@ -233,17 +233,17 @@ mod tests {
         let now = "Sun, 06 Nov 1994 08:49:37 GMT";
         let before = "Sun, 06 Nov 1994 08:49:36 GMT";
         for (lines, verdict) in [
-            (vec![], Verdict::Proceed),
-            (vec![("if-match", "\"1-2-3\"")], Verdict::Proceed),
-            (vec![("if-match", "\"x\", \"y\"")], Verdict::Failed),
-            (vec![("if-match", "*")], Verdict::Proceed),
-            (vec![("if-none-match", "W/\"1-2-3\"")], Verdict::NotModified),
-            (vec![("if-none-match", "\"x\""), ("if-modified-since", now)], Verdict::Proceed),
-            (vec![("if-modified-since", now)], Verdict::NotModified),
-            (vec![("if-modified-since", before)], Verdict::Proceed),
-            (vec![("if-unmodified-since", before)], Verdict::Failed),
-            (vec![("if-match", "\"1-2-3\""), ("if-unmodified-since", before)], Verdict::Proceed),
-            (vec![("if-modified-since", "nonsense")], Verdict::Proceed),
+            (vec![], ConditionResult::Proceed),
+            (vec![("if-match", "\"1-2-3\"")], ConditionResult::Proceed),
+            (vec![("if-match", "\"x\", \"y\"")], ConditionResult::Failed),
+            (vec![("if-match", "*")], ConditionResult::Proceed),
+            (vec![("if-none-match", "W/\"1-2-3\"")], ConditionResult::NotModified),
+            (vec![("if-none-match", "\"x\""), ("if-modified-since", now)], ConditionResult::Proceed),
+            (vec![("if-modified-since", now)], ConditionResult::NotModified),
+            (vec![("if-modified-since", before)], ConditionResult::Proceed),
+            (vec![("if-unmodified-since", before)], ConditionResult::Failed),
+            (vec![("if-match", "\"1-2-3\""), ("if-unmodified-since", before)], ConditionResult::Proceed),
+            (vec![("if-modified-since", "nonsense")], ConditionResult::Proceed),
         ] {
             assert_eq!(judge_read(&headers(&lines), current()), verdict, "{lines:?}");
         }
@@ -252,15 +252,18 @@ mod tests {
     #[test]
     fn the_source_of_a_copy_is_judged_by_headers_of_its_own() {
         for (lines, verdict) in [
-            (vec![("x-amz-copy-source-if-match", "1-2-3")], Verdict::Proceed),
-            (vec![("x-amz-copy-source-if-match", "\"x\"")], Verdict::Failed),
-            (vec![("x-amz-copy-source-if-none-match", "\"1-2-3\"")], Verdict::Failed),
+            (vec![("x-amz-copy-source-if-match", "1-2-3")], ConditionResult::Proceed),
+            (vec![("x-amz-copy-source-if-match", "\"x\"")], ConditionResult::Failed),
+            (vec![("x-amz-copy-source-if-none-match", "\"1-2-3\"")], ConditionResult::Failed),
             (
                 vec![("x-amz-copy-source-if-unmodified-since", "Sun, 06 Nov 1994 08:49:36 GMT")],
-                Verdict::Failed,
+                ConditionResult::Failed,
             ),
-            (vec![("x-amz-copy-source-if-modified-since", "Sun, 06 Nov 1994 08:49:37 GMT")], Verdict::Failed),
-            (vec![("if-match", "\"x\"")], Verdict::Proceed),
+            (
+                vec![("x-amz-copy-source-if-modified-since", "Sun, 06 Nov 1994 08:49:37 GMT")],
+                ConditionResult::Failed,
+            ),
+            (vec![("if-match", "\"x\"")], ConditionResult::Proceed),
         ] {
             assert_eq!(judge_copy_source(&headers(&lines), current()), verdict, "{lines:?}");
         }
@@ -269,7 +272,7 @@ mod tests {
     #[test]
     fn a_write_may_be_bound_to_a_version_or_to_absence() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let now = Identity::from(&file.as_file().metadata().unwrap());
+        let now = EtagIdentity::from(&file.as_file().metadata().unwrap());
         let tag = now.quoted_etag();
         let absent = Condition::of_headers(&headers(&[("if-none-match", "*")]));
         assert_eq!((absent.judge(None), absent.judge(Some(&now))), (Ok(()), Err(Unmet::Different)));
@@ -288,7 +291,7 @@ mod tests {
     #[test]
     fn every_line_of_a_condition_counts_and_what_is_no_text_matches_nothing() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let now = Identity::from(&file.as_file().metadata().unwrap());
+        let now = EtagIdentity::from(&file.as_file().metadata().unwrap());
         let mut two = headers(&[("if-none-match", "\"x\"")]);
         two.append(IF_NONE_MATCH, now.etag().parse().unwrap());
         assert_eq!(Condition::of_headers(&two).judge(Some(&now)), Err(Unmet::Different));

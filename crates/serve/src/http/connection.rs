@@ -3,7 +3,7 @@
 //!
 //! An idle connection has no buffer. A buffer is allocated when the first byte of a request
 //! arrives, and freed when it is empty. Requests sent ahead (pipelined) wait in the buffer and are
-//! answered in order. A [`Handler`] makes the responses.
+//! answered in order. A [`RequestHandler`] makes the responses.
 
 use std::future::Future;
 use std::io;
@@ -20,15 +20,15 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::config::AccessLog;
-use crate::http::answer::{self, Answered};
+use crate::http::answer::{self, SentResponse};
 use crate::http::connections::Connections;
-use crate::http::head::{Framing, Head, HeadError, Persistence, parse_head};
+use crate::http::head::{Framing, Persistence, RequestHead, RequestHeadError, parse_head};
 use crate::http::log;
-use crate::http::metrics::Route;
-use crate::http::request::{Request, RequestBody};
+use crate::http::metrics::RequestRoute;
+use crate::http::request::{HttpRequest, RequestBody};
 use crate::http::request_id;
-use crate::http::response::Response;
-use crate::http::wire::{Transport, Wire, WireBody};
+use crate::http::response::HttpResponse;
+use crate::http::wire::{HttpWire, Transport, WireBody};
 
 /// Initial size of the buffer for a request head, in bytes. Most heads fit.
 const HEAD_ROOM: usize = 4 << 10;
@@ -43,32 +43,32 @@ const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A response, with the fields that the log and the counters need.
 #[derive(Debug)]
-pub(crate) struct Outcome {
-    pub(crate) response: Response,
-    pub(crate) route: Route,
+pub(crate) struct LoggedResponse {
+    pub(crate) response: HttpResponse,
+    pub(crate) route: RequestRoute,
     /// The access key that the request proved, or `-`.
     pub(crate) who: String,
 }
 
 /// Answers requests. Implemented by the router.
-pub(crate) trait Handler: Send + Sync + 'static {
+pub(crate) trait RequestHandler: Send + Sync + 'static {
     /// Answers one request.
-    fn answer(&self, request: Request) -> impl Future<Output = Outcome> + Send;
+    fn answer(&self, request: HttpRequest) -> impl Future<Output = LoggedResponse> + Send;
 
     /// Answers a request whose head cannot be read.
-    fn refuse(&self, refused: &HeadError) -> Outcome;
+    fn refuse(&self, refused: &RequestHeadError) -> LoggedResponse;
 }
 
 /// Serves one connection to its end.
 pub(crate) async fn run(
     transport: Transport,
     peer: SocketAddr,
-    handler: &impl Handler,
+    handler: &impl RequestHandler,
     connections: &Connections,
     mut stopping: watch::Receiver<bool>,
 ) {
     let throttle = connections.throttle();
-    let mut wire = Wire::new(transport);
+    let mut wire = HttpWire::new(transport);
     loop {
         let is_idle = wire.buffer.is_empty();
         let begun = tokio::select! {
@@ -99,14 +99,14 @@ pub(crate) async fn run(
 
 /// Answers one request. Returns the wire if another request may follow.
 async fn exchange(
-    mut wire: Wire,
-    head: Head,
+    mut wire: HttpWire,
+    head: RequestHead,
     peer: SocketAddr,
-    handler: &impl Handler,
+    handler: &impl RequestHandler,
     connections: &Connections,
     throttle: &Throttle,
     stopping: &watch::Receiver<bool>,
-) -> Option<Wire> {
+) -> Option<HttpWire> {
     let begun = Instant::now();
     wire.begin_body(head.framing, head.expects_continue);
     let slot = Arc::new(Mutex::new(Some(wire)));
@@ -121,7 +121,7 @@ async fn exchange(
     let method = head.method.clone();
     let target =
         if head.query.is_empty() { head.path.clone() } else { format!("{}?{}", head.path, head.query) };
-    let request = Request {
+    let request = HttpRequest {
         method: head.method,
         prefix: String::new(),
         path: head.path,
@@ -132,7 +132,7 @@ async fn exchange(
     };
     let mut outcome = Box::pin(handler.answer(request)).await;
     let id = request_id::next();
-    if outcome.route == Route::S3 {
+    if outcome.route == RequestRoute::S3 {
         outcome.response = outcome.response.with_header(HeaderName::from_static(request_id::NAME), &id);
     }
     let mut wire = slot.lock().take()?;
@@ -141,7 +141,7 @@ async fn exchange(
     if *stopping.borrow() || !read_past(&mut wire).await {
         persistence = Persistence::Close;
     }
-    let framing = answer::Framing { method: &method, minor_version: head.minor_version, persistence };
+    let framing = answer::ResponseFraming { method: &method, minor_version: head.minor_version, persistence };
     let status = outcome.response.status;
     let sent = answer::send(&mut wire.transport, outcome.response, framing, connections, throttle).await;
     connections.metrics.count(outcome.route, status);
@@ -149,10 +149,10 @@ async fn exchange(
         let bytes = sent.as_ref().map_or(0, |answered| answered.body_bytes);
         let (who, id) = (&outcome.who, &id);
         let took = begun.elapsed();
-        log(&log::Line { peer, who, method: &method, target: &target, status, bytes, took, id }.text());
+        log(&log::LogLine { peer, who, method: &method, target: &target, status, bytes, took, id }.text());
     }
     match sent {
-        Ok(Answered { persistence: Persistence::KeepAlive, .. }) => Some(wire),
+        Ok(SentResponse { persistence: Persistence::KeepAlive, .. }) => Some(wire),
         Ok(_) => {
             close(&mut wire).await;
             None
@@ -165,7 +165,7 @@ async fn exchange(
 }
 
 /// Waits for the first bytes of a request. False if the peer has left.
-async fn await_request(wire: &mut Wire, connections: &Connections) -> io::Result<bool> {
+async fn await_request(wire: &mut HttpWire, connections: &Connections) -> io::Result<bool> {
     if !wire.buffer.is_empty() {
         return Ok(true);
     }
@@ -179,9 +179,9 @@ async fn await_request(wire: &mut Wire, connections: &Connections) -> io::Result
 
 /// Reads a head that has begun. `None` if the peer leaves before its end.
 async fn read_head(
-    wire: &mut Wire,
+    wire: &mut HttpWire,
     connections: &Connections,
-) -> io::Result<Option<Result<Head, HeadError>>> {
+) -> io::Result<Option<Result<RequestHead, RequestHeadError>>> {
     let limits = &connections.limits;
     timeout(limits.head, async {
         loop {
@@ -201,12 +201,12 @@ async fn read_head(
     .await?
 }
 
-async fn fill(wire: &mut Wire) -> io::Result<usize> {
+async fn fill(wire: &mut HttpWire) -> io::Result<usize> {
     std::future::poll_fn(|context| wire.poll_fill(context, HEAD_ROOM)).await
 }
 
 /// Discards the part of the body that the handler did not read. True if another request can follow.
-async fn read_past(wire: &mut Wire) -> bool {
+async fn read_past(wire: &mut HttpWire) -> bool {
     if wire.body_is_done() {
         return true;
     }
@@ -231,9 +231,12 @@ async fn read_past(wire: &mut Wire) -> bool {
     timeout(DISCARD_TIMEOUT, drain).await.unwrap_or(false)
 }
 
-async fn refuse(wire: &mut Wire, outcome: Outcome, connections: &Connections) {
-    let framing =
-        answer::Framing { method: &http::Method::GET, minor_version: 1, persistence: Persistence::Close };
+async fn refuse(wire: &mut HttpWire, outcome: LoggedResponse, connections: &Connections) {
+    let framing = answer::ResponseFraming {
+        method: &http::Method::GET,
+        minor_version: 1,
+        persistence: Persistence::Close,
+    };
     let throttle = Throttle::default();
     connections.metrics.count(outcome.route, outcome.response.status);
     if answer::send(&mut wire.transport, outcome.response, framing, connections, &throttle).await.is_ok() {
@@ -243,7 +246,7 @@ async fn refuse(wire: &mut Wire, outcome: Outcome, connections: &Connections) {
 
 /// Closes the connection after the peer could read the response. Closing while bytes of the peer
 /// are unread would reset the connection.
-async fn close(wire: &mut Wire) {
+async fn close(wire: &mut HttpWire) {
     if wire.transport.shutdown().await.is_err() {
         return;
     }

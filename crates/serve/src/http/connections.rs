@@ -7,18 +7,18 @@ use std::time::Instant;
 use firstbyte_pacing::{RateLimit, Throttle};
 use tokio::sync::Notify;
 
-use crate::config::{AccessLog, Limits};
-use crate::http::metrics::Metrics;
+use crate::config::{AccessLog, ServerLimits};
+use crate::http::metrics::ServerMetrics;
 
 /// State that the connections of one server share.
 #[derive(Debug)]
 pub(crate) struct Connections {
     /// Bounds on connections, time and rate.
-    pub(crate) limits: Limits,
+    pub(crate) limits: ServerLimits,
     /// The receiver of log lines for requests.
     pub(crate) access_log: AccessLog,
     /// The counters behind `/metrics`.
-    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) metrics: Arc<ServerMetrics>,
     /// The rate over all connections.
     rate: Option<Arc<RateLimit>>,
     /// Asks the connection that has been idle longest to close, because another one waits to be
@@ -28,7 +28,7 @@ pub(crate) struct Connections {
 
 impl Connections {
     /// Makes the state of a server with these limits.
-    pub(crate) fn new(limits: Limits, access_log: AccessLog, metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn new(limits: ServerLimits, access_log: AccessLog, metrics: Arc<ServerMetrics>) -> Self {
         let rate = limits.rate.map(|rate| Arc::new(RateLimit::new(rate)));
         Self { limits, access_log, metrics, rate, crowded: Notify::default() }
     }

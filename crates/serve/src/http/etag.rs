@@ -23,7 +23,7 @@ const YEAR_ONE: i128 = -62_135_596_800_000_000_000;
 
 /// Identifies one version of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
+pub(crate) struct EtagIdentity {
     device: u64,
     inode: u64,
     /// Length in bytes.
@@ -34,7 +34,7 @@ pub(crate) struct Identity {
     pub(crate) changed: i128,
 }
 
-impl From<&Metadata> for Identity {
+impl From<&Metadata> for EtagIdentity {
     fn from(metadata: &Metadata) -> Self {
         Self {
             device: metadata.dev(),
@@ -46,7 +46,7 @@ impl From<&Metadata> for Identity {
     }
 }
 
-impl From<&Stat> for Identity {
+impl From<&Stat> for EtagIdentity {
     #[allow(clippy::unnecessary_cast, reason = "the fields' types differ between architectures")]
     fn from(stat: &Stat) -> Self {
         Self {
@@ -59,7 +59,7 @@ impl From<&Stat> for Identity {
     }
 }
 
-impl Identity {
+impl EtagIdentity {
     /// Identifies a directory, as an object without bytes.
     pub(crate) fn of_directory(metadata: &Metadata) -> Self {
         Self { size: 0, ..Self::from(metadata) }
@@ -136,7 +136,7 @@ mod tests {
             http_date(SystemTime::UNIX_EPOCH - Duration::from_secs(5)),
             "Thu, 01 Jan 1970 00:00:00 GMT"
         );
-        let identity = |modified| Identity { device: 0, inode: 0, size: 0, modified, changed: 0 };
+        let identity = |modified| EtagIdentity { device: 0, inode: 0, size: 0, modified, changed: 0 };
         let extremes = [i128::from(i64::MIN), -1, 0, i128::from(i64::MAX)];
         for modified in extremes.map(|seconds| seconds * 1_000_000_000) {
             assert_eq!(http_date(identity(modified).last_modified()).len(), 29, "{modified}");
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn a_tag_changes_with_the_content_and_is_no_md5() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let tag = || Identity::from(&file.as_file().metadata().unwrap()).etag();
+        let tag = || EtagIdentity::from(&file.as_file().metadata().unwrap()).etag();
         let before = tag();
         std::fs::write(file.path(), b"longer").unwrap();
         let after = tag();

@@ -16,7 +16,7 @@ const MOST_HEADERS: usize = 100;
 
 /// A parsed request head.
 #[derive(Debug)]
-pub struct Head {
+pub struct RequestHead {
     /// The method.
     pub method: Method,
     /// The path as sent, percent-encoded. It starts with `/` or is `*`.
@@ -57,7 +57,7 @@ pub enum Persistence {
 
 /// The reason for which a head is refused. The connection ends after the response.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum HeadError {
+pub enum RequestHeadError {
     /// Not HTTP/1.x, or ambiguous.
     #[error("bad request: {0}")]
     Malformed(&'static str),
@@ -69,7 +69,7 @@ pub enum HeadError {
     UnknownCoding,
 }
 
-impl HeadError {
+impl RequestHeadError {
     /// Returns the status of the response.
     #[must_use]
     pub fn status(&self) -> StatusCode {
@@ -85,36 +85,38 @@ impl HeadError {
 ///
 /// # Errors
 /// The head is malformed, too large, or uses an unknown transfer coding.
-pub fn parse_head(bytes: &[u8]) -> Result<Option<Head>, HeadError> {
+pub fn parse_head(bytes: &[u8]) -> Result<Option<RequestHead>, RequestHeadError> {
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
     let mut parsed = httparse::Request::new(&mut headers);
     let length = match parsed.parse(bytes) {
         Ok(httparse::Status::Complete(length)) => length,
-        Ok(httparse::Status::Partial) if bytes.len() >= LONGEST_HEAD => return Err(HeadError::TooLarge),
+        Ok(httparse::Status::Partial) if bytes.len() >= LONGEST_HEAD => {
+            return Err(RequestHeadError::TooLarge);
+        }
         Ok(httparse::Status::Partial) => return Ok(None),
-        Err(httparse::Error::TooManyHeaders) => return Err(HeadError::TooLarge),
-        Err(_) => return Err(HeadError::Malformed("this is not HTTP/1.x")),
+        Err(httparse::Error::TooManyHeaders) => return Err(RequestHeadError::TooLarge),
+        Err(_) => return Err(RequestHeadError::Malformed("this is not HTTP/1.x")),
     };
     if length > LONGEST_HEAD {
-        return Err(HeadError::TooLarge);
+        return Err(RequestHeadError::TooLarge);
     }
     if has_bare_line_feed(&bytes[..length]) {
-        return Err(HeadError::Malformed("a line ends without a carriage return"));
+        return Err(RequestHeadError::Malformed("a line ends without a carriage return"));
     }
     let minor_version = parsed.version.unwrap_or(1);
     let method = Method::from_bytes(parsed.method.unwrap_or_default().as_bytes())
-        .map_err(|_| HeadError::Malformed("the method"))?;
+        .map_err(|_| RequestHeadError::Malformed("the method"))?;
     let Target { authority, path, query } = Target::parse(parsed.path.unwrap_or_default())?;
     let mut map = HeaderMap::with_capacity(parsed.headers.len());
     for header in parsed.headers.iter() {
         let name = HeaderName::from_bytes(header.name.as_bytes())
-            .map_err(|_| HeadError::Malformed("a header's name"))?;
-        let value =
-            HeaderValue::from_bytes(header.value).map_err(|_| HeadError::Malformed("a header's value"))?;
+            .map_err(|_| RequestHeadError::Malformed("a header's name"))?;
+        let value = HeaderValue::from_bytes(header.value)
+            .map_err(|_| RequestHeadError::Malformed("a header's value"))?;
         map.append(name, value);
     }
     if map.get_all(HOST).iter().count() > 1 || (minor_version == 1 && !map.contains_key(HOST)) {
-        return Err(HeadError::Malformed("there must be exactly one Host header"));
+        return Err(RequestHeadError::Malformed("there must be exactly one Host header"));
     }
     if let Some(authority) = authority {
         // RFC 9112, section 3.2.2: the target's host replaces the header `Host`.
@@ -125,7 +127,7 @@ pub fn parse_head(bytes: &[u8]) -> Result<Option<Head>, HeadError> {
     let expects_continue = minor_version == 1
         && map.get(EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
         && framing != Framing::Length(0);
-    Ok(Some(Head {
+    Ok(Some(RequestHead {
         method,
         path,
         query,
@@ -153,7 +155,7 @@ struct Target {
 }
 
 impl Target {
-    fn parse(text: &str) -> Result<Self, HeadError> {
+    fn parse(text: &str) -> Result<Self, RequestHeadError> {
         let absolute = text.split_once("://").filter(|(scheme, _)| {
             scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https")
         });
@@ -162,13 +164,13 @@ impl Target {
                 let (authority, target) =
                     rest.find(['/', '?', '#']).map_or((rest, ""), |at| rest.split_at(at));
                 let authority = HeaderValue::from_str(authority).ok().filter(|_| !authority.contains('@'));
-                (Some(authority.ok_or(HeadError::Malformed("the target's host"))?), target)
+                (Some(authority.ok_or(RequestHeadError::Malformed("the target's host"))?), target)
             }
             None => (None, text),
         };
         let is_empty = absolute.is_some() && !target.starts_with('/');
         if !target.starts_with('/') && target != "*" && !is_empty {
-            return Err(HeadError::Malformed("the target must start with `/`"));
+            return Err(RequestHeadError::Malformed("the target must start with `/`"));
         }
         let target = target.split('#').next().unwrap_or_default();
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
@@ -177,25 +179,25 @@ impl Target {
     }
 }
 
-fn framing(headers: &HeaderMap, minor_version: u8) -> Result<Framing, HeadError> {
+fn framing(headers: &HeaderMap, minor_version: u8) -> Result<Framing, RequestHeadError> {
     let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
     let length = lengths.next();
     if lengths.next().is_some() {
-        return Err(HeadError::Malformed("more than one Content-Length"));
+        return Err(RequestHeadError::Malformed("more than one Content-Length"));
     }
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     if let Some(coding) = codings.next() {
         if length.is_some() || codings.next().is_some() || minor_version == 0 {
-            return Err(HeadError::Malformed("the body's length is ambiguous"));
+            return Err(RequestHeadError::Malformed("the body's length is ambiguous"));
         }
         let chunked = coding.as_bytes().eq_ignore_ascii_case(b"chunked");
-        return if chunked { Ok(Framing::Chunked) } else { Err(HeadError::UnknownCoding) };
+        return if chunked { Ok(Framing::Chunked) } else { Err(RequestHeadError::UnknownCoding) };
     }
     let Some(length) = length else { return Ok(Framing::Length(0)) };
     let digits =
         length.to_str().ok().filter(|text| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()));
     let length = digits.and_then(|text| text.parse().ok());
-    length.map(Framing::Length).ok_or(HeadError::Malformed("Content-Length must be a number"))
+    length.map(Framing::Length).ok_or(RequestHeadError::Malformed("Content-Length must be a number"))
 }
 
 fn persistence(headers: &HeaderMap, minor_version: u8) -> Persistence {
@@ -216,7 +218,7 @@ mod tests {
 
     use super::*;
 
-    fn head(text: &str) -> Result<Option<Head>, HeadError> {
+    fn head(text: &str) -> Result<Option<RequestHead>, RequestHeadError> {
         parse_head(text.as_bytes())
     }
 
@@ -247,18 +249,18 @@ mod tests {
             "A: b\rc",
         ] {
             let text = format!("PUT / HTTP/1.1\r\nHost: h\r\n{lines}\r\n\r\n");
-            assert!(matches!(head(&text), Err(HeadError::Malformed(_))), "{lines}");
+            assert!(matches!(head(&text), Err(RequestHeadError::Malformed(_))), "{lines}");
         }
         let text = "PUT / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip, chunked\r\n\r\n";
-        assert_eq!(head(text).unwrap_err(), HeadError::UnknownCoding);
+        assert_eq!(head(text).unwrap_err(), RequestHeadError::UnknownCoding);
     }
 
     #[test]
     fn heads_beyond_the_bounds_are_refused() {
         let many = format!("GET / HTTP/1.1\r\nHost: h\r\n{}\r\n", "A: b\r\n".repeat(101));
-        assert_eq!(head(&many).unwrap_err(), HeadError::TooLarge);
+        assert_eq!(head(&many).unwrap_err(), RequestHeadError::TooLarge);
         let long = format!("GET /{} HTTP/1.1\r\n", "x".repeat(LONGEST_HEAD));
-        assert_eq!(head(&long).unwrap_err(), HeadError::TooLarge);
+        assert_eq!(head(&long).unwrap_err(), RequestHeadError::TooLarge);
     }
 
     #[test]

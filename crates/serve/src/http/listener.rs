@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
-use crate::http::connection::{self, Handler};
+use crate::http::connection::{self, RequestHandler};
 use crate::http::connections::Connections;
 use crate::http::wire::Transport;
 
@@ -29,7 +29,7 @@ pub(crate) async fn run(
     listener: TcpListener,
     acceptor: Option<TlsAcceptor>,
     connections: Arc<Connections>,
-    handler: Arc<impl Handler>,
+    handler: Arc<impl RequestHandler>,
     shutdown: impl Future<Output = ()>,
 ) {
     let most = most_connections(connections.limits.connections);

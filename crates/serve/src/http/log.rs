@@ -28,7 +28,7 @@ fn without_secrets(target: &str) -> String {
 
 /// One answered request.
 #[derive(Debug)]
-pub(crate) struct Line<'a> {
+pub(crate) struct LogLine<'a> {
     pub(crate) peer: SocketAddr,
     pub(crate) who: &'a str,
     pub(crate) method: &'a Method,
@@ -40,7 +40,7 @@ pub(crate) struct Line<'a> {
     pub(crate) id: &'a str,
 }
 
-impl Line<'_> {
+impl LogLine<'_> {
     /// Formats the line, with a line feed.
     pub(crate) fn text(&self) -> String {
         let date = http_date(SystemTime::now());

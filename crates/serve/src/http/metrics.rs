@@ -7,7 +7,7 @@ use http::StatusCode;
 
 /// The part of the server that answers a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Route {
+pub(crate) enum RequestRoute {
     /// The S3 API.
     S3,
     /// A file or directory over plain HTTP.
@@ -18,7 +18,7 @@ pub(crate) enum Route {
     Metrics,
 }
 
-impl Route {
+impl RequestRoute {
     /// All routes, in the order of their discriminants.
     pub(crate) const ALL: [Self; 4] = [Self::S3, Self::Plain, Self::Reserved, Self::Metrics];
 
@@ -38,7 +38,7 @@ const CLASSES: usize = 5;
 
 /// Counts of events since the server started.
 #[derive(Debug, Default)]
-pub(crate) struct Metrics {
+pub(crate) struct ServerMetrics {
     requests: [[AtomicU64; CLASSES]; ROUTES],
     /// Body bytes sent by sendfile.
     pub(crate) sendfile_bytes: AtomicU64,
@@ -55,9 +55,9 @@ pub(crate) struct Metrics {
     pub(crate) cold_reads: AtomicU64,
 }
 
-impl Metrics {
+impl ServerMetrics {
     /// Counts one answered request.
-    pub(crate) fn count(&self, route: Route, status: StatusCode) {
+    pub(crate) fn count(&self, route: RequestRoute, status: StatusCode) {
         let class = usize::from(status.as_u16() / 100).clamp(1, CLASSES) - 1;
         self.requests[route as usize][class].fetch_add(1, Relaxed);
     }
@@ -68,7 +68,7 @@ impl Metrics {
         text.push_str(
             "# HELP firstbyte_requests_total Requests answered.\n# TYPE firstbyte_requests_total counter\n",
         );
-        for route in Route::ALL {
+        for route in RequestRoute::ALL {
             for class in 0..CLASSES {
                 let count = self.requests[route as usize][class].load(Relaxed);
                 let (kind, status) = (route.name(), class + 1);

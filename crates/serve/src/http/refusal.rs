@@ -8,19 +8,19 @@ use firstbyte_location::is_full;
 use http::StatusCode;
 use http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 
-use crate::http::response::Response;
+use crate::http::response::HttpResponse;
 
 /// 401: asks for a key by HTTP Basic.
-pub(crate) fn unauthorized() -> Response {
-    Response::text(StatusCode::UNAUTHORIZED, "an access key and its secret are needed")
+pub(crate) fn unauthorized() -> HttpResponse {
+    HttpResponse::text(StatusCode::UNAUTHORIZED, "an access key and its secret are needed")
         .with_header(WWW_AUTHENTICATE, "Basic realm=\"firstbyte\", charset=\"UTF-8\"")
 }
 
 /// 429: too many wrong secrets came for a key.
-pub(crate) fn too_many_attempts(wait: Duration) -> Response {
+pub(crate) fn too_many_attempts(wait: Duration) -> HttpResponse {
     let seconds = wait.as_secs() + 1;
     let line = format!("too many wrong secrets of this key came from your address; try again in {seconds} s");
-    Response::text(StatusCode::TOO_MANY_REQUESTS, line).with_header(RETRY_AFTER, seconds.to_string())
+    HttpResponse::text(StatusCode::TOO_MANY_REQUESTS, line).with_header(RETRY_AFTER, seconds.to_string())
 }
 
 /// Returns the reason for which a request for `host` is refused, with the remedy.
@@ -37,23 +37,23 @@ pub(crate) fn unknown_host_line(host: &str) -> String {
 }
 
 /// 403: the host is not one of the server's names.
-pub(crate) fn unknown_host(host: &str) -> Response {
-    Response::text(StatusCode::FORBIDDEN, unknown_host_line(host))
+pub(crate) fn unknown_host(host: &str) -> HttpResponse {
+    HttpResponse::text(StatusCode::FORBIDDEN, unknown_host_line(host))
 }
 
 /// 403: the rights of the key do not cover the request.
-pub(crate) fn forbidden() -> Response {
-    Response::text(StatusCode::FORBIDDEN, "this key gives no right to do so")
+pub(crate) fn forbidden() -> HttpResponse {
+    HttpResponse::text(StatusCode::FORBIDDEN, "this key gives no right to do so")
 }
 
 /// 404: not found.
-pub(crate) fn not_found() -> Response {
-    Response::text(StatusCode::NOT_FOUND, "there is no such file or directory")
+pub(crate) fn not_found() -> HttpResponse {
+    HttpResponse::text(StatusCode::NOT_FOUND, "there is no such file or directory")
 }
 
 /// Makes the response to a failed file operation. A link that leads outside gives the same response
 /// as a missing file.
-pub(crate) fn failure(error: &io::Error) -> Response {
+pub(crate) fn failure(error: &io::Error) -> HttpResponse {
     let (status, line) = match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::CrossesDevices => return not_found(),
         io::ErrorKind::NotADirectory => return not_found(),
@@ -75,5 +75,5 @@ pub(crate) fn failure(error: &io::Error) -> Response {
     if status == StatusCode::INTERNAL_SERVER_ERROR {
         tracing::error!(%error, "a file operation failed");
     }
-    Response::text(status, line)
+    HttpResponse::text(status, line)
 }

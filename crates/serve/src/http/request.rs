@@ -14,7 +14,7 @@ use crate::http::wire::WireBody;
 /// A request. Its target is relative to the base path and, by plain HTTP, to the name of the only
 /// bucket.
 #[derive(Debug)]
-pub(crate) struct Request {
+pub(crate) struct HttpRequest {
     pub(crate) method: Method,
     /// The beginning that was removed from `path`: the base path, and the name of the only bucket
     /// if the request has it. Links and redirections begin with it.
@@ -30,7 +30,7 @@ pub(crate) struct Request {
     pub(crate) body: RequestBody,
 }
 
-impl Request {
+impl HttpRequest {
     /// Returns the value of header `name`. `None` if it is missing or not text.
     #[must_use]
     pub(crate) fn header(&self, name: impl http::header::AsHeaderName) -> Option<&str> {

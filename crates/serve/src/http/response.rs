@@ -13,17 +13,17 @@ use http::header::{CONTENT_TYPE, HeaderName};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::http::etag::Identity;
+use crate::http::etag::EtagIdentity;
 
 /// Status, headers and body. The connection loop sets `content-length` (or chunked framing), `date`
 /// and `connection`.
 #[derive(Debug)]
-pub(crate) struct Response {
+pub(crate) struct HttpResponse {
     pub(crate) status: StatusCode,
     /// The headers, without framing ones. A `content-length` set here is kept for HEAD and 304
     /// only.
     pub(crate) headers: HeaderMap,
-    pub(crate) body: Body,
+    pub(crate) body: ResponseBody,
 }
 
 /// A range of an open file, in the version that the response's head states.
@@ -32,7 +32,7 @@ pub(crate) struct FileContent {
     pub(crate) file: Arc<File>,
     pub(crate) range: ByteRange,
     /// The version of the whole file.
-    pub(crate) version: Identity,
+    pub(crate) version: EtagIdentity,
 }
 
 impl FileContent {
@@ -41,7 +41,7 @@ impl FileContent {
     /// # Errors
     /// The file has changed, or its metadata cannot be read.
     pub(crate) fn check_unchanged(&self) -> io::Result<()> {
-        let now = Identity::from(&self.file.metadata()?);
+        let now = EtagIdentity::from(&self.file.metadata()?);
         // The change time is ignored, because it changes too when another file takes the name.
         if (now.size, now.modified) == (self.version.size, self.version.modified) {
             return Ok(());
@@ -56,7 +56,7 @@ pub(crate) trait FixedFile: AsFd + Send + Sync + 'static {}
 impl<F: AsFd + Send + Sync + 'static> FixedFile for F {}
 
 /// The next bytes of a body, in a file or in memory.
-pub(crate) enum Piece {
+pub(crate) enum BodyPiece {
     /// A range of a file, sent by sendfile on plain TCP.
     File(Arc<dyn FixedFile>, ByteRange),
     /// Bytes in memory, with their share of the memory budget. Few bytes have no share.
@@ -65,7 +65,7 @@ pub(crate) enum Piece {
 
 /// A body that becomes available piece by piece. Its length is known before it is sent.
 #[async_trait::async_trait]
-pub(crate) trait Pieces: Send {
+pub(crate) trait BodyPieces: Send {
     /// Returns the total length of all pieces in bytes.
     fn length(&self) -> u64;
 
@@ -73,11 +73,11 @@ pub(crate) trait Pieces: Send {
     ///
     /// # Errors
     /// The rest cannot be read, so the response must break off.
-    async fn next(&mut self) -> io::Result<Option<Piece>>;
+    async fn next(&mut self) -> io::Result<Option<BodyPiece>>;
 }
 
 /// The body of a response.
-pub(crate) enum Body {
+pub(crate) enum ResponseBody {
     /// No body.
     Empty,
     /// Bytes in memory.
@@ -85,12 +85,12 @@ pub(crate) enum Body {
     /// A range of a file, sent by sendfile on plain TCP.
     File(FileContent),
     /// Pieces in files or in memory, of known total length.
-    Pieces(Box<dyn Pieces>),
+    Pieces(Box<dyn BodyPieces>),
     /// Pieces made while sending, of unknown total length.
     Stream(Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>),
 }
 
-impl std::fmt::Debug for Body {
+impl std::fmt::Debug for ResponseBody {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Empty => f.write_str("Empty"),
@@ -102,7 +102,7 @@ impl std::fmt::Debug for Body {
     }
 }
 
-impl Body {
+impl ResponseBody {
     /// Returns the length in bytes. `None` if it is unknown before sending.
     #[must_use]
     pub(crate) fn length(&self) -> Option<u64> {
@@ -116,11 +116,11 @@ impl Body {
     }
 }
 
-impl Response {
+impl HttpResponse {
     /// Makes an empty response.
     #[must_use]
     pub(crate) fn new(status: StatusCode) -> Self {
-        Self { status, headers: HeaderMap::new(), body: Body::Empty }
+        Self { status, headers: HeaderMap::new(), body: ResponseBody::Empty }
     }
 
     /// Makes a response with one line of plain text, for a terminal.
@@ -128,13 +128,15 @@ impl Response {
     pub(crate) fn text(status: StatusCode, line: impl std::fmt::Display) -> Self {
         Self::new(status)
             .with_header(CONTENT_TYPE, "text/plain; charset=utf-8")
-            .with_body(Body::Bytes(format!("{line}\n").into()))
+            .with_body(ResponseBody::Bytes(format!("{line}\n").into()))
     }
 
     /// Makes a response with a document of the given content type.
     #[must_use]
     pub(crate) fn document(content_type: &'static str, bytes: impl Into<Bytes>) -> Self {
-        Self::new(StatusCode::OK).with_header(CONTENT_TYPE, content_type).with_body(Body::Bytes(bytes.into()))
+        Self::new(StatusCode::OK)
+            .with_header(CONTENT_TYPE, content_type)
+            .with_body(ResponseBody::Bytes(bytes.into()))
     }
 
     /// Sets the header `name`. A value that is not valid in a header is omitted.
@@ -147,7 +149,7 @@ impl Response {
     }
 
     #[must_use]
-    pub(crate) fn with_body(mut self, body: Body) -> Self {
+    pub(crate) fn with_body(mut self, body: ResponseBody) -> Self {
         self.body = body;
         self
     }

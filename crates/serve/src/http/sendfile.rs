@@ -22,7 +22,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::http::connections::{self, Connections};
-use crate::http::response::{FileContent, Piece, Pieces};
+use crate::http::response::{BodyPiece, BodyPieces, FileContent};
 use crate::http::wire::Transport;
 
 /// Bytes that one connection sends before others get their turn. It is more than a socket buffer
@@ -72,7 +72,7 @@ pub(crate) async fn send_file(
 pub(crate) async fn send_pieces(
     transport: &mut Transport,
     head: Vec<u8>,
-    mut pieces: Box<dyn Pieces>,
+    mut pieces: Box<dyn BodyPieces>,
     connections: &Connections,
     throttle: &Throttle,
 ) -> io::Result<()> {
@@ -83,16 +83,16 @@ pub(crate) async fn send_pieces(
         pieces.next().await.inspect_err(|error| tracing::warn!(%error, "an answer broke off"))?
     {
         match piece {
-            Piece::File(file, range) => {
+            BodyPiece::File(file, range) => {
                 remaining = remaining.saturating_sub(range.len());
                 send_range(transport, &file, range, connections, throttle).await?;
             }
             // A few bytes wait for the next piece instead of taking a packet.
-            Piece::Bytes(bytes, None) if remaining > bytes.len() as u64 && throttle.is_unlimited() => {
+            BodyPiece::Bytes(bytes, None) if remaining > bytes.len() as u64 && throttle.is_unlimited() => {
                 remaining -= bytes.len() as u64;
                 send_bytes(transport, &bytes, Follow::More, stall).await?;
             }
-            Piece::Bytes(bytes, _held) => {
+            BodyPiece::Bytes(bytes, _held) => {
                 remaining = remaining.saturating_sub(bytes.len() as u64);
                 connections.metrics.copied_bytes.fetch_add(bytes.len() as u64, Relaxed);
                 send_throttled(transport, &bytes, stall, throttle).await?;

@@ -8,12 +8,12 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 
-use crate::config::Tls;
+use crate::config::TlsFiles;
 use crate::error::{Error, Result};
 
 /// Reads the PEM files of `tls`. Returns the names of the certificate too, except those with `*`,
 /// where a bucket may stand.
-pub(crate) fn acceptor(tls: &Tls) -> Result<(TlsAcceptor, Vec<String>)> {
+pub(crate) fn acceptor(tls: &TlsFiles) -> Result<(TlsAcceptor, Vec<String>)> {
     let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(&tls.certificate)
         .and_then(Iterator::collect)
         .map_err(|cause| error(&tls.certificate, &cause))?;

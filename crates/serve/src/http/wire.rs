@@ -1,8 +1,8 @@
 //! A connection's transport and read buffer, and the request bodies that are read through them.
 //!
-//! While a handler runs, the [`Wire`] is in a slot that its [`WireBody`] shares. The handler reads
-//! the body straight from the socket. Afterwards the connection loop takes the wire out of the
-//! slot, so a body that outlives its request finds the slot empty and fails.
+//! While a handler runs, the [`HttpWire`] is in a slot that its [`WireBody`] shares. The handler
+//! reads the body straight from the socket. Afterwards the connection loop takes the wire out of
+//! the slot, so a body that outlives its request finds the slot empty and fails.
 
 use std::future::Future;
 use std::io;
@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 use tokio_rustls::server::TlsStream;
 
-use crate::http::chunks::{ChunkDialect, Chunks, Next};
+use crate::http::chunks::{BodyElement, ChunkDialect, Chunks};
 use crate::http::head::Framing;
 
 /// The most body bytes in one piece: large enough that a write to disk outweighs its task switch,
@@ -40,7 +40,7 @@ pub(crate) enum Transport {
 
 /// A transport, and the bytes that were read from it but not used.
 #[derive(Debug)]
-pub(crate) struct Wire {
+pub(crate) struct HttpWire {
     pub(crate) transport: Transport,
     pub(crate) buffer: BytesMut,
     body: Progress,
@@ -62,7 +62,7 @@ enum Progress {
     Broken,
 }
 
-impl Wire {
+impl HttpWire {
     pub(crate) fn new(transport: Transport) -> Self {
         Self { transport, buffer: BytesMut::new(), body: Progress::Done, awaits_continue: false }
     }
@@ -143,14 +143,14 @@ impl Wire {
                     let next = chunks.next(&mut self.buffer, |_| Ok(()))?;
                     self.body = Progress::Chunked(chunks);
                     match next {
-                        Next::Data(left) => {
+                        BodyElement::Data(left) => {
                             let piece = ready!(self.poll_data(context, left))?;
                             chunks.took(piece.len() as u64);
                             self.body = Progress::Chunked(chunks);
                             return Poll::Ready(Ok(piece));
                         }
-                        Next::End => self.body = Progress::Done,
-                        Next::More => {
+                        BodyElement::End => self.body = Progress::Done,
+                        BodyElement::More => {
                             if ready!(self.poll_fill(context, LINE_ROOM))? == 0 {
                                 return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
                             }
@@ -222,12 +222,12 @@ impl AsyncWrite for Transport {
 }
 
 /// Holds the wire while a handler runs.
-pub(crate) type Slot = Arc<Mutex<Option<Wire>>>;
+pub(crate) type WireSlot = Arc<Mutex<Option<HttpWire>>>;
 
 /// A request body still on the wire.
 #[derive(Debug)]
 pub(crate) struct WireBody {
-    slot: Slot,
+    slot: WireSlot,
     length: Option<u64>,
     stall: Duration,
     deadline: Option<Pin<Box<Sleep>>>,
@@ -235,7 +235,7 @@ pub(crate) struct WireBody {
 }
 
 impl WireBody {
-    pub(crate) fn new(slot: Slot, length: Option<u64>, stall: Duration) -> Self {
+    pub(crate) fn new(slot: WireSlot, length: Option<u64>, stall: Duration) -> Self {
         Self { slot, length, stall, deadline: None, received: 0 }
     }
 

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 
 use rustix_futex_sync::Mutex;
 
-use crate::http::etag::Identity;
+use crate::http::etag::EtagIdentity;
 
 /// The time allowed from writing the attribute to the rename that publishes the file, in
 /// nanoseconds. A change within it goes unnoticed. A rename takes a tenth of it.
@@ -19,16 +19,16 @@ const PUBLISHING: i128 = 300_000;
 /// The most late files remembered, about 300 KB.
 const MOST_LATE: usize = 4096;
 
-static LATE: Mutex<VecDeque<Identity>> = Mutex::new(VecDeque::new());
+static LATE: Mutex<VecDeque<EtagIdentity>> = Mutex::new(VecDeque::new());
 
 /// Returns the bound for a file of version `identity` that is about to be published, in nanoseconds
 /// since 1970.
-pub(crate) fn bound(identity: &Identity) -> i128 {
+pub(crate) fn bound(identity: &EtagIdentity) -> i128 {
     identity.changed + PUBLISHING
 }
 
 /// Remembers the published version `identity` if its change time exceeds `bound`.
-pub(crate) fn record_published(identity: &Identity, bound: i128) {
+pub(crate) fn record_published(identity: &EtagIdentity, bound: i128) {
     if identity.changed <= bound {
         return;
     }
@@ -40,6 +40,6 @@ pub(crate) fn record_published(identity: &Identity, bound: i128) {
 }
 
 /// Whether the version `identity` is the one that was published.
-pub(crate) fn is_as_published(identity: &Identity, bound: i128) -> bool {
+pub(crate) fn is_as_published(identity: &EtagIdentity, bound: i128) -> bool {
     identity.changed <= bound || LATE.lock().contains(identity)
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use firstbyte_location::{Algorithm, Hasher};
 
-use crate::object::writer::Digest;
+use crate::object::writer::ByteDigest;
 
 /// Returns the name of the header with an algorithm's value.
 pub(crate) fn header(algorithm: Algorithm) -> &'static str {
@@ -14,7 +14,7 @@ pub(crate) fn header(algorithm: Algorithm) -> &'static str {
 
 /// The reason for which the checksums of a request are refused.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Refusal {
+pub(crate) enum ChecksumRefusal {
     /// A computed checksum differs from the stated one.
     #[error("{0}")]
     Differs(String),
@@ -33,13 +33,13 @@ pub(crate) enum Refusal {
 }
 
 /// Checksums by algorithm, each in base64.
-pub(crate) type Values = BTreeMap<Algorithm, String>;
+pub(crate) type ChecksumValues = BTreeMap<Algorithm, String>;
 
 /// Computes several checksums of the same bytes.
 #[derive(Debug)]
-pub(crate) struct Checksums(Vec<Hasher>);
+pub(crate) struct MultiHasher(Vec<Hasher>);
 
-impl Checksums {
+impl MultiHasher {
     /// Computes each of these algorithms once.
     pub(crate) fn of(algorithms: impl IntoIterator<Item = Algorithm>) -> Self {
         let mut all: Vec<Algorithm> = algorithms.into_iter().collect();
@@ -54,13 +54,13 @@ impl Checksums {
     }
 
     /// Returns the checksums.
-    pub(crate) fn finish(self) -> Values {
+    pub(crate) fn finish(self) -> ChecksumValues {
         let value = |hasher: Hasher| (hasher.algorithm(), hasher.finish().to_base64());
         self.0.into_iter().map(value).collect()
     }
 }
 
-impl Digest for Checksums {
+impl ByteDigest for MultiHasher {
     fn update(&mut self, bytes: &[u8]) {
         self.0.iter_mut().for_each(|hasher| hasher.update(bytes));
     }

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 
 use firstbyte_location::{ByteRange, to_usize};
 
-use crate::object::writer::{Digest, WriteAt};
+use crate::object::writer::{ByteDigest, WriteAt};
 
 /// Copies `range` of `from` to `offset` of `to`, inside the kernel if possible. Blocking.
 pub(crate) fn copy_range(from: &File, range: ByteRange, to: &File, offset: u64) -> io::Result<()> {
@@ -34,7 +34,7 @@ pub(crate) fn copy_digesting(
     range: ByteRange,
     to: &(impl WriteAt + ?Sized),
     offset: u64,
-    digest: &mut impl Digest,
+    digest: &mut impl ByteDigest,
 ) -> io::Result<()> {
     let mut offset = offset;
     read_range(from, range, |bytes| {

@@ -4,7 +4,7 @@
 use std::time::SystemTime;
 
 use crate::http::condition::Current;
-use crate::http::etag::Identity;
+use crate::http::etag::EtagIdentity;
 
 /// The version of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,8 +21,8 @@ pub(crate) struct Described {
     pub(crate) storage_class: Option<String>,
 }
 
-impl From<&Identity> for Described {
-    fn from(identity: &Identity) -> Self {
+impl From<&EtagIdentity> for Described {
+    fn from(identity: &EtagIdentity) -> Self {
         Self {
             size: identity.size,
             etag: Some(identity.quoted_etag()),

@@ -11,21 +11,21 @@ use std::os::unix::ffi::OsStringExt;
 
 use rustix::fs::{AtFlags, Dir, FileType, OFlags};
 
-use crate::access::keys::{Access, Rights};
-use crate::http::etag::Identity;
-use crate::object::root::Root;
+use crate::access::keys::{KeyRights, RequestRights};
+use crate::http::etag::EtagIdentity;
+use crate::object::root::ServedRoot;
 use crate::path::{EntryPath, is_hidden};
 
 /// One visible entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct VisibleEntry {
     pub(crate) name: OsString,
-    pub(crate) kind: Kind,
+    pub(crate) kind: VisibleKind,
 }
 
 /// The kind of an entry. Everything else (sockets, devices, links leading out) is invisible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
+pub(crate) enum VisibleKind {
     File,
     /// A directory.
     Directory,
@@ -43,27 +43,27 @@ pub(crate) struct Position {
 
 /// Iterates over the visible entries of a directory, in the file system's order. Blocking.
 #[derive(Debug)]
-pub(crate) struct Reader {
-    root: Root,
+pub(crate) struct EntryReader {
+    root: ServedRoot,
     path: EntryPath,
     entries: Dir,
     /// The file system's offset after the last entry.
     offset: i64,
     /// The rights that limit the visible entries to those that may be read, and the directories
     /// that lead there. `None`: all entries are visible.
-    shown_to: Option<Access>,
+    shown_to: Option<RequestRights>,
 }
 
-impl Reader {
-    pub(crate) fn open(root: &Root, path: &EntryPath) -> io::Result<Self> {
+impl EntryReader {
+    pub(crate) fn open(root: &ServedRoot, path: &EntryPath) -> io::Result<Self> {
         let entries = Dir::new(root.open_directory(path)?)?;
         Ok(Self { root: root.clone(), path: path.clone(), entries, offset: 0, shown_to: None })
     }
 
     /// Opens the directory `path`. The reader shows only the entries that `access` may read, and
     /// the directories that lead there.
-    pub(crate) fn open_for(root: &Root, path: &EntryPath, access: &Access) -> io::Result<Self> {
-        let shown_to = (!access.allows(Rights::Read, path.as_bytes())).then(|| access.clone());
+    pub(crate) fn open_for(root: &ServedRoot, path: &EntryPath, access: &RequestRights) -> io::Result<Self> {
+        let shown_to = (!access.allows(KeyRights::Read, path.as_bytes())).then(|| access.clone());
         Ok(Self { shown_to, ..Self::open(root, path)? })
     }
 
@@ -78,9 +78,9 @@ impl Reader {
     /// # Errors
     /// The directory cannot be opened, or another one has its place now.
     pub(crate) fn resume(
-        root: &Root,
+        root: &ServedRoot,
         path: &EntryPath,
-        access: &Access,
+        access: &RequestRights,
         position: Position,
     ) -> io::Result<Self> {
         let mut reader = Self::open_for(root, path, access)?;
@@ -93,17 +93,17 @@ impl Reader {
     }
 
     /// Whether the entry `name` may be shown, judged by its name and, if known, its `kind`.
-    fn is_shown(&self, name: &OsStr, kind: Option<Kind>) -> bool {
+    fn is_shown(&self, name: &OsStr, kind: Option<VisibleKind>) -> bool {
         let Some(access) = &self.shown_to else { return true };
         let path = self.path.join(name);
         match kind {
-            Some(Kind::File) => access.allows(Rights::Read, path.as_bytes()),
+            Some(VisibleKind::File) => access.allows(KeyRights::Read, path.as_bytes()),
             _ => access.reaches(&path.as_directory()),
         }
     }
 
     /// Returns the version of `entry`. `None` if it no longer exists.
-    pub(crate) fn identity(&self, entry: &Entry) -> Option<Identity> {
+    pub(crate) fn identity(&self, entry: &VisibleEntry) -> Option<EtagIdentity> {
         identity_at(&self.root, self.entries.fd().ok()?, &self.path, &entry.name)
     }
 
@@ -112,26 +112,26 @@ impl Reader {
         self.path.join(name)
     }
 
-    fn kind(&self, name: &OsString, reported: FileType) -> Option<Kind> {
+    fn kind(&self, name: &OsString, reported: FileType) -> Option<VisibleKind> {
         match reported {
-            FileType::RegularFile => return Some(Kind::File),
-            FileType::Directory => return Some(Kind::Directory),
+            FileType::RegularFile => return Some(VisibleKind::File),
+            FileType::Directory => return Some(VisibleKind::Directory),
             FileType::Symlink | FileType::Unknown => {}
             _ => return None,
         }
         let file = self.root.open_blocking(&self.path.join(name), OFlags::PATH).ok()?;
         let metadata = file.metadata().ok()?;
         match (metadata.is_file(), metadata.is_dir()) {
-            (true, _) => Some(Kind::File),
-            (_, true) if reported == FileType::Symlink => Some(Kind::LinkedDirectory),
-            (_, true) => Some(Kind::Directory),
+            (true, _) => Some(VisibleKind::File),
+            (_, true) if reported == FileType::Symlink => Some(VisibleKind::LinkedDirectory),
+            (_, true) => Some(VisibleKind::Directory),
             _ => None,
         }
     }
 }
 
-impl Iterator for Reader {
-    type Item = io::Result<Entry>;
+impl Iterator for EntryReader {
+    type Item = io::Result<VisibleEntry>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
@@ -151,7 +151,7 @@ impl Iterator for Reader {
             if let Some(kind) = self.kind(&name, entry.file_type())
                 && self.is_shown(&name, Some(kind))
             {
-                return Some(Ok(Entry { name, kind }));
+                return Some(Ok(VisibleEntry { name, kind }));
             }
         }
     }
@@ -172,11 +172,11 @@ pub(crate) fn is_left_out(path: &EntryPath, error: &io::Error) -> bool {
 /// Returns the version of the entry `name` in the open `directory`, which is `path` in `root`.
 /// `None` if it no longer exists. Blocking.
 pub(crate) fn identity_at(
-    root: &Root,
+    root: &ServedRoot,
     directory: BorrowedFd<'_>,
     path: &EntryPath,
     name: &OsStr,
-) -> Option<Identity> {
+) -> Option<EtagIdentity> {
     match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink => Some((&stat).into()),
         Ok(_) => {
@@ -202,17 +202,17 @@ mod tests {
         std::os::unix::fs::symlink("/etc/passwd", at("out")).unwrap();
         std::os::unix::fs::symlink("file", at("in")).unwrap();
         std::os::unix::fs::symlink(".", at("loop")).unwrap();
-        let (root, path) = (Root::open(directory.path()).unwrap(), EntryPath::default());
-        let reader = Reader::open(&root, &path).unwrap();
+        let (root, path) = (ServedRoot::open(directory.path()).unwrap(), EntryPath::default());
+        let reader = EntryReader::open(&root, &path).unwrap();
         let mut entries: Vec<_> =
             reader.map(|entry| entry.unwrap()).map(|entry| (entry.name, entry.kind)).collect();
         entries.sort();
         let names: Vec<_> = entries.iter().map(|(name, kind)| (name.to_str().unwrap(), *kind)).collect();
         let expected = [
-            ("file", Kind::File),
-            ("in", Kind::File),
-            ("loop", Kind::LinkedDirectory),
-            ("sub", Kind::Directory),
+            ("file", VisibleKind::File),
+            ("in", VisibleKind::File),
+            ("loop", VisibleKind::LinkedDirectory),
+            ("sub", VisibleKind::Directory),
         ];
         assert_eq!(names, expected);
     }

@@ -20,9 +20,9 @@ use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use crate::http::etag::{self, Identity};
+use crate::http::etag::{self, EtagIdentity};
 use crate::object::change_time;
-use crate::object::checksum::{Values, header};
+use crate::object::checksum::{ChecksumValues, header};
 use crate::object::part_checksums::{ChecksumKind, PartChecksums, shown};
 
 const ATTRIBUTE: &str = "user.firstbyte.object";
@@ -64,8 +64,8 @@ pub(crate) struct ObjectMetadata {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) user: Vec<(String, String)>,
     /// Checksums of the full object.
-    #[serde(default, skip_serializing_if = "Values::is_empty")]
-    pub(crate) checksums: Values,
+    #[serde(default, skip_serializing_if = "ChecksumValues::is_empty")]
+    pub(crate) checksums: ChecksumValues,
     /// The checksum of the parts' checksums, if the upload was begun with one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) composite: Option<(Algorithm, String)>,
@@ -73,8 +73,8 @@ pub(crate) struct ObjectMetadata {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) completed: Option<Completed>,
     /// The boundaries of the parts of a multipart upload; empty for an object that was sent whole.
-    #[serde(default, skip_serializing_if = "Parts::is_empty")]
-    pub(crate) parts: Parts,
+    #[serde(default, skip_serializing_if = "PartLengths::is_empty")]
+    pub(crate) parts: PartLengths,
     /// The checksum of each part, if the upload was begun with one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) part_checksums: Option<PartChecksums>,
@@ -159,12 +159,12 @@ impl ObjectMetadata {
         match bound {
             bound if (bound.size, bound.modified) == binding(&metadata) => {
                 let mut object = bound.object;
-                let identity = Identity::from(&metadata);
+                let identity = EtagIdentity::from(&metadata);
                 if bound.changed_by.is_some_and(|bound| !change_time::is_as_published(&identity, bound)) {
                     object.forget_checksums();
                 }
                 if !object.parts.are_of(bound.size) {
-                    object.parts = Parts::default();
+                    object.parts = PartLengths::default();
                 }
                 object
             }
@@ -175,7 +175,7 @@ impl ObjectMetadata {
     /// Removes the checksums. The request that completed the upload stays, to answer a repetition
     /// after a restart, which forgets late publications.
     fn forget_checksums(&mut self) {
-        self.checksums = Values::default();
+        self.checksums = ChecksumValues::default();
         (self.composite, self.part_checksums) = (None, None);
     }
 
@@ -212,13 +212,13 @@ impl ObjectMetadata {
     }
 
     /// Returns the checksums that S3 reports, and their kind.
-    pub(crate) fn shown_checksums(&self) -> (Values, ChecksumKind) {
+    pub(crate) fn shown_checksums(&self) -> (ChecksumValues, ChecksumKind) {
         shown(&self.checksums, self.composite.as_ref())
     }
 
     /// Returns the checksums of the part with this number, from 1; empty if the upload has none for
     /// parts.
-    pub(crate) fn checksums_of_part(&self, number: i32) -> Values {
+    pub(crate) fn checksums_of_part(&self, number: i32) -> ChecksumValues {
         let index = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
         index.zip(self.part_checksums.as_ref()).and_then(|(index, sums)| sums.get(index)).unwrap_or_default()
     }
@@ -297,7 +297,7 @@ impl ObjectMetadata {
         // If the attribute is too large, it is stored without checksums of parts, or without their
         // boundaries too. All other metadata is required.
         let without = Self { part_checksums: None, ..self.clone() };
-        let bare = Self { parts: Parts::default(), ..without.clone() };
+        let bare = Self { parts: PartLengths::default(), ..without.clone() };
         let mut done = self.set_attribute(file);
         for less in [without, bare].iter().filter(|less| *less != self) {
             if done.as_ref().is_err_and(|error| MetadataRefusal::of(error) == Some(MetadataRefusal::TooLarge))
@@ -311,7 +311,7 @@ impl ObjectMetadata {
     fn set_attribute(&self, file: &File) -> io::Result<()> {
         let metadata = file.metadata()?;
         let (size, modified) = binding(&metadata);
-        let changed_by = metadata.is_file().then(|| change_time::bound(&Identity::from(&metadata)));
+        let changed_by = metadata.is_file().then(|| change_time::bound(&EtagIdentity::from(&metadata)));
         let bound = Bound { size, modified, changed_by, object: self.clone() };
         let value = serde_json::to_vec(&bound).map_err(io::Error::from)?;
         let set = rustix::fs::fsetxattr(file, ATTRIBUTE, &value, XattrFlags::empty());
@@ -357,12 +357,12 @@ fn binding(metadata: &Metadata) -> (u64, i128) {
     if metadata.is_dir() {
         return (0, 0);
     }
-    let identity = Identity::from(metadata);
+    let identity = EtagIdentity::from(metadata);
     (identity.size, identity.modified)
 }
 
 /// Records that `file`, in the version `identity`, has its final name.
-pub(crate) fn record_published(file: &File, identity: &Identity) {
+pub(crate) fn record_published(file: &File, identity: &EtagIdentity) {
     if let Some(Bound { changed_by: Some(bound), .. }) = Bound::read(file) {
         change_time::record_published(identity, bound);
     }
@@ -381,9 +381,9 @@ pub(crate) fn carry_over(from: &File, to: &File) -> io::Result<()> {
 /// The lengths of an object's parts, in order, as runs of equal lengths. So 10,000 equal parts take
 /// a few bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Parts(Vec<(u32, u64)>);
+pub(crate) struct PartLengths(Vec<(u32, u64)>);
 
-impl Parts {
+impl PartLengths {
     /// Parts of these lengths.
     pub(crate) fn new(lengths: impl IntoIterator<Item = u64>) -> Self {
         let mut runs: Vec<(u32, u64)> = Vec::new();

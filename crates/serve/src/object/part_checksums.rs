@@ -13,7 +13,7 @@ use firstbyte_location::{Algorithm, Checksum, Hasher};
 use http::HeaderMap;
 use serde::{Deserialize, Serialize};
 
-use crate::object::checksum::{Refusal, Values, header};
+use crate::object::checksum::{ChecksumRefusal, ChecksumValues, header};
 
 /// The kinds' names in S3.
 const FULL_OBJECT: &str = "FULL_OBJECT";
@@ -38,8 +38,8 @@ impl ChecksumKind {
     }
 }
 
-fn unsupported(why: impl Into<String>) -> Refusal {
-    Refusal::Unsupported(why.into())
+fn unsupported(why: impl Into<String>) -> ChecksumRefusal {
+    ChecksumRefusal::Unsupported(why.into())
 }
 
 /// The checksum that an upload was begun with.
@@ -55,7 +55,7 @@ impl Agreed {
     ///
     /// # Errors
     /// The algorithm is unknown, or does not support this kind.
-    pub(crate) fn new(algorithm: Option<&str>, kind: Option<&str>) -> Result<Option<Self>, Refusal> {
+    pub(crate) fn new(algorithm: Option<&str>, kind: Option<&str>) -> Result<Option<Self>, ChecksumRefusal> {
         let kind = match kind {
             None => None,
             Some(FULL_OBJECT) => Some(ChecksumKind::FullObject),
@@ -94,7 +94,10 @@ impl Agreed {
     }
 
     /// Refuses a part whose checksum is of another algorithm.
-    pub(crate) fn check_part(self, mut stated: impl Iterator<Item = Algorithm>) -> Result<(), Refusal> {
+    pub(crate) fn check_part(
+        self,
+        mut stated: impl Iterator<Item = Algorithm>,
+    ) -> Result<(), ChecksumRefusal> {
         let Some(other) = stated.find(|other| *other != self.algorithm && other.header().is_some()) else {
             return Ok(());
         };
@@ -120,10 +123,10 @@ impl PartChecksums {
     }
 
     /// Returns the checksum of the part at `index`, from 0.
-    pub(crate) fn get(&self, index: usize) -> Option<Values> {
+    pub(crate) fn get(&self, index: usize) -> Option<ChecksumValues> {
         let bytes = BASE64_STANDARD.decode(&self.values).ok()?;
         let value = bytes.chunks_exact(self.algorithm.value_len()).nth(index)?;
-        Some(Values::from([(self.algorithm, BASE64_STANDARD.encode(value))]))
+        Some(ChecksumValues::from([(self.algorithm, BASE64_STANDARD.encode(value))]))
     }
 }
 
@@ -131,7 +134,7 @@ impl PartChecksums {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WholeChecksums {
     /// Checksums of the full object.
-    pub(crate) full: Values,
+    pub(crate) full: ChecksumValues,
     pub(crate) composite: Option<(Algorithm, String)>,
     pub(crate) parts: Option<PartChecksums>,
 }
@@ -141,16 +144,19 @@ impl WholeChecksums {
     ///
     /// # Errors
     /// A part has no checksum of the agreed algorithm.
-    pub(crate) fn new(agreed: Option<Agreed>, parts: &[(&Values, u64)]) -> Result<Self, Refusal> {
+    pub(crate) fn new(
+        agreed: Option<Agreed>,
+        parts: &[(&ChecksumValues, u64)],
+    ) -> Result<Self, ChecksumRefusal> {
         let full = combine(parts.iter().copied());
         let Some(Agreed { algorithm, kind }) = agreed else {
             return Ok(Self { full, ..Self::default() });
         };
-        let value = |(values, _): &(&Values, u64)| {
+        let value = |(values, _): &(&ChecksumValues, u64)| {
             Some(Checksum::from_base64(algorithm, values.get(&algorithm)?)?.value)
         };
         let values: Option<Vec<Vec<u8>>> = parts.iter().map(value).collect();
-        let values = values.ok_or(Refusal::Missing(algorithm))?;
+        let values = values.ok_or(ChecksumRefusal::Missing(algorithm))?;
         let composite = (kind == ChecksumKind::Composite).then(|| {
             let whole = Hasher::of(algorithm, &values.concat()).to_base64();
             (algorithm, format!("{whole}-{}", values.len()))
@@ -162,7 +168,7 @@ impl WholeChecksums {
     ///
     /// # Errors
     /// A checksum differs, or is not of the agreed kind.
-    pub(crate) fn check(&self, agreed: Option<Agreed>, headers: &HeaderMap) -> Result<(), Refusal> {
+    pub(crate) fn check(&self, agreed: Option<Agreed>, headers: &HeaderMap) -> Result<(), ChecksumRefusal> {
         let kind = agreed.map_or(ChecksumKind::FullObject, |agreed| agreed.kind);
         if headers
             .get_all("x-amz-checksum-type")
@@ -190,7 +196,9 @@ impl WholeChecksums {
                     },
                 };
                 if !fits {
-                    return Err(Refusal::Differs(format!("the object does not have the announced {name}")));
+                    return Err(ChecksumRefusal::Differs(format!(
+                        "the object does not have the announced {name}"
+                    )));
                 }
             }
         }
@@ -198,13 +206,16 @@ impl WholeChecksums {
     }
 
     /// Returns the checksums that S3 reports, and their kind.
-    pub(crate) fn shown(&self) -> (Values, ChecksumKind) {
+    pub(crate) fn shown(&self) -> (ChecksumValues, ChecksumKind) {
         shown(&self.full, self.composite.as_ref())
     }
 }
 
 /// Returns the checksums of an object that S3 reports, and their kind.
-pub(crate) fn shown(full: &Values, composite: Option<&(Algorithm, String)>) -> (Values, ChecksumKind) {
+pub(crate) fn shown(
+    full: &ChecksumValues,
+    composite: Option<&(Algorithm, String)>,
+) -> (ChecksumValues, ChecksumKind) {
     let mut values = full.clone();
     match composite {
         Some((algorithm, value)) => {
@@ -216,7 +227,7 @@ pub(crate) fn shown(full: &Values, composite: Option<&(Algorithm, String)>) -> (
 }
 
 /// Combines the checksums of parts, given with their lengths, for each CRC that all parts have.
-fn combine<'a>(parts: impl Iterator<Item = (&'a Values, u64)> + Clone) -> Values {
+fn combine<'a>(parts: impl Iterator<Item = (&'a ChecksumValues, u64)> + Clone) -> ChecksumValues {
     let whole = |algorithm: Algorithm| {
         let mut pieces = parts.clone().map(|(values, length)| {
             Some((Checksum::from_base64(algorithm, values.get(&algorithm)?)?, length))
@@ -235,7 +246,7 @@ fn combine<'a>(parts: impl Iterator<Item = (&'a Values, u64)> + Clone) -> Values
 mod tests {
     use super::*;
 
-    fn sums(bytes: &[u8], algorithms: &[Algorithm]) -> Values {
+    fn sums(bytes: &[u8], algorithms: &[Algorithm]) -> ChecksumValues {
         algorithms.iter().map(|algorithm| (*algorithm, Hasher::of(*algorithm, bytes).to_base64())).collect()
     }
 

@@ -1,6 +1,6 @@
 //! Changes a name in the served tree: moves a finished file to it, or removes its entry.
 //!
-//! One lock ([`Root::lock_name`]) is held while the current version is read, the request's
+//! One lock ([`ServedRoot::lock_name`]) is held while the current version is read, the request's
 //! condition is evaluated and the name is changed. All writers take it: S3 and plain PUT and
 //! DELETE, copies, completed uploads. So of two conditional writers the second sees the change of
 //! the first. Readers take no lock, because a rename shows either the old file or the new one.
@@ -16,10 +16,10 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 
 use crate::http::condition::{Condition, Unmet};
-use crate::http::etag::Identity;
+use crate::http::etag::EtagIdentity;
 use crate::object::copying::copy_range;
 use crate::object::metadata;
-use crate::object::root::Root;
+use crate::object::root::ServedRoot;
 use crate::object::staging::{self, PartNote, TemporaryFile};
 use crate::path::EntryPath;
 
@@ -62,16 +62,16 @@ pub(crate) struct Finished<'a> {
 
 /// The version of a name after publishing, and the version before.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Published {
+pub(crate) struct PublishedVersion {
     /// The new version.
-    pub(crate) identity: Identity,
+    pub(crate) identity: EtagIdentity,
     /// The version that was replaced, if any.
-    pub(crate) replaced: Option<Identity>,
+    pub(crate) replaced: Option<EtagIdentity>,
 }
 
 /// The kind of entry to remove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum RemovedKind {
     /// A file or a link.
     File,
     /// An empty directory.
@@ -84,12 +84,12 @@ pub(crate) enum Kind {
 /// # Errors
 /// The condition does not hold. `NotFound`: `base` is missing. `IsADirectory`: `to` is a directory.
 pub(crate) fn publish(
-    root: &Root,
+    root: &ServedRoot,
     finished: Finished<'_>,
     base: &EntryPath,
     to: &EntryPath,
     condition: &Condition,
-) -> Result<Published> {
+) -> Result<PublishedVersion> {
     let change = |parent: &OwnedFd, name: &OsStr| {
         let _alone = root.lock_name(parent, name)?;
         let replaced = current(root, parent, to)?;
@@ -107,19 +107,19 @@ pub(crate) fn publish(
             }
             Err(error) => return Err(error.into()),
         };
-        Ok(Published { identity, replaced })
+        Ok(PublishedVersion { identity, replaced })
     };
     in_parent(root, base, to, change)
 }
 
 /// Moves a temporary file to the name `to` below `base`, as [`publish`] does. Blocking.
 pub(crate) fn publish_temporary(
-    root: &Root,
+    root: &ServedRoot,
     temporary: TemporaryFile,
     base: &EntryPath,
     to: &EntryPath,
     condition: &Condition,
-) -> Result<Published> {
+) -> Result<PublishedVersion> {
     let (directory, name) = temporary.place();
     let published = publish(root, Finished { directory, name, file: temporary.file() }, base, to, condition)?;
     temporary.moved();
@@ -131,7 +131,7 @@ pub(crate) fn publish_temporary(
 ///
 /// # Errors
 /// The condition does not hold.
-pub(crate) fn check(root: &Root, to: &EntryPath, condition: &Condition) -> Result<()> {
+pub(crate) fn check(root: &ServedRoot, to: &EntryPath, condition: &Condition) -> Result<()> {
     match root.open_directory(&to.parent()) {
         Ok(parent) => condition.judge(current(root, &parent, to)?.as_ref())?,
         Err(error) if is_missing(&error) => condition.judge(None)?,
@@ -143,20 +143,20 @@ pub(crate) fn check(root: &Root, to: &EntryPath, condition: &Condition) -> Resul
 /// Makes the directory `to` if `condition` holds, and missing directories below `base`. `describe`
 /// writes the metadata. An existing directory stays. Blocking.
 pub(crate) fn publish_directory(
-    root: &Root,
+    root: &ServedRoot,
     base: &EntryPath,
     to: &EntryPath,
     condition: &Condition,
     describe: impl Fn(&File) -> io::Result<()>,
-) -> Result<Identity> {
+) -> Result<EtagIdentity> {
     if to == base {
-        return Ok(Identity::of_directory(&File::from(root.open_directory(to)?).metadata()?));
+        return Ok(EtagIdentity::of_directory(&File::from(root.open_directory(to)?).metadata()?));
     }
     let change = |parent: &OwnedFd, name: &OsStr| {
         let _alone = root.lock_name(parent, name)?;
         let existing = root.open_directory(to).ok().map(File::from);
         let metadata = existing.map(|directory| directory.metadata()).transpose()?;
-        condition.judge(metadata.as_ref().map(Identity::of_directory).as_ref())?;
+        condition.judge(metadata.as_ref().map(EtagIdentity::of_directory).as_ref())?;
         let is_new = match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o777)) {
             Ok(()) => true,
             Err(Errno::EXIST) => false,
@@ -170,7 +170,7 @@ pub(crate) fn publish_directory(
             }
             return Err(error.into());
         }
-        Ok(Identity::of_directory(&directory.metadata()?))
+        Ok(EtagIdentity::of_directory(&directory.metadata()?))
     };
     in_parent(root, base, to, change)
 }
@@ -178,7 +178,7 @@ pub(crate) fn publish_directory(
 /// Calls `change` with the parent directory of `to` and the name in it. Repeats this if another
 /// thread removed the directory in between, because a DELETE also removes emptied directories.
 fn in_parent<T>(
-    root: &Root,
+    root: &ServedRoot,
     base: &EntryPath,
     to: &EntryPath,
     change: impl Fn(&OwnedFd, &OsStr) -> Result<T>,
@@ -202,7 +202,12 @@ fn in_parent<T>(
 }
 
 /// Removes `path`, of this kind, if `condition` holds. Returns whether it existed. Blocking.
-pub(crate) fn remove(root: &Root, path: &EntryPath, kind: Kind, condition: &Condition) -> Result<bool> {
+pub(crate) fn remove(
+    root: &ServedRoot,
+    path: &EntryPath,
+    kind: RemovedKind,
+    condition: &Condition,
+) -> Result<bool> {
     let name = path.name().ok_or(io::ErrorKind::PermissionDenied)?;
     let parent = match root.open_directory(&path.parent()) {
         Err(error) if is_missing(&error) => {
@@ -213,16 +218,16 @@ pub(crate) fn remove(root: &Root, path: &EntryPath, kind: Kind, condition: &Cond
     };
     let _alone = root.lock_name(&parent, name)?;
     let found = match (current(root, &parent, path), kind) {
-        (Ok(found), Kind::File) => found,
-        (Ok(_), Kind::Directory) => None,
-        (Err(error), Kind::File) if error.kind() == io::ErrorKind::IsADirectory => None,
-        (Err(error), Kind::Directory) if error.kind() == io::ErrorKind::IsADirectory => {
-            Some(Identity::of_directory(&File::from(root.open_directory(path)?).metadata()?))
+        (Ok(found), RemovedKind::File) => found,
+        (Ok(_), RemovedKind::Directory) => None,
+        (Err(error), RemovedKind::File) if error.kind() == io::ErrorKind::IsADirectory => None,
+        (Err(error), RemovedKind::Directory) if error.kind() == io::ErrorKind::IsADirectory => {
+            Some(EtagIdentity::of_directory(&File::from(root.open_directory(path)?).metadata()?))
         }
         (Err(error), _) => return Err(error.into()),
     };
     condition.judge(found.as_ref())?;
-    let flags = if kind == Kind::Directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+    let flags = if kind == RemovedKind::Directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
     match rustix::fs::unlinkat(&parent, name, flags) {
         Ok(()) => Ok(true),
         Err(Errno::NOENT | Errno::ISDIR | Errno::NOTDIR) => Ok(false),
@@ -234,7 +239,7 @@ pub(crate) fn remove(root: &Root, path: &EntryPath, kind: Kind, condition: &Cond
 ///
 /// # Errors
 /// `NotFound`: there is no entry. `CrossesDevices`: another file system is mounted in it.
-pub(crate) fn remove_all(root: &Root, path: &EntryPath) -> Result<()> {
+pub(crate) fn remove_all(root: &ServedRoot, path: &EntryPath) -> Result<()> {
     let name = path.name().ok_or(io::ErrorKind::PermissionDenied)?;
     let parent = root.open_directory(&path.parent())?;
     let _alone = root.lock_name(&parent, name)?;
@@ -247,7 +252,7 @@ pub(crate) fn remove_all(root: &Root, path: &EntryPath) -> Result<()> {
 /// # Errors
 /// `new` exists, with `NOREPLACE`. `CrossesDevices`: `to` is on another file system.
 pub(crate) fn move_entry(
-    root: &Root,
+    root: &ServedRoot,
     path: &EntryPath,
     to: &OwnedFd,
     new: &OsStr,
@@ -266,7 +271,7 @@ pub(crate) fn move_entry(
 ///
 /// # Errors
 /// `path` exists, or its directory does not.
-pub(crate) fn move_back(root: &Root, from: &OwnedFd, old: &OsStr, path: &EntryPath) -> Result<()> {
+pub(crate) fn move_back(root: &ServedRoot, from: &OwnedFd, old: &OsStr, path: &EntryPath) -> Result<()> {
     let name = path.name().ok_or(io::ErrorKind::PermissionDenied)?;
     let parent = root.open_directory(&path.parent())?;
     let _alone = root.lock_name(&parent, name)?;
@@ -283,7 +288,7 @@ fn is_missing(error: &io::Error) -> bool {
 /// Returns the version that readers see under `path`, whose directory is open as `parent`. A link
 /// that leads nowhere has no version, so it can be replaced and removed. `IsADirectory` for a
 /// directory.
-fn current(root: &Root, parent: &OwnedFd, path: &EntryPath) -> io::Result<Option<Identity>> {
+fn current(root: &ServedRoot, parent: &OwnedFd, path: &EntryPath) -> io::Result<Option<EtagIdentity>> {
     let name = path.name().unwrap_or_default();
     let stat = match rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => stat,
@@ -294,9 +299,9 @@ fn current(root: &Root, parent: &OwnedFd, path: &EntryPath) -> io::Result<Option
         FileType::Directory => Err(io::ErrorKind::IsADirectory.into()),
         FileType::Symlink => {
             let target = root.open_blocking(path, OFlags::PATH).and_then(|file| file.metadata());
-            Ok(target.ok().map(|metadata| Identity::from(&metadata)))
+            Ok(target.ok().map(|metadata| EtagIdentity::from(&metadata)))
         }
-        _ => Ok(Some(Identity::from(&stat))),
+        _ => Ok(Some(EtagIdentity::from(&stat))),
     }
 }
 
@@ -325,10 +330,10 @@ fn copy_across(
     beside: &str,
     name: &OsStr,
     flags: RenameFlags,
-) -> Result<Identity> {
+) -> Result<EtagIdentity> {
     let create = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let file = File::from(rustix::fs::openat(parent, beside, create, Mode::from_raw_mode(0o666))?);
-    let copy = || -> Result<Identity> {
+    let copy = || -> Result<EtagIdentity> {
         let size = finished.file.metadata()?.len();
         copy_range(finished.file, ByteRange::new(0, size), &file, 0)?;
         metadata::carry_over(finished.file, &file)?;
@@ -349,8 +354,8 @@ fn copy_across(
 }
 
 /// Records that `file` has its final name. Returns its version.
-fn record_final_name(file: &File) -> io::Result<Identity> {
-    let identity = Identity::from(&file.metadata()?);
+fn record_final_name(file: &File) -> io::Result<EtagIdentity> {
+    let identity = EtagIdentity::from(&file.metadata()?);
     metadata::record_published(file, &identity);
     Ok(identity)
 }

@@ -1,8 +1,8 @@
 //! The directory `.firstbyte` of a bucket, and its subdirectories. Only this module opens them.
 //!
 //! No symbolic link is followed from the bucket to `.firstbyte` and below: sweeps remove entries
-//! there, and would follow a link to other files. [`Root`] refuses every path with such a name.
-//! Called by the modules that stage, assemble and delete. All functions block.
+//! there, and would follow a link to other files. [`ServedRoot`] refuses every path with such a
+//! name. Called by the modules that stage, assemble and delete. All functions block.
 
 use std::ffi::OsStr;
 use std::io;
@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use crate::path::{EntryPath, RESERVED};
 
-use crate::object::root::Root;
+use crate::object::root::ServedRoot;
 
 /// A subdirectory of `.firstbyte`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub(crate) fn is_reserved(name: &[u8]) -> bool {
 ///
 /// # Errors
 /// `NotFound`: it is missing. `PermissionDenied`: a component is a link or a file.
-pub(crate) fn open(root: &Root, bucket: &EntryPath, area: Area) -> io::Result<OwnedFd> {
+pub(crate) fn open(root: &ServedRoot, bucket: &EntryPath, area: Area) -> io::Result<OwnedFd> {
     let reserved = open_in(&root.open_directory(bucket)?, RESERVED.as_ref())?;
     open_in(&reserved, area.name().as_ref())
 }
@@ -56,7 +56,12 @@ pub(crate) fn open(root: &Root, bucket: &EntryPath, area: Area) -> io::Result<Ow
 ///
 /// # Errors
 /// As [`open`].
-pub(crate) fn open_entry(root: &Root, bucket: &EntryPath, area: Area, name: &str) -> io::Result<OwnedFd> {
+pub(crate) fn open_entry(
+    root: &ServedRoot,
+    bucket: &EntryPath,
+    area: Area,
+    name: &str,
+) -> io::Result<OwnedFd> {
     open_in(&open(root, bucket, area)?, name.as_ref())
 }
 
@@ -65,7 +70,7 @@ pub(crate) fn open_entry(root: &Root, bucket: &EntryPath, area: Area, name: &str
 /// # Errors
 /// `NotFound`: the bucket is missing, or another thread removed an empty directory meanwhile.
 /// Otherwise as [`open`].
-pub(crate) fn make(root: &Root, bucket: &EntryPath, area: Area) -> io::Result<OwnedFd> {
+pub(crate) fn make(root: &ServedRoot, bucket: &EntryPath, area: Area) -> io::Result<OwnedFd> {
     let reserved = make_in(&root.open_directory(bucket)?, RESERVED)?;
     make_in(&reserved, area.name())
 }
@@ -98,7 +103,7 @@ pub(crate) fn open_in(parent: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
 }
 
 /// Removes the empty subdirectories of `.firstbyte` in `bucket`, then `.firstbyte` itself.
-pub(crate) fn tidy(root: &Root, bucket: &EntryPath) {
+pub(crate) fn tidy(root: &ServedRoot, bucket: &EntryPath) {
     let Ok(directory) = root.open_directory(bucket) else { return };
     if let Ok(reserved) = open_in(&directory, RESERVED.as_ref()) {
         for area in Area::ALL {

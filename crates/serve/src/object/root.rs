@@ -28,12 +28,12 @@ const ATTEMPTS: usize = 1_000;
 
 /// The open served directory.
 #[derive(Clone, Debug)]
-pub(crate) struct Root {
+pub(crate) struct ServedRoot {
     directory: Arc<OwnedFd>,
     names: Arc<NameLocks>,
 }
 
-impl Root {
+impl ServedRoot {
     /// Opens `path` as the directory to serve.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -143,7 +143,7 @@ impl Root {
     }
 }
 
-impl AsFd for Root {
+impl AsFd for ServedRoot {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.directory.as_fd()
     }
@@ -213,7 +213,7 @@ mod tests {
         std::fs::write(inside.path().join("file"), "x").unwrap();
         std::os::unix::fs::symlink(outside.path(), inside.path().join("out")).unwrap();
         std::os::unix::fs::symlink("file", inside.path().join("in")).unwrap();
-        let root = Root::open(inside.path()).unwrap();
+        let root = ServedRoot::open(inside.path()).unwrap();
         let read = OFlags::RDONLY | OFlags::CLOEXEC;
         let beneath =
             |path: &str| open_beneath(&root.directory, Path::new(path), read, ResolveFlags::empty());
@@ -230,7 +230,7 @@ mod tests {
         std::fs::create_dir_all(inside.path().join("own")).unwrap();
         std::fs::write(inside.path().join("file"), "x").unwrap();
         std::os::unix::fs::symlink("../file", inside.path().join("own/up")).unwrap();
-        let root = Root::open(inside.path()).unwrap();
+        let root = ServedRoot::open(inside.path()).unwrap();
         let path = EntryPath::parse(b"own/up").unwrap();
         let ended = std::sync::atomic::AtomicBool::new(false);
         let (one, other) = (inside.path().join("one"), inside.path().join("other"));
@@ -260,7 +260,7 @@ mod tests {
         std::os::unix::fs::symlink("../other", inside.path().join("own/out")).unwrap();
         std::os::unix::fs::symlink("sub", inside.path().join("own/in")).unwrap();
         std::os::unix::fs::symlink("own", inside.path().join("named")).unwrap();
-        let root = Root::open(inside.path()).unwrap();
+        let root = ServedRoot::open(inside.path()).unwrap();
         let opens = |path: &str, fence: usize| {
             let path = EntryPath::parse(path.as_bytes()).unwrap().fenced(fence);
             root.open_blocking(&path, OFlags::RDONLY).is_ok()

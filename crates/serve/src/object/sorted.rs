@@ -78,9 +78,9 @@ impl SortedNames {
 
     /// Starts reading at the first name for which `before` is false. `before` must be true for a
     /// leading run of names only.
-    pub(crate) fn skip_while(&self, before: impl Fn(&[u8]) -> bool) -> io::Result<Cursor<'_>> {
+    pub(crate) fn skip_while(&self, before: impl Fn(&[u8]) -> bool) -> io::Result<NameCursor<'_>> {
         let block = self.blocks.partition_point(|block| before(&block.first)).saturating_sub(1);
-        let mut cursor = Cursor { names: self, block, bytes: Vec::new(), at: 0 };
+        let mut cursor = NameCursor { names: self, block, bytes: Vec::new(), at: 0 };
         while let Some(name) = cursor.peek()? {
             if !before(&cursor.bytes[name.clone()]) {
                 break;
@@ -120,7 +120,7 @@ impl SortedNames {
 
 /// Reads names in order, one block at a time.
 #[derive(Debug)]
-pub(crate) struct Cursor<'a> {
+pub(crate) struct NameCursor<'a> {
     names: &'a SortedNames,
     /// The block to read after `bytes`.
     block: usize,
@@ -128,7 +128,7 @@ pub(crate) struct Cursor<'a> {
     at: usize,
 }
 
-impl Cursor<'_> {
+impl NameCursor<'_> {
     /// Returns the next name. `None` at the end.
     pub(crate) fn next_name(&mut self) -> io::Result<Option<&[u8]>> {
         let Some(name) = self.peek()? else { return Ok(None) };

@@ -20,7 +20,7 @@ use rustix::io::Errno;
 
 use crate::config::Buckets;
 use crate::object::reserved::{self, Area};
-use crate::object::root::Root;
+use crate::object::root::ServedRoot;
 use crate::path::EntryPath;
 use crate::token::random_token;
 
@@ -30,7 +30,7 @@ const ATTEMPTS: u32 = 100;
 
 /// Returns the bucket for unfinished writes to `directory`: the bucket that contains it, or the
 /// served directory if no such bucket exists. Blocking.
-pub(crate) fn bucket_of(root: &Root, buckets: &Buckets, directory: &EntryPath) -> EntryPath {
+pub(crate) fn bucket_of(root: &ServedRoot, buckets: &Buckets, directory: &EntryPath) -> EntryPath {
     let first = match buckets {
         Buckets::Named(_) => EntryPath::default(),
         Buckets::FirstLevel => directory.first(),
@@ -48,7 +48,7 @@ pub(crate) struct TemporaryFile {
 
 impl TemporaryFile {
     /// Creates a file in the staging of `bucket`, which must exist. Blocking.
-    pub(crate) fn create(root: &Root, bucket: &EntryPath) -> io::Result<Self> {
+    pub(crate) fn create(root: &ServedRoot, bucket: &EntryPath) -> io::Result<Self> {
         let (directory, name, file) = create(root, bucket, "", new_file)?;
         Ok(Self { directory, name: name.into(), file: Arc::new(file.into()) })
     }
@@ -95,7 +95,7 @@ const NOTE: &str = "part-";
 impl PartNote {
     /// Notes in the staging of `bucket` that a part is being written in the directory `place`.
     /// Blocking.
-    pub(crate) fn create(root: &Root, bucket: &EntryPath, place: &EntryPath) -> io::Result<Self> {
+    pub(crate) fn create(root: &ServedRoot, bucket: &EntryPath, place: &EntryPath) -> io::Result<Self> {
         let (directory, name, file) = create(root, bucket, NOTE, new_file)?;
         let note = Self { directory, name, _file: file.try_clone()? };
         File::from(file).write_all(place.as_bytes())?;
@@ -120,7 +120,7 @@ fn part_of(note: &str) -> Option<String> {
 }
 
 /// Removes the part that an abandoned note names. A missing part is no error.
-fn remove_part(root: &Root, part: &str, note: OwnedFd) -> io::Result<()> {
+fn remove_part(root: &ServedRoot, part: &str, note: OwnedFd) -> io::Result<()> {
     let mut place = Vec::new();
     File::from(note).read_to_end(&mut place)?;
     let Ok(place) = EntryPath::parse(&place) else { return Ok(()) };
@@ -149,7 +149,7 @@ pub(crate) struct TemporaryDirectory {
 
 impl TemporaryDirectory {
     /// Creates a directory in the staging of `bucket`, which must exist. Blocking.
-    pub(crate) fn create(root: &Root, bucket: &EntryPath) -> io::Result<Self> {
+    pub(crate) fn create(root: &ServedRoot, bucket: &EntryPath) -> io::Result<Self> {
         let (parent, name, directory) = create(root, bucket, "", |parent, name| {
             rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o777))?;
             let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -166,7 +166,7 @@ impl TemporaryDirectory {
     /// Blocking.
     pub(crate) fn rename(
         mut self,
-        root: &Root,
+        root: &ServedRoot,
         bucket: &EntryPath,
         area: Area,
         name: &str,
@@ -205,7 +205,7 @@ impl Drop for TemporaryDirectory {
 /// Calls `make` with a new name that begins with `prefix`, and locks the entry. Repeats this if a
 /// sweep removed the entry before it was locked.
 fn create(
-    root: &Root,
+    root: &ServedRoot,
     bucket: &EntryPath,
     prefix: &str,
     make: impl Fn(&OwnedFd, &str) -> rustix::io::Result<OwnedFd>,
@@ -242,7 +242,7 @@ fn create(
 
 /// Removes the entries of killed processes in `tmp` of `bucket`; on a file system without locks,
 /// the entries older than `age`. Blocking.
-pub(crate) fn sweep(root: &Root, bucket: &EntryPath, age: Duration) -> io::Result<()> {
+pub(crate) fn sweep(root: &ServedRoot, bucket: &EntryPath, age: Duration) -> io::Result<()> {
     for_each_abandoned(root, bucket, Area::Temporary, age, |directory, name, locked| {
         tracing::info!(entry = ?name, "removing what a killed server left");
         if let Some(part) = name.to_str().and_then(part_of)
@@ -260,7 +260,7 @@ pub(crate) fn sweep(root: &Root, bucket: &EntryPath, age: Duration) -> io::Resul
 /// meanwhile, so a process that has just made it and locks it later finds it removed. Then tidies
 /// the staging of `bucket`, unless the directory is missing, as a process may be about to make it.
 pub(crate) fn for_each_abandoned(
-    root: &Root,
+    root: &ServedRoot,
     bucket: &EntryPath,
     area: Area,
     age: Duration,
@@ -355,7 +355,7 @@ mod tests {
     fn a_sweep_removes_the_part_that_a_killed_server_noted_and_no_other() {
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir(directory.path().join("mounted")).unwrap();
-        let root = Root::open(directory.path()).unwrap();
+        let root = ServedRoot::open(directory.path()).unwrap();
         let (base, place) = (EntryPath::default(), EntryPath::parse(b"mounted").unwrap());
         let note = PartNote::create(&root, &base, &place).unwrap();
         let part = directory.path().join("mounted").join(note.part());
@@ -376,7 +376,7 @@ mod tests {
     #[test]
     fn a_directory_that_is_being_made_survives_a_sweep() {
         let directory = tempfile::tempdir().unwrap();
-        let root = Root::open(directory.path()).unwrap();
+        let root = ServedRoot::open(directory.path()).unwrap();
         let base = EntryPath::default();
         let done = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -402,7 +402,7 @@ mod tests {
     #[test]
     fn a_sweep_removes_what_no_process_holds_and_nothing_else() {
         let directory = tempfile::tempdir().unwrap();
-        let root = Root::open(directory.path()).unwrap();
+        let root = ServedRoot::open(directory.path()).unwrap();
         let base = EntryPath::default();
         let file = TemporaryFile::create(&root, &base).unwrap();
         let made = TemporaryDirectory::create(&root, &base).unwrap();

@@ -10,8 +10,8 @@ use firstbyte_location::{Algorithm, Checksum};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use rustix_futex_sync::Mutex;
 
-use crate::object::checksum::{Checksums, Refusal, Values, header};
-use crate::object::writer::Digest;
+use crate::object::checksum::{ChecksumRefusal, ChecksumValues, MultiHasher, header};
+use crate::object::writer::ByteDigest;
 
 /// The trailers of a body, complete after the body was read to its end.
 #[derive(Clone, Debug, Default)]
@@ -60,7 +60,7 @@ impl Stated {
         announced: &[HeaderName],
         hash: Option<String>,
         trailers: Trailers,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, ChecksumRefusal> {
         // A single pass, because most requests have no checksum.
         let stated = |(name, value): (&HeaderName, &HeaderValue)| {
             let algorithm = Algorithm::ALL.into_iter().find(|algorithm| header(*algorithm) == name.as_str());
@@ -68,7 +68,7 @@ impl Stated {
         };
         let values: Vec<(Algorithm, HeaderValue)> = headers.iter().filter_map(stated).collect();
         if let Some((algorithm, _)) = values.iter().find(|(algorithm, value)| !is_value(*algorithm, value)) {
-            return Err(Refusal::Malformed(header(*algorithm)));
+            return Err(ChecksumRefusal::Malformed(header(*algorithm)));
         }
         let mut named: Vec<Algorithm> = announced.iter().filter_map(Self::algorithm_of).collect();
         named.extend(named_algorithm(headers)?);
@@ -109,20 +109,20 @@ impl Stated {
     }
 
     /// Computes the checksums needed to check the content, and CRC-64/NVME.
-    pub(crate) fn checksums(&self) -> Checksums {
-        Checksums::of(self.compared().chain([Algorithm::Crc64Nvme]))
+    pub(crate) fn checksums(&self) -> MultiHasher {
+        MultiHasher::of(self.compared().chain([Algorithm::Crc64Nvme]))
     }
 
     /// Computes the checksums needed to check the content, and no others.
-    pub(crate) fn checksums_to_compare(&self) -> Checksums {
-        Checksums::of(self.compared())
+    pub(crate) fn checksums_to_compare(&self) -> MultiHasher {
+        MultiHasher::of(self.compared())
     }
 
     /// Checks the whole content of a body that is not stored.
     ///
     /// # Errors
     /// A checksum differs from the stated one.
-    pub(crate) fn check_document(&self, content: &[u8]) -> Result<(), Refusal> {
+    pub(crate) fn check_document(&self, content: &[u8]) -> Result<(), ChecksumRefusal> {
         if self.values.is_empty() && self.named.is_empty() && self.hash.is_none() {
             return Ok(());
         }
@@ -136,7 +136,7 @@ impl Stated {
     ///
     /// # Errors
     /// A checksum differs from the stated one.
-    pub(crate) fn check(&self, computed: Values) -> Result<Values, Refusal> {
+    pub(crate) fn check(&self, computed: ChecksumValues) -> Result<ChecksumValues, ChecksumRefusal> {
         let differs = |algorithm: Algorithm, stated: &HeaderValue| {
             let stated = stated.as_bytes().trim_ascii();
             computed.get(&algorithm).is_none_or(|computed| computed.as_bytes() != stated)
@@ -147,12 +147,12 @@ impl Stated {
         let stated = self.values.iter().cloned().chain(in_trailers);
         if let Some((wrong, _)) = stated.into_iter().find(|(algorithm, value)| differs(*algorithm, value)) {
             let name = header(wrong);
-            return Err(Refusal::Differs(format!("the body does not have the announced {name}")));
+            return Err(ChecksumRefusal::Differs(format!("the body does not have the announced {name}")));
         }
         let sha256 =
             computed.get(&Algorithm::Sha256).and_then(|text| Checksum::from_base64(Algorithm::Sha256, text));
         if self.hash.is_some() && self.hash != sha256.map(|checksum| checksum.to_hex()) {
-            return Err(Refusal::WrongHash);
+            return Err(ChecksumRefusal::WrongHash);
         }
         let mut kept = computed;
         // MD5 protects one request only; no response reports it later.
@@ -168,12 +168,13 @@ impl Stated {
 ///
 /// # Errors
 /// The algorithm is not supported.
-pub(crate) fn named_algorithm(headers: &HeaderMap) -> Result<Option<Algorithm>, Refusal> {
+pub(crate) fn named_algorithm(headers: &HeaderMap) -> Result<Option<Algorithm>, ChecksumRefusal> {
     let names = ["x-amz-sdk-checksum-algorithm", "x-amz-checksum-algorithm"];
     let Some(value) = names.into_iter().find_map(|name| headers.get(name)) else { return Ok(None) };
     let algorithm = value.to_str().ok().and_then(Algorithm::from_name);
     let algorithm = algorithm.filter(|algorithm| algorithm.header().is_some());
-    let unsupported = || Refusal::Unsupported("checksums of this algorithm are not supported".to_owned());
+    let unsupported =
+        || ChecksumRefusal::Unsupported("checksums of this algorithm are not supported".to_owned());
     algorithm.map(Some).ok_or_else(unsupported)
 }
 
@@ -196,7 +197,7 @@ mod tests {
         Stated::of_headers(&headers, &announced, None, Trailers::default()).unwrap()
     }
 
-    fn sums(bytes: &[u8], stated: &Stated) -> Values {
+    fn sums(bytes: &[u8], stated: &Stated) -> ChecksumValues {
         let mut sums = stated.checksums();
         sums.update(bytes);
         sums.finish()

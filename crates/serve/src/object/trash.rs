@@ -17,7 +17,7 @@ use rustix::io::Errno;
 
 use crate::object::publish::{self, move_back, move_entry};
 use crate::object::reserved::{self, Area};
-use crate::object::root::Root;
+use crate::object::root::ServedRoot;
 use crate::object::staging::{self, TemporaryDirectory};
 use crate::object::uploads::is_id;
 use crate::path::EntryPath;
@@ -30,7 +30,7 @@ const ORIGIN: &str = "origin";
 ///
 /// # Errors
 /// `NotFound`: there is no entry. `CrossesDevices`: it is not on the bucket's file system.
-pub(crate) fn put(root: &Root, bucket: &EntryPath, path: &EntryPath) -> publish::Result<String> {
+pub(crate) fn put(root: &ServedRoot, bucket: &EntryPath, path: &EntryPath) -> publish::Result<String> {
     let made = TemporaryDirectory::create(root, bucket)?;
     // An entry of a private directory stays private.
     rustix::fs::fchmod(made.directory(), Mode::RWXU)?;
@@ -61,7 +61,7 @@ pub(crate) fn put(root: &Root, bucket: &EntryPath, path: &EntryPath) -> publish:
 /// `NotFound`: it has expired, it was deleted from another directory, or that directory is gone.
 /// Also fails if another entry has its name.
 pub(crate) fn restore(
-    root: &Root,
+    root: &ServedRoot,
     bucket: &EntryPath,
     directory: &EntryPath,
     id: &str,
@@ -108,14 +108,14 @@ fn read_origin(directory: &OwnedFd) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-fn discard(root: &Root, bucket: &EntryPath, id: &str) -> io::Result<()> {
+fn discard(root: &ServedRoot, bucket: &EntryPath, id: &str) -> io::Result<()> {
     staging::remove_tree(&reserved::open(root, bucket, Area::Trash)?, id.as_ref())?;
     reserved::tidy(root, bucket);
     Ok(())
 }
 
 /// Removes the entries that were deleted from `bucket` at least `age` ago.
-pub(crate) fn sweep(root: &Root, bucket: &EntryPath, age: Duration) -> io::Result<()> {
+pub(crate) fn sweep(root: &ServedRoot, bucket: &EntryPath, age: Duration) -> io::Result<()> {
     staging::for_each_abandoned(root, bucket, Area::Trash, age, |directory, name, held| {
         if !has_expired(&held, age)? {
             return Ok(());
@@ -151,23 +151,23 @@ fn has_expired(directory: &OwnedFd, age: Duration) -> io::Result<bool> {
 mod tests {
     use super::*;
 
-    struct Place {
+    struct TrashPlace {
         directory: tempfile::TempDir,
-        root: Root,
+        root: ServedRoot,
         bucket: EntryPath,
     }
 
-    fn place() -> Place {
+    fn place() -> TrashPlace {
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(directory.path().join("b/sub/deep")).unwrap();
         std::fs::write(directory.path().join("b/sub/deep/f"), "content").unwrap();
-        let root = Root::open(directory.path()).unwrap();
-        Place { directory, root, bucket: EntryPath::parse(b"b").unwrap() }
+        let root = ServedRoot::open(directory.path()).unwrap();
+        TrashPlace { directory, root, bucket: EntryPath::parse(b"b").unwrap() }
     }
 
     #[test]
     fn what_was_deleted_comes_back_to_its_place_and_to_no_other() {
-        let Place { directory, root, bucket } = place();
+        let TrashPlace { directory, root, bucket } = place();
         let path = EntryPath::parse(b"b/sub/deep").unwrap();
         let id = put(&root, &bucket, &path).unwrap();
         assert!(!directory.path().join("b/sub/deep").exists());
@@ -183,14 +183,14 @@ mod tests {
 
     #[test]
     fn a_failed_deletion_leaves_nothing_in_the_trash() {
-        let Place { directory, root, bucket } = place();
+        let TrashPlace { directory, root, bucket } = place();
         assert!(put(&root, &bucket, &EntryPath::parse(b"b/missing").unwrap()).is_err());
         assert!(!directory.path().join("b/.firstbyte").exists());
     }
 
     #[test]
     fn what_is_mounted_below_a_deleted_directory_stays_and_keeps_no_other() {
-        let Place { directory, root, bucket } = place();
+        let TrashPlace { directory, root, bucket } = place();
         let mounted = directory.path().join("b/sub/deep");
         let call = |words: &[&str], at: &std::path::Path| {
             let (program, words) = words.split_first().unwrap();
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_sweep_removes_what_has_expired_and_what_a_kill_left_half_removed() {
-        let Place { directory, root, bucket } = place();
+        let TrashPlace { directory, root, bucket } = place();
         let id = put(&root, &bucket, &EntryPath::parse(b"b/sub").unwrap()).unwrap();
         let at = directory.path().join("b/.firstbyte/trash").join(&id);
         sweep(&root, &bucket, Duration::from_secs(3600)).unwrap();

@@ -1,5 +1,5 @@
-//! Writes a request body to a file. Pieces are written and hashed (`Digest`) in order on blocking
-//! threads, each while the next one is received.
+//! Writes a request body to a file. Pieces are written and hashed (`ByteDigest`) in order on
+//! blocking threads, each while the next one is received.
 
 use std::fs::File;
 use std::io;
@@ -26,7 +26,7 @@ impl WriteAt for File {
 
 /// Writes pieces to a file in order, each while the next one is received.
 #[derive(Debug)]
-pub(crate) struct Writer<D> {
+pub(crate) struct PieceWriter<D> {
     file: Arc<dyn WriteAt>,
     offset: u64,
     digest: Option<D>,
@@ -34,16 +34,16 @@ pub(crate) struct Writer<D> {
 }
 
 /// Consumes all bytes in order, such as a checksum.
-pub(crate) trait Digest: Send + 'static {
+pub(crate) trait ByteDigest: Send + 'static {
     /// Consumes the next bytes.
     fn update(&mut self, bytes: &[u8]);
 }
 
-impl Digest for () {
+impl ByteDigest for () {
     fn update(&mut self, _bytes: &[u8]) {}
 }
 
-impl<D: Digest> Writer<D> {
+impl<D: ByteDigest> PieceWriter<D> {
     /// Starts at `offset` of `file`.
     pub(crate) fn new(file: Arc<dyn WriteAt>, offset: u64, digest: D) -> Self {
         Self { file, offset, digest: Some(digest), running: None }

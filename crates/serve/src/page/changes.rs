@@ -18,17 +18,17 @@ use http::{Method, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::entries::{Directory, Error};
-use super::protocol::{Answer, Refusal, blocking, json_response, read_json, writable};
-use crate::access::keys::Access;
-use crate::http::request::Request;
-use crate::http::response::Response;
+use super::entries::{EditedDirectory, Error};
+use super::protocol::{PageRefusal, PageResult, blocking, json_response, read_json, writable};
+use crate::access::keys::RequestRights;
+use crate::http::request::HttpRequest;
+use crate::http::response::HttpResponse;
 use crate::state::DirectoryState;
 
 /// The longest JSON body in bytes: 10,000 names of common length, selected on the page.
 const LONGEST_JSON: usize = 1 << 20;
 
-impl From<Error> for Refusal {
+impl From<Error> for PageRefusal {
     fn from(error: Error) -> Self {
         let (status, code) = error.code();
         if status.is_server_error() {
@@ -64,19 +64,28 @@ struct Restoration {
 /// Answers one request of the protocol. `what` is the last component of its path.
 pub(super) async fn answer(
     state: &DirectoryState,
-    access: &Access,
-    request: Request,
+    access: &RequestRights,
+    request: HttpRequest,
     what: &str,
-) -> Response {
-    dispatch(state, access, request, what).await.unwrap_or_else(Refusal::into_response)
+) -> HttpResponse {
+    dispatch(state, access, request, what).await.unwrap_or_else(PageRefusal::into_response)
 }
 
-async fn dispatch(state: &DirectoryState, access: &Access, mut request: Request, what: &str) -> Answer {
+async fn dispatch(
+    state: &DirectoryState,
+    access: &RequestRights,
+    mut request: HttpRequest,
+    what: &str,
+) -> PageResult {
     let path = writable(state, access, &request)?;
     if request.method != Method::POST {
-        return Err(Refusal(StatusCode::METHOD_NOT_ALLOWED, "request", "changes are POST requests".into()));
+        return Err(PageRefusal(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "request",
+            "changes are POST requests".into(),
+        ));
     }
-    let directory = Directory { root: state.root.clone(), buckets: state.config.buckets.clone(), path };
+    let directory = EditedDirectory { root: state.root.clone(), buckets: state.config.buckets.clone(), path };
     let body = &mut request.body;
     let done = match what {
         "folder" => {
@@ -103,7 +112,7 @@ async fn dispatch(state: &DirectoryState, access: &Access, mut request: Request,
                 move |id: &str| directory.restore(id).map(|entry| json!({ "entry": entry, "id": id }));
             blocking(move || Ok::<_, Error>(each(&ids, "id", restore))).await?
         }
-        _ => return Err(Refusal(StatusCode::NOT_FOUND, "request", "there is no such change".into())),
+        _ => return Err(PageRefusal(StatusCode::NOT_FOUND, "request", "there is no such change".into())),
     };
     Ok(json_response(StatusCode::OK, &done))
 }

@@ -15,7 +15,7 @@ use rustix::fs::RenameFlags;
 use crate::config::Buckets;
 use crate::http::condition::Condition;
 use crate::object::publish;
-use crate::object::root::Root;
+use crate::object::root::ServedRoot;
 use crate::object::{staging, trash};
 use crate::page::html::visible;
 use crate::path::EntryPath;
@@ -83,13 +83,13 @@ impl Error {
 
 /// A directory whose entries are changed. `path` is fenced by the right to write.
 #[derive(Clone, Debug)]
-pub(crate) struct Directory {
-    pub(crate) root: Root,
+pub(crate) struct EditedDirectory {
+    pub(crate) root: ServedRoot,
     pub(crate) buckets: Buckets,
     pub(crate) path: EntryPath,
 }
 
-impl Directory {
+impl EditedDirectory {
     pub(crate) fn make(&self, name: &str) -> Result<()> {
         let folder = self.entry(name.as_bytes())?;
         let failed = |error| Error::of(name.as_bytes(), error);

@@ -12,12 +12,12 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::html::url_path;
-use super::protocol::{Answer, Refusal, from_page, json_response, read_json};
-use crate::access::keys::{Access, Rights};
+use super::protocol::{PageRefusal, PageResult, from_page, json_response, read_json};
+use crate::access::keys::{KeyRights, RequestRights};
 use crate::access::signing::{MAX_VALIDITY, presigned};
 use crate::config::Buckets;
-use crate::http::request::Request;
-use crate::http::response::Response;
+use crate::http::request::HttpRequest;
+use crate::http::response::HttpResponse;
 use crate::path::EntryPath;
 use crate::state::ServerState;
 
@@ -29,17 +29,21 @@ struct Asked {
     seconds: u64,
 }
 
-pub(super) async fn answer(state: &ServerState, access: &Access, request: Request) -> Response {
-    link(state, access, request).await.unwrap_or_else(Refusal::into_response)
+pub(super) async fn answer(
+    state: &ServerState,
+    access: &RequestRights,
+    request: HttpRequest,
+) -> HttpResponse {
+    link(state, access, request).await.unwrap_or_else(PageRefusal::into_response)
 }
 
-async fn link(state: &ServerState, access: &Access, mut request: Request) -> Answer {
-    let refused = |status, code, message: &str| Refusal(status, code, message.to_owned());
+async fn link(state: &ServerState, access: &RequestRights, mut request: HttpRequest) -> PageResult {
+    let refused = |status, code, message: &str| PageRefusal(status, code, message.to_owned());
     if request.method != Method::POST {
         return Err(refused(StatusCode::METHOD_NOT_ALLOWED, "request", "links are made by POST"));
     }
     from_page(&request)?;
-    let Access::Key(key) = access else {
+    let RequestRights::Key(key) = access else {
         return Err(refused(
             StatusCode::FORBIDDEN,
             "denied",
@@ -49,7 +53,7 @@ async fn link(state: &ServerState, access: &Access, mut request: Request) -> Ans
     let path = request.query("path").unwrap_or_default();
     let path = EntryPath::from_url(&path)
         .map_err(|why| refused(StatusCode::BAD_REQUEST, "request", &why.to_string()))?;
-    if !access.allows(Rights::Read, path.as_bytes()) {
+    if !access.allows(KeyRights::Read, path.as_bytes()) {
         return Err(refused(StatusCode::FORBIDDEN, "denied", "your key may not read this"));
     }
     let Asked { seconds } = read_json(&mut request.body, LONGEST_JSON).await?;

@@ -7,12 +7,12 @@ use http::StatusCode;
 use http::header::{COOKIE, LOCATION, RETRY_AFTER, SET_COOKIE};
 
 use super::shell;
-use crate::access::keys::Access;
+use crate::access::keys::RequestRights;
 use crate::access::sessions::cookie;
 use crate::config::{Authentication, Buckets};
-use crate::http::request::{Request, query_pairs};
-use crate::http::response::Response;
-use crate::object::root::Root;
+use crate::http::request::{HttpRequest, query_pairs};
+use crate::http::response::HttpResponse;
+use crate::object::root::ServedRoot;
 use crate::page::html::url_path;
 use crate::path::EntryPath;
 use crate::state::{ServerState, SignIn};
@@ -22,10 +22,14 @@ const LONGEST_FORM: usize = 16 << 10;
 
 /// Checks the submitted form. Begins a session and redirects if the secret is right; otherwise
 /// shows the form again.
-pub(super) async fn sign_in(state: &ServerState, root: Option<&Root>, mut request: Request) -> Response {
+pub(super) async fn sign_in(
+    state: &ServerState,
+    root: Option<&ServedRoot>,
+    mut request: HttpRequest,
+) -> HttpResponse {
     let base = &state.config.base_path;
     let Ok(form) = request.body.collect(LONGEST_FORM).await else {
-        return Response::text(StatusCode::BAD_REQUEST, "the form is too long or was cut off");
+        return HttpResponse::text(StatusCode::BAD_REQUEST, "the form is too long or was cut off");
     };
     let form = String::from_utf8_lossy(&form).into_owned();
     let field = |name: &str| {
@@ -40,7 +44,7 @@ pub(super) async fn sign_in(state: &ServerState, root: Option<&Root>, mut reques
     match state.sign_in(request.peer.ip(), &field("key"), &field("secret")) {
         SignIn::Key(key) => {
             let token = state.sessions.begin(&key.access_key);
-            let access = Access::Key(key);
+            let access = RequestRights::Key(key);
             let next =
                 if opens(state, &access, next) { next.to_owned() } else { home(state, root, &access).await };
             go_to(base, &next).with_header(SET_COOKIE, set_cookie(state, &token, ""))
@@ -60,7 +64,7 @@ pub(super) async fn sign_in(state: &ServerState, root: Option<&Root>, mut reques
 
 /// Whether the key may read `next`, a path on this server that the user chose. The root does not
 /// count: a browser requests it by default.
-fn opens(state: &ServerState, access: &Access, next: &str) -> bool {
+fn opens(state: &ServerState, access: &RequestRights, next: &str) -> bool {
     let path = next.split(['?', '#']).next().unwrap_or_default();
     let path = state.config.buckets.split(path).map_or(path, |(_, rest)| rest);
     EntryPath::from_url(path).is_ok_and(|path| !path.is_root() && access.reaches(&path.as_directory()))
@@ -69,7 +73,7 @@ fn opens(state: &ServerState, access: &Access, next: &str) -> bool {
 /// Returns the start page of `access`, as a path on this server: the directory that contains all
 /// its paths, or the nearest existing one above. For a gateway, which has no `root`, nothing is
 /// looked up.
-pub(super) async fn home(state: &ServerState, root: Option<&Root>, access: &Access) -> String {
+pub(super) async fn home(state: &ServerState, root: Option<&ServedRoot>, access: &RequestRights) -> String {
     let mut path = access.home();
     while let Some(root) = root.filter(|_| !path.is_root()) {
         let found = root.open_entry(&path).await.and_then(|entry| entry.metadata());
@@ -86,7 +90,7 @@ pub(super) async fn home(state: &ServerState, root: Option<&Root>, access: &Acce
 }
 
 /// Ends the session on the server and in the browser.
-pub(super) fn sign_out(state: &ServerState, request: &Request) -> Response {
+pub(super) fn sign_out(state: &ServerState, request: &HttpRequest) -> HttpResponse {
     if let Some(token) = request.header(COOKIE).and_then(|header| cookie(header, &state.session_cookie())) {
         state.sessions.end(token);
     }
@@ -105,8 +109,8 @@ fn set_cookie(state: &ServerState, token: &str, more: &str) -> String {
     )
 }
 
-fn go_to(base: &str, next: &str) -> Response {
-    Response::new(StatusCode::SEE_OTHER).with_header(LOCATION, format!("{base}{next}"))
+fn go_to(base: &str, next: &str) -> HttpResponse {
+    HttpResponse::new(StatusCode::SEE_OTHER).with_header(LOCATION, format!("{base}{next}"))
 }
 
 /// Whether `next` is a path on this server. Browsers read `//x` and `/\x` as another host.

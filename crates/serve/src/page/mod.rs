@@ -19,23 +19,23 @@ mod upload;
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, LOCATION};
 use http::{Method, StatusCode};
 
-use crate::access::keys::Access;
+use crate::access::keys::RequestRights;
 use crate::config::Buckets;
 use crate::http::refusal;
-use crate::http::request::Request;
-use crate::http::response::Response;
-use crate::object::root::Root;
-use crate::page::rows::Row;
+use crate::http::request::HttpRequest;
+use crate::http::response::HttpResponse;
+use crate::object::root::ServedRoot;
+use crate::page::rows::PageRow;
 use crate::path::EntryPath;
 use crate::state::{DirectoryState, ServerState};
 
 /// Makes the page of the directory `path`, which `access` may list.
 pub(crate) async fn directory(
     state: &DirectoryState,
-    request: &Request,
+    request: &HttpRequest,
     path: &EntryPath,
-    access: &Access,
-) -> Response {
+    access: &RequestRights,
+) -> HttpResponse {
     let (root, below, reader) = (state.root.clone(), path.clone(), access.clone());
     let rows = match tokio::task::spawn_blocking(move || rows::first(&root, &below, &reader)).await {
         Ok(Ok(rows)) => rows,
@@ -43,9 +43,9 @@ pub(crate) async fn directory(
         Err(stopped) => return refusal::failure(&std::io::Error::other(stopped)),
     };
     let writing = if state.writable(access, path).is_some() {
-        shell::Writing::Offered { kept: state.config.limits.abandoned }
+        shell::PageWriting::Offered { kept: state.config.limits.abandoned }
     } else {
-        shell::Writing::Hidden
+        shell::PageWriting::Hidden
     };
     shown(state, request, path, access, writing, &rows)
 }
@@ -53,24 +53,24 @@ pub(crate) async fn directory(
 /// Makes the page of the directory `path` of a gateway, which offers no changes.
 pub(crate) fn remote_directory(
     state: &ServerState,
-    request: &Request,
+    request: &HttpRequest,
     path: &EntryPath,
-    access: &Access,
-    rows: &[Row],
-) -> Response {
-    shown(state, request, path, access, shell::Writing::Hidden, rows)
+    access: &RequestRights,
+    rows: &[PageRow],
+) -> HttpResponse {
+    shown(state, request, path, access, shell::PageWriting::Hidden, rows)
 }
 
 fn shown(
     state: &ServerState,
-    request: &Request,
+    request: &HttpRequest,
     path: &EntryPath,
-    access: &Access,
-    writing: shell::Writing,
-    rows: &[Row],
-) -> Response {
-    let account = matches!(access, Access::Key(_)).then(|| access.name());
-    shell::directory(&shell::Directory {
+    access: &RequestRights,
+    writing: shell::PageWriting,
+    rows: &[PageRow],
+) -> HttpResponse {
+    let account = matches!(access, RequestRights::Key(_)).then(|| access.name());
+    shell::directory(&shell::DirectoryPage {
         base: &state.config.base_path,
         links: &request.prefix,
         path,
@@ -84,38 +84,38 @@ fn shown(
 /// of that name. Otherwise the page's links to that entry would lead back to the bucket.
 pub(crate) async fn below_the_bucket(
     state: &DirectoryState,
-    request: &Request,
+    request: &HttpRequest,
     path: &EntryPath,
-) -> Option<Response> {
+) -> Option<HttpResponse> {
     let Buckets::Named(name) = &state.config.buckets else { return None };
     if !path.is_root() || !own_prefix(state, request).is_empty() {
         return None;
     }
     state.root.open_entry(&path.join(name.as_ref())).await.ok()?;
     let target = format!("{}/{}/", request.prefix, html::url_path(name.as_bytes()));
-    let moved = Response::text(StatusCode::TEMPORARY_REDIRECT, "this page is the bucket's");
+    let moved = HttpResponse::text(StatusCode::TEMPORARY_REDIRECT, "this page is the bucket's");
     Some(moved.with_header(LOCATION, target))
 }
 
 /// Asks a browser without a key to sign in, and redirects it to the requested page afterwards.
-pub(crate) fn login(state: &ServerState, request: &Request) -> Response {
+pub(crate) fn login(state: &ServerState, request: &HttpRequest) -> HttpResponse {
     let query = if request.query.is_empty() { String::new() } else { format!("?{}", request.query) };
     let next = format!("{}{}{query}", own_prefix(state, request), request.path);
     shell::login(&state.config.base_path, &next, None, None)
 }
 
 /// Answers a browser's request for a name that does not exist.
-pub(crate) fn missing(state: &ServerState, request: &Request) -> Response {
+pub(crate) fn missing(state: &ServerState, request: &HttpRequest) -> HttpResponse {
     shell::missing(&state.config.base_path, &request.path)
 }
 
 /// Answers a request for `/.firstbyte/`, followed by `rest`.
 pub(crate) async fn reserved(
     state: &DirectoryState,
-    request: Request,
+    request: HttpRequest,
     rest: &str,
-    access: &Access,
-) -> Response {
+    access: &RequestRights,
+) -> HttpResponse {
     match (&request.method, rest) {
         (&Method::GET | &Method::HEAD, "upload-worker.js") => worker(),
         _ if rest == "uploads" || rest.starts_with("uploads/") => {
@@ -133,15 +133,15 @@ pub(crate) async fn reserved(
 /// the served directory, if there is one.
 pub(crate) async fn account(
     state: &ServerState,
-    root: Option<&Root>,
-    request: Request,
+    root: Option<&ServedRoot>,
+    request: HttpRequest,
     rest: &str,
-) -> Response {
+) -> HttpResponse {
     match (&request.method, rest) {
         (&Method::GET | &Method::HEAD, "login") => shell::login(&state.config.base_path, "/", None, None),
         (&Method::POST, "login") => login::sign_in(state, root, request).await,
         (&Method::POST, "logout") => login::sign_out(state, &request),
-        _ => Response::text(StatusCode::NOT_FOUND, "there is nothing here"),
+        _ => HttpResponse::text(StatusCode::NOT_FOUND, "there is nothing here"),
     }
 }
 
@@ -149,10 +149,10 @@ pub(crate) async fn account(
 /// sign-in.
 pub(crate) async fn refused(
     state: &ServerState,
-    root: Option<&Root>,
-    request: &Request,
-    access: &Access,
-) -> Response {
+    root: Option<&ServedRoot>,
+    request: &HttpRequest,
+    access: &RequestRights,
+) -> HttpResponse {
     let problem = format!("The key {} gives no right to read this. Sign in with another one.", access.name());
     let next = format!("{}{}", own_prefix(state, request), request.path);
     let home = login::home(state, root, access).await;
@@ -163,12 +163,12 @@ pub(crate) async fn refused(
 
 /// Returns the request's prefix without the base path: the name of the only bucket, if the request
 /// has it.
-fn own_prefix<'a>(state: &ServerState, request: &'a Request) -> &'a str {
+fn own_prefix<'a>(state: &ServerState, request: &'a HttpRequest) -> &'a str {
     request.prefix.strip_prefix(state.config.base_path.as_str()).unwrap_or_default()
 }
 
-fn worker() -> Response {
-    Response::document("text/javascript; charset=utf-8", shell::UPLOAD_WORKER)
+fn worker() -> HttpResponse {
+    HttpResponse::document("text/javascript; charset=utf-8", shell::UPLOAD_WORKER)
         .with_header(CONTENT_SECURITY_POLICY, "default-src 'none'; connect-src 'self'")
         .with_header(CACHE_CONTROL, "no-cache")
 }

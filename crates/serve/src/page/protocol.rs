@@ -22,12 +22,12 @@ use http::{Method, StatusCode};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::upload::{Directory, Error, Existing, Source, claim, record};
-use crate::access::keys::Access;
-use crate::http::request::{Request, RequestBody};
-use crate::http::response::Response;
-use crate::object::checksum::Checksums;
-use crate::object::writer::Writer;
+use super::upload::{BrowserFile, Error, Existing, UploadDirectory, claim, record};
+use crate::access::keys::RequestRights;
+use crate::http::request::{HttpRequest, RequestBody};
+use crate::http::response::HttpResponse;
+use crate::object::checksum::MultiHasher;
+use crate::object::writer::PieceWriter;
 use crate::path::EntryPath;
 use crate::state::DirectoryState;
 
@@ -42,19 +42,19 @@ const CRC32C: &str = "x-firstbyte-crc32c";
 const FROM_PAGE: &str = "x-firstbyte-page";
 
 /// A refusal: status, code for programs, sentence for the user.
-pub(super) struct Refusal(pub(super) StatusCode, pub(super) &'static str, pub(super) String);
+pub(super) struct PageRefusal(pub(super) StatusCode, pub(super) &'static str, pub(super) String);
 
-pub(super) type Answer = std::result::Result<Response, Refusal>;
+pub(super) type PageResult = std::result::Result<HttpResponse, PageRefusal>;
 
-impl Refusal {
+impl PageRefusal {
     /// Makes the response: `{error, message}`.
-    pub(super) fn into_response(self) -> Response {
+    pub(super) fn into_response(self) -> HttpResponse {
         let Self(status, code, message) = self;
         json_response(status, &json!({ "error": code, "message": message }))
     }
 }
 
-impl From<Error> for Refusal {
+impl From<Error> for PageRefusal {
     fn from(error: Error) -> Self {
         let (status, code) = error.code();
         if status.is_server_error() {
@@ -64,8 +64,8 @@ impl From<Error> for Refusal {
     }
 }
 
-fn bad(message: &str) -> Refusal {
-    Refusal(StatusCode::BAD_REQUEST, "request", message.into())
+fn bad(message: &str) -> PageRefusal {
+    PageRefusal(StatusCode::BAD_REQUEST, "request", message.into())
 }
 
 #[derive(Default, Deserialize)]
@@ -76,22 +76,26 @@ struct Completion {
     crc32c: Option<Vec<String>>,
 }
 
-pub(super) async fn answer(state: &DirectoryState, access: &Access, request: Request) -> Response {
-    dispatch(state, access, request).await.unwrap_or_else(Refusal::into_response)
+pub(super) async fn answer(
+    state: &DirectoryState,
+    access: &RequestRights,
+    request: HttpRequest,
+) -> HttpResponse {
+    dispatch(state, access, request).await.unwrap_or_else(PageRefusal::into_response)
 }
 
 /// Returns the directory that a request names, for writing by `access`. Refuses requests that
 /// another site may have caused.
 pub(super) fn writable(
     state: &DirectoryState,
-    access: &Access,
-    request: &Request,
-) -> std::result::Result<EntryPath, Refusal> {
+    access: &RequestRights,
+    request: &HttpRequest,
+) -> std::result::Result<EntryPath, PageRefusal> {
     let path = request.query("path").ok_or_else(|| bad("say which directory: ?path=/DIRECTORY/"))?;
     let path = EntryPath::from_url(&path).map_err(|why| bad(&why.to_string()))?;
     let Some(path) = state.writable(access, &path) else {
         let message = "writing here is not allowed: the server is read-only, or your key may not write here";
-        return Err(Refusal(StatusCode::FORBIDDEN, "denied", message.into()));
+        return Err(PageRefusal(StatusCode::FORBIDDEN, "denied", message.into()));
     };
     if request.method != Method::GET {
         from_page(request)?;
@@ -100,17 +104,17 @@ pub(super) fn writable(
 }
 
 /// Refuses requests that another site may have caused.
-pub(super) fn from_page(request: &Request) -> std::result::Result<(), Refusal> {
+pub(super) fn from_page(request: &HttpRequest) -> std::result::Result<(), PageRefusal> {
     if request.headers.get(FROM_PAGE).is_some() {
         return Ok(());
     }
     let message = format!("send the header {FROM_PAGE}: it shows that no other site asks");
-    Err(Refusal(StatusCode::FORBIDDEN, "origin", message))
+    Err(PageRefusal(StatusCode::FORBIDDEN, "origin", message))
 }
 
-async fn dispatch(state: &DirectoryState, access: &Access, mut request: Request) -> Answer {
+async fn dispatch(state: &DirectoryState, access: &RequestRights, mut request: HttpRequest) -> PageResult {
     let path = writable(state, access, &request)?;
-    let directory = Directory {
+    let directory = UploadDirectory {
         root: state.root.clone(),
         uploads: state.uploads.clone(),
         buckets: state.config.buckets.clone(),
@@ -124,7 +128,7 @@ async fn dispatch(state: &DirectoryState, access: &Access, mut request: Request)
             Ok(json_response(StatusCode::OK, &json!(found)))
         }
         (&Method::POST, []) => {
-            let source: Source = read_json(&mut request.body, LONGEST_JSON).await?;
+            let source: BrowserFile = read_json(&mut request.body, LONGEST_JSON).await?;
             let status = blocking(move || directory.begin(source)).await?;
             Ok(json_response(StatusCode::OK, &json!(status)))
         }
@@ -137,29 +141,33 @@ async fn dispatch(state: &DirectoryState, access: &Access, mut request: Request)
         (&Method::DELETE, [id]) => {
             let id = (*id).to_owned();
             blocking(move || directory.discard(&id)).await?;
-            Ok(Response::new(StatusCode::NO_CONTENT))
+            Ok(HttpResponse::new(StatusCode::NO_CONTENT))
         }
         (&Method::PUT, [id, number]) => {
             let number = number.parse().map_err(|_| bad("the part's number is not one"))?;
             receive(state, directory, id, number, &mut request).await
         }
-        _ => Err(Refusal(StatusCode::NOT_FOUND, "request", "the upload protocol has no such request".into())),
+        _ => Err(PageRefusal(
+            StatusCode::NOT_FOUND,
+            "request",
+            "the upload protocol has no such request".into(),
+        )),
     }
 }
 
 /// Receives part `number` and writes it to its place.
 async fn receive(
     state: &DirectoryState,
-    directory: Directory,
+    directory: UploadDirectory,
     id: &str,
     number: usize,
-    request: &mut Request,
-) -> Answer {
+    request: &mut HttpRequest,
+) -> PageResult {
     let crc = request.header(CRC32C).and_then(|hex| u32::from_str_radix(hex, 16).ok());
     let crc = crc.ok_or_else(|| bad("send the part's CRC32C in x-firstbyte-crc32c, as eight hex digits"))?;
     let length = request.body.length();
     let length = length
-        .ok_or_else(|| Refusal(StatusCode::LENGTH_REQUIRED, "length", "send a Content-Length".into()))?;
+        .ok_or_else(|| PageRefusal(StatusCode::LENGTH_REQUIRED, "length", "send a Content-Length".into()))?;
     let id = id.to_owned();
     let claimed = blocking(move || claim(&directory.find(&id)?, number, length, crc)).await?;
     let Some(claim) = claimed else {
@@ -169,8 +177,8 @@ async fn receive(
         }
         return Ok(json_response(StatusCode::OK, &json!({ "part": number })));
     };
-    let unwritten = |error| Refusal::from(Error::unwritten(number, error));
-    let mut writer = Writer::new(claim.clone(), 0, Checksums::only(Algorithm::Crc32c));
+    let unwritten = |error| PageRefusal::from(Error::unwritten(number, error));
+    let mut writer = PieceWriter::new(claim.clone(), 0, MultiHasher::only(Algorithm::Crc32c));
     while let Some(piece) = request.body.next().await {
         let piece = piece.map_err(|e| bad(&format!("part {number}: {e}; send it again")))?;
         state.metrics.received_bytes.fetch_add(piece.len() as u64, Relaxed);
@@ -183,26 +191,26 @@ async fn receive(
 }
 
 /// Runs file system work on a blocking thread, so that other connections do not wait for the disk.
-pub(super) async fn blocking<T: Send + 'static, E: Into<Refusal> + Send + 'static>(
+pub(super) async fn blocking<T: Send + 'static, E: Into<PageRefusal> + Send + 'static>(
     work: impl FnOnce() -> Result<T, E> + Send + 'static,
-) -> std::result::Result<T, Refusal> {
+) -> std::result::Result<T, PageRefusal> {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done.map_err(E::into),
-        Err(stopped) => Err(Refusal(StatusCode::INTERNAL_SERVER_ERROR, "io", stopped.to_string())),
+        Err(stopped) => Err(PageRefusal(StatusCode::INTERNAL_SERVER_ERROR, "io", stopped.to_string())),
     }
 }
 
 pub(super) async fn read_json<T: serde::de::DeserializeOwned>(
     body: &mut RequestBody,
     longest: usize,
-) -> std::result::Result<T, Refusal> {
+) -> std::result::Result<T, PageRefusal> {
     let text = body.collect(longest).await.map_err(|e| bad(&e.to_string()))?;
     serde_json::from_slice(&text).map_err(|e| bad(&format!("the body is not the JSON expected here: {e}")))
 }
 
-pub(super) fn json_response(status: StatusCode, value: &serde_json::Value) -> Response {
+pub(super) fn json_response(status: StatusCode, value: &serde_json::Value) -> HttpResponse {
     let mut response =
-        Response::document("application/json", value.to_string()).with_header(CACHE_CONTROL, "no-store");
+        HttpResponse::document("application/json", value.to_string()).with_header(CACHE_CONTROL, "no-store");
     response.status = status;
     response
 }

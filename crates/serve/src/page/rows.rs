@@ -3,9 +3,9 @@
 use std::io;
 use std::os::unix::ffi::OsStringExt;
 
-use crate::access::keys::Access;
-use crate::object::directory::{Kind, Reader};
-use crate::object::root::Root;
+use crate::access::keys::RequestRights;
+use crate::object::directory::{EntryReader, VisibleKind};
+use crate::object::root::ServedRoot;
 use crate::path::EntryPath;
 
 /// The most rows of a page without scripts, some 100 KB. Directories that users browse by hand
@@ -14,7 +14,7 @@ pub(crate) const ROWS_WITHOUT_SCRIPTS: usize = 1000;
 
 /// One row of a page without scripts.
 #[derive(Debug)]
-pub(crate) struct Row {
+pub(crate) struct PageRow {
     /// The entry's name, as on disk.
     pub(crate) name: Vec<u8>,
     /// The length of a file in bytes; `None` for a directory.
@@ -23,22 +23,22 @@ pub(crate) struct Row {
 
 /// Reads at most [`ROWS_WITHOUT_SCRIPTS`] entries of `path` that `access` may see, then sorts
 /// these: directories first, then by name. Blocking.
-pub(super) fn first(root: &Root, path: &EntryPath, access: &Access) -> io::Result<Vec<Row>> {
-    let mut reader = Reader::open_for(root, path, access)?;
+pub(super) fn first(root: &ServedRoot, path: &EntryPath, access: &RequestRights) -> io::Result<Vec<PageRow>> {
+    let mut reader = EntryReader::open_for(root, path, access)?;
     let mut rows = Vec::new();
     while rows.len() < ROWS_WITHOUT_SCRIPTS
         && let Some(entry) = reader.next()
     {
         let entry = entry?;
         let Some(identity) = reader.identity(&entry) else { continue };
-        let size = (entry.kind == Kind::File).then_some(identity.size);
-        rows.push(Row { name: entry.name.into_vec(), size });
+        let size = (entry.kind == VisibleKind::File).then_some(identity.size);
+        rows.push(PageRow { name: entry.name.into_vec(), size });
     }
     sort(&mut rows);
     Ok(rows)
 }
 
 /// Sorts directories first, then by name.
-pub(crate) fn sort(rows: &mut [Row]) {
+pub(crate) fn sort(rows: &mut [PageRow]) {
     rows.sort_by(|a, b| (a.size.is_some(), &a.name).cmp(&(b.size.is_some(), &b.name)));
 }

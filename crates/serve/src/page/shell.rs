@@ -13,8 +13,8 @@ use http::StatusCode;
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY};
 use sha2::{Digest as _, Sha256};
 
-use super::rows::{ROWS_WITHOUT_SCRIPTS, Row};
-use crate::http::response::{Body, Response};
+use super::rows::{PageRow, ROWS_WITHOUT_SCRIPTS};
+use crate::http::response::{HttpResponse, ResponseBody};
 use crate::page::html::{escape, fill, human_size, url_path, visible};
 use crate::path::EntryPath;
 
@@ -51,7 +51,7 @@ static POLICY: LazyLock<String> = LazyLock::new(|| {
 
 /// Whether the page offers to upload, rename and delete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Writing {
+pub(super) enum PageWriting {
     /// The page offers them.
     Offered {
         /// How long deleted entries stay in the trash.
@@ -63,7 +63,7 @@ pub(super) enum Writing {
 
 /// The content of a directory page.
 #[derive(Debug)]
-pub(super) struct Directory<'a> {
+pub(super) struct DirectoryPage<'a> {
     /// Path prefix of a reverse proxy, such as `/data`; empty for none.
     pub(super) base: &'a str,
     /// Prefix of links to files and directories: the base, and the name of the only bucket if the
@@ -72,23 +72,23 @@ pub(super) struct Directory<'a> {
     /// The directory's path below the served directory.
     pub(super) path: &'a EntryPath,
     /// Whether to offer uploads and changes.
-    pub(super) writing: Writing,
+    pub(super) writing: PageWriting,
     /// The signed-in user, if any.
     pub(super) account: Option<&'a str>,
     /// The first [`ROWS_WITHOUT_SCRIPTS`] entries, directories first.
-    pub(super) rows: &'a [Row],
+    pub(super) rows: &'a [PageRow],
 }
 
 /// Makes the page of a directory. Its script loads the entries, so the page is as small for 10^6
 /// entries as for one.
-pub(super) fn directory(of: &Directory<'_>) -> Response {
+pub(super) fn directory(of: &DirectoryPage<'_>) -> HttpResponse {
     let trail = of.path.as_bytes();
     let name = trail.rsplit(|b| *b == b'/').next().filter(|name| !name.is_empty());
     let title = name.map_or_else(|| "/".into(), visible);
     let path = if trail.is_empty() { "/".into() } else { format!("/{}/", url_path(trail)) };
     let kept = match of.writing {
-        Writing::Offered { kept } => Some(kept),
-        Writing::Hidden => None,
+        PageWriting::Offered { kept } => Some(kept),
+        PageWriting::Hidden => None,
     };
     let offered = |text: &'static str| if kept.is_some() { text } else { "" };
     let html = fill(PAGE, |place| match place {
@@ -117,7 +117,7 @@ pub(super) fn directory(of: &Directory<'_>) -> Response {
 
 /// Makes the sign-in form. `next` is the page to show afterwards, and `home` the start page of the
 /// visitor's present key, if there is one.
-pub(super) fn login(base: &str, next: &str, problem: Option<&str>, home: Option<&str>) -> Response {
+pub(super) fn login(base: &str, next: &str, problem: Option<&str>, home: Option<&str>) -> HttpResponse {
     let status = StatusCode::UNAUTHORIZED;
     let html = fill(LOGIN, |place| match place {
         "head" => head("Sign in").into(),
@@ -135,7 +135,7 @@ pub(super) fn login(base: &str, next: &str, problem: Option<&str>, home: Option<
 }
 
 /// Makes the page for a name that does not exist.
-pub(super) fn missing(base: &str, path: &str) -> Response {
+pub(super) fn missing(base: &str, path: &str) -> HttpResponse {
     let html = fill(MISSING, |place| match place {
         "head" => head("Not found").into(),
         "home" => format!("{}/", escape(base)).into(),
@@ -150,14 +150,14 @@ fn head(title: &str) -> String {
     fill(HEAD, |place| if place == "title" { escape(title).into() } else { CSS.into() })
 }
 
-fn page(status: StatusCode, html: String) -> Response {
-    Response::new(status)
+fn page(status: StatusCode, html: String) -> HttpResponse {
+    HttpResponse::new(status)
         .with_header(CONTENT_TYPE, "text/html; charset=utf-8")
         .with_header(CONTENT_SECURITY_POLICY, &*POLICY)
         .with_header(REFERRER_POLICY, "same-origin")
         // The page depends on the user, and on the configuration at the last start.
         .with_header(CACHE_CONTROL, "no-cache, private")
-        .with_body(Body::Bytes(html.into()))
+        .with_body(ResponseBody::Bytes(html.into()))
 }
 
 /// Formats a duration for display: in days if it is at least one, else in hours or seconds.
@@ -204,7 +204,7 @@ fn crumbs(base: &str, trail: &[u8]) -> String {
     out
 }
 
-fn rows(directory: &str, rows: &[Row]) -> String {
+fn rows(directory: &str, rows: &[PageRow]) -> String {
     let mut out = String::new();
     for row in rows {
         let slash = if row.size.is_none() { "/" } else { "" };

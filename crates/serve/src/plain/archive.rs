@@ -21,13 +21,13 @@ use http::StatusCode;
 use http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE};
 use rustix::fs::OFlags;
 
-use crate::access::keys::{Access, Rights};
+use crate::access::keys::{KeyRights, RequestRights};
 use crate::config::Buckets;
 use crate::http::refusal::{failure, not_found};
-use crate::http::request::{Request, query_pairs};
-use crate::http::response::{Body, Response, attachment};
-use crate::object::directory::{Kind, Position, Reader, is_left_out};
-use crate::object::root::Root;
+use crate::http::request::{HttpRequest, query_pairs};
+use crate::http::response::{HttpResponse, ResponseBody, attachment};
+use crate::object::directory::{EntryReader, Position, VisibleKind, is_left_out};
+use crate::object::root::ServedRoot;
 use crate::path::EntryPath;
 use crate::state::DirectoryState;
 
@@ -47,13 +47,13 @@ const BLOCK: usize = 512;
 /// names, within the rights of `access`.
 pub(crate) async fn answer(
     state: &Arc<DirectoryState>,
-    request: &Request,
+    request: &HttpRequest,
     path: &EntryPath,
     format: &str,
-    access: &Access,
-) -> Response {
+    access: &RequestRights,
+) -> HttpResponse {
     if format != "tar" {
-        return Response::text(StatusCode::BAD_REQUEST, "archives are tar files; ask for ?archive=tar");
+        return HttpResponse::text(StatusCode::BAD_REQUEST, "archives are tar files; ask for ?archive=tar");
     }
     let names: Vec<String> =
         query_pairs(&request.query).filter(|(key, _)| key == "name").map(|(_, name)| name).collect();
@@ -70,11 +70,11 @@ pub(crate) async fn answer(
         // The response breaks off, so that the client does not take it for complete.
         next.inspect_err(|error| tracing::warn!(%error, "an archive ended early"))
     });
-    Response::new(StatusCode::OK)
+    HttpResponse::new(StatusCode::OK)
         .with_header(CONTENT_TYPE, "application/x-tar")
         .with_header(CONTENT_DISPOSITION, attachment(&file_name(path, &state.config.buckets)))
         .with_header(CACHE_CONTROL, "no-store")
-        .with_body(Body::Stream(Box::pin(stream)))
+        .with_body(ResponseBody::Stream(Box::pin(stream)))
 }
 
 fn file_name(path: &EntryPath, buckets: &Buckets) -> Vec<u8> {
@@ -88,8 +88,8 @@ fn file_name(path: &EntryPath, buckets: &Buckets) -> Vec<u8> {
 
 /// An archive being made.
 struct Archive {
-    root: Root,
-    access: Access,
+    root: ServedRoot,
+    access: RequestRights,
     /// Requested entries that are still to come.
     asked: VecDeque<Item>,
     /// The directories above the next entry, outermost first.
@@ -113,20 +113,25 @@ struct Level {
 }
 
 enum LevelState {
-    Open(Reader),
+    Open(EntryReader),
     Closed(Position),
 }
 
 impl Level {
-    fn open(root: &Root, path: &EntryPath, access: &Access, prefix: Vec<u8>) -> io::Result<Self> {
-        let state = LevelState::Open(Reader::open_for(root, path, access)?);
+    fn open(
+        root: &ServedRoot,
+        path: &EntryPath,
+        access: &RequestRights,
+        prefix: Vec<u8>,
+    ) -> io::Result<Self> {
+        let state = LevelState::Open(EntryReader::open_for(root, path, access)?);
         Ok(Self { path: path.clone(), state, prefix })
     }
 
     /// Returns the reader, reopened at its position if it was closed.
-    fn reader(&mut self, root: &Root, access: &Access) -> io::Result<&mut Reader> {
+    fn reader(&mut self, root: &ServedRoot, access: &RequestRights) -> io::Result<&mut EntryReader> {
         if let LevelState::Closed(position) = self.state {
-            self.state = LevelState::Open(Reader::resume(root, &self.path, access, position)?);
+            self.state = LevelState::Open(EntryReader::resume(root, &self.path, access, position)?);
         }
         match &mut self.state {
             LevelState::Open(reader) => Ok(reader),
@@ -145,7 +150,7 @@ impl Level {
 impl Archive {
     /// Makes an archive of the directory `path`, or of its entries `names`, written as in a URL.
     /// Blocking.
-    fn open(root: Root, path: &EntryPath, names: &[String], access: Access) -> io::Result<Self> {
+    fn open(root: ServedRoot, path: &EntryPath, names: &[String], access: RequestRights) -> io::Result<Self> {
         let mut asked = VecDeque::new();
         for name in names {
             let name: Vec<u8> = percent_encoding::percent_decode_str(name).collect();
@@ -155,7 +160,7 @@ impl Archive {
             }
             let path = access.entering(path.join(OsStr::from_bytes(entry.as_bytes())));
             let is_shown =
-                access.allows(Rights::Read, path.as_bytes()) || access.reaches(&path.as_directory());
+                access.allows(KeyRights::Read, path.as_bytes()) || access.reaches(&path.as_directory());
             if !is_shown {
                 return Err(io::ErrorKind::NotFound.into());
             }
@@ -211,7 +216,7 @@ impl Archive {
                 continue;
             };
             let entry = entry?;
-            if entry.kind != Kind::LinkedDirectory {
+            if entry.kind != VisibleKind::LinkedDirectory {
                 let path = self.access.entering(reader.path_of(&entry.name));
                 let name = [level.prefix.as_slice(), entry.name.as_bytes()].concat();
                 return Ok(Some(Item { path, name }));
@@ -240,7 +245,7 @@ impl Archive {
                     self.levels[above].close()?;
                 }
             }
-        } else if metadata.is_file() && self.access.allows(Rights::Read, path.as_bytes()) {
+        } else if metadata.is_file() && self.access.allows(KeyRights::Read, path.as_bytes()) {
             write_head(buffer, &name, &metadata)?;
             self.content = Some(Content::new(file, path, &metadata)?);
         }
@@ -334,8 +339,8 @@ mod tests {
             std::fs::create_dir(directory.path().join(&below)).unwrap();
             expected.push(below.trim_end_matches('/').to_owned());
         }
-        let root = Root::open(directory.path()).unwrap();
-        let mut archive = Archive::open(root, &EntryPath::default(), &[], Access::Everyone).unwrap();
+        let root = ServedRoot::open(directory.path()).unwrap();
+        let mut archive = Archive::open(root, &EntryPath::default(), &[], RequestRights::Everyone).unwrap();
         let (mut found, mut deepest) = (Vec::new(), 0);
         while let Some(item) = archive.next_item().unwrap() {
             found.push(String::from_utf8(item.name.clone()).unwrap());

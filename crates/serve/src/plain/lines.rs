@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::header::{ACCEPT, USER_AGENT};
 use serde::Serialize;
 
-use crate::http::request::Request;
+use crate::http::request::HttpRequest;
 use crate::page::html::{escape, url_path, visible};
 
 /// Bytes of lines sent at once: few system calls, little memory.
@@ -29,7 +29,7 @@ const LINKS: [&str; 2] = [
 
 /// The form of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Format {
+pub(crate) enum ListingFormat {
     /// A JSON array.
     Json,
     /// One JSON object per line.
@@ -40,10 +40,10 @@ pub(crate) enum Format {
     Links,
 }
 
-impl Format {
+impl ListingFormat {
     /// Returns the form that `request` asks for by `?format=` or `Accept`. `None` means the page
     /// for browsers.
-    pub(crate) fn asked_by(request: &Request) -> Option<Self> {
+    pub(crate) fn asked_by(request: &HttpRequest) -> Option<Self> {
         let accept = request.header(ACCEPT).unwrap_or_default();
         let agent = request.header(USER_AGENT).unwrap_or_default();
         match request.query("format").as_deref() {
@@ -81,7 +81,7 @@ struct Row<'a> {
 }
 
 /// One entry of a listing.
-pub(crate) struct Line<'a> {
+pub(crate) struct ListingLine<'a> {
     /// The name, or the path below the listed directory.
     pub(crate) name: &'a [u8],
     pub(crate) is_file: bool,
@@ -94,7 +94,7 @@ pub(crate) struct Line<'a> {
 /// Formatted lines that wait to be sent.
 pub(crate) struct Lines {
     buffer: Vec<u8>,
-    format: Format,
+    format: ListingFormat,
     /// Prefix of every link: the path of the directory.
     links: String,
     rows: u64,
@@ -102,8 +102,8 @@ pub(crate) struct Lines {
 
 impl Lines {
     /// Starts a listing without entries.
-    pub(crate) fn new(format: Format, links: String) -> Self {
-        let start = if format == Format::Links { LINKS[0] } else { "" };
+    pub(crate) fn new(format: ListingFormat, links: String) -> Self {
+        let start = if format == ListingFormat::Links { LINKS[0] } else { "" };
         Self { buffer: start.as_bytes().to_vec(), format, links, rows: 0 }
     }
 
@@ -118,12 +118,12 @@ impl Lines {
         (!piece.is_empty()).then(|| piece.into())
     }
 
-    pub(crate) fn add(&mut self, line: &Line<'_>) -> io::Result<()> {
+    pub(crate) fn add(&mut self, line: &ListingLine<'_>) -> io::Result<()> {
         let slash = if line.is_file { "" } else { "/" };
         match self.format {
-            Format::Json | Format::Ndjson => self.object(line)?,
-            Format::Text => writeln!(self.buffer, "{}{slash}", visible(line.name))?,
-            Format::Links => {
+            ListingFormat::Json | ListingFormat::Ndjson => self.object(line)?,
+            ListingFormat::Text => writeln!(self.buffer, "{}{slash}", visible(line.name))?,
+            ListingFormat::Links => {
                 let (href, text) = (url_path(line.name), escape(&visible(line.name)));
                 let links = &self.links;
                 writeln!(self.buffer, "<li><a href=\"{links}{href}{slash}\">{text}{slash}</a></li>")?;
@@ -132,7 +132,7 @@ impl Lines {
         Ok(())
     }
 
-    fn object(&mut self, line: &Line<'_>) -> io::Result<()> {
+    fn object(&mut self, line: &ListingLine<'_>) -> io::Result<()> {
         let text = String::from_utf8_lossy(line.name);
         let row = Row {
             name_hex: (text.as_bytes() != line.name).then(|| hex::encode(line.name)),
@@ -142,12 +142,12 @@ impl Lines {
             modified: &line.modified,
             etag: line.etag.as_deref().filter(|_| line.is_file),
         };
-        if self.format == Format::Json {
+        if self.format == ListingFormat::Json {
             self.buffer.extend_from_slice(if self.rows == 0 { b"[\n" } else { b",\n" });
         }
         self.rows += 1;
         serde_json::to_writer(&mut self.buffer, &row).map_err(io::Error::from)?;
-        if self.format == Format::Ndjson {
+        if self.format == ListingFormat::Ndjson {
             self.buffer.push(b'\n');
         }
         Ok(())
@@ -156,10 +156,10 @@ impl Lines {
     /// Adds the end of the listing.
     pub(crate) fn end(&mut self) {
         let end: &[u8] = match self.format {
-            Format::Json if self.rows == 0 => b"[]\n",
-            Format::Json => b"\n]\n",
-            Format::Links => LINKS[1].as_bytes(),
-            Format::Ndjson | Format::Text => b"",
+            ListingFormat::Json if self.rows == 0 => b"[]\n",
+            ListingFormat::Json => b"\n]\n",
+            ListingFormat::Links => LINKS[1].as_bytes(),
+            ListingFormat::Ndjson | ListingFormat::Text => b"",
         };
         self.buffer.extend_from_slice(end);
     }

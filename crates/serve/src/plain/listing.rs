@@ -9,14 +9,14 @@ use bytes::Bytes;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 
-use super::lines::{Format, Line, Lines};
-use crate::access::keys::Access;
-use crate::http::etag::Identity;
+use super::lines::{Lines, ListingFormat, ListingLine};
+use crate::access::keys::RequestRights;
+use crate::http::etag::EtagIdentity;
 use crate::http::refusal::{failure, not_found};
-use crate::http::request::Request;
-use crate::http::response::{Body, Response};
-use crate::object::directory::{Kind, Reader, is_left_out};
-use crate::object::root::Root;
+use crate::http::request::HttpRequest;
+use crate::http::response::{HttpResponse, ResponseBody};
+use crate::object::directory::{EntryReader, VisibleKind, is_left_out};
+use crate::object::root::ServedRoot;
 use crate::page::html::url_path;
 use crate::path::EntryPath;
 use crate::state::DirectoryState;
@@ -24,11 +24,11 @@ use crate::state::DirectoryState;
 /// Streams the listing of `path`, within the rights of `access`. No thread waits for the client.
 pub(crate) async fn answer(
     state: &Arc<DirectoryState>,
-    request: &Request,
+    request: &HttpRequest,
     path: &EntryPath,
-    format: Format,
-    access: &Access,
-) -> Response {
+    format: ListingFormat,
+    access: &RequestRights,
+) -> HttpResponse {
     let recursive = request.query("recursive").is_some();
     let (root, path, access) = (state.root.clone(), path.clone(), access.clone());
     let links = format!("{}/{}", request.prefix, url_path(&path.as_directory()));
@@ -44,17 +44,17 @@ pub(crate) async fn answer(
         let next = tokio::task::spawn_blocking(next).await.map_err(io::Error::other)?;
         next.inspect_err(|error| tracing::warn!(%error, "a list ended early"))
     });
-    Response::new(StatusCode::OK)
+    HttpResponse::new(StatusCode::OK)
         .with_header(CONTENT_TYPE, format.content_type())
-        .with_body(Body::Stream(Box::pin(stream)))
+        .with_body(ResponseBody::Stream(Box::pin(stream)))
 }
 
 /// A listing in progress: the entries of each directory, then those of its subdirectories.
 struct Rows {
     lines: Lines,
-    root: Root,
+    root: ServedRoot,
     /// The rights of the request. Entries outside of them are omitted.
-    access: Access,
+    access: RequestRights,
     recursive: bool,
     /// The directory being read. `None` at the end.
     level: Option<Level>,
@@ -71,7 +71,7 @@ struct Directory {
 /// A directory that is being read.
 struct Level {
     directory: Directory,
-    reader: Reader,
+    reader: EntryReader,
     /// The subdirectories found so far, in order.
     below: Vec<Directory>,
 }
@@ -79,14 +79,14 @@ struct Level {
 impl Rows {
     /// Opens a listing of `path`. Blocking, as is [`piece`](Self::piece).
     fn open(
-        root: Root,
+        root: ServedRoot,
         path: &EntryPath,
-        access: Access,
-        format: Format,
+        access: RequestRights,
+        format: ListingFormat,
         links: String,
         recursive: bool,
     ) -> io::Result<Self> {
-        let reader = Reader::open_for(&root, path, &access)?;
+        let reader = EntryReader::open_for(&root, path, &access)?;
         let directory = Directory { path: path.clone(), prefix: Vec::new() };
         let level = Some(Level { directory, reader, below: Vec::new() });
         Ok(Self { lines: Lines::new(format, links), root, access, recursive, level, left: Vec::new() })
@@ -115,7 +115,7 @@ impl Rows {
             let mut name = level.directory.prefix.clone();
             name.extend_from_slice(entry.name.as_bytes());
             self.row(&name, entry.kind, &identity)?;
-            if self.recursive && entry.kind == Kind::Directory {
+            if self.recursive && entry.kind == VisibleKind::Directory {
                 name.push(b'/');
                 let path = self.access.entering(level.directory.path.join(&entry.name));
                 level.below.push(Directory { path, prefix: name });
@@ -128,7 +128,7 @@ impl Rows {
     /// Opens the next directory that exists and may be read.
     fn descend(&mut self) -> io::Result<()> {
         while let Some(directory) = self.left.pop() {
-            match Reader::open_for(&self.root, &directory.path, &self.access) {
+            match EntryReader::open_for(&self.root, &directory.path, &self.access) {
                 Err(error) if is_left_out(&directory.path, &error) => {}
                 Err(error) => return Err(error),
                 Ok(reader) => {
@@ -140,10 +140,10 @@ impl Rows {
         Ok(())
     }
 
-    fn row(&mut self, name: &[u8], kind: Kind, identity: &Identity) -> io::Result<()> {
-        self.lines.add(&Line {
+    fn row(&mut self, name: &[u8], kind: VisibleKind, identity: &EtagIdentity) -> io::Result<()> {
+        self.lines.add(&ListingLine {
             name,
-            is_file: kind == Kind::File,
+            is_file: kind == VisibleKind::File,
             size: identity.size,
             modified: identity.rfc3339(),
             etag: Some(identity.etag()),

@@ -20,36 +20,40 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
-use crate::access::keys::Access;
-use crate::access::keys::Rights;
-use crate::config::Writing;
-use crate::http::condition::{Condition, Current, Unmet, Verdict, judge_read, range_applies};
+use crate::access::keys::KeyRights;
+use crate::access::keys::RequestRights;
+use crate::config::WritePolicy;
+use crate::http::condition::{Condition, ConditionResult, Current, Unmet, judge_read, range_applies};
 use crate::http::date::http_date;
-use crate::http::etag::{Identity, stamp};
+use crate::http::etag::{EtagIdentity, stamp};
 use crate::http::range::{RangeAnswer, parse_range};
 use crate::http::refusal::{failure, forbidden, not_found, unauthorized};
-use crate::http::request::Request;
-use crate::http::response::{Body, FileContent, Response, attachment};
+use crate::http::request::HttpRequest;
+use crate::http::response::{FileContent, HttpResponse, ResponseBody, attachment};
 use crate::object::content_type::content_type;
 use crate::object::described::Described;
 use crate::object::metadata::ObjectMetadata;
-use crate::object::publish::{self, Kind};
+use crate::object::publish::{self, RemovedKind};
 use crate::object::staging::{self, TemporaryFile};
 use crate::object::stated::{Stated, Trailers};
-use crate::object::writer::Writer;
+use crate::object::writer::PieceWriter;
 use crate::page;
 use crate::path::{EntryPath, PathError};
-use crate::plain::lines::Format;
+use crate::plain::lines::ListingFormat;
 use crate::state::DirectoryState;
 
 pub(crate) use self::remote::{answer as remote, unserved};
 
 /// Answers a plain request for a file or directory.
-pub(crate) async fn answer(state: &Arc<DirectoryState>, request: Request, access: &Access) -> Response {
+pub(crate) async fn answer(
+    state: &Arc<DirectoryState>,
+    request: HttpRequest,
+    access: &RequestRights,
+) -> HttpResponse {
     let path = match EntryPath::from_url(&request.path) {
         Ok(path) => path,
         Err(PathError::Hidden) => return not_found(),
-        Err(error) => return Response::text(StatusCode::BAD_REQUEST, error),
+        Err(error) => return HttpResponse::text(StatusCode::BAD_REQUEST, error),
     };
     let method = request.method.clone();
     match method {
@@ -62,22 +66,27 @@ pub(crate) async fn answer(state: &Arc<DirectoryState>, request: Request, access
             };
             done.unwrap_or_else(|error| match error.kind() {
                 io::ErrorKind::NotADirectory if method == Method::PUT => {
-                    Response::text(StatusCode::CONFLICT, "a directory of this name is a file")
+                    HttpResponse::text(StatusCode::CONFLICT, "a directory of this name is a file")
                 }
                 _ => failure(&error),
             })
         }
-        _ => Response::text(StatusCode::METHOD_NOT_ALLOWED, format_args!("{method} means nothing here"))
+        _ => HttpResponse::text(StatusCode::METHOD_NOT_ALLOWED, format_args!("{method} means nothing here"))
             .with_header(ALLOW, "GET, HEAD, PUT, DELETE, OPTIONS"),
     }
 }
 
 /// Answers a GET or HEAD. A path without rights is refused by its name alone, without a look-up.
-async fn get(state: &Arc<DirectoryState>, request: Request, path: EntryPath, access: &Access) -> Response {
-    if matches!(access, Access::Nobody) {
+async fn get(
+    state: &Arc<DirectoryState>,
+    request: HttpRequest,
+    path: EntryPath,
+    access: &RequestRights,
+) -> HttpResponse {
+    if matches!(access, RequestRights::Nobody) {
         return if asks_for_page(&request) { page::login(state, &request) } else { unauthorized() };
     }
-    let Some(fence) = access.fence(Rights::Read, path.as_bytes()) else {
+    let Some(fence) = access.fence(KeyRights::Read, path.as_bytes()) else {
         if !access.reaches(&path.as_directory()) {
             return refuse_read(state, &request, access).await;
         }
@@ -105,15 +114,15 @@ async fn get(state: &Arc<DirectoryState>, request: Request, path: EntryPath, acc
 }
 
 /// Answers 404 with a page for browsers.
-fn missing(state: &DirectoryState, request: &Request) -> Response {
+fn missing(state: &DirectoryState, request: &HttpRequest) -> HttpResponse {
     if asks_for_page(request) { page::missing(state, request) } else { not_found() }
 }
 
-fn asks_for_page(request: &Request) -> bool {
+fn asks_for_page(request: &HttpRequest) -> bool {
     request.header(ACCEPT).is_some_and(|accept| accept.contains("text/html"))
 }
 
-async fn refuse_read(state: &DirectoryState, request: &Request, access: &Access) -> Response {
+async fn refuse_read(state: &DirectoryState, request: &HttpRequest, access: &RequestRights) -> HttpResponse {
     if asks_for_page(request) {
         page::refused(state, Some(&state.root), request, access).await
     } else {
@@ -123,21 +132,21 @@ async fn refuse_read(state: &DirectoryState, request: &Request, access: &Access)
 
 async fn directory(
     state: &Arc<DirectoryState>,
-    request: Request,
+    request: HttpRequest,
     path: &EntryPath,
-    access: &Access,
-) -> Response {
+    access: &RequestRights,
+) -> HttpResponse {
     if !request.path.ends_with('/') {
         let query = if request.query.is_empty() { String::new() } else { format!("?{}", request.query) };
         let target = format!("{}{}/{query}", request.prefix, request.path);
-        return Response::text(StatusCode::MOVED_PERMANENTLY, "this is a directory")
+        return HttpResponse::text(StatusCode::MOVED_PERMANENTLY, "this is a directory")
             .with_header(LOCATION, target);
     }
     if let Some(format) = request.query("archive") {
         return archive::answer(state, &request, path, &format, access).await;
     }
-    let format = Format::asked_by(&request);
-    if matches!(format, None | Some(Format::Links))
+    let format = ListingFormat::asked_by(&request);
+    if matches!(format, None | Some(ListingFormat::Links))
         && let Some(moved) = page::below_the_bucket(state, &request, path).await
     {
         return moved;
@@ -149,15 +158,15 @@ async fn directory(
 }
 
 /// Answers with a file, after conditions and ranges.
-fn file_response(request: &Request, path: &EntryPath, file: File, metadata: &Metadata) -> Response {
-    let version = Identity::from(metadata);
+fn file_response(request: &HttpRequest, path: &EntryPath, file: File, metadata: &Metadata) -> HttpResponse {
+    let version = EtagIdentity::from(metadata);
     let kept = ObjectMetadata::read(&file);
     let (described, name) = (Described::from(&version), path.name());
     match select(request, &described) {
         Err(refused) => *refused,
         Ok(selected) => {
             let content = FileContent { file: Arc::new(file), range: selected.range(&described), version };
-            object_response(request, name, &described, &kept, selected).with_body(Body::File(content))
+            object_response(request, name, &described, &kept, selected).with_body(ResponseBody::File(content))
         }
     }
 }
@@ -182,13 +191,13 @@ impl Selected {
 ///
 /// # Errors
 /// The response without content.
-fn select(request: &Request, described: &Described) -> Result<Selected, Box<Response>> {
+fn select(request: &HttpRequest, described: &Described) -> Result<Selected, Box<HttpResponse>> {
     let current = described.current();
     let without = |status| Box::new(described_response(status, described));
     match judge_read(&request.headers, current) {
-        Verdict::Proceed => {}
-        Verdict::NotModified => return Err(without(StatusCode::NOT_MODIFIED)),
-        Verdict::Failed => return Err(without(StatusCode::PRECONDITION_FAILED)),
+        ConditionResult::Proceed => {}
+        ConditionResult::NotModified => return Err(without(StatusCode::NOT_MODIFIED)),
+        ConditionResult::Failed => return Err(without(StatusCode::PRECONDITION_FAILED)),
     }
     match asked_range(&request.headers, current, described.size) {
         RangeAnswer::Whole => Ok(Selected::Whole),
@@ -201,8 +210,8 @@ fn select(request: &Request, described: &Described) -> Result<Selected, Box<Resp
 }
 
 /// Makes a response with the version of an object.
-fn described_response(status: StatusCode, described: &Described) -> Response {
-    let mut response = Response::new(status).with_header(ACCEPT_RANGES, "bytes");
+fn described_response(status: StatusCode, described: &Described) -> HttpResponse {
+    let mut response = HttpResponse::new(status).with_header(ACCEPT_RANGES, "bytes");
     if let Some(etag) = &described.etag {
         response = response.with_header(ETAG, etag);
     }
@@ -214,12 +223,12 @@ fn described_response(status: StatusCode, described: &Described) -> Response {
 
 /// Makes the response with the object `name`, without its body.
 fn object_response(
-    request: &Request,
+    request: &HttpRequest,
     name: Option<&OsStr>,
     described: &Described,
     kept: &ObjectMetadata,
     selected: Selected,
-) -> Response {
+) -> HttpResponse {
     let mut response = match selected {
         Selected::Whole => described_response(StatusCode::OK, described),
         Selected::Part(range) => described_response(StatusCode::PARTIAL_CONTENT, described).with_header(
@@ -246,21 +255,25 @@ fn asked_range(headers: &HeaderMap, current: Current<'_>, size: u64) -> RangeAns
     }
 }
 
-async fn put(state: &Arc<DirectoryState>, mut request: Request, path: &EntryPath) -> io::Result<Response> {
+async fn put(
+    state: &Arc<DirectoryState>,
+    mut request: HttpRequest,
+    path: &EntryPath,
+) -> io::Result<HttpResponse> {
     if request.path.ends_with('/') {
-        return Ok(Response::text(StatusCode::BAD_REQUEST, "a file's name cannot end in `/`"));
+        return Ok(HttpResponse::text(StatusCode::BAD_REQUEST, "a file's name cannot end in `/`"));
     }
     if request.headers.contains_key(CONTENT_RANGE) {
         // RFC 9110 section 14.5: storing a part as the whole file would corrupt it.
-        return Ok(Response::text(StatusCode::BAD_REQUEST, "a PUT must carry the whole file"));
+        return Ok(HttpResponse::text(StatusCode::BAD_REQUEST, "a PUT must carry the whole file"));
     }
     if request.headers.get_all(CONTENT_ENCODING).iter().any(names_chunks) {
         let line = "a body in aws-chunked coding is S3's: send x-amz-content-sha256 with it";
-        return Ok(Response::text(StatusCode::UNSUPPORTED_MEDIA_TYPE, line));
+        return Ok(HttpResponse::text(StatusCode::UNSUPPORTED_MEDIA_TYPE, line));
     }
     let stated = match Stated::of_headers(&request.headers, &[], None, Trailers::default()) {
         Ok(stated) => stated,
-        Err(refused) => return Ok(Response::text(StatusCode::BAD_REQUEST, refused)),
+        Err(refused) => return Ok(HttpResponse::text(StatusCode::BAD_REQUEST, refused)),
     };
     let condition = Condition::of_headers(&request.headers);
     if let Err(unmet) = check_write(state, path, &condition).await? {
@@ -269,14 +282,14 @@ async fn put(state: &Arc<DirectoryState>, mut request: Request, path: &EntryPath
     let (root, buckets, parent) = (state.root.clone(), state.config.buckets.clone(), path.parent());
     let create = move || TemporaryFile::create(&root, &staging::bucket_of(&root, &buckets, &parent));
     let temporary = blocking(create).await?;
-    let mut writer = Writer::new(temporary.file().clone(), 0, stated.checksums_to_compare());
+    let mut writer = PieceWriter::new(temporary.file().clone(), 0, stated.checksums_to_compare());
     while let Some(piece) = request.body.next().await {
         let piece = piece?;
         state.metrics.received_bytes.fetch_add(piece.len() as u64, Relaxed);
         writer.write(piece).await?;
     }
     if let Err(refused) = stated.check(writer.finish().await?.finish()) {
-        return Ok(Response::text(StatusCode::BAD_REQUEST, refused));
+        return Ok(HttpResponse::text(StatusCode::BAD_REQUEST, refused));
     }
     let (root, path) = (state.root.clone(), path.clone());
     let publish = move || {
@@ -288,20 +301,24 @@ async fn put(state: &Arc<DirectoryState>, mut request: Request, path: &EntryPath
         Err(unmet) => return Ok(refused(unmet)),
     };
     let status = if published.replaced.is_some() { StatusCode::NO_CONTENT } else { StatusCode::CREATED };
-    Ok(Response::new(status).with_header(ETAG, published.identity.quoted_etag()))
+    Ok(HttpResponse::new(status).with_header(ETAG, published.identity.quoted_etag()))
 }
 
-async fn delete(state: &Arc<DirectoryState>, request: &Request, path: EntryPath) -> io::Result<Response> {
+async fn delete(
+    state: &Arc<DirectoryState>,
+    request: &HttpRequest,
+    path: EntryPath,
+) -> io::Result<HttpResponse> {
     let (root, condition) = (state.root.clone(), Condition::of_headers(&request.headers));
     let remove = move || {
         let remove = |kind| separate_unmet(publish::remove(&root, &path, kind, &condition));
-        match remove(Kind::File)? {
-            Ok(false) | Err(Unmet::Missing) => remove(Kind::Directory),
+        match remove(RemovedKind::File)? {
+            Ok(false) | Err(Unmet::Missing) => remove(RemovedKind::Directory),
             done => Ok(done),
         }
     };
     Ok(match blocking(remove).await? {
-        Ok(true) => Response::new(StatusCode::NO_CONTENT),
+        Ok(true) => HttpResponse::new(StatusCode::NO_CONTENT),
         Ok(false) => not_found(),
         Err(unmet) => refused(unmet),
     })
@@ -339,13 +356,16 @@ fn separate_unmet<T>(done: publish::Result<T>) -> io::Result<Result<T, Unmet>> {
     }
 }
 
-fn refused(unmet: Unmet) -> Response {
-    Response::text(StatusCode::PRECONDITION_FAILED, unmet)
+fn refused(unmet: Unmet) -> HttpResponse {
+    HttpResponse::text(StatusCode::PRECONDITION_FAILED, unmet)
 }
 
-fn refuse_write(state: &DirectoryState, access: &Access) -> Response {
-    if state.config.writing == Writing::Refused {
-        return Response::text(StatusCode::FORBIDDEN, "this server takes no writes; start it with --write");
+fn refuse_write(state: &DirectoryState, access: &RequestRights) -> HttpResponse {
+    if state.config.writing == WritePolicy::Refused {
+        return HttpResponse::text(
+            StatusCode::FORBIDDEN,
+            "this server takes no writes; start it with --write",
+        );
     }
-    if matches!(access, Access::Nobody) { unauthorized() } else { forbidden() }
+    if matches!(access, RequestRights::Nobody) { unauthorized() } else { forbidden() }
 }

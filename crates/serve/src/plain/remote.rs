@@ -6,23 +6,23 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use firstbyte_location::{Entry, Kind};
+use firstbyte_location::{Entry, EntryKind};
 use firstbyte_store::{ListOptions, Listing};
 use http::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderName, LOCATION, RETRY_AFTER};
 use http::{Method, StatusCode};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::lines::{Format, Line, Lines};
+use super::lines::{Lines, ListingFormat, ListingLine};
 use super::{Selected, object_response, select};
-use crate::access::keys::Access;
+use crate::access::keys::RequestRights;
 use crate::gateway::{BlockFrames, FRAMES, Gateway, RETRY_SECONDS, RemoteObject, STALE, Unserved, Visible};
 use crate::http::refusal::{not_found, unauthorized};
-use crate::http::request::Request;
-use crate::http::response::{Body, Response};
+use crate::http::request::HttpRequest;
+use crate::http::response::{HttpResponse, ResponseBody};
 use crate::page;
 use crate::page::html::url_path;
-use crate::page::rows::{self, ROWS_WITHOUT_SCRIPTS, Row};
+use crate::page::rows::{self, PageRow, ROWS_WITHOUT_SCRIPTS};
 use crate::path::EntryPath;
 use crate::state::ServerState;
 
@@ -30,9 +30,9 @@ use crate::state::ServerState;
 pub(crate) async fn answer(
     state: &ServerState,
     gateway: &Arc<Gateway>,
-    request: Request,
-    access: &Access,
-) -> Response {
+    request: HttpRequest,
+    access: &RequestRights,
+) -> HttpResponse {
     if !matches!(request.method, Method::GET | Method::HEAD) {
         let refused = Unserved::ReadOnly(gateway.location().to_string());
         let mut response = unserved(&refused).with_header(ALLOW, "GET, HEAD, OPTIONS");
@@ -40,11 +40,11 @@ pub(crate) async fn answer(
         return response;
     }
     let asks_for_page = request.header(ACCEPT).is_some_and(|accept| accept.contains("text/html"));
-    if matches!(access, Access::Nobody) {
+    if matches!(access, RequestRights::Nobody) {
         return if asks_for_page { page::login(state, &request) } else { unauthorized() };
     }
     let Some(name) = Name::parse(gateway, &request.path) else {
-        return Response::text(StatusCode::BAD_REQUEST, "no key is named so: keys are UTF-8");
+        return HttpResponse::text(StatusCode::BAD_REQUEST, "no key is named so: keys are UTF-8");
     };
     let answered = match name.is_directory() {
         true => directory(state, gateway, &request, &name, access).await,
@@ -57,10 +57,10 @@ pub(crate) async fn answer(
 }
 
 /// Makes the response for a request that the gateway does not serve.
-pub(crate) fn unserved(refused: &Unserved) -> Response {
+pub(crate) fn unserved(refused: &Unserved) -> HttpResponse {
     let response = match refused {
         Unserved::NotFound | Unserved::NoBucket => return not_found(),
-        refused => Response::text(refused.status(), refused),
+        refused => HttpResponse::text(refused.status(), refused),
     };
     match refused.status() {
         StatusCode::SERVICE_UNAVAILABLE => response.with_header(RETRY_AFTER, RETRY_SECONDS.to_string()),
@@ -97,10 +97,10 @@ impl Name {
 /// Answers with the object, or with a redirection if the name is a directory's.
 async fn object(
     gateway: &Arc<Gateway>,
-    request: &Request,
+    request: &HttpRequest,
     name: &Name,
-    access: &Access,
-) -> Result<Response, Unserved> {
+    access: &RequestRights,
+) -> Result<HttpResponse, Unserved> {
     let found = match gateway.look_up(access, &name.bucket, &name.key, (None, &request.headers)).await {
         Err(Unserved::NotFound | Unserved::Forbidden)
             if gateway.visible(access, &name.bucket).reaches(&format!("{}/", name.key)) =>
@@ -110,7 +110,7 @@ async fn object(
             }
             let query = if request.query.is_empty() { String::new() } else { format!("?{}", request.query) };
             let target = format!("{}{}/{query}", request.prefix, request.path);
-            return Ok(Response::text(StatusCode::MOVED_PERMANENTLY, "this is a directory")
+            return Ok(HttpResponse::text(StatusCode::MOVED_PERMANENTLY, "this is a directory")
                 .with_header(LOCATION, target));
         }
         found => found?,
@@ -140,7 +140,7 @@ async fn object(
 }
 
 /// Adds the age of the look-up to the response, if the origin could not be asked.
-fn with_stale_header(response: Response, found: &RemoteObject) -> Response {
+fn with_stale_header(response: HttpResponse, found: &RemoteObject) -> HttpResponse {
     match found.stale {
         Some(age) => response.with_header(HeaderName::from_static(STALE), age.as_secs().to_string()),
         None => response,
@@ -150,10 +150,10 @@ fn with_stale_header(response: Response, found: &RemoteObject) -> Response {
 async fn directory(
     state: &ServerState,
     gateway: &Arc<Gateway>,
-    request: &Request,
+    request: &HttpRequest,
     name: &Name,
-    access: &Access,
-) -> Result<Response, Unserved> {
+    access: &RequestRights,
+) -> Result<HttpResponse, Unserved> {
     if request.query("archive").is_some() {
         return Err(Unserved::Unsupported(
             "a gateway makes no archives; copy the prefix with `firstbyte cp -r`",
@@ -162,15 +162,15 @@ async fn directory(
     let recursive = request.query("recursive").is_some();
     let mut rows = Rows::open(gateway, name, access, recursive).await?;
     let path = EntryPath::parse(gateway.path(&name.bucket, &name.key).as_bytes());
-    match (Format::asked_by(request), path) {
+    match (ListingFormat::asked_by(request), path) {
         (None, Ok(path)) => {
             let first = blocking(move || {
                 let mut first = Vec::new();
                 while first.len() < ROWS_WITHOUT_SCRIPTS
                     && let Some(row) = rows.next()?
                 {
-                    let size = (row.kind == Kind::File).then_some(row.size.unwrap_or(0));
-                    first.push(Row { name: row.name, size });
+                    let size = (row.kind == EntryKind::File).then_some(row.size.unwrap_or(0));
+                    first.push(PageRow { name: row.name, size });
                 }
                 rows::sort(&mut first);
                 Ok(first)
@@ -179,7 +179,7 @@ async fn directory(
             Ok(page::remote_directory(state, request, &path, access, &first))
         }
         (format, _) => {
-            let format = format.unwrap_or(Format::Links);
+            let format = format.unwrap_or(ListingFormat::Links);
             let below = gateway.path(&name.bucket, &name.key);
             let links = format!("{}/{}", request.prefix, url_path(below.as_bytes()));
             Ok(stream(rows, format, links))
@@ -191,7 +191,7 @@ async fn directory(
 type Step = (Bytes, Option<(Rows, Lines)>);
 
 /// Answers with a listing for programs. No thread waits for the client.
-fn stream(rows: Rows, format: Format, links: String) -> Response {
+fn stream(rows: Rows, format: ListingFormat, links: String) -> HttpResponse {
     let state = Some((rows, Lines::new(format, links)));
     let stream = futures::stream::try_unfold(state, |state| async move {
         let Some((mut rows, mut lines)) = state else { return Ok(None) };
@@ -210,16 +210,16 @@ fn stream(rows: Rows, format: Format, links: String) -> Response {
         };
         blocking(next).await.inspect_err(|error| tracing::warn!(%error, "a list ended early"))
     });
-    Response::new(StatusCode::OK)
+    HttpResponse::new(StatusCode::OK)
         .with_header(CONTENT_TYPE, format.content_type())
-        .with_body(Body::Stream(Box::pin(stream)))
+        .with_body(ResponseBody::Stream(Box::pin(stream)))
 }
 
-fn line(entry: &Entry) -> Line<'_> {
+fn line(entry: &Entry) -> ListingLine<'_> {
     let modified = entry.modified.and_then(|time| OffsetDateTime::from(time).format(&Rfc3339).ok());
-    Line {
+    ListingLine {
         name: &entry.name,
-        is_file: entry.kind == Kind::File,
+        is_file: entry.kind == EntryKind::File,
         size: entry.size.unwrap_or(0),
         modified: modified.unwrap_or_default(),
         etag: entry.etag.as_deref().map(|etag| etag.trim_matches('"').to_owned()),
@@ -229,7 +229,7 @@ fn line(entry: &Entry) -> Line<'_> {
 /// The entries of a directory that a request may see, in the origin's order.
 struct Rows {
     gateway: Arc<Gateway>,
-    access: Access,
+    access: RequestRights,
     bucket: String,
     key: String,
     first: Option<Entry>,
@@ -245,7 +245,7 @@ impl Rows {
     async fn open(
         gateway: &Arc<Gateway>,
         name: &Name,
-        access: &Access,
+        access: &RequestRights,
         recursive: bool,
     ) -> Result<Self, Unserved> {
         let Name { bucket, key } = name;
@@ -261,7 +261,7 @@ impl Rows {
         };
         if gateway.has_buckets() && bucket.is_empty() {
             let names = gateway.buckets().await?.into_iter();
-            let entries = names.map(|name| Ok(Entry::named(name.into_bytes(), Kind::Directory)));
+            let entries = names.map(|name| Ok(Entry::named(name.into_bytes(), EntryKind::Directory)));
             rows.rest = Some(Listing::of(entries));
             return Ok(rows);
         }
@@ -273,7 +273,7 @@ impl Rows {
         {
             // All visible entries lie further below.
             let next = below.split('/').next().unwrap_or_default();
-            rows.first = Some(Entry::named(next.as_bytes().to_vec(), Kind::Directory));
+            rows.first = Some(Entry::named(next.as_bytes().to_vec(), EntryKind::Directory));
             return Ok(rows);
         }
         let options = ListOptions { recursive, ..ListOptions::default() };
@@ -299,7 +299,7 @@ impl Rows {
             let entry = entry.map_err(io::Error::other)?;
             let Ok(name) = std::str::from_utf8(&entry.name) else { continue };
             let (is_bucket, is_file) =
-                (self.gateway.has_buckets() && self.bucket.is_empty(), entry.kind == Kind::File);
+                (self.gateway.has_buckets() && self.bucket.is_empty(), entry.kind == EntryKind::File);
             let bucket = if is_bucket { name } else { &self.bucket };
             let visible: Visible<'_> = self.gateway.visible(&self.access, bucket);
             let shown = match (is_bucket, is_file) {

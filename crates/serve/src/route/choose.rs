@@ -22,8 +22,8 @@
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, Method};
 
-use crate::http::metrics::Route;
-use crate::http::request::{Request, query_pairs};
+use crate::http::metrics::RequestRoute;
+use crate::http::request::{HttpRequest, query_pairs};
 
 /// Query names that only S3 uses.
 const SUB_RESOURCES: [&str; 42] = [
@@ -125,18 +125,18 @@ fn is_s3_header(name: &str) -> bool {
 }
 
 /// Chooses the route of a request.
-pub(crate) fn route(request: &Request) -> Route {
+pub(crate) fn route(request: &HttpRequest) -> RequestRoute {
     let path = request.path.as_str();
     if path == "/.firstbyte/metrics" {
-        return Route::Metrics;
+        return RequestRoute::Metrics;
     }
     if path.starts_with("/.firstbyte/") {
-        return Route::Reserved;
+        return RequestRoute::Reserved;
     }
-    if is_s3(request) { Route::S3 } else { Route::Plain }
+    if is_s3(request) { RequestRoute::S3 } else { RequestRoute::Plain }
 }
 
-fn is_s3(request: &Request) -> bool {
+fn is_s3(request: &HttpRequest) -> bool {
     let signed = request
         .header(AUTHORIZATION)
         .is_some_and(|value| value.starts_with("AWS4-HMAC-SHA256") || value.starts_with("AWS "));
@@ -156,14 +156,14 @@ mod tests {
     use super::*;
     use crate::http::request::RequestBody;
 
-    fn request(target: &str, header: Option<(&'static str, &str)>) -> Request {
+    fn request(target: &str, header: Option<(&'static str, &str)>) -> HttpRequest {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let headers: HeaderMap =
             header.into_iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
         let peer = ([127, 0, 0, 1], 1).into();
         let (path, query) = (path.to_owned(), query.to_owned());
         let prefix = String::new();
-        Request { method: Method::GET, prefix, path, query, headers, peer, body: RequestBody::Empty }
+        HttpRequest { method: Method::GET, prefix, path, query, headers, peer, body: RequestBody::Empty }
     }
 
     #[test]
@@ -179,7 +179,7 @@ mod tests {
             ("/b?uploads", None),
             ("/b/k?uploadId=7&partNumber=1", None),
         ] {
-            assert_eq!(route(&request(target, header)), Route::S3, "{target} {header:?}");
+            assert_eq!(route(&request(target, header)), RequestRoute::S3, "{target} {header:?}");
         }
     }
 
@@ -195,9 +195,9 @@ mod tests {
             ("/b/k", Some(("x-amz-apigw-id", "x"))),
             ("/b/k", Some(("x-amzn-trace-id", "x"))),
         ] {
-            assert_eq!(route(&request(target, header)), Route::Plain, "{target} {header:?}");
+            assert_eq!(route(&request(target, header)), RequestRoute::Plain, "{target} {header:?}");
         }
-        assert_eq!(route(&request("/.firstbyte/metrics", None)), Route::Metrics);
-        assert_eq!(route(&request("/.firstbyte/app.js", None)), Route::Reserved);
+        assert_eq!(route(&request("/.firstbyte/metrics", None)), RequestRoute::Metrics);
+        assert_eq!(route(&request("/.firstbyte/app.js", None)), RequestRoute::Reserved);
     }
 }

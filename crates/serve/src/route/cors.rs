@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use crate::config::{Cors, Origins};
 use crate::error::{Error, Result};
 use crate::http::request_id;
-use crate::http::response::Response;
+use crate::http::response::HttpResponse;
 
 /// Seconds for which a browser may cache the response to a preflight.
 const PREFLIGHT_AGE: &str = "600";
@@ -79,9 +79,9 @@ impl Cors {
 
     /// Answers OPTIONS. A preflight gets exactly the header names that it asks for: in this list
     /// `*` means all names but Authorization, and `x-amz-*` has no meaning.
-    pub(crate) fn preflight(&self, headers: &HeaderMap) -> Response {
-        let answer =
-            Response::new(StatusCode::NO_CONTENT).with_header(ALLOW, "GET, HEAD, PUT, POST, DELETE, OPTIONS");
+    pub(crate) fn preflight(&self, headers: &HeaderMap) -> HttpResponse {
+        let answer = HttpResponse::new(StatusCode::NO_CONTENT)
+            .with_header(ALLOW, "GET, HEAD, PUT, POST, DELETE, OPTIONS");
         let Some(origin) = origin(headers).filter(|origin| self.reads(origin)) else { return answer };
         let methods = if self.writes(origin) { "GET, HEAD, PUT, POST, DELETE" } else { "GET, HEAD" };
         let asked = headers.get_all(ACCESS_CONTROL_REQUEST_HEADERS).iter();
@@ -100,7 +100,12 @@ impl Cors {
 
     /// Adds the headers with which a page of the request's origin may read `response` and its
     /// headers.
-    pub(crate) fn finish(&self, origin: Option<&str>, method: &Method, mut response: Response) -> Response {
+    pub(crate) fn finish(
+        &self,
+        origin: Option<&str>,
+        method: &Method,
+        mut response: HttpResponse,
+    ) -> HttpResponse {
         // Caches must not give the response for one origin to another.
         response.headers.append(VARY, HeaderValue::from_static("origin"));
         if *method == Method::OPTIONS {

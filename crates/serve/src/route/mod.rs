@@ -11,41 +11,41 @@ use std::sync::Arc;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HOST};
 use http::{HeaderMap, Method, StatusCode};
 
-use crate::access::keys::Access;
-use crate::http::connection::{Handler, Outcome};
-use crate::http::head::HeadError;
+use crate::access::keys::RequestRights;
+use crate::http::connection::{LoggedResponse, RequestHandler};
+use crate::http::head::RequestHeadError;
 use crate::http::hosts::Addressed;
-use crate::http::metrics::Route;
+use crate::http::metrics::RequestRoute;
 use crate::http::refusal;
-use crate::http::request::Request;
-use crate::http::response::{Body, Response};
+use crate::http::request::HttpRequest;
+use crate::http::response::{HttpResponse, ResponseBody};
 use crate::page;
 use crate::path::EntryPath;
 use crate::route::choose::{remove_infrastructure, route};
-use crate::state::{Served, ServerState};
+use crate::state::{ServedSource, ServerState};
 use crate::{plain, s3};
 
 /// Chooses the API that answers a request.
 #[derive(Debug)]
-pub(crate) struct Router {
+pub(crate) struct RequestRouter {
     state: Arc<ServerState>,
-    served: Served,
-    s3: s3::Service,
+    served: ServedSource,
+    s3: s3::S3Frontend,
 }
 
-impl Router {
-    pub(crate) fn new(state: Arc<ServerState>, served: Served) -> Self {
-        Self { s3: s3::Service::new(&state, &served), state, served }
+impl RequestRouter {
+    pub(crate) fn new(state: Arc<ServerState>, served: ServedSource) -> Self {
+        Self { s3: s3::S3Frontend::new(&state, &served), state, served }
     }
 
     /// Isolates the document in `response`, if it has one. `named` is the content type that follows
     /// from the requested path's name.
-    fn confine(&self, named: &str, response: Response) -> Response {
+    fn confine(&self, named: &str, response: HttpResponse) -> HttpResponse {
         sandbox::confine(&self.state, named, response)
     }
 
     /// Finds the path and the route of a request for one of the server's names, and answers it.
-    async fn addressed(&self, mut request: Request) -> (Response, Route, Option<String>) {
+    async fn addressed(&self, mut request: HttpRequest) -> (HttpResponse, RequestRoute, Option<String>) {
         let state = &self.state;
         let host = request.headers.get(HOST).map_or(Ok(""), |host| host.to_str());
         let addressed = host.as_ref().map_or(Addressed::Elsewhere, |host| state.hosts.judge(host));
@@ -53,23 +53,23 @@ impl Router {
             let route = route(&request);
             let host = host.unwrap_or_default();
             let response =
-                if route == Route::S3 { s3::unknown_host(host) } else { refusal::unknown_host(host) };
+                if route == RequestRoute::S3 { s3::unknown_host(host) } else { refusal::unknown_host(host) };
             return (response, route, None);
         }
         let mut sent_path = match strip_base(state, &mut request) {
             Ok(sent) => sent,
-            Err(refused) => return (*refused, Route::Plain, None),
+            Err(refused) => return (*refused, RequestRoute::Plain, None),
         };
         let route = match addressed {
             Addressed::Bucket(bucket) => {
                 let path = format!("/{bucket}{}", request.path);
                 let sent = std::mem::replace(&mut request.path, path);
                 sent_path.get_or_insert(sent);
-                Route::S3
+                RequestRoute::S3
             }
             _ => route(&request),
         };
-        if let Served::Gateway(gateway) = &self.served
+        if let ServedSource::Gateway(gateway) = &self.served
             && let Err(refused) = gateway.check_loop(&request)
         {
             return (plain::unserved(&refused), route, None);
@@ -78,17 +78,17 @@ impl Router {
         if !is_read
             && let Err(reason) = cors::check_write(&state.config.cors, &request.headers, state.scheme())
         {
-            return (Response::text(StatusCode::FORBIDDEN, reason), route, None);
+            return (HttpResponse::text(StatusCode::FORBIDDEN, reason), route, None);
         }
         let (response, who) = if request.method == Method::OPTIONS {
             (state.config.cors.preflight(&request.headers), None)
-        } else if route == Route::S3 {
+        } else if route == RequestRoute::S3 {
             s3::answer(&self.s3, state, request, sent_path).await
         } else {
             match state.access(&request) {
                 Ok(access) => {
                     let mut response = self.unsigned(request, route, &access).await;
-                    if matches!(access, Access::Key(_)) {
+                    if matches!(access, RequestRights::Key(_)) {
                         keep_private(&mut response.headers);
                     }
                     (response, Some(access.name().to_owned()))
@@ -100,17 +100,24 @@ impl Router {
     }
 }
 
-impl Router {
+impl RequestRouter {
     /// Answers a request with a password, with a cookie, or without credentials.
-    async fn unsigned(&self, mut request: Request, route: Route, access: &Access) -> Response {
+    async fn unsigned(
+        &self,
+        mut request: HttpRequest,
+        route: RequestRoute,
+        access: &RequestRights,
+    ) -> HttpResponse {
         let state = &self.state;
         match route {
-            Route::Metrics => self.metrics(access),
-            Route::Reserved => {
+            RequestRoute::Metrics => self.metrics(access),
+            RequestRoute::Reserved => {
                 let rest = request.path.trim_start_matches("/.firstbyte/").to_owned();
                 match &self.served {
-                    Served::Directory(directory) => page::reserved(directory, request, &rest, access).await,
-                    Served::Gateway(_) => page::account(state, None, request, &rest).await,
+                    ServedSource::Directory(directory) => {
+                        page::reserved(directory, request, &rest, access).await
+                    }
+                    ServedSource::Gateway(_) => page::account(state, None, request, &rest).await,
                 }
             }
             _ if self.is_metrics(&request).await => self.metrics(access),
@@ -120,8 +127,8 @@ impl Router {
                     request.path = rest.to_owned();
                 }
                 match &self.served {
-                    Served::Directory(directory) => plain::answer(directory, request, access).await,
-                    Served::Gateway(gateway) => plain::remote(state, gateway, request, access).await,
+                    ServedSource::Directory(directory) => plain::answer(directory, request, access).await,
+                    ServedSource::Gateway(gateway) => plain::remote(state, gateway, request, access).await,
                 }
             }
         }
@@ -129,8 +136,8 @@ impl Router {
 
     /// Whether `/metrics` means the counters: only if no file or bucket has that name. On a gateway
     /// it always does, because the origin would have to be asked.
-    async fn is_metrics(&self, request: &Request) -> bool {
-        let Served::Directory(directory) = &self.served else { return request.path == "/metrics" };
+    async fn is_metrics(&self, request: &HttpRequest) -> bool {
+        let ServedSource::Directory(directory) = &self.served else { return request.path == "/metrics" };
         request.path == "/metrics"
             && match EntryPath::parse(b"metrics") {
                 Ok(path) => directory.root.open_entry(&path).await.is_err(),
@@ -138,34 +145,34 @@ impl Router {
             }
     }
 
-    fn metrics(&self, access: &Access) -> Response {
-        if matches!(access, Access::Nobody) {
+    fn metrics(&self, access: &RequestRights) -> HttpResponse {
+        if matches!(access, RequestRights::Nobody) {
             return refusal::unauthorized();
         }
         let mut text = self.state.metrics.render();
-        if let Served::Gateway(gateway) = &self.served {
+        if let ServedSource::Gateway(gateway) = &self.served {
             text.push_str(&gateway.render_metrics());
         }
-        Response::new(StatusCode::OK)
+        HttpResponse::new(StatusCode::OK)
             .with_header(CONTENT_TYPE, "text/plain; version=0.0.4")
-            .with_body(Body::Bytes(text.into()))
+            .with_body(ResponseBody::Bytes(text.into()))
     }
 }
 
-impl Handler for Router {
-    async fn answer(&self, mut request: Request) -> Outcome {
+impl RequestHandler for RequestRouter {
+    async fn answer(&self, mut request: HttpRequest) -> LoggedResponse {
         remove_infrastructure(&mut request.headers);
         let origin = cors::origin(&request.headers).map(str::to_owned);
         let (method, named) = (request.method.clone(), sandbox::named_type(&request.path));
         let (response, route, who) = self.addressed(request).await;
         let response = self.confine(named, response);
         let response = self.state.config.cors.finish(origin.as_deref(), &method, response);
-        Outcome { response, route, who: who.unwrap_or_else(|| "-".to_owned()) }
+        LoggedResponse { response, route, who: who.unwrap_or_else(|| "-".to_owned()) }
     }
 
-    fn refuse(&self, refused: &HeadError) -> Outcome {
-        let response = self.confine("", Response::text(refused.status(), refused));
-        Outcome { response, route: Route::Plain, who: "-".to_owned() }
+    fn refuse(&self, refused: &RequestHeadError) -> LoggedResponse {
+        let response = self.confine("", HttpResponse::text(refused.status(), refused));
+        LoggedResponse { response, route: RequestRoute::Plain, who: "-".to_owned() }
     }
 }
 
@@ -185,7 +192,7 @@ fn keep_private(headers: &mut HeaderMap) {
 }
 
 /// Removes the base path from a request's path. Returns the path as sent, if there is a base path.
-fn strip_base(state: &ServerState, request: &mut Request) -> Result<Option<String>, Box<Response>> {
+fn strip_base(state: &ServerState, request: &mut HttpRequest) -> Result<Option<String>, Box<HttpResponse>> {
     let base = &state.config.base_path;
     if base.is_empty() {
         return Ok(None);
@@ -194,7 +201,7 @@ fn strip_base(state: &ServerState, request: &mut Request) -> Result<Option<Strin
         Some(rest) if rest.starts_with('/') => rest.to_owned(),
         Some("") => "/".to_owned(),
         _ => {
-            return Err(Box::new(Response::text(
+            return Err(Box::new(HttpResponse::text(
                 StatusCode::NOT_FOUND,
                 format_args!("everything here is below {base}/"),
             )));

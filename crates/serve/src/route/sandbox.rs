@@ -11,8 +11,8 @@ use std::path::Path;
 use http::StatusCode;
 use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 
-use crate::config::{Authentication, Writing};
-use crate::http::response::Response;
+use crate::config::{Authentication, WritePolicy};
+use crate::http::response::HttpResponse;
 use crate::object::content_type::content_type;
 use crate::state::ServerState;
 
@@ -84,7 +84,7 @@ const INERT: [&str; 58] = [
 ];
 
 /// Adds the headers. `named` is the content type that follows from the requested path's name.
-pub(crate) fn confine(state: &ServerState, named: &str, mut response: Response) -> Response {
+pub(crate) fn confine(state: &ServerState, named: &str, mut response: HttpResponse) -> HttpResponse {
     let headers = &mut response.headers;
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     let bodiless = matches!(response.status, StatusCode::NOT_MODIFIED | StatusCode::NO_CONTENT);
@@ -99,7 +99,7 @@ pub(crate) fn confine(state: &ServerState, named: &str, mut response: Response) 
     // On a read-only server without keys, a script can misuse neither uploads nor a session. So an
     // HTML report there keeps its origin, with all browser features. This holds only if the content
     // type follows from the file's name, because an uploader or a link may have chosen another.
-    let guarded = state.config.writing == Writing::Allowed
+    let guarded = state.config.writing == WritePolicy::Allowed
         || matches!(state.config.authentication, Authentication::Keys(_));
     if is_inert(kind) || (!guarded && kind == named) {
         return response;

@@ -23,7 +23,7 @@ const DATES: [HeaderName; 4] = [
 
 /// A copy source whose bucket name is not valid in S3, kept as it was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Source {
+pub(super) struct AcceptedSource {
     pub(super) bucket: String,
     pub(super) key: String,
     pub(super) version: Option<String>,
@@ -78,7 +78,7 @@ fn is_date(text: &str) -> bool {
 }
 
 /// Parses `BUCKET/KEY[?versionId=ID]`, percent-encoded, with or without a leading `/`.
-fn source(text: &str) -> Option<Source> {
+fn source(text: &str) -> Option<AcceptedSource> {
     let (path, version) = match text.rsplit_once("?versionId=") {
         Some((path, version)) => (path, Some(version.to_owned())),
         None => (text, None),
@@ -86,14 +86,14 @@ fn source(text: &str) -> Option<Source> {
     let path = percent_encoding::percent_decode_str(path).decode_utf8().ok()?;
     let (bucket, key) = path.strip_prefix('/').unwrap_or(&path).split_once('/')?;
     let is_named = !bucket.is_empty() && !key.is_empty() && !bucket.starts_with("arn:");
-    is_named.then(|| Source { bucket: bucket.to_owned(), key: key.to_owned(), version })
+    is_named.then(|| AcceptedSource { bucket: bucket.to_owned(), key: key.to_owned(), version })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn rewritten(name: &'static str, value: &str) -> (Option<String>, Option<Source>) {
+    fn rewritten(name: &'static str, value: &str) -> (Option<String>, Option<AcceptedSource>) {
         let mut headers = HeaderMap::new();
         headers.insert(name, value.parse().unwrap());
         let mut extensions = Extensions::new();
@@ -132,7 +132,7 @@ mod tests {
             ("/%C3%A9t%C3%A9/k", "\u{e9}t\u{e9}", "k", None),
         ] {
             let version = version.map(str::to_owned);
-            let source = Source { bucket: bucket.to_owned(), key: key.to_owned(), version };
+            let source = AcceptedSource { bucket: bucket.to_owned(), key: key.to_owned(), version };
             assert_eq!(rewritten("x-amz-copy-source", sent).1, Some(source), "{sent}");
         }
         assert_eq!(rewritten("x-amz-copy-source", "bucket/key"), (Some("bucket/key".to_owned()), None));

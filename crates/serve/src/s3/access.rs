@@ -5,7 +5,7 @@ use s3s::path::S3Path;
 use s3s::validation::NameValidation;
 use s3s::{S3Result, s3_error};
 
-use crate::access::keys::{Access, Keys, Rights};
+use crate::access::keys::{KeyRights, RequestRights, ServerKeys};
 use crate::config::Buckets;
 use crate::http::request::query_pairs;
 use crate::path::EntryPath;
@@ -22,10 +22,13 @@ impl NameValidation for DirectoryNames {
 }
 
 /// Returns the rights of a signed request.
-pub(crate) fn access(keys: Option<&Keys>, credentials: Option<&s3s::auth::Credentials>) -> Access {
-    let Some(keys) = keys else { return Access::Everyone };
+pub(crate) fn access(
+    keys: Option<&ServerKeys>,
+    credentials: Option<&s3s::auth::Credentials>,
+) -> RequestRights {
+    let Some(keys) = keys else { return RequestRights::Everyone };
     let key = credentials.and_then(|credentials| keys.get(&credentials.access_key));
-    key.map_or(Access::Nobody, |key| Access::Key(key.clone()))
+    key.map_or(RequestRights::Nobody, |key| RequestRights::Key(key.clone()))
 }
 
 /// Whether an operation with this name only reads.
@@ -37,7 +40,7 @@ fn is_read(operation: &str) -> bool {
 /// of a multiple delete) are checked where they are read.
 #[derive(Debug)]
 pub(crate) struct RightsByPrefix {
-    pub(crate) keys: Keys,
+    pub(crate) keys: ServerKeys,
     pub(crate) buckets: Buckets,
 }
 
@@ -50,7 +53,7 @@ impl S3Access for RightsByPrefix {
         }
         let before = verify::signer(context.extensions_mut()).cloned();
         let access = access(Some(&self.keys), context.credentials().or(before.as_ref()));
-        if matches!(access, Access::Nobody) {
+        if matches!(access, RequestRights::Nobody) {
             return Err(s3_error!(AccessDenied, "a signature is needed"));
         }
         let operation = context.s3_op().name();
@@ -77,12 +80,12 @@ impl S3Access for RightsByPrefix {
             (S3Path::Bucket { bucket }, name) if is_read(name) => {
                 access.reaches(below(bucket, "").as_bytes())
             }
-            (S3Path::Bucket { bucket }, _) => access.allows(Rights::Write, below(bucket, "").as_bytes()),
+            (S3Path::Bucket { bucket }, _) => access.allows(KeyRights::Write, below(bucket, "").as_bytes()),
             (S3Path::Object { bucket, key }, name) if name == "HeadObject" || is_read(name) => {
-                access.allows(Rights::Read, below(bucket, key).as_bytes())
+                access.allows(KeyRights::Read, below(bucket, key).as_bytes())
             }
             (S3Path::Object { bucket, key }, _) => {
-                access.allows(Rights::Write, below(bucket, key).as_bytes())
+                access.allows(KeyRights::Write, below(bucket, key).as_bytes())
             }
         };
         if allowed { Ok(()) } else { Err(s3_error!(AccessDenied, "this key gives no right to do so")) }

@@ -6,37 +6,41 @@ use http::header::{CONTENT_RANGE, CONTENT_TYPE};
 use http::{HeaderMap, StatusCode};
 use s3s::S3Error;
 
-use crate::http::response::{Body, Response};
+use crate::http::response::{HttpResponse, ResponseBody};
 use crate::s3::opened::SentBody;
 
 /// The bytes at the start of a document that contain the start of its root element.
 const ROOT_WITHIN: usize = 256;
 
 /// Makes the response for an S3 error that occurs before s3s gets the request.
-pub(crate) fn error_response(error: S3Error) -> Response {
+pub(crate) fn error_response(error: S3Error) -> HttpResponse {
     match error.to_http_response() {
         Ok(response) => from_s3s(response),
         Err(error) => {
             tracing::error!(?error, "an S3 error could not be written");
-            Response::text(StatusCode::INTERNAL_SERVER_ERROR, "the S3 service failed")
+            HttpResponse::text(StatusCode::INTERNAL_SERVER_ERROR, "the S3 service failed")
         }
     }
 }
 
 /// Converts a response of s3s. A file in its extensions becomes the body.
-pub(crate) fn from_s3s(response: http::Response<s3s::Body>) -> Response {
+pub(crate) fn from_s3s(response: http::Response<s3s::Body>) -> HttpResponse {
     let (mut parts, body) = response.into_parts();
     let body = match (parts.extensions.remove::<SentBody>().and_then(SentBody::take), body.bytes()) {
         (Some(content), _) => content,
-        (None, Some(bytes)) if bytes.is_empty() => Body::Empty,
-        (None, Some(bytes)) if is_xml(&parts.headers) => Body::Bytes(with_references(without_quotes(bytes))),
-        (None, Some(bytes)) => Body::Bytes(bytes),
-        (None, None) => Body::Stream(Box::pin(body.map(|piece| piece.map_err(std::io::Error::other)))),
+        (None, Some(bytes)) if bytes.is_empty() => ResponseBody::Empty,
+        (None, Some(bytes)) if is_xml(&parts.headers) => {
+            ResponseBody::Bytes(with_references(without_quotes(bytes)))
+        }
+        (None, Some(bytes)) => ResponseBody::Bytes(bytes),
+        (None, None) => {
+            ResponseBody::Stream(Box::pin(body.map(|piece| piece.map_err(std::io::Error::other))))
+        }
     };
     // s3s answers HEAD with a range by 200.
     let is_part = parts.status == StatusCode::OK && parts.headers.contains_key(CONTENT_RANGE);
     let status = if is_part { StatusCode::PARTIAL_CONTENT } else { parts.status };
-    Response { status, headers: parts.headers, body }
+    HttpResponse { status, headers: parts.headers, body }
 }
 
 fn is_xml(headers: &HeaderMap) -> bool {

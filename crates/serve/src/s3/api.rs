@@ -8,45 +8,45 @@ use std::time::Duration;
 use s3s::dto::*;
 use s3s::{S3Request, S3Result, s3_error};
 
-use crate::access::keys::{Access, Keys, Rights};
-use crate::config::{Authentication, Buckets, Config, SignatureVersions, Writing};
+use crate::access::keys::{KeyRights, RequestRights, ServerKeys};
+use crate::config::{Authentication, Buckets, Config, SignatureVersions, WritePolicy};
 use crate::gateway::Gateway;
-use crate::http::condition::{Current, Verdict, judge_copy_source};
-use crate::object::root::Root;
+use crate::http::condition::{ConditionResult, Current, judge_copy_source};
+use crate::object::root::ServedRoot;
 use crate::object::uploads::Uploads;
 use crate::path::EntryPath;
 use crate::s3::accepted;
 use crate::s3::access::access;
 use crate::s3::error::{from_path, read_only};
 use crate::s3::index::Index;
-use crate::s3::objects::{self, Found, Target};
-use crate::s3::opened::Opened;
+use crate::s3::objects::{self, FoundObject, ObjectTarget};
+use crate::s3::opened::OpenedObject;
 use crate::s3::signed::version_2_refused;
 use crate::s3::verify;
-use crate::state::Served;
+use crate::state::ServedSource;
 
 /// The S3 operations on the served source.
 #[derive(Debug)]
-pub(crate) struct Api {
-    pub(crate) objects: Objects,
+pub(crate) struct S3Api {
+    pub(crate) objects: ObjectStorage,
     pub(crate) buckets: Buckets,
-    keys: Option<Keys>,
+    keys: Option<ServerKeys>,
     signatures: SignatureVersions,
 }
 
 /// The storage of the objects.
 #[derive(Debug)]
-pub(crate) enum Objects {
-    Directory(Directory),
+pub(crate) enum ObjectStorage {
+    Directory(ServedDirectory),
     Gateway(Arc<Gateway>),
 }
 
 /// The served directory.
 #[derive(Debug)]
-pub(crate) struct Directory {
-    pub(crate) root: Root,
+pub(crate) struct ServedDirectory {
+    pub(crate) root: ServedRoot,
     pub(crate) index: Arc<Index>,
-    writing: Writing,
+    writing: WritePolicy,
     pub(crate) uploads: Arc<Uploads>,
     /// How long an upload may receive nothing before it is removed.
     pub(crate) abandoned: Duration,
@@ -54,14 +54,14 @@ pub(crate) struct Directory {
     pub(crate) smallest_part: u64,
 }
 
-impl Api {
-    pub(crate) fn new(served: &Served, config: &Config) -> Self {
+impl S3Api {
+    pub(crate) fn new(served: &ServedSource, config: &Config) -> Self {
         let keys = match &config.authentication {
             Authentication::Keys(keys) => Some(keys.clone()),
             Authentication::None => None,
         };
         let objects = match served {
-            Served::Directory(directory) => Objects::Directory(Directory {
+            ServedSource::Directory(directory) => ObjectStorage::Directory(ServedDirectory {
                 root: directory.root.clone(),
                 index: Arc::default(),
                 writing: config.writing,
@@ -69,7 +69,7 @@ impl Api {
                 abandoned: config.limits.abandoned,
                 smallest_part: config.limits.smallest_part,
             }),
-            Served::Gateway(gateway) => Objects::Gateway(Arc::clone(gateway)),
+            ServedSource::Gateway(gateway) => ObjectStorage::Gateway(Arc::clone(gateway)),
         };
         Self { objects, buckets: config.buckets.clone(), keys, signatures: config.signatures }
     }
@@ -78,10 +78,10 @@ impl Api {
     ///
     /// # Errors
     /// A gateway is served, which only reads.
-    pub(crate) fn directory(&self) -> S3Result<&Directory> {
+    pub(crate) fn directory(&self) -> S3Result<&ServedDirectory> {
         match &self.objects {
-            Objects::Directory(directory) => Ok(directory),
-            Objects::Gateway(gateway) => Err(read_only(gateway)),
+            ObjectStorage::Directory(directory) => Ok(directory),
+            ObjectStorage::Gateway(gateway) => Err(read_only(gateway)),
         }
     }
 
@@ -93,9 +93,9 @@ impl Api {
             Buckets::FirstLevel => EntryPath::parse(name.as_bytes()).map_err(from_path)?,
         };
         let directory = match &self.objects {
-            Objects::Directory(directory) => directory,
+            ObjectStorage::Directory(directory) => directory,
             // The origin reports a missing bucket when an object or a list is requested.
-            Objects::Gateway(_) => return Ok(path),
+            ObjectStorage::Gateway(_) => return Ok(path),
         };
         let entry = directory.root.open_entry(&path).await.and_then(|entry| entry.metadata());
         match entry {
@@ -108,11 +108,11 @@ impl Api {
     /// these rights. They are checked by the names alone, before the bucket is looked up.
     pub(crate) async fn target(
         &self,
-        access: &Access,
-        rights: Rights,
+        access: &RequestRights,
+        rights: KeyRights,
         bucket: &str,
         key: &str,
-    ) -> S3Result<Target> {
+    ) -> S3Result<ObjectTarget> {
         let directory = match &self.buckets {
             Buckets::Named(_) => EntryPath::default(),
             Buckets::FirstLevel => EntryPath::parse(bucket.as_bytes()).map_err(from_path)?,
@@ -125,15 +125,15 @@ impl Api {
         let Some(fence) = access.fence(rights, path.as_bytes()) else {
             return Err(s3_error!(AccessDenied, "this key gives no right to do so"));
         };
-        Ok(Target { bucket: self.bucket(bucket).await?, path: path.fenced(fence) })
+        Ok(ObjectTarget { bucket: self.bucket(bucket).await?, path: path.fenced(fence) })
     }
 
     /// Returns the served directory, if it accepts writes.
-    pub(crate) fn check_writing(&self) -> S3Result<&Directory> {
+    pub(crate) fn check_writing(&self) -> S3Result<&ServedDirectory> {
         let directory = self.directory()?;
         match directory.writing {
-            Writing::Allowed => Ok(directory),
-            Writing::Refused => {
+            WritePolicy::Allowed => Ok(directory),
+            WritePolicy::Refused => {
                 Err(s3_error!(AccessDenied, "this server takes no writes; start it with --write"))
             }
         }
@@ -145,8 +145,8 @@ impl Api {
         request: &S3Request<T>,
         bucket: &str,
         key: &str,
-    ) -> S3Result<Target> {
-        self.target(&self.access(request), Rights::Read, bucket, key).await
+    ) -> S3Result<ObjectTarget> {
+        self.target(&self.access(request), KeyRights::Read, bucket, key).await
     }
 
     /// Opens the object `key` of `bucket`, if the signer may read it.
@@ -156,19 +156,19 @@ impl Api {
         bucket: &str,
         key: &str,
         version: Option<&str>,
-    ) -> S3Result<Opened> {
+    ) -> S3Result<OpenedObject> {
         match &self.objects {
-            Objects::Directory(directory) => {
+            ObjectStorage::Directory(directory) => {
                 check_version(version)?;
                 let target = self.readable(request, bucket, key).await?;
                 Ok(objects::open(&directory.root, &target.path, key).await?.into())
             }
-            Objects::Gateway(gateway) => {
+            ObjectStorage::Gateway(gateway) => {
                 self.bucket(bucket).await?;
                 let version = version.filter(|id| *id != "null");
                 let found =
                     gateway.look_up(&self.access(request), bucket, key, (version, &request.headers)).await?;
-                Ok(Opened::remote(gateway, found))
+                Ok(OpenedObject::remote(gateway, found))
             }
         }
     }
@@ -179,9 +179,9 @@ impl Api {
         request: &S3Request<T>,
         bucket: &str,
         key: &str,
-    ) -> S3Result<Target> {
+    ) -> S3Result<ObjectTarget> {
         self.check_writing()?;
-        self.target(&self.access(request), Rights::Write, bucket, key).await
+        self.target(&self.access(request), KeyRights::Write, bucket, key).await
     }
 
     /// Refuses an HTML form that is signed by Signature Version 2, if only version 4 is accepted.
@@ -195,15 +195,19 @@ impl Api {
     }
 
     /// Returns the rights of a request.
-    pub(crate) fn access<T>(&self, request: &S3Request<T>) -> Access {
+    pub(crate) fn access<T>(&self, request: &S3Request<T>) -> RequestRights {
         let before = || verify::signer(&request.extensions);
         access(self.keys.as_ref(), request.credentials.as_ref().or_else(before))
     }
 
     /// Opens the source of a copy. The signer must have the right to read it, and it must meet the
     /// request's conditions.
-    pub(crate) async fn source<T>(&self, request: &S3Request<T>, source: &CopySource) -> S3Result<Found> {
-        let (bucket, key, version) = match (request.extensions.get::<accepted::Source>(), source) {
+    pub(crate) async fn source<T>(
+        &self,
+        request: &S3Request<T>,
+        source: &CopySource,
+    ) -> S3Result<FoundObject> {
+        let (bucket, key, version) = match (request.extensions.get::<accepted::AcceptedSource>(), source) {
             (Some(source), _) => (&*source.bucket, &*source.key, source.version.as_deref()),
             (None, CopySource::Bucket { bucket, key, version_id }) => {
                 (&**bucket, &**key, version_id.as_deref())
@@ -215,7 +219,7 @@ impl Api {
         let source = objects::open(&self.directory()?.root, &target.path, key).await?;
         let etag = source.identity.etag();
         let current = Current { etag: &etag, modified: Some(source.identity.last_modified()) };
-        if judge_copy_source(&request.headers, current) != Verdict::Proceed {
+        if judge_copy_source(&request.headers, current) != ConditionResult::Proceed {
             return Err(s3_error!(PreconditionFailed, "the source is not what the request expects"));
         }
         Ok(source)

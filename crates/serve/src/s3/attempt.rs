@@ -18,15 +18,15 @@ use s3s::auth::{S3Auth, SecretKey};
 use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
 
 use crate::access::attempts::Attempts;
-use crate::access::keys::Keys;
+use crate::access::keys::ServerKeys;
 
 tokio::task_local! {
-    static CURRENT: Attempt;
+    static CURRENT: KeyAttempt;
 }
 
 /// Records about the key of a request.
 #[derive(Clone, Debug)]
-pub(super) struct Attempt {
+pub(super) struct KeyAttempt {
     from: IpAddr,
     notes: Arc<Mutex<Notes>>,
 }
@@ -37,7 +37,7 @@ struct Notes {
     proved: Option<String>,
 }
 
-impl Attempt {
+impl KeyAttempt {
     /// Starts the records of a request from this address.
     pub(super) fn new(from: IpAddr) -> Self {
         Self { from, notes: Arc::default() }
@@ -77,7 +77,7 @@ pub(super) fn proved(access_key: &str) {
 /// Gives s3s the secrets to check signatures.
 #[derive(Debug)]
 pub(super) struct KeyFile {
-    pub(super) keys: Keys,
+    pub(super) keys: ServerKeys,
     pub(super) attempts: Arc<Attempts>,
 }
 

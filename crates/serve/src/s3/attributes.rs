@@ -4,14 +4,14 @@ use s3s::dto::*;
 use s3s::{S3Request, S3Response, S3Result};
 
 use crate::object::metadata::ObjectMetadata;
-use crate::s3::api::Api;
+use crate::s3::api::S3Api;
 use crate::s3::outputs::{sent_tag, with_checksums};
 
 /// The most parts on a page, as in S3.
 const LARGEST_PAGE: i32 = 1000;
 
 pub(crate) async fn get(
-    api: &Api,
+    api: &S3Api,
     request: S3Request<GetObjectAttributesInput>,
 ) -> S3Result<S3Response<GetObjectAttributesOutput>> {
     let input = &request.input;

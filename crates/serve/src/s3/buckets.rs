@@ -6,21 +6,21 @@ use rustix::fs::{AtFlags, FileType};
 use s3s::dto::*;
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 
-use crate::access::keys::Access;
+use crate::access::keys::RequestRights;
 use crate::config::Buckets;
 use crate::http::condition::Condition;
-use crate::object::directory::{Kind, Reader};
+use crate::object::directory::{EntryReader, VisibleKind};
 use crate::object::metadata::ObjectMetadata;
 use crate::object::reserved;
-use crate::object::root::Root;
+use crate::object::root::ServedRoot;
 use crate::object::staging;
 use crate::object::trash;
 use crate::path::EntryPath;
-use crate::s3::api::{Api, Objects};
+use crate::s3::api::{ObjectStorage, S3Api};
 use crate::s3::error::{from_io, from_path};
 use crate::s3::list::page;
-use crate::s3::objects::{self, Target, blocking};
-use crate::s3::page_builder::Query;
+use crate::s3::objects::{self, ObjectTarget, blocking};
+use crate::s3::page_builder::KeyQuery;
 use crate::s3::{outputs, private};
 
 /// The region of all buckets.
@@ -28,7 +28,7 @@ const REGION: &str = "us-east-1";
 
 /// Lists the buckets that the signer may reach.
 pub(crate) async fn list(
-    api: &Api,
+    api: &S3Api,
     request: S3Request<ListBucketsInput>,
 ) -> S3Result<S3Response<ListBucketsOutput>> {
     let bucket =
@@ -61,14 +61,14 @@ pub(crate) async fn list(
 }
 
 /// Returns the names of all buckets of a source with several buckets.
-async fn first_level(objects: &Objects) -> S3Result<Vec<String>> {
+async fn first_level(objects: &ObjectStorage) -> S3Result<Vec<String>> {
     let root = match objects {
-        Objects::Directory(directory) => directory.root.clone(),
-        Objects::Gateway(gateway) => return Ok(gateway.buckets().await?),
+        ObjectStorage::Directory(directory) => directory.root.clone(),
+        ObjectStorage::Gateway(gateway) => return Ok(gateway.buckets().await?),
     };
     blocking(move || {
-        let entries = Reader::open(&root, &EntryPath::default())?.collect::<Result<Vec<_>, _>>()?;
-        let directories = entries.into_iter().filter(|entry| entry.kind != Kind::File);
+        let entries = EntryReader::open(&root, &EntryPath::default())?.collect::<Result<Vec<_>, _>>()?;
+        let directories = entries.into_iter().filter(|entry| entry.kind != VisibleKind::File);
         Ok(directories.filter_map(|entry| entry.name.into_string().ok()).collect())
     })
     .await
@@ -91,11 +91,11 @@ fn most_buckets(asked: Option<i32>) -> S3Result<usize> {
 
 /// Answers if a bucket exists.
 pub(crate) async fn head(
-    api: &Api,
+    api: &S3Api,
     request: S3Request<HeadBucketInput>,
 ) -> S3Result<S3Response<HeadBucketOutput>> {
     api.bucket(&request.input.bucket).await?;
-    if let Objects::Gateway(gateway) = &api.objects {
+    if let ObjectStorage::Gateway(gateway) = &api.objects {
         gateway.check_bucket(&request.input.bucket).await?;
     }
     Ok(S3Response::new(HeadBucketOutput { bucket_region: Some(REGION.to_owned()), ..Default::default() }))
@@ -103,7 +103,7 @@ pub(crate) async fn head(
 
 /// Answers with an empty location, S3's default region.
 pub(crate) async fn location(
-    api: &Api,
+    api: &S3Api,
     request: S3Request<GetBucketLocationInput>,
 ) -> S3Result<S3Response<GetBucketLocationOutput>> {
     api.bucket(&request.input.bucket).await?;
@@ -125,7 +125,7 @@ fn is_bucket_name(name: &str) -> bool {
 
 /// Makes a bucket, if directories are buckets.
 pub(crate) async fn create(
-    api: &Api,
+    api: &S3Api,
     request: S3Request<CreateBucketInput>,
 ) -> S3Result<S3Response<CreateBucketOutput>> {
     let root = &api.check_writing()?.root;
@@ -146,14 +146,14 @@ pub(crate) async fn create(
         ));
     }
     let path = EntryPath::parse(name.as_bytes()).map_err(from_path)?;
-    let target = Target { bucket: EntryPath::default(), path };
+    let target = ObjectTarget { bucket: EntryPath::default(), path };
     objects::make_directory(root, target, ObjectMetadata::default(), Condition::default()).await?;
     Ok(S3Response::new(CreateBucketOutput { location: Some(format!("/{name}")) }))
 }
 
 /// Checks that the bucket can be removed, before its trash is deleted: it must be a plain directory
 /// that contains only `.firstbyte`.
-fn is_removable(root: &Root, path: &EntryPath) -> std::io::Result<()> {
+fn is_removable(root: &ServedRoot, path: &EntryPath) -> std::io::Result<()> {
     let refused = || std::io::Error::from(std::io::ErrorKind::PermissionDenied);
     let parent = root.open_directory(&path.parent())?;
     let own = rustix::fs::statat(&parent, path.name().ok_or_else(refused)?, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -174,7 +174,7 @@ fn is_removable(root: &Root, path: &EntryPath) -> std::io::Result<()> {
 
 /// Removes a bucket without objects, with its unfinished uploads and its trash.
 pub(crate) async fn delete(
-    api: &Api,
+    api: &S3Api,
     request: S3Request<DeleteBucketInput>,
 ) -> S3Result<S3Response<DeleteBucketOutput>> {
     let directory = api.check_writing()?;
@@ -182,8 +182,8 @@ pub(crate) async fn delete(
     let (root, index) = (directory.root.clone(), directory.index.clone());
     let (uploads, abandoned) = (directory.uploads.clone(), directory.abandoned);
     let removed = tokio::task::spawn_blocking(move || {
-        let query = Query { limit: 1, ..Query::default() };
-        if !page(&root, &index, &path, &query, &Access::Everyone)?.objects.is_empty() {
+        let query = KeyQuery { limit: 1, ..KeyQuery::default() };
+        if !page(&root, &index, &path, &query, &RequestRights::Everyone)?.objects.is_empty() {
             return Err(std::io::ErrorKind::DirectoryNotEmpty.into());
         }
         is_removable(&root, &path)?;

@@ -8,7 +8,7 @@ use s3s::{S3Error, S3ErrorCode, s3_error};
 
 use crate::gateway::{Gateway, RETRY_SECONDS, Unserved};
 use crate::http::condition::Unmet;
-use crate::object::checksum::Refusal;
+use crate::object::checksum::ChecksumRefusal;
 use crate::object::metadata::MetadataRefusal;
 use crate::object::publish;
 use crate::object::uploads;
@@ -144,16 +144,16 @@ pub(crate) fn from_path(error: PathError) -> S3Error {
     }
 }
 
-impl From<Refusal> for S3Error {
-    fn from(refusal: Refusal) -> Self {
+impl From<ChecksumRefusal> for S3Error {
+    fn from(refusal: ChecksumRefusal) -> Self {
         let why = refusal.to_string();
         match refusal {
-            Refusal::Differs(_) => s3_error!(BadDigest, "{why}"),
-            Refusal::Malformed("content-md5") => s3_error!(InvalidDigest, "{why}"),
-            Refusal::Malformed(_) => s3_error!(InvalidRequest, "{why}"),
-            Refusal::WrongHash => custom("XAmzContentSHA256Mismatch", StatusCode::BAD_REQUEST, why),
-            Refusal::Unsupported(_) => s3_error!(InvalidRequest, "{why}"),
-            Refusal::Missing(_) => s3_error!(InvalidPart, "{why}"),
+            ChecksumRefusal::Differs(_) => s3_error!(BadDigest, "{why}"),
+            ChecksumRefusal::Malformed("content-md5") => s3_error!(InvalidDigest, "{why}"),
+            ChecksumRefusal::Malformed(_) => s3_error!(InvalidRequest, "{why}"),
+            ChecksumRefusal::WrongHash => custom("XAmzContentSHA256Mismatch", StatusCode::BAD_REQUEST, why),
+            ChecksumRefusal::Unsupported(_) => s3_error!(InvalidRequest, "{why}"),
+            ChecksumRefusal::Missing(_) => s3_error!(InvalidPart, "{why}"),
         }
     }
 }

@@ -15,9 +15,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rustix_futex_sync::Mutex;
 
-use crate::http::etag::Identity;
-use crate::object::directory::{Kind, Reader};
-use crate::object::root::Root;
+use crate::http::etag::EtagIdentity;
+use crate::object::directory::{EntryReader, VisibleKind};
+use crate::object::root::ServedRoot;
 use crate::object::sorted::SortedNames;
 use crate::path::EntryPath;
 
@@ -56,7 +56,7 @@ struct Kept {
     names: Arc<SortedNames>,
     /// The version that was read. `None` if the directory may have changed unnoticed during the
     /// read.
-    version: Option<Identity>,
+    version: Option<EtagIdentity>,
     read: Instant,
     /// The age up to which [`Freshness::Recent`] accepts the names.
     recent: Duration,
@@ -64,7 +64,7 @@ struct Kept {
 }
 
 impl Kept {
-    fn serves(&self, version: &Identity, freshness: Freshness) -> bool {
+    fn serves(&self, version: &EtagIdentity, freshness: Freshness) -> bool {
         let oldest = match freshness {
             Freshness::Current => None,
             Freshness::Within(age) => Some(age),
@@ -75,7 +75,7 @@ impl Kept {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct IndexState {
     /// Sorted directories by path and fence. The fence decides which links are visible.
     kept: HashMap<(EntryPath, usize), Kept>,
     bytes: usize,
@@ -86,7 +86,7 @@ struct State {
 #[derive(Debug)]
 pub(crate) struct Index {
     room: usize,
-    state: Mutex<State>,
+    state: Mutex<IndexState>,
     /// Held while a directory is read, so that waiting threads use the result.
     reading: Mutex<()>,
 }
@@ -106,7 +106,7 @@ impl Index {
     /// Returns the names of the directory `path`, reading it if it is absent or too old. Blocking.
     pub(crate) fn get(
         &self,
-        root: &Root,
+        root: &ServedRoot,
         path: &EntryPath,
         freshness: Freshness,
     ) -> io::Result<Arc<SortedNames>> {
@@ -132,7 +132,12 @@ impl Index {
         Ok(names)
     }
 
-    fn lookup(&self, path: &EntryPath, version: &Identity, freshness: Freshness) -> Option<Arc<SortedNames>> {
+    fn lookup(
+        &self,
+        path: &EntryPath,
+        version: &EtagIdentity,
+        freshness: Freshness,
+    ) -> Option<Arc<SortedNames>> {
         let mut state = self.state.lock();
         state.clock += 1;
         let clock = state.clock;
@@ -158,16 +163,16 @@ fn key(path: &EntryPath) -> (EntryPath, usize) {
     (path.clone(), path.fence())
 }
 
-fn version(root: &Root, path: &EntryPath) -> io::Result<Identity> {
-    Ok(Identity::from(&std::fs::File::from(root.open_directory(path)?).metadata()?))
+fn version(root: &ServedRoot, path: &EntryPath) -> io::Result<EtagIdentity> {
+    Ok(EtagIdentity::from(&std::fs::File::from(root.open_directory(path)?).metadata()?))
 }
 
-fn read(root: &Root, path: &EntryPath, room: usize) -> io::Result<SortedNames> {
-    let names = Reader::open(root, path)?.filter_map(|entry| match entry {
-        Ok(entry) if entry.kind == Kind::LinkedDirectory => None,
+fn read(root: &ServedRoot, path: &EntryPath, room: usize) -> io::Result<SortedNames> {
+    let names = EntryReader::open(root, path)?.filter_map(|entry| match entry {
+        Ok(entry) if entry.kind == VisibleKind::LinkedDirectory => None,
         Ok(entry) => {
             let mut name = entry.name.into_vec();
-            if entry.kind == Kind::Directory {
+            if entry.kind == VisibleKind::Directory {
                 name.push(b'/');
             }
             Some(Ok(name))
@@ -177,7 +182,7 @@ fn read(root: &Root, path: &EntryPath, room: usize) -> io::Result<SortedNames> {
     SortedNames::collect(names, room)
 }
 
-impl State {
+impl IndexState {
     /// Drops directories down to half of the limit, so that this happens rarely.
     fn drop_least_used(&mut self) {
         let mut by_use: Vec<(u64, (EntryPath, usize))> =
@@ -207,7 +212,7 @@ mod tests {
             std::fs::write(directory.path().join(name), "").unwrap();
         }
         std::fs::create_dir(directory.path().join("a")).unwrap();
-        let root = Root::open(directory.path()).unwrap();
+        let root = ServedRoot::open(directory.path()).unwrap();
         let index = Index::default();
         let names = || {
             let sorted = index.get(&root, &EntryPath::default(), Freshness::Current).unwrap();
@@ -237,7 +242,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         settled_directory(directory.path());
         let (root, index, path) =
-            (Root::open(directory.path()).unwrap(), Index::default(), EntryPath::default());
+            (ServedRoot::open(directory.path()).unwrap(), Index::default(), EntryPath::default());
         let get = |freshness| index.get(&root, &path, freshness).unwrap();
         let first = get(Freshness::Current);
         assert!(Arc::ptr_eq(&first, &get(Freshness::Current)));
@@ -253,7 +258,7 @@ mod tests {
     #[test]
     fn what_is_kept_of_many_directories_is_bounded() {
         let directory = tempfile::tempdir().unwrap();
-        let (root, index) = (Root::open(directory.path()).unwrap(), Index::with_room(1));
+        let (root, index) = (ServedRoot::open(directory.path()).unwrap(), Index::with_room(1));
         for number in 0..100 {
             let name = number.to_string();
             settled_directory(&directory.path().join(&name));

@@ -7,22 +7,22 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use crate::access::keys::{Access, Rights};
-use crate::http::etag::Identity;
+use crate::access::keys::{KeyRights, RequestRights};
+use crate::http::etag::EtagIdentity;
 use crate::object::directory::{identity_at, is_left_out};
-use crate::object::root::Root;
+use crate::object::root::ServedRoot;
 use crate::path::EntryPath;
 use crate::s3::index::Index;
-use crate::s3::page_builder::{After, Page, PageBuilder, Query, Step};
+use crate::s3::page_builder::{After, KeyQuery, ListingPage, PageBuilder, Step};
 
 /// Lists one page of the directory `bucket`, within the rights of `access`. Blocking.
 pub(crate) fn page(
-    root: &Root,
+    root: &ServedRoot,
     index: &Index,
     bucket: &EntryPath,
-    query: &Query,
-    access: &Access,
-) -> io::Result<Page> {
+    query: &KeyQuery,
+    access: &RequestRights,
+) -> io::Result<ListingPage> {
     let mut walk = Walk { root, index, query, access, page: PageBuilder::new(query), depth: 0 };
     if query.limit == 0 {
         return Ok(walk.page.page);
@@ -40,7 +40,7 @@ pub(crate) fn page(
     match walk.directory(&path, base) {
         Ok(_) => Ok(walk.page.page),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            Ok(Page::default())
+            Ok(ListingPage::default())
         }
         Err(error) => Err(error),
     }
@@ -54,11 +54,11 @@ const LONGEST_KEY: usize = 1024;
 const OPEN_LEVELS: usize = 16;
 
 struct Walk<'a> {
-    root: &'a Root,
+    root: &'a ServedRoot,
     index: &'a Index,
-    query: &'a Query,
-    access: &'a Access,
-    page: PageBuilder<'a, Identity>,
+    query: &'a KeyQuery,
+    access: &'a RequestRights,
+    page: PageBuilder<'a, EtagIdentity>,
     /// The number of directories that the walk is in.
     depth: usize,
 }
@@ -67,7 +67,7 @@ impl Walk<'_> {
     /// Walks the directory whose keys start with `key`.
     fn directory(&mut self, path: &EntryPath, key: &str) -> io::Result<Step> {
         let path = &self.access.entering(path.clone());
-        let is_open = self.access.allows(Rights::Read, path.as_bytes());
+        let is_open = self.access.allows(KeyRights::Read, path.as_bytes());
         let sorted = self.index.get(self.root, path, self.query.freshness)?;
         let mut directory = Some(self.root.open_directory(path)?);
         let mut names = sorted.skip_while(|name| self.lies_before(key, name))?;
@@ -99,7 +99,7 @@ impl Walk<'_> {
     fn may_show(&self, directory: &EntryPath, name: &str) -> bool {
         match name.strip_suffix('/') {
             Some(name) => self.access.reaches(&directory.join(name.as_ref()).as_directory()),
-            None => self.access.allows(Rights::Read, directory.join(name.as_ref()).as_bytes()),
+            None => self.access.allows(KeyRights::Read, directory.join(name.as_ref()).as_bytes()),
         }
     }
 
@@ -148,7 +148,7 @@ impl Walk<'_> {
             return Ok(Step::On);
         }
         let metadata = std::fs::File::from(self.root.open_directory(path)?).metadata()?;
-        let mut identity = Identity::from(&metadata);
+        let mut identity = EtagIdentity::from(&metadata);
         identity.size = 0;
         Ok(self.page.put_object(key.to_owned(), identity))
     }

@@ -4,21 +4,21 @@
 use s3s::dto::*;
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 
-use crate::access::keys::Access;
+use crate::access::keys::RequestRights;
 use crate::object::described::Described;
-use crate::s3::api::{Api, Objects};
+use crate::s3::api::{ObjectStorage, S3Api};
 use crate::s3::index::Freshness;
 use crate::s3::list::page;
 use crate::s3::objects::blocking;
 use crate::s3::outputs;
-use crate::s3::page_builder::{After, Page, Query};
+use crate::s3::page_builder::{After, KeyQuery, ListingPage};
 use crate::s3::pages::{asked_freshness, from_token, is_url, limit, token};
 use crate::s3::private;
 use crate::s3::remote_list;
 
 /// Answers `ListObjectsV2`.
 pub(crate) async fn second_version(
-    api: &Api,
+    api: &S3Api,
     request: S3Request<ListObjectsV2Input>,
 ) -> S3Result<S3Response<ListObjectsV2Output>> {
     let access = api.access(&request);
@@ -34,7 +34,7 @@ pub(crate) async fn second_version(
     };
     let prefix = input.prefix.clone().unwrap_or_default();
     let query =
-        Query { prefix, delimiter: input.delimiter.clone(), after, limit: max_keys as usize, freshness };
+        KeyQuery { prefix, delimiter: input.delimiter.clone(), after, limit: max_keys as usize, freshness };
     let page = page_of(api, access, &input.bucket, query).await?;
     let encoded = is_url(input.encoding_type.as_ref());
     let owner = (input.fetch_owner == Some(true)).then(private::owner);
@@ -58,7 +58,7 @@ pub(crate) async fn second_version(
 
 /// Answers `ListObjects`, which pages by key instead of by token.
 pub(crate) async fn first_version(
-    api: &Api,
+    api: &S3Api,
     request: S3Request<ListObjectsInput>,
 ) -> S3Result<S3Response<ListObjectsOutput>> {
     let access = api.access(&request);
@@ -67,7 +67,7 @@ pub(crate) async fn first_version(
     let max_keys = limit(input.max_keys)?;
     let after = after_marker(input.marker.as_deref(), input.delimiter.as_deref());
     let prefix = input.prefix.clone().unwrap_or_default();
-    let query = Query {
+    let query = KeyQuery {
         prefix,
         delimiter: input.delimiter.clone(),
         after,
@@ -99,10 +99,10 @@ pub(crate) async fn first_version(
 /// Answers `ListObjectVersions`. Each object has one version, called `null` as in any bucket
 /// without versioning.
 pub(crate) async fn versions(
-    api: &Api,
+    api: &S3Api,
     request: S3Request<ListObjectVersionsInput>,
 ) -> S3Result<S3Response<ListObjectVersionsOutput>> {
-    if let Objects::Gateway(_) = &api.objects {
+    if let ObjectStorage::Gateway(_) = &api.objects {
         return Err(s3_error!(NotImplemented, "a gateway lists no versions; ask the origin itself"));
     }
     let access = api.access(&request);
@@ -111,7 +111,7 @@ pub(crate) async fn versions(
     let max_keys = limit(input.max_keys)?;
     let after = after_marker(input.key_marker.as_deref(), input.delimiter.as_deref());
     let prefix = input.prefix.clone().unwrap_or_default();
-    let query = Query {
+    let query = KeyQuery {
         prefix,
         delimiter: input.delimiter.clone(),
         after,
@@ -170,13 +170,18 @@ fn after_marker(marker: Option<&str>, delimiter: Option<&str>) -> After {
 }
 
 /// Lists a page, within the rights of `access`.
-async fn page_of(api: &Api, access: Access, bucket: &str, query: Query) -> S3Result<Page<Described>> {
+async fn page_of(
+    api: &S3Api,
+    access: RequestRights,
+    bucket: &str,
+    query: KeyQuery,
+) -> S3Result<ListingPage<Described>> {
     let path = api.bucket(bucket).await?;
     match &api.objects {
-        Objects::Directory(directory) => {
+        ObjectStorage::Directory(directory) => {
             let (root, index) = (directory.root.clone(), directory.index.clone());
             Ok(blocking(move || page(&root, &index, &path, &query, &access)).await?.described())
         }
-        Objects::Gateway(gateway) => Ok(remote_list::page(gateway, &access, bucket, &query).await?),
+        ObjectStorage::Gateway(gateway) => Ok(remote_list::page(gateway, &access, bucket, &query).await?),
     }
 }

@@ -48,28 +48,28 @@ use s3s::service::S3Service;
 use s3s::{S3Result, s3_error};
 
 use self::answers::{error_response, from_s3s};
-use self::attempt::Attempt;
-use self::payload::Payload;
-use self::posted::Form;
-pub(crate) use self::service::Service;
-use self::signed::Scheme;
+use self::attempt::KeyAttempt;
+use self::payload::RequestPayload;
+use self::posted::PostedForm;
+pub(crate) use self::service::S3Frontend;
+use self::signed::SignatureScheme;
 use self::understood::BodyKind;
-use self::verify::Verified;
+use self::verify::VerifiedRequest;
 use crate::http::refusal::unknown_host_line;
-use crate::http::request::{Request, RequestBody};
-use crate::http::response::{Body, Response};
+use crate::http::request::{HttpRequest, RequestBody};
+use crate::http::response::{HttpResponse, ResponseBody};
 use crate::state::ServerState;
 
 /// Answers an S3 request. Returns the access key that its signature proved too, for the log.
 /// `sent_path` is the path as sent if it differs: with the base path, or without the bucket in the
 /// host name.
 pub(crate) async fn answer(
-    service: &Service,
+    service: &S3Frontend,
     state: &ServerState,
-    request: Request,
+    request: HttpRequest,
     sent_path: Option<String>,
-) -> (Response, Option<String>) {
-    let attempt = Attempt::new(request.peer.ip());
+) -> (HttpResponse, Option<String>) {
+    let attempt = KeyAttempt::new(request.peer.ip());
     let response = match verified(service, state, &request, sent_path.as_deref(), &attempt).await {
         Ok((scheme, verified)) => {
             let received = request.body.length().unwrap_or(0);
@@ -98,16 +98,16 @@ pub(crate) async fn answer(
 /// The response to a request with an invalid signature or none. HTML forms are not checked here,
 /// because their signature is among their fields.
 async fn verified(
-    service: &Service,
+    service: &S3Frontend,
     state: &ServerState,
-    request: &Request,
+    request: &HttpRequest,
     sent_path: Option<&str>,
-    attempt: &Attempt,
-) -> Result<(Scheme, Option<Verified>), Box<Response>> {
-    let Some(verifying) = &service.verifying else { return Ok((Scheme::Unsigned, None)) };
+    attempt: &KeyAttempt,
+) -> Result<(SignatureScheme, Option<VerifiedRequest>), Box<HttpResponse>> {
+    let Some(verifying) = &service.verifying else { return Ok((SignatureScheme::Unsigned, None)) };
     let refuse = |error| Box::new(error_response(error));
     let scheme = signed::check(request, state.config.signatures).map_err(refuse)?;
-    if scheme == Scheme::Unsigned {
+    if scheme == SignatureScheme::Unsigned {
         if signed::may_be_form(request) {
             return Ok((scheme, None));
         }
@@ -121,10 +121,11 @@ async fn verified(
         Ok(verified) => return Ok((scheme, Some(verified))),
         Err(refused) => refused,
     };
-    let is_presigned = matches!(scheme, Scheme::Presigned { .. } | Scheme::PresignedVersion2);
+    let is_presigned =
+        matches!(scheme, SignatureScheme::Presigned { .. } | SignatureScheme::PresignedVersion2);
     if request.method == Method::HEAD && is_presigned && is_wrong_signature(&refused) {
         // The holder of a URL for GET is not guessing a secret.
-        let holder = Attempt::new(attempt.address());
+        let holder = KeyAttempt::new(attempt.address());
         let read = verify::verify(verifying, request, &Method::GET, sent_path);
         if holder.run(read).await.is_ok() {
             attempt.forget();
@@ -135,16 +136,16 @@ async fn verified(
 
 /// Begins a session for an existing directory bucket that the signer may reach.
 async fn begin_session(
-    service: &Service,
-    request: Request,
-    scheme: &Scheme,
-    verified: Option<Verified>,
-    attempt: &Attempt,
-) -> S3Result<Response> {
-    let holder = verified.as_ref().map_or("", Verified::access_key).to_owned();
+    service: &S3Frontend,
+    request: HttpRequest,
+    scheme: &SignatureScheme,
+    verified: Option<VerifiedRequest>,
+    attempt: &KeyAttempt,
+) -> S3Result<HttpResponse> {
+    let holder = verified.as_ref().map_or("", VerifiedRequest::access_key).to_owned();
     let session = service.sessions.begin(&request, &holder)?;
     let (method, query) = (Method::HEAD, String::new());
-    let found = pass_on(service, Request { method, query, ..request }, scheme, verified, attempt).await?;
+    let found = pass_on(service, HttpRequest { method, query, ..request }, scheme, verified, attempt).await?;
     match found.status {
         StatusCode::OK => Ok(session),
         StatusCode::NOT_FOUND => Err(s3_error!(NoSuchBucket, "the bucket does not exist")),
@@ -155,15 +156,15 @@ async fn begin_session(
 /// Passes the request to s3s without signature and without body coding. The content of an object
 /// stays a stream; any other body is a document, read and checked here.
 async fn pass_on(
-    service: &Service,
-    mut request: Request,
-    scheme: &Scheme,
-    verified: Option<Verified>,
-    attempt: &Attempt,
-) -> S3Result<Response> {
+    service: &S3Frontend,
+    mut request: HttpRequest,
+    scheme: &SignatureScheme,
+    verified: Option<VerifiedRequest>,
+    attempt: &KeyAttempt,
+) -> S3Result<HttpResponse> {
     query::take_headers(&mut request)?;
     sessions::remove_headers(&mut request.headers);
-    let Request { method, path, query, mut headers, body, .. } = request;
+    let HttpRequest { method, path, query, mut headers, body, .. } = request;
     let query = query::unsigned(&query);
     let target: Uri = query::join(&path, &query).parse().map_err(|error| s3_error!(error, InvalidURI))?;
     understood::check(&method, &path, &query, &headers)?;
@@ -179,7 +180,7 @@ async fn pass_on(
     if kind == BodyKind::Form {
         return pass_form_on(service, target, headers, body, attempt).await;
     }
-    let (content, mut stated) = Payload::new(&mut headers, body, signatures)?;
+    let (content, mut stated) = RequestPayload::new(&mut headers, body, signatures)?;
     let body = if kind == BodyKind::Content {
         let stream: s3s::stream::DynByteStream = Box::pin(content);
         s3s::Body::from(stream)
@@ -209,13 +210,13 @@ async fn pass_on(
 /// Passes an HTML form to s3s. If there are keys, a form without a signature is refused before its
 /// file is read.
 async fn pass_form_on(
-    service: &Service,
+    service: &S3Frontend,
     target: Uri,
     headers: HeaderMap,
     body: RequestBody,
-    attempt: &Attempt,
-) -> S3Result<Response> {
-    let form = Form::read(&headers, body).await?;
+    attempt: &KeyAttempt,
+) -> S3Result<HttpResponse> {
+    let form = PostedForm::read(&headers, body).await?;
     if service.keys().is_some() && !form.is_signed() {
         return Err(s3_error!(AccessDenied, "the form has no signature"));
     }
@@ -229,8 +230,8 @@ async fn pass_form_on(
 async fn call(
     service: &S3Service,
     request: http::Request<s3s::Body>,
-    attempt: &Attempt,
-) -> S3Result<Response> {
+    attempt: &KeyAttempt,
+) -> S3Result<HttpResponse> {
     match attempt.run(service.call(request)).await {
         Ok(response) => Ok(from_s3s(response)),
         Err(error) => {
@@ -241,13 +242,13 @@ async fn call(
 }
 
 /// Refuses a request for a host that is not the server's.
-pub(crate) fn unknown_host(host: &str) -> Response {
+pub(crate) fn unknown_host(host: &str) -> HttpResponse {
     error_response(s3_error!(InvalidRequest, "{}", unknown_host_line(host)))
 }
 
 /// Whether the response says that the signature was made with another secret.
-fn is_wrong_signature(response: &Response) -> bool {
+fn is_wrong_signature(response: &HttpResponse) -> bool {
     let code = b"<Code>SignatureDoesNotMatch</Code>";
     response.status == StatusCode::FORBIDDEN
-        && matches!(&response.body, Body::Bytes(bytes) if bytes.windows(code.len()).any(|part| part == code))
+        && matches!(&response.body, ResponseBody::Bytes(bytes) if bytes.windows(code.len()).any(|part| part == code))
 }

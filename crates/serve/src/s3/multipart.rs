@@ -8,18 +8,20 @@ use s3s::{S3Request, S3Response, S3Result, s3_error};
 use sha2::{Digest as _, Sha256};
 
 use crate::http::condition::Condition;
-use crate::http::etag::Identity;
+use crate::http::etag::EtagIdentity;
 use crate::http::response::FileContent;
-use crate::object::checksum::Values;
+use crate::object::checksum::ChecksumValues;
 use crate::object::copying::copy_digesting;
-use crate::object::metadata::{Completed, ObjectMetadata, Parts};
+use crate::object::metadata::{Completed, ObjectMetadata, PartLengths};
 use crate::object::part_checksums::{Agreed, ChecksumKind, WholeChecksums};
 use crate::object::publish::{check, publish};
 use crate::object::stated::Stated;
-use crate::object::uploads::{self, Claim, Claimed, Description, Origin, Part, Resending, Upload, Whole};
-use crate::s3::api::Api;
+use crate::object::uploads::{
+    self, ArrivedPart, Claim, ClaimResult, Description, Resending, ServedUpload, UploadOrigin, Whole,
+};
+use crate::s3::api::S3Api;
 use crate::s3::error::{from_publish, from_upload};
-use crate::s3::objects::{self, Target};
+use crate::s3::objects::{self, ObjectTarget};
 use crate::s3::outputs::{self, tag, with_checksums};
 use crate::s3::writes::described;
 use crate::token::random_token;
@@ -35,18 +37,18 @@ pub(crate) async fn run_blocking<T: Send + 'static>(
 }
 
 /// Finds the upload `id` of this key.
-pub(crate) async fn find(api: &Api, bucket: &str, key: &str, id: &str) -> S3Result<Arc<Upload>> {
+pub(crate) async fn find(api: &S3Api, bucket: &str, key: &str, id: &str) -> S3Result<Arc<ServedUpload>> {
     let bucket = api.bucket(bucket).await?;
     let (uploads, id) = (api.directory()?.uploads.clone(), id.to_owned());
     let upload = run_blocking(move || uploads.find(&bucket, &id)).await?;
     match &upload.description.origin {
-        Origin::S3 { key: own, .. } if own == key => Ok(upload),
+        UploadOrigin::S3 { key: own, .. } if own == key => Ok(upload),
         _ => Err(s3_error!(NoSuchUpload, "there is no such upload of this key")),
     }
 }
 
 pub(crate) async fn create(
-    api: &Api,
+    api: &S3Api,
     request: S3Request<CreateMultipartUploadInput>,
 ) -> S3Result<S3Response<CreateMultipartUploadOutput>> {
     let input = &request.input;
@@ -56,7 +58,7 @@ pub(crate) async fn create(
     }
     let algorithm = input.checksum_algorithm.as_ref().map(ChecksumAlgorithm::as_str);
     let checksum = Agreed::new(algorithm, input.checksum_type.as_ref().map(ChecksumType::as_str))?;
-    let origin = Origin::S3 { key: input.key.clone(), checksum };
+    let origin = UploadOrigin::S3 { key: input.key.clone(), checksum };
     let description = Description { origin, object: described(&request.headers)?, slots: None };
     let (uploads, id) = (api.directory()?.uploads.clone(), random_token());
     let upload = run_blocking(move || uploads.create(&target.bucket, &id, &description)).await?;
@@ -72,12 +74,12 @@ pub(crate) async fn create(
 
 /// Finds the upload of part `number`, and converts the number for `object::uploads`.
 async fn upload_of_part(
-    api: &Api,
+    api: &S3Api,
     bucket: &str,
     key: &str,
     id: &str,
     number: i32,
-) -> S3Result<(Arc<Upload>, u32)> {
+) -> S3Result<(Arc<ServedUpload>, u32)> {
     api.check_writing()?;
     match u32::try_from(number) {
         Ok(number @ 1..=10_000) => Ok((find(api, bucket, key, id).await?, number)),
@@ -86,15 +88,15 @@ async fn upload_of_part(
 }
 
 /// Returns the checksum that an S3 upload was begun with.
-pub(crate) fn agreed(upload: &Upload) -> Option<Agreed> {
+pub(crate) fn agreed(upload: &ServedUpload) -> Option<Agreed> {
     match &upload.description.origin {
-        Origin::S3 { checksum, .. } => *checksum,
-        Origin::Page { .. } => None,
+        UploadOrigin::S3 { checksum, .. } => *checksum,
+        UploadOrigin::Page { .. } => None,
     }
 }
 
 /// Returns the checksums to report for a part: the agreed one, otherwise all.
-pub(crate) fn shown(agreed: Option<Agreed>, part: &Part) -> Values {
+pub(crate) fn shown(agreed: Option<Agreed>, part: &ArrivedPart) -> ChecksumValues {
     let mut values = part.checksums.clone();
     values.retain(|algorithm, _| agreed.is_none_or(|agreed| agreed.algorithm == *algorithm));
     values
@@ -110,15 +112,15 @@ fn stated_of_part<T>(request: &S3Request<T>, agreed: Option<Agreed>) -> S3Result
 }
 
 /// Claims a part. S3 allows sending a part again at any time.
-fn claim(upload: &Arc<Upload>, number: u32, length: u64) -> uploads::Result<Arc<Claim>> {
+fn claim(upload: &Arc<ServedUpload>, number: u32, length: u64) -> uploads::Result<Arc<Claim>> {
     match upload.claim(number, length, Resending::Replaces)? {
-        Claimed::Write(claim) => Ok(claim),
-        Claimed::Held(_) => Err(uploads::Error::InUse(number)),
+        ClaimResult::Write(claim) => Ok(claim),
+        ClaimResult::Held(_) => Err(uploads::Error::InUse(number)),
     }
 }
 
 pub(crate) async fn upload_part(
-    api: &Api,
+    api: &S3Api,
     mut request: S3Request<UploadPartInput>,
 ) -> S3Result<S3Response<UploadPartOutput>> {
     let body = request.input.body.take();
@@ -138,7 +140,7 @@ pub(crate) async fn upload_part(
 }
 
 pub(crate) async fn copy_part(
-    api: &Api,
+    api: &S3Api,
     request: S3Request<UploadPartCopyInput>,
 ) -> S3Result<S3Response<UploadPartCopyOutput>> {
     let UploadPartCopyInput { bucket, key, upload_id, part_number, .. } = &request.input;
@@ -207,9 +209,9 @@ fn listed_checksums(part: &CompletedPart) -> impl Iterator<Item = (Algorithm, &S
 
 /// Returns the parts that a client lists, in its order.
 fn listed(
-    known: &std::collections::BTreeMap<u32, Part>,
+    known: &std::collections::BTreeMap<u32, ArrivedPart>,
     parts: &[CompletedPart],
-) -> S3Result<Vec<(u32, Part)>> {
+) -> S3Result<Vec<(u32, ArrivedPart)>> {
     let mut last = 0;
     let mut chosen = Vec::with_capacity(parts.len());
     for part in parts {
@@ -234,7 +236,7 @@ fn listed(
 }
 
 /// Refuses parts that are too small, and a total length that differs from the announced one.
-fn check_lengths(parts: &[(u32, Part)], smallest: u64, announced: Option<i64>) -> S3Result<()> {
+fn check_lengths(parts: &[(u32, ArrivedPart)], smallest: u64, announced: Option<i64>) -> S3Result<()> {
     let before_last = &parts[..parts.len().saturating_sub(1)];
     if let Some((number, _)) = before_last.iter().find(|(_, part)| part.length < smallest) {
         return Err(s3_error!(
@@ -266,7 +268,7 @@ fn completed(input: &CompleteMultipartUploadInput) -> Completed {
 }
 
 pub(crate) async fn complete(
-    api: &Api,
+    api: &S3Api,
     request: S3Request<CompleteMultipartUploadInput>,
 ) -> S3Result<S3Response<CompleteMultipartUploadOutput>> {
     let input = &request.input;
@@ -293,13 +295,13 @@ pub(crate) async fn complete(
     Ok(S3Response::new(with_checksums!(output, checksums)))
 }
 
-type VersionAndChecksums = (Identity, (Values, ChecksumKind));
+type VersionAndChecksums = (EtagIdentity, (ChecksumValues, ChecksumKind));
 
 async fn publish_upload(
-    api: &Api,
+    api: &S3Api,
     request: &S3Request<CompleteMultipartUploadInput>,
-    upload: Arc<Upload>,
-    target: &Target,
+    upload: Arc<ServedUpload>,
+    target: &ObjectTarget,
 ) -> S3Result<VersionAndChecksums> {
     let (input, headers) = (request.input.clone(), request.headers.clone());
     let directory = api.directory()?;
@@ -307,7 +309,7 @@ async fn publish_upload(
     let (condition, smallest) = (Condition::of_headers(&headers), directory.smallest_part);
     let work = move || {
         let mut checksums = WholeChecksums::default();
-        let choose = |known: &std::collections::BTreeMap<u32, Part>| -> S3Result<Whole> {
+        let choose = |known: &std::collections::BTreeMap<u32, ArrivedPart>| -> S3Result<Whole> {
             let parts = input.multipart_upload.as_ref().and_then(|upload| upload.parts.as_deref());
             let parts = listed(known, parts.unwrap_or_default())?;
             check_lengths(&parts, smallest, input.mpu_object_size)?;
@@ -320,7 +322,7 @@ async fn publish_upload(
                 checksums: checksums.full.clone(),
                 composite: checksums.composite.clone(),
                 completed: Some(completed(&input)),
-                parts: Parts::new(parts.iter().map(|(_, part)| part.length)),
+                parts: PartLengths::new(parts.iter().map(|(_, part)| part.length)),
                 part_checksums: checksums.parts.take(),
                 ..upload.description.object.clone()
             };
@@ -340,9 +342,9 @@ async fn publish_upload(
 
 /// Returns the object, if the same request has already made it and it is unchanged.
 async fn published_before(
-    api: &Api,
+    api: &S3Api,
     input: &CompleteMultipartUploadInput,
-    target: &Target,
+    target: &ObjectTarget,
 ) -> Option<VersionAndChecksums> {
     let found = objects::open(&api.directory().ok()?.root, &target.path, &input.key).await.ok()?;
     let same = found.metadata.completed.as_ref() == Some(&completed(input));
@@ -350,7 +352,7 @@ async fn published_before(
 }
 
 pub(crate) async fn abort(
-    api: &Api,
+    api: &S3Api,
     request: S3Request<AbortMultipartUploadInput>,
 ) -> S3Result<S3Response<AbortMultipartUploadOutput>> {
     api.check_writing()?;

@@ -11,14 +11,14 @@ use s3s::{S3Error, S3Request, S3Result, s3_error};
 use tokio::task::spawn_blocking;
 
 use crate::http::condition::Condition;
-use crate::http::etag::Identity;
-use crate::object::checksum::Values;
+use crate::http::etag::EtagIdentity;
+use crate::object::checksum::ChecksumValues;
 use crate::object::metadata::ObjectMetadata;
-use crate::object::publish::{self, Kind};
-use crate::object::root::Root;
+use crate::object::publish::{self, RemovedKind};
+use crate::object::root::ServedRoot;
 use crate::object::staging::TemporaryFile;
 use crate::object::stated::Stated;
-use crate::object::writer::{WriteAt, Writer};
+use crate::object::writer::{PieceWriter, WriteAt};
 use crate::path::EntryPath;
 use crate::s3::error::{from_io, from_publish};
 
@@ -27,21 +27,21 @@ pub(crate) const DIRECTORY_TYPE: &str = "application/x-directory";
 
 /// The bucket and the path of a request's object.
 #[derive(Clone, Debug)]
-pub(crate) struct Target {
+pub(crate) struct ObjectTarget {
     pub(crate) bucket: EntryPath,
     pub(crate) path: EntryPath,
 }
 
 /// An open object.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct FoundObject {
     pub(crate) file: Arc<File>,
-    pub(crate) identity: Identity,
+    pub(crate) identity: EtagIdentity,
     pub(crate) metadata: ObjectMetadata,
 }
 
 /// Opens the object at `path`. If `key` ends in `/`, it is a directory, an empty object.
-pub(crate) async fn open(root: &Root, path: &EntryPath, key: &str) -> S3Result<Found> {
+pub(crate) async fn open(root: &ServedRoot, path: &EntryPath, key: &str) -> S3Result<FoundObject> {
     if key.ends_with('/') {
         let opened = root.open_to_read(path).await;
         let file = opened.map_err(|error| from_io(&error))?;
@@ -49,15 +49,15 @@ pub(crate) async fn open(root: &Root, path: &EntryPath, key: &str) -> S3Result<F
         if !metadata.is_dir() {
             return Err(s3_error!(NoSuchKey, "there is no such object"));
         }
-        let identity = Identity::of_directory(&metadata);
+        let identity = EtagIdentity::of_directory(&metadata);
         let mut metadata = ObjectMetadata::read(&file);
         metadata.content_type.get_or_insert_with(|| DIRECTORY_TYPE.to_owned());
-        return Ok(Found { file: Arc::new(file), identity, metadata });
+        return Ok(FoundObject { file: Arc::new(file), identity, metadata });
     }
     let file = root.open_file(path).await.map_err(|error| from_io(&error))?;
-    let identity = Identity::from(&file.metadata().map_err(|error| from_io(&error))?);
+    let identity = EtagIdentity::from(&file.metadata().map_err(|error| from_io(&error))?);
     let metadata = ObjectMetadata::read(&file);
-    Ok(Found { file: Arc::new(file), identity, metadata })
+    Ok(FoundObject { file: Arc::new(file), identity, metadata })
 }
 
 /// Returns the checksums that a request states for its content, parsed from its head.
@@ -71,8 +71,8 @@ pub(crate) async fn receive(
     stated: &Stated,
     body: Option<StreamingBlob>,
     file: Arc<dyn WriteAt>,
-) -> S3Result<(u64, Values)> {
-    let mut writer = Writer::new(file, 0, stated.checksums());
+) -> S3Result<(u64, ChecksumValues)> {
+    let mut writer = PieceWriter::new(file, 0, stated.checksums());
     if let Some(mut body) = body {
         while let Some(piece) = body.next().await {
             let piece = piece.map_err(from_stream)?;
@@ -110,7 +110,7 @@ fn from_stream(error: s3s::StdError) -> S3Error {
 }
 
 /// Refuses a write whose condition does not hold now. Publishing evaluates it again.
-pub(crate) async fn check_write(root: &Root, path: &EntryPath, condition: &Condition) -> S3Result<()> {
+pub(crate) async fn check_write(root: &ServedRoot, path: &EntryPath, condition: &Condition) -> S3Result<()> {
     if *condition == Condition::default() {
         return Ok(());
     }
@@ -118,7 +118,7 @@ pub(crate) async fn check_write(root: &Root, path: &EntryPath, condition: &Condi
     publishing(move || publish::check(&root, &path, &condition)).await
 }
 
-pub(crate) async fn create(root: &Root, bucket: &EntryPath) -> S3Result<TemporaryFile> {
+pub(crate) async fn create(root: &ServedRoot, bucket: &EntryPath) -> S3Result<TemporaryFile> {
     let (root, bucket) = (root.clone(), bucket.clone());
     let made = spawn_blocking(move || TemporaryFile::create(&root, &bucket)).await;
     made.unwrap_or_else(|error| Err(io::Error::other(error)))
@@ -128,12 +128,12 @@ pub(crate) async fn create(root: &Root, bucket: &EntryPath) -> S3Result<Temporar
 /// Publishes a complete file with its metadata `kept` if `condition` holds. Returns its new
 /// version.
 pub(crate) async fn commit(
-    root: &Root,
+    root: &ServedRoot,
     temporary: TemporaryFile,
-    target: Target,
+    target: ObjectTarget,
     kept: ObjectMetadata,
     condition: Condition,
-) -> S3Result<Identity> {
+) -> S3Result<EtagIdentity> {
     let root = root.clone();
     publishing(move || {
         kept.write(temporary.file())?;
@@ -145,11 +145,11 @@ pub(crate) async fn commit(
 
 /// Makes the directory for a key that ends in `/`, with metadata `kept`, if `condition` holds.
 pub(crate) async fn make_directory(
-    root: &Root,
-    target: Target,
+    root: &ServedRoot,
+    target: ObjectTarget,
     kept: ObjectMetadata,
     condition: Condition,
-) -> S3Result<Identity> {
+) -> S3Result<EtagIdentity> {
     let root = root.clone();
     publishing(move || {
         let describe = |directory: &File| kept.write_directory(directory);
@@ -160,8 +160,13 @@ pub(crate) async fn make_directory(
 
 /// Removes an object if `condition` holds, and directories that become empty, as a prefix
 /// disappears with its last key. A missing object counts as removed.
-pub(crate) async fn delete(root: &Root, target: Target, key: &str, condition: Condition) -> S3Result<()> {
-    let kind = if key.ends_with('/') { Kind::Directory } else { Kind::File };
+pub(crate) async fn delete(
+    root: &ServedRoot,
+    target: ObjectTarget,
+    key: &str,
+    condition: Condition,
+) -> S3Result<()> {
+    let kind = if key.ends_with('/') { RemovedKind::Directory } else { RemovedKind::File };
     let root = root.clone();
     publishing(move || match publish::remove(&root, &target.path, kind, &condition) {
         Ok(removed) => {

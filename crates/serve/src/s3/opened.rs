@@ -10,32 +10,32 @@ use rustix_futex_sync::Mutex;
 use s3s::S3Result;
 
 use crate::gateway::{BlockFrames, Gateway, RemoteObject};
-use crate::http::etag::Identity;
-use crate::http::response::{Body, FileContent};
+use crate::http::etag::EtagIdentity;
+use crate::http::response::{FileContent, ResponseBody};
 use crate::object::described::Described;
 use crate::object::metadata::ObjectMetadata;
-use crate::s3::objects::Found;
+use crate::s3::objects::FoundObject;
 
 /// An open object.
-pub(crate) struct Opened {
+pub(crate) struct OpenedObject {
     pub(crate) described: Described,
     pub(crate) metadata: ObjectMetadata,
     content: Content,
 }
 
 enum Content {
-    File(Arc<File>, Identity),
+    File(Arc<File>, EtagIdentity),
     Remote(Arc<Gateway>, RemoteObject),
 }
 
-impl From<Found> for Opened {
-    fn from(found: Found) -> Self {
-        let Found { file, identity, metadata } = found;
+impl From<FoundObject> for OpenedObject {
+    fn from(found: FoundObject) -> Self {
+        let FoundObject { file, identity, metadata } = found;
         Self { described: Described::from(&identity), metadata, content: Content::File(file, identity) }
     }
 }
 
-impl Opened {
+impl OpenedObject {
     /// Returns an object behind a gateway.
     pub(crate) fn remote(gateway: &Arc<Gateway>, found: RemoteObject) -> Self {
         let (described, metadata) = (found.described(), found.metadata());
@@ -70,7 +70,7 @@ impl Opened {
     pub(crate) async fn body(&self, range: ByteRange, frames: BlockFrames) -> S3Result<SentBody> {
         let body = match &self.content {
             Content::File(file, identity) => {
-                Body::File(FileContent { file: Arc::clone(file), range, version: *identity })
+                ResponseBody::File(FileContent { file: Arc::clone(file), range, version: *identity })
             }
             Content::Remote(gateway, found) => gateway.read(found, range, frames).await?,
         };
@@ -81,11 +81,11 @@ impl Opened {
 /// A body on its way to the connection loop. It is in the extensions of a response, which are
 /// cloned.
 #[derive(Clone)]
-pub(crate) struct SentBody(Arc<Mutex<Option<Body>>>);
+pub(crate) struct SentBody(Arc<Mutex<Option<ResponseBody>>>);
 
 impl SentBody {
     /// Returns the body at the first call, then `None`.
-    pub(crate) fn take(self) -> Option<Body> {
+    pub(crate) fn take(self) -> Option<ResponseBody> {
         self.0.lock().take()
     }
 }

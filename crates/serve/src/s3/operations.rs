@@ -5,7 +5,7 @@
 use s3s::dto::*;
 use s3s::{S3, S3Request, S3Response, S3Result};
 
-use crate::s3::api::Api;
+use crate::s3::api::S3Api;
 use crate::s3::{attributes, buckets, listings, multipart, private, reads, unfinished, writes};
 
 macro_rules! operations {
@@ -16,7 +16,7 @@ macro_rules! operations {
         not_configured { $($none:ident: $none_input:ty => $none_output:ty, $code:literal;)* }
     ) => {
         #[async_trait::async_trait]
-        impl S3 for Api {
+        impl S3 for S3Api {
             $(async fn $name(&self, request: S3Request<$input>) -> S3Result<S3Response<$output>> {
                 $function(self, request).await
             })*

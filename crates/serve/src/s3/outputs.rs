@@ -6,8 +6,8 @@ use std::time::SystemTime;
 use firstbyte_location::Algorithm;
 use s3s::dto::{CommonPrefix, ETag, Object, ObjectStorageClass, Owner, Timestamp, TimestampFormat};
 
-use crate::http::etag::Identity;
-use crate::object::checksum::Values;
+use crate::http::etag::EtagIdentity;
+use crate::object::checksum::ChecksumValues;
 use crate::object::described::Described;
 
 pub(crate) fn tag(text: impl Into<String>) -> ETag {
@@ -26,7 +26,7 @@ pub(crate) fn sent_tag(mut text: String) -> ETag {
 }
 
 /// Returns the time when a version was last modified.
-pub(crate) fn modified(identity: &Identity) -> Timestamp {
+pub(crate) fn modified(identity: &EtagIdentity) -> Timestamp {
     Timestamp::from(identity.last_modified())
 }
 
@@ -94,6 +94,6 @@ macro_rules! with_checksums {
 }
 pub(crate) use with_checksums;
 
-pub(crate) fn value(values: &Values, algorithm: Algorithm) -> Option<String> {
+pub(crate) fn value(values: &ChecksumValues, algorithm: Algorithm) -> Option<String> {
     values.get(&algorithm).cloned()
 }

@@ -2,13 +2,13 @@
 //! its limit, and groups them by the delimiter. Called by the listings of a directory and of a
 //! gateway's origin.
 
-use crate::http::etag::Identity;
+use crate::http::etag::EtagIdentity;
 use crate::object::described::Described;
 use crate::s3::index::Freshness;
 
 /// The keys to list.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Query {
+pub(crate) struct KeyQuery {
     /// The prefix of the keys to list.
     pub(crate) prefix: String,
     /// The delimiter: keys with the same text from the prefix to the next delimiter are shown as
@@ -36,7 +36,7 @@ pub(crate) enum After {
 
 /// A page of a listing.
 #[derive(Debug)]
-pub(crate) struct Page<V = Identity> {
+pub(crate) struct ListingPage<V = EtagIdentity> {
     /// Keys and their versions.
     pub(crate) objects: Vec<(String, V)>,
     /// Common prefixes.
@@ -45,22 +45,22 @@ pub(crate) struct Page<V = Identity> {
     pub(crate) next: Option<After>,
 }
 
-impl<V> Default for Page<V> {
+impl<V> Default for ListingPage<V> {
     fn default() -> Self {
         Self { objects: Vec::new(), prefixes: Vec::new(), next: None }
     }
 }
 
-impl Page {
+impl ListingPage {
     /// Converts the versions to HTTP's terms.
-    pub(crate) fn described(self) -> Page<Described> {
-        let describe = |(key, identity): (String, Identity)| (key, Described::from(&identity));
+    pub(crate) fn described(self) -> ListingPage<Described> {
+        let describe = |(key, identity): (String, EtagIdentity)| (key, Described::from(&identity));
         let objects = self.objects.into_iter().map(describe).collect();
-        Page { objects, prefixes: self.prefixes, next: self.next }
+        ListingPage { objects, prefixes: self.prefixes, next: self.next }
     }
 }
 
-impl Query {
+impl KeyQuery {
     /// Returns the part of `key` up to the first delimiter after the query's prefix, with which the
     /// key begins.
     pub(crate) fn common_prefix<'k>(&self, key: &'k str) -> Option<&'k str> {
@@ -93,17 +93,17 @@ pub(crate) enum Step {
 
 /// A page that is being filled.
 pub(crate) struct PageBuilder<'a, V> {
-    query: &'a Query,
+    query: &'a KeyQuery,
     /// The page that was filled up to now.
-    pub(crate) page: Page<V>,
+    pub(crate) page: ListingPage<V>,
     /// Whether the last entry of the page is a common prefix.
     ends_in_prefix: bool,
 }
 
 impl<'a, V> PageBuilder<'a, V> {
     /// Starts with an empty page.
-    pub(crate) fn new(query: &'a Query) -> Self {
-        Self { query, page: Page::default(), ends_in_prefix: false }
+    pub(crate) fn new(query: &'a KeyQuery) -> Self {
+        Self { query, page: ListingPage::default(), ends_in_prefix: false }
     }
 
     /// Adds a common prefix, unless it was just added.

@@ -1,10 +1,10 @@
 //! Decodes the bodies of all S3 requests. Only this module reads S3's own coding (`aws-chunked`).
 //!
-//! s3s gets neither a coded body nor its signature. [`Payload::new`] removes the headers of the
-//! coding. The stream returns the content piece by piece, however long a chunk is. It ends without
-//! an error only if the body is complete: the announced length, the last chunk, every announced
-//! trailer, and, with keys, every signature of a chunk. [`Stated::check`] compares checksums where
-//! the content is written or parsed.
+//! s3s gets neither a coded body nor its signature. [`RequestPayload::new`] removes the headers of
+//! the coding. The stream returns the content piece by piece, however long a chunk is. It ends
+//! without an error only if the body is complete: the announced length, the last chunk, every
+//! announced trailer, and, with keys, every signature of a chunk. [`Stated::check`] compares
+//! checksums where the content is written or parsed.
 
 use std::io;
 use std::pin::Pin;
@@ -18,7 +18,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use s3s::stream::{ByteStream, RemainingLength};
 use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
 
-use crate::http::chunks::{ChunkDialect, Chunks, Line, Next};
+use crate::http::chunks::{BodyElement, ChunkDialect, ChunkLine, Chunks};
 use crate::http::request::RequestBody;
 use crate::object::stated::{Stated, Trailers};
 use crate::s3::chunk_signatures::ChunkSignatures;
@@ -33,7 +33,7 @@ const TRAILER_SIGNATURE: &[u8] = b"x-amz-trailer-signature";
 
 /// The content of a request's body.
 #[derive(Debug)]
-pub(crate) struct Payload {
+pub(crate) struct RequestPayload {
     body: RequestBody,
     frames: Option<Frames>,
     /// Bytes of content that are still to come, if the request announces its length.
@@ -65,7 +65,7 @@ enum Coding {
     Chunked { is_signed: bool, has_trailer: bool },
 }
 
-impl Payload {
+impl RequestPayload {
     /// Decodes `body`. Returns the checksums stated for the content too. Removes the headers of the
     /// coding, so that `Content-Length` and `Content-Encoding` describe the content. `signatures`
     /// verify the chunks if there are keys.
@@ -147,7 +147,7 @@ impl Payload {
     }
 }
 
-impl Stream for Payload {
+impl Stream for RequestPayload {
     type Item = Result<Bytes, s3s::StdError>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -155,7 +155,7 @@ impl Stream for Payload {
     }
 }
 
-impl ByteStream for Payload {
+impl ByteStream for RequestPayload {
     fn remaining_length(&self) -> RemainingLength {
         let exact = self.left.and_then(|left| usize::try_from(left).ok());
         exact.map_or_else(RemainingLength::unknown, RemainingLength::new_exact)
@@ -170,7 +170,7 @@ impl Frames {
     ) -> Poll<io::Result<Option<Bytes>>> {
         loop {
             match self.chunks.next(&mut self.buffer, |line| self.lines.see(line))? {
-                Next::End => {
+                BodyElement::End => {
                     // Another reader could take bytes after the last chunk for content.
                     let rest = match self.buffer.is_empty() {
                         true => ready!(Pin::new(&mut *body).poll_next(context)).transpose()?,
@@ -182,14 +182,14 @@ impl Frames {
                     };
                     return Poll::Ready(done.map(|()| None));
                 }
-                Next::Data(left) if !self.buffer.is_empty() => {
+                BodyElement::Data(left) if !self.buffer.is_empty() => {
                     let count = to_usize(left).min(self.buffer.len());
                     self.chunks.took(count as u64);
                     let piece = self.buffer.split_to(count).freeze();
                     self.lines.data(&piece);
                     return Poll::Ready(Ok(Some(piece)));
                 }
-                Next::Data(_) | Next::More => {
+                BodyElement::Data(_) | BodyElement::More => {
                     match ready!(Pin::new(&mut *body).poll_next(context)).transpose()? {
                         // The buffer is usually the only owner, so nothing is copied.
                         Some(piece) if self.buffer.is_empty() => self.buffer = BytesMut::from(piece),
@@ -206,11 +206,11 @@ impl Frames {
 }
 
 impl Lines {
-    fn see(&mut self, line: Line<'_>) -> io::Result<()> {
+    fn see(&mut self, line: ChunkLine<'_>) -> io::Result<()> {
         match (line, &mut self.signatures) {
-            (Line::Size { extension }, Some(signatures)) => signatures.begin(extension),
-            (Line::Size { .. }, None) => Ok(()),
-            (Line::Trailer { name, value }, _) => {
+            (ChunkLine::Size { extension }, Some(signatures)) => signatures.begin(extension),
+            (ChunkLine::Size { .. }, None) => Ok(()),
+            (ChunkLine::Trailer { name, value }, _) => {
                 if name.eq_ignore_ascii_case(TRAILER_SIGNATURE) {
                     self.trailer_signature = Some(String::from_utf8_lossy(value).into_owned());
                     return Ok(());

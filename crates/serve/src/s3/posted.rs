@@ -27,7 +27,7 @@ const FILE_PIECE: usize = 16 << 10;
 
 /// The body of a form, read up to its file.
 #[derive(Debug)]
-pub(super) struct Form {
+pub(super) struct PostedForm {
     /// The names of the fields, in lower case.
     names: Vec<String>,
     fields: Option<Bytes>,
@@ -37,7 +37,7 @@ pub(super) struct Form {
     length: Option<u64>,
 }
 
-impl Form {
+impl PostedForm {
     /// Reads `body` up to the head of its file.
     ///
     /// # Errors
@@ -85,7 +85,7 @@ impl Form {
     }
 }
 
-impl Stream for Form {
+impl Stream for PostedForm {
     type Item = Result<Bytes, s3s::StdError>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -96,7 +96,7 @@ impl Stream for Form {
     }
 }
 
-impl ByteStream for Form {
+impl ByteStream for PostedForm {
     fn remaining_length(&self) -> RemainingLength {
         let exact = self.length.and_then(|length| usize::try_from(length).ok());
         exact.map_or_else(RemainingLength::unknown, RemainingLength::new_exact)
@@ -121,7 +121,7 @@ fn boundary(headers: &HeaderMap) -> S3Result<String> {
 
 /// The context of the next line.
 #[derive(Debug)]
-enum Place {
+enum FormContext {
     /// Before the first boundary.
     Start,
     /// The head of a part, with its name if it is known.
@@ -136,7 +136,7 @@ struct Fields {
     text: Vec<u8>,
     names: Vec<String>,
     delimiter: Vec<u8>,
-    place: Place,
+    place: FormContext,
     /// The start of the incomplete line, and the position up to which its end was searched.
     line: usize,
     seen: usize,
@@ -147,7 +147,7 @@ struct Fields {
 impl Fields {
     fn new(boundary: &str) -> Self {
         let delimiter = format!("--{boundary}").into_bytes();
-        let (text, names, place) = (Vec::new(), Vec::new(), Place::Start);
+        let (text, names, place) = (Vec::new(), Vec::new(), FormContext::Start);
         Self { text, names, delimiter, place, line: 0, seen: 0, file_name: String::new() }
     }
 
@@ -175,14 +175,14 @@ impl Fields {
             (self.line, self.seen) = (end, end);
             let is_delimiter = line.as_deref() == Some(&self.delimiter);
             match &mut self.place {
-                Place::Start if is_delimiter => self.place = Place::Head(String::new()),
-                Place::Start if line.as_deref() == Some(b"") => {}
-                Place::Start => return Err(malformed()),
-                Place::Head(name) => match line.as_deref() {
+                FormContext::Start if is_delimiter => self.place = FormContext::Head(String::new()),
+                FormContext::Start if line.as_deref() == Some(b"") => {}
+                FormContext::Start => return Err(malformed()),
+                FormContext::Head(name) => match line.as_deref() {
                     Some(b"") if name == "file" => return Ok(Some(end)),
                     Some(b"") => {
                         self.names.push(std::mem::take(name));
-                        self.place = Place::Value;
+                        self.place = FormContext::Value;
                     }
                     Some(line) => {
                         name.push_str(&part_name(line));
@@ -192,11 +192,11 @@ impl Fields {
                     }
                     None => return Err(malformed()),
                 },
-                Place::Value if is_delimiter => self.place = Place::Head(String::new()),
-                Place::Value if line.as_deref() == Some(&[&self.delimiter[..], b"--"].concat()) => {
+                FormContext::Value if is_delimiter => self.place = FormContext::Head(String::new()),
+                FormContext::Value if line.as_deref() == Some(&[&self.delimiter[..], b"--"].concat()) => {
                     return Err(malformed());
                 }
-                Place::Value => {
+                FormContext::Value => {
                     let name = self.names.last().map(String::as_str).unwrap_or_default();
                     let text = String::from_utf8_lossy(line.as_deref().unwrap_or_default());
                     let is_readable = match name {

@@ -6,8 +6,8 @@ use http::StatusCode;
 use s3s::dto::*;
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 
-use crate::s3::api::Api;
-use crate::s3::objects::{self, Target};
+use crate::s3::api::S3Api;
+use crate::s3::objects::{self, ObjectTarget};
 
 /// The owner of all buckets and objects. The server has users, but no accounts.
 pub(super) const OWNER: &str = "firstbyte";
@@ -42,7 +42,7 @@ pub(crate) fn not_configured(code: &'static str) -> S3Error {
 }
 
 pub(crate) async fn bucket_acl(
-    api: &Api,
+    api: &S3Api,
     request: S3Request<GetBucketAclInput>,
 ) -> S3Result<S3Response<GetBucketAclOutput>> {
     api.bucket(&request.input.bucket).await?;
@@ -50,7 +50,7 @@ pub(crate) async fn bucket_acl(
 }
 
 pub(crate) async fn object_acl(
-    api: &Api,
+    api: &S3Api,
     request: S3Request<GetObjectAclInput>,
 ) -> S3Result<S3Response<GetObjectAclOutput>> {
     let S3Request { input, .. } = &request;
@@ -73,7 +73,7 @@ fn check_acl<T>(request: &S3Request<T>, canned: Option<&str>) -> S3Result<()> {
 }
 
 pub(crate) async fn put_bucket_acl(
-    api: &Api,
+    api: &S3Api,
     request: S3Request<PutBucketAclInput>,
 ) -> S3Result<S3Response<PutBucketAclOutput>> {
     api.check_writing()?;
@@ -83,7 +83,7 @@ pub(crate) async fn put_bucket_acl(
 }
 
 pub(crate) async fn put_object_acl(
-    api: &Api,
+    api: &S3Api,
     request: S3Request<PutObjectAclInput>,
 ) -> S3Result<S3Response<PutObjectAclOutput>> {
     let target = api.writable(&request, &request.input.bucket, &request.input.key).await?;
@@ -93,7 +93,7 @@ pub(crate) async fn put_object_acl(
 }
 
 pub(crate) async fn object_tags(
-    api: &Api,
+    api: &S3Api,
     request: S3Request<GetObjectTaggingInput>,
 ) -> S3Result<S3Response<GetObjectTaggingOutput>> {
     let S3Request { input, .. } = &request;
@@ -102,7 +102,7 @@ pub(crate) async fn object_tags(
 }
 
 pub(crate) async fn delete_object_tags(
-    api: &Api,
+    api: &S3Api,
     request: S3Request<DeleteObjectTaggingInput>,
 ) -> S3Result<S3Response<DeleteObjectTaggingOutput>> {
     let target = api.writable(&request, &request.input.bucket, &request.input.key).await?;
@@ -111,7 +111,7 @@ pub(crate) async fn delete_object_tags(
 }
 
 pub(crate) async fn payer(
-    api: &Api,
+    api: &S3Api,
     request: S3Request<GetBucketRequestPaymentInput>,
 ) -> S3Result<S3Response<GetBucketRequestPaymentOutput>> {
     api.bucket(&request.input.bucket).await?;
@@ -120,7 +120,7 @@ pub(crate) async fn payer(
 }
 
 pub(crate) async fn ownership(
-    api: &Api,
+    api: &S3Api,
     request: S3Request<GetBucketOwnershipControlsInput>,
 ) -> S3Result<S3Response<GetBucketOwnershipControlsOutput>> {
     api.bucket(&request.input.bucket).await?;
@@ -131,7 +131,7 @@ pub(crate) async fn ownership(
 }
 
 pub(crate) async fn retention(
-    api: &Api,
+    api: &S3Api,
     request: S3Request<GetObjectRetentionInput>,
 ) -> S3Result<S3Response<GetObjectRetentionOutput>> {
     let S3Request { input, .. } = &request;
@@ -140,7 +140,7 @@ pub(crate) async fn retention(
 }
 
 pub(crate) async fn legal_hold(
-    api: &Api,
+    api: &S3Api,
     request: S3Request<GetObjectLegalHoldInput>,
 ) -> S3Result<S3Response<GetObjectLegalHoldOutput>> {
     let S3Request { input, .. } = &request;
@@ -153,6 +153,6 @@ fn not_locked() -> S3Error {
 }
 
 /// Refuses the request if the object does not exist.
-async fn exists(api: &Api, target: Target, key: &str) -> S3Result<()> {
+async fn exists(api: &S3Api, target: ObjectTarget, key: &str) -> S3Result<()> {
     objects::open(&api.directory()?.root, &target.path, key).await.map(drop)
 }

@@ -6,7 +6,7 @@
 use http::{HeaderName, HeaderValue};
 use s3s::{S3Result, s3_error};
 
-use crate::http::request::{Request, query_pairs};
+use crate::http::request::{HttpRequest, query_pairs};
 
 /// The fields of a signature, of versions 4 and 2, which are not headers.
 const SIGNATURE: [&str; 10] = [
@@ -38,7 +38,7 @@ pub(super) fn amz_fields(query: &str) -> impl Iterator<Item = (String, String)> 
 ///
 /// # Errors
 /// A field is not valid in a header, or contradicts one.
-pub(super) fn take_headers(request: &mut Request) -> S3Result<()> {
+pub(super) fn take_headers(request: &mut HttpRequest) -> S3Result<()> {
     let fields: Vec<_> = amz_fields(&request.query).collect();
     if fields.is_empty() {
         return Ok(());

@@ -9,15 +9,15 @@ use s3s::dto::*;
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 
 use crate::gateway::{BlockFrames, FRAMES, STALE};
-use crate::http::condition::{Verdict, judge_read, range_applies};
+use crate::http::condition::{ConditionResult, judge_read, range_applies};
 use crate::http::date::http_date;
 use crate::http::range::{RangeAnswer, parse_range};
-use crate::object::checksum::Values;
+use crate::object::checksum::ChecksumValues;
 use crate::object::content_type::content_type;
 use crate::object::described::Described;
 use crate::object::metadata::ObjectMetadata;
-use crate::s3::api::Api;
-use crate::s3::opened::Opened;
+use crate::s3::api::S3Api;
+use crate::s3::opened::OpenedObject;
 use crate::s3::outputs::{expires, sent_tag, with_checksums};
 
 /// Options of a read beyond the object itself.
@@ -36,7 +36,7 @@ impl Asked {
 
 /// Answers with an object's headers.
 pub(crate) async fn head(
-    api: &Api,
+    api: &S3Api,
     request: S3Request<HeadObjectInput>,
 ) -> S3Result<S3Response<HeadObjectOutput>> {
     let (key, version) = (&request.input.key, request.input.version_id.as_deref());
@@ -50,7 +50,7 @@ pub(crate) async fn head(
 
 /// Answers with an object, or a range of it. The connection loop sends the file itself.
 pub(crate) async fn get(
-    api: &Api,
+    api: &S3Api,
     request: S3Request<GetObjectInput>,
 ) -> S3Result<S3Response<GetObjectOutput>> {
     let (key, version) = (&request.input.key, request.input.version_id.as_deref());
@@ -102,22 +102,24 @@ fn with_stale_header<T>(mut response: S3Response<T>, stale: Option<Duration>) ->
 }
 
 /// Refuses a read whose conditions do not hold.
-fn check_read(headers: &HeaderMap, found: &Opened) -> S3Result<()> {
+fn check_read(headers: &HeaderMap, found: &OpenedObject) -> S3Result<()> {
     match judge_read(headers, found.described.current()) {
-        Verdict::Proceed => Ok(()),
-        Verdict::NotModified => {
+        ConditionResult::Proceed => Ok(()),
+        ConditionResult::NotModified => {
             let mut error = s3_error!(NotModified);
             error.set_status_code(StatusCode::NOT_MODIFIED);
             error.set_headers(headers_of_unmodified(found));
             Err(error)
         }
-        Verdict::Failed => Err(s3_error!(PreconditionFailed, "the object is not what the request expects")),
+        ConditionResult::Failed => {
+            Err(s3_error!(PreconditionFailed, "the object is not what the request expects"))
+        }
     }
 }
 
 /// Returns the headers that RFC 9110 (15.4.5) requires of a 304. A cache updates its entry with
 /// them.
-fn headers_of_unmodified(found: &Opened) -> HeaderMap {
+fn headers_of_unmodified(found: &OpenedObject) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let mut set = |name: &'static str, value: &str| {
         if let Ok(value) = value.parse() {
@@ -132,7 +134,7 @@ fn headers_of_unmodified(found: &Opened) -> HeaderMap {
 }
 
 /// Returns the range that the request asks for, by bytes or by part. `None`: the whole object.
-fn asked(part: Option<i32>, headers: &HeaderMap, found: &Opened) -> S3Result<Option<ByteRange>> {
+fn asked(part: Option<i32>, headers: &HeaderMap, found: &OpenedObject) -> S3Result<Option<ByteRange>> {
     match part {
         Some(number) => asked_part(number, headers, found),
         None => asked_range(headers, found),
@@ -141,7 +143,7 @@ fn asked(part: Option<i32>, headers: &HeaderMap, found: &Opened) -> S3Result<Opt
 
 /// Returns the range of the `Range` header. `None`, the whole object, if `If-Range` names another
 /// version, so that a resumed download does not mix two.
-fn asked_range(headers: &HeaderMap, found: &Opened) -> S3Result<Option<ByteRange>> {
+fn asked_range(headers: &HeaderMap, found: &OpenedObject) -> S3Result<Option<ByteRange>> {
     let size = found.described.size;
     if !range_applies(headers, found.described.current()) {
         return Ok(None);
@@ -163,11 +165,12 @@ fn asked_range(headers: &HeaderMap, found: &Opened) -> S3Result<Option<ByteRange
 
 /// Returns the range of a read by `partNumber`. An object without known parts counts as one part,
 /// as in S3 an object that was sent whole.
-fn asked_part(number: i32, headers: &HeaderMap, found: &Opened) -> S3Result<Option<ByteRange>> {
+fn asked_part(number: i32, headers: &HeaderMap, found: &OpenedObject) -> S3Result<Option<ByteRange>> {
     if headers.contains_key("range") {
         return Err(s3_error!(InvalidRequest, "a range and a part number cannot both be asked for"));
     }
-    let Opened { described: Described { size, .. }, metadata: ObjectMetadata { parts, .. }, .. } = found;
+    let OpenedObject { described: Described { size, .. }, metadata: ObjectMetadata { parts, .. }, .. } =
+        found;
     let index = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
     let range = match index {
         Some(0) if parts.is_empty() => Some(ByteRange::new(0, *size)),
@@ -189,16 +192,16 @@ fn asked_part(number: i32, headers: &HeaderMap, found: &Opened) -> S3Result<Opti
 ///
 /// Checksums are those of the whole object or of the part that is read. They are sent only if the
 /// client requests them, because another client may take them for the checksum of a range.
-fn head_output(found: Opened, key: &str, range: Option<ByteRange>, asked: &Asked) -> HeadObjectOutput {
-    let Opened { described, metadata, .. } = found;
+fn head_output(found: OpenedObject, key: &str, range: Option<ByteRange>, asked: &Asked) -> HeadObjectOutput {
+    let OpenedObject { described, metadata, .. } = found;
     let whole = ByteRange::new(0, described.size);
     let name = key.rsplit('/').next().map(std::ffi::OsStr::new);
     let (of_whole, kind) = metadata.shown_checksums();
     let checksums = match asked.part.filter(|_| !metadata.parts.is_empty()) {
-        _ if !asked.checksums => Values::default(),
+        _ if !asked.checksums => ChecksumValues::default(),
         Some(number) => metadata.checksums_of_part(number),
         None if range.is_none_or(|range| range == whole) => of_whole,
-        None => Values::default(),
+        None => ChecksumValues::default(),
     };
     let content_type = metadata.content_type.unwrap_or_else(|| content_type(name).to_owned());
     let parts_count =

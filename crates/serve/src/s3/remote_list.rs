@@ -1,14 +1,14 @@
 //! Makes one page of a listing from the pages of a gateway's origin, in the origin's order. A page
 //! has only keys that the request may see, whatever the origin sends.
 
-use firstbyte_listing::Order;
-use firstbyte_location::{Entry, Kind};
+use firstbyte_listing::EntryOrder;
+use firstbyte_location::{Entry, EntryKind};
 use firstbyte_store::{ListOptions, Marker};
 
-use crate::access::keys::Access;
+use crate::access::keys::RequestRights;
 use crate::gateway::{Gateway, Unserved, Visible};
 use crate::object::described::Described;
-use crate::s3::page_builder::{After, Page, PageBuilder, Query, Step};
+use crate::s3::page_builder::{After, KeyQuery, ListingPage, PageBuilder, Step};
 
 /// The last character of Unicode: appended to a text, it is after every key with that prefix.
 const LAST: char = char::MAX;
@@ -19,10 +19,10 @@ const LAST: char = char::MAX;
 /// The origin does not answer.
 pub(crate) async fn page(
     gateway: &Gateway,
-    access: &Access,
+    access: &RequestRights,
     bucket: &str,
-    query: &Query,
-) -> Result<Page<Described>, Unserved> {
+    query: &KeyQuery,
+) -> Result<ListingPage<Described>, Unserved> {
     let visible = gateway.visible(access, bucket);
     let mut made = RemotePage { query, visible, page: PageBuilder::new(query) };
     let Some(prefix) = made.asked_prefix().filter(|_| query.limit > 0) else { return Ok(made.page.page) };
@@ -34,7 +34,7 @@ pub(crate) async fn page(
             recursive: made.lists_all(&prefix),
             beginning: beginning.to_owned(),
             start_after: position(&after).and_then(|key| behind(&key, base)),
-            order: Order::Bytes,
+            order: EntryOrder::Bytes,
             marker: Marker::Listed,
             ..ListOptions::default()
         };
@@ -58,7 +58,7 @@ pub(crate) async fn page(
 
 /// A page in progress.
 struct RemotePage<'a> {
-    query: &'a Query,
+    query: &'a KeyQuery,
     visible: Visible<'a>,
     page: PageBuilder<'a, Described>,
 }
@@ -83,19 +83,19 @@ impl RemotePage<'_> {
     /// the name is not valid in a key.
     fn key(&self, base: &str, entry: &Entry) -> Option<String> {
         let name = std::str::from_utf8(&entry.name).ok()?;
-        let slash = if entry.kind == Kind::Directory { "/" } else { "" };
+        let slash = if entry.kind == EntryKind::Directory { "/" } else { "" };
         Some(format!("{base}{name}{slash}"))
     }
 
     /// Returns the position after an entry.
     fn position(&self, base: &str, entry: &Entry) -> Option<After> {
         let key = self.key(base, entry)?;
-        Some(if entry.kind == Kind::Directory { After::Prefix(key) } else { After::Key(key) })
+        Some(if entry.kind == EntryKind::Directory { After::Prefix(key) } else { After::Key(key) })
     }
 
     fn add(&mut self, base: &str, entry: Entry) -> Step {
         let Some(key) = self.key(base, &entry) else { return Step::On };
-        let is_directory = entry.kind == Kind::Directory;
+        let is_directory = entry.kind == EntryKind::Directory;
         let leads_on =
             is_directory && matches!(&self.query.after, After::Key(after) if after.starts_with(&key));
         let is_passed = self.query.after.is_behind(&key) && !leads_on;

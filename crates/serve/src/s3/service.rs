@@ -10,15 +10,15 @@ use s3s::{S3, S3Result};
 use tokio::sync::Semaphore;
 
 use super::access;
-use super::api::Api;
+use super::api::S3Api;
 use super::attempt::KeyFile;
 use super::posted::MOST_FIELDS;
-use super::sessions::Sessions;
+use super::sessions::S3Sessions;
 use super::verify::{NoOperations, Signer};
-use crate::access::keys::Keys;
+use crate::access::keys::ServerKeys;
 use crate::config::Authentication;
 use crate::http::hosts::{Addressed, Hosts};
-use crate::state::{Served, ServerState};
+use crate::state::{ServedSource, ServerState};
 
 /// The largest XML document in bytes. A `CompleteMultipartUpload` of 10,000 parts with checksums
 /// takes half of it.
@@ -32,7 +32,7 @@ const LARGEST_FORM: u64 = 1 << 20;
 const MOST_FORMS: usize = 8;
 
 /// The S3 API of one server.
-pub(crate) struct Service {
+pub(crate) struct S3Frontend {
     pub(super) service: S3Service,
     /// The service that verifies signatures. `None` without keys.
     pub(super) verifying: Option<S3Service>,
@@ -40,19 +40,19 @@ pub(crate) struct Service {
     pub(super) forms: S3Service,
     /// Limits the concurrent forms, each with a file of at most [`LARGEST_FORM`].
     pub(super) forms_at_once: Semaphore,
-    pub(super) sessions: Sessions,
+    pub(super) sessions: S3Sessions,
     /// The keys and the counts of wrong guesses. `None` without keys.
     pub(super) key_file: Option<KeyFile>,
 }
 
-impl std::fmt::Debug for Service {
+impl std::fmt::Debug for S3Frontend {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Service").field("key_file", &self.key_file).finish_non_exhaustive()
     }
 }
 
-impl Service {
-    pub(crate) fn new(state: &ServerState, served: &Served) -> Self {
+impl S3Frontend {
+    pub(crate) fn new(state: &ServerState, served: &ServedSource) -> Self {
         let ServerState { config, hosts, attempts, .. } = state;
         let keys = match &config.authentication {
             Authentication::Keys(keys) => Some(keys.clone()),
@@ -60,7 +60,7 @@ impl Service {
         };
         let key_file = || keys.clone().map(|keys| KeyFile { keys, attempts: attempts.clone() });
         let answering = |limits| {
-            let api = Api::new(served, config);
+            let api = S3Api::new(served, config);
             let mut builder = builder(api, key_file(), limits);
             if let Some(keys) = keys.clone() {
                 builder.set_access(access::RightsByPrefix { keys, buckets: config.buckets.clone() });
@@ -82,12 +82,12 @@ impl Service {
             builder.build()
         });
         let forms_at_once = Semaphore::new(MOST_FORMS);
-        let sessions = Sessions::new();
+        let sessions = S3Sessions::new();
         Self { service, verifying, forms, forms_at_once, sessions, key_file: key_file() }
     }
 
     /// Returns the keys of the server. `None` without keys.
-    pub(super) fn keys(&self) -> Option<&Keys> {
+    pub(super) fn keys(&self) -> Option<&ServerKeys> {
         self.key_file.as_ref().map(|file| &file.keys)
     }
 }

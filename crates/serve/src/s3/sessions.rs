@@ -18,12 +18,12 @@ use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::attempt::{self, Attempt, KeyFile};
-use super::signed::{Scheme, check_date};
-use super::verify::Verified;
+use super::attempt::{self, KeyAttempt, KeyFile};
+use super::signed::{SignatureScheme, check_date};
+use super::verify::VerifiedRequest;
 
-use crate::http::request::{Request, query_pairs};
-use crate::http::response::{Body, Response};
+use crate::http::request::{HttpRequest, query_pairs};
+use crate::http::response::{HttpResponse, ResponseBody};
 use crate::token::random_token;
 
 /// The name of the service in signatures.
@@ -43,7 +43,7 @@ const IN_PATHS: AsciiSet = UNRESERVED.remove(b'/');
 
 /// Makes sessions, and verifies requests with them.
 #[derive(Debug)]
-pub(super) struct Sessions {
+pub(super) struct S3Sessions {
     /// The key that derives secrets and tokens, new with each start.
     seal: hmac::Key,
 }
@@ -76,7 +76,7 @@ impl Session {
     }
 }
 
-impl Sessions {
+impl S3Sessions {
     pub(super) fn new() -> Self {
         Self { seal: hmac::Key::new(hmac::HMAC_SHA256, random_token().as_bytes()) }
     }
@@ -86,7 +86,7 @@ impl Sessions {
     }
 
     /// Answers CreateSession for an existing bucket that `holder` may reach.
-    pub(super) fn begin(&self, request: &Request, holder: &str) -> S3Result<Response> {
+    pub(super) fn begin(&self, request: &HttpRequest, holder: &str) -> S3Result<HttpResponse> {
         let bucket = bucket(&request.path);
         if !bucket.ends_with(DIRECTORY_BUCKET) {
             return Err(s3_error!(
@@ -109,20 +109,20 @@ impl Sessions {
              <Credentials><SessionToken>{token}</SessionToken><SecretAccessKey>{secret}</SecretAccessKey>\
              <AccessKeyId>{id}</AccessKeyId><Expiration>{ends}</Expiration></Credentials></CreateSessionResult>"
         );
-        let response = Response::new(StatusCode::OK).with_header(CONTENT_TYPE, "application/xml");
-        Ok(response.with_body(Body::Bytes(text.into())))
+        let response = HttpResponse::new(StatusCode::OK).with_header(CONTENT_TYPE, "application/xml");
+        Ok(response.with_body(ResponseBody::Bytes(text.into())))
     }
 
     /// Verifies a request that is signed for directory buckets, with a key of the server or of a
     /// session. `sent_path` is the path as sent, if it differs.
     pub(super) async fn verify(
         &self,
-        request: &Request,
-        scheme: &Scheme,
+        request: &HttpRequest,
+        scheme: &SignatureScheme,
         sent_path: Option<&str>,
-        (keys, attempt): (&KeyFile, &Attempt),
-    ) -> S3Result<Verified> {
-        let Scheme::Header { signed, signature } = scheme else {
+        (keys, attempt): (&KeyFile, &KeyAttempt),
+    ) -> S3Result<VerifiedRequest> {
+        let SignatureScheme::Header { signed, signature } = scheme else {
             return Err(s3_error!(
                 NotImplemented,
                 "requests for directory buckets are signed in Authorization"
@@ -170,11 +170,11 @@ impl Sessions {
         }
         let holder = Session::parse(&scope.id).map_or(scope.id, |session| session.holder);
         attempt.run(async { attempt::proved(&holder) }).await;
-        Ok(Verified::new(&holder, secret, (scope.region, SERVICE.to_owned())))
+        Ok(VerifiedRequest::new(&holder, secret, (scope.region, SERVICE.to_owned())))
     }
 
     /// Refuses a session that has ended, belongs to another server, or does not cover the request.
-    fn check_session(&self, session: &Session, id: &str, request: &Request) -> S3Result<()> {
+    fn check_session(&self, session: &Session, id: &str, request: &HttpRequest) -> S3Result<()> {
         let token = request.headers.get(TOKEN).map_or(&b""[..], http::HeaderValue::as_bytes);
         let is_own =
             constant_time::verify_slices_are_equal(token, self.derived("token", id).as_bytes()).is_ok();
@@ -195,7 +195,7 @@ impl Sessions {
 }
 
 /// Whether the request is CreateSession.
-pub(super) fn is_asked_for(request: &Request) -> bool {
+pub(super) fn is_asked_for(request: &HttpRequest) -> bool {
     request.method == Method::GET
         && !request.path.trim_matches('/').contains('/')
         && query_pairs(&request.query).any(|(name, _)| name == "session")
@@ -233,7 +233,7 @@ impl Scope {
 }
 
 /// Makes the canonical form of a request whose signature covers the headers `signed`.
-fn canonical(request: &Request, path: &str, signed: &str) -> String {
+fn canonical(request: &HttpRequest, path: &str, signed: &str) -> String {
     let encode = |text: &str| utf8_percent_encode(text, &UNRESERVED).to_string();
     let path = percent_decode_str(path).decode_utf8_lossy();
     let mut query: Vec<_> = query_pairs(&request.query)
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn servers_derive_different_secrets() {
-        let (one, other) = (Sessions::new(), Sessions::new());
+        let (one, other) = (S3Sessions::new(), S3Sessions::new());
         assert_ne!(one.derived("secret", "id"), other.derived("secret", "id"));
         assert_ne!(one.derived("secret", "id"), one.derived("token", "id"));
     }

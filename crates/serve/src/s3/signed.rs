@@ -15,7 +15,7 @@ use time::macros::format_description;
 
 use crate::config::SignatureVersions;
 use crate::http::date::parse_http_date;
-use crate::http::request::{Request, query_pairs};
+use crate::http::request::{HttpRequest, query_pairs};
 use crate::s3::query;
 use crate::s3::signature_dates::{is_credential, is_date};
 
@@ -36,7 +36,7 @@ const BOUND_OTHERWISE: &str = "x-amz-content-sha256";
 
 /// How a request is signed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Scheme {
+pub(super) enum SignatureScheme {
     /// The head has no signature.
     Unsigned,
     /// Version 4 in a header: the names of signed headers, and the signature.
@@ -54,7 +54,7 @@ pub(super) enum Scheme {
 ///
 /// # Errors
 /// The S3 error of the response.
-pub(super) fn check(request: &Request, versions: SignatureVersions) -> S3Result<Scheme> {
+pub(super) fn check(request: &HttpRequest, versions: SignatureVersions) -> S3Result<SignatureScheme> {
     if may_be_form(request) {
         // The fields of a form are signed; its head is not.
         refuse_unsigned(&request.headers, "host", "")?;
@@ -62,19 +62,19 @@ pub(super) fn check(request: &Request, versions: SignatureVersions) -> S3Result<
     }
     let scheme = scheme(request)?;
     match &scheme {
-        Scheme::Unsigned => {}
-        Scheme::Header { signed, .. } => refuse_unsigned(&request.headers, signed, BOUND_OTHERWISE)?,
-        Scheme::Presigned { signed, expires } => {
+        SignatureScheme::Unsigned => {}
+        SignatureScheme::Header { signed, .. } => refuse_unsigned(&request.headers, signed, BOUND_OTHERWISE)?,
+        SignatureScheme::Presigned { signed, expires } => {
             refuse_unsigned(&request.headers, signed, BOUND_OTHERWISE)?;
             check_life(expires)?;
         }
-        Scheme::HeaderVersion2 | Scheme::PresignedVersion2 => {
+        SignatureScheme::HeaderVersion2 | SignatureScheme::PresignedVersion2 => {
             if versions == SignatureVersions::V4Only {
                 return Err(version_2_refused());
             }
             // Version 2 covers these in headers only.
             refuse_in_query(request)?;
-            if scheme == Scheme::HeaderVersion2 {
+            if scheme == SignatureScheme::HeaderVersion2 {
                 check_date(&request.headers)?;
             }
         }
@@ -90,7 +90,7 @@ pub(super) fn version_2_refused() -> S3Error {
     )
 }
 
-fn scheme(request: &Request) -> S3Result<Scheme> {
+fn scheme(request: &HttpRequest) -> S3Result<SignatureScheme> {
     let query: Vec<(String, String)> = query_pairs(&request.query).collect();
     let value = |name: &str| query.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone());
     let header = authorization(&request.headers)?;
@@ -118,19 +118,19 @@ fn scheme(request: &Request) -> S3Result<Scheme> {
                 S3Error::with_message(S3ErrorCode::AuthorizationQueryParametersError, message)
             })
         };
-        return Ok(Scheme::Presigned {
+        return Ok(SignatureScheme::Presigned {
             signed: needed("X-Amz-SignedHeaders")?,
             expires: needed("X-Amz-Expires")?,
         });
     }
     match header {
-        _ if version_2.is_some() => Ok(Scheme::PresignedVersion2),
-        None => Ok(Scheme::Unsigned),
-        Some(value) if value.starts_with("AWS ") => Ok(Scheme::HeaderVersion2),
+        _ if version_2.is_some() => Ok(SignatureScheme::PresignedVersion2),
+        None => Ok(SignatureScheme::Unsigned),
+        Some(value) if value.starts_with("AWS ") => Ok(SignatureScheme::HeaderVersion2),
         Some(value) => {
             check_dates(value, &request.headers)?;
             let signature = value.rsplit("Signature=").next().unwrap_or_default().trim().to_owned();
-            signed_headers(value).map(|signed| Scheme::Header { signed, signature })
+            signed_headers(value).map(|signed| SignatureScheme::Header { signed, signature })
         }
     }
 }
@@ -156,7 +156,7 @@ fn authorization(headers: &HeaderMap) -> S3Result<Option<&str>> {
 }
 
 /// Whether s3s may treat the request as an HTML form.
-pub(super) fn may_be_form(request: &Request) -> bool {
+pub(super) fn may_be_form(request: &HttpRequest) -> bool {
     request.method == http::Method::POST && is_form(&request.headers)
 }
 
@@ -198,7 +198,7 @@ fn refuse_unsigned(headers: &HeaderMap, signed: &str, exempt: &str) -> S3Result<
 
 /// Refuses a request whose query has `x-amz-` fields, which count as headers, if its signature does
 /// not cover the query.
-fn refuse_in_query(request: &Request) -> S3Result<()> {
+fn refuse_in_query(request: &HttpRequest) -> S3Result<()> {
     let names: Vec<String> = query::amz_fields(&request.query).map(|(name, _)| name).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     if names.is_empty() { Ok(()) } else { Err(not_signed(&names)) }
@@ -255,13 +255,13 @@ mod tests {
     use super::*;
     use crate::http::request::RequestBody;
 
-    fn request(target: &str, lines: &[(&'static str, &str)]) -> Request {
+    fn request(target: &str, lines: &[(&'static str, &str)]) -> HttpRequest {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let mut headers = HeaderMap::new();
         for (name, value) in lines {
             headers.append(*name, value.parse().unwrap());
         }
-        Request {
+        HttpRequest {
             method: http::Method::PUT,
             prefix: String::new(),
             path: path.to_owned(),
@@ -299,7 +299,7 @@ mod tests {
     }
 
     /// Returns a request with this `Authorization`, and a header that its signature does not cover.
-    fn with_value(authorization: &str) -> Request {
+    fn with_value(authorization: &str) -> HttpRequest {
         let mut request = request("/b/k", &[("x-amz-copy-source", "/b/secret")]);
         let value = http::HeaderValue::from_bytes(authorization.as_bytes()).unwrap();
         request.headers.insert(AUTHORIZATION, value);

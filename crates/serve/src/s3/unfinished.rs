@@ -3,17 +3,17 @@
 use s3s::dto::*;
 use s3s::{S3Request, S3Response, S3Result};
 
-use crate::access::keys::Rights;
-use crate::http::etag::Identity;
-use crate::object::uploads::{self, Listed, Origin};
-use crate::s3::api::Api;
+use crate::access::keys::KeyRights;
+use crate::http::etag::EtagIdentity;
+use crate::object::uploads::{self, ListedUpload, UploadOrigin};
+use crate::s3::api::S3Api;
 use crate::s3::multipart::{agreed, find, run_blocking, shown};
 use crate::s3::objects::blocking;
 use crate::s3::outputs::{self, tag, with_checksums};
 use crate::s3::pages::is_url;
 
 pub(crate) async fn list_parts(
-    api: &Api,
+    api: &S3Api,
     request: S3Request<ListPartsInput>,
 ) -> S3Result<S3Response<ListPartsOutput>> {
     let input = request.input;
@@ -23,7 +23,7 @@ pub(crate) async fn list_parts(
     let agreed = agreed(&upload);
     let known = run_blocking(move || upload.parts()).await?;
     let mut rest = known.range(u32::try_from(after).unwrap_or(0).saturating_add(1)..);
-    let row = |(number, part): (&u32, &uploads::Part)| {
+    let row = |(number, part): (&u32, &uploads::ArrivedPart)| {
         let row = Part {
             part_number: i32::try_from(*number).ok(),
             size: i64::try_from(part.length).ok(),
@@ -51,7 +51,7 @@ pub(crate) async fn list_parts(
 }
 
 pub(crate) async fn list_uploads(
-    api: &Api,
+    api: &S3Api,
     request: S3Request<ListMultipartUploadsInput>,
 ) -> S3Result<S3Response<ListMultipartUploadsOutput>> {
     let access = api.access(&request);
@@ -59,9 +59,9 @@ pub(crate) async fn list_uploads(
     let bucket = api.bucket(&input.bucket).await?;
     let (known, of) = (api.directory()?.uploads.clone(), bucket.clone());
     let listed = blocking(move || known.list(&of)).await?;
-    let of_s3 = |listed: Listed| match listed.description.origin {
-        Origin::S3 { key, .. } => Some((key, listed.id, listed.begun)),
-        Origin::Page { .. } => None,
+    let of_s3 = |listed: ListedUpload| match listed.description.origin {
+        UploadOrigin::S3 { key, .. } => Some((key, listed.id, listed.begun)),
+        UploadOrigin::Page { .. } => None,
     };
     let mut uploads: Vec<_> = listed.into_iter().filter_map(of_s3).collect();
     let prefix = input.prefix.clone().unwrap_or_default();
@@ -70,7 +70,7 @@ pub(crate) async fn list_uploads(
     let by_key = input.upload_id_marker.is_none();
     uploads.retain(|(key, id, _)| {
         let behind = if by_key { *key > marker.0 } else { (key, id) > (&marker.0, &marker.1) };
-        let readable = access.allows(Rights::Read, bucket.join(key.as_ref()).as_bytes());
+        let readable = access.allows(KeyRights::Read, bucket.join(key.as_ref()).as_bytes());
         key.starts_with(&prefix) && (behind || input.key_marker.is_none()) && readable
     });
     uploads.sort_unstable_by(|left, right| (&left.0, &left.1).cmp(&(&right.0, &right.1)));
@@ -80,7 +80,7 @@ pub(crate) async fn list_uploads(
     let next = uploads.last().filter(|_| truncated).map(|(key, id, _)| (key.clone(), id.clone())).unzip();
     let encoded = is_url(input.encoding_type.as_ref());
     let shown = |text: Option<String>| text.map(|text| outputs::shown(text, encoded));
-    let row = |(key, id, initiated): (String, String, Identity)| MultipartUpload {
+    let row = |(key, id, initiated): (String, String, EtagIdentity)| MultipartUpload {
         key: shown(Some(key)),
         upload_id: Some(id),
         initiated: Some(outputs::modified(&initiated)),

@@ -17,13 +17,13 @@ use super::attempt;
 use super::chunk_signatures::ChunkSignatures;
 use super::payload::is_coded;
 use super::query::join;
-use super::signed::Scheme;
-use crate::http::request::Request;
-use crate::http::response::Response;
+use super::signed::SignatureScheme;
+use crate::http::request::HttpRequest;
+use crate::http::response::HttpResponse;
 
 /// The result of the first service for a request.
 #[derive(Clone, Debug)]
-pub(super) struct Verified {
+pub(super) struct VerifiedRequest {
     credentials: Credentials,
     /// Region and service of the signature's scope, for version 4 only.
     scope: Option<(String, String)>,
@@ -31,7 +31,7 @@ pub(super) struct Verified {
 
 /// Returns the credentials of the verified signer.
 pub(super) fn signer(extensions: &Extensions) -> Option<&Credentials> {
-    extensions.get::<Verified>().map(|verified| &verified.credentials)
+    extensions.get::<VerifiedRequest>().map(|verified| &verified.credentials)
 }
 
 /// The first service's operations: none, because its route takes every request.
@@ -54,7 +54,7 @@ impl S3Route for Signer {
         attempt::proved(&credentials.access_key);
         let scope = request.region.map(|region| region.as_str().to_owned()).zip(request.service);
         let mut response = S3Response::new(Body::empty());
-        response.extensions.insert(Verified { credentials, scope });
+        response.extensions.insert(VerifiedRequest { credentials, scope });
         Ok(response)
     }
 }
@@ -66,10 +66,10 @@ impl S3Route for Signer {
 /// The response to a request with an invalid signature.
 pub(super) async fn verify(
     verifying: &S3Service,
-    request: &Request,
+    request: &HttpRequest,
     method: &Method,
     sent_path: Option<&str>,
-) -> Result<Verified, Box<Response>> {
+) -> Result<VerifiedRequest, Box<HttpResponse>> {
     let target = join(sent_path.unwrap_or(&request.path), &request.query);
     let Ok(uri) = target.parse::<Uri>() else {
         return Err(Box::new(error_response(s3_error!(InvalidURI, "the target is not a URI"))));
@@ -84,7 +84,7 @@ pub(super) async fn verify(
         length.or_insert(http::HeaderValue::from_static("0"));
     }
     match verifying.call(head).await {
-        Ok(mut answer) => match answer.extensions_mut().remove::<Verified>() {
+        Ok(mut answer) => match answer.extensions_mut().remove::<VerifiedRequest>() {
             Some(verified) => Ok(verified),
             None => Err(Box::new(from_s3s(answer))),
         },
@@ -95,7 +95,7 @@ pub(super) async fn verify(
     }
 }
 
-impl Verified {
+impl VerifiedRequest {
     /// Returns a request that the holder of `access_key` signed with `secret` for a region and a
     /// service.
     pub(super) fn new(access_key: &str, secret: String, scope: (String, String)) -> Self {
@@ -108,8 +108,12 @@ impl Verified {
     }
 
     /// Returns the verifier of the body's chunk signatures, which follow from that of the head.
-    pub(super) fn chunk_signatures(&self, scheme: &Scheme, headers: &HeaderMap) -> Option<ChunkSignatures> {
-        let Scheme::Header { signature, .. } = scheme else { return None };
+    pub(super) fn chunk_signatures(
+        &self,
+        scheme: &SignatureScheme,
+        headers: &HeaderMap,
+    ) -> Option<ChunkSignatures> {
+        let SignatureScheme::Header { signature, .. } = scheme else { return None };
         let (region, service) = self.scope.as_ref()?;
         let date = headers.get("x-amz-date")?.to_str().ok()?;
         let scope = format!("{}/{region}/{service}/aws4_request", date.get(..8)?);

@@ -9,17 +9,17 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use s3s::dto::*;
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 
-use crate::access::keys::Rights;
+use crate::access::keys::KeyRights;
 use crate::http::condition::Condition;
-use crate::http::etag::Identity;
+use crate::http::etag::EtagIdentity;
 use crate::http::response::FileContent;
-use crate::object::checksum::{Checksums, Values};
+use crate::object::checksum::{ChecksumValues, MultiHasher};
 use crate::object::copying::{copy_digesting, copy_range};
-use crate::object::metadata::{ObjectMetadata, Parts};
+use crate::object::metadata::{ObjectMetadata, PartLengths};
 use crate::object::stated::named_algorithm;
-use crate::s3::api::{Api, check_version};
+use crate::s3::api::{S3Api, check_version};
 use crate::s3::form;
-use crate::s3::objects::{self, DIRECTORY_TYPE, Found, blocking};
+use crate::s3::objects::{self, DIRECTORY_TYPE, FoundObject, blocking};
 use crate::s3::outputs::{modified, moment, tag, with_checksums};
 
 /// The most keys that one request deletes, as in S3.
@@ -62,7 +62,7 @@ fn text(headers: &HeaderMap, name: &str) -> S3Result<Option<String>> {
 
 /// Writes an object. A key that ends in `/` makes a directory.
 pub(crate) async fn put(
-    api: &Api,
+    api: &S3Api,
     mut request: S3Request<PutObjectInput>,
 ) -> S3Result<S3Response<PutObjectOutput>> {
     let is_form = request.method == http::Method::POST;
@@ -102,7 +102,7 @@ pub(crate) async fn put(
 
 /// Copies an object, inside the kernel if possible.
 pub(crate) async fn copy(
-    api: &Api,
+    api: &S3Api,
     request: S3Request<CopyObjectInput>,
 ) -> S3Result<S3Response<CopyObjectOutput>> {
     let input = &request.input;
@@ -115,9 +115,9 @@ pub(crate) async fn copy(
         if source.identity.size > 0 {
             return Err(s3_error!(InvalidArgument, "a key ending in `/` is a directory: it holds no bytes"));
         }
-        let kept = ObjectMetadata { checksums: Values::default(), ..kept };
+        let kept = ObjectMetadata { checksums: ChecksumValues::default(), ..kept };
         let made = objects::make_directory(&api.directory()?.root, target, kept, condition).await?;
-        return Ok(copied(&made, Values::default()));
+        return Ok(copied(&made, ChecksumValues::default()));
     }
     let wanted = named_algorithm(&request.headers)?;
     let wanted = wanted.filter(|algorithm| !kept.checksums.contains_key(algorithm));
@@ -131,7 +131,7 @@ pub(crate) async fn copy(
 }
 
 /// Returns the metadata to store with a copy: the source's, or the request's.
-fn metadata_of_copy(request: &S3Request<CopyObjectInput>, source: &Found) -> S3Result<ObjectMetadata> {
+fn metadata_of_copy(request: &S3Request<CopyObjectInput>, source: &FoundObject) -> S3Result<ObjectMetadata> {
     let input = &request.input;
     let replaced = input.metadata_directive.as_ref().is_some_and(|directive| directive.as_str() == "REPLACE");
     let is_itself = matches!(&input.copy_source,
@@ -148,7 +148,7 @@ fn metadata_of_copy(request: &S3Request<CopyObjectInput>, source: &Found) -> S3R
         checksums: source.metadata.checksums.clone(),
         completed: None,
         // A copy has one part, as in S3.
-        parts: Parts::default(),
+        parts: PartLengths::default(),
         composite: None,
         part_checksums: None,
         ..described
@@ -157,22 +157,26 @@ fn metadata_of_copy(request: &S3Request<CopyObjectInput>, source: &Found) -> S3R
 
 /// Copies the content of `source`, and computes its checksum `wanted`. Fails if another program
 /// changes the source meanwhile.
-async fn copy_content(source: Found, to: Arc<File>, wanted: Option<Algorithm>) -> S3Result<Values> {
+async fn copy_content(
+    source: FoundObject,
+    to: Arc<File>,
+    wanted: Option<Algorithm>,
+) -> S3Result<ChecksumValues> {
     let range = ByteRange::new(0, source.identity.size);
     let from = FileContent { file: source.file, range, version: source.identity };
     blocking(move || {
-        let mut checksums = wanted.map(Checksums::only);
+        let mut checksums = wanted.map(MultiHasher::only);
         match &mut checksums {
             Some(checksums) => copy_digesting(&from.file, range, &*to, 0, checksums)?,
             None => copy_range(&from.file, range, &to, 0)?,
         }
         from.check_unchanged()?;
-        Ok(checksums.map(Checksums::finish).unwrap_or_default())
+        Ok(checksums.map(MultiHasher::finish).unwrap_or_default())
     })
     .await
 }
 
-fn copied(identity: &Identity, checksums: Values) -> S3Response<CopyObjectOutput> {
+fn copied(identity: &EtagIdentity, checksums: ChecksumValues) -> S3Response<CopyObjectOutput> {
     let result = CopyObjectResult {
         e_tag: Some(tag(identity.etag())),
         last_modified: Some(modified(identity)),
@@ -185,7 +189,7 @@ fn copied(identity: &Identity, checksums: Values) -> S3Response<CopyObjectOutput
 
 /// Removes an object if the request's conditions hold.
 pub(crate) async fn delete(
-    api: &Api,
+    api: &S3Api,
     request: S3Request<DeleteObjectInput>,
 ) -> S3Result<S3Response<DeleteObjectOutput>> {
     let input = &request.input;
@@ -200,7 +204,7 @@ pub(crate) async fn delete(
 
 /// Removes several objects, each within the signer's rights and if its own conditions hold.
 pub(crate) async fn delete_many(
-    api: &Api,
+    api: &S3Api,
     request: S3Request<DeleteObjectsInput>,
 ) -> S3Result<S3Response<DeleteObjectsOutput>> {
     api.check_writing()?;
@@ -214,7 +218,7 @@ pub(crate) async fn delete_many(
         let etag = e_tag.map(|tag| tag.into_value());
         let size = size.and_then(|size| u64::try_from(size).ok());
         let condition = Condition::default().and_is(etag, size, last_modified_time.map(moment));
-        let found = match api.target(&access, Rights::Write, &request.input.bucket, &key).await {
+        let found = match api.target(&access, KeyRights::Write, &request.input.bucket, &key).await {
             Ok(target) => check_version(version_id.as_deref()).map(|()| target),
             Err(error) => Err(error),
         };

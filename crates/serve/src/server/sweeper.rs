@@ -6,10 +6,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::{Buckets, Writing};
-use crate::object::directory::{Kind, Reader};
+use crate::config::{Buckets, WritePolicy};
+use crate::object::directory::{EntryReader, VisibleKind};
 use crate::object::reserved;
-use crate::object::root::Root;
+use crate::object::root::ServedRoot;
 use crate::object::staging;
 use crate::object::trash;
 use crate::object::uploads::Uploads;
@@ -23,7 +23,7 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// Sweeps regularly until the future is dropped.
 pub(crate) async fn run(state: &DirectoryState) {
-    if state.config.writing == Writing::Refused {
+    if state.config.writing == WritePolicy::Refused {
         return std::future::pending().await;
     }
     let pause = state.config.limits.abandoned.clamp(SHORTEST_PAUSE, PAUSE);
@@ -37,7 +37,7 @@ pub(crate) async fn run(state: &DirectoryState) {
 
 /// Removes the empty staging directories when the server stops.
 pub(crate) async fn finish(state: &DirectoryState) {
-    if state.config.writing == Writing::Allowed {
+    if state.config.writing == WritePolicy::Allowed {
         let sweeper = Sweeper::new(state);
         let _ = tokio::task::spawn_blocking(move || sweeper.tidy()).await;
     }
@@ -45,7 +45,7 @@ pub(crate) async fn finish(state: &DirectoryState) {
 
 /// The parts of the server's state that a sweep uses.
 struct Sweeper {
-    root: Root,
+    root: ServedRoot,
     uploads: Arc<Uploads>,
     buckets: Buckets,
     abandoned: Duration,
@@ -81,8 +81,12 @@ impl Sweeper {
     fn buckets(&self) -> Vec<EntryPath> {
         let served = EntryPath::default();
         let names = || -> io::Result<Vec<OsString>> {
-            let entries = Reader::open(&self.root, &served)?.collect::<io::Result<Vec<_>>>()?;
-            Ok(entries.into_iter().filter(|entry| entry.kind != Kind::File).map(|entry| entry.name).collect())
+            let entries = EntryReader::open(&self.root, &served)?.collect::<io::Result<Vec<_>>>()?;
+            Ok(entries
+                .into_iter()
+                .filter(|entry| entry.kind != VisibleKind::File)
+                .map(|entry| entry.name)
+                .collect())
         };
         let names = match self.buckets {
             Buckets::Named(_) => Vec::new(),

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 
-use firstbyte_serve::{Config, Running, Server, Writing};
+use firstbyte_serve::{Config, RunningServer, Server, WritePolicy};
 use serde_json::{Value, json};
 
 /// Bytes in three parts: two full ones and a short one.
@@ -27,7 +27,7 @@ pub(crate) fn part(whole: &[u8], number: usize) -> &[u8] {
     &whole[number * PART..whole.len().min((number + 1) * PART)]
 }
 
-pub(crate) fn serve(directory: &Path, writing: Writing) -> Running {
+pub(crate) fn serve(directory: &Path, writing: WritePolicy) -> RunningServer {
     let mut config = Config::new(directory);
     config.writing = writing;
     Server::start(config).unwrap()

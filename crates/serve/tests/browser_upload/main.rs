@@ -7,13 +7,13 @@ use std::io::Write;
 use std::net::TcpStream;
 
 use client::{PART, ask, begin, begin_named, complete, content, id, names, part, put, serve};
-use firstbyte_serve::{Authentication, Config, Keys, Server, Writing};
+use firstbyte_serve::{Authentication, Config, Server, ServerKeys, WritePolicy};
 use serde_json::json;
 
 #[test]
 fn parts_sent_in_parallel_out_of_order_and_twice_make_the_whole_file() {
     let place = tempfile::tempdir().unwrap();
-    let server = serve(place.path(), Writing::Allowed);
+    let server = serve(place.path(), WritePolicy::Allowed);
     let (to, whole) = (server.address(), content());
     let begun = begin(to);
     assert_eq!(begun["part_size"], PART);
@@ -42,7 +42,7 @@ fn parts_sent_in_parallel_out_of_order_and_twice_make_the_whole_file() {
 #[test]
 fn what_the_browser_says_of_a_file_is_kept_with_it() {
     let place = tempfile::tempdir().unwrap();
-    let to = serve(place.path(), Writing::Allowed);
+    let to = serve(place.path(), WritePolicy::Allowed);
     let said = json!({ "name": "f", "size": 1, "mtime": 1_700_000_000_123_i64, "type": "application/x-lab" });
     let begun = ask(to.address(), "POST", "/.firstbyte/uploads?path=/", &[], said.to_string().as_bytes());
     let id = id(&begun.json());
@@ -56,7 +56,7 @@ fn what_the_browser_says_of_a_file_is_kept_with_it() {
 #[test]
 fn a_damaged_or_misshapen_part_is_refused_and_stays_missing() {
     let place = tempfile::tempdir().unwrap();
-    let server = serve(place.path(), Writing::Allowed);
+    let server = serve(place.path(), WritePolicy::Allowed);
     let (to, whole) = (server.address(), content());
     let id = id(&begin(to));
     let target = |number: usize| format!("/.firstbyte/uploads/{id}/{number}?path=/");
@@ -91,12 +91,12 @@ fn a_damaged_or_misshapen_part_is_refused_and_stays_missing() {
 fn an_upload_goes_on_after_a_server_restart_with_the_parts_it_had() {
     let place = tempfile::tempdir().unwrap();
     let whole = content();
-    let first = serve(place.path(), Writing::Allowed);
+    let first = serve(place.path(), WritePolicy::Allowed);
     let begun = begin(first.address());
     assert_eq!(put(first.address(), &id(&begun), 1, part(&whole, 1)).status, 201);
     drop(first);
 
-    let second = serve(place.path(), Writing::Allowed);
+    let second = serve(place.path(), WritePolicy::Allowed);
     let to = second.address();
     let left = ask(to, "GET", "/.firstbyte/uploads?path=/", &[], b"").json();
     assert_eq!((left[0]["name"].as_str(), &left[0]["held"]), (Some("data.bin"), &json!([1])));
@@ -114,7 +114,7 @@ fn an_upload_goes_on_after_a_server_restart_with_the_parts_it_had() {
 fn a_file_that_is_there_is_only_replaced_when_asked() {
     let place = tempfile::tempdir().unwrap();
     fs::write(place.path().join("small"), "old").unwrap();
-    let server = serve(place.path(), Writing::Allowed);
+    let server = serve(place.path(), WritePolicy::Allowed);
     let to = server.address();
     let upload = || {
         let begun = begin_named(to, "/", "small", 3).json();
@@ -136,7 +136,7 @@ fn a_file_that_is_there_is_only_replaced_when_asked() {
 #[test]
 fn an_empty_file_and_missing_folders_are_made() {
     let place = tempfile::tempdir().unwrap();
-    let server = serve(place.path(), Writing::Allowed);
+    let server = serve(place.path(), WritePolicy::Allowed);
     let begun = begin_named(server.address(), "/a/b%2520c/", "empty", 0).json();
     let target = format!("/.firstbyte/uploads/{}/complete?path=/a/b%2520c/", id(&begun));
     assert_eq!(ask(server.address(), "POST", &target, &[], b"{}").status, 200);
@@ -146,7 +146,7 @@ fn an_empty_file_and_missing_folders_are_made() {
 #[test]
 fn an_abandoned_upload_is_removed_and_then_unknown() {
     let place = tempfile::tempdir().unwrap();
-    let server = serve(place.path(), Writing::Allowed);
+    let server = serve(place.path(), WritePolicy::Allowed);
     let to = server.address();
     let id = id(&begin(to));
     assert_eq!(names(place.path()), [".firstbyte"]);
@@ -162,7 +162,7 @@ fn nothing_outside_the_directory_can_be_named() {
     let inner = outer.path().join("served");
     fs::create_dir(&inner).unwrap();
     std::os::unix::fs::symlink(outer.path(), inner.join("out")).unwrap();
-    let server = serve(&inner, Writing::Allowed);
+    let server = serve(&inner, WritePolicy::Allowed);
     let to = server.address();
     for path in [
         "/../",
@@ -193,11 +193,11 @@ fn nothing_outside_the_directory_can_be_named() {
 #[test]
 fn a_read_only_server_refuses_and_its_page_does_not_offer() {
     let place = tempfile::tempdir().unwrap();
-    let read_only = serve(place.path(), Writing::Refused);
+    let read_only = serve(place.path(), WritePolicy::Refused);
     assert_eq!(begin_named(read_only.address(), "/", "x", 1).status, 403);
     let page = ask(read_only.address(), "GET", "/", &[("accept", "text/html")], b"").text();
     assert!(page.contains("class=\"scroller\"") && !page.contains("id=\"pick-files\""));
-    let writable = serve(place.path(), Writing::Allowed);
+    let writable = serve(place.path(), WritePolicy::Allowed);
     let page = ask(writable.address(), "GET", "/", &[("accept", "text/html")], b"").text();
     assert!(page.contains("id=\"pick-files\""));
     assert!(names(place.path()).is_empty());
@@ -206,7 +206,7 @@ fn a_read_only_server_refuses_and_its_page_does_not_offer() {
 #[test]
 fn another_site_cannot_make_a_browser_upload() {
     let place = tempfile::tempdir().unwrap();
-    let server = serve(place.path(), Writing::Allowed);
+    let server = serve(place.path(), WritePolicy::Allowed);
     let body = json!({ "name": "x", "size": 1, "mtime": 0 }).to_string();
     for headers in [
         vec![("origin", "https://evil.example")],
@@ -228,7 +228,7 @@ fn odd_names_are_links_and_text_never_markup() {
     for name in odd {
         fs::write(place.path().join(std::ffi::OsStr::from_bytes(name)), name).unwrap();
     }
-    let server = serve(place.path(), Writing::Refused);
+    let server = serve(place.path(), WritePolicy::Refused);
     let page = ask(server.address(), "GET", "/", &[("accept", "text/html")], b"");
     let policy = page.header("content-security-policy").unwrap();
     assert!(policy.starts_with("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
@@ -246,7 +246,7 @@ fn an_uploaded_document_is_fenced_off_from_the_page() {
     for name in ["x.html", "x.svg", "x.txt"] {
         fs::write(place.path().join(name), "<script>1</script>").unwrap();
     }
-    for (writing, fenced) in [(Writing::Allowed, true), (Writing::Refused, false)] {
+    for (writing, fenced) in [(WritePolicy::Allowed, true), (WritePolicy::Refused, false)] {
         let server = serve(place.path(), writing);
         for name in ["/x.html", "/x.svg", "/x.txt"] {
             let answer = ask(server.address(), "GET", name, &[], b"");
@@ -263,9 +263,9 @@ fn a_browser_signs_in_with_its_key_and_out_again() {
     let place = tempfile::tempdir().unwrap();
     fs::create_dir(place.path().join("own")).unwrap();
     let mut config = Config::new(place.path());
-    config.writing = Writing::Allowed;
+    config.writing = WritePolicy::Allowed;
     config.authentication =
-        Authentication::Keys(Keys::parse("ann s3cret write own/\nann s3cret read\n").unwrap());
+        Authentication::Keys(ServerKeys::parse("ann s3cret write own/\nann s3cret read\n").unwrap());
     let server = Server::start(config).unwrap();
     let to = server.address();
     let html = ("accept", "text/html");
@@ -305,7 +305,7 @@ fn a_browser_signs_in_with_its_key_and_out_again() {
 fn two_files_of_one_name_size_and_time_are_not_mixed() {
     let place = tempfile::tempdir().unwrap();
     let (one, other) = (content(), content().into_iter().map(|byte| !byte).collect::<Vec<u8>>());
-    let server = serve(place.path(), Writing::Allowed);
+    let server = serve(place.path(), WritePolicy::Allowed);
     let to = server.address();
     let id = id(&begin(to));
     assert_eq!(put(to, &id, 0, part(&one, 0)).status, 201);

@@ -16,7 +16,7 @@ fn filled() -> Origin {
 }
 
 /// All keys, common prefixes, sizes and tags of a listing, by pages of `keys`.
-fn listed(server: &firstbyte_serve::Running, query: &str, keys: usize) -> Vec<String> {
+fn listed(server: &firstbyte_serve::RunningServer, query: &str, keys: usize) -> Vec<String> {
     let (mut found, mut token) = (Vec::new(), String::new());
     loop {
         let target = format!("/bucket?list-type=2&max-keys={keys}{query}{token}");

@@ -4,10 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use firstbyte_hydrate::{Hydrator, Settings};
+use firstbyte_hydrate::{HydrationSettings, Hydrator};
 use firstbyte_location::Location;
-use firstbyte_serve::{Config, GatewayConfig, NameSource, PlannedObjects, Running, Server, Source, Writing};
-use firstbyte_store::{ListOptions, Options, Outages, Store, Via};
+use firstbyte_serve::{
+    Config, GatewayConfig, NameSource, PlannedObjects, RunningServer, ServeSource, Server, WritePolicy,
+};
+use firstbyte_store::{ListOptions, Outages, Store, StoreOptions, Via};
 use firstbyte_testkit::{bytes_at, set_credentials};
 
 use crate::client::{Answer, Client};
@@ -15,7 +17,7 @@ use crate::client::{Answer, Client};
 /// An origin: `serve` over a directory with one bucket.
 pub(crate) struct Origin {
     pub(crate) directory: tempfile::TempDir,
-    pub(crate) server: Running,
+    pub(crate) server: RunningServer,
 }
 
 impl Origin {
@@ -58,10 +60,10 @@ impl Origin {
     }
 }
 
-fn start(directory: &Path, port: u16) -> Running {
+fn start(directory: &Path, port: u16) -> RunningServer {
     let mut config = Config::new(directory);
     config.listen.set_port(port);
-    config.writing = Writing::Allowed;
+    config.writing = WritePolicy::Allowed;
     config.limits.drain = Duration::ZERO;
     Server::start(config).unwrap()
 }
@@ -70,7 +72,7 @@ fn start(directory: &Path, port: u16) -> Running {
 pub(crate) fn planned(origin: &Origin) -> NameSource {
     set_credentials();
     let endpoint_url = Some(origin.server.url().to_owned());
-    let store = Store::new(Options { endpoint_url, ..Options::default() }).unwrap();
+    let store = Store::new(StoreOptions { endpoint_url, ..StoreOptions::default() }).unwrap();
     let root = Location::parse("s3://bucket".as_ref()).unwrap();
     let options = ListOptions { recursive: true, ..ListOptions::default() };
     let listed = store.list(&root, &options).unwrap().map(Result::unwrap);
@@ -83,7 +85,7 @@ pub(crate) fn planned(origin: &Origin) -> NameSource {
 
 /// A gateway with its own cache.
 pub(crate) struct Gateway {
-    pub(crate) server: Running,
+    pub(crate) server: RunningServer,
     _cache: tempfile::TempDir,
 }
 
@@ -120,25 +122,25 @@ impl Gateway {
         set_credentials();
         let cache = tempfile::tempdir().unwrap();
         let via = Via::default();
-        let store = Store::new(Options {
+        let store = Store::new(StoreOptions {
             endpoint_url: Some(endpoint.to_owned()),
             outages: Outages::FailFast,
             read_deadline: plan.deadline,
             retries: 1,
             via: via.clone(),
-            ..Options::default()
+            ..StoreOptions::default()
         })
         .unwrap();
-        let settings = Settings {
+        let settings = HydrationSettings {
             cache: Some(cache.path().to_owned()),
             cache_size: plan.cache_size,
             reserve: 0,
             deadline: plan.deadline,
-            ..Settings::default()
+            ..HydrationSettings::default()
         };
         let hydrator = Hydrator::new(store, settings).unwrap();
         let location = Location::parse(plan.location.as_ref()).unwrap();
-        let mut config = Config::of(Source::Gateway(GatewayConfig {
+        let mut config = Config::of(ServeSource::Gateway(GatewayConfig {
             location,
             hydrator,
             fresh: plan.fresh,

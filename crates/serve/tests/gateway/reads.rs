@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use firstbyte_testkit::{Reply, Scripted};
+use firstbyte_testkit::{Scripted, ScriptedReply};
 
 use crate::client::{Client, S3};
 use crate::origin::{Gateway, Origin, Plan, version};
@@ -148,8 +148,8 @@ fn an_object_without_a_version_is_one_stream_each_time() {
     let content = version(3, 700_000);
     let body = content.clone();
     let origin = Scripted::start(move |_, head| match head.starts_with("HEAD") {
-        true => Reply::raw("200 OK", &["content-length: 700000"], b""),
-        false => Reply::answer("200 OK", &[], &body),
+        true => ScriptedReply::raw("200 OK", &["content-length: 700000"], b""),
+        false => ScriptedReply::answer("200 OK", &[], &body),
     });
     let plan = Plan { location: Box::leak(format!("{}/", origin.url()).into_boxed_str()), ..Plan::default() };
     let gateway = Gateway::start("http://127.0.0.1:1", &plan, |_| {});

@@ -1,7 +1,7 @@
 //! An attacker with a key of the gateway reaches only what the key covers, and nothing outside the
 //! served prefix, at the origin either.
 
-use firstbyte_serve::{Authentication, Keys};
+use firstbyte_serve::{Authentication, ServerKeys};
 
 use crate::client::{Answer, Client};
 use crate::origin::{Gateway, Origin, Plan, planned};
@@ -21,7 +21,7 @@ fn guarded(origin: &Origin, location: &'static str, lines: &str, names: Names) -
     for key in ["run/7/public/f", "run/7/public-secret/f", "run/7/other/f", "run/70/f", "top"] {
         origin.put(key, format!("in {key}").as_bytes());
     }
-    let keys = Keys::parse(lines).unwrap();
+    let keys = ServerKeys::parse(lines).unwrap();
     let plan =
         Plan { location, names: (names == Names::Planned).then(|| planned(origin)), ..Plan::default() };
     Gateway::start(origin.server.url(), &plan, |config| {

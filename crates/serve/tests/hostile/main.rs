@@ -15,7 +15,7 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use firstbyte_serve::{Authentication, Config, Keys, Server, Writing};
+use firstbyte_serve::{Authentication, Config, Server, ServerKeys, WritePolicy};
 use firstbyte_testkit::wait_limit;
 
 use random::Random;
@@ -49,10 +49,10 @@ fn whatever_comes_is_answered_and_nothing_fails_grows_or_leaks() {
     let private = directory.path().join("other/object");
     std::fs::write(&private, PRIVATE).unwrap();
     let mut config = Config::new(directory.path());
-    config.writing = Writing::Allowed;
+    config.writing = WritePolicy::Allowed;
     config.limits.smallest_part = 1;
     let keys = format!("{KEY} {SECRET} write bucket\n");
-    config.authentication = Authentication::Keys(Keys::parse(&keys).unwrap());
+    config.authentication = Authentication::Keys(ServerKeys::parse(&keys).unwrap());
     let server = Server::start(config).unwrap();
     count_panics();
     // Before the measurement, the server has made its threads and tables.

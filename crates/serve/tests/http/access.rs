@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use firstbyte_serve::{Authentication, Config, Keys, Server, Writing};
+use firstbyte_serve::{Authentication, Config, Server, ServerKeys, WritePolicy};
 
 use crate::client::{Client, serve};
 
@@ -18,7 +18,7 @@ fn pages_of_other_sites_and_rebound_names_are_refused() {
 
 #[test]
 fn keys_open_what_their_prefix_covers_and_nothing_else() {
-    let keys = Keys::parse("alice secret write bucket/a/\nbob word read\n").unwrap();
+    let keys = ServerKeys::parse("alice secret write bucket/a/\nbob word read\n").unwrap();
     let fixture = serve(|config| config.authentication = Authentication::Keys(keys));
     std::fs::write(fixture.directory.path().join("bucket/f"), "x").unwrap();
     let mut client = Client::new(&fixture.server);
@@ -79,7 +79,7 @@ fn no_form_of_traversal_reaches_outside() {
     std::os::unix::fs::symlink("../../outside", inside.join("bucket/up")).unwrap();
     std::os::unix::fs::symlink("/proc/self/root", inside.join("bucket/magic")).unwrap();
     let mut config = Config::new(&inside);
-    config.writing = Writing::Allowed;
+    config.writing = WritePolicy::Allowed;
     let server = Server::start(config).unwrap();
     let mut targets = escapes(&inside);
     targets.extend(["/bucket/up/secret", "/bucket/magic/etc/passwd"].map(str::to_owned));
@@ -124,7 +124,7 @@ fn everything_lies_below_the_base_path() {
 
 #[test]
 fn below_a_base_path_a_false_signature_and_none_are_refused() {
-    let keys = Keys::parse("alice secret write\n").unwrap();
+    let keys = ServerKeys::parse("alice secret write\n").unwrap();
     let fixture = serve(|config| {
         config.base_path = "/data".to_owned();
         config.authentication = Authentication::Keys(keys);

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::time::{Duration, UNIX_EPOCH};
 
-use firstbyte_serve::{Authentication, Keys};
+use firstbyte_serve::{Authentication, ServerKeys};
 
 use crate::client::{Client, Fixture, connect, content, serve};
 
@@ -124,7 +124,7 @@ fn links_lead_to_files_inside_and_nowhere_else() {
 
 #[test]
 fn a_key_gets_what_it_may_read() {
-    let keys = Keys::parse("alice secret read bucket/sub/f\nalice secret read bucket/own\n").unwrap();
+    let keys = ServerKeys::parse("alice secret read bucket/sub/f\nalice secret read bucket/own\n").unwrap();
     let fixture = serve(|config| config.authentication = Authentication::Keys(keys));
     let bucket = fixture.directory.path().join("bucket");
     for directory in ["sub", "own", "other"] {

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use firstbyte_serve::{Authentication, Buckets, Keys, Writing};
+use firstbyte_serve::{Authentication, Buckets, ServerKeys, WritePolicy};
 use firstbyte_testkit::{holds_within, lacks_root, until};
 use serde_json::{Value, json};
 
@@ -268,11 +268,11 @@ fn another_site_a_read_only_server_and_a_key_without_the_right_change_nothing() 
         let target = format!("/.firstbyte/changes/{what}?path=/bucket/");
         assert_eq!(Client::new(&fixture.server).ask("GET", &target, PAGE, b"").status, 405, "{what}");
     }
-    let read_only = serve(|config| config.writing = Writing::Refused);
+    let read_only = serve(|config| config.writing = WritePolicy::Refused);
     std::fs::write(read_only.directory.path().join("bucket/a"), "a").unwrap();
     // alice:secret
     let alice = format!("{PAGE}Authorization: Basic YWxpY2U6c2VjcmV0\r\n");
-    let keys = Keys::parse("alice secret write bucket/sub\nalice secret read\n").unwrap();
+    let keys = ServerKeys::parse("alice secret write bucket/sub\nalice secret read\n").unwrap();
     let restricted = serve(|config| config.authentication = Authentication::Keys(keys));
     std::fs::create_dir(restricted.directory.path().join("bucket/sub")).unwrap();
     std::fs::write(restricted.directory.path().join("bucket/a"), "a").unwrap();

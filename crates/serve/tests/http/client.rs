@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use firstbyte_serve::{Config, Running, Server, Writing};
+use firstbyte_serve::{Config, RunningServer, Server, WritePolicy};
 use firstbyte_testkit::wait_limit;
 
 /// A header with this prefix marks a request as S3's.
@@ -11,7 +11,7 @@ pub(crate) const S3: &str = "x-amz-date: 20260101T000000Z\r\n";
 
 pub(crate) struct Fixture {
     pub(crate) directory: tempfile::TempDir,
-    pub(crate) server: Running,
+    pub(crate) server: RunningServer,
 }
 
 pub(crate) fn serve(configure: impl FnOnce(&mut Config)) -> Fixture {
@@ -22,7 +22,7 @@ pub(crate) fn serve(configure: impl FnOnce(&mut Config)) -> Fixture {
 pub(crate) fn serve_in(directory: tempfile::TempDir, configure: impl FnOnce(&mut Config)) -> Fixture {
     std::fs::create_dir(directory.path().join("bucket")).unwrap();
     let mut config = Config::new(directory.path());
-    config.writing = Writing::Allowed;
+    config.writing = WritePolicy::Allowed;
     // Most tests need small parts.
     config.limits.smallest_part = 1;
     configure(&mut config);
@@ -63,14 +63,14 @@ impl Answer {
     }
 }
 
-pub(crate) fn connect(server: &Running) -> TcpStream {
+pub(crate) fn connect(server: &RunningServer) -> TcpStream {
     let stream = TcpStream::connect(server.address()).unwrap();
     stream.set_read_timeout(Some(wait_limit())).unwrap();
     stream
 }
 
 impl Client {
-    pub(crate) fn new(server: &Running) -> Self {
+    pub(crate) fn new(server: &RunningServer) -> Self {
         Self::over(connect(server))
     }
 }

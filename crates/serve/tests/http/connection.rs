@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use firstbyte_serve::Writing;
+use firstbyte_serve::WritePolicy;
 use firstbyte_testkit::patience;
 
 use crate::client::{Client, Fixture, content, metric, serve};
@@ -76,7 +76,7 @@ fn a_waiting_client_gets_100_continue_only_if_its_body_is_wanted() {
     assert_eq!(client.answer(true).status, 100);
     client.send(b"hi");
     assert_eq!(client.answer(false).status, 201);
-    let refusing = serve(|config| config.writing = Writing::Refused);
+    let refusing = serve(|config| config.writing = WritePolicy::Refused);
     let mut client = Client::new(&refusing.server);
     client.send(b"PUT /f HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
     assert_eq!(client.answer(false).status, 403);

@@ -1,6 +1,6 @@
 //! Rights of web pages from other origins, with a browser's requests.
 
-use firstbyte_serve::{Authentication, Cors, Keys, Origins};
+use firstbyte_serve::{Authentication, Cors, Origins, ServerKeys};
 
 use crate::client::{Answer, Client, Fixture, S3, serve};
 
@@ -111,7 +111,7 @@ fn every_origin_may_write_only_where_a_key_decides() {
     assert!(firstbyte_serve::Server::start(config).unwrap_err().to_string().contains("--auth"));
     let fixture = serve(|config| {
         config.cors = any();
-        config.authentication = Authentication::Keys(Keys::parse("alice secret write\n").unwrap());
+        config.authentication = Authentication::Keys(ServerKeys::parse("alice secret write\n").unwrap());
     });
     let mut client = Client::new(&fixture.server);
     // alice:secret

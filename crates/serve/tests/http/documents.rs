@@ -1,6 +1,6 @@
 //! Stored documents run in a separate origin, by every kind of request.
 
-use firstbyte_serve::{Authentication, Config, Keys, Writing};
+use firstbyte_serve::{Authentication, Config, ServerKeys, WritePolicy};
 
 use crate::client::{Answer, Client, Fixture, serve};
 use crate::signing::Signed;
@@ -71,7 +71,7 @@ fn errors_are_no_documents_of_this_origin_either() {
 
 #[test]
 fn a_presigned_url_cannot_turn_a_stored_text_into_a_page_of_this_origin() {
-    let keys = Keys::parse("alice secret write\n").unwrap();
+    let keys = ServerKeys::parse("alice secret write\n").unwrap();
     let fixture = documents(|config| config.authentication = Authentication::Keys(keys));
     let mut client = Client::new(&fixture.server);
     let html = [("response-content-type", "text/html")];
@@ -83,7 +83,7 @@ fn a_presigned_url_cannot_turn_a_stored_text_into_a_page_of_this_origin() {
 
 #[test]
 fn on_a_read_only_server_without_keys_a_report_keeps_its_origin_and_a_chosen_type_does_not() {
-    let fixture = documents(|config| config.writing = Writing::Refused);
+    let fixture = documents(|config| config.writing = WritePolicy::Refused);
     let mut client = Client::new(&fixture.server);
     let report = client.ask("GET", "/bucket/page.html", "", b"");
     assert_eq!(report.header("content-security-policy"), None);

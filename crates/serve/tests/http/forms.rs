@@ -1,12 +1,12 @@
 //! HTML forms that post an object, and guesses of secrets by forms and other requests.
 
-use firstbyte_serve::{Authentication, Keys};
+use firstbyte_serve::{Authentication, ServerKeys};
 
 use crate::client::{Answer, Client, Fixture, element, serve};
 use crate::signing::{Form, Signed, form};
 
 fn with_keys(lines: &str) -> Fixture {
-    let keys = Keys::parse(lines).unwrap();
+    let keys = ServerKeys::parse(lines).unwrap();
     let fixture = serve(|config| config.authentication = Authentication::Keys(keys));
     std::fs::write(fixture.directory.path().join("bucket/f"), "x").unwrap();
     fixture

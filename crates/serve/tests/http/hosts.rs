@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use firstbyte_serve::{Authentication, Config, Keys, SignatureVersions};
+use firstbyte_serve::{Authentication, Config, ServerKeys, SignatureVersions};
 
 use crate::client::{Answer, Client, Fixture, S3, element, serve};
 use crate::signing::{Signed, http_date, version_2};
@@ -18,7 +18,7 @@ fn two_buckets(configure: impl FnOnce(&mut Config)) -> Fixture {
 }
 
 fn with_keys(config: &mut Config) {
-    config.authentication = Authentication::Keys(Keys::parse("alice secret write\n").unwrap());
+    config.authentication = Authentication::Keys(ServerKeys::parse("alice secret write\n").unwrap());
 }
 
 fn ask(fixture: &Fixture, method: &str, host: &str, target: &str, headers: &str, body: &[u8]) -> Answer {

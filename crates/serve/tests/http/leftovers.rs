@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use firstbyte_serve::{Config, Running, Server, Writing};
+use firstbyte_serve::{Config, RunningServer, Server, WritePolicy};
 use firstbyte_testkit::until;
 
 use crate::client::{Client, S3, content, serve};
@@ -18,9 +18,9 @@ fn staged(directory: &Path) -> Vec<String> {
     names
 }
 
-fn restart(directory: &Path, abandoned: Duration) -> Running {
+fn restart(directory: &Path, abandoned: Duration) -> RunningServer {
     let mut config = Config::new(directory);
-    config.writing = Writing::Allowed;
+    config.writing = WritePolicy::Allowed;
     config.limits.abandoned = abandoned;
     Server::start(config).unwrap()
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use firstbyte_serve::{Config, Server, Writing};
+use firstbyte_serve::{Config, Server, WritePolicy};
 
 use crate::client::{Client, S3};
 use crate::uploads::begin;
@@ -90,7 +90,7 @@ fn a_link_in_the_place_of_unfinished_writes_leads_nowhere() {
         let before = tree(&other);
         // An age of zero, so that every sweep removes all that it reaches.
         let mut config = Config::new(directory.path());
-        config.writing = Writing::Allowed;
+        config.writing = WritePolicy::Allowed;
         config.limits.abandoned = Duration::ZERO;
         let server = Server::start(config).unwrap();
         use_it(&mut Client::new(&server));

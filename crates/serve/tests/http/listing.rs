@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use firstbyte_serve::{Buckets, Writing};
+use firstbyte_serve::{Buckets, WritePolicy};
 
 use crate::client::{Client, S3, element, serve};
 
@@ -15,7 +15,7 @@ fn lines(text: &str) -> Vec<&str> {
 
 #[test]
 fn a_client_that_does_not_ask_for_html_gets_all_names_a_line_each() {
-    let fixture = serve(|config| config.writing = Writing::Refused);
+    let fixture = serve(|config| config.writing = WritePolicy::Refused);
     let bucket = fixture.directory.path().join("bucket");
     for number in 0..2500 {
         std::fs::write(bucket.join(format!("f{number:04}")), "").unwrap();
@@ -76,7 +76,7 @@ fn links_from_the_root_lead_below_a_bucket_of_an_entrys_name() {
 
 #[test]
 fn a_page_that_begins_at_a_key_is_current_unless_the_client_allows_it_an_age() {
-    let fixture = serve(|config| config.writing = Writing::Refused);
+    let fixture = serve(|config| config.writing = WritePolicy::Refused);
     let bucket = fixture.directory.path().join("bucket");
     let mut client = Client::new(&fixture.server);
     let mut shows = |name: &str, headers: &str| {

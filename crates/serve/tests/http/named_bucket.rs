@@ -1,6 +1,6 @@
 //! `Buckets::Named`: the directory itself is the bucket, with and without its name in the path.
 
-use firstbyte_serve::{Authentication, Buckets, Keys};
+use firstbyte_serve::{Authentication, Buckets, ServerKeys};
 
 use crate::client::{Client, Fixture, serve};
 
@@ -8,7 +8,7 @@ fn named(keys: Option<&str>) -> Fixture {
     let fixture = serve(|config| {
         config.buckets = Buckets::Named("data".to_owned());
         if let Some(keys) = keys {
-            config.authentication = Authentication::Keys(Keys::parse(keys).unwrap());
+            config.authentication = Authentication::Keys(ServerKeys::parse(keys).unwrap());
         }
     });
     let root = fixture.directory.path();

@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
 use firstbyte_location::{Algorithm, Hasher};
-use firstbyte_serve::{Authentication, Keys};
+use firstbyte_serve::{Authentication, ServerKeys};
 use firstbyte_testkit::{until, wait_limit};
 
 use crate::client::{Answer, Client, Fixture, S3, content, element, serve};
@@ -22,7 +22,7 @@ const BOTH: [Access; 2] = [Access::Keys, Access::None];
 fn served(access: Access) -> Fixture {
     serve(|config| {
         if access == Access::Keys {
-            config.authentication = Authentication::Keys(Keys::parse("alice secret write\n").unwrap());
+            config.authentication = Authentication::Keys(ServerKeys::parse("alice secret write\n").unwrap());
         }
         config.limits.smallest_part = 1;
     })

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::symlink;
 
-use firstbyte_serve::{Authentication, Keys};
+use firstbyte_serve::{Authentication, ServerKeys};
 
 use crate::client::{Answer, Client, Fixture, serve};
 use crate::signing::Signed;
@@ -11,7 +11,7 @@ use crate::signing::Signed;
 const ALICE: &str = "Authorization: Basic YWxpY2U6c2VjcmV0\r\n";
 
 fn restricted(lines: &str) -> Fixture {
-    let keys = Keys::parse(lines).unwrap();
+    let keys = ServerKeys::parse(lines).unwrap();
     let fixture = serve(|config| config.authentication = Authentication::Keys(keys));
     let bucket = fixture.directory.path().join("bucket");
     for directory in ["public", "public-secret", "other/deep"] {
@@ -173,7 +173,8 @@ fn uploads_in_progress_of_others_are_not_listed() {
     }
     let directory = fixture.directory.path().to_owned();
     let mut config = firstbyte_serve::Config::new(&directory);
-    config.authentication = Authentication::Keys(Keys::parse("alice secret read bucket/public\n").unwrap());
+    config.authentication =
+        Authentication::Keys(ServerKeys::parse("alice secret read bucket/public\n").unwrap());
     let server = firstbyte_serve::Server::start(config).unwrap();
     let (target, lines) = Signed { query: &[("uploads", "")], ..Signed::new("GET", "/bucket") }.by_header();
     let listed = Client::new(&server).ask("GET", &target, &lines, b"").text();
@@ -183,7 +184,7 @@ fn uploads_in_progress_of_others_are_not_listed() {
 #[test]
 fn a_prefix_that_no_path_can_have_is_refused_when_the_file_is_read() {
     for prefix in ["a/../b", "a//b", ".."] {
-        let refused = Keys::parse(&format!("alice secret read {prefix}\n")).unwrap_err();
+        let refused = ServerKeys::parse(&format!("alice secret read {prefix}\n")).unwrap_err();
         assert!(refused.contains("line 1") && refused.contains(prefix), "{refused}");
     }
 }

@@ -2,7 +2,7 @@
 //! the page for a name that does not exist.
 
 use base64::Engine as _;
-use firstbyte_serve::{Authentication, Buckets, Keys};
+use firstbyte_serve::{Authentication, Buckets, ServerKeys};
 use firstbyte_testkit::until;
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ const PAGE: &str = "x-firstbyte-page: 1\r\n";
 const HTML: &str = "Accept: text/html\r\n";
 
 fn with_keys(base: &str, buckets: Buckets) -> Fixture {
-    let keys = Keys::parse("ann secret write bucket\nbob word read bucket/public\n").unwrap();
+    let keys = ServerKeys::parse("ann secret write bucket\nbob word read bucket/public\n").unwrap();
     let fixture = serve(|config| {
         config.authentication = Authentication::Keys(keys);
         base.clone_into(&mut config.base_path);
@@ -97,7 +97,7 @@ fn a_link_gives_what_its_maker_may_read_and_no_other_site_can_ask_for_one() {
 
 #[test]
 fn a_file_beside_the_buckets_has_no_link() {
-    let keys = Keys::parse("ann secret read\n").unwrap();
+    let keys = ServerKeys::parse("ann secret read\n").unwrap();
     let fixture = serve(|config| config.authentication = Authentication::Keys(keys));
     let answer = ask(&fixture, "", "/beside", 60, &format!("{PAGE}{}", basic("ann", "secret")));
     assert_eq!(answer.status, 409, "{}", answer.text());

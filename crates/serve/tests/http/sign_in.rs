@@ -1,12 +1,12 @@
 //! Wrong secrets, by form and by HTTP Basic, and the redirection after signing in.
 
 use base64::Engine as _;
-use firstbyte_serve::{Authentication, Keys};
+use firstbyte_serve::{Authentication, ServerKeys};
 
 use crate::client::{Answer, Client, Fixture, serve};
 
 fn with_keys(lines: &str) -> Fixture {
-    let keys = Keys::parse(lines).unwrap();
+    let keys = ServerKeys::parse(lines).unwrap();
     let fixture = serve(|config| config.authentication = Authentication::Keys(keys));
     std::fs::create_dir_all(fixture.directory.path().join("bucket/public")).unwrap();
     std::fs::write(fixture.directory.path().join("bucket/public/f"), "x").unwrap();
@@ -139,7 +139,7 @@ fn a_key_begins_at_the_nearest_directory_that_is_there() {
 
 #[test]
 fn a_key_for_a_part_of_the_one_bucket_begins_below_its_name() {
-    let keys = Keys::parse("alice secret read bucket/public\n").unwrap();
+    let keys = ServerKeys::parse("alice secret read bucket/public\n").unwrap();
     let fixture = serve(|config| {
         config.authentication = Authentication::Keys(keys);
         config.buckets = firstbyte_serve::Buckets::Named("bucket".to_owned());

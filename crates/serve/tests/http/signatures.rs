@@ -1,6 +1,6 @@
 //! The required coverage of signatures, and the accepted signatures.
 
-use firstbyte_serve::{Authentication, Keys, SignatureVersions};
+use firstbyte_serve::{Authentication, ServerKeys, SignatureVersions};
 use time::OffsetDateTime;
 
 use crate::client::{Answer, Client, Fixture, serve};
@@ -11,7 +11,7 @@ fn with_keys() -> Fixture {
 }
 
 fn taking(signatures: SignatureVersions) -> Fixture {
-    let keys = Keys::parse("alice secret write\n").unwrap();
+    let keys = ServerKeys::parse("alice secret write\n").unwrap();
     let fixture = serve(|config| {
         config.authentication = Authentication::Keys(keys);
         config.signatures = signatures;
@@ -176,7 +176,7 @@ fn a_form_signed_by_version_2_is_refused_like_any_other_request() {
 
 #[test]
 fn a_date_with_odd_characters_is_refused_in_heads_urls_and_forms() {
-    let keys = Keys::parse("alice secret write\n").unwrap();
+    let keys = ServerKeys::parse("alice secret write\n").unwrap();
     let fixture = serve(|config| config.authentication = Authentication::Keys(keys));
     let credential = "alice/2026-1-7/us-east-1/s3/aws4_request";
     let signed = format!(

@@ -4,8 +4,8 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use firstbyte_serve::{Running, Tls};
-use firstbyte_testkit::{Certificate, Made, patience};
+use firstbyte_serve::{RunningServer, TlsFiles};
+use firstbyte_testkit::{Certificate, CertificateKind, patience};
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use crate::client::{Client, Fixture, connect, content, serve};
@@ -17,8 +17,8 @@ struct Secure {
 }
 
 fn serve_tls() -> Secure {
-    let certificate = Certificate::make(Made::Leaf);
-    let tls = Tls { certificate: certificate.certificate(), key: certificate.key() };
+    let certificate = Certificate::make(CertificateKind::Leaf);
+    let tls = TlsFiles { certificate: certificate.certificate(), key: certificate.key() };
     let fixture = serve(|config| {
         config.tls = Some(tls);
         config.limits.head = patience(Duration::from_millis(150));
@@ -33,7 +33,7 @@ impl Secure {
         Client::over(StreamOwned::new(session, connect(&self.fixture.server)))
     }
 
-    fn server(&self) -> &Running {
+    fn server(&self) -> &RunningServer {
         &self.fixture.server
     }
 }

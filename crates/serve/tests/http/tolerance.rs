@@ -3,13 +3,13 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use firstbyte_serve::{Authentication, Config, Keys};
+use firstbyte_serve::{Authentication, Config, ServerKeys};
 
 use crate::client::{Answer, Client, Fixture, S3, element, serve};
 use crate::signing::Signed;
 
 fn with_keys(config: &mut Config) {
-    config.authentication = Authentication::Keys(Keys::parse("alice secret write\n").unwrap());
+    config.authentication = Authentication::Keys(ServerKeys::parse("alice secret write\n").unwrap());
 }
 
 /// Sends an S3 request, signed if the server has keys.
@@ -125,7 +125,7 @@ fn every_directory_that_is_served_can_be_copied_from() {
 
 #[test]
 fn a_key_copies_only_from_what_it_may_read_whatever_the_name() {
-    let keys = Keys::parse("alice secret write bucket\n").unwrap();
+    let keys = ServerKeys::parse("alice secret write bucket\n").unwrap();
     let fixture = serve(|config| config.authentication = Authentication::Keys(keys));
     fs::create_dir(fixture.directory.path().join("Data")).unwrap();
     fs::write(fixture.directory.path().join("Data/secret"), "TOP-SECRET").unwrap();

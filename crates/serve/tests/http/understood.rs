@@ -1,7 +1,7 @@
 //! Requests for unsupported features are refused, by header or by query. No object is replaced by a
 //! partly executed request.
 
-use firstbyte_serve::{Authentication, Keys, SignatureVersions};
+use firstbyte_serve::{Authentication, ServerKeys, SignatureVersions};
 
 use crate::client::{Client, Fixture, S3, element, serve};
 use crate::signing::{Signed, presigned_version_2};
@@ -9,7 +9,7 @@ use crate::uploads::begin;
 
 fn with_keys(signatures: SignatureVersions) -> Fixture {
     serve(|config| {
-        config.authentication = Authentication::Keys(Keys::parse("alice secret write\n").unwrap());
+        config.authentication = Authentication::Keys(ServerKeys::parse("alice secret write\n").unwrap());
         config.signatures = signatures;
     })
 }

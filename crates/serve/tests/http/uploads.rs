@@ -174,9 +174,9 @@ fn parts_of_any_lengths_make_the_whole_after_a_restart_too() {
     assert!(object(&mut client, "key") == whole);
 }
 
-fn serve_again(fixture: &Fixture) -> firstbyte_serve::Running {
+fn serve_again(fixture: &Fixture) -> firstbyte_serve::RunningServer {
     let mut config = firstbyte_serve::Config::new(fixture.directory.path());
-    config.writing = firstbyte_serve::Writing::Allowed;
+    config.writing = firstbyte_serve::WritePolicy::Allowed;
     config.limits.smallest_part = 1;
     firstbyte_serve::Server::start(config).unwrap()
 }

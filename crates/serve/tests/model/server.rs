@@ -9,8 +9,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
-use firstbyte_serve::{Authentication, Config, Keys, Tls, Writing};
-use firstbyte_testkit::{Certificate, Made, until, wait_limit};
+use firstbyte_serve::{Authentication, Config, ServerKeys, TlsFiles, WritePolicy};
+use firstbyte_testkit::{Certificate, CertificateKind, until, wait_limit};
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use crate::client::Stream;
@@ -29,7 +29,7 @@ pub(crate) struct Security {
 impl Security {
     /// Makes a certificate for a server with the single key of `signing`.
     pub(crate) fn make() -> Self {
-        let certificate = Certificate::make(Made::Leaf);
+        let certificate = Certificate::make(CertificateKind::Leaf);
         let client = certificate.client();
         Self { certificate, client }
     }
@@ -126,13 +126,13 @@ fn a_server_answers_until_it_is_stopped() {
     let directory = told.as_ref().map_or(own.path(), |told| Path::new(told[2]));
     let mut config = Config::new(directory);
     config.limits.smallest_part = 1;
-    config.writing = Writing::Allowed;
+    config.writing = WritePolicy::Allowed;
     if let Some(told) = &told {
         config.listen = told[0].parse().unwrap();
         if told[1] != "-" {
             let at = |name| Path::new(told[1]).join(name);
-            config.tls = Some(Tls { certificate: at("public.crt"), key: at("private.key") });
-            let keys = Keys::parse(&format!("{KEY} {SECRET} write\n")).unwrap();
+            config.tls = Some(TlsFiles { certificate: at("public.crt"), key: at("private.key") });
+            let keys = ServerKeys::parse(&format!("{KEY} {SECRET} write\n")).unwrap();
             config.authentication = Authentication::Keys(keys);
         }
     }

@@ -6,8 +6,8 @@ use std::fmt;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
-use super::tokens::Source;
-use crate::options::Options;
+use super::tokens::TokenSource;
+use crate::options::StoreOptions;
 use crate::origin::Origin;
 use crate::s3::variable;
 use crate::signing::Signing;
@@ -19,7 +19,7 @@ const EMULATED_KEY: &str =
 const EMULATED_ENDPOINT: &str = "http://127.0.0.1:10000/devstoreaccount1";
 
 /// A storage account and its endpoint.
-pub(super) struct Account {
+pub(super) struct AzureAccount {
     pub(super) name: String,
     pub(super) origin: Origin,
     /// The prefix of the path of every request: empty, or the account's name at an emulator.
@@ -34,12 +34,12 @@ pub(super) enum Credential {
     /// A shared access signature, which is a query string.
     Signature(String),
     /// The source of tokens from Microsoft Entra.
-    Token(Source),
+    Token(TokenSource),
     /// No credential, for public containers.
     Anonymous,
 }
 
-impl fmt::Debug for Account {
+impl fmt::Debug for AzureAccount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Account({} at {}{})", self.name, self.origin, self.path)
     }
@@ -47,7 +47,7 @@ impl fmt::Debug for Account {
 
 /// The fields of a connection string, or of the variables that replace one.
 #[derive(Default)]
-struct Parts {
+struct AccountFields {
     name: Option<String>,
     key: Option<String>,
     signature: Option<String>,
@@ -56,24 +56,24 @@ struct Parts {
     protocol: Option<String>,
 }
 
-impl Account {
+impl AzureAccount {
     /// Returns the account, or the reason that there is none, without secrets.
-    pub(super) fn find(options: &Options) -> Result<Self, String> {
+    pub(super) fn find(options: &StoreOptions) -> Result<Self, String> {
         let given = options.azure_connection.as_ref().map(|given| given.0.clone());
         let parts = match given.or_else(|| variable("AZURE_STORAGE_CONNECTION_STRING")) {
-            Some(text) => Parts::of_connection(&text)?,
-            None => Parts {
+            Some(text) => AccountFields::of_connection(&text)?,
+            None => AccountFields {
                 name: variable("AZURE_STORAGE_ACCOUNT").or_else(|| variable("AZURE_STORAGE_ACCOUNT_NAME")),
                 key: variable("AZURE_STORAGE_KEY").or_else(|| variable("AZURE_STORAGE_ACCOUNT_KEY")),
                 signature: variable("AZURE_STORAGE_SAS_TOKEN"),
-                ..Parts::default()
+                ..AccountFields::default()
             },
         };
         parts.account(options.signing == Signing::Anonymous)
     }
 }
 
-impl Parts {
+impl AccountFields {
     /// Parses `NAME=VALUE;...`.
     fn of_connection(text: &str) -> Result<Self, String> {
         let mut parts = Self::default();
@@ -100,7 +100,7 @@ impl Parts {
         Ok(parts)
     }
 
-    fn account(self, is_anonymous: bool) -> Result<Account, String> {
+    fn account(self, is_anonymous: bool) -> Result<AzureAccount, String> {
         let name = match (self.name, &self.endpoint) {
             (Some(name), _) => name,
             // A shared access signature with its endpoint needs no account name.
@@ -126,9 +126,9 @@ impl Parts {
                 BASE64_STANDARD.decode(key.trim()).map_err(|_| "the account's key is not in base64")?,
             ),
             (None, Some(signature)) => Credential::Signature(signature.trim_start_matches('?').to_owned()),
-            (None, None) => Credential::Token(Source::find()),
+            (None, None) => Credential::Token(TokenSource::find()),
         };
-        Ok(Account { name, origin, path, credential })
+        Ok(AzureAccount { name, origin, path, credential })
     }
 }
 
@@ -142,8 +142,8 @@ pub(super) fn with_signature(target: &str, signature: &str) -> String {
 mod tests {
     use super::*;
 
-    fn account(text: &str) -> Result<Account, String> {
-        Parts::of_connection(text)?.account(false)
+    fn account(text: &str) -> Result<AzureAccount, String> {
+        AccountFields::of_connection(text)?.account(false)
     }
 
     #[test]

@@ -1,23 +1,28 @@
 //! `List Blobs` and `List Containers`.
 
-use firstbyte_location::{Entry, Kind, Service, etag};
+use firstbyte_location::{Entry, EntryKind, Service, etag};
 
-use super::xml::{self, Item, Named};
+use super::xml::{self, BlobItem, NamedElement};
 use super::{Azure, path};
 use crate::cancel::Cancel;
 use crate::dates;
 use crate::error::Result;
 use crate::limits::PAGE;
 use crate::requests::RequestKind;
-use crate::rest::{Call, Page, Query, RestStore as _, directory_entry, protocol};
-use crate::wire::Method;
+use crate::rest::{RestCall, RestPage, RestQuery, RestStore as _, directory_entry, protocol};
+use crate::wire::HttpMethod;
 
 impl Azure {
-    pub(super) fn list_page_of(&self, query: &Query, token: Option<&str>, most: Option<u32>) -> Result<Page> {
+    pub(super) fn list_page_of(
+        &self,
+        query: &RestQuery,
+        token: Option<&str>,
+        most: Option<u32>,
+    ) -> Result<RestPage> {
         let cancel = Cancel::new();
         let is_service = query.bucket.bucket.is_empty();
         let path = if is_service { "/".to_owned() } else { path(&query.bucket) };
-        let mut call = Call::new(Method::Get, &query.bucket, path, &cancel);
+        let mut call = RestCall::new(HttpMethod::Get, &query.bucket, path, &cancel);
         call.kind = RequestKind::List;
         call.query.push(("comp", "list".to_owned()));
         if !is_service {
@@ -35,33 +40,33 @@ impl Azure {
         let listing = xml::listing(&body)
             .ok_or_else(|| protocol(&call.place(), "no listing in the response").traced(|| head.trace()))?;
         if is_service {
-            let bucket = |container: &Named| Entry {
+            let bucket = |container: &NamedElement| Entry {
                 modified: container.properties.last_modified.as_deref().and_then(dates::http_date),
                 ..directory_entry(format!("{}/", container.name()).into_bytes())
             };
             let entries: Vec<_> = listing.containers.container.iter().map(bucket).collect();
             let next = listing.next_marker.filter(|marker| !marker.is_empty());
-            return Ok(Page { disorder: None, brought_names: !entries.is_empty(), entries, next });
+            return Ok(RestPage { disorder: None, brought_names: !entries.is_empty(), entries, next });
         }
         let (mut blobs, mut prefixes) = (Vec::new(), Vec::new());
         for item in listing.blobs.items {
             match item {
-                Item::Blob(blob) => blobs.push((blob.name(), entry(blob))),
-                Item::BlobPrefix(prefix) => prefixes.push(prefix.name()),
-                Item::Other => {}
+                BlobItem::Blob(blob) => blobs.push((blob.name(), entry(blob))),
+                BlobItem::BlobPrefix(prefix) => prefixes.push(prefix.name()),
+                BlobItem::Other => {}
             }
         }
         Ok(query.page(blobs.into_iter(), prefixes.into_iter(), listing.next_marker))
     }
 }
 
-fn entry(blob: Named) -> Entry {
+fn entry(blob: NamedElement) -> Entry {
     let properties = blob.properties;
     Entry {
         size: properties.content_length,
         modified: properties.last_modified.as_deref().and_then(dates::http_date),
         etag: properties.etag.as_deref().and_then(etag::quoted),
         storage_class: properties.access_tier.filter(|tier| tier != "Hot"),
-        ..Entry::named(Vec::new(), Kind::File)
+        ..Entry::named(Vec::new(), EntryKind::File)
     }
 }

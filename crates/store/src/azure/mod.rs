@@ -16,14 +16,14 @@ use firstbyte_location::{ObjectLocation, Version};
 use crate::answer;
 use crate::body::Body;
 use crate::cancel::Cancel;
-use crate::error::{Asked, Error, Result};
+use crate::error::{Error, RequestAuthentication, Result};
 use crate::object::Stat;
 use crate::query::Get;
-use crate::rest::{Address, Call, Page, Query, Refusal, RestStore, Tokens, encoded};
+use crate::rest::{CallAddress, RestCall, RestPage, RestQuery, RestRefusal, RestStore, Tokens, encoded};
 use crate::signing::Signing;
-use crate::wire::{Client, Head, Method};
+use crate::wire::{HttpMethod, ResponseHead, WireClient};
 
-use account::{Account, Credential};
+use account::{AzureAccount, Credential};
 
 /// The service's API version. It accepts 5,000 MiB in one write, and reports errors better than the
 /// first version that did.
@@ -31,24 +31,24 @@ const VERSION: &str = "2021-08-06";
 
 /// An Azure storage account.
 pub(crate) struct Azure {
-    client: Arc<Client>,
-    account: Arc<OnceLock<std::result::Result<Account, String>>>,
+    client: Arc<WireClient>,
+    account: Arc<OnceLock<std::result::Result<AzureAccount, String>>>,
     tokens: Arc<Tokens>,
 }
 
 impl Azure {
-    pub(crate) fn new(client: Arc<Client>) -> Self {
+    pub(crate) fn new(client: Arc<WireClient>) -> Self {
         Self { client, account: Arc::default(), tokens: Arc::default() }
     }
 
     /// Returns the same account with another client.
-    pub(crate) fn with_client(&self, client: Arc<Client>) -> Self {
+    pub(crate) fn with_client(&self, client: Arc<WireClient>) -> Self {
         Self { client, account: Arc::clone(&self.account), tokens: Arc::clone(&self.tokens) }
     }
 
     /// Sends one `Get Blob` request.
     pub(crate) fn get(&self, object: &ObjectLocation, get: &Get) -> Result<Body> {
-        let mut call = Call::new(Method::Get, object, path(object), &get.cancel);
+        let mut call = RestCall::new(HttpMethod::Get, object, path(object), &get.cancel);
         call.throttle = get.throttle.clone();
         if let Some(range) = get.range {
             call.header("range", answer::range_header(range));
@@ -65,8 +65,8 @@ impl Azure {
         self.account("").map_or_else(|_| String::new(), |account| format!("{account:?}"))
     }
 
-    fn account(&self, place: &str) -> Result<&Account> {
-        let found = self.account.get_or_init(|| Account::find(&self.client.options));
+    fn account(&self, place: &str) -> Result<&AzureAccount> {
+        let found = self.account.get_or_init(|| AzureAccount::find(&self.client.options));
         found.as_ref().map_err(|detail| Error::Credentials {
             location: place.to_owned(),
             detail: detail.clone(),
@@ -76,11 +76,11 @@ impl Azure {
 }
 
 impl RestStore for Azure {
-    fn client(&self) -> &Arc<Client> {
+    fn client(&self) -> &Arc<WireClient> {
         &self.client
     }
 
-    fn address(&self, call: &Call<'_>, cancel: &Cancel) -> Result<Address> {
+    fn address(&self, call: &RestCall<'_>, cancel: &Cancel) -> Result<CallAddress> {
         let place = call.place();
         let account = self.account(&place)?;
         if let Signing::Keys(_) = self.client.options.signing {
@@ -99,17 +99,17 @@ impl RestStore for Azure {
                 headers.push(("authorization".to_owned(), self.tokens.header(fetch)?));
             }
         }
-        Ok(Address { origin: account.origin.clone(), target, headers })
+        Ok(CallAddress { origin: account.origin.clone(), target, headers })
     }
 
     fn renew(&self) -> bool {
         self.tokens.forget()
     }
 
-    fn refused(&self, call: &Call<'_>, refusal: Refusal) -> Error {
+    fn refused(&self, call: &RestCall<'_>, refusal: RestRefusal) -> Error {
         let asked = match self.client.options.signing {
-            Signing::Anonymous => Asked::Unsigned,
-            _ => Asked::Azure,
+            Signing::Anonymous => RequestAuthentication::Unsigned,
+            _ => RequestAuthentication::Azure,
         };
         let location = call.place();
         let container = || call.object.with_key("").to_string().trim_end_matches('/').to_owned();
@@ -121,7 +121,7 @@ impl RestStore for Azure {
                 Error::Archived { location, class: "Archive".to_owned(), trace: None }
             }
             // Azure does not tell unsigned requests whether a container is private or missing.
-            ("ResourceNotFound", 404) if asked == Asked::Unsigned => {
+            ("ResourceNotFound", 404) if asked == RequestAuthentication::Unsigned => {
                 Error::Denied { location, detail: refusal.code, request: asked, trace: None }
             }
             ("PublicAccessNotPermitted" | "NoAuthenticationInformation", _) => {
@@ -134,21 +134,21 @@ impl RestStore for Azure {
     /// Sends `Get Blob Properties`.
     fn head(&self, object: &ObjectLocation) -> Result<Stat> {
         let cancel = Cancel::new();
-        let call = Call::new(Method::Head, object, path(object), &cancel);
+        let call = RestCall::new(HttpMethod::Head, object, path(object), &cancel);
         let (head, _) = self.call(&call)?;
         let mut stat = answer::stat(&described(head.clone()), head.content_length(&call.place())?);
         stat.ranges = Some(true);
         Ok(stat)
     }
 
-    fn page(&self, query: &Query, token: Option<&str>, most: Option<u32>) -> Result<Page> {
+    fn page(&self, query: &RestQuery, token: Option<&str>, most: Option<u32>) -> Result<RestPage> {
         self.list_page_of(query, token, most)
     }
 
     /// Sends `Delete Blob`.
     fn delete(&self, object: &ObjectLocation) -> Result<()> {
         let cancel = Cancel::new();
-        match self.call(&Call::new(Method::Delete, object, path(object), &cancel)) {
+        match self.call(&RestCall::new(HttpMethod::Delete, object, path(object), &cancel)) {
             Err(Error::NotFound { .. }) => Ok(()),
             other => other.map(drop),
         }
@@ -175,7 +175,7 @@ fn check_name(object: &ObjectLocation) -> Result<()> {
 }
 
 /// Renames the headers of a response to those of S3.
-fn described(mut head: Head) -> Head {
+fn described(mut head: ResponseHead) -> ResponseHead {
     // Azurite answers 206 instead of a refusal to a range of an empty blob.
     if head.get("content-range").is_some_and(|range| range.ends_with("-1/0")) {
         head.status = 200;

@@ -13,10 +13,10 @@ use super::{Azure, check_name, path, write, xml};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::requests::RequestKind;
-use crate::rest::{Call, RestStore as _, protocol};
+use crate::rest::{RestCall, RestStore as _, protocol};
 use crate::s3::xml::escape;
 use crate::upload::{Part, Payload, PutOptions, Sending, Upload, Written};
-use crate::wire::Method;
+use crate::wire::HttpMethod;
 
 impl Azure {
     /// Chooses the name of an upload. It sends no request: the service learns the name with the
@@ -38,7 +38,7 @@ impl Azure {
     ) -> Result<Part> {
         let md5 = payload.checksum(Algorithm::Md5, &object.to_string())?;
         let block = block_id(id, number);
-        let mut call = Call::new(Method::Put, object, path(object), &sending.cancel);
+        let mut call = RestCall::new(HttpMethod::Put, object, path(object), &sending.cancel);
         call.throttle = sending.throttle.clone();
         call.payload = payload;
         call.query.push(("comp", "block".to_owned()));
@@ -51,7 +51,7 @@ impl Azure {
     /// Sends `Get Block List`. Returns the uncommitted blocks of this upload.
     pub(crate) fn list_parts(&self, object: &ObjectLocation, id: &str) -> Result<Vec<Part>> {
         let cancel = Cancel::new();
-        let mut call = Call::new(Method::Get, object, path(object), &cancel);
+        let mut call = RestCall::new(HttpMethod::Get, object, path(object), &cancel);
         call.kind = RequestKind::List;
         call.query.push(("comp", "blocklist".to_owned()));
         call.query.push(("blocklisttype", "uncommitted".to_owned()));
@@ -82,7 +82,7 @@ impl Azure {
             body.push_str(&format!("<Latest>{}</Latest>", escape(&part.etag)));
         }
         body.push_str("</BlockList>");
-        let mut call = Call::new(Method::Put, object, path(object), &options.sending.cancel);
+        let mut call = RestCall::new(HttpMethod::Put, object, path(object), &options.sending.cancel);
         call.query.push(("comp", "blocklist".to_owned()));
         call.payload = Payload::Bytes(body.as_bytes());
         self.describe(&mut call, &options.metadata)?;

@@ -7,11 +7,16 @@ use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
-use super::account::Account;
-use crate::rest::Call;
+use super::account::AzureAccount;
+use crate::rest::RestCall;
 
 /// Adds the date and the signature to the headers of a call.
-pub(super) fn sign(call: &Call<'_>, account: &Account, key: &[u8], headers: &mut Vec<(String, String)>) {
+pub(super) fn sign(
+    call: &RestCall<'_>,
+    account: &AzureAccount,
+    key: &[u8],
+    headers: &mut Vec<(String, String)>,
+) {
     headers.push(("x-ms-date".to_owned(), http_date(SystemTime::now())));
     let key = hmac::Key::new(hmac::HMAC_SHA256, key);
     let signature = hmac::sign(&key, text(call, account, headers).as_bytes());
@@ -19,7 +24,7 @@ pub(super) fn sign(call: &Call<'_>, account: &Account, key: &[u8], headers: &mut
     headers.push(("authorization".to_owned(), format!("SharedKey {}:{signature}", account.name)));
 }
 
-fn text(call: &Call<'_>, account: &Account, headers: &[(String, String)]) -> String {
+fn text(call: &RestCall<'_>, account: &AzureAccount, headers: &[(String, String)]) -> String {
     let value = |name: &str| headers.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value);
     let length = match call.payload.length() {
         0 => String::new(),

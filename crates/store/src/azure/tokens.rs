@@ -9,9 +9,9 @@ use firstbyte_location::{ObjectLocation, redacted};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::origin::Origin;
-use crate::rest::{Call, Token, ask_for_token, form};
+use crate::rest::{BearerToken, RestCall, ask_for_token, form};
 use crate::s3::variable;
-use crate::wire::{Client, Method};
+use crate::wire::{HttpMethod, WireClient};
 
 /// The default authority, which issues tokens to clients with a secret or an assertion.
 const AUTHORITY: &str = "https://login.microsoftonline.com";
@@ -22,7 +22,7 @@ const METADATA_SERVER: &str = "http://169.254.169.254/metadata/identity/oauth2/t
 /// Longest wait for the metadata server. Where there is one, it responds within a second.
 const METADATA_WAIT: Duration = Duration::from_secs(3);
 
-pub(super) enum Source {
+pub(super) enum TokenSource {
     /// A client with a secret.
     Secret { tenant: String, client: String, secret: String },
     /// A workload, whose cluster writes an assertion to a file and renews it.
@@ -33,7 +33,7 @@ pub(super) enum Source {
     Machine { client: Option<String> },
 }
 
-impl Source {
+impl TokenSource {
     /// Returns the first source whose variables are set, or the virtual machine's.
     pub(super) fn find() -> Self {
         let (tenant, client) = (variable("AZURE_TENANT_ID"), variable("AZURE_CLIENT_ID"));
@@ -54,9 +54,9 @@ impl Source {
     pub(super) fn fetch(
         &self,
         object: &ObjectLocation,
-        client: &Arc<Client>,
+        client: &Arc<WireClient>,
         cancel: &Cancel,
-    ) -> Result<Token> {
+    ) -> Result<BearerToken> {
         let scope = format!("{RESOURCE}.default");
         match self {
             Self::Secret { tenant, client: id, secret } => {
@@ -106,29 +106,29 @@ fn refused(object: &ObjectLocation, detail: String) -> Error {
 
 fn post(
     object: &ObjectLocation,
-    client: &Arc<Client>,
+    client: &Arc<WireClient>,
     tenant: &str,
     body: &str,
     cancel: &Cancel,
-) -> Result<Token> {
+) -> Result<BearerToken> {
     let authority = variable("AZURE_AUTHORITY_HOST").unwrap_or_else(|| AUTHORITY.to_owned());
     let (origin, _) = parsed(object, &authority)?;
     let path = format!("/{}/oauth2/v2.0/token", crate::rest::encoded(tenant));
-    let call = Call::new(Method::Post, object, path, cancel);
+    let call = RestCall::new(HttpMethod::Post, object, path, cancel);
     ask_for_token(client, &call, &origin, Some(body), cancel)
 }
 
 /// Requests a token from a service on this machine or its local network link.
 fn managed(
     object: &ObjectLocation,
-    client: &Arc<Client>,
+    client: &Arc<WireClient>,
     (endpoint, version): (&str, &str),
     header: (&str, &str),
     id: Option<&str>,
     cancel: &Cancel,
-) -> Result<Token> {
+) -> Result<BearerToken> {
     let (origin, path) = parsed(object, endpoint)?;
-    let mut call = Call::new(Method::Get, object, path, cancel);
+    let mut call = RestCall::new(HttpMethod::Get, object, path, cancel);
     call.query.push(("api-version", version.to_owned()));
     call.query.push(("resource", RESOURCE.to_owned()));
     call.query.extend(id.map(|id| ("client_id", id.to_owned())));

@@ -9,9 +9,9 @@ use super::{Azure, check_name, encoded_name, path};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::object::Metadata;
-use crate::rest::{Call, RestStore as _, protocol, refuse_s3_options};
+use crate::rest::{RestCall, RestStore as _, protocol, refuse_s3_options};
 use crate::upload::{Payload, Precondition, PutOptions, Written};
-use crate::wire::{Head, Method};
+use crate::wire::{HttpMethod, ResponseHead};
 use crate::{answer, header_text};
 
 /// The pause between two checks of a pending copy.
@@ -27,7 +27,7 @@ impl Azure {
     ) -> Result<Written> {
         check_name(object)?;
         let md5 = payload.checksum(Algorithm::Md5, &object.to_string())?;
-        let mut call = Call::new(Method::Put, object, path(object), &options.sending.cancel);
+        let mut call = RestCall::new(HttpMethod::Put, object, path(object), &options.sending.cancel);
         call.throttle = options.sending.throttle.clone();
         call.payload = payload;
         call.header("x-ms-blob-type", "BlockBlob");
@@ -63,7 +63,7 @@ impl Azure {
             Credential::Key(_) => {}
         }
         let scheme = if account.origin.tls { "https" } else { "http" };
-        let mut call = Call::new(Method::Put, object, path(object), &options.sending.cancel);
+        let mut call = RestCall::new(HttpMethod::Put, object, path(object), &options.sending.cancel);
         call.header("x-ms-copy-source", format!("{scheme}://{}{url}", account.origin.authority()));
         if let Some(etag) = pinned.if_match() {
             call.header("x-ms-source-if-match", etag);
@@ -86,8 +86,8 @@ impl Azure {
         Ok(Written { version: self.head(object)?.version, verified: None })
     }
 
-    fn wait_for_copy(&self, object: &ObjectLocation, first: Head, cancel: &Cancel) -> Result<()> {
-        let call = Call::new(Method::Head, object, path(object), cancel);
+    fn wait_for_copy(&self, object: &ObjectLocation, first: ResponseHead, cancel: &Cancel) -> Result<()> {
+        let call = RestCall::new(HttpMethod::Head, object, path(object), cancel);
         let wait = self.client.scoped_cancel(cancel);
         let mut head = first;
         loop {
@@ -104,7 +104,7 @@ impl Azure {
     }
 
     /// Adds the headers for metadata and storage options.
-    pub(super) fn describe(&self, call: &mut Call<'_>, metadata: &Metadata) -> Result<()> {
+    pub(super) fn describe(&self, call: &mut RestCall<'_>, metadata: &Metadata) -> Result<()> {
         refuse_s3_options(&self.client.options)?;
         if let Some(content_type) = &metadata.content_type {
             call.header("x-ms-blob-content-type", content_type);
@@ -121,7 +121,7 @@ impl Azure {
         Ok(())
     }
 
-    fn describe_user(&self, call: &mut Call<'_>, metadata: &Metadata) {
+    fn describe_user(&self, call: &mut RestCall<'_>, metadata: &Metadata) {
         for (name, value) in &metadata.user {
             call.header(&format!("x-ms-meta-{}", encoded_name(name)), header_text::encode(value));
         }
@@ -133,7 +133,7 @@ impl Azure {
     /// Sends `Create Container`.
     pub(crate) fn create_bucket(&self, bucket: &ObjectLocation) -> Result<()> {
         let cancel = Cancel::new();
-        let mut call = Call::new(Method::Put, bucket, path(bucket), &cancel);
+        let mut call = RestCall::new(HttpMethod::Put, bucket, path(bucket), &cancel);
         call.query.push(("restype", "container".to_owned()));
         self.call(&call).map(drop)
     }
@@ -145,6 +145,6 @@ impl Azure {
     }
 }
 
-pub(super) fn version(head: &Head, size: Option<u64>) -> Version {
+pub(super) fn version(head: &ResponseHead, size: Option<u64>) -> Version {
     Version { size, etag: head.get("etag").map(ToOwned::to_owned), ..Version::default() }
 }

@@ -8,7 +8,7 @@ use crate::s3::xml;
 /// The `<EnumerationResults>` element.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
-pub(super) struct Listing {
+pub(super) struct EnumerationResults {
     pub(super) blobs: Blobs,
     pub(super) containers: Containers,
     pub(super) next_marker: Option<String>,
@@ -19,13 +19,13 @@ pub(super) struct Listing {
 #[serde(default)]
 pub(super) struct Blobs {
     #[serde(rename = "$value")]
-    pub(super) items: Vec<Item>,
+    pub(super) items: Vec<BlobItem>,
 }
 
 #[derive(Deserialize)]
-pub(super) enum Item {
-    Blob(Named),
-    BlobPrefix(Named),
+pub(super) enum BlobItem {
+    Blob(NamedElement),
+    BlobPrefix(NamedElement),
     #[serde(other)]
     Other,
 }
@@ -33,13 +33,13 @@ pub(super) enum Item {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(super) struct Containers {
-    pub(super) container: Vec<Named>,
+    pub(super) container: Vec<NamedElement>,
 }
 
 /// A `<Blob>`, `<BlobPrefix>` or `<Container>` element.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
-pub(super) struct Named {
+pub(super) struct NamedElement {
     name: Name,
     pub(super) properties: Properties,
 }
@@ -67,7 +67,7 @@ pub(super) struct Properties {
     pub(super) access_tier: Option<String>,
 }
 
-impl Named {
+impl NamedElement {
     pub(super) fn name(&self) -> String {
         match self.name.encoded.as_deref() {
             Some("true") => percent_decode_str(&self.name.text).decode_utf8_lossy().into_owned(),
@@ -79,12 +79,12 @@ impl Named {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(super) struct BlockList {
-    pub(super) uncommitted_blocks: Blocks,
+    pub(super) uncommitted_blocks: BlocksElement,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
-pub(super) struct Blocks {
+pub(super) struct BlocksElement {
     pub(super) block: Vec<Block>,
 }
 
@@ -95,7 +95,7 @@ pub(super) struct Block {
     pub(super) size: u64,
 }
 
-pub(super) fn listing(body: &[u8]) -> Option<Listing> {
+pub(super) fn listing(body: &[u8]) -> Option<EnumerationResults> {
     xml::parse_root("EnumerationResults", without_mark(body))
 }
 
@@ -122,12 +122,12 @@ mod tests {
             <NextMarker>m</NextMarker></EnumerationResults>";
         let listing = listing(text.as_bytes()).unwrap();
         let names = listing.blobs.items.iter().map(|item| match item {
-            Item::Blob(named) | Item::BlobPrefix(named) => named.name(),
-            Item::Other => String::new(),
+            BlobItem::Blob(named) | BlobItem::BlobPrefix(named) => named.name(),
+            BlobItem::Other => String::new(),
         });
         assert_eq!(names.collect::<Vec<_>>(), ["a/", "b& c", "z\u{fffe}/"]);
         assert_eq!(listing.next_marker.as_deref(), Some("m"));
-        let Item::Blob(blob) = &listing.blobs.items[1] else { panic!() };
+        let BlobItem::Blob(blob) = &listing.blobs.items[1] else { panic!() };
         assert_eq!(blob.properties.content_length, Some(7));
     }
 

@@ -30,7 +30,7 @@ pub(super) type Second = Box<dyn FnOnce(&Cancel) -> Result<Body> + Send>;
 
 /// The requests of one ring, and the thread that watches them.
 #[derive(Default)]
-pub(super) struct Watch {
+pub(super) struct HedgeWatch {
     shared: Arc<Shared>,
     started: OnceLock<()>,
 }
@@ -77,7 +77,7 @@ struct Outcome {
     body: Option<Body>,
 }
 
-impl Watch {
+impl HedgeWatch {
     /// Runs `first`, and `second` concurrently if `member` is late. Returns the result of the
     /// first, and the response of the second if it came sooner or alone.
     pub(super) fn race(
@@ -121,7 +121,7 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for HedgeWatch {
     fn drop(&mut self) {
         self.shared.state.lock().has_ended = true;
         self.shared.changed.notify_one();
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn a_silent_request_ends_when_the_one_beside_it_has_answered() {
-        let (watch, member) = (Watch::default(), member());
+        let (watch, member) = (HedgeWatch::default(), member());
         let (first, second) = watch.race(&Cancel::new(), &member, silence, Box::new(|_| body("second")));
         assert!(matches!(first, Err(Error::Cancelled)));
         assert!(second.is_some());
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn an_answer_in_time_sends_nothing_twice_and_a_late_one_ends_the_second() {
-        let (watch, member) = (Watch::default(), member());
+        let (watch, member) = (HedgeWatch::default(), member());
         let never = |_: &Cancel| -> Result<Body> { panic!("sent twice") };
         let (first, second) = watch.race(&Cancel::new(), &member, |_| body("first"), Box::new(never));
         assert!(first.is_ok() && second.is_none());
@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn a_request_that_is_cancelled_ends_both() {
-        let (watch, member, cancel) = (Watch::default(), member(), Cancel::new());
+        let (watch, member, cancel) = (HedgeWatch::default(), member(), Cancel::new());
         let (sender, started) = std::sync::mpsc::channel();
         let outer = cancel.clone();
         let second = Box::new(move |cancel: &Cancel| {

@@ -18,16 +18,16 @@ use std::time::Duration;
 
 use firstbyte_location::{ByteRange, Location, ObjectLocation, Service, Strength};
 
-use self::hedge::{Second, Watch};
+use self::hedge::{HedgeWatch, Second};
 use self::member::Member;
 pub use self::owner::SEGMENT;
 use crate::body::Body;
 use crate::cancel::Cancel;
-use crate::deferred::Deferred;
+use crate::deferred::DeferredSetting;
 use crate::error::{Error, Result};
-use crate::options::{Options, Outages, Proxies};
+use crate::options::{Outages, Proxies, StoreOptions};
 use crate::query::{Get, Integrity};
-use crate::signing::{Keys, Signing};
+use crate::signing::{Signing, SigningKeys};
 use crate::via::Gateways;
 
 /// The longest silence of a gateway: longer than a cold read takes at its origin, and a fraction of
@@ -41,34 +41,34 @@ const CONNECT: Duration = Duration::from_secs(1);
 const GATEWAYS_PER_SEGMENT: usize = 2;
 
 /// A client of one gateway, or of the origin. Each is a store.
-pub(crate) trait Reader: Send + Sync {
+pub(crate) trait GatewayReader: Send + Sync {
     fn get(&self, location: &Location, get: &Get) -> Result<Body>;
 }
 
 /// Makes the reader of a gateway from its options.
-pub(crate) type MakeReader = fn(Options) -> Result<Arc<dyn Reader>>;
+pub(crate) type MakeReader = fn(StoreOptions) -> Result<Arc<dyn GatewayReader>>;
 
 /// The gateways of one store.
 pub(crate) struct Ring {
     members: Vec<Gateway>,
-    watch: Watch,
+    watch: HedgeWatch,
 }
 
 /// A gateway and its reader; `None` for the gateway that runs in this process.
-type Gateway = (Arc<Member>, Option<Arc<dyn Reader>>);
+type Gateway = (Arc<Member>, Option<Arc<dyn GatewayReader>>);
 
 impl Ring {
     /// Returns the gateways of these options, or `None` if there are none.
     ///
     /// # Errors
     /// The errors of `make`, and malformed gateway options.
-    pub(crate) fn new(options: &Options, make: MakeReader) -> Result<Option<Self>> {
+    pub(crate) fn new(options: &StoreOptions, make: MakeReader) -> Result<Option<Self>> {
         let Gateways { own, keys, .. } = &options.gateways;
         let urls = options.gateways.checked()?;
         if urls.is_empty() {
             return Ok(None);
         }
-        let keys = keys.as_ref().map(Deferred::get).transpose()?;
+        let keys = keys.as_ref().map(DeferredSetting::get).transpose()?;
         let member = |url: &String| {
             let reader = match own.as_ref() == Some(url) {
                 true => None,
@@ -77,7 +77,7 @@ impl Ring {
             Ok((Arc::new(Member::new(url.clone())), reader))
         };
         let members = urls.iter().map(member).collect::<Result<Vec<_>>>()?;
-        Ok(Some(Self { members, watch: Watch::default() }))
+        Ok(Some(Self { members, watch: HedgeWatch::default() }))
     }
 
     /// Returns the beginning of a range, at most to the end of its segment, from a gateway, or from
@@ -89,7 +89,7 @@ impl Ring {
         &self,
         location: &Location,
         get: &Get,
-        origin: &Arc<dyn Reader>,
+        origin: &Arc<dyn GatewayReader>,
     ) -> Result<Option<Body>> {
         let Some(request) = Request::of(location, get) else { return Ok(None) };
         let request = Arc::new(request);
@@ -122,7 +122,7 @@ impl Ring {
 
     /// Returns the gateways to ask for a segment, in order. The list ends at the gateway of this
     /// process, which reads its own segments from the origin into its cache.
-    fn asked(&self, segment: &owner::Segment) -> Vec<(Arc<Member>, Arc<dyn Reader>)> {
+    fn asked(&self, segment: &owner::Segment) -> Vec<(Arc<Member>, Arc<dyn GatewayReader>)> {
         let urls = self.members.iter().map(|(member, _)| member.url.as_str());
         let order = owner::order(urls, segment).into_iter().take(GATEWAYS_PER_SEGMENT);
         let members = order.map(|index| &self.members[index]);
@@ -132,8 +132,8 @@ impl Ring {
 }
 
 /// Returns the options of a store for one gateway.
-fn of_gateway(options: &Options, url: &str, keys: Option<Keys>) -> Options {
-    Options {
+fn of_gateway(options: &StoreOptions, url: &str, keys: Option<SigningKeys>) -> StoreOptions {
+    StoreOptions {
         endpoint_url: Some(url.to_owned()),
         config_file: None,
         profile: None,
@@ -179,12 +179,12 @@ impl Request {
         let object = ObjectLocation { service: Service::S3, ..object.clone() };
         Some(Self { location: Location::Object(object), get, segment })
     }
-    fn ask(&self, reader: &dyn Reader, cancel: &Cancel) -> Result<Body> {
+    fn ask(&self, reader: &dyn GatewayReader, cancel: &Cancel) -> Result<Body> {
         reader.get(&self.location, &Get { cancel: cancel.clone(), ..self.get.clone() })
     }
 
     /// Returns the request to the next gateway, for when this one is late.
-    fn second(self: &Arc<Self>, (member, reader): (Arc<Member>, Arc<dyn Reader>)) -> Second {
+    fn second(self: &Arc<Self>, (member, reader): (Arc<Member>, Arc<dyn GatewayReader>)) -> Second {
         let request = Arc::clone(self);
         Box::new(move |cancel| match request.ask(reader.as_ref(), cancel)? {
             body if body.is_framed() => {
@@ -198,7 +198,7 @@ impl Request {
     }
 
     /// Returns the request to the origin, for when the last gateway is late.
-    fn at_origin(&self, location: &Location, origin: &Arc<dyn Reader>) -> Second {
+    fn at_origin(&self, location: &Location, origin: &Arc<dyn GatewayReader>) -> Second {
         let (location, origin) = (location.clone(), Arc::clone(origin));
         let get = Get { integrity: Integrity::None, ..self.get.clone() };
         Box::new(move |cancel| origin.get(&location, &Get { cancel: cancel.clone(), ..get }))

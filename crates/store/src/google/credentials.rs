@@ -22,12 +22,12 @@ use serde_json::json;
 
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
-use crate::options::Options;
+use crate::options::StoreOptions;
 use crate::origin::Origin;
-use crate::rest::{Call, Token, Tokens, ask_for_token, form};
+use crate::rest::{BearerToken, RestCall, Tokens, ask_for_token, form};
 use crate::s3::variable;
 use crate::signing::Signing;
-use crate::wire::{Client, Method};
+use crate::wire::{HttpMethod, WireClient};
 
 const GOOGLE: &str = "https://storage.googleapis.com";
 /// The default service that issues tokens for a file of credentials.
@@ -42,7 +42,7 @@ const METADATA_WAIT: Duration = Duration::from_secs(2);
 const ASSERTION: Duration = Duration::from_secs(60 * 60);
 
 /// The endpoint that requests are sent to.
-pub(super) struct Place {
+pub(super) struct GoogleEndpoint {
     pub(super) origin: Origin,
     /// True for an emulator, which gets no credentials.
     pub(super) is_emulator: bool,
@@ -50,13 +50,13 @@ pub(super) struct Place {
 
 /// Finds the endpoint and remembers tokens.
 #[derive(Default)]
-pub(super) struct Identity {
-    place: OnceLock<std::result::Result<Place, String>>,
+pub(super) struct GoogleCredentials {
+    place: OnceLock<std::result::Result<GoogleEndpoint, String>>,
     tokens: Tokens,
 }
 
-impl Identity {
-    pub(super) fn place(&self, options: &Options) -> Result<&Place> {
+impl GoogleCredentials {
+    pub(super) fn place(&self, options: &StoreOptions) -> Result<&GoogleEndpoint> {
         if let Signing::Keys(_) = options.signing {
             let why = "is for S3; Google's credentials are found as its own clients find them".to_owned();
             return Err(Error::Options { what: "an access key".to_owned(), why });
@@ -70,7 +70,7 @@ impl Identity {
     pub(super) fn authorization(
         &self,
         object: &ObjectLocation,
-        client: &Arc<Client>,
+        client: &Arc<WireClient>,
         cancel: &Cancel,
     ) -> Result<String> {
         self.tokens.header(|| fetch(object, client, cancel))
@@ -81,12 +81,12 @@ impl Identity {
     }
 }
 
-fn find_place(options: &Options) -> std::result::Result<Place, String> {
+fn find_place(options: &StoreOptions) -> std::result::Result<GoogleEndpoint, String> {
     let emulator = options.google_endpoint.clone().or_else(|| variable("STORAGE_EMULATOR_HOST"));
     let is_emulator = emulator.is_some();
     let url = emulator.unwrap_or_else(|| GOOGLE.to_owned());
     let with_scheme = if url.contains("://") { url.clone() } else { format!("http://{url}") };
-    Origin::parse_url(&with_scheme).map(|origin| Place { origin, is_emulator }).ok_or(url)
+    Origin::parse_url(&with_scheme).map(|origin| GoogleEndpoint { origin, is_emulator }).ok_or(url)
 }
 
 /// Returns the project that is billed, or whose buckets are listed or created.
@@ -117,7 +117,7 @@ enum File {
 }
 
 /// Requests a token from the first available source.
-fn fetch(object: &ObjectLocation, client: &Arc<Client>, cancel: &Cancel) -> Result<Token> {
+fn fetch(object: &ObjectLocation, client: &Arc<WireClient>, cancel: &Cancel) -> Result<BearerToken> {
     let Some(path) = file() else { return from_metadata_server(object, client, cancel) };
     let refused = |why: String| Error::Credentials {
         location: object.to_string(),
@@ -128,7 +128,7 @@ fn fetch(object: &ObjectLocation, client: &Arc<Client>, cancel: &Cancel) -> Resu
     let origin =
         Origin::parse_url(&url).ok_or_else(|| refused(format!("token_uri {} is no URL", redacted(&url))))?;
     let path = url.split_once("://").and_then(|(_, rest)| Some(rest[rest.find('/')?..].to_owned()));
-    let call = Call::new(Method::Post, object, path.unwrap_or_else(|| "/".to_owned()), cancel);
+    let call = RestCall::new(HttpMethod::Post, object, path.unwrap_or_else(|| "/".to_owned()), cancel);
     ask_for_token(client, &call, &origin, Some(&body), cancel)
 }
 
@@ -193,13 +193,17 @@ fn signed(header: &str, claims: &str, private_key: &str) -> std::result::Result<
     Ok(format!("{message}.{}", encode(&signature)))
 }
 
-fn from_metadata_server(object: &ObjectLocation, client: &Arc<Client>, cancel: &Cancel) -> Result<Token> {
+fn from_metadata_server(
+    object: &ObjectLocation,
+    client: &Arc<WireClient>,
+    cancel: &Cancel,
+) -> Result<BearerToken> {
     let host = variable("GCE_METADATA_HOST").unwrap_or_else(|| METADATA_SERVER.to_owned());
     let none = |detail| Error::Credentials { location: object.to_string(), detail, trace: None };
     let origin = Origin::parse(false, &host)
         .ok_or_else(|| none(format!("GCE_METADATA_HOST is {host}, which is no host")))?;
     let path = "/computeMetadata/v1/instance/service-accounts/default/token".to_owned();
-    let mut call = Call::new(Method::Get, object, path, cancel);
+    let mut call = RestCall::new(HttpMethod::Get, object, path, cancel);
     call.query.push(("scopes", SCOPE.to_owned()));
     call.header("metadata-flavor", "Google");
     let client = Arc::new(client.nearby(METADATA_WAIT));

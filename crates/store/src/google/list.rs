@@ -1,6 +1,6 @@
 //! Reads pages of objects and of buckets.
 
-use firstbyte_location::{Entry, Kind, Service};
+use firstbyte_location::{Entry, EntryKind, Service};
 use serde::Deserialize;
 
 use super::{Google, JSON, credentials, json_path};
@@ -9,8 +9,8 @@ use crate::dates;
 use crate::error::Result;
 use crate::limits::PAGE;
 use crate::requests::RequestKind;
-use crate::rest::{Call, Page, Query, RestStore as _, directory_entry, protocol};
-use crate::wire::Method;
+use crate::rest::{RestCall, RestPage, RestQuery, RestStore as _, directory_entry, protocol};
+use crate::wire::HttpMethod;
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -44,10 +44,15 @@ struct Bucket {
 }
 
 impl Google {
-    pub(super) fn object_page(&self, query: &Query, token: Option<&str>, most: Option<u32>) -> Result<Page> {
+    pub(super) fn object_page(
+        &self,
+        query: &RestQuery,
+        token: Option<&str>,
+        most: Option<u32>,
+    ) -> Result<RestPage> {
         let cancel = Cancel::new();
         let path = format!("{}/o", json_path(&query.bucket));
-        let mut call = Call::new(Method::Get, &query.bucket, path, &cancel);
+        let mut call = RestCall::new(HttpMethod::Get, &query.bucket, path, &cancel);
         call.kind = RequestKind::List;
         let fields = "items(name,size,updated,storageClass),prefixes,nextPageToken";
         call.query.push(("fields", fields.to_owned()));
@@ -73,16 +78,16 @@ impl Google {
                 size: object.size.parse().ok(),
                 modified: dates::rfc3339(&object.updated),
                 storage_class: object.storage_class.filter(|class| class != "STANDARD"),
-                ..Entry::named(Vec::new(), Kind::File)
+                ..Entry::named(Vec::new(), EntryKind::File)
             };
             (object.name, entry)
         };
         Ok(query.page(list.items.into_iter().map(entry), list.prefixes.into_iter(), list.next_page_token))
     }
 
-    pub(super) fn bucket_page(&self, query: &Query, token: Option<&str>) -> Result<Page> {
+    pub(super) fn bucket_page(&self, query: &RestQuery, token: Option<&str>) -> Result<RestPage> {
         let cancel = Cancel::new();
-        let mut call = Call::new(Method::Get, &query.bucket, JSON.to_owned(), &cancel);
+        let mut call = RestCall::new(HttpMethod::Get, &query.bucket, JSON.to_owned(), &cancel);
         call.kind = RequestKind::List;
         if !self.identity.place(&self.client.options)?.is_emulator {
             call.query.push(("project", credentials::project()?));
@@ -98,6 +103,6 @@ impl Google {
         };
         let entries: Vec<_> = list.items.into_iter().map(entry).collect();
         let next = list.next_page_token.filter(|token| !token.is_empty());
-        Ok(Page { disorder: None, brought_names: !entries.is_empty(), entries, next })
+        Ok(RestPage { disorder: None, brought_names: !entries.is_empty(), entries, next })
     }
 }

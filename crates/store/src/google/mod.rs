@@ -15,36 +15,36 @@ use firstbyte_location::{Algorithm, ObjectLocation, Version};
 use crate::answer;
 use crate::body::Body;
 use crate::cancel::Cancel;
-use crate::error::{Asked, Error, Result};
+use crate::error::{Error, RequestAuthentication, Result};
 use crate::object::Stat;
 use crate::query::Get;
-use crate::rest::{Address, Call, Page, Query, Refusal, RestStore, encoded};
+use crate::rest::{CallAddress, RestCall, RestPage, RestQuery, RestRefusal, RestStore, encoded};
 use crate::signing::Signing;
-use crate::wire::{Client, Head, Method};
+use crate::wire::{HttpMethod, ResponseHead, WireClient};
 
-use credentials::Identity;
+use credentials::GoogleCredentials;
 
 const JSON: &str = "/storage/v1/b";
 
 /// Google Cloud Storage, or an emulator of it.
 pub(crate) struct Google {
-    client: Arc<Client>,
-    identity: Arc<Identity>,
+    client: Arc<WireClient>,
+    identity: Arc<GoogleCredentials>,
 }
 
 impl Google {
-    pub(crate) fn new(client: Arc<Client>) -> Self {
+    pub(crate) fn new(client: Arc<WireClient>) -> Self {
         Self { client, identity: Arc::default() }
     }
 
     /// Returns the same service with another client.
-    pub(crate) fn with_client(&self, client: Arc<Client>) -> Self {
+    pub(crate) fn with_client(&self, client: Arc<WireClient>) -> Self {
         Self { client, identity: Arc::clone(&self.identity) }
     }
 
     /// Sends one `GET`.
     pub(crate) fn get(&self, object: &ObjectLocation, get: &Get) -> Result<Body> {
-        let mut call = Call::new(Method::Get, object, read_path(object), &get.cancel);
+        let mut call = RestCall::new(HttpMethod::Get, object, read_path(object), &get.cancel);
         call.throttle = get.throttle.clone();
         // Without this header, objects stored as gzip would be sent decompressed.
         call.header("accept-encoding", "gzip");
@@ -60,7 +60,7 @@ impl Google {
     /// Describes one generation of an object, by default the current one.
     pub(crate) fn stat_version(&self, object: &ObjectLocation, generation: Option<&str>) -> Result<Stat> {
         let cancel = Cancel::new();
-        let mut call = Call::new(Method::Head, object, read_path(object), &cancel);
+        let mut call = RestCall::new(HttpMethod::Head, object, read_path(object), &cancel);
         call.header("accept-encoding", "gzip");
         if let Some(generation) = generation {
             if !generation.bytes().all(|b| b.is_ascii_digit()) {
@@ -88,11 +88,11 @@ impl Google {
 }
 
 impl RestStore for Google {
-    fn client(&self) -> &Arc<Client> {
+    fn client(&self) -> &Arc<WireClient> {
         &self.client
     }
 
-    fn address(&self, call: &Call<'_>, cancel: &Cancel) -> Result<Address> {
+    fn address(&self, call: &RestCall<'_>, cancel: &Cancel) -> Result<CallAddress> {
         let mut headers = call.headers.clone();
         let place = self.identity.place(&self.client.options)?;
         if !place.is_emulator && self.client.options.signing != Signing::Anonymous {
@@ -102,17 +102,17 @@ impl RestStore for Google {
         if self.client.options.request_payer {
             headers.push(("x-goog-user-project".to_owned(), credentials::project()?));
         }
-        Ok(Address { origin: place.origin.clone(), target: call.target(), headers })
+        Ok(CallAddress { origin: place.origin.clone(), target: call.target(), headers })
     }
 
     fn renew(&self) -> bool {
         self.identity.forget()
     }
 
-    fn refused(&self, call: &Call<'_>, refusal: Refusal) -> Error {
+    fn refused(&self, call: &RestCall<'_>, refusal: RestRefusal) -> Error {
         let asked = match self.client.options.signing {
-            Signing::Anonymous => Asked::Unsigned,
-            _ => Asked::Google,
+            Signing::Anonymous => RequestAuthentication::Unsigned,
+            _ => RequestAuthentication::Google,
         };
         // A 404 to a call without a key means that the bucket is missing.
         let location = match call.object.key.is_empty() {
@@ -126,7 +126,7 @@ impl RestStore for Google {
         self.stat_version(object, None)
     }
 
-    fn page(&self, query: &Query, token: Option<&str>, most: Option<u32>) -> Result<Page> {
+    fn page(&self, query: &RestQuery, token: Option<&str>, most: Option<u32>) -> Result<RestPage> {
         if query.bucket.bucket.is_empty() {
             self.bucket_page(query, token)
         } else {
@@ -136,7 +136,7 @@ impl RestStore for Google {
 
     fn delete(&self, object: &ObjectLocation) -> Result<()> {
         let cancel = Cancel::new();
-        match self.call(&Call::new(Method::Delete, object, json_path(object), &cancel)) {
+        match self.call(&RestCall::new(HttpMethod::Delete, object, json_path(object), &cancel)) {
             Err(Error::NotFound { .. }) => Ok(()),
             other => other.map(drop),
         }
@@ -159,7 +159,7 @@ fn json_path(object: &ObjectLocation) -> String {
 }
 
 /// Renames the headers of a response to those of S3.
-fn described(head: Head) -> Head {
+fn described(head: ResponseHead) -> ResponseHead {
     head.renamed(|name, value| {
         let renamed = match name {
             // The generation identifies the version as well, and both APIs have it.

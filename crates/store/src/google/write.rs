@@ -16,10 +16,10 @@ use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::header_text;
 use crate::object::Metadata;
-use crate::rest::{Call, RestStore as _, encoded, protocol, refuse_s3_options};
+use crate::rest::{RestCall, RestStore as _, encoded, protocol, refuse_s3_options};
 use crate::retry::Retry;
 use crate::upload::{Payload, Precondition, PutOptions, Written};
-use crate::wire::Method;
+use crate::wire::HttpMethod;
 
 /// The largest object that is copied into memory and sent with its description, bytes.
 const TOGETHER: u64 = 256 << 10;
@@ -117,7 +117,7 @@ impl Google {
                 .ok_or_else(|| {
                     protocol(&begin.place(), "no session in the response").traced(|| head.trace())
                 })?;
-            let mut send = Call::new(Method::Put, object, session, begin.cancel);
+            let mut send = RestCall::new(HttpMethod::Put, object, session, begin.cancel);
             send.payload = payload;
             send.throttle = options.sending.throttle.clone();
             let sent = self.send(&send).and_then(|reply| match reply {
@@ -146,7 +146,7 @@ impl Google {
         let body = if keeps { String::new() } else { Value::from(described).to_string() };
         let mut token: Option<String> = None;
         loop {
-            let mut call = Call::new(Method::Post, object, path.clone(), &options.sending.cancel);
+            let mut call = RestCall::new(HttpMethod::Post, object, path.clone(), &options.sending.cancel);
             if let Some(generation) = &pinned.version_id {
                 call.query.push(("sourceGeneration", generation.clone()));
             }
@@ -221,7 +221,7 @@ impl Google {
             description["location"] = Value::from(region.as_str());
         }
         let (body, cancel) = (description.to_string(), Cancel::new());
-        let mut call = Call::new(Method::Post, bucket, JSON.to_owned(), &cancel);
+        let mut call = RestCall::new(HttpMethod::Post, bucket, JSON.to_owned(), &cancel);
         if !self.identity.place(&self.client.options)?.is_emulator {
             call.query.push(("project", credentials::project()?));
         }
@@ -233,13 +233,13 @@ impl Google {
     /// Deletes a bucket. The service refuses if it is not empty.
     pub(crate) fn delete_bucket(&self, bucket: &ObjectLocation) -> Result<()> {
         let cancel = Cancel::new();
-        self.call(&Call::new(Method::Delete, bucket, json_path(bucket), &cancel)).map(drop)
+        self.call(&RestCall::new(HttpMethod::Delete, bucket, json_path(bucket), &cancel)).map(drop)
     }
 }
 
-fn upload_call<'a>(object: &'a ObjectLocation, kind: &str, options: &'a PutOptions) -> Call<'a> {
+fn upload_call<'a>(object: &'a ObjectLocation, kind: &str, options: &'a PutOptions) -> RestCall<'a> {
     let path = format!("/upload{JSON}/{}/o", encoded(&object.bucket));
-    let mut call = Call::new(Method::Post, object, path, &options.sending.cancel);
+    let mut call = RestCall::new(HttpMethod::Post, object, path, &options.sending.cancel);
     call.throttle = options.sending.throttle.clone();
     call.query.push(("uploadType", kind.to_owned()));
     call.query.push(("name", object.key.clone()));

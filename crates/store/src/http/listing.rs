@@ -8,18 +8,18 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use firstbyte_location::{Entry, HttpUrl, Kind, Location, etag};
+use firstbyte_location::{Entry, EntryKind, HttpUrl, Location, etag};
 use rustix_futex_sync::Mutex;
 use serde::Deserialize;
 
-use super::page::Page;
+use super::page::LinkPage;
 use super::{Call, Http, place, protocol};
 use crate::cancel::Cancel;
 use crate::error::{Error, LISTS_NOTHING, Result};
 use crate::limits::STACK;
 use crate::query::ListOptions;
-use crate::walk::{Tree, Walk};
-use crate::wire::Method;
+use crate::walk::{DirectoryTree, StoreWalk};
+use crate::wire::HttpMethod;
 use crate::{answer, dates};
 
 /// Longest accepted page, bytes. `serve` writes about 100 bytes per entry, so this is a directory
@@ -52,7 +52,7 @@ impl Pages {
     /// Sends a HEAD to each link without a final slash, to find out which lead to directories.
     fn look_at(&self, directory: &HttpUrl, mut entries: Vec<Entry>) -> Result<Vec<Entry>> {
         let files: Vec<_> =
-            entries.iter_mut().filter(|entry| entry.kind == Kind::File).map(Mutex::new).collect();
+            entries.iter_mut().filter(|entry| entry.kind == EntryKind::File).map(Mutex::new).collect();
         let (next, failed) = (AtomicUsize::new(0), Mutex::new(None));
         let work = || {
             while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -78,7 +78,7 @@ impl Pages {
     }
 }
 
-impl Tree for Pages {
+impl DirectoryTree for Pages {
     const AHEAD: usize = 0;
     const HAS_DIRECTORIES: bool = false;
 
@@ -112,7 +112,7 @@ pub(super) fn list(
     url: &HttpUrl,
     options: &ListOptions,
 ) -> Result<Box<dyn Iterator<Item = Result<Entry>> + Send>> {
-    Ok(Box::new(Walk::begin(
+    Ok(Box::new(StoreWalk::begin(
         Arc::new(Pages { http, root: url.clone(), recursive: options.recursive }),
         options,
     )?))
@@ -149,7 +149,7 @@ enum Time {
 /// The content of a directory's page, in one of two formats.
 enum Listed {
     Lines(Vec<Entry>),
-    Html(Page),
+    Html(LinkPage),
 }
 
 impl Http {
@@ -158,7 +158,7 @@ impl Http {
     fn look_at_link(&self, directory: &HttpUrl, entry: &mut Entry) -> Result<()> {
         let Location::Http(url) = Location::Http(directory.clone()).join(&entry.name) else { return Ok(()) };
         match self.stat(&url) {
-            Ok(stat) if stat.kind == Kind::Directory => entry.kind = Kind::Directory,
+            Ok(stat) if stat.kind == EntryKind::Directory => entry.kind = EntryKind::Directory,
             Ok(stat) => (entry.size, entry.modified) = (stat.size(), stat.modified),
             Err(Error::Cancelled) => return Err(Error::Cancelled),
             Err(error) if error.is_transient() || error.concerns_store() => return Err(error),
@@ -170,7 +170,7 @@ impl Http {
     fn page(&self, url: &HttpUrl) -> Result<Listed> {
         let cancel = Cancel::new();
         let headers = vec![("accept".to_owned(), "application/x-ndjson, text/html;q=0.5".to_owned())];
-        let call = Call { headers, ..Call::new(Method::Get, &cancel) };
+        let call = Call { headers, ..Call::new(HttpMethod::Get, &cancel) };
         let place = place(url);
         let (head, (body, at)) = self.retrying(&call, || {
             let reply = self.send(url, &call)?;
@@ -189,7 +189,7 @@ impl Http {
             return parsed.collect::<Result<_>>().map(Listed::Lines);
         }
         if kind.to_ascii_lowercase().starts_with("text/html") {
-            return Ok(Listed::Html(Page::parse(&String::from_utf8_lossy(&body), &at)));
+            return Ok(Listed::Html(LinkPage::parse(&String::from_utf8_lossy(&body), &at)));
         }
         Err(protocol(&place, "no directory listing in the response".to_owned()))
     }
@@ -202,11 +202,11 @@ fn entry(line: Line) -> Entry {
         None => None,
     };
     let kind = match line.kind {
-        LineKind::File => Kind::File,
-        LineKind::Directory => Kind::Directory,
-        LineKind::Other => Kind::Other,
+        LineKind::File => EntryKind::File,
+        LineKind::Directory => EntryKind::Directory,
+        LineKind::Other => EntryKind::Other,
     };
-    let name = line.name.strip_suffix('/').filter(|_| kind == Kind::Directory).unwrap_or(&line.name);
+    let name = line.name.strip_suffix('/').filter(|_| kind == EntryKind::Directory).unwrap_or(&line.name);
     let name =
         line.name_hex.and_then(|bytes| hex::decode(bytes).ok()).unwrap_or_else(|| name.as_bytes().to_vec());
     let etag = line.etag.as_deref().and_then(etag::quoted);

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use firstbyte_location::{Entry, HttpUrl, Kind};
+use firstbyte_location::{Entry, EntryKind, HttpUrl};
 use html5gum::{DefaultEmitter, Token, Tokenizer};
 use percent_encoding::percent_decode_str;
 
@@ -17,7 +17,7 @@ const TITLES: [&str; 2] = ["index of", "directory listing"];
 
 /// The links of a page.
 #[derive(Debug, Default)]
-pub(super) struct Page {
+pub(super) struct LinkPage {
     /// The linked names. A link without a final slash is listed as a file.
     pub(super) entries: Vec<Entry>,
     /// True if the page is recognised as a directory page: by its title, or by links to the parent
@@ -25,7 +25,7 @@ pub(super) struct Page {
     pub(super) is_directory: bool,
 }
 
-impl Page {
+impl LinkPage {
     /// Returns whether the page lists nothing.
     pub(super) fn is_vacant(&self) -> bool {
         self.entries.is_empty()
@@ -75,15 +75,15 @@ impl Page {
         }
         let Some(name) = below(path, directory) else { return };
         let (name, kind) = match name.strip_suffix('/') {
-            Some(name) => (name, Kind::Directory),
-            None => (name, Kind::File),
+            Some(name) => (name, EntryKind::Directory),
+            None => (name, EntryKind::File),
         };
         if name.is_empty() || name.contains('/') {
             return;
         }
         let name = decoded(name);
         match places.get(&name) {
-            Some(place) if kind == Kind::Directory => self.entries[*place].kind = kind,
+            Some(place) if kind == EntryKind::Directory => self.entries[*place].kind = kind,
             Some(_) => {}
             None => {
                 places.insert(name.clone(), self.entries.len());
@@ -180,16 +180,16 @@ mod tests {
     use super::*;
     use firstbyte_location::Location;
 
-    fn page(url: &str, text: &str) -> Page {
+    fn page(url: &str, text: &str) -> LinkPage {
         match Location::parse(url.as_ref()).unwrap() {
-            Location::Http(url) => Page::parse(text, &url),
+            Location::Http(url) => LinkPage::parse(text, &url),
             other => panic!("{other}"),
         }
     }
 
     fn names(url: &str, text: &str) -> Vec<String> {
         let name = |entry: Entry| {
-            let slash = if entry.kind == Kind::Directory { "/" } else { "" };
+            let slash = if entry.kind == EntryKind::Directory { "/" } else { "" };
             format!("{}{slash}", String::from_utf8(entry.name).unwrap())
         };
         page(url, text).entries.into_iter().map(name).collect()

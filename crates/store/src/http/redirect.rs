@@ -9,7 +9,7 @@ use rustix_futex_sync::Mutex;
 use url::Url;
 
 use crate::origin::Origin;
-use crate::wire::Head;
+use crate::wire::ResponseHead;
 
 /// The most cookies of a store; the oldest are dropped first. RFC 6265, 6.1: at least 50 per host.
 const MOST_COOKIES: usize = 200;
@@ -51,7 +51,7 @@ pub(super) struct Cookies(Mutex<Vec<Cookie>>);
 
 impl Cookies {
     /// Stores the cookies that the redirect from `at` sets.
-    pub(super) fn take(&self, at: &HttpUrl, head: &Head) {
+    pub(super) fn take(&self, at: &HttpUrl, head: &ResponseHead) {
         let Some(origin) = Origin::parse(at.tls, &at.authority) else { return };
         let mut cookies = self.0.lock();
         for (_, line) in head.headers().filter(|(name, _)| *name == "set-cookie") {
@@ -158,7 +158,7 @@ mod tests {
         let set = |at: &str, line: &str| {
             cookies.take(
                 &url(at),
-                &Head::from_text(&format!("HTTP/1.1 302 Found\r\nSet-Cookie: {line}\r\n\r\n")),
+                &ResponseHead::from_text(&format!("HTTP/1.1 302 Found\r\nSet-Cookie: {line}\r\n\r\n")),
             );
         };
         let sent = |at: &str| cookies.header(&url(at)).map(|(_, value)| value);

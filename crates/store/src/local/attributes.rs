@@ -13,7 +13,7 @@ use firstbyte_location::shown;
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, Uid};
 use rustix::io::Errno;
 
-use super::beneath::{self, Beneath, Missing};
+use super::beneath::{self, Beneath, MissingDirectories};
 use super::name;
 use crate::error::{Error, Result};
 use crate::syscall_refusal::is_refusal;
@@ -43,7 +43,7 @@ impl Beneath {
         if name.as_os_str().is_empty() {
             return self.opened();
         }
-        let (directory, last) = self.parent(name, Missing::Refuse)?;
+        let (directory, last) = self.parent(name, MissingDirectories::Refuse)?;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         rustix::fs::openat(&directory, last, flags, Mode::empty())
     }
@@ -56,7 +56,7 @@ impl Beneath {
     /// the path is a link.
     pub fn make_link(&self, name: &Path, target: &Path) -> Result<bool> {
         let (directory, last) =
-            self.parent(name, Missing::Create).map_err(|error| self.explain(name, error))?;
+            self.parent(name, MissingDirectories::Create).map_err(|error| self.explain(name, error))?;
         let other = beneath::other_spelling(&directory, last).map_err(|error| self.explain(name, error))?;
         if let Some(other) = other {
             return Err(self.is_spelled_otherwise(name, &other));

@@ -7,9 +7,9 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use firstbyte_listing as listing;
-use firstbyte_location::{ByteRange, Entry, Kind, shown, to_usize};
+use firstbyte_location::{ByteRange, Entry, EntryKind, shown, to_usize};
 
-use super::partial::{Durability, LocalFile, Privacy, empty};
+use super::partial::{Durability, LocalFile, PartialPermissions, empty};
 use super::stat::{describe, describe_unmeasured, has_byte_at, missing, open_regular};
 use super::{io_error, name};
 use crate::body::Body;
@@ -62,7 +62,7 @@ pub(crate) fn put(path: &Path, payload: Payload<'_>, options: &PutOptions) -> Re
     if options.sending.cancel.is_cancelled() {
         return Err(Error::Cancelled);
     }
-    let partial = LocalFile::open(path, Privacy::of(&options.metadata))?;
+    let partial = LocalFile::open(path, PartialPermissions::of(&options.metadata))?;
     let committed = fill(partial.file(), payload)
         .map_err(|error| io_error(path, error))
         .and_then(|()| partial.commit_if(&options.metadata, Durability::None, &options.precondition))
@@ -81,14 +81,14 @@ pub(crate) fn put(path: &Path, payload: Payload<'_>, options: &PutOptions) -> Re
 /// Lists the directory `path`, without partial files and files that were deleted while open.
 pub(crate) fn list(path: &Path, options: &ListOptions, cancel: Cancel) -> Result<LocalListing> {
     let depth = if options.recursive { listing::Depth::Recursive } else { listing::Depth::OneLevel };
-    let asked = listing::Options {
+    let asked = listing::ListingOptions {
         depth,
         symlinks: match options.links {
             Links::Follow => listing::Symlinks::Follow,
             Links::Report => listing::Symlinks::Report,
         },
         detail: listing::Detail::Size,
-        ..listing::Options::default()
+        ..listing::ListingOptions::default()
     };
     let walk = listing::walk(path, options.order, &asked).map_err(from_listing)?;
     Ok(LocalListing { walk, root: path.to_owned(), options: options.clone(), cancel: Some(cancel) })
@@ -116,7 +116,7 @@ impl LocalListing {
     fn shows(&self, entry: &Entry) -> bool {
         let last = entry.name.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         self.options.takes(&entry.name)
-            && (entry.kind != Kind::Directory
+            && (entry.kind != EntryKind::Directory
                 || !self.options.recursive
                 || self.options.directories == Directories::Listed)
             && (self.options.partials == Partials::Listed || !name::is_partial_name(last))
@@ -125,7 +125,8 @@ impl LocalListing {
 
     /// Returns whether this is the name that an NFS client gives to a file deleted while open.
     fn is_gone_but_open(&self, name: &[u8]) -> bool {
-        listing::is_silly_name(name) && listing::FileSystem::of(&self.root).is_ok_and(|found| found.is_nfs())
+        listing::is_silly_name(name)
+            && listing::FileSystemKind::of(&self.root).is_ok_and(|found| found.is_nfs())
     }
 }
 

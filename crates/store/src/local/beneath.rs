@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use firstbyte_listing::{Time, rename_exclusively};
-use firstbyte_location::{FileIdentity, Kind, Version, shown};
+use firstbyte_location::{EntryKind, FileIdentity, Version, shown};
 use rustix::fs::{AtFlags, CWD, Dir, DirEntry, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix_futex_sync::Mutex;
@@ -47,7 +47,7 @@ pub struct Beneath {
 
 /// The treatment of missing directories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Missing {
+pub(crate) enum MissingDirectories {
     /// Return an error.
     Refuse,
     /// Create them.
@@ -56,9 +56,9 @@ pub(crate) enum Missing {
 
 /// A file, directory or link beneath the directory.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct FoundEntry {
     /// The kind of the entry. Links are not followed.
-    pub kind: Kind,
+    pub kind: EntryKind,
     /// Length of the file, bytes.
     pub size: u64,
     /// Modification time (`st_mtime`).
@@ -100,7 +100,7 @@ impl Beneath {
             let mut entries = Dir::new(readable(root)?)?;
             Ok(entries.find(|entry| !matches!(entry, Ok(entry) if is_dots(entry))))
         };
-        match self.root(Missing::Refuse).and_then(first) {
+        match self.root(MissingDirectories::Refuse).and_then(first) {
             Ok(entry) => entry.is_none(),
             Err(error) => error == Errno::NOENT,
         }
@@ -110,8 +110,10 @@ impl Beneath {
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub fn find(&self, name: &Path) -> Result<Option<Found>> {
-        let stat = self.parent(name, Missing::Refuse).and_then(|(directory, last)| stat_at(&directory, last));
+    pub fn find(&self, name: &Path) -> Result<Option<FoundEntry>> {
+        let stat = self
+            .parent(name, MissingDirectories::Refuse)
+            .and_then(|(directory, last)| stat_at(&directory, last));
         match stat {
             Ok(stat) => Ok(Some(found(&stat))),
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
@@ -146,7 +148,7 @@ impl Beneath {
     /// The errors of [`names`](Self::names).
     pub fn each_name(&self, directory: &Path, with: &mut dyn FnMut(&[u8])) -> Result<()> {
         let mut read = || -> std::result::Result<(), Errno> {
-            let opened = self.directory(directory, Missing::Refuse)?;
+            let opened = self.directory(directory, MissingDirectories::Refuse)?;
             for entry in Dir::new(readable(&opened)?)? {
                 with(entry?.file_name().to_bytes());
             }
@@ -165,8 +167,9 @@ impl Beneath {
     /// # Errors
     /// The errors of [`names`](Self::names).
     pub fn other_spelling(&self, name: &Path) -> Result<Option<OsString>> {
-        let found =
-            self.parent(name, Missing::Refuse).and_then(|(directory, last)| other_spelling(&directory, last));
+        let found = self
+            .parent(name, MissingDirectories::Refuse)
+            .and_then(|(directory, last)| other_spelling(&directory, last));
         match found {
             Err(Errno::NOENT) => Ok(None),
             other => other.map_err(|error| self.explain(name, error)),
@@ -178,7 +181,7 @@ impl Beneath {
     /// # Errors
     /// [`Error::Io`]; [`Error::InvalidName`] if a component of the path is a link or a file.
     pub fn create_directory(&self, name: &Path) -> Result<()> {
-        self.directory(name, Missing::Create).map(drop).map_err(|error| self.explain(name, error))
+        self.directory(name, MissingDirectories::Create).map(drop).map_err(|error| self.explain(name, error))
     }
 
     /// Removes a file or a link. A missing file is not an error.
@@ -194,7 +197,7 @@ impl Beneath {
     /// # Errors
     /// [`Error::Changed`], and those of [`remove_file`](Self::remove_file).
     pub fn remove_version(&self, name: &Path, version: &Version) -> Result<()> {
-        let removed = self.parent(name, Missing::Refuse).and_then(|(directory, last)| {
+        let removed = self.parent(name, MissingDirectories::Refuse).and_then(|(directory, last)| {
             let found = version_of(&stat_at(&directory, last)?);
             match found.file.zip(version.file) {
                 Some((found, copied)) if found.agrees_with(copied) => {
@@ -223,11 +226,12 @@ impl Beneath {
     /// [`Error::Io`]; [`Error::InvalidName`] if a component of a path is a link.
     pub fn rename(&self, name: &Path, target: &Self, to: &Path) -> Result<bool> {
         let explained = |error| self.explain(name, error);
-        let (from, last) = match self.parent(name, Missing::Refuse) {
+        let (from, last) = match self.parent(name, MissingDirectories::Refuse) {
             Err(Errno::NOENT) => return Ok(false),
             other => other.map_err(explained)?,
         };
-        let (into, new) = target.parent(to, Missing::Create).map_err(|error| target.explain(to, error))?;
+        let (into, new) =
+            target.parent(to, MissingDirectories::Create).map_err(|error| target.explain(to, error))?;
         match rename_exclusively(from.as_fd(), last, into.as_fd(), new) {
             Ok(()) => Ok(true),
             Err(Errno::NOENT | Errno::EXIST | Errno::XDEV) => Ok(false),
@@ -256,7 +260,8 @@ impl Beneath {
     /// # Errors
     /// [`Error::InvalidName`] if `may` is false for a name; [`Error::Io`].
     pub fn remove_tree(&self, name: &Path, may: &dyn Fn(&[u8]) -> bool) -> Result<u64> {
-        let directory = self.parent(name, Missing::Refuse).and_then(|(above, last)| enter(&above, last));
+        let directory =
+            self.parent(name, MissingDirectories::Refuse).and_then(|(above, last)| enter(&above, last));
         let directory = directory.map_err(|error| self.explain(name, error))?;
         self.agree(&directory, name, may)?;
         let mut removed = 0;
@@ -276,7 +281,7 @@ impl Beneath {
         closing.sort_by_key(|(name, _)| std::cmp::Reverse(name.components().count()));
         for (name, mode) in closing {
             let done = self
-                .directory(&name, Missing::Refuse)
+                .directory(&name, MissingDirectories::Refuse)
                 .and_then(|directory| change_mode(readable(&directory)?, mode));
             done.map_err(|error| io_error(&self.path.join(&name), error))?;
         }
@@ -285,12 +290,12 @@ impl Beneath {
 
     /// Returns a new descriptor of the directory, which must exist.
     pub(super) fn opened(&self) -> std::result::Result<OwnedFd, Errno> {
-        rustix::fs::openat(self.root(Missing::Refuse)?, ".", LOOKUP, Mode::empty())
+        rustix::fs::openat(self.root(MissingDirectories::Refuse)?, ".", LOOKUP, Mode::empty())
     }
 
     /// Returns the shared descriptor of the directory, which must exist, without a system call.
     pub(super) fn shared(&self) -> std::result::Result<Arc<OwnedFd>, Errno> {
-        self.root(Missing::Refuse).map(Arc::clone)
+        self.root(MissingDirectories::Refuse).map(Arc::clone)
     }
 
     /// Returns the path of a name, for messages.
@@ -302,7 +307,7 @@ impl Beneath {
     pub(crate) fn parent<'a>(
         &self,
         name: &'a Path,
-        missing: Missing,
+        missing: MissingDirectories,
     ) -> std::result::Result<(Arc<OwnedFd>, &'a OsStr), Errno> {
         let last = name.file_name().ok_or(Errno::INVAL)?;
         let directory = self.directory(name.parent().unwrap_or(Path::new("")), missing)?;
@@ -312,7 +317,7 @@ impl Beneath {
     /// Converts an error of resolving `name`.
     pub(crate) fn explain(&self, name: &Path, error: Errno) -> Error {
         let why = match self.obstacle(name) {
-            Some((at, Kind::Symlink)) if matches!(error, Errno::NOTDIR | Errno::LOOP) => {
+            Some((at, EntryKind::Symlink)) if matches!(error, Errno::NOTDIR | Errno::LOOP) => {
                 let why = "a symbolic link is in a directory's place, and none is followed below a destination; \
                            remove it, or copy to where it leads";
                 return Error::InvalidName {
@@ -333,22 +338,22 @@ impl Beneath {
     }
 
     /// Returns the first component of a name that exists and is not a directory.
-    fn obstacle(&self, name: &Path) -> Option<(PathBuf, Kind)> {
+    fn obstacle(&self, name: &Path) -> Option<(PathBuf, EntryKind)> {
         let mut parts: Vec<&Path> = name.ancestors().filter(|part| !part.as_os_str().is_empty()).collect();
         parts.reverse();
         parts.into_iter().find_map(|part| {
             let stat = std::fs::symlink_metadata(self.path.join(part)).ok()?;
-            let kind = if stat.is_symlink() { Kind::Symlink } else { Kind::Other };
+            let kind = if stat.is_symlink() { EntryKind::Symlink } else { EntryKind::Other };
             (!stat.is_dir()).then(|| (part.to_owned(), kind))
         })
     }
 
-    fn root(&self, missing: Missing) -> std::result::Result<&Arc<OwnedFd>, Errno> {
+    fn root(&self, missing: MissingDirectories) -> std::result::Result<&Arc<OwnedFd>, Errno> {
         if let Some(root) = self.root.get() {
             return Ok(root);
         }
         let opened = match rustix::fs::open(&self.path, LOOKUP, Mode::empty()) {
-            Err(Errno::NOENT) if missing == Missing::Create => {
+            Err(Errno::NOENT) if missing == MissingDirectories::Create => {
                 let above = self.path.parent().filter(|above| !above.as_os_str().is_empty());
                 let made = above.map_or(Ok(()), std::fs::create_dir_all);
                 made.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
@@ -360,13 +365,17 @@ impl Beneath {
     }
 
     /// Opens the directory `name` for lookups. Most lookups are in the root, which is already open.
-    fn directory(&self, name: &Path, missing: Missing) -> std::result::Result<Arc<OwnedFd>, Errno> {
+    fn directory(
+        &self,
+        name: &Path,
+        missing: MissingDirectories,
+    ) -> std::result::Result<Arc<OwnedFd>, Errno> {
         let root = self.root(missing)?;
         if name.as_os_str().is_empty() {
             return Ok(Arc::clone(root));
         }
         let opened = match open_beneath(root, name, LOOKUP, Mode::empty()) {
-            Err(Errno::NOENT) if missing == Missing::Create => self.descend(root, name),
+            Err(Errno::NOENT) if missing == MissingDirectories::Create => self.descend(root, name),
             other => other,
         };
         opened.map(Arc::new)
@@ -411,7 +420,7 @@ impl Beneath {
 
     fn remove(&self, name: &Path, how: AtFlags) -> Result<()> {
         let removed = self
-            .parent(name, Missing::Refuse)
+            .parent(name, MissingDirectories::Refuse)
             .and_then(|(directory, last)| rustix::fs::unlinkat(&directory, last, how));
         match removed {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
@@ -546,14 +555,14 @@ fn version_of(stat: &Stat) -> Version {
     Version { size: u64::try_from(stat.st_size).ok(), file: Some(file), ..Version::default() }
 }
 
-fn found(stat: &Stat) -> Found {
+fn found(stat: &Stat) -> FoundEntry {
     let kind = match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => Kind::File,
-        FileType::Directory => Kind::Directory,
-        FileType::Symlink => Kind::Symlink,
-        _ => Kind::Other,
+        FileType::RegularFile => EntryKind::File,
+        FileType::Directory => EntryKind::Directory,
+        FileType::Symlink => EntryKind::Symlink,
+        _ => EntryKind::Other,
     };
-    Found {
+    FoundEntry {
         kind,
         size: u64::try_from(stat.st_size).unwrap_or_default(),
         modified: time(stat.st_mtime, stat.st_mtime_nsec),

@@ -17,7 +17,7 @@ use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, S
 use rustix::io::Errno;
 use rustix_futex_sync::Mutex;
 
-use super::beneath::{self, Beneath, KEPT, Missing};
+use super::beneath::{self, Beneath, KEPT, MissingDirectories};
 use super::optional::{self, Improvement, attempt};
 use super::stat::stat;
 use super::{io_error, name};
@@ -43,7 +43,7 @@ pub enum Durability {
 
 /// The permissions of a file while it is being written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Privacy {
+pub enum PartialPermissions {
     /// For its owner only, because the permission bits of the source are not known yet.
     Owner,
     /// For those who may read the source, which has these permission bits.
@@ -52,7 +52,7 @@ pub enum Privacy {
     Usual,
 }
 
-impl Privacy {
+impl PartialPermissions {
     /// Returns the permissions for a copy with this metadata.
     #[must_use]
     pub fn of(metadata: &Metadata) -> Self {
@@ -73,14 +73,14 @@ impl Privacy {
 
 /// The destination: an open directory and a name in it.
 #[derive(Debug)]
-struct Place {
+struct PartialDestination {
     directory: Arc<OwnedFd>,
     name: OsString,
     /// The path of the destination, for messages.
     path: PathBuf,
     /// Permission bits of the file to be replaced.
     mode: Option<u32>,
-    over: Over,
+    over: ReplaceKind,
     /// The directory that the name was resolved beneath, and the path from it to the name's
     /// directory.
     above: Option<(Arc<OwnedFd>, PathBuf)>,
@@ -93,7 +93,7 @@ struct Place {
 #[derive(Debug)]
 pub struct LocalFile {
     sink: Arc<Sink>,
-    place: Place,
+    place: PartialDestination,
     /// The name from which the names of the partial file and the journal are made.
     stem: OsString,
     partial: OsString,
@@ -113,8 +113,8 @@ impl LocalFile {
     /// [`Io`](crate::Error::Io): no permission, a directory has the name, or another writer has the
     /// lock (`WouldBlock`). [`InvalidName`](crate::Error::InvalidName): no file name, or the
     /// destination is neither file nor directory.
-    pub fn open(destination: &Path, privacy: Privacy) -> Result<Self> {
-        Self::begin(Place::named(destination)?, privacy)
+    pub fn open(destination: &Path, privacy: PartialPermissions) -> Result<Self> {
+        Self::begin(PartialDestination::named(destination)?, privacy)
     }
 
     /// Opens a partial file like [`open`](Self::open), for a name beneath a directory. Follows no
@@ -124,11 +124,16 @@ impl LocalFile {
     /// # Errors
     /// Those of [`open`](Self::open); [`InvalidName`](crate::Error::InvalidName) also if a
     /// component of the path is a link.
-    pub fn open_beneath(root: &Beneath, name: &Path, over: Over, privacy: Privacy) -> Result<Self> {
-        Self::begin(Place::beneath(root, name, over)?, privacy)
+    pub fn open_beneath(
+        root: &Beneath,
+        name: &Path,
+        over: ReplaceKind,
+        privacy: PartialPermissions,
+    ) -> Result<Self> {
+        Self::begin(PartialDestination::beneath(root, name, over)?, privacy)
     }
 
-    fn begin(place: Place, privacy: Privacy) -> Result<Self> {
+    fn begin(place: PartialDestination, privacy: PartialPermissions) -> Result<Self> {
         let mut stem = place.name.clone();
         let mut partial = name::partial_name(&stem);
         let bits = privacy.bits(place.mode);
@@ -149,7 +154,7 @@ impl LocalFile {
             },
             _ => io_error(&place.path, error),
         })?;
-        let usual = opened.new && privacy == Privacy::Usual && place.mode.is_none();
+        let usual = opened.new && privacy == PartialPermissions::Usual && place.mode.is_none();
         let sink = Arc::new(Sink::new(opened.file));
         Ok(Self { sink, place, stem, partial, path, mode: opened.mode, usual })
     }
@@ -287,7 +292,7 @@ impl LocalFile {
     /// Renames the file to a name that was free. If another process has written a file of that very
     /// name meanwhile, it is replaced.
     fn rename_to_free_name(&self) -> Result<()> {
-        let Place { directory, name, path, .. } = &self.place;
+        let PartialDestination { directory, name, path, .. } = &self.place;
         let replace = || rustix::fs::renameat(directory, &self.partial, directory, name);
         let renamed =
             rustix::fs::renameat_with(directory, &self.partial, directory, name, RenameFlags::NOREPLACE);
@@ -312,7 +317,9 @@ impl LocalFile {
     fn rename(&self, precondition: &Precondition) -> Result<()> {
         let refused = || Error::Precondition { location: shown(&self.place.path).to_string(), trace: None };
         let flags = match precondition {
-            Precondition::None if self.place.over == Over::Nothing => return self.rename_to_free_name(),
+            Precondition::None if self.place.over == ReplaceKind::Nothing => {
+                return self.rename_to_free_name();
+            }
             Precondition::None => RenameFlags::empty(),
             Precondition::Absent => RenameFlags::NOREPLACE,
             Precondition::Matches(version) => match stat(&self.place.path) {
@@ -321,7 +328,7 @@ impl LocalFile {
                 Err(error) => return Err(error),
             },
         };
-        let Place { directory, name, path, .. } = &self.place;
+        let PartialDestination { directory, name, path, .. } = &self.place;
         let replace = || {
             // The call without flags is older, and is supported everywhere.
             rustix::fs::renameat(directory, &self.partial, directory, name)
@@ -372,7 +379,7 @@ static RENAME_LOCK: Mutex<()> = Mutex::new(());
 
 /// The kinds of entries that a file may replace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Over {
+pub enum ReplaceKind {
     /// No entry: the name was free when it was looked up. If the file system finds it taken at the
     /// end, it was written meanwhile: only a file of the very same name is replaced.
     Nothing,
@@ -392,7 +399,7 @@ pub fn empty(file: &File) -> io::Result<()> {
     if file.metadata()?.len() > 0 { file.set_len(0) } else { Ok(()) }
 }
 
-impl Place {
+impl PartialDestination {
     /// Returns the destination of a path. Follows links to directories and files.
     fn named(destination: &Path) -> Result<Self> {
         let fail = |error: io::Error| io_error(destination, error);
@@ -407,7 +414,7 @@ impl Place {
             other => {
                 let there = other.map_err(fail)?;
                 let kind = FileType::from_raw_mode(there.mode());
-                Some(replaceable(destination, kind, there.mode(), Over::File)?).flatten()
+                Some(replaceable(destination, kind, there.mode(), ReplaceKind::File)?).flatten()
             }
         };
         let name = path.file_name().ok_or_else(|| Error::InvalidName {
@@ -430,7 +437,7 @@ impl Place {
             name: name.to_owned(),
             mode,
             path,
-            over: Over::File,
+            over: ReplaceKind::File,
             above: None,
         })
     }
@@ -452,10 +459,10 @@ impl Place {
     }
 
     /// Returns the destination of a name beneath a directory. Follows no link.
-    fn beneath(root: &Beneath, name: &Path, over: Over) -> Result<Self> {
+    fn beneath(root: &Beneath, name: &Path, over: ReplaceKind) -> Result<Self> {
         let path = root.shown(name);
         let (directory, last) =
-            root.parent(name, Missing::Create).map_err(|error| root.explain(name, error))?;
+            root.parent(name, MissingDirectories::Create).map_err(|error| root.explain(name, error))?;
         let mode = match beneath::stat_at(&directory, last) {
             Err(Errno::NOENT) => None,
             other => {
@@ -470,11 +477,11 @@ impl Place {
 }
 
 /// Checks that the destination may be replaced. Returns its permission bits if it is a file.
-fn replaceable(path: &Path, kind: FileType, mode: u32, over: Over) -> Result<Option<u32>> {
+fn replaceable(path: &Path, kind: FileType, mode: u32, over: ReplaceKind) -> Result<Option<u32>> {
     match kind {
         FileType::RegularFile => Ok(Some(mode)),
         FileType::Symlink => Ok(None),
-        FileType::Directory if over == Over::Directory => Ok(None),
+        FileType::Directory if over == ReplaceKind::Directory => Ok(None),
         FileType::Directory => Err(io_error(path, io::Error::from(io::ErrorKind::IsADirectory))),
         // A rename to /dev/null would replace the device by a file.
         _ => {

@@ -38,7 +38,7 @@ pub enum Sharing {
 
 /// The access to a file, and the treatment of a missing or existing one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Opening {
+pub enum FileAccess {
     /// Read. The file must exist.
     Read,
     /// Read and write. The file must exist.
@@ -114,12 +114,12 @@ impl PrivateDirectory {
     /// # Errors
     /// `PermissionDenied` for a link, a pipe or a device, for a file that has a second name, and
     /// for a file of another user, except those of the group in a shared directory.
-    pub fn file(&self, name: &Path, opening: Opening) -> io::Result<File> {
+    pub fn file(&self, name: &Path, opening: FileAccess) -> io::Result<File> {
         let flags = match opening {
-            Opening::Read => OFlags::RDONLY,
-            Opening::Write => OFlags::RDWR,
-            Opening::Create => OFlags::RDWR | OFlags::CREATE,
-            Opening::CreateNew => OFlags::RDWR | OFlags::CREATE | OFlags::EXCL,
+            FileAccess::Read => OFlags::RDONLY,
+            FileAccess::Write => OFlags::RDWR,
+            FileAccess::Create => OFlags::RDWR | OFlags::CREATE,
+            FileAccess::CreateNew => OFlags::RDWR | OFlags::CREATE | OFlags::EXCL,
         };
         // A pipe does not block, and no terminal becomes the controlling terminal of this process.
         let safe = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -147,7 +147,7 @@ impl PrivateDirectory {
             )));
         }
         // A write through a second name would change a file elsewhere.
-        if opening != Opening::Read && found.st_nlink > 1 {
+        if opening != FileAccess::Read && found.st_nlink > 1 {
             return Err(denied("it has a second name (hard link)"));
         }
         if self.sharing == Sharing::Group && found.st_uid == geteuid().as_raw() && found.st_size == 0 {
@@ -422,7 +422,7 @@ mod tests {
         let shared = scratch.path().join("shared");
         let directory = PrivateDirectory::create(&shared, Sharing::Group).unwrap();
         assert_eq!(mode_of(&shared), 0o2770);
-        directory.file(Path::new("x"), Opening::Create).unwrap();
+        directory.file(Path::new("x"), FileAccess::Create).unwrap();
         assert_eq!(mode_of(&shared.join("x")), 0o660);
         assert!(PrivateDirectory::open(&scratch.path().join("none"), Sharing::Private).is_err());
     }
@@ -457,11 +457,11 @@ mod tests {
         symlink(scratch.path(), directory.join("sub")).unwrap();
         let pipe = directory.join("pipe");
         rustix::fs::mknodat(CWD, &pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
-        for opening in [Opening::Read, Opening::Write, Opening::Create, Opening::CreateNew] {
+        for opening in [FileAccess::Read, FileAccess::Write, FileAccess::Create, FileAccess::CreateNew] {
             for name in ["link", "pipe", "sub/outside", "../outside", "second"] {
                 let opened = opened.file(Path::new(name), opening);
                 assert!(
-                    opened.is_err() || (name == "second" && opening == Opening::Read),
+                    opened.is_err() || (name == "second" && opening == FileAccess::Read),
                     "{name} {opening:?}"
                 );
             }
@@ -477,9 +477,9 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let directory = PrivateDirectory::create(&scratch.path().join("d"), Sharing::Private).unwrap();
         directory.make_directory(Path::new("sub")).unwrap();
-        let mut file = directory.file(Path::new("sub/x"), Opening::CreateNew).unwrap();
+        let mut file = directory.file(Path::new("sub/x"), FileAccess::CreateNew).unwrap();
         file.write_all(b"content").unwrap();
-        assert!(directory.file(Path::new("sub/x"), Opening::CreateNew).is_err());
+        assert!(directory.file(Path::new("sub/x"), FileAccess::CreateNew).is_err());
         directory.rename(Path::new("sub/x"), Path::new("y")).unwrap();
         assert!(directory.has(Path::new("y")) && directory.names(Path::new("sub")).unwrap().is_empty());
         assert_eq!(fs::read(scratch.path().join("d/y")).unwrap(), b"content");

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use firstbyte_location::{FileIdentity, Kind, Version, shown};
+use firstbyte_location::{EntryKind, FileIdentity, Version, shown};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
@@ -67,9 +67,9 @@ pub(crate) fn version(metadata: &fs::Metadata) -> Version {
 
 pub(super) fn describe(metadata: &fs::Metadata) -> Stat {
     let kind = match metadata.file_type() {
-        kind if kind.is_dir() => Kind::Directory,
-        kind if kind.is_file() => Kind::File,
-        _ => Kind::Other,
+        kind if kind.is_dir() => EntryKind::Directory,
+        kind if kind.is_file() => EntryKind::File,
+        _ => EntryKind::Other,
     };
     let modified = metadata.modified().ok();
     Stat {

@@ -3,8 +3,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::time::{Duration, UNIX_EPOCH};
 
-use firstbyte_listing::Order;
-use firstbyte_location::{ByteRange, Kind};
+use firstbyte_listing::EntryOrder;
+use firstbyte_location::{ByteRange, EntryKind};
 
 use super::*;
 use crate::cancel::Cancel;
@@ -68,8 +68,10 @@ fn every_other_name_is_used_unchanged() {
 fn names_too_long_to_extend_have_distinct_partial_files() {
     let root = temp();
     let names = ["x".repeat(255), "x".repeat(254) + "y", "ü".repeat(127), "x".repeat(240), "x".repeat(239)];
-    let open: Vec<LocalFile> =
-        names.iter().map(|name| LocalFile::open(&root.path().join(name), Privacy::Usual).unwrap()).collect();
+    let open: Vec<LocalFile> = names
+        .iter()
+        .map(|name| LocalFile::open(&root.path().join(name), PartialPermissions::Usual).unwrap())
+        .collect();
     let partials: std::collections::BTreeSet<_> = open.iter().map(|file| file.path().clone()).collect();
     assert_eq!(partials.len(), names.len());
     for path in partials {
@@ -86,12 +88,12 @@ fn names_too_long_to_extend_have_distinct_partial_files() {
 fn a_second_writer_fails_and_the_first_finishes() {
     let root = temp();
     let path = root.path().join("file");
-    let first = LocalFile::open(&path, Privacy::Usual).unwrap();
-    let error = LocalFile::open(&path, Privacy::Usual).unwrap_err();
+    let first = LocalFile::open(&path, PartialPermissions::Usual).unwrap();
+    let error = LocalFile::open(&path, PartialPermissions::Usual).unwrap_err();
     assert!(matches!(&error, Error::Io { source, .. } if source.kind() == io::ErrorKind::WouldBlock));
     assert!(error.to_string().contains("another copy is writing it"), "{error}");
     first.commit(&Metadata::default(), Durability::Full).unwrap();
-    LocalFile::open(&path, Privacy::Usual).unwrap().discard().unwrap();
+    LocalFile::open(&path, PartialPermissions::Usual).unwrap().discard().unwrap();
     assert_eq!(names_in(root.path()), ["file"]);
 }
 
@@ -100,10 +102,10 @@ fn a_dropped_partial_file_keeps_its_bytes_and_is_not_listed() {
     use std::os::unix::fs::FileExt;
     let root = temp();
     let path = root.path().join("file");
-    LocalFile::open(&path, Privacy::Usual).unwrap().file().write_all_at(b"half", 0).unwrap();
+    LocalFile::open(&path, PartialPermissions::Usual).unwrap().file().write_all_at(b"half", 0).unwrap();
     assert!(!path.exists());
     assert_eq!(list(root.path(), &ListOptions::default(), Cancel::new()).unwrap().count(), 0);
-    let again = LocalFile::open(&path, Privacy::Usual).unwrap();
+    let again = LocalFile::open(&path, PartialPermissions::Usual).unwrap();
     assert_eq!(fs::read(again.path()).unwrap(), b"half");
     drop(again);
     write(&path, b"new");
@@ -134,7 +136,9 @@ fn directories_devices_and_dangling_links_are_refused_as_destinations() {
     symlink("nowhere", root.path().join("dangling")).unwrap();
     symlink("/dev/null", root.path().join("device")).unwrap();
     fs::write(root.path().join("plain"), "").unwrap();
-    let open = |name: &str| LocalFile::open(&root.path().join(name), Privacy::Usual).unwrap_err().to_string();
+    let open = |name: &str| {
+        LocalFile::open(&root.path().join(name), PartialPermissions::Usual).unwrap_err().to_string()
+    };
     assert!(open("dir").contains("is a directory"), "{}", open("dir"));
     assert!(open("dangling").contains("No such file"), "{}", open("dangling"));
     assert!(open("device").contains("firstbyte cat"), "{}", open("device"));
@@ -231,7 +235,7 @@ fn devices_pipes_and_sockets_are_refused_without_blocking() {
         get(&pipe.join("x"), &Get::default(), Cancel::new()).map(drop),
         Err(Error::NotFound { .. })
     ));
-    assert_eq!(stat(&pipe).unwrap().kind, Kind::Other);
+    assert_eq!(stat(&pipe).unwrap().kind, EntryKind::Other);
     symlink("loop", root.path().join("loop")).unwrap();
     assert!(stat(&root.path().join("loop")).unwrap_err().to_string().contains("symbolic links"));
 }
@@ -242,7 +246,7 @@ fn listings_follow_links_and_honour_start_after() {
     write(&root.path().join("d/x"), b"12");
     write(&root.path().join("a"), b"1");
     symlink("d", root.path().join("e")).unwrap();
-    let options = ListOptions { recursive: true, order: Order::Bytes, ..ListOptions::default() };
+    let options = ListOptions { recursive: true, order: EntryOrder::Bytes, ..ListOptions::default() };
     let names = |options: &ListOptions| -> Vec<String> {
         list(root.path(), options, Cancel::new())
             .unwrap()
@@ -264,12 +268,12 @@ fn private_content_is_never_written_to_a_file_that_others_could_open() {
     let path = place.path().join("file");
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     // The partial file of an object that anyone may read.
-    let left = LocalFile::open(&path, Privacy::Usual).unwrap();
+    let left = LocalFile::open(&path, PartialPermissions::Usual).unwrap();
     let partial = left.path().clone();
     fs::set_permissions(&partial, fs::Permissions::from_mode(0o644)).unwrap();
     let opened = fs::File::open(&partial).unwrap();
     drop(left);
-    let file = LocalFile::open(&path, Privacy::Owner).unwrap();
+    let file = LocalFile::open(&path, PartialPermissions::Owner).unwrap();
     assert_eq!(mode(&partial), 0o600);
     std::io::Write::write_all(&mut file.file(), b"secret").unwrap();
     assert_eq!(opened.metadata().unwrap().len(), 0);
@@ -287,7 +291,7 @@ fn a_partial_file_that_another_user_planted_gets_no_content() {
     // The partial file's name is a hard link to a file that must not change.
     fs::write(&other, b"kept").unwrap();
     fs::hard_link(&other, &partial).unwrap();
-    let file = LocalFile::open(&path, Privacy::Usual).unwrap();
+    let file = LocalFile::open(&path, PartialPermissions::Usual).unwrap();
     write(&file);
     file.discard().unwrap();
     assert_eq!(fs::read(&other).unwrap(), b"kept");
@@ -296,7 +300,7 @@ fn a_partial_file_that_another_user_planted_gets_no_content() {
         fs::write(&partial, b"").unwrap();
         std::os::unix::fs::chown(&partial, Some(12_345), None).unwrap();
         let planted = fs::File::open(&partial).unwrap();
-        let file = LocalFile::open(&path, Privacy::Usual).unwrap();
+        let file = LocalFile::open(&path, PartialPermissions::Usual).unwrap();
         write(&file);
         assert_eq!((planted.metadata().unwrap().len(), fs::metadata(&partial).unwrap().uid()), (0, 0));
     }
@@ -306,8 +310,8 @@ fn a_partial_file_that_another_user_planted_gets_no_content() {
 fn a_private_partial_file_ends_with_the_usual_permission_bits() {
     let place = temp();
     let path = place.path().join("file");
-    drop(LocalFile::open(&path, Privacy::Owner).unwrap());
-    let file = LocalFile::open(&path, Privacy::Usual).unwrap();
+    drop(LocalFile::open(&path, PartialPermissions::Owner).unwrap());
+    let file = LocalFile::open(&path, PartialPermissions::Usual).unwrap();
     file.commit(&Metadata::default(), Durability::None).unwrap();
     fs::write(place.path().join("other"), b"").unwrap();
     let mode = |name: &str| fs::metadata(place.path().join(name)).unwrap().permissions().mode();
@@ -327,7 +331,7 @@ fn a_partial_file_has_no_right_that_its_source_or_the_file_it_replaces_lacks() {
             fs::write(&path, b"old").unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(before)).unwrap();
         }
-        let partial = LocalFile::open(&path, Privacy::Source(source)).unwrap();
+        let partial = LocalFile::open(&path, PartialPermissions::Source(source)).unwrap();
         assert_eq!(mode(partial.path()) & !most, 0, "{source:o} over {before:?}");
         partial.commit(&Metadata { mode: Some(source), ..Metadata::default() }, Durability::None).unwrap();
         assert_eq!(mode(&path), source & before.unwrap_or(0o777), "{source:o} over {before:?}");
@@ -349,7 +353,10 @@ fn no_name_beneath_a_directory_leads_out_of_it() {
         // Some calls fail and others do nothing. Only the remaining files matter.
         let _ = beneath.remove_file(name);
         let _ = beneath.remove_tree(name.parent().unwrap(), &|_| true);
-        assert!(LocalFile::open_beneath(&beneath, name, Over::File, Privacy::Usual).is_err(), "{name:?}");
+        assert!(
+            LocalFile::open_beneath(&beneath, name, ReplaceKind::File, PartialPermissions::Usual).is_err(),
+            "{name:?}"
+        );
         assert!(beneath.find(name).is_ok_and(|found| found.is_none()) || name.starts_with(".."), "{name:?}");
     }
     let message = beneath.create_directory(Path::new("d/link/new")).unwrap_err().to_string();
@@ -365,7 +372,7 @@ fn no_name_beneath_a_directory_leads_out_of_it() {
 fn the_content_of_an_interrupted_writer_is_discarded() {
     let place = temp();
     let path = place.path().join("file");
-    let file = LocalFile::open(&path, Privacy::Usual).unwrap();
+    let file = LocalFile::open(&path, PartialPermissions::Usual).unwrap();
     fs::write(file.path(), b"a longer one").unwrap();
     file.empty().unwrap();
     assert_eq!(file.file().metadata().unwrap().len(), 0);

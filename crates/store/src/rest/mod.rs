@@ -15,7 +15,7 @@ mod tokens;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use firstbyte_location::{Entry, Kind, Location, ObjectLocation};
+use firstbyte_location::{Entry, EntryKind, Location, ObjectLocation};
 use firstbyte_pacing::Throttle;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
@@ -24,18 +24,18 @@ use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::limits::STACK;
 use crate::object::Stat;
-use crate::options::Options;
+use crate::options::StoreOptions;
 use crate::origin::Origin;
 use crate::query::{Get, ListOptions, ListedPage};
 use crate::requests::RequestKind;
 use crate::retry::Retry;
 use crate::upload::Payload;
-use crate::wire::{Client, Head, Incoming, Method, Request};
+use crate::wire::{HttpMethod, Incoming, ResponseHead, WireClient, WireRequest};
 use crate::{answer, conditions};
 
-pub(crate) use pages::{Page, Query, directory_entry};
-pub(crate) use refusal::Refusal;
-pub(crate) use tokens::{Token, Tokens, ask_for_token, form};
+pub(crate) use pages::{RestPage, RestQuery, directory_entry};
+pub(crate) use refusal::RestRefusal;
+pub(crate) use tokens::{BearerToken, Tokens, ask_for_token, form};
 
 /// Longest text of a response, bytes: more than a page of names.
 const LONGEST_TEXT: usize = 32 << 20;
@@ -50,10 +50,10 @@ pub(crate) fn encoded(text: &str) -> String {
 }
 
 /// One request, before it has an address and a signature.
-pub(crate) struct Call<'a> {
+pub(crate) struct RestCall<'a> {
     /// The object or bucket of the call, for messages too.
     pub(crate) object: &'a ObjectLocation,
-    pub(crate) method: Method,
+    pub(crate) method: HttpMethod,
     pub(crate) kind: RequestKind,
     /// The path from the root of the service, encoded.
     pub(crate) path: String,
@@ -65,8 +65,13 @@ pub(crate) struct Call<'a> {
     pub(crate) throttle: Throttle,
 }
 
-impl<'a> Call<'a> {
-    pub(crate) fn new(method: Method, object: &'a ObjectLocation, path: String, cancel: &'a Cancel) -> Self {
+impl<'a> RestCall<'a> {
+    pub(crate) fn new(
+        method: HttpMethod,
+        object: &'a ObjectLocation,
+        path: String,
+        cancel: &'a Cancel,
+    ) -> Self {
         let (query, headers, payload) = (Vec::new(), Vec::new(), Payload::Bytes(b""));
         let (kind, throttle) = (method.kind(), Throttle::default());
         Self { object, method, kind, path, query, headers, payload, cancel, throttle }
@@ -93,30 +98,30 @@ impl<'a> Call<'a> {
 }
 
 /// The server, target and headers of a call, including its credential.
-pub(crate) struct Address {
+pub(crate) struct CallAddress {
     pub(crate) origin: Origin,
     pub(crate) target: String,
     pub(crate) headers: Vec<(String, String)>,
 }
 
 /// A response whose body has not been read, or a refusal.
-pub(crate) type Reply = std::result::Result<(Head, Incoming), Refusal>;
+pub(crate) type RestReply = std::result::Result<(ResponseHead, Incoming), RestRefusal>;
 
 /// An object store with a REST API.
 pub(crate) trait RestStore: Sized + Send + Sync + 'static {
-    fn client(&self) -> &Arc<Client>;
+    fn client(&self) -> &Arc<WireClient>;
 
     /// Addresses and signs a call.
-    fn address(&self, call: &Call<'_>, cancel: &Cancel) -> Result<Address>;
+    fn address(&self, call: &RestCall<'_>, cancel: &Cancel) -> Result<CallAddress>;
 
     /// Drops a token that the service has refused. Returns true if a new token can be requested.
     fn renew(&self) -> bool;
 
     /// Returns the error for a refusal.
-    fn refused(&self, call: &Call<'_>, refusal: Refusal) -> Error;
+    fn refused(&self, call: &RestCall<'_>, refusal: RestRefusal) -> Error;
 
     /// Returns the error for a refusal, with the trace of its request.
-    fn refusal(&self, call: &Call<'_>, refusal: Refusal) -> Error {
+    fn refusal(&self, call: &RestCall<'_>, refusal: RestRefusal) -> Error {
         let trace = refusal.head.trace();
         self.refused(call, refusal).traced(|| trace)
     }
@@ -126,19 +131,19 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
 
     /// Requests one page of a listing, with at most `most` names if given. A query without a bucket
     /// lists buckets.
-    fn page(&self, query: &Query, token: Option<&str>, most: Option<u32>) -> Result<Page>;
+    fn page(&self, query: &RestQuery, token: Option<&str>, most: Option<u32>) -> Result<RestPage>;
 
     /// Deletes one object. A missing object is not an error.
     fn delete(&self, object: &ObjectLocation) -> Result<()>;
 
     /// Sends a call once, or again if its token was refused.
-    fn send(&self, call: &Call<'_>) -> Result<Reply> {
+    fn send(&self, call: &RestCall<'_>) -> Result<RestReply> {
         let (client, place) = (self.client(), call.place());
         let cancel = client.scoped_cancel(call.cancel);
         let mut renewed = false;
         loop {
-            let Address { origin, target, headers } = self.address(call, &cancel)?;
-            let request = Request {
+            let CallAddress { origin, target, headers } = self.address(call, &cancel)?;
+            let request = WireRequest {
                 place: &place,
                 operation: None,
                 origin: &origin,
@@ -157,7 +162,7 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
             if head.status < 300 {
                 return Ok(Ok((head, incoming)));
             }
-            let refusal = Refusal::new(head, &incoming.collect(LONGEST_TEXT)?);
+            let refusal = RestRefusal::new(head, &incoming.collect(LONGEST_TEXT)?);
             if refusal.head.status != 401 || renewed || !self.renew() {
                 return Ok(Err(refusal));
             }
@@ -167,7 +172,7 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
     }
 
     /// Sends a call and retries it after transient failures.
-    fn call(&self, call: &Call<'_>) -> Result<(Head, Vec<u8>)> {
+    fn call(&self, call: &RestCall<'_>) -> Result<(ResponseHead, Vec<u8>)> {
         let mut retry = Retry::new(self.client(), call.cancel);
         loop {
             let sent = self.send(call).and_then(|reply| match reply {
@@ -186,13 +191,13 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
     fn stat(&self, object: &ObjectLocation) -> Result<Stat> {
         if object.key.is_empty() {
             // Permission to list does not imply permission to read the bucket's description.
-            let query = Query::new(object, &ListOptions::default());
+            let query = RestQuery::new(object, &ListOptions::default());
             return self.page(&query, None, Some(1)).map(|_| Stat::directory());
         }
         match self.head(object) {
             // An empty object `NAME/` is a directory marker.
             Ok(marker) if object.key.ends_with('/') && marker.size() == Some(0) => {
-                Ok(Stat { kind: Kind::Directory, ..marker })
+                Ok(Stat { kind: EntryKind::Directory, ..marker })
             }
             Err(Error::NotFound { .. }) if self.has_below(object)? => Ok(Stat::directory()),
             other => other,
@@ -202,12 +207,17 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
     /// Returns true if any key begins with this one and a `/`.
     fn has_below(&self, object: &ObjectLocation) -> Result<bool> {
         let prefix = object.with_key(format!("{}/", object.key.trim_end_matches('/')));
-        let query = Query::new(&prefix, &ListOptions { recursive: true, ..ListOptions::default() });
+        let query = RestQuery::new(&prefix, &ListOptions { recursive: true, ..ListOptions::default() });
         Ok(self.page(&query, None, Some(1))?.brought_names)
     }
 
     /// Returns the body of a GET, after checking that it has the requested version.
-    fn open(&self, call: &Call<'_>, get: &Get, described: impl Fn(Head) -> Head) -> Result<Body> {
+    fn open(
+        &self,
+        call: &RestCall<'_>,
+        get: &Get,
+        described: impl Fn(ResponseHead) -> ResponseHead,
+    ) -> Result<Body> {
         let place = call.place();
         match self.send(call)? {
             Ok((head, incoming)) => answer::open(&place, get, &described(head), incoming),
@@ -234,7 +244,7 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
     }
 
     fn list_page(&self, object: &ObjectLocation, options: &ListOptions) -> Result<ListedPage> {
-        let page = pages::first(self, &Query::new(object, options))?;
+        let page = pages::first(self, &RestQuery::new(object, options))?;
         if let Some(disorder) = page.disorder.filter(|_| page.next.is_some()) {
             self.client().unsorted.add(object);
             return Err(disorder.at(object.to_string()));
@@ -269,7 +279,7 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
 }
 
 /// Refuses options for writes that only S3 supports, rather than ignoring them.
-pub(crate) fn refuse_s3_options(options: &Options) -> Result<()> {
+pub(crate) fn refuse_s3_options(options: &StoreOptions) -> Result<()> {
     let given = [
         ("--acl", options.acl.is_some()),
         ("--tag", !options.tags.is_empty()),

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use firstbyte_location::{Entry, Kind, ObjectLocation};
+use firstbyte_location::{Entry, EntryKind, ObjectLocation};
 
 use super::{RestStore, protocol};
 use crate::error::{Error, Result};
@@ -16,7 +16,7 @@ use crate::turns::{Brought, Turns};
 
 /// The parameters shared by all pages of a listing.
 #[derive(Clone)]
-pub(crate) struct Query {
+pub(crate) struct RestQuery {
     /// The bucket. Its name is empty if buckets are listed.
     pub(crate) bucket: ObjectLocation,
     /// The prefix: empty, or ending in `/`.
@@ -27,7 +27,7 @@ pub(crate) struct Query {
 }
 
 #[derive(Default)]
-pub(crate) struct Page {
+pub(crate) struct RestPage {
     pub(crate) entries: Vec<Entry>,
     /// The first names in the wrong order, if there are any.
     pub(crate) disorder: Option<Disorder>,
@@ -37,7 +37,7 @@ pub(crate) struct Page {
     pub(crate) brought_names: bool,
 }
 
-impl Query {
+impl RestQuery {
     pub(crate) fn new(object: &ObjectLocation, options: &ListOptions) -> Self {
         let mut prefix = object.key.clone();
         if !prefix.is_empty() && !prefix.ends_with('/') {
@@ -71,7 +71,7 @@ impl Query {
         keys: impl Iterator<Item = (String, Entry)>,
         prefixes: impl Iterator<Item = String>,
         next: Option<String>,
-    ) -> Page {
+    ) -> RestPage {
         let mut brought_names = false;
         let (marker, narrowed) = (self.options.marker, self.options.start_after.is_some());
         let after = self.options.start_after.as_deref().unwrap_or_default().as_bytes();
@@ -97,7 +97,7 @@ impl Query {
         }
         let disorder = Disorder::among(&entries[..keys]).or_else(|| Disorder::among(&entries[keys..]));
         entries.sort_by(|a, b| in_listing_order(a).cmp(in_listing_order(b)));
-        Page { entries, disorder, next: next.filter(|token| !token.is_empty()), brought_names }
+        RestPage { entries, disorder, next: next.filter(|token| !token.is_empty()), brought_names }
     }
 }
 
@@ -107,11 +107,11 @@ pub(crate) fn directory_entry(mut name: Vec<u8>) -> Entry {
     if name.len() > 1 {
         name.pop();
     }
-    Entry::named(name, Kind::Directory)
+    Entry::named(name, EntryKind::Directory)
 }
 
 /// Requests the first page. A prefix exists only if a key begins with it.
-pub(super) fn first(service: &impl RestStore, query: &Query) -> Result<Page> {
+pub(super) fn first(service: &impl RestStore, query: &RestQuery) -> Result<RestPage> {
     let page = service.page(query, None, None)?;
     let narrowed = query.options.start_after.is_some() || !query.options.beginning.is_empty();
     if !query.prefix.is_empty() && !narrowed && !page.brought_names && page.next.is_none() {
@@ -127,13 +127,13 @@ pub(super) fn list<S: RestStore>(
     options: &ListOptions,
 ) -> Result<Box<dyn Iterator<Item = Result<Entry>> + Send>> {
     let is_sorted = !service.client().unsorted.has(object);
-    let query = Query { is_sorted, ..Query::new(object, options) };
+    let query = RestQuery { is_sorted, ..RestQuery::new(object, options) };
     let first = first(&*service, &query)?;
     if is_sorted && first.disorder.is_some() {
         service.client().unsorted.add(object);
         return list(service, object, options);
     }
-    let mut pages = Pages { service, query, page: Page::default(), turns: Turns::default() };
+    let mut pages = Pages { service, query, page: RestPage::default(), turns: Turns::default() };
     pages.accept(first)?;
     Ok(Box::new(pages.flatten()))
 }
@@ -141,13 +141,13 @@ pub(super) fn list<S: RestStore>(
 /// An iterator over pages. Each is requested when the entries of the previous one are used up.
 struct Pages<S> {
     service: Arc<S>,
-    query: Query,
-    page: Page,
+    query: RestQuery,
+    page: RestPage,
     turns: Turns,
 }
 
 impl<S> Pages<S> {
-    fn accept(&mut self, page: Page) -> Result<()> {
+    fn accept(&mut self, page: RestPage) -> Result<()> {
         if let Some(token) = &page.next {
             let brought = Brought::of(&page.entries);
             self.turns.check(token, brought).map_err(|why| protocol(&self.query.place(), why))?;

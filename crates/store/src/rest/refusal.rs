@@ -3,12 +3,12 @@
 use serde::Deserialize;
 
 use crate::codes::{self, Meaning};
-use crate::error::{Asked, Error};
+use crate::error::{Error, RequestAuthentication};
 use crate::s3::{retry_after, xml};
-use crate::wire::Head;
+use crate::wire::ResponseHead;
 
-pub(crate) struct Refusal {
-    pub(crate) head: Head,
+pub(crate) struct RestRefusal {
+    pub(crate) head: ResponseHead,
     /// The service's error code, or else the status text.
     pub(crate) code: String,
     pub(crate) message: String,
@@ -42,8 +42,8 @@ struct XmlBody {
     message: String,
 }
 
-impl Refusal {
-    pub(super) fn new(head: Head, body: &[u8]) -> Self {
+impl RestRefusal {
+    pub(super) fn new(head: ResponseHead, body: &[u8]) -> Self {
         let from_json = || {
             let JsonBody { error } = serde_json::from_slice(body).ok()?;
             let code = error.errors.into_iter().next().map(|first| first.reason).unwrap_or_default();
@@ -61,7 +61,7 @@ impl Refusal {
     }
 
     /// Converts the refusal by its code if it is known, otherwise by its status.
-    pub(crate) fn into_error(self, location: String, request: Asked) -> Error {
+    pub(crate) fn into_error(self, location: String, request: RequestAuthentication) -> Error {
         let Self { head, code, message } = self;
         let detail = || if message.is_empty() { code.clone() } else { format!("{code}: {message}") };
         if codes::meaning(&code, head.status) == Meaning::SlowDown {

@@ -7,13 +7,13 @@ use firstbyte_pacing::Throttle;
 use rustix_futex_sync::Mutex;
 use serde::Deserialize;
 
-use super::{Call, encoded};
+use super::{RestCall, encoded};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::origin::Origin;
 use crate::requests::RequestKind;
 use crate::upload::Payload;
-use crate::wire::{Client, Method, Request};
+use crate::wire::{HttpMethod, WireClient, WireRequest};
 
 /// Remaining validity below which a token is renewed. Google's metadata server returns the old
 /// token until five minutes before its end.
@@ -22,7 +22,7 @@ const RENEW_BEFORE: Duration = Duration::from_secs(3 * 60);
 const LONGEST_ANSWER: usize = 1 << 20;
 
 /// A token and the time when it expires.
-pub(crate) struct Token {
+pub(crate) struct BearerToken {
     pub(crate) text: String,
     pub(crate) ends: Instant,
 }
@@ -30,11 +30,11 @@ pub(crate) struct Token {
 /// The token in use. One thread at a time requests a new one, and the others wait for it.
 #[derive(Default)]
 pub(crate) struct Tokens {
-    known: Mutex<Option<Token>>,
+    known: Mutex<Option<BearerToken>>,
 }
 
 impl Tokens {
-    pub(crate) fn header(&self, fetch: impl FnOnce() -> Result<Token>) -> Result<String> {
+    pub(crate) fn header(&self, fetch: impl FnOnce() -> Result<BearerToken>) -> Result<String> {
         let mut known = self.known.lock();
         if known.as_ref().is_none_or(|token| token.ends < Instant::now() + RENEW_BEFORE) {
             match fetch() {
@@ -70,23 +70,23 @@ pub(crate) fn form(fields: &[(&str, &str)]) -> String {
 /// Requests a token: by a POST of `body`, or by a GET without a body. Neither the request nor the
 /// response is shown or logged.
 pub(crate) fn ask_for_token(
-    client: &Arc<Client>,
-    call: &Call<'_>,
+    client: &Arc<WireClient>,
+    call: &RestCall<'_>,
     origin: &Origin,
     body: Option<&str>,
     cancel: &Cancel,
-) -> Result<Token> {
+) -> Result<BearerToken> {
     let place = call.place();
     let refused = |detail: String| Error::Credentials { location: place.clone(), detail, trace: None };
     let mut headers = call.headers.clone();
     if body.is_some() {
         headers.push(("content-type".to_owned(), "application/x-www-form-urlencoded".to_owned()));
     }
-    let request = Request {
+    let request = WireRequest {
         place: &place,
         operation: None,
         origin,
-        method: if body.is_some() { Method::Post } else { Method::Get },
+        method: if body.is_some() { HttpMethod::Post } else { HttpMethod::Get },
         kind: RequestKind::Other,
         target: call.target(),
         headers,
@@ -123,5 +123,5 @@ pub(crate) fn ask_for_token(
         number => number.as_u64(),
     };
     let ends = Instant::now() + Duration::from_secs(seconds.unwrap_or(0).min(24 * 60 * 60));
-    Ok(Token { text: answer.access_token, ends })
+    Ok(BearerToken { text: answer.access_token, ends })
 }

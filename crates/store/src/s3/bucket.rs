@@ -2,8 +2,8 @@
 
 use firstbyte_location::ObjectLocation;
 
-use super::operation::Operation;
-use super::{Call, S3, endpoint, xml};
+use super::operation::S3Operation;
+use super::{S3, S3Call, endpoint, xml};
 use crate::cancel::Cancel;
 use crate::error::Result;
 use crate::upload::Payload;
@@ -22,7 +22,7 @@ impl S3 {
             )
         };
         let cancel = Cancel::new();
-        let mut call = Call::new(Operation::CreateBucket, bucket, &cancel);
+        let mut call = S3Call::new(S3Operation::CreateBucket, bucket, &cancel);
         call.payload = Payload::Bytes(body.as_bytes());
         self.call_text(&call).map(drop)
     }
@@ -30,6 +30,6 @@ impl S3 {
     /// Sends `DeleteBucket`. The service refuses if the bucket is not empty.
     pub(crate) fn delete_bucket(&self, bucket: &ObjectLocation) -> Result<()> {
         let cancel = Cancel::new();
-        self.call_text(&Call::new(Operation::DeleteBucket, bucket, &cancel)).map(drop)
+        self.call_text(&S3Call::new(S3Operation::DeleteBucket, bucket, &cancel)).map(drop)
     }
 }

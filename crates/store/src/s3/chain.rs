@@ -15,23 +15,23 @@ use super::key::AccessKey;
 use super::provider_client::{ProviderClient, Silence};
 use super::runtime::{describe, runtime};
 use super::settings::Variants;
-use crate::wire::Client;
+use crate::wire::WireClient;
 
 /// The properties of a service that the sources of its credentials depend on.
-pub(super) struct Service {
+pub(super) struct CredentialService {
     pub(super) region: Option<String>,
     pub(super) variants: Variants,
 }
 
 /// The cause of a failure of the chain.
 #[derive(Clone, Default)]
-pub(super) struct Failure {
+pub(super) struct ChainFailure {
     pub(super) detail: String,
     /// The service that did not respond, if that was the cause.
     pub(super) silence: Option<Silence>,
 }
 
-impl From<String> for Failure {
+impl From<String> for ChainFailure {
     fn from(detail: String) -> Self {
         Self { detail, silence: None }
     }
@@ -46,18 +46,22 @@ enum Source {
 }
 
 /// Finds credentials, one call at a time.
-pub(super) struct Chain {
+pub(super) struct CredentialChain {
     client: ProviderClient,
     source: OnceLock<(Runtime, Source)>,
 }
 
-impl Chain {
-    pub(super) fn new(client: &Client) -> Self {
+impl CredentialChain {
+    pub(super) fn new(client: &WireClient) -> Self {
         Self { client: ProviderClient::new(client), source: OnceLock::new() }
     }
 
     /// Requests credentials from the chain, or only from a profile if one is named.
-    pub(super) fn provide(&self, service: &Service, profile: Option<String>) -> Result<AccessKey, Failure> {
+    pub(super) fn provide(
+        &self,
+        service: &CredentialService,
+        profile: Option<String>,
+    ) -> Result<AccessKey, ChainFailure> {
         if self.source.get().is_none() {
             let runtime = runtime()?;
             let region = service.region.clone().map(Region::new);
@@ -85,8 +89,10 @@ impl Chain {
             Source::Chain(chain) => runtime.block_on(chain.provide_credentials()),
             Source::Profile(profile) => runtime.block_on(profile.provide_credentials()),
         };
-        let found = provided
-            .map_err(|error| Failure { detail: describe(&error), silence: self.client.take_silence() })?;
+        let found = provided.map_err(|error| ChainFailure {
+            detail: describe(&error),
+            silence: self.client.take_silence(),
+        })?;
         Ok(AccessKey {
             id: found.access_key_id().to_owned(),
             secret: found.secret_access_key().to_owned(),

@@ -1,7 +1,7 @@
 //! Finds credentials in the options or else by the AWS credential chain.
 //!
-//! The chain ([`Chain`]) runs on a separate thread, because the caller must be able to stop waiting
-//! when it is cancelled. Concurrent callers share one request.
+//! The chain ([`CredentialChain`]) runs on a separate thread, because the caller must be able to
+//! stop waiting when it is cancelled. Concurrent callers share one request.
 //!
 //! Keys in variables are used without the chain. Building it takes milliseconds, longer than
 //! reading a small object. A profile given by name is the only source of credentials: if it is
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rustix_futex_sync::{Condvar, Mutex};
 
-use super::chain::{Chain, Failure, Service};
+use super::chain::{ChainFailure, CredentialChain, CredentialService};
 use super::endpoints::EndpointSettings;
 use super::environment::from_variables;
 use super::key::AccessKey;
@@ -22,9 +22,9 @@ use super::settings::ServiceSettings;
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::limits::LOOK;
-use crate::options::Options;
+use crate::options::StoreOptions;
 use crate::signing::Signing;
-use crate::wire::Client;
+use crate::wire::WireClient;
 
 /// Remaining validity below which credentials are renewed: longer than any request, shorter than
 /// the shortest AWS session (15 minutes).
@@ -35,29 +35,29 @@ const RENEW_BEFORE: Duration = Duration::from_secs(5 * 60);
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
 /// Finds credentials once and renews them before they expire.
-pub(super) struct Identity {
+pub(super) struct S3Credentials {
     /// The named endpoint; `None` for plain `s3://`.
     endpoint: Option<EndpointSettings>,
     settings: OnceLock<std::result::Result<ServiceSettings, Misuse>>,
-    asked: Arc<Asked>,
+    asked: Arc<ChainState>,
 }
 
 /// State shared with the thread that runs the chain.
-struct Asked {
-    chain: Chain,
-    state: Mutex<State>,
+struct ChainState {
+    chain: CredentialChain,
+    state: Mutex<CredentialState>,
     /// Signalled when the chain has returned.
     answered: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct CredentialState {
     known: Option<Known>,
     /// True while a thread runs the chain.
     asking: bool,
     /// The number of failures of the chain; `failure` is the last one.
     failures: u64,
-    failure: Failure,
+    failure: ChainFailure,
 }
 
 /// Credentials, and the time when they were last requested.
@@ -78,15 +78,19 @@ impl Known {
     }
 }
 
-impl Identity {
+impl S3Credentials {
     /// Returns the identity for plain `s3://`, or for a named endpoint.
-    pub(super) fn new(client: &Client, endpoint: Option<EndpointSettings>) -> Self {
-        let asked = Asked { chain: Chain::new(client), state: Mutex::default(), answered: Condvar::new() };
+    pub(super) fn new(client: &WireClient, endpoint: Option<EndpointSettings>) -> Self {
+        let asked = ChainState {
+            chain: CredentialChain::new(client),
+            state: Mutex::default(),
+            answered: Condvar::new(),
+        };
         Self { endpoint, settings: OnceLock::new(), asked: Arc::new(asked) }
     }
 
     /// Returns the endpoint, region and addressing.
-    pub(super) fn settings(&self, options: &Options) -> Result<&ServiceSettings> {
+    pub(super) fn settings(&self, options: &StoreOptions) -> Result<&ServiceSettings> {
         let find = || match &self.endpoint {
             None => ServiceSettings::find(options),
             Some(endpoint) => ServiceSettings::of_endpoint(options, endpoint),
@@ -99,7 +103,7 @@ impl Identity {
     pub(super) fn credentials(
         &self,
         location: &str,
-        options: &Options,
+        options: &StoreOptions,
         cancel: &Cancel,
     ) -> Result<Option<AccessKey>> {
         match &options.signing {
@@ -114,7 +118,7 @@ impl Identity {
             }
             Signing::Chain => {}
         }
-        let refused = |failure: Failure| {
+        let refused = |failure: ChainFailure| {
             let location = location.to_owned();
             match failure.silence {
                 Some((service, after)) => Error::CredentialsTimedOut { location, service, after },
@@ -131,7 +135,7 @@ impl Identity {
         profile::check_identity(options)?;
         let failures = state.failures;
         let settings = self.settings(options)?;
-        let service = Service { region: settings.region.clone(), variants: settings.variants };
+        let service = CredentialService { region: settings.region.clone(), variants: settings.variants };
         if !state.asking {
             state.asking = true;
             let (asked, profile) = (Arc::clone(&self.asked), profile::named(options));
@@ -161,16 +165,16 @@ impl Identity {
     }
 }
 
-impl State {
+impl CredentialState {
     fn learn(&mut self, credentials: AccessKey) -> AccessKey {
         self.known = Some(Known { credentials: credentials.clone(), asked: Instant::now() });
         credentials
     }
 }
 
-impl Asked {
+impl ChainState {
     /// Runs the chain and wakes all waiting callers.
-    fn ask(&self, service: &Service, profile: Option<String>) {
+    fn ask(&self, service: &CredentialService, profile: Option<String>) {
         let asked =
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.chain.provide(service, profile)));
         let mut state = self.state.lock();

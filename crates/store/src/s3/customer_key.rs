@@ -7,25 +7,25 @@ use firstbyte_location::{Algorithm, Hasher};
 
 use crate::options::CustomerKey;
 
-use super::operation::Operation;
+use super::operation::S3Operation;
 
 /// Whether the headers of a read include the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reading {
+pub(super) enum ReadKeyHeaders {
     WithKey,
     /// The service has refused the key for this object, which is not encrypted with one.
     Plain,
 }
 
-pub(super) fn is_needed(operation: Operation, reading: Reading) -> bool {
-    writes(operation) || (reading == Reading::WithKey && (reads(operation) || copies(operation)))
+pub(super) fn is_needed(operation: S3Operation, reading: ReadKeyHeaders) -> bool {
+    writes(operation) || (reading == ReadKeyHeaders::WithKey && (reads(operation) || copies(operation)))
 }
 
 /// Adds the headers with the key to those of an operation.
 pub(super) fn add(
-    operation: Operation,
+    operation: S3Operation,
     key: &CustomerKey,
-    reading: Reading,
+    reading: ReadKeyHeaders,
     headers: &mut Vec<(String, String)>,
 ) {
     let mut add = |prefix: &str| {
@@ -34,37 +34,37 @@ pub(super) fn add(
         headers.push((name("key"), STANDARD.encode(key.bytes())));
         headers.push((name("key-md5"), Hasher::of(Algorithm::Md5, key.bytes()).to_base64()));
     };
-    if writes(operation) || (reads(operation) && reading == Reading::WithKey) {
+    if writes(operation) || (reads(operation) && reading == ReadKeyHeaders::WithKey) {
         add("x-amz-");
     }
-    if copies(operation) && reading == Reading::WithKey {
+    if copies(operation) && reading == ReadKeyHeaders::WithKey {
         add("x-amz-copy-source-");
     }
 }
 
 /// Returns true if an operation that failed with this status may succeed without the key for
 /// reading.
-pub(super) fn may_be_plain(operation: Operation, status: u16) -> bool {
+pub(super) fn may_be_plain(operation: S3Operation, status: u16) -> bool {
     status == 400 && (reads(operation) || copies(operation))
 }
 
-fn reads(operation: Operation) -> bool {
-    matches!(operation, Operation::GetObject | Operation::HeadObject)
+fn reads(operation: S3Operation) -> bool {
+    matches!(operation, S3Operation::GetObject | S3Operation::HeadObject)
 }
 
-fn copies(operation: Operation) -> bool {
-    matches!(operation, Operation::CopyObject | Operation::UploadPartCopy)
+fn copies(operation: S3Operation) -> bool {
+    matches!(operation, S3Operation::CopyObject | S3Operation::UploadPartCopy)
 }
 
-fn writes(operation: Operation) -> bool {
+fn writes(operation: S3Operation) -> bool {
     matches!(
         operation,
-        Operation::CompleteMultipartUpload
-            | Operation::CopyObject
-            | Operation::CreateMultipartUpload
-            | Operation::ListParts
-            | Operation::PutObject
-            | Operation::UploadPart
-            | Operation::UploadPartCopy
+        S3Operation::CompleteMultipartUpload
+            | S3Operation::CopyObject
+            | S3Operation::CreateMultipartUpload
+            | S3Operation::ListParts
+            | S3Operation::PutObject
+            | S3Operation::UploadPart
+            | S3Operation::UploadPartCopy
     )
 }

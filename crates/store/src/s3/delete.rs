@@ -12,15 +12,15 @@ use crate::order::is_directory_bucket;
 use crate::upload::Payload;
 
 use super::errors::denied;
-use super::operation::Operation;
+use super::operation::S3Operation;
 use super::xml::{self, Deletion};
-use super::{Call, S3, protocol};
+use super::{S3, S3Call, protocol};
 
 impl S3 {
     /// Sends `DeleteObject`. A missing key is not an error.
     pub(crate) fn delete(&self, object: &ObjectLocation) -> Result<()> {
         let cancel = Cancel::new();
-        match self.call_text(&Call::new(Operation::DeleteObject, object, &cancel)) {
+        match self.call_text(&S3Call::new(S3Operation::DeleteObject, object, &cancel)) {
             Err(Error::NotFound { .. }) => Ok(()),
             other => other.map(drop),
         }
@@ -48,7 +48,7 @@ impl S3 {
                         return self.delete(object).err().map(|error| (location, error));
                     }
                     let detail = format!("{}: {}", refused.code, refused.message);
-                    Some((location, denied(object, &detail, Operation::DeleteObjects, self.asked())))
+                    Some((location, denied(object, &detail, S3Operation::DeleteObjects, self.asked())))
                 });
                 failed.collect()
             }
@@ -76,7 +76,7 @@ impl S3 {
         body.push_str("</Delete>");
         let bucket = first.with_key("");
         let cancel = Cancel::new();
-        let mut call = Call::new(Operation::DeleteObjects, &bucket, &cancel);
+        let mut call = S3Call::new(S3Operation::DeleteObjects, &bucket, &cancel);
         call.query.push(("delete", String::new()));
         call.payload = Payload::Bytes(body.as_bytes());
         call.header("content-type", "application/xml");

@@ -23,13 +23,13 @@ pub(super) const FIRST_REGION: &str = "us-east-1";
 
 /// The server and base path that requests for a bucket are sent to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Address {
+pub(super) struct BucketAddress {
     pub(super) origin: Origin,
     /// Path of the bucket or service, without a trailing `/`.
     base: String,
 }
 
-impl Address {
+impl BucketAddress {
     /// Returns the address of `bucket`, or of the service if it is empty, at the configured
     /// endpoint or at AWS in `region`.
     pub(super) fn of(bucket: &str, settings: &ServiceSettings, region: &str) -> Result<Self> {
@@ -160,7 +160,7 @@ mod tests {
     }
 
     fn address_by(settings: &ServiceSettings, bucket: &str) -> (String, String) {
-        let address = Address::of(bucket, settings, "eu-west-1").unwrap();
+        let address = BucketAddress::of(bucket, settings, "eu-west-1").unwrap();
         (address.origin.authority(), address.target("k", &[]))
     }
 
@@ -204,10 +204,10 @@ mod tests {
         );
         assert_eq!(address("data", Some("https://minio.example.org/s3")).1, "/s3/data/k");
         assert_eq!(
-            Address::of("data", &at(None), "cn-north-1").unwrap().origin.host,
+            BucketAddress::of("data", &at(None), "cn-north-1").unwrap().origin.host,
             "data.s3.cn-north-1.amazonaws.com.cn"
         );
-        assert!(Address::of("data", &at(Some("minio:9000")), "x").is_err());
+        assert!(BucketAddress::of("data", &at(Some("minio:9000")), "x").is_err());
     }
 
     #[test]
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn odd_keys_are_encoded_byte_by_byte_and_never_normalised() {
-        let address = Address::of("b", &at(Some("http://h")), "x").unwrap();
+        let address = BucketAddress::of("b", &at(Some("http://h")), "x").unwrap();
         assert_eq!(address.target("a//b/../c/", &[]), "/b/a//b/../c/");
         assert_eq!(address.target("ü +?#%", &[]), "/b/%C3%BC%20%2B%3F%23%25");
         assert_eq!(address.target("/lead", &[]), "/b//lead");

@@ -15,10 +15,10 @@ use super::S3;
 use super::dialect::{Addressing, ListVersion, is_region};
 use super::misuse::Misuse;
 use crate::error::Result;
-use crate::options::Options;
+use crate::options::StoreOptions;
 use crate::origin::Origin;
 use crate::signing::Signing;
-use crate::wire::Client;
+use crate::wire::WireClient;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -104,13 +104,13 @@ impl EndpointSettings {
     }
 
     /// Returns the options of requests to this endpoint, based on those of the store.
-    fn options(&self, options: &Options) -> Options {
+    fn options(&self, options: &StoreOptions) -> StoreOptions {
         let signing = match (&self.profile, self.sign) {
             (_, false) => Signing::Anonymous,
             (Some(_), true) => Signing::Chain,
             (None, true) => options.signing.clone(),
         };
-        Options {
+        StoreOptions {
             endpoint_url: None,
             region: None,
             profile: self.profile.clone().or_else(|| options.profile.clone()),
@@ -159,7 +159,7 @@ impl NamedServices {
     }
 
     /// Returns the service of a name, within the scope of `client`.
-    pub(crate) fn get(&self, name: EndpointName, client: &Client) -> Result<S3> {
+    pub(crate) fn get(&self, name: EndpointName, client: &WireClient) -> Result<S3> {
         let mut services = self.services.lock();
         if let Some(known) = services.get(&name) {
             return Ok(known.in_scope_of(client));
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!((lab.url.as_deref(), lab.addressing), (Some("http://h:9000"), Addressing::Virtual));
         assert_eq!((lab.list_version, lab.checksums), (Some(ListVersion::V1), false));
         assert!(lab.ca_bundle.as_ref().unwrap().is_absolute());
-        let plain = Options { endpoint_url: Some("http://other".into()), ..Options::default() };
+        let plain = StoreOptions { endpoint_url: Some("http://other".into()), ..StoreOptions::default() };
         let options = lab.options(&plain);
         assert_eq!((options.endpoint_url, options.profile.as_deref()), (None, Some("p")));
         let public = &endpoints[&EndpointName::new("public").unwrap()];

@@ -3,7 +3,7 @@
 use std::env;
 
 use super::key::AccessKey;
-use crate::options::Options;
+use crate::options::StoreOptions;
 
 /// Returns the value of a variable that is set and not empty.
 pub(crate) fn variable(name: &str) -> Option<String> {
@@ -11,7 +11,7 @@ pub(crate) fn variable(name: &str) -> Option<String> {
 }
 
 /// Returns the keys in variables. They take precedence unless the options name a profile.
-pub(super) fn from_variables(options: &Options) -> Option<AccessKey> {
+pub(super) fn from_variables(options: &StoreOptions) -> Option<AccessKey> {
     if options.profile.is_some() {
         return None;
     }

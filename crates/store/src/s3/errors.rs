@@ -6,21 +6,21 @@ use firstbyte_location::ObjectLocation;
 use serde::Deserialize;
 
 use crate::codes::{self, Meaning};
-use crate::error::{Asked, Error, Result, Trace, means_another_region};
+use crate::error::{Error, RequestAuthentication, Result, Trace, means_another_region};
 use crate::order::is_directory_bucket;
-use crate::wire::{Head, Incoming};
+use crate::wire::{Incoming, ResponseHead};
 
 use super::dialect::is_region;
-use super::operation::Operation;
-use super::{Call, LONGEST_XML, express, xml};
+use super::operation::S3Operation;
+use super::{LONGEST_XML, S3Call, express, xml};
 
-pub(super) struct Refusal {
-    pub(super) head: Head,
+pub(super) struct S3Refusal {
+    pub(super) head: ResponseHead,
     code: String,
     message: String,
     region: Option<String>,
     class: Option<String>,
-    request: Asked,
+    request: RequestAuthentication,
     /// The identifiers in the body, for responses whose headers have none.
     identifiers: (Option<String>, Option<String>),
 }
@@ -37,8 +37,12 @@ struct ErrorBody {
     host_id: Option<String>,
 }
 
-impl Refusal {
-    pub(super) fn read(head: Head, incoming: Incoming, request: Asked) -> Result<Self> {
+impl S3Refusal {
+    pub(super) fn read(
+        head: ResponseHead,
+        incoming: Incoming,
+        request: RequestAuthentication,
+    ) -> Result<Self> {
         let body = incoming.collect(LONGEST_XML)?;
         // Go's and nginx's words for a request without TLS to a TLS port.
         if head.status == 400 && ["HTTPS server", "HTTPS port"].iter().any(|words| contains(&body, words)) {
@@ -54,7 +58,7 @@ impl Refusal {
         Ok(Self::new(head, body, request))
     }
 
-    fn new(head: Head, body: ErrorBody, request: Asked) -> Self {
+    fn new(head: ResponseHead, body: ErrorBody, request: RequestAuthentication) -> Self {
         let ErrorBody { code, message, region, storage_class: class, request_id, host_id } = body;
         Self { code, message, region, class, request, identifiers: (request_id, host_id), head }
     }
@@ -62,7 +66,11 @@ impl Refusal {
     /// Returns the error in the body of a 200, if there is one. Services send it when they begin a
     /// response before they are done. It gets the code's usual status and is retried like any
     /// other, as the documentation of CompleteMultipartUpload requires.
-    pub(super) fn in_success(head: &Head, body: &[u8], request: Asked) -> Option<Self> {
+    pub(super) fn in_success(
+        head: &ResponseHead,
+        body: &[u8],
+        request: RequestAuthentication,
+    ) -> Option<Self> {
         let body: ErrorBody = xml::parse_root("Error", body)?;
         let mut head = head.clone();
         head.status = codes::status(&body.code);
@@ -94,12 +102,12 @@ impl Refusal {
         }
     }
 
-    pub(super) fn into_error(self, call: &Call<'_>) -> Error {
+    pub(super) fn into_error(self, call: &S3Call<'_>) -> Error {
         let trace = self.trace();
         self.untraced(call).traced(|| trace)
     }
 
-    fn untraced(self, call: &Call<'_>) -> Error {
+    fn untraced(self, call: &S3Call<'_>) -> Error {
         let location = call.place();
         let status = self.head.status;
         let detail = if self.message.is_empty() {
@@ -139,7 +147,12 @@ impl Refusal {
 
 /// Returns the error for a denied operation, with the actions that it needs. AWS names them only in
 /// some messages, and never in a response to a HEAD.
-pub(super) fn denied(object: &ObjectLocation, detail: &str, operation: Operation, request: Asked) -> Error {
+pub(super) fn denied(
+    object: &ObjectLocation,
+    detail: &str,
+    operation: S3Operation,
+    request: RequestAuthentication,
+) -> Error {
     let actions = match is_directory_bucket(object) {
         true => express::actions(operation),
         false => operation.actions(),
@@ -166,7 +179,7 @@ fn bucket_of(place: &str) -> String {
 
 /// Parses `Retry-After` in seconds. A date, which is rare, is ignored in favour of the usual
 /// back-off.
-pub(crate) fn retry_after(head: &Head) -> Option<Duration> {
+pub(crate) fn retry_after(head: &ResponseHead) -> Option<Duration> {
     head.get("retry-after").and_then(|value| value.trim().parse().ok()).map(Duration::from_secs)
 }
 

@@ -13,8 +13,8 @@ use rustix_futex_sync::Mutex;
 use serde::Deserialize;
 
 use super::key::AccessKey;
-use super::operation::Operation;
-use super::{Call, S3, protocol, xml};
+use super::operation::S3Operation;
+use super::{S3, S3Call, protocol, xml};
 use crate::cancel::Cancel;
 use crate::dates;
 use crate::error::Result;
@@ -26,9 +26,9 @@ const RENEW_BEFORE: Duration = Duration::from_secs(60);
 const USUAL_LIFE: Duration = Duration::from_secs(5 * 60);
 
 #[derive(Default)]
-pub(super) struct Sessions(Mutex<HashMap<String, AccessKey>>);
+pub(super) struct ExpressSessions(Mutex<HashMap<String, AccessKey>>);
 
-impl Sessions {
+impl ExpressSessions {
     fn live(&self, bucket: &str) -> Option<AccessKey> {
         let sessions = self.0.lock();
         let soon = SystemTime::now() + RENEW_BEFORE;
@@ -62,18 +62,18 @@ struct SessionKey {
 }
 
 /// Returns whether a request for a directory bucket is signed with the key of a session.
-pub(super) fn needs_session(operation: Operation) -> bool {
-    !matches!(operation, Operation::CreateSession | Operation::CreateBucket | Operation::DeleteBucket)
+pub(super) fn needs_session(operation: S3Operation) -> bool {
+    !matches!(operation, S3Operation::CreateSession | S3Operation::CreateBucket | S3Operation::DeleteBucket)
 }
 
 /// Returns the actions that a policy must allow for an operation on a directory bucket. Access to
 /// objects is decided by the session alone.
 /// <https://docs.aws.amazon.com/AmazonS3/latest/userguide/s3-express-security-iam.html>
-pub(super) fn actions(operation: Operation) -> &'static [&'static str] {
+pub(super) fn actions(operation: S3Operation) -> &'static [&'static str] {
     match operation {
-        Operation::CreateBucket => &["s3express:CreateBucket"],
-        Operation::DeleteBucket => &["s3express:DeleteBucket"],
-        _ => Operation::CreateSession.actions(),
+        S3Operation::CreateBucket => &["s3express:CreateBucket"],
+        S3Operation::DeleteBucket => &["s3express:DeleteBucket"],
+        _ => S3Operation::CreateSession.actions(),
     }
 }
 
@@ -89,7 +89,7 @@ impl S3 {
             return Ok(live);
         }
         let bucket = object.with_key("");
-        let mut call = Call::new(Operation::CreateSession, &bucket, cancel);
+        let mut call = S3Call::new(S3Operation::CreateSession, &bucket, cancel);
         call.query.push(("session", String::new()));
         let (head, body) = self.call_text(&call)?;
         let created: Created = xml::parse_root("CreateSessionResult", &body)

@@ -1,4 +1,4 @@
-//! The S3 backend. Every call is one signed HTTP request by [`Client`].
+//! The S3 backend. Every call is one signed HTTP request by [`WireClient`].
 //!
 //! An S3 SDK would put heap-allocated streams between socket and caller, and hide the response
 //! heads that version checks need. Only the search for credentials uses the SDK.
@@ -50,31 +50,31 @@ use firstbyte_pacing::Throttle;
 use rustix_futex_sync::Mutex;
 
 use crate::cancel::Cancel;
-use crate::error::{Asked, Error, Result, SETTING_SEPARATOR};
+use crate::error::{Error, RequestAuthentication, Result, SETTING_SEPARATOR};
 use crate::order::is_directory_bucket;
 use crate::retry::Retry;
 use crate::signing::Signing;
 use crate::upload::Payload;
-use crate::wire::{Client, Head, Incoming, Request};
+use crate::wire::{Incoming, ResponseHead, WireClient, WireRequest};
 
-use credentials::Identity;
-use customer_key::Reading;
+use credentials::S3Credentials;
+use customer_key::ReadKeyHeaders;
 use dialect::ListVersion;
-use endpoint::Address;
+use endpoint::BucketAddress;
 use endpoints::EndpointSettings;
 pub(crate) use endpoints::NamedServices;
 pub(crate) use environment::variable;
-use errors::Refusal;
+use errors::S3Refusal;
 pub(crate) use errors::retry_after;
-use express::Sessions;
+use express::ExpressSessions;
 use names::LearntNames;
-use operation::Operation;
+use operation::S3Operation;
 pub use presign::{Presign, PresignMethod, Presigned};
 pub use service::{ServiceAnswer, ServiceMethod, ServiceRequest};
-use settings::Checksums;
+use settings::ChecksumHeaders;
 pub use settings::EndpointSource;
 pub(crate) use settings::ca_bundle;
-use sign::Rules;
+use sign::SigningRules;
 
 /// Longest accepted XML response, bytes: more than a page of 1,000 keys of 1,024 bytes,
 /// percent-encoded.
@@ -82,8 +82,8 @@ const LONGEST_XML: usize = 16 << 20;
 
 /// The S3-compatible service of the options.
 pub(crate) struct S3 {
-    client: Arc<Client>,
-    identity: Arc<Identity>,
+    client: Arc<WireClient>,
+    identity: Arc<S3Credentials>,
     /// Regions of buckets, learnt from responses.
     regions: Arc<Mutex<HashMap<String, String>>>,
     /// True after the service has refused checksum headers, which are then no longer sent.
@@ -92,24 +92,24 @@ pub(crate) struct S3 {
     names: Arc<LearntNames>,
     /// True after the service has shown that it supports only version 1 of the listing.
     first_list_version: Arc<AtomicBool>,
-    sessions: Arc<Sessions>,
+    sessions: Arc<ExpressSessions>,
 }
 
 /// One request to S3, before it has an address and a signature.
-pub(super) struct Call<'a> {
-    operation: Operation,
+pub(super) struct S3Call<'a> {
+    operation: S3Operation,
     object: &'a ObjectLocation,
     query: Vec<(&'static str, String)>,
     headers: Vec<(String, String)>,
     payload: Payload<'a>,
-    /// The bytes that the service processes before it responds: see [`Request::work`].
+    /// The bytes that the service processes before it responds: see [`WireRequest::work`].
     work: u64,
     cancel: &'a Cancel,
     throttle: Throttle,
 }
 
-impl<'a> Call<'a> {
-    fn new(operation: Operation, object: &'a ObjectLocation, cancel: &'a Cancel) -> Self {
+impl<'a> S3Call<'a> {
+    fn new(operation: S3Operation, object: &'a ObjectLocation, cancel: &'a Cancel) -> Self {
         let (query, headers, payload) = (Vec::new(), Vec::new(), Payload::Bytes(b""));
         Self { operation, object, query, headers, payload, work: 0, cancel, throttle: Throttle::default() }
     }
@@ -135,12 +135,12 @@ pub struct Endpoint {
 }
 
 /// A response whose body has not been read, or a refusal with its body.
-type Reply = std::result::Result<(Head, Incoming), Refusal>;
+type Reply = std::result::Result<(ResponseHead, Incoming), S3Refusal>;
 
 impl S3 {
-    pub(crate) fn new(client: Arc<Client>) -> Self {
+    pub(crate) fn new(client: Arc<WireClient>) -> Self {
         Self {
-            identity: Arc::new(Identity::new(&client, None)),
+            identity: Arc::new(S3Credentials::new(&client, None)),
             client,
             regions: Arc::default(),
             without_checksums: Arc::default(),
@@ -151,13 +151,13 @@ impl S3 {
     }
 
     /// Returns the service of a named endpoint.
-    fn named(client: Arc<Client>, endpoint: EndpointSettings) -> Self {
-        let identity = Arc::new(Identity::new(&client, Some(endpoint)));
+    fn named(client: Arc<WireClient>, endpoint: EndpointSettings) -> Self {
+        let identity = Arc::new(S3Credentials::new(&client, Some(endpoint)));
         Self { identity, ..Self::new(client) }
     }
 
     /// Returns the same service in the scope of another client.
-    fn in_scope_of(&self, client: &Client) -> Self {
+    fn in_scope_of(&self, client: &WireClient) -> Self {
         self.with_client(Arc::new(self.client.in_scope_of(client)))
     }
 
@@ -168,7 +168,7 @@ impl S3 {
     }
 
     /// Returns the same service with another client.
-    pub(crate) fn with_client(&self, client: Arc<Client>) -> Self {
+    pub(crate) fn with_client(&self, client: Arc<WireClient>) -> Self {
         Self {
             client,
             identity: Arc::clone(&self.identity),
@@ -203,26 +203,26 @@ impl S3 {
     }
 
     /// Sends a call and retries it after transient failures.
-    fn call(&self, call: &Call<'_>) -> Result<(Head, Incoming)> {
+    fn call(&self, call: &S3Call<'_>) -> Result<(ResponseHead, Incoming)> {
         self.retrying(call, |reply| reply.map_err(|refusal| refusal.into_error(call)))
     }
 
     /// Sends a call like [`call`](Self::call). The response is a short text, which may be an error.
-    fn call_text(&self, call: &Call<'_>) -> Result<(Head, Vec<u8>)> {
+    fn call_text(&self, call: &S3Call<'_>) -> Result<(ResponseHead, Vec<u8>)> {
         self.retrying(call, |reply| self.text_of(call, reply))
     }
 
     /// Reads the text of a response. An error inside a 200 is an error, for every operation.
-    fn text_of(&self, call: &Call<'_>, reply: Reply) -> Result<(Head, Vec<u8>)> {
+    fn text_of(&self, call: &S3Call<'_>, reply: Reply) -> Result<(ResponseHead, Vec<u8>)> {
         let (head, incoming) = reply.map_err(|refusal| refusal.into_error(call))?;
         let body = incoming.collect(LONGEST_XML)?;
-        match Refusal::in_success(&head, &body, self.asked()) {
+        match S3Refusal::in_success(&head, &body, self.asked()) {
             Some(refusal) => Err(refusal.into_error(call)),
             None => Ok((head, body)),
         }
     }
 
-    fn retrying<T>(&self, call: &Call<'_>, accept: impl Fn(Reply) -> Result<T>) -> Result<T> {
+    fn retrying<T>(&self, call: &S3Call<'_>, accept: impl Fn(Reply) -> Result<T>) -> Result<T> {
         let mut retry = Retry::new(&self.client, call.cancel);
         loop {
             match self.send(call).and_then(&accept) {
@@ -233,18 +233,18 @@ impl S3 {
     }
 
     /// Sends a call once. Follows the bucket to its region and renews expired credentials.
-    fn send(&self, call: &Call<'_>) -> Result<Reply> {
+    fn send(&self, call: &S3Call<'_>) -> Result<Reply> {
         let place = call.place();
         let mut renewed = false;
         let mut moved = false;
-        let mut reading = Reading::WithKey;
+        let mut reading = ReadKeyHeaders::WithKey;
         loop {
             let region = self.region(&call.object.bucket)?;
             let (head, incoming) = self.send_to(call, &place, &region, reading)?;
             if head.status < 300 {
                 return Ok(Ok((head, incoming)));
             }
-            let refusal = Refusal::read(head, incoming, self.asked())?;
+            let refusal = S3Refusal::read(head, incoming, self.asked())?;
             match refusal.region() {
                 Some(right) if !moved && right != region => {
                     tracing::debug!(bucket = call.object.bucket, %right, "bucket lives in another region");
@@ -257,10 +257,10 @@ impl S3 {
                     renewed = true;
                 }
                 _ if self.client.options.customer_key.is_some()
-                    && reading == Reading::WithKey
+                    && reading == ReadKeyHeaders::WithKey
                     && customer_key::may_be_plain(call.operation, refusal.head.status) =>
                 {
-                    reading = Reading::Plain;
+                    reading = ReadKeyHeaders::Plain;
                 }
                 _ => return Ok(Err(refusal)),
             }
@@ -270,16 +270,16 @@ impl S3 {
 
     fn send_to(
         &self,
-        call: &Call<'_>,
+        call: &S3Call<'_>,
         place: &str,
         region: &str,
-        reading: Reading,
-    ) -> Result<(Head, Incoming)> {
+        reading: ReadKeyHeaders,
+    ) -> Result<(ResponseHead, Incoming)> {
         endpoint::check_bucket(&call.object.bucket)?;
         let cancel = self.client.scoped_cancel(call.cancel);
         let options = &self.client.options;
-        let address = Address::of(&call.object.bucket, self.identity.settings(options)?, region)?;
-        let mut request = Request {
+        let address = BucketAddress::of(&call.object.bucket, self.identity.settings(options)?, region)?;
+        let mut request = WireRequest {
             place,
             operation: Some(&call.operation),
             origin: &address.origin,
@@ -302,9 +302,9 @@ impl S3 {
         }
         if let Some(credentials) = self.identity.credentials(place, options, &cancel)? {
             let (rules, credentials) = match is_directory_bucket(call.object) {
-                false => (Rules::S3, credentials),
-                true if !express::needs_session(call.operation) => (Rules::Express, credentials),
-                true => (Rules::ExpressSession, self.session(call.object, &cancel)?),
+                false => (SigningRules::S3, credentials),
+                true if !express::needs_session(call.operation) => (SigningRules::Express, credentials),
+                true => (SigningRules::ExpressSession, self.session(call.object, &cancel)?),
             };
             sign::sign_request(&mut request, &credentials, (rules, region), SystemTime::now())?;
         }
@@ -334,8 +334,12 @@ impl S3 {
         Ok(found.unwrap_or_else(|| endpoint::FIRST_REGION.to_owned()))
     }
 
-    fn asked(&self) -> Asked {
-        if self.client.options.signing == Signing::Anonymous { Asked::Unsigned } else { Asked::Signed }
+    fn asked(&self) -> RequestAuthentication {
+        if self.client.options.signing == Signing::Anonymous {
+            RequestAuthentication::Unsigned
+        } else {
+            RequestAuthentication::Signed
+        }
     }
 
     fn list_version(&self) -> Result<ListVersion> {
@@ -346,7 +350,7 @@ impl S3 {
 
     fn uses_checksums(&self) -> bool {
         let settings = self.identity.settings(&self.client.options).ok();
-        let off = settings.is_some_and(|settings| settings.checksums == Checksums::Off);
+        let off = settings.is_some_and(|settings| settings.checksums == ChecksumHeaders::Off);
         !off && !self.without_checksums.load(Ordering::Relaxed)
     }
 

@@ -17,16 +17,16 @@ use crate::{answer, dates};
 
 use super::completed::LostAnswer;
 use super::names::{ENCODING, NameForm};
-use super::operation::Operation;
+use super::operation::S3Operation;
 use super::write::{self, CRC_HEADER};
 use super::xml::{self, Initiated, PartPage, UploadPage};
-use super::{Call, S3, protocol};
+use super::{S3, S3Call, protocol};
 
 impl S3 {
     /// Sends `CreateMultipartUpload`.
     pub(crate) fn begin_upload(&self, object: &ObjectLocation, options: &PutOptions) -> Result<Upload> {
         self.with_checksums(|checked| {
-            let mut call = Call::new(Operation::CreateMultipartUpload, object, &options.sending.cancel);
+            let mut call = S3Call::new(S3Operation::CreateMultipartUpload, object, &options.sending.cancel);
             call.query.push(("uploads", String::new()));
             self.describe(&mut call, &options.metadata);
             if checked {
@@ -52,7 +52,7 @@ impl S3 {
     ) -> Result<Part> {
         let crc = payload.checksum(Algorithm::Crc64Nvme, &object.to_string())?;
         self.with_checksums(|checked| {
-            let mut call = part_call(Operation::UploadPart, object, id, number, &sending.cancel);
+            let mut call = part_call(S3Operation::UploadPart, object, id, number, &sending.cancel);
             call.throttle = sending.throttle.clone();
             call.payload = payload;
             if checked {
@@ -77,7 +77,7 @@ impl S3 {
         range: ByteRange,
     ) -> Result<Part> {
         let cancel = Cancel::new();
-        let mut call = part_call(Operation::UploadPartCopy, object, id, number, &cancel);
+        let mut call = part_call(S3Operation::UploadPartCopy, object, id, number, &cancel);
         write::add_copy_source_headers(&mut call, source, version);
         call.work = range.len();
         call.header("x-amz-copy-source-range", answer::range_header(range));
@@ -95,7 +95,7 @@ impl S3 {
         let mut parts = Vec::new();
         let (mut marker, mut turns): (Option<String>, _) = (None, Turns::default());
         loop {
-            let mut call = Call::new(Operation::ListParts, object, &cancel);
+            let mut call = S3Call::new(S3Operation::ListParts, object, &cancel);
             call.query.push(("uploadId", id.to_owned()));
             call.query.extend(marker.clone().map(|number| ("part-number-marker", number)));
             let (head, body) = self.call_text(&call)?;
@@ -128,7 +128,7 @@ impl S3 {
     ) -> Result<Written> {
         let whole = combined(parts).filter(|_| self.uses_checksums());
         let body = completion(parts, whole.is_some());
-        let mut call = Call::new(Operation::CompleteMultipartUpload, object, &options.sending.cancel);
+        let mut call = S3Call::new(S3Operation::CompleteMultipartUpload, object, &options.sending.cancel);
         call.query.push(("uploadId", id.to_owned()));
         call.payload = Payload::Bytes(body.as_bytes());
         let size = parts.iter().map(|part| part.size).sum();
@@ -172,7 +172,7 @@ impl S3 {
     /// Sends `AbortMultipartUpload`. A missing upload is not an error.
     pub(crate) fn abort_upload(&self, object: &ObjectLocation, id: &str) -> Result<()> {
         let cancel = Cancel::new();
-        let mut call = Call::new(Operation::AbortMultipartUpload, object, &cancel);
+        let mut call = S3Call::new(S3Operation::AbortMultipartUpload, object, &cancel);
         call.query.push(("uploadId", id.to_owned()));
         match self.call_text(&call) {
             Err(Error::NotFound { .. }) => Ok(()),
@@ -188,7 +188,7 @@ impl S3 {
         let mut uploads = Vec::new();
         let (mut marker, mut turns): (Option<(String, String)>, _) = (None, Turns::default());
         loop {
-            let mut call = Call::new(Operation::ListMultipartUploads, &bucket, &cancel);
+            let mut call = S3Call::new(S3Operation::ListMultipartUploads, &bucket, &cancel);
             call.query.push(("uploads", String::new()));
             call.query.push((ENCODING, "url".to_owned()));
             call.query.push(("prefix", prefix.key.clone()));
@@ -225,7 +225,7 @@ impl S3 {
 
 impl S3 {
     /// Returns the form of the keys in a list of uploads.
-    fn form_of_uploads(&self, call: &mut Call<'_>, page: &UploadPage) -> Result<NameForm> {
+    fn form_of_uploads(&self, call: &mut S3Call<'_>, page: &UploadPage) -> Result<NameForm> {
         if let Some(stated) = NameForm::stated(page.encoding_type.as_deref()) {
             return Ok(stated);
         }
@@ -240,13 +240,13 @@ impl S3 {
 }
 
 fn part_call<'a>(
-    operation: Operation,
+    operation: S3Operation,
     object: &'a ObjectLocation,
     id: &str,
     number: u32,
     cancel: &'a Cancel,
-) -> Call<'a> {
-    let mut call = Call::new(operation, object, cancel);
+) -> S3Call<'a> {
+    let mut call = S3Call::new(operation, object, cancel);
     call.query.push(("partNumber", number.to_string()));
     call.query.push(("uploadId", id.to_owned()));
     call

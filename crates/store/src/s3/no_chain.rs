@@ -5,36 +5,40 @@ use std::time::Duration;
 
 use super::key::AccessKey;
 use super::settings::Variants;
-use crate::wire::Client;
+use crate::wire::WireClient;
 
 /// The service that credentials are for (unused here).
-pub(super) struct Service {
+pub(super) struct CredentialService {
     pub(super) region: Option<String>,
     pub(super) variants: Variants,
 }
 
 /// The cause of a failure to find credentials.
 #[derive(Clone, Default)]
-pub(super) struct Failure {
+pub(super) struct ChainFailure {
     pub(super) detail: String,
     pub(super) silence: Option<(String, Duration)>,
 }
 
-impl From<String> for Failure {
+impl From<String> for ChainFailure {
     fn from(detail: String) -> Self {
         Self { detail, silence: None }
     }
 }
 
 /// A source without credentials.
-pub(super) struct Chain;
+pub(super) struct CredentialChain;
 
-impl Chain {
-    pub(super) fn new(_: &Client) -> Self {
+impl CredentialChain {
+    pub(super) fn new(_: &WireClient) -> Self {
         Self
     }
 
-    pub(super) fn provide(&self, _: &Service, _: Option<String>) -> Result<AccessKey, Failure> {
+    pub(super) fn provide(
+        &self,
+        _: &CredentialService,
+        _: Option<String>,
+    ) -> Result<AccessKey, ChainFailure> {
         Err("none in options and variables, and the feature `aws-config` was left out".to_owned().into())
     }
 }

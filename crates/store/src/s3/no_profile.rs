@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use super::environment::{Setting, SettingSource, variable};
 use super::misuse::Misuse;
 use crate::error::Result;
-use crate::options::Options;
+use crate::options::StoreOptions;
 
 /// The configuration files, which this build never reads.
 pub(super) struct Profiles(Infallible);
@@ -18,11 +18,11 @@ impl Profiles {
 }
 
 /// Returns the name of the profile, if an option or variable states one.
-pub(super) fn named(options: &Options) -> Option<String> {
+pub(super) fn named(options: &StoreOptions) -> Option<String> {
     options.profile.clone().or_else(|| variable("AWS_PROFILE")).or_else(|| variable("AWS_DEFAULT_PROFILE"))
 }
 
-pub(super) fn read(options: &Options) -> std::result::Result<Option<Profiles>, Misuse> {
+pub(super) fn read(options: &StoreOptions) -> std::result::Result<Option<Profiles>, Misuse> {
     match named(options).filter(|name| name != "default") {
         None => Ok(None),
         Some(name) => Err(Misuse {
@@ -53,6 +53,6 @@ pub(super) fn unusable_setting(what: &str, why: &str) -> Misuse {
     Misuse { what: what.to_owned(), why: why.to_owned() }
 }
 
-pub(super) fn check_identity(_: &Options) -> Result<()> {
+pub(super) fn check_identity(_: &StoreOptions) -> Result<()> {
     Ok(())
 }

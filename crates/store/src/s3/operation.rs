@@ -4,11 +4,11 @@
 //! policies of `deploy/` and the table in `docs/reference/deploy.md`.
 
 use crate::requests::RequestKind;
-use crate::wire::Method;
+use crate::wire::HttpMethod;
 
 /// An S3 operation, with its name in AWS's API.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Operation {
+pub(super) enum S3Operation {
     AbortMultipartUpload,
     CompleteMultipartUpload,
     CopyObject,
@@ -31,8 +31,8 @@ pub(super) enum Operation {
     UploadPartCopy,
 }
 
-impl Operation {
-    pub(super) fn method(self) -> Method {
+impl S3Operation {
+    pub(super) fn method(self) -> HttpMethod {
         match self {
             Self::CreateSession
             | Self::GetObject
@@ -40,15 +40,17 @@ impl Operation {
             | Self::ListMultipartUploads
             | Self::ListObjectVersions
             | Self::ListObjectsV2
-            | Self::ListParts => Method::Get,
-            Self::HeadBucket | Self::HeadObject => Method::Head,
+            | Self::ListParts => HttpMethod::Get,
+            Self::HeadBucket | Self::HeadObject => HttpMethod::Head,
             Self::CopyObject
             | Self::CreateBucket
             | Self::PutObject
             | Self::UploadPart
-            | Self::UploadPartCopy => Method::Put,
-            Self::CompleteMultipartUpload | Self::CreateMultipartUpload | Self::DeleteObjects => Method::Post,
-            Self::AbortMultipartUpload | Self::DeleteBucket | Self::DeleteObject => Method::Delete,
+            | Self::UploadPartCopy => HttpMethod::Put,
+            Self::CompleteMultipartUpload | Self::CreateMultipartUpload | Self::DeleteObjects => {
+                HttpMethod::Post
+            }
+            Self::AbortMultipartUpload | Self::DeleteBucket | Self::DeleteObject => HttpMethod::Delete,
         }
     }
 

@@ -4,11 +4,11 @@ use std::time::{Duration, SystemTime};
 
 use firstbyte_location::ObjectLocation;
 
-use super::endpoint::{self, Address};
+use super::endpoint::{self, BucketAddress};
 use super::{S3, sign};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
-use crate::wire::Method;
+use crate::wire::HttpMethod;
 
 /// The request that a presigned URL allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl S3 {
             }
         }
         let region = self.region(&object.bucket)?;
-        let address = Address::of(&object.bucket, configured, &region)?;
+        let address = BucketAddress::of(&object.bucket, configured, &region)?;
         let cancel = self.client.scoped_cancel(&Cancel::new());
         let credentials = self.identity.credentials(&place, options, &cancel)?;
         let credentials = credentials.ok_or_else(|| Error::Options {
@@ -72,8 +72,8 @@ impl S3 {
         let payer = ("x-amz-request-payer", "requester".to_owned());
         let query: Vec<_> = options.request_payer.then_some(payer).into_iter().collect();
         let method = match presign.method {
-            PresignMethod::Get => Method::Get,
-            PresignMethod::Put => Method::Put,
+            PresignMethod::Get => HttpMethod::Get,
+            PresignMethod::Put => HttpMethod::Put,
         };
         let now = SystemTime::now();
         let ends_early = credentials.expiry.is_some_and(|expiry| expiry < now + presign.expires);

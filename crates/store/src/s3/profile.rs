@@ -16,7 +16,7 @@ use super::environment::{Setting, SettingSource, from_variables, variable};
 use super::misuse::Misuse;
 use super::runtime::{describe, runtime};
 use crate::error::Result;
-use crate::options::Options;
+use crate::options::StoreOptions;
 use crate::signing::Signing;
 
 /// The name of S3 in variables and in a `[services]` section.
@@ -27,13 +27,13 @@ const SUFFICIENT: [&str; 5] =
     ["credential_process", "sso_session", "sso_start_url", "web_identity_token_file", "login_session"];
 
 /// Returns the name of the profile, if an option or variable states one.
-pub(super) fn named(options: &Options) -> Option<String> {
+pub(super) fn named(options: &StoreOptions) -> Option<String> {
     options.profile.clone().or_else(|| variable("AWS_PROFILE")).or_else(|| variable("AWS_DEFAULT_PROFILE"))
 }
 
 /// Reads the files and selects the profile for settings. Returns `None` if there are no files. The
 /// profile may be missing only if it was not named.
-pub(super) fn read(options: &Options) -> std::result::Result<Option<Profiles>, Misuse> {
+pub(super) fn read(options: &StoreOptions) -> std::result::Result<Option<Profiles>, Misuse> {
     let named = named(options);
     if named.is_none() && !files().iter().any(|file| file.exists()) {
         return Ok(None);
@@ -101,7 +101,7 @@ pub(super) fn unusable_setting(what: &str, why: &str) -> Misuse {
 }
 
 /// Checks that the named profile has credentials, and that the files can be read.
-pub(super) fn check_identity(options: &Options) -> Result<()> {
+pub(super) fn check_identity(options: &StoreOptions) -> Result<()> {
     if options.signing != Signing::Chain || from_variables(options).is_some() {
         return Ok(());
     }
@@ -145,7 +145,7 @@ fn files() -> [PathBuf; 2] {
     })
 }
 
-fn load(options: &Options) -> std::result::Result<ProfileSet, Misuse> {
+fn load(options: &StoreOptions) -> std::result::Result<ProfileSet, Misuse> {
     let name = named(options).map(Into::into);
     let load = || {
         let (fs, env) = (Fs::real(), Env::real());

@@ -25,7 +25,7 @@ use crate::error::{Error, Result};
 use crate::origin::Origin;
 use crate::requests::RequestKind;
 use crate::upload::Payload;
-use crate::wire::{Client, Head, Method, Request};
+use crate::wire::{HttpMethod, ResponseHead, WireClient, WireRequest};
 
 /// Longest response of a provider's service, bytes. Credentials and a token take a few KiB.
 const LONGEST_ANSWER: usize = 1 << 20;
@@ -36,7 +36,7 @@ pub(super) type Silence = (String, Duration);
 /// The client of all credential providers. Clones share the record of a silence.
 #[derive(Clone)]
 pub(super) struct ProviderClient {
-    client: Arc<Client>,
+    client: Arc<WireClient>,
     silence: Arc<Mutex<Option<Silence>>>,
 }
 
@@ -49,7 +49,7 @@ impl fmt::Debug for ProviderClient {
 impl ProviderClient {
     /// Returns a client with the options of `client`, but without its scope and counters: callers
     /// with different scopes share it.
-    pub(super) fn new(client: &Client) -> Self {
+    pub(super) fn new(client: &WireClient) -> Self {
         Self { client: Arc::new(client.unscoped()), silence: Arc::default() }
     }
 
@@ -102,14 +102,14 @@ impl Connector {
         };
         let origin = Origin::parse_url(request.uri()).ok_or_else(|| protocol("no host and port"))?;
         let method = match request.method() {
-            "GET" => Method::Get,
-            "PUT" => Method::Put,
-            "POST" => Method::Post,
+            "GET" => HttpMethod::Get,
+            "PUT" => HttpMethod::Put,
+            "POST" => HttpMethod::Post,
             _ => return Err(protocol("a method that no provider uses")),
         };
         let headers = request.headers().iter();
         let own = |name: &str| !["host", "content-length"].iter().any(|own| own.eq_ignore_ascii_case(name));
-        let request = Request {
+        let request = WireRequest {
             place,
             operation: None,
             origin: &origin,
@@ -158,7 +158,7 @@ impl Drop for CancelOnDrop {
     }
 }
 
-fn response(head: &Head, body: Vec<u8>) -> Option<HttpResponse> {
+fn response(head: &ResponseHead, body: Vec<u8>) -> Option<HttpResponse> {
     let status = StatusCode::try_from(head.status).ok()?;
     let mut response = HttpResponse::new(status, SdkBody::from(body));
     for (name, value) in head.headers() {

@@ -1,6 +1,6 @@
 //! Describes and reads objects: HeadObject and GetObject.
 
-use firstbyte_location::{ByteRange, Kind, ObjectLocation, Version};
+use firstbyte_location::{ByteRange, EntryKind, ObjectLocation, Version};
 
 use crate::body::Body;
 use crate::cancel::Cancel;
@@ -9,8 +9,8 @@ use crate::object::Stat;
 use crate::query::{Get, Integrity};
 use crate::{answer, conditions};
 
-use super::operation::Operation;
-use super::{Call, S3};
+use super::operation::S3Operation;
+use super::{S3, S3Call};
 use crate::gateways::frames::FRAMES;
 use crate::retry::Retry;
 
@@ -21,13 +21,13 @@ impl S3 {
         let cancel = Cancel::new();
         if object.key.is_empty() {
             let operation =
-                if object.bucket.is_empty() { Operation::ListBuckets } else { Operation::HeadBucket };
-            return self.call_text(&Call::new(operation, object, &cancel)).map(|_| Stat::directory());
+                if object.bucket.is_empty() { S3Operation::ListBuckets } else { S3Operation::HeadBucket };
+            return self.call_text(&S3Call::new(operation, object, &cancel)).map(|_| Stat::directory());
         }
         match self.head(object, None) {
             // An empty object `NAME/` is a directory marker.
             Ok(marker) if object.key.ends_with('/') && marker.size() == Some(0) => {
-                Ok(Stat { kind: Kind::Directory, ..marker })
+                Ok(Stat { kind: EntryKind::Directory, ..marker })
             }
             Err(Error::NotFound { .. }) if self.has_below(object)? => Ok(Stat::directory()),
             other => other,
@@ -44,7 +44,7 @@ impl S3 {
     /// length, sends `GetObject` for one byte.
     pub(crate) fn head(&self, object: &ObjectLocation, version_id: Option<&str>) -> Result<Stat> {
         let cancel = Cancel::new();
-        let mut call = Call::new(Operation::HeadObject, object, &cancel);
+        let mut call = S3Call::new(S3Operation::HeadObject, object, &cancel);
         call.query.extend(version_id.map(|id| ("versionId", id.to_owned())));
         call.header("x-amz-checksum-mode", "ENABLED");
         let described = match self.call(&call) {
@@ -85,7 +85,7 @@ impl S3 {
 
     /// Sends `GetObject` once.
     pub(crate) fn get(&self, object: &ObjectLocation, get: &Get) -> Result<Body> {
-        let mut call = Call::new(Operation::GetObject, object, &get.cancel);
+        let mut call = S3Call::new(S3Operation::GetObject, object, &get.cancel);
         call.throttle = get.throttle.clone();
         if let Some(range) = get.range {
             call.header("range", answer::range_header(range));

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::origin::Origin;
 use crate::requests::RequestKind;
 use crate::upload::Payload;
-use crate::wire::{Method, Request};
+use crate::wire::{HttpMethod, WireRequest};
 
 /// Longest accepted response, bytes: somewhat more than Lambda allows.
 const LONGEST_ANSWER: usize = 8 << 20;
@@ -91,14 +91,14 @@ impl S3 {
             what: format!("endpoint {}", redacted(&url)),
             why: "write http(s)://HOST[:PORT]".to_owned(),
         })?;
-        let mut request = Request {
+        let mut request = WireRequest {
             place: call.place,
             operation: None,
             origin: &origin,
             method: match call.method {
-                ServiceMethod::Get => Method::Get,
-                ServiceMethod::Put => Method::Put,
-                ServiceMethod::Post => Method::Post,
+                ServiceMethod::Get => HttpMethod::Get,
+                ServiceMethod::Put => HttpMethod::Put,
+                ServiceMethod::Post => HttpMethod::Post,
             },
             kind: RequestKind::Other,
             target: call.path.to_owned(),
@@ -112,7 +112,7 @@ impl S3 {
             sign::sign_request(
                 &mut request,
                 &credentials,
-                (sign::Rules::Service(call.service), region),
+                (sign::SigningRules::Service(call.service), region),
                 SystemTime::now(),
             )?;
         }

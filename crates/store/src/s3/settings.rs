@@ -12,7 +12,7 @@ use super::endpoints::EndpointSettings;
 use super::environment::{Setting, SettingSource, variable};
 use super::misuse::Misuse;
 use super::profile::{self, Profiles};
-use crate::options::Options;
+use crate::options::StoreOptions;
 
 const SERVICE: &str = "s3";
 
@@ -22,7 +22,7 @@ pub enum EndpointSource {
     /// No setting: the endpoint is that of AWS.
     #[default]
     Aws,
-    /// The option [`Options::endpoint_url`].
+    /// The option [`StoreOptions::endpoint_url`].
     Options,
     /// An environment variable, by its name.
     Variable(&'static str),
@@ -68,12 +68,12 @@ pub(super) struct ServiceSettings {
     pub(super) variants: Variants,
     /// The version of listings. `None`: version 2, unless the service supports only version 1.
     pub(super) list_version: Option<ListVersion>,
-    pub(super) checksums: Checksums,
+    pub(super) checksums: ChecksumHeaders,
 }
 
 /// The use of checksum headers in writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Checksums {
+pub(super) enum ChecksumHeaders {
     /// Checksums are sent, unless the service refuses them.
     #[default]
     Supported,
@@ -84,7 +84,7 @@ pub(super) enum Checksums {
 impl ServiceSettings {
     /// Returns the settings of a named endpoint. Variables are for plain `s3://`, so settings
     /// missing in the endpoint's table come only from the profile.
-    pub(super) fn of_endpoint(options: &Options, endpoint: &EndpointSettings) -> Result<Self, Misuse> {
+    pub(super) fn of_endpoint(options: &StoreOptions, endpoint: &EndpointSettings) -> Result<Self, Misuse> {
         let lookup = Lookup { variables: Vec::new(), profiles: profile::read(options)? };
         let (endpoint_url, endpoint_source) = match &endpoint.url {
             Some(url) => (Some(url.clone()), EndpointSource::Named),
@@ -100,7 +100,7 @@ impl ServiceSettings {
             // The variants exist only for AWS's own endpoints.
             variants: if endpoint_url.is_some() { Variants::default() } else { variants },
             list_version: endpoint.list_version,
-            checksums: if endpoint.checksums { lookup.checksums()? } else { Checksums::Off },
+            checksums: if endpoint.checksums { lookup.checksums()? } else { ChecksumHeaders::Off },
             endpoint_url,
             endpoint_source,
         };
@@ -108,7 +108,7 @@ impl ServiceSettings {
     }
 
     /// Reads the settings from options, variables and files.
-    pub(super) fn find(options: &Options) -> Result<Self, Misuse> {
+    pub(super) fn find(options: &StoreOptions) -> Result<Self, Misuse> {
         let lookup = Lookup::new(options)?;
         let (endpoint_url, endpoint_source) = lookup.endpoint(options)?;
         let region = options.region.clone().or_else(|| variable("AWS_REGION"));
@@ -155,7 +155,7 @@ impl ServiceSettings {
 
 /// Returns the certificate authorities that the profile names. `None` also if the files cannot be
 /// read, which requests that need them report.
-pub(crate) fn ca_bundle(options: &Options) -> Option<PathBuf> {
+pub(crate) fn ca_bundle(options: &StoreOptions) -> Option<PathBuf> {
     Lookup::new(options).ok()?.in_profile("ca_bundle").map(PathBuf::from)
 }
 
@@ -166,7 +166,7 @@ struct Lookup {
 }
 
 impl Lookup {
-    fn new(options: &Options) -> Result<Self, Misuse> {
+    fn new(options: &StoreOptions) -> Result<Self, Misuse> {
         // An empty variable counts as unset.
         let variables = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
@@ -202,7 +202,7 @@ impl Lookup {
         self.nested(key).map_or(Ok(false), |text| parse_flag(key, &text))
     }
 
-    fn endpoint(&self, options: &Options) -> Result<(Option<String>, EndpointSource), Misuse> {
+    fn endpoint(&self, options: &StoreOptions) -> Result<(Option<String>, EndpointSource), Misuse> {
         self.check_services()?;
         if let Some(url) = &options.endpoint_url {
             return Ok((Some(url.clone()), EndpointSource::Options));
@@ -243,13 +243,13 @@ impl Lookup {
 
     /// Returns the use of checksums
     /// (<https://docs.aws.amazon.com/sdkref/latest/guide/feature-dataintegrity.html>).
-    fn checksums(&self) -> Result<Checksums, Misuse> {
+    fn checksums(&self) -> Result<ChecksumHeaders, Misuse> {
         const KEY: &str = "request_checksum_calculation";
         let set =
             self.find(Some("AWS_REQUEST_CHECKSUM_CALCULATION"), KEY).map(|(text, _)| text.to_lowercase());
         match set.as_deref() {
-            None | Some("when_supported") => Ok(Checksums::Supported),
-            Some("when_required") => Ok(Checksums::Off),
+            None | Some("when_supported") => Ok(ChecksumHeaders::Supported),
+            Some("when_required") => Ok(ChecksumHeaders::Off),
             Some(other) => Err(Misuse {
                 what: format!("{KEY} {other}"),
                 why: "write when_supported or when_required".to_owned(),

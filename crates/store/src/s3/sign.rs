@@ -6,12 +6,12 @@ use std::time::{Duration, SystemTime};
 
 use super::endpoint;
 use super::key::AccessKey;
-use super::signature::{self, ALGORITHM, Canonical, Headers, PathEncoding, Scope, UNSIGNED_PAYLOAD};
+use super::signature::{self, ALGORITHM, Canonical, Headers, PathEncoding, SignatureScope, UNSIGNED_PAYLOAD};
 use crate::error::{Error, Result};
 use crate::header_text::header_value;
 use crate::origin::Origin;
 use crate::upload::Payload;
-use crate::wire::{Method, Request};
+use crate::wire::{HttpMethod, WireRequest};
 
 const S3: &str = "s3";
 const S3_EXPRESS: &str = "s3express";
@@ -22,7 +22,7 @@ const SESSION_TOKEN: &str = "x-amz-s3session-token";
 
 /// The rules by which a request is signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rules<'a> {
+pub(super) enum SigningRules<'a> {
     S3,
     /// S3 Express One Zone, outside a session.
     Express,
@@ -32,7 +32,7 @@ pub(super) enum Rules<'a> {
     Service(&'a str),
 }
 
-impl<'a> Rules<'a> {
+impl<'a> SigningRules<'a> {
     fn service(self) -> &'a str {
         match self {
             Self::S3 => S3,
@@ -47,9 +47,9 @@ impl<'a> Rules<'a> {
 
 /// Adds the authorization headers to `request`, which is for a service in `region`.
 pub(super) fn sign_request(
-    request: &mut Request<'_>,
+    request: &mut WireRequest<'_>,
     key: &AccessKey,
-    (rules, region): (Rules<'_>, &str),
+    (rules, region): (SigningRules<'_>, &str),
     at: SystemTime,
 ) -> Result<()> {
     if let Some((name, _)) =
@@ -59,12 +59,12 @@ pub(super) fn sign_request(
         return Err(Error::Header { location: request.place.to_owned(), name: name.clone(), why });
     }
     check(key, request.place)?;
-    let is_s3 = !matches!(rules, Rules::Service(_));
+    let is_s3 = !matches!(rules, SigningRules::Service(_));
     let hash = match request.payload {
         Payload::Bytes(bytes) if !is_s3 => signature::sha256(bytes),
         _ => UNSIGNED_PAYLOAD.to_owned(),
     };
-    let scope = Scope { region, service: rules.service(), at };
+    let scope = SignatureScope { region, service: rules.service(), at };
     request.headers.push(("x-amz-date".to_owned(), scope.moment()));
     if is_s3 {
         request.headers.push(("x-amz-content-sha256".to_owned(), hash.clone()));
@@ -76,7 +76,7 @@ pub(super) fn sign_request(
     headers.add("host", &request.origin.authority());
     for (name, value) in &request.headers {
         // Proxies may change the cache control of a GET, so it is not signed.
-        if request.method != Method::Get || name != "cache-control" {
+        if request.method != HttpMethod::Get || name != "cache-control" {
             headers.add(name, value);
         }
     }
@@ -109,7 +109,7 @@ fn check(key: &AccessKey, place: &str) -> Result<()> {
 pub(super) struct Unsigned<'a> {
     pub(super) place: &'a str,
     pub(super) origin: &'a Origin,
-    pub(super) method: Method,
+    pub(super) method: HttpMethod,
     pub(super) target: String,
 }
 
@@ -122,7 +122,7 @@ pub(super) fn sign_url(
     at: SystemTime,
 ) -> Result<String> {
     check(key, request.place)?;
-    let scope = Scope { region, service: S3, at };
+    let scope = SignatureScope { region, service: S3, at };
     let authority = request.origin.authority();
     let mut headers = Headers::default();
     headers.add("host", &authority);
@@ -167,11 +167,11 @@ mod tests {
     fn signed(target: &str) -> Vec<(String, String)> {
         let origin = Origin::parse_url("http://127.0.0.1:9000").unwrap();
         let cancel = Cancel::new();
-        let mut request = Request {
+        let mut request = WireRequest {
             place: "p",
             operation: None,
             origin: &origin,
-            method: Method::Get,
+            method: HttpMethod::Get,
             kind: RequestKind::Get,
             target: target.to_owned(),
             headers: [("range", "bytes=0-1"), ("cache-control", "max-age=1")]
@@ -182,7 +182,7 @@ mod tests {
             cancel: &cancel,
             throttle: &Throttle::default(),
         };
-        sign_request(&mut request, &key(Some("token")), (Rules::S3, "here-1"), at()).unwrap();
+        sign_request(&mut request, &key(Some("token")), (SigningRules::S3, "here-1"), at()).unwrap();
         assert_eq!(request.target, target);
         request.headers
     }
@@ -222,14 +222,14 @@ mod tests {
 
     /// Returns the settings and the body for signing with AWS's library by the same rules.
     fn by_library(
-        request: &Request<'_>,
+        request: &WireRequest<'_>,
         url: &str,
         key: &AccessKey,
-        (rules, region): (Rules<'_>, &str),
+        (rules, region): (SigningRules<'_>, &str),
         expires: Option<Duration>,
     ) -> SigningInstructions {
         let mut settings = SigningSettings::default();
-        let is_s3 = !matches!(rules, Rules::Service(_));
+        let is_s3 = !matches!(rules, SigningRules::Service(_));
         let body = match request.payload {
             Payload::Bytes(bytes) if !is_s3 => SignableBody::Bytes(bytes),
             _ => SignableBody::UnsignedPayload,
@@ -239,7 +239,7 @@ mod tests {
             settings.uri_path_normalization_mode = UriPathNormalizationMode::Disabled;
             settings.payload_checksum_kind = PayloadChecksumKind::XAmzSha256;
         }
-        if rules == Rules::ExpressSession {
+        if rules == SigningRules::ExpressSession {
             settings.session_token_name_override = Some(SESSION_TOKEN);
         }
         if expires.is_some() {
@@ -260,12 +260,12 @@ mod tests {
         cancel: &'a Cancel,
         throttle: &'a Throttle,
         target: &str,
-    ) -> Request<'a> {
-        Request {
+    ) -> WireRequest<'a> {
+        WireRequest {
             place: "p",
             operation: None,
             origin,
-            method: Method::Put,
+            method: HttpMethod::Put,
             kind: RequestKind::Put,
             target: target.to_owned(),
             headers: Vec::new(),
@@ -287,10 +287,10 @@ mod tests {
             which in 0..4_usize,
         ) {
             let key = key(token.as_deref());
-            let rules = [Rules::S3, Rules::Express, Rules::ExpressSession, Rules::Service("lambda")][which];
+            let rules = [SigningRules::S3, SigningRules::Express, SigningRules::ExpressSession, SigningRules::Service("lambda")][which];
             let origin = Origin::parse_url(if tls { "https://h.example" } else { "http://127.0.0.1:9000" }).unwrap();
             // The library resolves dot segments in paths of services. No path of a service has one.
-            prop_assume!(!matches!(rules, Rules::Service(_)) || !matches!(key_name.as_str(), "." | ".."));
+            prop_assume!(!matches!(rules, SigningRules::Service(_)) || !matches!(key_name.as_str(), "." | ".."));
             let (cancel, throttle) = (Cancel::new(), Throttle::default());
             let mut target = format!("/{}", endpoint::query_value(&key_name));
             for (place, value) in values.iter().enumerate() {
@@ -310,8 +310,8 @@ mod tests {
 
             let plain = request(&origin, &cancel, &throttle, &target);
             let expires = Duration::from_secs(600);
-            let theirs = by_library(&plain, &url, &key, (Rules::S3, "here-1"), Some(expires));
-            let unsigned = Unsigned { place: "p", origin: &origin, method: Method::Put, target };
+            let theirs = by_library(&plain, &url, &key, (SigningRules::S3, "here-1"), Some(expires));
+            let unsigned = Unsigned { place: "p", origin: &origin, method: HttpMethod::Put, target };
             let signed = sign_url(&unsigned, &key, "here-1", expires, at()).unwrap();
             for (name, value) in theirs.params() {
                 let parameter = format!("{name}={}", endpoint::query_value(value));

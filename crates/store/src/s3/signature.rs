@@ -93,13 +93,13 @@ fn canonical_query(query: &str) -> String {
 
 /// The time, region and service for which a signature is valid.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Scope<'a> {
+pub(super) struct SignatureScope<'a> {
     pub(super) region: &'a str,
     pub(super) service: &'a str,
     pub(super) at: SystemTime,
 }
 
-impl Scope<'_> {
+impl SignatureScope<'_> {
     /// Returns the time of the signature, such as `20261127T161501Z`.
     pub(super) fn moment(&self) -> String {
         let at = OffsetDateTime::from(self.at);

@@ -9,12 +9,12 @@ use crate::error::{Error, Result};
 use crate::object::Metadata;
 use crate::options::ServerSideEncryption;
 use crate::upload::{Payload, Precondition, PutOptions, Written};
-use crate::wire::Head;
+use crate::wire::ResponseHead;
 use crate::{answer, header_text};
 
-use super::operation::Operation;
-use super::xml::{self, Stored};
-use super::{Call, S3, endpoint, protocol};
+use super::operation::S3Operation;
+use super::xml::{self, WriteResultElement};
+use super::{S3, S3Call, endpoint, protocol};
 
 /// Header of the checksum of writes.
 pub(super) const CRC_HEADER: &str = "x-amz-checksum-crc64nvme";
@@ -29,7 +29,7 @@ impl S3 {
     ) -> Result<Written> {
         let crc = payload.checksum(Algorithm::Crc64Nvme, &object.to_string())?;
         self.with_checksums(|checked| {
-            let mut call = Call::new(Operation::PutObject, object, &options.sending.cancel);
+            let mut call = S3Call::new(S3Operation::PutObject, object, &options.sending.cancel);
             call.throttle = options.sending.throttle.clone();
             call.payload = payload;
             self.describe(&mut call, &options.metadata);
@@ -54,7 +54,7 @@ impl S3 {
         object: &ObjectLocation,
         options: &PutOptions,
     ) -> Result<Written> {
-        let mut call = Call::new(Operation::CopyObject, object, &options.sending.cancel);
+        let mut call = S3Call::new(S3Operation::CopyObject, object, &options.sending.cancel);
         add_copy_source_headers(&mut call, source, version);
         call.work = version.size.unwrap_or_default();
         if options.metadata == Metadata::default() {
@@ -75,7 +75,11 @@ impl S3 {
     }
 
     /// Sends a call that stores an object or part. Returns the description in the response.
-    pub(super) fn store_inside(&self, call: &Call<'_>, root: &str) -> Result<(Head, Stored)> {
+    pub(super) fn store_inside(
+        &self,
+        call: &S3Call<'_>,
+        root: &str,
+    ) -> Result<(ResponseHead, WriteResultElement)> {
         self.call_text(call).and_then(|answer| stored(call, root, answer))
     }
 
@@ -103,7 +107,7 @@ impl S3 {
     }
 
     /// Adds the headers for metadata and storage options.
-    pub(super) fn describe(&self, call: &mut Call<'_>, metadata: &Metadata) {
+    pub(super) fn describe(&self, call: &mut S3Call<'_>, metadata: &Metadata) {
         if let Some(content_type) = &metadata.content_type {
             call.header("content-type", content_type);
         }
@@ -122,7 +126,7 @@ impl S3 {
     }
 
     /// Adds the headers for storage class, access list, tags and encryption.
-    fn add_storage_headers(&self, call: &mut Call<'_>) {
+    fn add_storage_headers(&self, call: &mut S3Call<'_>) {
         if let Some(class) = &self.client.options.storage_class {
             call.header("x-amz-storage-class", class);
         }
@@ -150,14 +154,18 @@ impl S3 {
 }
 
 /// Parses the description of the stored object or part in a response.
-pub(super) fn stored(call: &Call<'_>, root: &str, (head, body): (Head, Vec<u8>)) -> Result<(Head, Stored)> {
+pub(super) fn stored(
+    call: &S3Call<'_>,
+    root: &str,
+    (head, body): (ResponseHead, Vec<u8>),
+) -> Result<(ResponseHead, WriteResultElement)> {
     let stored = xml::parse_root(root, &body)
         .ok_or_else(|| protocol(&call.place(), format!("no {root} in the response")))?;
     Ok((head, stored))
 }
 
 /// Adds the headers that name a version of an object as the source of a copy.
-pub(super) fn add_copy_source_headers(call: &mut Call<'_>, source: &ObjectLocation, version: &Version) {
+pub(super) fn add_copy_source_headers(call: &mut S3Call<'_>, source: &ObjectLocation, version: &Version) {
     let id = version.version_id.as_deref();
     call.header("x-amz-copy-source", endpoint::copy_source(&source.bucket, &source.key, id));
     if let Some(etag) = version.if_match() {
@@ -165,7 +173,7 @@ pub(super) fn add_copy_source_headers(call: &mut Call<'_>, source: &ObjectLocati
     }
 }
 
-pub(super) fn version(head: &Head, etag: Option<String>, size: Option<u64>) -> Version {
+pub(super) fn version(head: &ResponseHead, etag: Option<String>, size: Option<u64>) -> Version {
     let version_id = head.get("x-amz-version-id").filter(|id| *id != "null").map(ToOwned::to_owned);
     let etag = etag.as_deref().and_then(etag::quoted);
     Version { size, etag, version_id, last_modified: None, file: None }

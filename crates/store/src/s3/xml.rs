@@ -28,13 +28,13 @@ pub(crate) fn parse_root<T: DeserializeOwned>(root: &str, body: &[u8]) -> Option
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(super) struct BucketPage {
-    pub(super) buckets: Buckets,
+    pub(super) buckets: BucketsElement,
     pub(super) continuation_token: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
-pub(super) struct Buckets {
+pub(super) struct BucketsElement {
     pub(super) bucket: Vec<Bucket>,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Initiated {
 /// A `<CompleteMultipartUploadResult>`, `<CopyObjectResult>` or `<CopyPartResult>` element.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
-pub(super) struct Stored {
+pub(super) struct WriteResultElement {
     #[serde(rename = "ETag")]
     pub(super) etag: Option<String>,
     #[serde(rename = "ChecksumCRC64NVME")]

@@ -4,10 +4,10 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use firstbyte_location::{Entry, Kind, Location, SftpPath};
+use firstbyte_location::{Entry, EntryKind, Location, SftpPath};
 use rustix_futex_sync::Mutex;
 
-use super::packet::{Attributes, Named, Reply, Request, code, kind};
+use super::packet::{SftpAttributes, SftpEntry, SftpReply, SftpRequest, code, kind};
 use super::pool::Load;
 use super::session::Exchange;
 use super::{Sftp, on_the_wire};
@@ -15,7 +15,7 @@ use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::local::is_partial_name;
 use crate::query::{Links, ListOptions, Partials};
-use crate::walk::{Tree, Walk};
+use crate::walk::{DirectoryTree, StoreWalk};
 
 /// Directories that are read concurrently.
 const AT_ONCE: usize = 8;
@@ -39,7 +39,7 @@ struct Remote {
 
 /// The entries below a directory. Dropping it ends the reading ahead.
 struct Listed {
-    walk: Walk<Remote>,
+    walk: StoreWalk<Remote>,
     cancel: Cancel,
 }
 
@@ -59,7 +59,7 @@ pub(super) fn list(
         cancel: own.within(scope),
         links_seen: Mutex::default(),
     };
-    Ok(Box::new(Listed { walk: Walk::begin(Arc::new(remote), options)?, cancel: own }))
+    Ok(Box::new(Listed { walk: StoreWalk::begin(Arc::new(remote), options)?, cancel: own }))
 }
 
 impl Iterator for Listed {
@@ -76,7 +76,7 @@ impl Drop for Listed {
     }
 }
 
-impl Tree for Remote {
+impl DirectoryTree for Remote {
     const AHEAD: usize = AT_ONCE;
     const HAS_DIRECTORIES: bool = true;
 
@@ -122,14 +122,15 @@ impl Remote {
 
     /// Replaces the descriptions of links by those of their targets. A link without a target stays
     /// a link.
-    fn follow(&self, exchange: &mut Exchange, directory: &[u8], names: &mut [Named]) -> Result<()> {
-        let links = || names.iter().enumerate().filter(|(_, named)| named.attributes.kind() == Kind::Symlink);
+    fn follow(&self, exchange: &mut Exchange, directory: &[u8], names: &mut [SftpEntry]) -> Result<()> {
+        let links =
+            || names.iter().enumerate().filter(|(_, named)| named.attributes.kind() == EntryKind::Symlink);
         let paths: Vec<(usize, Vec<u8>)> =
             links().map(|(at, named)| (at, [directory, &named.name].concat())).collect();
-        let ask = |exchange: &mut Exchange, kind, paths: &[&[u8]]| -> Result<Vec<Reply>> {
+        let ask = |exchange: &mut Exchange, kind, paths: &[&[u8]]| -> Result<Vec<SftpReply>> {
             let numbers: Vec<u32> = paths
                 .iter()
-                .map(|path| exchange.send(Request::of(kind, on_the_wire(&self.at(path).path))))
+                .map(|path| exchange.send(SftpRequest::of(kind, on_the_wire(&self.at(path).path))))
                 .collect::<Result<_>>()?;
             numbers.into_iter().map(|number| exchange.reply(number)).collect()
         };
@@ -137,14 +138,15 @@ impl Remote {
             let targets: Vec<&[u8]> = group.iter().map(|(_, path)| path.as_slice()).collect();
             let found = ask(exchange, kind::STAT, &targets)?;
             for ((at, _), reply) in group.iter().zip(&found) {
-                if let Reply::Attributes(attributes) = reply {
+                if let SftpReply::Attributes(attributes) = reply {
                     names[*at].attributes = *attributes;
                 }
             }
             if !self.recursive {
                 continue;
             }
-            let is_directory = |(at, _): &&(usize, Vec<u8>)| names[*at].attributes.kind() == Kind::Directory;
+            let is_directory =
+                |(at, _): &&(usize, Vec<u8>)| names[*at].attributes.kind() == EntryKind::Directory;
             let entered: Vec<&[u8]> =
                 group.iter().filter(is_directory).map(|(_, path)| path.as_slice()).collect();
             if entered.is_empty() {
@@ -178,27 +180,27 @@ impl Remote {
 }
 
 /// Reads a whole directory.
-fn read(exchange: &mut Exchange, place: &SftpPath) -> Result<Vec<Named>> {
-    let handle = match exchange.call(Request::of(kind::OPENDIR, on_the_wire(&place.path)))? {
-        Reply::Handle(handle) => handle,
+fn read(exchange: &mut Exchange, place: &SftpPath) -> Result<Vec<SftpEntry>> {
+    let handle = match exchange.call(SftpRequest::of(kind::OPENDIR, on_the_wire(&place.path)))? {
+        SftpReply::Handle(handle) => handle,
         other => return Err(exchange.not("list it", &other)),
     };
     let mut names = Vec::new();
     let (mut sent, mut most) = (VecDeque::new(), 2);
     loop {
         while sent.len() < most {
-            sent.push_back(exchange.send(Request::of(kind::READDIR, &handle))?);
+            sent.push_back(exchange.send(SftpRequest::of(kind::READDIR, &handle))?);
         }
         let Some(number) = sent.pop_front() else { continue };
         match exchange.reply(number)? {
-            Reply::Names(more) => names.extend(more),
-            Reply::Status { code: code::EOF, .. } => break,
+            SftpReply::Names(more) => names.extend(more),
+            SftpReply::Status { code: code::EOF, .. } => break,
             other => return Err(exchange.not("list it", &other)),
         }
         // A second response with names means that the directory is large.
         most = (most + 1).min(READS);
     }
-    exchange.send_last(Request::of(kind::CLOSE, &handle));
+    exchange.send_last(SftpRequest::of(kind::CLOSE, &handle));
     Ok(names)
 }
 
@@ -212,23 +214,23 @@ pub(super) fn remove_unfinished(exchange: &mut Exchange, place: &SftpPath) -> Re
     for named in names {
         let path = [place.path.strip_suffix(b"/").unwrap_or(&place.path), b"/", &named.name].concat();
         // If a file remains, so does the directory.
-        exchange.status(Request::of(kind::REMOVE, &path))?;
+        exchange.status(SftpRequest::of(kind::REMOVE, &path))?;
     }
     Ok(())
 }
 
-fn real_path(reply: &Reply) -> Option<Vec<u8>> {
+fn real_path(reply: &SftpReply) -> Option<Vec<u8>> {
     match reply {
-        Reply::Names(names) => Some(names.first()?.name.clone()),
+        SftpReply::Names(names) => Some(names.first()?.name.clone()),
         _ => None,
     }
 }
 
-fn entry(named: Named) -> Entry {
-    let Attributes { size, .. } = named.attributes;
+fn entry(named: SftpEntry) -> Entry {
+    let SftpAttributes { size, .. } = named.attributes;
     let kind = named.attributes.kind();
     Entry {
-        size: size.filter(|_| kind == Kind::File),
+        size: size.filter(|_| kind == EntryKind::File),
         modified: named.attributes.time(),
         ..Entry::named(named.name, kind)
     }

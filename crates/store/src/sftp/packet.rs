@@ -7,7 +7,7 @@
 use std::io::{self, Read};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use firstbyte_location::{Kind, to_usize};
+use firstbyte_location::{EntryKind, to_usize};
 
 pub(super) mod kind {
     pub(in super::super) const INIT: u8 = 1;
@@ -69,11 +69,11 @@ const HAS_TIMES: u32 = 8;
 const HAS_EXTENSIONS: u32 = 0x8000_0000;
 
 /// A request under construction.
-pub(super) struct Request {
+pub(super) struct SftpRequest {
     bytes: Vec<u8>,
 }
 
-impl Request {
+impl SftpRequest {
     pub(super) fn new(kind: u8) -> Self {
         let mut bytes = Vec::with_capacity(256);
         bytes.extend_from_slice(&[0; HEAD]);
@@ -107,7 +107,7 @@ impl Request {
         self
     }
 
-    pub(super) fn attributes(self, attributes: Attributes) -> Self {
+    pub(super) fn attributes(self, attributes: SftpAttributes) -> Self {
         let flag = |given, flag| if given { flag } else { 0 };
         let (mode, modified) = (attributes.mode, attributes.modified);
         let mut request = self.u32(flag(mode.is_some(), HAS_MODE) | flag(modified.is_some(), HAS_TIMES));
@@ -143,7 +143,7 @@ impl Request {
 
 /// The attributes of a file. Requests send only mode and time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Attributes {
+pub(super) struct SftpAttributes {
     pub(super) size: Option<u64>,
     /// The kind of file and its permission bits.
     pub(super) mode: Option<u32>,
@@ -151,14 +151,14 @@ pub(super) struct Attributes {
     pub(super) modified: Option<u32>,
 }
 
-impl Attributes {
+impl SftpAttributes {
     /// Returns the kind, or a file if the server does not state it.
-    pub(super) fn kind(&self) -> Kind {
+    pub(super) fn kind(&self) -> EntryKind {
         match self.mode.unwrap_or(0) & 0o170_000 {
-            0 | 0o100_000 => Kind::File,
-            0o040_000 => Kind::Directory,
-            0o120_000 => Kind::Symlink,
-            _ => Kind::Other,
+            0 | 0o100_000 => EntryKind::File,
+            0o040_000 => EntryKind::Directory,
+            0o120_000 => EntryKind::Symlink,
+            _ => EntryKind::Other,
         }
     }
 
@@ -169,13 +169,13 @@ impl Attributes {
 
 /// An entry of a directory. A link is described itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Named {
+pub(super) struct SftpEntry {
     pub(super) name: Vec<u8>,
-    pub(super) attributes: Attributes,
+    pub(super) attributes: SftpAttributes,
 }
 
 #[derive(Debug)]
-pub(super) enum Reply {
+pub(super) enum SftpReply {
     Status {
         code: u32,
         message: String,
@@ -183,8 +183,8 @@ pub(super) enum Reply {
     Handle(Vec<u8>),
     /// A buffer, and the number of data bytes at its beginning.
     Data(Vec<u8>, usize),
-    Names(Vec<Named>),
-    Attributes(Attributes),
+    Names(Vec<SftpEntry>),
+    Attributes(SftpAttributes),
     Extended(Vec<u8>),
 }
 
@@ -253,7 +253,7 @@ pub(super) fn read_greeting(input: &mut impl Read) -> io::Result<Extensions> {
 pub(super) fn read_reply(
     input: &mut impl Read,
     buffer: impl FnOnce(usize) -> Vec<u8>,
-) -> io::Result<(u32, Reply)> {
+) -> io::Result<(u32, SftpReply)> {
     let (length, kind) = read_head(input)?;
     let number = read_u32(input)?;
     let length = length - 4;
@@ -264,7 +264,7 @@ pub(super) fn read_reply(
         }
         let mut bytes = buffer(count);
         input.read_exact(&mut bytes[..count])?;
-        return Ok((number, Reply::Data(bytes, count)));
+        return Ok((number, SftpReply::Data(bytes, count)));
     }
     let bytes = read_rest(input, length)?;
     let mut fields = Fields(&bytes);
@@ -273,9 +273,9 @@ pub(super) fn read_reply(
             let code = fields.u32()?;
             // Old servers send no message.
             let message = fields.string().map(|text| String::from_utf8_lossy(text).into_owned());
-            Reply::Status { code, message: message.unwrap_or_default() }
+            SftpReply::Status { code, message: message.unwrap_or_default() }
         }
-        HANDLE => Reply::Handle(fields.string()?.to_vec()),
+        HANDLE => SftpReply::Handle(fields.string()?.to_vec()),
         NAME => {
             let count = fields.u32()?;
             let mut names = Vec::new();
@@ -283,12 +283,12 @@ pub(super) fn read_reply(
                 let name = fields.string()?.to_vec();
                 // The skipped field is a line of `ls -l`, whose form is not defined.
                 fields.string()?;
-                names.push(Named { name, attributes: fields.attributes()? });
+                names.push(SftpEntry { name, attributes: fields.attributes()? });
             }
-            Reply::Names(names)
+            SftpReply::Names(names)
         }
-        ATTRIBUTES => Reply::Attributes(fields.attributes()?),
-        EXTENDED_REPLY => Reply::Extended(bytes),
+        ATTRIBUTES => SftpReply::Attributes(fields.attributes()?),
+        EXTENDED_REPLY => SftpReply::Extended(bytes),
         _ => return Err(garbled("a packet of an unknown kind")),
     };
     Ok((number, reply))
@@ -327,9 +327,9 @@ impl<'a> Fields<'a> {
         self.take(to_usize(length.into()))
     }
 
-    fn attributes(&mut self) -> io::Result<Attributes> {
+    fn attributes(&mut self) -> io::Result<SftpAttributes> {
         let flags = self.u32()?;
-        let mut found = Attributes::default();
+        let mut found = SftpAttributes::default();
         if flags & HAS_SIZE != 0 {
             found.size = Some(self.u64()?);
         }
@@ -363,14 +363,14 @@ mod tests {
         [&length.to_be_bytes()[..], &[kind], fields].concat()
     }
 
-    fn reply(bytes: &[u8]) -> io::Result<(u32, Reply)> {
+    fn reply(bytes: &[u8]) -> io::Result<(u32, SftpReply)> {
         read_reply(&mut &*bytes, |count| vec![0; count])
     }
 
     #[test]
     fn a_request_has_length_kind_number_and_fields() {
-        let attributes = Attributes { size: None, mode: Some(0o600), modified: Some(9) };
-        let bytes = Request::of(kind::OPEN, b"/\xff").u32(open::WRITE).attributes(attributes).numbered(7);
+        let attributes = SftpAttributes { size: None, mode: Some(0o600), modified: Some(9) };
+        let bytes = SftpRequest::of(kind::OPEN, b"/\xff").u32(open::WRITE).attributes(attributes).numbered(7);
         let wanted = [
             &[0, 0, 0, 0, 3, 0, 0, 0, 7, 0, 0, 0, 2, b'/', 0xff][..],
             &[0, 0, 0, 2, 0, 0, 0, 12, 0, 0, 1, 0x80, 0, 0, 0, 9, 0, 0, 0, 9],
@@ -378,7 +378,7 @@ mod tests {
         .concat();
         assert_eq!(bytes[4..], wanted[4..]);
         assert_eq!(bytes[..4], u32::try_from(wanted.len() - 4).unwrap().to_be_bytes());
-        assert_eq!(Request::greeting(), [0, 0, 0, 5, 1, 0, 0, 0, 3]);
+        assert_eq!(SftpRequest::greeting(), [0, 0, 0, 5, 1, 0, 0, 0, 3]);
     }
 
     #[test]
@@ -395,20 +395,20 @@ mod tests {
         .concat();
         let number = 9_u32.to_be_bytes();
         let (found, read) = reply(&packet(ATTRIBUTES, &[&number[..], &attributes].concat())).unwrap();
-        let wanted = Attributes { size: Some(5), mode: Some(0o100_644), modified: Some(2) };
-        assert!(found == 9 && matches!(read, Reply::Attributes(found) if found == wanted));
-        assert_eq!(wanted.kind(), Kind::File);
+        let wanted = SftpAttributes { size: Some(5), mode: Some(0o100_644), modified: Some(2) };
+        assert!(found == 9 && matches!(read, SftpReply::Attributes(found) if found == wanted));
+        assert_eq!(wanted.kind(), EntryKind::File);
 
         let name = [&number[..], &[0, 0, 0, 1, 0, 0, 0, 1, 0xff, 0, 0, 0, 0], &attributes].concat();
         let (_, read) = reply(&packet(NAME, &name)).unwrap();
-        assert!(matches!(read, Reply::Names(names) if names[0].name == b"\xff"));
+        assert!(matches!(read, SftpReply::Names(names) if names[0].name == b"\xff"));
 
         let status = packet(STATUS, &[&number[..], &[0, 0, 0, 2]].concat());
         assert!(
-            matches!(reply(&status).unwrap().1, Reply::Status { code: 2, message } if message.is_empty())
+            matches!(reply(&status).unwrap().1, SftpReply::Status { code: 2, message } if message.is_empty())
         );
         let data = packet(DATA, &[&number[..], &[0, 0, 0, 2, 1, 2]].concat());
-        assert!(matches!(reply(&data).unwrap().1, Reply::Data(bytes, 2) if bytes == [1, 2]));
+        assert!(matches!(reply(&data).unwrap().1, SftpReply::Data(bytes, 2) if bytes == [1, 2]));
         assert!(reply(&packet(DATA, &[&number[..], &[0, 0, 0, 3, 1, 2]].concat())).is_err());
     }
 

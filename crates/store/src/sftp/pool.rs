@@ -6,11 +6,11 @@ use std::sync::Arc;
 use firstbyte_location::SftpPath;
 use rustix_futex_sync::{Condvar, Mutex};
 
-use super::session::{Exchange, Lease, Session};
+use super::session::{Exchange, SessionLease, SftpSession};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::limits::LOOK;
-use crate::options::Options;
+use crate::options::StoreOptions;
 
 /// Sessions with one host. Each is a login, and a process at both ends that encrypts. By default
 /// servers refuse more than ten logins at a time.
@@ -27,36 +27,36 @@ pub(super) enum Load {
 
 /// The sessions with all hosts.
 #[derive(Default)]
-pub(super) struct Pool {
+pub(super) struct SftpPool {
     hosts: Mutex<HashMap<String, Arc<Host>>>,
 }
 
 /// The sessions with one host.
 #[derive(Default)]
 struct Host {
-    state: Mutex<State>,
+    state: Mutex<SftpPoolState>,
     /// Signalled when a session has been opened, or could not be.
     opened: Condvar,
 }
 
 #[derive(Default)]
-struct State {
-    sessions: Vec<Arc<Session>>,
+struct SftpPoolState {
+    sessions: Vec<Arc<SftpSession>>,
     opening: usize,
 }
 
 /// The session for a caller, or the step towards one.
 enum Choice {
-    Use(Lease),
+    Use(SessionLease),
     Open,
     Wait,
 }
 
-impl Pool {
+impl SftpPool {
     /// Returns an exchange with the host of `place`, in the session with the least use.
     pub(super) fn exchange(
         &self,
-        options: &Options,
+        options: &StoreOptions,
         place: &SftpPath,
         load: Load,
         cancel: &Cancel,
@@ -68,7 +68,13 @@ impl Pool {
 }
 
 impl Host {
-    fn lease(&self, options: &Options, place: &SftpPath, load: Load, cancel: &Cancel) -> Result<Lease> {
+    fn lease(
+        &self,
+        options: &StoreOptions,
+        place: &SftpPath,
+        load: Load,
+        cancel: &Cancel,
+    ) -> Result<SessionLease> {
         let mut state = self.state.lock();
         loop {
             match state.choose(load) {
@@ -82,27 +88,27 @@ impl Host {
             }
             state.opening += 1;
             drop(state);
-            let opened = Session::open(options, place, cancel);
+            let opened = SftpSession::open(options, place, cancel);
             let mut state = self.state.lock();
             state.opening -= 1;
             self.opened.notify_all();
             let session = opened?;
-            let lease = Lease::new(Arc::clone(&session));
+            let lease = SessionLease::new(Arc::clone(&session));
             state.sessions.push(session);
             return Ok(lease);
         }
     }
 }
 
-impl State {
+impl SftpPoolState {
     fn choose(&mut self, load: Load) -> Choice {
         self.sessions.retain(|session| session.is_live());
         let least = self.sessions.iter().min_by_key(|session| session.users());
-        let is_enough = |session: &Session| {
+        let is_enough = |session: &SftpSession| {
             session.users() == 0 || load == Load::Control || self.sessions.len() + self.opening >= MOST
         };
         match least.filter(|session| is_enough(session)) {
-            Some(session) => Choice::Use(Lease::new(Arc::clone(session))),
+            Some(session) => Choice::Use(SessionLease::new(Arc::clone(session))),
             None if self.sessions.len() + self.opening < MOST
                 && (load == Load::Content || self.opening == 0) =>
             {

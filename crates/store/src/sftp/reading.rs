@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use firstbyte_location::{ByteRange, Version, to_usize};
 
-use super::packet::{Reply, Request, code, kind};
+use super::packet::{SftpReply, SftpRequest, code, kind};
 use super::session::Exchange;
 use super::version;
 use crate::error::{Error, Result};
 use crate::sink::Sink;
 
 /// The source of a [`Body`](crate::Body): a range of an open file, which is closed on drop.
-pub(crate) struct Reading {
+pub(crate) struct SftpReading {
     exchange: Exchange,
     handle: Vec<u8>,
     /// The part of the range for which no read was sent.
@@ -48,7 +48,7 @@ struct Sent {
     asked: usize,
 }
 
-impl Reading {
+impl SftpReading {
     /// Starts to read from an open file. The first read is sent at once, before the length of the
     /// file is known.
     pub(super) fn begin(
@@ -76,7 +76,7 @@ impl Reading {
 
     /// Requests the file's description. Returns the number of the request.
     pub(super) fn look(&self) -> Result<u32> {
-        self.exchange.send(Request::of(kind::FSTAT, &self.handle))
+        self.exchange.send(SftpRequest::of(kind::FSTAT, &self.handle))
     }
 
     pub(super) fn exchange(&mut self) -> &mut Exchange {
@@ -109,7 +109,7 @@ impl Reading {
     fn send(&mut self, range: ByteRange) -> Result<Sent> {
         let length = u32::try_from(range.len()).unwrap_or(u32::MAX);
         let number =
-            self.exchange.send(Request::of(kind::READ, &self.handle).u64(range.start).u32(length))?;
+            self.exchange.send(SftpRequest::of(kind::READ, &self.handle).u64(range.start).u32(length))?;
         let asked = to_usize(range.len());
         self.exchange.add_in_flight(asked);
         Ok(Sent { number, range, asked })
@@ -127,7 +127,7 @@ impl Reading {
                 && self.end.beyond.is_none()
                 && self.sent.back().is_none_or(|last| last.asked <= to_usize(last.range.len()))
             {
-                let behind = Request::of(kind::READ, &self.handle).u64(stated).u32(1);
+                let behind = SftpRequest::of(kind::READ, &self.handle).u64(stated).u32(1);
                 self.end.beyond = Some(self.exchange.send(behind)?);
             }
             self.last_look = Some(self.look()?);
@@ -146,7 +146,7 @@ impl Reading {
         let reply = self.exchange.reply(number);
         self.exchange.remove_in_flight(asked);
         match reply? {
-            Reply::Data(bytes, count) => {
+            SftpReply::Data(bytes, count) => {
                 self.end.goes_on |= Some(range.end) == self.end.stated && count > to_usize(range.len());
                 let count = count.min(to_usize(range.len()));
                 let old = std::mem::replace(&mut self.data, bytes);
@@ -161,7 +161,7 @@ impl Reading {
                 }
                 Ok(count > 0)
             }
-            Reply::Status { code: code::EOF, .. } => Ok(false),
+            SftpReply::Status { code: code::EOF, .. } => Ok(false),
             other => Err(self.exchange.not("read it", &other)),
         }
     }
@@ -215,8 +215,8 @@ impl Reading {
     fn goes_on(&mut self) -> Result<bool> {
         let Some(number) = self.end.beyond.take() else { return Ok(self.end.goes_on) };
         match self.exchange.reply(number)? {
-            Reply::Data(_, count) => Ok(count > 0),
-            Reply::Status { code: code::EOF, .. } => Ok(false),
+            SftpReply::Data(_, count) => Ok(count > 0),
+            SftpReply::Status { code: code::EOF, .. } => Ok(false),
             other => Err(self.exchange.not("read it", &other)),
         }
     }
@@ -227,7 +227,7 @@ impl Reading {
             None => self.look()?,
         };
         let found = match self.exchange.reply(number)? {
-            Reply::Attributes(attributes) => version(&attributes),
+            SftpReply::Attributes(attributes) => version(&attributes),
             other => return Err(self.exchange.not("describe it", &other)),
         };
         if (Version { size: expected.size.and(found.size), ..found.clone() }) == *expected {
@@ -243,8 +243,8 @@ impl Reading {
     }
 }
 
-impl Drop for Reading {
+impl Drop for SftpReading {
     fn drop(&mut self) {
-        self.exchange.send_last(Request::of(kind::CLOSE, &self.handle));
+        self.exchange.send_last(SftpRequest::of(kind::CLOSE, &self.handle));
     }
 }

@@ -19,12 +19,12 @@ use firstbyte_location::{SftpPath, one_line, to_usize};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix_futex_sync::Mutex;
 
-use super::packet::{self, Extensions, Reply, Request, code, kind};
+use super::packet::{self, Extensions, SftpReply, SftpRequest, code, kind};
 use super::ssh::{Lost, Ssh};
 use crate::cancel::Cancel;
-use crate::error::{Asked, Error, Result};
+use crate::error::{Error, RequestAuthentication, Result};
 use crate::limits::{LOOK, STACK};
-use crate::options::Options;
+use crate::options::StoreOptions;
 
 /// Bytes of reads and writes that may be in flight in a session: the window of OpenSSH's channels.
 const WINDOW: usize = 2 << 20;
@@ -41,7 +41,7 @@ const SHORTEST_REUSED: usize = 16 << 10;
 const IDLE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 
 /// A connection to a host, shared by its callers.
-pub(super) struct Session {
+pub(super) struct SftpSession {
     shared: Arc<Shared>,
     requests: Sender<Vec<u8>>,
     next: AtomicU32,
@@ -81,12 +81,12 @@ enum Waiting {
 
 /// A message of the reading thread to a caller.
 enum Answer {
-    Reply(u32, Reply),
+    Reply(u32, SftpReply),
     Ended(Lost),
 }
 
-impl Session {
-    pub(super) fn open(options: &Options, place: &SftpPath, cancel: &Cancel) -> Result<Arc<Self>> {
+impl SftpSession {
+    pub(super) fn open(options: &StoreOptions, place: &SftpPath, cancel: &Cancel) -> Result<Arc<Self>> {
         let (ssh, input, output) = Ssh::start(options, place)?;
         let shared = Arc::new(Shared {
             waiting: Mutex::new(Waiting::Open(HashMap::new())),
@@ -104,7 +104,7 @@ impl Session {
                 let (shared, requests) = (Arc::clone(&shared), requests.clone());
                 spawn(move || read(&shared, output, &requests, &greet))
             })
-            .and_then(|()| requests.send(Request::greeting()).map_err(io::Error::other));
+            .and_then(|()| requests.send(SftpRequest::greeting()).map_err(io::Error::other));
         let location = || place.to_string();
         begun.map_err(|source| Error::Io { location: location(), source })?;
         let deadline = options.connect_deadline + options.read_deadline;
@@ -134,7 +134,7 @@ impl Session {
     }
 }
 
-impl Drop for Session {
+impl Drop for SftpSession {
     fn drop(&mut self) {
         self.stop();
     }
@@ -204,9 +204,9 @@ fn read(
 fn read_greeting(input: &mut impl Read, requests: &Sender<Vec<u8>>) -> io::Result<Greeting> {
     let extensions = packet::read_greeting(input)?;
     let mut limits = (0, 0);
-    if extensions.limits && requests.send(Request::extended("limits@openssh.com").numbered(0)).is_ok() {
+    if extensions.limits && requests.send(SftpRequest::extended("limits@openssh.com").numbered(0)).is_ok() {
         // No caller has the session yet, so the next reply is the one to this request.
-        if let (0, Reply::Extended(reply)) = packet::read_reply(input, |length| vec![0; length])? {
+        if let (0, SftpReply::Extended(reply)) = packet::read_reply(input, |length| vec![0; length])? {
             limits = packet::limits(&reply)?;
         }
     }
@@ -262,7 +262,7 @@ impl Shared {
         spare.unwrap_or_else(|| vec![0; length.max(LONGEST_READ)])
     }
 
-    fn deliver(&self, number: u32, reply: Reply, requests: &Sender<Vec<u8>>) {
+    fn deliver(&self, number: u32, reply: SftpReply, requests: &Sender<Vec<u8>>) {
         let waiting = match &mut *self.waiting.lock() {
             Waiting::Open(waiting) => waiting.remove(&number),
             Waiting::Ended(_) => None,
@@ -272,8 +272,8 @@ impl Shared {
             None => Some(Answer::Reply(number, reply)),
         };
         // The caller no longer exists. A handle that the server has opened for it is closed.
-        if let Some(Answer::Reply(_, Reply::Handle(handle))) = undelivered {
-            let _ = requests.send(Request::of(kind::CLOSE, &handle).numbered(number));
+        if let Some(Answer::Reply(_, SftpReply::Handle(handle))) = undelivered {
+            let _ = requests.send(SftpRequest::of(kind::CLOSE, &handle).numbered(number));
         }
     }
 
@@ -289,16 +289,16 @@ impl Shared {
 }
 
 /// The use of a session by one caller.
-pub(super) struct Lease(Arc<Session>);
+pub(super) struct SessionLease(Arc<SftpSession>);
 
-impl Lease {
-    pub(super) fn new(session: Arc<Session>) -> Self {
+impl SessionLease {
+    pub(super) fn new(session: Arc<SftpSession>) -> Self {
         session.shared.users.fetch_add(1, Ordering::Relaxed);
         Self(session)
     }
 }
 
-impl Drop for Lease {
+impl Drop for SessionLease {
     fn drop(&mut self) {
         self.0.shared.users.fetch_sub(1, Ordering::Relaxed);
     }
@@ -306,11 +306,11 @@ impl Drop for Lease {
 
 /// The requests of one caller in a session, and their replies.
 pub(super) struct Exchange {
-    lease: Lease,
+    lease: SessionLease,
     send: Sender<Answer>,
     receive: Receiver<Answer>,
     /// Replies that came before the requested one, by number.
-    early: HashMap<u32, Reply>,
+    early: HashMap<u32, SftpReply>,
     /// Bytes in flight for this caller.
     in_flight: usize,
     /// The location for error messages.
@@ -319,22 +319,22 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    pub(super) fn new(lease: Lease, place: String, cancel: Cancel) -> Self {
+    pub(super) fn new(lease: SessionLease, place: String, cancel: Cancel) -> Self {
         let (send, receive) = channel();
         Self { lease, send, receive, early: HashMap::new(), in_flight: 0, place, cancel }
     }
 
     /// Returns another exchange in the same session, which is not cancelled with this one.
     pub(super) fn after_cancel(&self) -> Self {
-        Self::new(Lease::new(Arc::clone(&self.lease.0)), self.place.clone(), Cancel::new())
+        Self::new(SessionLease::new(Arc::clone(&self.lease.0)), self.place.clone(), Cancel::new())
     }
 
-    pub(super) fn session(&self) -> &Session {
+    pub(super) fn session(&self) -> &SftpSession {
         &self.lease.0
     }
 
     /// Sends a request. Returns the number of the request.
-    pub(super) fn send(&self, request: Request) -> Result<u32> {
+    pub(super) fn send(&self, request: SftpRequest) -> Result<u32> {
         let session = self.session();
         let number = session.next.fetch_add(1, Ordering::Relaxed);
         match &mut *session.shared.waiting.lock() {
@@ -347,7 +347,7 @@ impl Exchange {
     }
 
     /// Sends a request without waiting for the reply.
-    pub(super) fn send_last(&self, request: Request) {
+    pub(super) fn send_last(&self, request: SftpRequest) {
         let session = self.session();
         let number = session.next.fetch_add(1, Ordering::Relaxed);
         // If the session has ended, the server has already closed everything.
@@ -355,13 +355,13 @@ impl Exchange {
     }
 
     /// Waits for the reply to a request.
-    pub(super) fn reply(&mut self, number: u32) -> Result<Reply> {
+    pub(super) fn reply(&mut self, number: u32) -> Result<SftpReply> {
         self.reply_within(number, self.session().deadline)
     }
 
     /// Waits for the reply to a request. Fails if the server sends no byte for as long as
     /// `deadline`.
-    pub(super) fn reply_within(&mut self, number: u32, deadline: Duration) -> Result<Reply> {
+    pub(super) fn reply_within(&mut self, number: u32, deadline: Duration) -> Result<SftpReply> {
         let began = Instant::now();
         loop {
             if let Some(reply) = self.early.remove(&number) {
@@ -390,20 +390,20 @@ impl Exchange {
     }
 
     /// Sends a request and waits for its reply.
-    pub(super) fn call(&mut self, request: Request) -> Result<Reply> {
+    pub(super) fn call(&mut self, request: SftpRequest) -> Result<SftpReply> {
         let number = self.send(request)?;
         self.reply(number)
     }
 
     /// Sends a request that is answered by a status. Returns the code and the message.
-    pub(super) fn status(&mut self, request: Request) -> Result<(u32, String)> {
+    pub(super) fn status(&mut self, request: SftpRequest) -> Result<(u32, String)> {
         let number = self.send(request)?;
         self.reply_status(number)
     }
 
     pub(super) fn reply_status(&mut self, number: u32) -> Result<(u32, String)> {
         match self.reply(number)? {
-            Reply::Status { code, message } => Ok((code, message)),
+            SftpReply::Status { code, message } => Ok((code, message)),
             _ => Err(self.unexpected()),
         }
     }
@@ -445,9 +445,9 @@ impl Exchange {
     }
 
     /// Returns the error for a reply that is a failure or of the wrong kind.
-    pub(super) fn not(&self, what: &str, reply: &Reply) -> Error {
+    pub(super) fn not(&self, what: &str, reply: &SftpReply) -> Error {
         match reply {
-            Reply::Status { code, message } if *code != code::OK => self.refused(what, *code, message),
+            SftpReply::Status { code, message } if *code != code::OK => self.refused(what, *code, message),
             _ => self.unexpected(),
         }
     }
@@ -468,9 +468,12 @@ fn refusal(place: &str, what: &str, status: u32, message: &str) -> Error {
     let location = place.to_owned();
     match status {
         code::NO_SUCH_FILE => Error::NotFound { location, trace: None },
-        code::PERMISSION_DENIED => {
-            Error::Denied { location, detail: message.to_owned(), request: Asked::Login, trace: None }
-        }
+        code::PERMISSION_DENIED => Error::Denied {
+            location,
+            detail: message.to_owned(),
+            request: RequestAuthentication::Login,
+            trace: None,
+        },
         _ => Error::Server {
             location,
             status: u16::try_from(status).unwrap_or(u16::MAX),

@@ -18,7 +18,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::error::{CertificateFault, Error, Result};
 use crate::limits::{BRIEFLY, LOOK};
-use crate::options::Options;
+use crate::options::StoreOptions;
 
 /// Size of the pipes to and from `ssh`, bytes: the most that Linux allows without privileges.
 const PIPE: usize = 1 << 20;
@@ -38,7 +38,7 @@ pub(super) struct Ssh {
 
 impl Ssh {
     /// Starts the process. Returns it with its standard input and output.
-    pub(super) fn start(options: &Options, place: &SftpPath) -> Result<(Self, ChildStdin, ChildStdout)> {
+    pub(super) fn start(options: &StoreOptions, place: &SftpPath) -> Result<(Self, ChildStdin, ChildStdout)> {
         let (user, host, port) = place.parts();
         let endpoint = port.map_or_else(|| format!("sftp://{host}"), |port| format!("sftp://{host}:{port}"));
         let given = options.ssh.as_deref().unwrap_or_default();

@@ -8,9 +8,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::time::{Instant, UNIX_EPOCH};
 
-use firstbyte_location::{Kind, SftpPath, to_usize};
+use firstbyte_location::{EntryKind, SftpPath, to_usize};
 
-use super::packet::{Attributes, Reply, Request, code, kind, open};
+use super::packet::{SftpAttributes, SftpReply, SftpRequest, code, kind, open};
 use super::session::Exchange;
 use super::version;
 use crate::error::{Error, Result};
@@ -22,17 +22,17 @@ use crate::upload::{Payload, Precondition, PutOptions, Written};
 const KEPT: u32 = 0o777;
 
 /// One attempt at a write.
-pub(super) struct Writing<'a> {
+pub(super) struct SftpWriting<'a> {
     pub(super) exchange: Exchange,
     pub(super) place: &'a SftpPath,
     pub(super) options: &'a PutOptions,
 }
 
-impl Writing<'_> {
+impl SftpWriting<'_> {
     /// Writes the payload. Removes the partial file `leftover` of an earlier attempt.
     pub(super) fn run(mut self, payload: Payload<'_>, leftover: &mut Option<Vec<u8>>) -> Result<Written> {
         if let Some(path) = leftover.take() {
-            self.exchange.send_last(Request::of(kind::REMOVE, &path));
+            self.exchange.send_last(SftpRequest::of(kind::REMOVE, &path));
         }
         let before = self.before()?;
         let partial = self.partial()?;
@@ -54,11 +54,11 @@ impl Writing<'_> {
 
     /// Returns the attributes of the destination, or `None` if it does not exist. Fails if the
     /// precondition does not hold or if the destination is not a file.
-    fn before(&mut self) -> Result<Option<Attributes>> {
+    fn before(&mut self) -> Result<Option<SftpAttributes>> {
         let location = || self.place.to_string();
-        let before = match self.exchange.call(Request::of(kind::STAT, &self.place.path))? {
-            Reply::Attributes(found) => Some(found),
-            Reply::Status { code: code::NO_SUCH_FILE, .. } => None,
+        let before = match self.exchange.call(SftpRequest::of(kind::STAT, &self.place.path))? {
+            SftpReply::Attributes(found) => Some(found),
+            SftpReply::Status { code: code::NO_SUCH_FILE, .. } => None,
             other => return Err(self.exchange.not("describe it", &other)),
         };
         match (&self.options.precondition, &before) {
@@ -67,10 +67,10 @@ impl Writing<'_> {
             _ => return Err(Error::Precondition { location: location(), trace: None }),
         }
         match before.map(|found| found.kind()) {
-            Some(Kind::Directory) => {
+            Some(EntryKind::Directory) => {
                 Err(Error::InvalidName { location: location(), why: "a directory has this name".into() })
             }
-            Some(Kind::Other) => Err(Error::InvalidName {
+            Some(EntryKind::Other) => Err(Error::InvalidName {
                 location: location(),
                 why: "a device, socket or pipe has this name".into(),
             }),
@@ -99,14 +99,14 @@ impl Writing<'_> {
     fn create(&mut self, partial: &[u8], before: Option<u32>) -> Result<Vec<u8>> {
         let source = self.options.metadata.mode.unwrap_or(0o666);
         let mode = Some(0o600 | (source & before.unwrap_or(KEPT) & KEPT));
-        let attributes = Attributes { mode, ..Attributes::default() };
+        let attributes = SftpAttributes { mode, ..SftpAttributes::default() };
         let mut missing = true;
         loop {
             let flags = open::WRITE | open::CREATE | open::EXCLUSIVE;
-            let request = Request::of(kind::OPEN, partial).u32(flags).attributes(attributes);
+            let request = SftpRequest::of(kind::OPEN, partial).u32(flags).attributes(attributes);
             match self.exchange.call(request)? {
-                Reply::Handle(handle) => return Ok(handle),
-                Reply::Status { code: code::NO_SUCH_FILE, .. } if missing => {
+                SftpReply::Handle(handle) => return Ok(handle),
+                SftpReply::Status { code: code::NO_SUCH_FILE, .. } if missing => {
                     missing = false;
                     create_directories(&mut self.exchange, &self.place.path)?;
                 }
@@ -125,7 +125,8 @@ impl Writing<'_> {
             if step > 0 && (sent.is_empty() || self.exchange.has_room(to_usize(step))) {
                 let step = self.wait_for(step)?;
                 let bytes = self.read(payload, at, to_usize(step))?;
-                let number = self.exchange.send(Request::of(kind::WRITE, handle).u64(at).string(&bytes))?;
+                let number =
+                    self.exchange.send(SftpRequest::of(kind::WRITE, handle).u64(at).string(&bytes))?;
                 self.exchange.add_in_flight(bytes.len());
                 sent.push_back((number, bytes.len()));
                 at += step;
@@ -168,7 +169,7 @@ impl Writing<'_> {
     }
 
     /// Sets mode and time, and closes the file, in one round trip.
-    fn complete(&mut self, handle: &[u8], length: u64, before: Option<Attributes>) -> Result<Written> {
+    fn complete(&mut self, handle: &[u8], length: u64, before: Option<SftpAttributes>) -> Result<Written> {
         let metadata = &self.options.metadata;
         let mode = match (metadata.mode, before.and_then(|before| before.mode)) {
             (Some(source), Some(before)) => Some(source & before & KEPT),
@@ -178,16 +179,16 @@ impl Writing<'_> {
         };
         let since = metadata.modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         let modified = since.and_then(|since| u32::try_from(since.as_secs()).ok());
-        let attributes = Attributes { size: None, mode, modified };
+        let attributes = SftpAttributes { size: None, mode, modified };
         let exchange = &mut self.exchange;
         let sync = exchange.session().greeting.extensions.fsync;
-        let set = exchange.send(Request::of(kind::FSETSTAT, handle).attributes(attributes))?;
+        let set = exchange.send(SftpRequest::of(kind::FSETSTAT, handle).attributes(attributes))?;
         let synced = match sync {
-            true => Some(exchange.send(Request::extended("fsync@openssh.com").string(handle))?),
+            true => Some(exchange.send(SftpRequest::extended("fsync@openssh.com").string(handle))?),
             false => None,
         };
-        let look = exchange.send(Request::of(kind::FSTAT, handle))?;
-        let close = exchange.send(Request::of(kind::CLOSE, handle))?;
+        let look = exchange.send(SftpRequest::of(kind::FSTAT, handle))?;
+        let close = exchange.send(SftpRequest::of(kind::CLOSE, handle))?;
         for (number, what) in [(Some(set), "set its mode and time"), (synced, "write it to the disk")] {
             let Some(number) = number else { continue };
             match exchange.reply_status(number)? {
@@ -197,7 +198,7 @@ impl Writing<'_> {
             }
         }
         let found = match exchange.reply(look)? {
-            Reply::Attributes(found) => found,
+            SftpReply::Attributes(found) => found,
             other => return Err(exchange.not("describe it", &other)),
         };
         let (code, message) = exchange.reply_status(close)?;
@@ -221,8 +222,8 @@ impl Writing<'_> {
         }
         let replacing = self.exchange.session().greeting.extensions.posix_rename && !is_new;
         let request = match replacing {
-            true => Request::extended("posix-rename@openssh.com").string(partial),
-            false => Request::of(kind::RENAME, partial),
+            true => SftpRequest::extended("posix-rename@openssh.com").string(partial),
+            false => SftpRequest::of(kind::RENAME, partial),
         };
         match self.exchange.status(request.string(&place.path))? {
             (code::OK, _) => Ok(()),
@@ -243,7 +244,7 @@ impl Writing<'_> {
         let mut exchange = self.exchange.after_cancel();
         // If the file remains, listings of this program omit it.
         let _ = exchange
-            .send(Request::of(kind::REMOVE, partial))
+            .send(SftpRequest::of(kind::REMOVE, partial))
             .and_then(|number| exchange.reply_within(number, BRIEFLY));
     }
 }
@@ -252,7 +253,7 @@ impl Writing<'_> {
 pub(super) fn create_directories(exchange: &mut Exchange, path: &[u8]) -> Result<()> {
     let ends: Vec<usize> = (1..path.len()).filter(|at| path[*at] == b'/').collect();
     let create = |exchange: &mut Exchange, end: usize| {
-        exchange.status(Request::of(kind::MKDIR, &path[..end]).attributes(Attributes::default()))
+        exchange.status(SftpRequest::of(kind::MKDIR, &path[..end]).attributes(SftpAttributes::default()))
     };
     let mut missing = ends.len();
     while missing > 0 && create(exchange, ends[missing - 1])?.0 == code::NO_SUCH_FILE {

@@ -22,7 +22,7 @@ use crate::sftp::Sftp;
 use crate::upload::{Payload, PutOptions, Written};
 
 /// A resource on a server without buckets.
-pub(super) enum Host<'a> {
+pub(super) enum BucketlessHost<'a> {
     #[cfg(feature = "http")]
     Web(&'a Arc<Http>, &'a HttpUrl),
     #[cfg(feature = "sftp")]
@@ -37,16 +37,16 @@ macro_rules! on {
     ($host:expr, $backend:ident, $place:ident => $value:expr) => {
         match $host {
             #[cfg(feature = "http")]
-            Host::Web($backend, $place) => $value,
+            BucketlessHost::Web($backend, $place) => $value,
             #[cfg(feature = "sftp")]
-            Host::Ssh($backend, $place) => $value,
+            BucketlessHost::Ssh($backend, $place) => $value,
             #[cfg(not(any(feature = "http", feature = "sftp")))]
-            Host::Neither(never, _) => match never {},
+            BucketlessHost::Neither(never, _) => match never {},
         }
     };
 }
 
-impl Host<'_> {
+impl BucketlessHost<'_> {
     pub(super) fn stat(self) -> Result<Stat> {
         on!(self, backend, place => backend.stat(place))
     }
@@ -70,12 +70,12 @@ impl Host<'_> {
 
 impl Store {
     /// Returns the resource of a location on a server.
-    pub(super) fn host<'a>(&'a self, location: &'a Location) -> Result<Host<'a>> {
+    pub(super) fn host<'a>(&'a self, location: &'a Location) -> Result<BucketlessHost<'a>> {
         match location {
             #[cfg(feature = "http")]
-            Location::Http(url) => Ok(Host::Web(&self.http, url)),
+            Location::Http(url) => Ok(BucketlessHost::Web(&self.http, url)),
             #[cfg(feature = "sftp")]
-            Location::Sftp(place) => Ok(Host::Ssh(&self.sftp, place)),
+            Location::Sftp(place) => Ok(BucketlessHost::Ssh(&self.sftp, place)),
             other => Err(Error::left_out(other)),
         }
     }

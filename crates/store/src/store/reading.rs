@@ -8,7 +8,7 @@ use firstbyte_location::{Location, Strength};
 use super::Store;
 use crate::body::Body;
 use crate::error::{Error, Result};
-use crate::gateways::{Reader, Ring};
+use crate::gateways::{GatewayReader, Ring};
 use crate::local;
 use crate::query::Get;
 
@@ -34,7 +34,7 @@ impl Store {
     fn get_routed(&self, location: &Location, get: &Get) -> Result<Body> {
         if let Some(ring) = self.ring_for(location)? {
             let scoped = Get { cancel: self.client.scoped_cancel(&get.cancel), ..get.clone() };
-            let origin: Arc<dyn Reader> = Arc::new(self.clone());
+            let origin: Arc<dyn GatewayReader> = Arc::new(self.clone());
             if let Some(body) = ring.get(location, &scoped, &origin)? {
                 return Ok(body);
             }
@@ -78,7 +78,7 @@ impl Store {
     }
 }
 
-impl Reader for Store {
+impl GatewayReader for Store {
     fn get(&self, location: &Location, get: &Get) -> Result<Body> {
         self.get_once(location, get)
     }

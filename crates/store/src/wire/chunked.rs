@@ -7,7 +7,7 @@ use std::io;
 
 use firstbyte_location::to_usize;
 
-use super::connection::Connection;
+use super::connection::HttpConnection;
 
 /// Longest accepted size line or trailer line, bytes. Sizes have 16 digits, and extensions are rare
 /// and short.
@@ -29,7 +29,7 @@ pub(super) enum Chunked {
 
 impl Chunked {
     /// Reads into `buffer`. Returns 0 after the last chunk.
-    pub(super) fn read(&mut self, connection: &mut Connection, buffer: &mut [u8]) -> io::Result<usize> {
+    pub(super) fn read(&mut self, connection: &mut HttpConnection, buffer: &mut [u8]) -> io::Result<usize> {
         if buffer.is_empty() {
             return Ok(0);
         }
@@ -58,7 +58,7 @@ impl Chunked {
     }
 }
 
-fn skip_trailers(connection: &mut Connection) -> io::Result<()> {
+fn skip_trailers(connection: &mut HttpConnection) -> io::Result<()> {
     for _ in 0..MOST_TRAILERS {
         if line(connection)?.is_empty() {
             return Ok(());
@@ -67,7 +67,7 @@ fn skip_trailers(connection: &mut Connection) -> io::Result<()> {
     Err(malformed("too many trailers"))
 }
 
-fn line(connection: &mut Connection) -> io::Result<Vec<u8>> {
+fn line(connection: &mut HttpConnection) -> io::Result<Vec<u8>> {
     loop {
         let ahead = connection.ahead();
         if let Some(end) = ahead.iter().position(|&b| b == b'\n') {
@@ -110,7 +110,7 @@ mod tests {
         let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         sender.write_all(sent).unwrap();
         drop(sender);
-        let mut connection = Connection::plain(listener.accept().unwrap().0);
+        let mut connection = HttpConnection::plain(listener.accept().unwrap().0);
         let (mut state, mut out, mut buffer) = (Chunked::default(), Vec::new(), vec![0; step]);
         loop {
             match state.read(&mut connection, &mut buffer)? {

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use firstbyte_location::Service;
 use rustix_futex_sync::Mutex;
 
-use super::response::Head;
+use super::response::ResponseHead;
 use crate::dates;
 
 /// Tolerated difference of a clock, in seconds, since dates are whole seconds and responses take
@@ -20,7 +20,7 @@ pub(crate) struct Clocks(Mutex<HashMap<Service, i64>>);
 
 impl Clocks {
     /// Learns the clock from the `Date` of a response that has just arrived.
-    pub(crate) fn learn(&self, service: Service, head: &Head) {
+    pub(crate) fn learn(&self, service: Service, head: &ResponseHead) {
         let Some(date) = head.get("date").and_then(dates::http_date) else { return };
         let ahead = seconds(date) - seconds(SystemTime::now());
         let noticed = if ahead.abs() <= UNNOTICED { 0 } else { ahead };
@@ -51,7 +51,7 @@ mod tests {
     #[test]
     fn the_last_date_says_how_far_a_clock_is_ahead() {
         let clocks = Clocks::default();
-        let head = |text: &str| Head::from_text(&format!("HTTP/1.1 200 OK\r\n{text}\r\n\r\n"));
+        let head = |text: &str| ResponseHead::from_text(&format!("HTTP/1.1 200 OK\r\n{text}\r\n\r\n"));
         clocks.learn(Service::S3, &head("Date: Fri, 02 Jan 2099 03:04:05 GMT"));
         assert!(clocks.ahead(Service::S3) > 1_000_000 && clocks.ahead(Service::Google) == 0);
         clocks.learn(Service::S3, &head("Date: Fri, 02 Jan 1998 03:04:05 GMT"));

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use firstbyte_location::{ByteRange, to_usize};
 
-use super::tls::{self, Session};
+use super::tls::{self, TlsSession};
 use super::{Failed, Fault, trust};
 use crate::cancel::Cancel;
 use crate::error::Error;
@@ -33,10 +33,10 @@ impl From<io::Error> for SendError {
 }
 
 /// A connection that carries one request at a time.
-pub(crate) struct Connection {
+pub(crate) struct HttpConnection {
     /// The socket, shared with the [`Cancel`] of the current request.
     pub(crate) socket: Arc<TcpStream>,
-    tls: Option<Box<Session>>,
+    tls: Option<Box<TlsSession>>,
     /// Bytes read ahead. The first `consumed` of them were used.
     ahead: Vec<u8>,
     consumed: usize,
@@ -44,7 +44,7 @@ pub(crate) struct Connection {
     pub(crate) used: bool,
 }
 
-impl Connection {
+impl HttpConnection {
     pub(crate) fn plain(socket: TcpStream) -> Self {
         Self { socket: Arc::new(socket), tls: None, ahead: Vec::new(), consumed: 0, used: false }
     }
@@ -52,7 +52,7 @@ impl Connection {
     /// Performs the TLS handshake within `deadline`.
     pub(crate) fn start_tls(
         &mut self,
-        mut session: Session,
+        mut session: TlsSession,
         origin: &Origin,
         place: &str,
         cancel: &Cancel,
@@ -198,7 +198,7 @@ fn shrunk() -> SendError {
 
 fn read_from(
     mut socket: &TcpStream,
-    mut session: Option<&mut Session>,
+    mut session: Option<&mut TlsSession>,
     buffer: &mut [u8],
 ) -> io::Result<usize> {
     loop {

@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use tracing::Span;
 
-use super::request::Request;
-use super::response::Head;
+use super::request::WireRequest;
+use super::response::ResponseHead;
 use crate::error::{Error, Trace};
 
 /// The target of these events.
@@ -21,7 +21,7 @@ fn is_read() -> bool {
 }
 
 /// A request whose response is being read. Dropping it sends the event.
-pub(super) struct Answered {
+pub(super) struct AnsweredRequest {
     operation: Option<String>,
     method: &'static str,
     location: String,
@@ -35,9 +35,9 @@ pub(super) struct Answered {
     attempt: Span,
 }
 
-impl Answered {
+impl AnsweredRequest {
     /// Starts with the head of a response. Returns `None` if no subscriber reads the event.
-    pub(super) fn begin(request: &Request<'_>, head: &Head, began: Instant) -> Option<Self> {
+    pub(super) fn begin(request: &WireRequest<'_>, head: &ResponseHead, began: Instant) -> Option<Self> {
         is_read().then(|| Self {
             operation: request.operation.map(|operation| format!("{operation:?}")),
             method: request.method.as_str(),
@@ -57,7 +57,7 @@ impl Answered {
     }
 }
 
-impl Drop for Answered {
+impl Drop for AnsweredRequest {
     fn drop(&mut self) {
         tracing::debug!(
             target: TARGET,
@@ -78,7 +78,7 @@ impl Drop for Answered {
 }
 
 /// Sends the event of a request without a response.
-pub(super) fn failed(request: &Request<'_>, error: &Error, began: Instant) {
+pub(super) fn failed(request: &WireRequest<'_>, error: &Error, began: Instant) {
     if !is_read() {
         return;
     }
@@ -97,7 +97,7 @@ pub(super) fn failed(request: &Request<'_>, error: &Error, began: Instant) {
     );
 }
 
-fn range_of(request: &Request<'_>) -> Option<String> {
+fn range_of(request: &WireRequest<'_>) -> Option<String> {
     request.headers.iter().find(|(name, _)| name == "range").map(|(_, value)| value.clone())
 }
 

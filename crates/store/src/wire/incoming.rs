@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use firstbyte_location::to_usize;
 
 use super::chunked::Chunked;
-use super::connection::{self, Connection};
-use super::event::Answered;
-use super::outage::Endpoint;
-use super::pool::{Key, Pool};
-use super::request::{Method, Request};
-use super::response::Head;
+use super::connection::{self, HttpConnection};
+use super::event::AnsweredRequest;
+use super::outage::EndpointState;
+use super::pool::{ConnectionKey, ConnectionPool};
+use super::request::{HttpMethod, WireRequest};
+use super::response::ResponseHead;
 use super::splice;
 use crate::cancel::Cancel;
 use crate::error::{Error, Result, Trace};
@@ -34,8 +34,8 @@ enum Framing {
 
 /// The treatment of the connection after the body.
 pub(super) struct Return {
-    pub(super) pool: Option<(Arc<Pool>, Key)>,
-    pub(super) endpoint: Arc<Endpoint>,
+    pub(super) pool: Option<(Arc<ConnectionPool>, ConnectionKey)>,
+    pub(super) endpoint: Arc<EndpointState>,
     pub(super) deadline: Duration,
     /// The budget that pays for the bytes.
     pub(super) purse: Arc<Purse>,
@@ -45,7 +45,7 @@ pub(super) struct Return {
 /// A body being read. If it is dropped at its end, the connection returns to the pool, otherwise it
 /// is closed.
 pub(crate) struct Incoming {
-    connection: Option<Connection>,
+    connection: Option<HttpConnection>,
     framing: Framing,
     ended: bool,
     back: Return,
@@ -55,18 +55,18 @@ pub(crate) struct Incoming {
     socket: Weak<TcpStream>,
     /// The trace of the request, for errors of the body.
     trace: Trace,
-    event: Option<Answered>,
+    event: Option<AnsweredRequest>,
 }
 
 impl Incoming {
     /// Returns the body after `head`, of a request that began at the given time.
     pub(super) fn new(
-        connection: Connection,
-        head: &Head,
-        (request, began): (&Request<'_>, Instant),
+        connection: HttpConnection,
+        head: &ResponseHead,
+        (request, began): (&WireRequest<'_>, Instant),
         back: Return,
     ) -> Self {
-        let bodiless = request.method == Method::Head || matches!(head.status, 204 | 304);
+        let bodiless = request.method == HttpMethod::Head || matches!(head.status, 204 | 304);
         let framing = match head.content_length(request.place) {
             _ if bodiless => Framing::Length(0),
             _ if head.is_chunked() => Framing::Chunked(Chunked::default()),
@@ -83,7 +83,7 @@ impl Incoming {
             place: request.place.to_owned(),
             cancel: request.cancel.clone(),
             trace: head.trace(),
-            event: Answered::begin(request, head, began),
+            event: AnsweredRequest::begin(request, head, began),
         };
         if matches!(incoming.framing, Framing::Length(0)) {
             incoming.finish();
@@ -132,7 +132,7 @@ impl Incoming {
 
     /// Returns true if [`splice`](Self::splice) is possible, except for bytes read with the head.
     pub(crate) fn can_splice(&self) -> bool {
-        self.connection.as_ref().is_some_and(Connection::is_plain)
+        self.connection.as_ref().is_some_and(HttpConnection::is_plain)
             && matches!(self.framing, Framing::Length(_))
     }
 
@@ -149,9 +149,9 @@ impl Incoming {
         }
         Some(match splice::to_file(&connection.socket, sink, offset, left.min(limit)) {
             Ok(count) => self.account(count).map_err(|error| error.traced(|| self.trace.clone())),
-            Err(splice::Failed::Impossible) => return None,
-            Err(splice::Failed::Socket(error)) => Err(self.broken(&error).traced(|| self.trace.clone())),
-            Err(splice::Failed::File(source)) => {
+            Err(splice::SpliceError::Impossible) => return None,
+            Err(splice::SpliceError::Socket(error)) => Err(self.broken(&error).traced(|| self.trace.clone())),
+            Err(splice::SpliceError::File(source)) => {
                 self.connection = None;
                 Err(Error::Io { location: self.place.clone(), source })
             }

@@ -35,30 +35,30 @@ use rustix_futex_sync::Mutex;
 use crate::cancel::Cancel;
 use crate::conditions::OwnTags;
 use crate::error::{Error, Result, Trace, WITHOUT_TLS};
-use crate::options::{Options, Proxies};
+use crate::options::{Proxies, StoreOptions};
 use crate::order::Unsorted;
 use crate::origin::Origin;
 use crate::requests::RequestCounters;
 use crate::spending::{Payment, Purse};
 
 pub(crate) use incoming::Incoming;
-pub(crate) use request::{Method, Request};
-pub(crate) use response::Head;
+pub(crate) use request::{HttpMethod, WireRequest};
+pub(crate) use response::ResponseHead;
 
 use clock::Clocks;
-use connection::{Connection, SendError};
-use outage::{Admitted, Endpoint, Outcome};
-use pool::Pool;
+use connection::{HttpConnection, SendError};
+use outage::{Admitted, EndpointState, RequestOutcome};
+use pool::ConnectionPool;
 use proxy::Routes;
 pub(crate) use tls::FindBundle;
-use tls::Tls;
+use tls::TlsConfig;
 
 /// Bytes per second that the slowest server is expected to hash, copy and sync.
 const SLOW_WORK: u64 = 8 << 20;
 
 /// Counters shared by all clones of a store.
 #[derive(Debug, Default)]
-pub(crate) struct Counters {
+pub(crate) struct StoreCounters {
     pub(crate) requests: RequestCounters,
     pub(crate) retries: AtomicU64,
     pub(crate) sent: AtomicU64,
@@ -66,41 +66,41 @@ pub(crate) struct Counters {
 
 /// An HTTP client, which sends requests. Its clones share the connections.
 #[derive(Clone)]
-pub(crate) struct Client {
-    pub(crate) options: Arc<Options>,
+pub(crate) struct WireClient {
+    pub(crate) options: Arc<StoreOptions>,
     /// Retries of a control request.
     pub(crate) retries: u32,
-    pub(crate) counters: Arc<Counters>,
+    pub(crate) counters: Arc<StoreCounters>,
     purse: Arc<Purse>,
     /// The buckets that are known to list names out of order.
     pub(crate) unsorted: Arc<Unsorted>,
     pub(crate) clocks: Arc<Clocks>,
     pub(crate) own_tags: Arc<OwnTags>,
-    pool: Arc<Pool>,
-    endpoints: Arc<Mutex<HashMap<pool::Key, Arc<Endpoint>>>>,
+    pool: Arc<ConnectionPool>,
+    endpoints: Arc<Mutex<HashMap<pool::ConnectionKey, Arc<EndpointState>>>>,
     routes: Arc<Routes>,
     resolver: Arc<resolve::Resolver>,
-    tls: Arc<Tls>,
+    tls: Arc<TlsConfig>,
     /// The handle that ends every request of this clone, in addition to each request's own.
     scope: Option<Cancel>,
 }
 
-impl Client {
+impl WireClient {
     /// Returns a client with these options. `find_bundle` finds certificate authorities that are
     /// configured outside the options. It is called before the first TLS connection.
-    pub(crate) fn new(options: Arc<Options>, find_bundle: FindBundle) -> Self {
+    pub(crate) fn new(options: Arc<StoreOptions>, find_bundle: FindBundle) -> Self {
         Self {
             retries: options.retries,
-            counters: Arc::new(Counters::default()),
+            counters: Arc::new(StoreCounters::default()),
             purse: Arc::new(Purse::new(options.spending)),
             unsorted: Arc::default(),
             clocks: Arc::default(),
             own_tags: Arc::default(),
-            pool: Arc::new(Pool::default()),
+            pool: Arc::new(ConnectionPool::default()),
             endpoints: Arc::default(),
             routes: Arc::new(Routes::new(&options.proxies)),
             resolver: Arc::default(),
-            tls: Arc::new(Tls::new(Arc::clone(&options), find_bundle)),
+            tls: Arc::new(TlsConfig::new(Arc::clone(&options), find_bundle)),
             scope: None,
             options,
         }
@@ -127,7 +127,7 @@ impl Client {
     }
 
     /// Returns a client for another service, with its own options, connections and trust.
-    pub(crate) fn for_service(&self, options: Options) -> Self {
+    pub(crate) fn for_service(&self, options: StoreOptions) -> Self {
         let options = Arc::new(options);
         let tls = Arc::new(self.tls.with_options(Arc::clone(&options)));
         Self { options, tls, pool: Arc::default(), scope: None, ..self.clone() }
@@ -142,7 +142,7 @@ impl Client {
     /// Returns a clone for services on this machine or its local network link, which respond at
     /// once if they exist. It uses no proxy and waits for at most `deadline`.
     pub(crate) fn nearby(&self, deadline: Duration) -> Self {
-        let options = Options {
+        let options = StoreOptions {
             connect_deadline: deadline,
             read_deadline: deadline,
             proxies: Proxies::default(),
@@ -159,10 +159,10 @@ impl Client {
 
     /// Sends one request and returns after the head of the response, whatever its status. Fails at
     /// once if the endpoint is known not to respond.
-    pub(crate) fn send(&self, request: &Request<'_>) -> Result<(Head, Incoming)> {
+    pub(crate) fn send(&self, request: &WireRequest<'_>) -> Result<(ResponseHead, Incoming)> {
         request.check()?;
         let route = self.routes.to(request.origin)?;
-        let key = pool::Key {
+        let key = pool::ConnectionKey {
             origin: request.origin.clone(),
             proxy: route.map(|proxy| proxy.origin.clone()),
             buffer: request.throttle.socket_buffer(),
@@ -170,7 +170,7 @@ impl Client {
         let endpoint = match key.buffer {
             None => self.endpoint(&key),
             // Connections with different buffers share the state of their endpoint.
-            Some(_) => self.endpoint(&pool::Key { buffer: None, ..key.clone() }),
+            Some(_) => self.endpoint(&pool::ConnectionKey { buffer: None, ..key.clone() }),
         };
         let admitted = endpoint.admit(self.options.read_deadline, Instant::now()).map_err(|refused| {
             Error::Unresponsive {
@@ -185,11 +185,13 @@ impl Client {
         let exchange = Exchange { client: self, request, key: &key, route, endpoint: &endpoint, admitted };
         let result = exchange.run();
         let outcome = match &result {
-            Ok(_) => Outcome::Answered,
-            Err(Failed { fault: Fault::Silent, .. }) if !request.cancel.is_cancelled() => Outcome::Silent,
-            Err(Failed { error: Error::Cancelled | Error::Payload { .. }, .. }) => Outcome::Abandoned,
-            Err(_) if request.cancel.is_cancelled() => Outcome::Abandoned,
-            Err(_) => Outcome::Answered,
+            Ok(_) => RequestOutcome::Answered,
+            Err(Failed { fault: Fault::Silent, .. }) if !request.cancel.is_cancelled() => {
+                RequestOutcome::Silent
+            }
+            Err(Failed { error: Error::Cancelled | Error::Payload { .. }, .. }) => RequestOutcome::Abandoned,
+            Err(_) if request.cancel.is_cancelled() => RequestOutcome::Abandoned,
+            Err(_) => RequestOutcome::Answered,
         };
         endpoint.end(&admitted, outcome, Instant::now());
         result.map_err(|failed| {
@@ -203,7 +205,7 @@ impl Client {
         self.endpoints.lock().values().map(|endpoint| endpoint.received()).sum()
     }
 
-    fn endpoint(&self, key: &pool::Key) -> Arc<Endpoint> {
+    fn endpoint(&self, key: &pool::ConnectionKey) -> Arc<EndpointState> {
         let mut endpoints = self.endpoints.lock();
         if let Some(known) = endpoints.get(key) {
             return Arc::clone(known);
@@ -214,11 +216,11 @@ impl Client {
 
 /// The sending of one request.
 struct Exchange<'a> {
-    client: &'a Client,
-    request: &'a Request<'a>,
-    key: &'a pool::Key,
+    client: &'a WireClient,
+    request: &'a WireRequest<'a>,
+    key: &'a pool::ConnectionKey,
     route: Option<&'a proxy::UsableProxy>,
-    endpoint: &'a Arc<Endpoint>,
+    endpoint: &'a Arc<EndpointState>,
     admitted: Admitted,
 }
 
@@ -261,7 +263,7 @@ impl Failed {
 
 impl Exchange<'_> {
     /// Sends the request, on an idle connection if there is one.
-    fn run(&self) -> std::result::Result<(Head, Incoming), Failed> {
+    fn run(&self) -> std::result::Result<(ResponseHead, Incoming), Failed> {
         let (client, request) = (self.client, self.request);
         if let Some(connection) = client.pool.take(self.key) {
             match self.converse(connection, self.admitted.wait) {
@@ -277,7 +279,7 @@ impl Exchange<'_> {
         self.converse(connection, self.admitted.wait.saturating_sub(began.elapsed()))
     }
 
-    fn connect(&self) -> std::result::Result<Connection, Failed> {
+    fn connect(&self) -> std::result::Result<HttpConnection, Failed> {
         let (client, request) = (self.client, self.request);
         if request.cancel.is_cancelled() {
             return Err(Error::Cancelled.into());
@@ -290,7 +292,7 @@ impl Exchange<'_> {
             // the call fails, the default size remains.
             let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, to_usize(bytes));
         }
-        let mut connection = Connection::plain(socket);
+        let mut connection = HttpConnection::plain(socket);
         if request.origin.tls {
             if let Some(proxy) = self.route {
                 proxy.open_tunnel(&mut connection, request.origin, request.place, request.cancel)?;
@@ -305,9 +307,9 @@ impl Exchange<'_> {
     /// Writes the request and reads the head of the response, within `wait`.
     fn converse(
         &self,
-        mut connection: Connection,
+        mut connection: HttpConnection,
         wait: Duration,
-    ) -> std::result::Result<(Head, Incoming), Failed> {
+    ) -> std::result::Result<(ResponseHead, Incoming), Failed> {
         let (client, request, began) = (self.client, self.request, Instant::now());
         let payload = request.payload.length();
         let payment = client.purse.pay_request(request.kind, request.range(), payload, request.place)?;
@@ -328,7 +330,7 @@ impl Exchange<'_> {
             // The server accepted no bytes for a whole deadline, so there is no wait for a
             // response.
             Err(SendError::Socket(error)) if connection::timed_out(error) => {
-                Err(response::HeadError::Io(error.kind().into()))
+                Err(response::ResponseHeadError::Io(error.kind().into()))
             }
             _ => self.read_head(&mut connection, wait),
         };
@@ -347,7 +349,7 @@ impl Exchange<'_> {
                 return Ok((head, incoming));
             }
             (Err(SendError::Socket(error) | SendError::Payload(error)), _)
-            | (Ok(()), Err(response::HeadError::Io(error))) => {
+            | (Ok(()), Err(response::ResponseHeadError::Io(error))) => {
                 let fault = match connection::timed_out(&error) {
                     true => Fault::Silent,
                     false if used && connection.ahead().is_empty() => Fault::Stale,
@@ -357,7 +359,7 @@ impl Exchange<'_> {
                 let error = connection::classify(&error, request.place, request.cancel, deadline);
                 return Err(Failed { error, fault });
             }
-            (Ok(()), Err(response::HeadError::Malformed(error))) => {
+            (Ok(()), Err(response::ResponseHeadError::Malformed(error))) => {
                 request.cancel.release(&Arc::downgrade(&connection.socket));
                 return Err(error.into());
             }
@@ -374,28 +376,28 @@ impl Exchange<'_> {
     /// requests meanwhile. Both are extended by the time that the server may work on the bytes.
     fn read_head(
         &self,
-        connection: &mut Connection,
+        connection: &mut HttpConnection,
         wait: Duration,
-    ) -> std::result::Result<Head, response::HeadError> {
+    ) -> std::result::Result<ResponseHead, response::ResponseHeadError> {
         let usual = self.client.options.read_deadline;
         let place = self.request.place;
         let work = self.working_time();
         let (deadline, mut wait) = (usual + work, wait.max(outage::LEAST_WAIT) + work);
         if wait + outage::LEAST_WAIT >= deadline {
             if work.is_zero() {
-                return Head::read(connection, place);
+                return ResponseHead::read(connection, place);
             }
             wait = deadline;
         }
-        let io = response::HeadError::Io;
+        let io = response::ResponseHeadError::Io;
         connection.socket.set_read_timeout(Some(wait)).map_err(io)?;
-        let mut head = Head::read(connection, place);
-        if matches!(&head, Err(response::HeadError::Io(error)) if connection::timed_out(error))
+        let mut head = ResponseHead::read(connection, place);
+        if matches!(&head, Err(response::ResponseHeadError::Io(error)) if connection::timed_out(error))
             && wait < deadline
             && self.endpoint.answered_since(&self.admitted)
         {
             connection.socket.set_read_timeout(Some(deadline - wait)).map_err(io)?;
-            head = Head::read(connection, place);
+            head = ResponseHead::read(connection, place);
         }
         connection.socket.set_read_timeout(Some(usual)).map_err(io)?;
         head
@@ -408,7 +410,11 @@ impl Exchange<'_> {
     }
 
     /// Returns the treatment of a connection after the response.
-    fn back_to(&self, pool: Option<(Arc<Pool>, pool::Key)>, payment: Payment) -> incoming::Return {
+    fn back_to(
+        &self,
+        pool: Option<(Arc<ConnectionPool>, pool::ConnectionKey)>,
+        payment: Payment,
+    ) -> incoming::Return {
         let (deadline, purse) = (self.client.options.read_deadline, Arc::clone(&self.client.purse));
         incoming::Return { pool, endpoint: Arc::clone(self.endpoint), deadline, purse, payment }
     }

@@ -22,16 +22,16 @@ pub(super) const LEAST_WAIT: Duration = firstbyte_pacing::SILENCE;
 
 /// The state of one endpoint, shared by its connections.
 #[derive(Debug, Default)]
-pub(super) struct Endpoint {
+pub(super) struct EndpointState {
     /// Body bytes received from the endpoint.
     received: AtomicU64,
     /// Body bytes sent to the endpoint.
     sent: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<OutageState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct OutageState {
     /// Requests that wait for the head of a response.
     waiting: u32,
     /// The time when the last request stopped waiting.
@@ -96,7 +96,7 @@ pub(super) struct Admitted {
 
 /// A request that must not be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Refused {
+pub(super) struct RefusedRequest {
     /// The time until the next probe may be sent.
     pub(super) retry_in: Duration,
     /// Consecutive requests without a response.
@@ -104,7 +104,7 @@ pub(super) struct Refused {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum RequestOutcome {
     /// The endpoint responded, refused the connection, or closed it.
     Answered,
     /// The endpoint did not respond in time.
@@ -113,7 +113,7 @@ pub(super) enum Outcome {
     Abandoned,
 }
 
-impl Endpoint {
+impl EndpointState {
     pub(super) fn count_received(&self, bytes: u64) {
         self.received.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -135,14 +135,14 @@ impl Endpoint {
 
     /// Decides whether a request may be sent. If so, the caller must call [`end`](Self::end) with
     /// the outcome.
-    pub(super) fn admit(&self, deadline: Duration, now: Instant) -> Result<Admitted, Refused> {
+    pub(super) fn admit(&self, deadline: Duration, now: Instant) -> Result<Admitted, RefusedRequest> {
         let mut state = self.state.lock();
         let mut probe = None;
         if let Some(outage) = &mut state.outage {
             probe = outage.begin_probe(deadline, now);
             if probe.is_none() {
                 let retry_in = if outage.probing { PROBE_AFTER } else { outage.probe_at - now };
-                return Err(Refused { retry_in, silences: outage.silences });
+                return Err(RefusedRequest { retry_in, silences: outage.silences });
             }
         }
         let unwatched = state.waiting == 0
@@ -166,8 +166,8 @@ impl Endpoint {
         state.silent.is_none_or(|(since, before)| since > admitted.at || before != self.moved())
     }
 
-    pub(super) fn end(&self, admitted: &Admitted, outcome: Outcome, now: Instant) {
-        let silent = outcome == Outcome::Silent && (admitted.probe || !self.answered_since(admitted));
+    pub(super) fn end(&self, admitted: &Admitted, outcome: RequestOutcome, now: Instant) {
+        let silent = outcome == RequestOutcome::Silent && (admitted.probe || !self.answered_since(admitted));
         let moved = self.moved();
         let mut state = self.state.lock();
         // A cancelled request counts as silent too, if the whole silence exceeds the deadline.
@@ -177,20 +177,20 @@ impl Endpoint {
         state.waiting = state.waiting.saturating_sub(1);
         state.watched_until = Some(now);
         match (outcome, &mut state.outage) {
-            (Outcome::Answered, _) => {
+            (RequestOutcome::Answered, _) => {
                 state.silent = None;
                 state.outage = None;
             }
             // The pause begins with this failure, so callers that waited for this request fail at
             // once.
-            (Outcome::Silent, Some(outage)) if admitted.probe => outage.unanswered(now),
-            (Outcome::Silent, Some(outage)) => outage.probe_at = now + PROBE_AFTER,
-            (Outcome::Abandoned, Some(outage)) if admitted.probe => {
+            (RequestOutcome::Silent, Some(outage)) if admitted.probe => outage.unanswered(now),
+            (RequestOutcome::Silent, Some(outage)) => outage.probe_at = now + PROBE_AFTER,
+            (RequestOutcome::Abandoned, Some(outage)) if admitted.probe => {
                 outage.probing = false;
                 outage.cancelled = outage.cancelled.map(|(began, _)| (began, now));
             }
-            (Outcome::Silent, None) if silent => state.outage = Some(Outage::new(now)),
-            (Outcome::Abandoned, None) if overdue => state.outage = Some(Outage::new(now)),
+            (RequestOutcome::Silent, None) if silent => state.outage = Some(Outage::new(now)),
+            (RequestOutcome::Abandoned, None) if overdue => state.outage = Some(Outage::new(now)),
             _ => {}
         }
     }
@@ -215,12 +215,12 @@ mod tests {
 
     #[test]
     fn consecutive_requests_share_one_deadline() {
-        let (endpoint, mut now) = (Endpoint::default(), Instant::now());
+        let (endpoint, mut now) = (EndpointState::default(), Instant::now());
         let start = now;
         for _ in 0..10 {
             if let Ok(admitted) = endpoint.admit(DEADLINE, now) {
                 now += admitted.wait;
-                endpoint.end(&admitted, Outcome::Silent, now);
+                endpoint.end(&admitted, RequestOutcome::Silent, now);
             }
         }
         assert!(now - start <= DEADLINE, "{:?}", now - start);
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_request_sent_late_in_a_silence_waits_for_the_rest_of_the_deadline() {
-        let (endpoint, now) = (Endpoint::default(), Instant::now());
+        let (endpoint, now) = (EndpointState::default(), Instant::now());
         let first = endpoint.admit(DEADLINE, now).unwrap();
         let second = endpoint.admit(DEADLINE, now + 2 * SECOND).unwrap();
         assert_eq!((first.wait, second.wait), (DEADLINE, SECOND));
@@ -237,43 +237,43 @@ mod tests {
 
     #[test]
     fn one_probe_at_a_time_is_sent_and_a_response_ends_the_outage() {
-        let (endpoint, now) = (Endpoint::default(), Instant::now());
+        let (endpoint, now) = (EndpointState::default(), Instant::now());
         let first = endpoint.admit(DEADLINE, now).unwrap();
         let failed = now + DEADLINE;
-        endpoint.end(&first, Outcome::Silent, failed);
+        endpoint.end(&first, RequestOutcome::Silent, failed);
         assert!(endpoint.admit(DEADLINE, failed).is_err());
         let probe = endpoint.admit(DEADLINE, failed + PROBE_AFTER).unwrap();
         assert_eq!(probe.wait, DEADLINE);
         assert_eq!(endpoint.admit(DEADLINE, failed + 3 * PROBE_AFTER).unwrap_err().silences, 1);
-        endpoint.end(&probe, Outcome::Silent, failed + 4 * PROBE_AFTER);
+        endpoint.end(&probe, RequestOutcome::Silent, failed + 4 * PROBE_AFTER);
         assert_eq!(endpoint.admit(DEADLINE, failed + 4 * PROBE_AFTER).unwrap_err().silences, 2);
         let probe = endpoint.admit(DEADLINE, failed + 6 * PROBE_AFTER).unwrap();
-        endpoint.end(&probe, Outcome::Answered, failed + 6 * PROBE_AFTER);
+        endpoint.end(&probe, RequestOutcome::Answered, failed + 6 * PROBE_AFTER);
         assert_eq!(endpoint.admit(DEADLINE, failed + 6 * PROBE_AFTER).unwrap().wait, DEADLINE);
     }
 
     #[test]
     fn after_a_cancelled_probe_another_one_may_be_sent() {
-        let (endpoint, now) = (Endpoint::default(), Instant::now());
+        let (endpoint, now) = (EndpointState::default(), Instant::now());
         let first = endpoint.admit(DEADLINE, now).unwrap();
-        endpoint.end(&first, Outcome::Silent, now + DEADLINE);
+        endpoint.end(&first, RequestOutcome::Silent, now + DEADLINE);
         let later = now + DEADLINE + PROBE_AFTER;
         let probe = endpoint.admit(DEADLINE, later).unwrap();
-        endpoint.end(&probe, Outcome::Abandoned, later);
+        endpoint.end(&probe, RequestOutcome::Abandoned, later);
         assert!(endpoint.admit(DEADLINE, later).is_ok());
     }
 
     #[test]
     fn probes_that_are_cancelled_share_one_deadline() {
-        let (endpoint, now) = (Endpoint::default(), Instant::now());
+        let (endpoint, now) = (EndpointState::default(), Instant::now());
         let first = endpoint.admit(DEADLINE, now).unwrap();
-        endpoint.end(&first, Outcome::Silent, now + DEADLINE);
+        endpoint.end(&first, RequestOutcome::Silent, now + DEADLINE);
         let mut at = now + DEADLINE + PROBE_AFTER;
         for left in [DEADLINE, 2 * SECOND, SECOND] {
             let probe = endpoint.admit(DEADLINE, at).unwrap();
             assert_eq!(probe.wait, left);
             at += SECOND;
-            endpoint.end(&probe, Outcome::Abandoned, at);
+            endpoint.end(&probe, RequestOutcome::Abandoned, at);
         }
         assert_eq!(endpoint.admit(DEADLINE, at).unwrap_err().silences, 2);
         assert_eq!(endpoint.admit(DEADLINE, at + PROBE_AFTER).unwrap().wait, DEADLINE);
@@ -281,48 +281,48 @@ mod tests {
 
     #[test]
     fn a_probe_long_after_one_that_was_cancelled_gets_a_whole_deadline() {
-        let (endpoint, now) = (Endpoint::default(), Instant::now());
+        let (endpoint, now) = (EndpointState::default(), Instant::now());
         let first = endpoint.admit(DEADLINE, now).unwrap();
-        endpoint.end(&first, Outcome::Silent, now + DEADLINE);
+        endpoint.end(&first, RequestOutcome::Silent, now + DEADLINE);
         let at = now + DEADLINE + PROBE_AFTER;
         let probe = endpoint.admit(DEADLINE, at).unwrap();
-        endpoint.end(&probe, Outcome::Abandoned, at);
+        endpoint.end(&probe, RequestOutcome::Abandoned, at);
         assert_eq!(endpoint.admit(DEADLINE, at + 60 * SECOND).unwrap().wait, DEADLINE);
     }
 
     #[test]
     fn requests_that_are_all_cancelled_for_their_silence_make_an_outage_after_a_deadline() {
-        let (endpoint, now) = (Endpoint::default(), Instant::now());
+        let (endpoint, now) = (EndpointState::default(), Instant::now());
         for at in [0, 1, 2] {
             let admitted = endpoint.admit(DEADLINE, now + at * SECOND).unwrap();
-            endpoint.end(&admitted, Outcome::Abandoned, now + (at + 1) * SECOND);
+            endpoint.end(&admitted, RequestOutcome::Abandoned, now + (at + 1) * SECOND);
         }
         assert!(endpoint.admit(DEADLINE, now + DEADLINE).is_err());
     }
 
     #[test]
     fn an_endpoint_that_sends_bodies_is_not_silent() {
-        let (endpoint, now) = (Endpoint::default(), Instant::now());
+        let (endpoint, now) = (EndpointState::default(), Instant::now());
         let first = endpoint.admit(DEADLINE, now).unwrap();
         endpoint.count_received(1);
         assert!(endpoint.answered_since(&first));
-        endpoint.end(&first, Outcome::Silent, now + DEADLINE);
+        endpoint.end(&first, RequestOutcome::Silent, now + DEADLINE);
         assert_eq!(endpoint.admit(DEADLINE, now + DEADLINE).unwrap().wait, DEADLINE);
     }
 
     #[test]
     fn a_time_without_requests_does_not_count_as_silence() {
-        let (endpoint, now) = (Endpoint::default(), Instant::now());
+        let (endpoint, now) = (EndpointState::default(), Instant::now());
         let first = endpoint.admit(DEADLINE, now).unwrap();
-        endpoint.end(&first, Outcome::Abandoned, now + SECOND);
+        endpoint.end(&first, RequestOutcome::Abandoned, now + SECOND);
         assert_eq!(endpoint.admit(DEADLINE, now + 60 * SECOND).unwrap().wait, DEADLINE);
     }
 
     #[test]
     fn after_a_stalled_body_the_next_request_waits_less() {
-        let (endpoint, now) = (Endpoint::default(), Instant::now());
+        let (endpoint, now) = (EndpointState::default(), Instant::now());
         let first = endpoint.admit(DEADLINE, now).unwrap();
-        endpoint.end(&first, Outcome::Answered, now);
+        endpoint.end(&first, RequestOutcome::Answered, now);
         endpoint.stalled(DEADLINE, now + DEADLINE);
         assert_eq!(endpoint.admit(DEADLINE, now + DEADLINE).unwrap().wait, LEAST_WAIT);
     }

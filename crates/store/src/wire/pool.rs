@@ -5,13 +5,13 @@ use std::time::Instant;
 
 use rustix_futex_sync::Mutex;
 
-use super::connection::Connection;
+use super::connection::HttpConnection;
 use crate::limits::KEEP_IDLE;
 use crate::origin::Origin;
 
 /// The key of a connection. Connections with equal keys are interchangeable.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Key {
+pub(super) struct ConnectionKey {
     pub(super) origin: Origin,
     pub(super) proxy: Option<Origin>,
     /// Size of the socket's buffer, bytes, if the rate is limited: such a connection stays slow.
@@ -24,13 +24,13 @@ const MOST_IDLE: usize = firstbyte_pacing::Controller::MOST;
 /// The idle connections by key. The one used last is taken first, since it has the largest
 /// congestion window.
 #[derive(Default)]
-pub(super) struct Pool {
-    idle: Mutex<HashMap<Key, Vec<(Instant, Connection)>>>,
+pub(super) struct ConnectionPool {
+    idle: Mutex<HashMap<ConnectionKey, Vec<(Instant, HttpConnection)>>>,
 }
 
-impl Pool {
+impl ConnectionPool {
     /// Takes the connection used last, unless it has been idle for too long.
-    pub(super) fn take(&self, key: &Key) -> Option<Connection> {
+    pub(super) fn take(&self, key: &ConnectionKey) -> Option<HttpConnection> {
         let mut idle = self.idle.lock();
         let kept = idle.get_mut(key)?;
         let (since, connection) = kept.pop()?;
@@ -43,7 +43,7 @@ impl Pool {
     }
 
     /// Adds a connection whose response was read completely.
-    pub(super) fn put(&self, key: Key, connection: Connection) {
+    pub(super) fn put(&self, key: ConnectionKey, connection: HttpConnection) {
         let mut idle = self.idle.lock();
         let kept = idle.entry(key).or_default();
         if kept.len() < MOST_IDLE {

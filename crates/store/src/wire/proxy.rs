@@ -8,8 +8,8 @@ use base64::engine::general_purpose::STANDARD;
 use firstbyte_location::redacted_operand;
 use percent_encoding::percent_decode_str;
 
-use super::connection::Connection;
-use super::response::{Head, HeadError};
+use super::connection::HttpConnection;
+use super::response::{ResponseHead, ResponseHeadError};
 use super::{Failed, connection};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
@@ -117,7 +117,7 @@ impl UsableProxy {
     /// Requests a tunnel to `origin` from the proxy.
     pub(super) fn open_tunnel(
         &self,
-        connection: &mut Connection,
+        connection: &mut HttpConnection,
         origin: &Origin,
         place: &str,
         cancel: &Cancel,
@@ -133,13 +133,13 @@ impl UsableProxy {
             return Err(Error::Cancelled.into());
         }
         connection.write_all(head.as_bytes()).map_err(|error| refused(&error))?;
-        let answer = Head::read(connection, place).map_err(|error| match error {
-            HeadError::Io(error) if connection::timed_out(&error) => {
+        let answer = ResponseHead::read(connection, place).map_err(|error| match error {
+            ResponseHeadError::Io(error) if connection::timed_out(&error) => {
                 let silent = std::io::Error::new(error.kind(), "the proxy does not answer");
                 refused(&silent)
             }
-            HeadError::Io(error) => refused(&error),
-            HeadError::Malformed(error) => error.into(),
+            ResponseHeadError::Io(error) => refused(&error),
+            ResponseHeadError::Malformed(error) => error.into(),
         })?;
         match answer.status {
             200..300 => Ok(()),

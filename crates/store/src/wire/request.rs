@@ -10,9 +10,9 @@ use std::time::Instant;
 use firstbyte_location::{ByteRange, to_usize};
 use firstbyte_pacing::{ROUND_TRIP_BYTES, Throttle};
 
-use super::Client;
-use super::connection::{Connection, SendError};
-use super::outage::Endpoint;
+use super::WireClient;
+use super::connection::{HttpConnection, SendError};
+use super::outage::EndpointState;
 use super::proxy::UsableProxy;
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
@@ -22,7 +22,7 @@ use crate::requests::RequestKind;
 use crate::upload::Payload;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Method {
+pub(crate) enum HttpMethod {
     Get,
     Head,
     Put,
@@ -30,7 +30,7 @@ pub(crate) enum Method {
     Delete,
 }
 
-impl Method {
+impl HttpMethod {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Get => "GET",
@@ -53,13 +53,13 @@ impl Method {
 }
 
 /// One request, which can be sent repeatedly.
-pub(crate) struct Request<'a> {
+pub(crate) struct WireRequest<'a> {
     /// The location for error messages.
     pub(crate) place: &'a str,
     /// The operation of the service's API, for the log.
     pub(crate) operation: Option<&'a dyn std::fmt::Debug>,
     pub(crate) origin: &'a Origin,
-    pub(crate) method: Method,
+    pub(crate) method: HttpMethod,
     pub(crate) kind: RequestKind,
     pub(crate) target: String,
     /// Headers except `Host` and `Content-Length`, which are added when the request is written.
@@ -73,7 +73,7 @@ pub(crate) struct Request<'a> {
     pub(crate) throttle: &'a Throttle,
 }
 
-impl Request<'_> {
+impl WireRequest<'_> {
     /// Returns the requested range, if both ends are stated.
     pub(crate) fn range(&self) -> Option<ByteRange> {
         let (_, value) = self.headers.iter().find(|(name, _)| name == "range")?;
@@ -105,10 +105,10 @@ impl Request<'_> {
 
     pub(super) fn write(
         &self,
-        connection: &mut Connection,
+        connection: &mut HttpConnection,
         proxy: Option<&UsableProxy>,
-        client: &Client,
-        endpoint: &Endpoint,
+        client: &WireClient,
+        endpoint: &EndpointState,
     ) -> std::result::Result<(), SendError> {
         let mut bytes = self.head(proxy, client.options.via.value().as_deref()).into_bytes();
         match self.payload {
@@ -137,7 +137,7 @@ impl Request<'_> {
     /// Writes bytes in memory, after `head`.
     fn write_bytes(
         &self,
-        connection: &mut Connection,
+        connection: &mut HttpConnection,
         mut head: Vec<u8>,
         payload: &[u8],
     ) -> std::result::Result<(), SendError> {
@@ -157,10 +157,10 @@ impl Request<'_> {
 
     fn write_file(
         &self,
-        connection: &mut Connection,
+        connection: &mut HttpConnection,
         file: &File,
         range: ByteRange,
-        endpoint: &Endpoint,
+        endpoint: &EndpointState,
     ) -> std::result::Result<(), SendError> {
         // Completing a step shows that the server is alive.
         connection.write_file(file, range, &|most| {
@@ -204,7 +204,7 @@ impl Request<'_> {
         if let Some(via) = via {
             let _ = write!(head, "via: {via}\r\n");
         }
-        if matches!(self.method, Method::Put | Method::Post) {
+        if matches!(self.method, HttpMethod::Put | HttpMethod::Post) {
             let _ = write!(head, "content-length: {}\r\n", self.payload.length());
         }
         let _ = write!(head, "user-agent: firstbyte/{}\r\n\r\n", env!("CARGO_PKG_VERSION"));

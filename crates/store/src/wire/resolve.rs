@@ -16,7 +16,7 @@ use super::Failed;
 use crate::cancel::Cancel;
 use crate::error::Error;
 use crate::limits::{KEEP_IDLE, LOOK};
-use crate::options::Options;
+use crate::options::StoreOptions;
 use crate::origin::Origin;
 
 /// Time without a byte before the first keepalive probe, and between probes.
@@ -41,7 +41,7 @@ impl Resolver {
     pub(super) fn connect(
         &self,
         origin: &Origin,
-        options: &Options,
+        options: &StoreOptions,
         wait: Duration,
         cancel: &Cancel,
     ) -> Result<TcpStream, Failed> {
@@ -148,7 +148,7 @@ fn poll_once(socket: &std::os::fd::OwnedFd, time: &Timespec) -> io::Result<usize
     }
 }
 
-fn prepare(socket: TcpStream, options: &Options) -> std::io::Result<TcpStream> {
+fn prepare(socket: TcpStream, options: &StoreOptions) -> std::io::Result<TcpStream> {
     // The head and payload of a request are separate writes, for which Nagle's algorithm would add
     // a round trip.
     socket.set_nodelay(true)?;

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use super::connection::Connection;
+use super::connection::HttpConnection;
 use crate::error::{Error, HOST_ID, REQUEST_IDS, Result, Trace};
 
 /// Longest accepted head, bytes. S3 allows 2 KiB of user metadata, and other servers send several
@@ -18,7 +18,7 @@ const MOST_INTERIM: usize = 8;
 
 /// The status line and headers of a response.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Head {
+pub(crate) struct ResponseHead {
     pub(crate) status: u16,
     pub(crate) reason: String,
     /// True for HTTP/1.1, false for 1.0.
@@ -30,16 +30,19 @@ pub(crate) struct Head {
 }
 
 /// The reason why no head was read.
-pub(super) enum HeadError {
+pub(super) enum ResponseHeadError {
     Io(io::Error),
     Malformed(Error),
 }
 
-impl Head {
+impl ResponseHead {
     /// Reads the head. Bytes of the body that were read with it stay in the connection's buffer.
-    pub(super) fn read(connection: &mut Connection, place: &str) -> std::result::Result<Self, HeadError> {
+    pub(super) fn read(
+        connection: &mut HttpConnection,
+        place: &str,
+    ) -> std::result::Result<Self, ResponseHeadError> {
         let protocol = |detail: String| {
-            HeadError::Malformed(Error::Protocol { location: place.to_owned(), detail, trace: None })
+            ResponseHeadError::Malformed(Error::Protocol { location: place.to_owned(), detail, trace: None })
         };
         let mut interim = 0;
         loop {
@@ -65,9 +68,9 @@ impl Head {
             if connection.ahead().len() > LONGEST_HEAD {
                 return Err(protocol(format!("a head of more than {LONGEST_HEAD} bytes")));
             }
-            if connection.read_ahead().map_err(HeadError::Io)? == 0 {
+            if connection.read_ahead().map_err(ResponseHeadError::Io)? == 0 {
                 let closed = io::Error::new(io::ErrorKind::UnexpectedEof, "closed before the response");
-                return Err(HeadError::Io(closed));
+                return Err(ResponseHeadError::Io(closed));
             }
         }
     }
@@ -175,7 +178,7 @@ mod tests {
     #[test]
     fn a_head_parses_with_names_in_lower_case_and_its_exact_length() {
         let text = b"HTTP/1.1 206 Partial Content\r\nETag: \"x\"\r\nContent-Length: 3\r\n\r\nabc";
-        let (head, length) = Head::parse(text).unwrap().unwrap();
+        let (head, length) = ResponseHead::parse(text).unwrap().unwrap();
         assert_eq!((head.status, length), (206, text.len() - 3));
         assert_eq!(head.get("etag"), Some("\"x\""));
         assert_eq!(head.content_length("p").unwrap(), Some(3));
@@ -184,7 +187,7 @@ mod tests {
 
     #[test]
     fn differing_or_malformed_lengths_are_refused() {
-        let with = |lines: &str| Head::from_text(&format!("HTTP/1.1 200 OK\r\n{lines}\r\n"));
+        let with = |lines: &str| ResponseHead::from_text(&format!("HTTP/1.1 200 OK\r\n{lines}\r\n"));
         assert!(with("Content-Length: 3\r\nContent-Length: 4\r\n").content_length("p").is_err());
         assert!(with("Content-Length: +3\r\n").content_length("p").is_err());
         assert!(with("Content-Length: 99999999999999999999\r\n").content_length("p").is_err());
@@ -193,18 +196,18 @@ mod tests {
 
     #[test]
     fn http_1_0_connections_close_unless_kept_alive() {
-        assert!(!Head::from_text("HTTP/1.0 200 OK\r\n\r\n").keeps_alive());
-        assert!(Head::from_text("HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\n\r\n").keeps_alive());
-        assert!(!Head::from_text("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n").keeps_alive());
+        assert!(!ResponseHead::from_text("HTTP/1.0 200 OK\r\n\r\n").keeps_alive());
+        assert!(ResponseHead::from_text("HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\n\r\n").keeps_alive());
+        assert!(!ResponseHead::from_text("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n").keeps_alive());
     }
 
     proptest! {
         #[test]
         fn no_bytes_make_the_parser_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
-            let _ = Head::parse(&bytes);
+            let _ = ResponseHead::parse(&bytes);
             let mut head = b"HTTP/1.1 200 OK\r\n".to_vec();
             head.extend(bytes);
-            let _ = Head::parse(&head);
+            let _ = ResponseHead::parse(&head);
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::syscall_refusal::is_refusal;
 /// kernel refuses this size, the pipe has 64 KiB.
 const PIPE: usize = 512 << 10;
 
-pub(super) enum Failed {
+pub(super) enum SpliceError {
     /// This socket or file does not support splice. No bytes were moved.
     Impossible,
     Socket(io::Error),
@@ -35,16 +35,21 @@ thread_local! {
 
 /// Moves up to `limit` bytes. Returns how many, or 0 at the end of the stream. After a failure the
 /// pipe may contain bytes and is closed.
-pub(super) fn to_file(socket: &TcpStream, sink: &Sink, offset: u64, limit: u64) -> Result<usize, Failed> {
-    let (read_end, write_end) = pipe().map_err(|_| Failed::Impossible)?;
+pub(super) fn to_file(
+    socket: &TcpStream,
+    sink: &Sink,
+    offset: u64,
+    limit: u64,
+) -> Result<usize, SpliceError> {
+    let (read_end, write_end) = pipe().map_err(|_| SpliceError::Impossible)?;
     let want = to_usize(limit).min(PIPE);
     let flags = SpliceFlags::MOVE | SpliceFlags::MORE;
     let filled = loop {
         match splice(socket, None, &write_end, None, want, flags) {
             Ok(count) => break count,
             Err(Errno::INTR) => {}
-            Err(error) if is_refusal(error) => return Err(Failed::Impossible),
-            Err(error) => return Err(Failed::Socket(error.into())),
+            Err(error) if is_refusal(error) => return Err(SpliceError::Impossible),
+            Err(error) => return Err(SpliceError::Socket(error.into())),
         }
     };
     let (_turn, file) = (sink.turn(), sink.file());
@@ -53,14 +58,14 @@ pub(super) fn to_file(socket: &TcpStream, sink: &Sink, offset: u64, limit: u64) 
     while at < end {
         let left = to_usize(end - at);
         match splice(&read_end, None, file, Some(&mut at), left, flags) {
-            Ok(0) => return Err(Failed::File(io::ErrorKind::WriteZero.into())),
+            Ok(0) => return Err(SpliceError::File(io::ErrorKind::WriteZero.into())),
             Ok(_) | Err(Errno::INTR) => {}
             // The file system does not support splice, so the bytes in the pipe are copied through
             // memory.
             Err(error) if is_refusal(error) => {
-                drain(&read_end, file, &mut at, end).map_err(Failed::File)?;
+                drain(&read_end, file, &mut at, end).map_err(SpliceError::File)?;
             }
-            Err(error) => return Err(Failed::File(error.into())),
+            Err(error) => return Err(SpliceError::File(error.into())),
         }
     }
     SPARE.set(Some((read_end, write_end)));

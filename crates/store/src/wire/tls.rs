@@ -1,9 +1,9 @@
 //! TLS for outgoing connections: rustls, blocking, HTTP/1.1 only.
 //!
-//! [`Connection`](super::Connection) creates a session, performs its handshake and reads through
-//! [`read`]. Neither takes longer than the socket's deadline, however slowly the peer sends. The
-//! end of a stream is accepted only with close_notify, since a stream without it may have been
-//! truncated.
+//! [`HttpConnection`](super::HttpConnection) creates a session, performs its handshake and reads
+//! through [`read`]. Neither takes longer than the socket's deadline, however slowly the peer
+//! sends. The end of a stream is accepted only with close_notify, since a stream without it may
+//! have been truncated.
 
 use std::io::{self, Read};
 use std::net::TcpStream;
@@ -17,14 +17,18 @@ use rustls::{ClientConfig, RootCertStore};
 use super::trust;
 use crate::error::{Error, Result};
 use crate::limits::RECORD;
-use crate::options::Options;
+use crate::options::StoreOptions;
 use crate::origin::Origin;
 
 /// The state of a TLS connection.
-pub(super) type Session = rustls::ClientConnection;
+pub(super) type TlsSession = rustls::ClientConnection;
 
 /// Performs the handshake, within `deadline` in total.
-pub(super) fn handshake(session: &mut Session, mut socket: &TcpStream, deadline: Duration) -> io::Result<()> {
+pub(super) fn handshake(
+    session: &mut TlsSession,
+    mut socket: &TcpStream,
+    deadline: Duration,
+) -> io::Result<()> {
     let until = Instant::now() + deadline;
     loop {
         send(session, socket)?;
@@ -52,7 +56,7 @@ pub(super) fn is_plain(error: &io::Error) -> bool {
 }
 
 /// Reads plaintext into `buffer`. Returns 0 at the correct end of the stream.
-pub(super) fn read(session: &mut Session, socket: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
+pub(super) fn read(session: &mut TlsSession, socket: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
     let mut waiting = None;
     loop {
         if let Some(count) = take_plaintext(session, buffer)? {
@@ -79,7 +83,7 @@ pub(super) fn read(session: &mut Session, socket: &TcpStream, buffer: &mut [u8])
 }
 
 /// Reads from the socket, at most one record.
-fn receive(session: &mut Session, mut socket: &TcpStream) -> io::Result<()> {
+fn receive(session: &mut TlsSession, mut socket: &TcpStream) -> io::Result<()> {
     session.read_tls(&mut socket)?;
     process(session, socket)
 }
@@ -89,7 +93,7 @@ fn receive(session: &mut Session, mut socket: &TcpStream) -> io::Result<()> {
 /// The library reads one record at a time, which takes two system calls per 16 KiB. This function
 /// reads ciphertext into the whole `buffer`. Then it overwrites that with the plaintext, which is
 /// shorter and which the library holds elsewhere.
-fn receive_into(session: &mut Session, mut socket: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
+fn receive_into(session: &mut TlsSession, mut socket: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
     let received = socket.read(buffer)?;
     if received == 0 {
         session.read_tls(&mut io::empty())?;
@@ -110,7 +114,7 @@ fn receive_into(session: &mut Session, mut socket: &TcpStream, buffer: &mut [u8]
     Ok(plain)
 }
 
-fn process(session: &mut Session, mut socket: &TcpStream) -> io::Result<()> {
+fn process(session: &mut TlsSession, mut socket: &TcpStream) -> io::Result<()> {
     let processed = session.process_new_packets();
     processed.map(drop).map_err(|error| {
         // The alert is sent if the peer still reads.
@@ -120,7 +124,7 @@ fn process(session: &mut Session, mut socket: &TcpStream) -> io::Result<()> {
 }
 
 /// Sends handshake messages and responses to key updates.
-fn send(session: &mut Session, mut socket: &TcpStream) -> io::Result<()> {
+fn send(session: &mut TlsSession, mut socket: &TcpStream) -> io::Result<()> {
     while session.wants_write() {
         session.write_tls(&mut socket)?;
     }
@@ -129,7 +133,7 @@ fn send(session: &mut Session, mut socket: &TcpStream) -> io::Result<()> {
 
 /// Takes available plaintext. Returns 0 at the end of the stream, or `None` if more bytes must be
 /// received.
-fn take_plaintext(session: &mut Session, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+fn take_plaintext(session: &mut TlsSession, buffer: &mut [u8]) -> io::Result<Option<usize>> {
     match session.reader().read(buffer) {
         Ok(count) => Ok(Some(count)),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
@@ -142,26 +146,26 @@ fn take_plaintext(session: &mut Session, buffer: &mut [u8]) -> io::Result<Option
 }
 
 /// A function that finds certificate authorities configured outside the options.
-pub(crate) type FindBundle = fn(&Options) -> Option<PathBuf>;
+pub(crate) type FindBundle = fn(&StoreOptions) -> Option<PathBuf>;
 
 /// The configuration of all TLS connections. Certificates are read for the first one, since that
 /// takes milliseconds and plain HTTP needs none. The configuration caches sessions for resumption.
-pub(super) struct Tls {
-    options: Arc<Options>,
+pub(super) struct TlsConfig {
+    options: Arc<StoreOptions>,
     find_bundle: FindBundle,
     config: OnceLock<Arc<ClientConfig>>,
 }
 
-impl Tls {
-    pub(super) fn new(options: Arc<Options>, find_bundle: FindBundle) -> Self {
+impl TlsConfig {
+    pub(super) fn new(options: Arc<StoreOptions>, find_bundle: FindBundle) -> Self {
         Self { options, find_bundle, config: OnceLock::new() }
     }
 
-    pub(super) fn with_options(&self, options: Arc<Options>) -> Self {
+    pub(super) fn with_options(&self, options: Arc<StoreOptions>) -> Self {
         Self::new(options, self.find_bundle)
     }
 
-    pub(super) fn session(&self, origin: &Origin) -> Result<Session> {
+    pub(super) fn session(&self, origin: &Origin) -> Result<TlsSession> {
         let unusable = |why: String| Error::Unreachable {
             endpoint: origin.to_string(),
             detail: why,
@@ -176,7 +180,7 @@ impl Tls {
             }
         };
         let name = ServerName::try_from(origin.host.clone()).map_err(|error| unusable(error.to_string()))?;
-        Session::new(config, name).map_err(|error| unusable(error.to_string()))
+        TlsSession::new(config, name).map_err(|error| unusable(error.to_string()))
     }
 
     fn build(&self) -> Result<ClientConfig> {

@@ -4,9 +4,11 @@
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-use firstbyte_location::{ByteRange, Kind, Location, Version};
-use firstbyte_store::{Body, Cancel, Error, Get, ListOptions, Options, Payload, PutOptions, Result, Store};
-use firstbyte_testkit::{Reply, Scripted};
+use firstbyte_location::{ByteRange, EntryKind, Location, Version};
+use firstbyte_store::{
+    Body, Cancel, Error, Get, ListOptions, Payload, PutOptions, Result, Store, StoreOptions,
+};
+use firstbyte_testkit::{Scripted, ScriptedReply};
 
 use crate::server::{Server, Step, deadline, part, refusal, whole};
 
@@ -286,9 +288,9 @@ fn an_upload_is_retried_if_the_server_is_busy() {
 fn a_server_may_work_on_what_it_got_for_longer_than_the_deadline() {
     let server = Scripted::start(|_, _| {
         std::thread::sleep(deadline() + Duration::from_secs(1));
-        Reply::answer("200 OK", &["ETag: \"e\""], b"")
+        ScriptedReply::answer("200 OK", &["ETag: \"e\""], b"")
     });
-    let options = Options { read_deadline: deadline(), retries: 0, ..Options::default() };
+    let options = StoreOptions { read_deadline: deadline(), retries: 0, ..StoreOptions::default() };
     let store = Store::new(options).unwrap();
     let at = Location::parse(format!("{}/up", server.url()).as_ref()).unwrap();
     // The payload allows four seconds more than the deadline, of which the server takes one.
@@ -376,9 +378,9 @@ fn a_directory_without_a_final_slash_is_recognised_by_its_redirect() {
         Step::Close(whole("Content-Type: text/html\r\n", "")),
         Step::Close(whole("Content-Type: text/html\r\n", "page")),
     ]);
-    assert_eq!(server.store().stat(&server.url("/dir")).unwrap().kind, Kind::Directory);
+    assert_eq!(server.store().stat(&server.url("/dir")).unwrap().kind, EntryKind::Directory);
     // A page without a redirect is a file.
-    assert_eq!(server.store().stat(&server.url("/page")).unwrap().kind, Kind::File);
+    assert_eq!(server.store().stat(&server.url("/page")).unwrap().kind, EntryKind::File);
 }
 
 #[test]
@@ -395,6 +397,6 @@ fn listings_by_serve_have_sizes_and_times() {
     let entries = entries.unwrap();
     assert_eq!(
         (entries[1].size, entries[1].modified.is_some(), entries[0].kind),
-        (Some(3), true, Kind::Directory)
+        (Some(3), true, EntryKind::Directory)
     );
 }

@@ -4,8 +4,8 @@
 use std::time::{Duration, SystemTime};
 
 use firstbyte_location::Location;
-use firstbyte_store::{Get, Keys, ListOptions, Options, Payload, PutOptions, Signing, Store};
-use firstbyte_testkit::{Reply, Scripted};
+use firstbyte_store::{Get, ListOptions, Payload, PutOptions, Signing, SigningKeys, Store, StoreOptions};
+use firstbyte_testkit::{Scripted, ScriptedReply};
 
 const BUCKET: &str = "s3://fast--use1-az4--x-s3";
 
@@ -23,7 +23,7 @@ fn server(life: Duration) -> Scripted {
         let target = head.split(' ').nth(1).unwrap_or_default().to_owned();
         let denied = |why: &str| {
             let text = format!("<Error><Code>ExpiredToken</Code><Message>{why}</Message></Error>");
-            Reply::answer("400 Bad Request", &[], text.as_bytes())
+            ScriptedReply::answer("400 Bad Request", &[], text.as_bytes())
         };
         if !head.contains("/s3express/aws4_request") {
             return denied("not signed for directory buckets");
@@ -40,7 +40,7 @@ fn server(life: Duration) -> Scripted {
                  <SecretAccessKey>s</SecretAccessKey><AccessKeyId>key{begun}</AccessKeyId><Expiration>{ends}</Expiration>\
                  </Credentials></CreateSessionResult>"
             );
-            return Reply::answer("200 OK", &[], text.as_bytes());
+            return ScriptedReply::answer("200 OK", &[], text.as_bytes());
         }
         let is_known = head.contains(&format!("x-amz-s3session-token: token{begun}"))
             && head.contains(&format!("credential=key{begun}/"))
@@ -50,30 +50,30 @@ fn server(life: Duration) -> Scripted {
             return denied("not of this session");
         }
         match target.contains("list-type") {
-            false => Reply::answer("200 OK", &["etag: \"1\""], b"content"),
+            false => ScriptedReply::answer("200 OK", &["etag: \"1\""], b"content"),
             true if target.contains("start-after") => denied("no start-after"),
             true => {
                 let key = |key: &str| format!("<Contents><Key>{key}</Key><Size>1</Size></Contents>");
                 let keys = ["b", "a", "c"].map(key).concat();
                 let text =
                     format!("<ListBucketResult><IsTruncated>false</IsTruncated>{keys}</ListBucketResult>");
-                Reply::answer("200 OK", &[], text.as_bytes())
+                ScriptedReply::answer("200 OK", &[], text.as_bytes())
             }
         }
     })
 }
 
 fn store(server: &Scripted) -> Store {
-    let keys = Keys {
+    let keys = SigningKeys {
         access_key_id: "own".into(),
         secret_access_key: "secret".into(),
         session_token: Some("t".into()),
     };
-    let options = Options {
+    let options = StoreOptions {
         endpoint_url: Some(server.url().to_owned()),
         region: Some("us-east-1".into()),
         signing: Signing::Keys(keys),
-        ..Options::default()
+        ..StoreOptions::default()
     };
     Store::new(options).unwrap()
 }
@@ -91,7 +91,7 @@ fn requests_for_a_directory_bucket_share_a_session() {
     let mut body = store.get(&at("k"), &Get::default()).unwrap();
     assert_eq!(body.read(&mut content).unwrap(), 7);
     let names: Vec<_> = store
-        .list(&at(""), &ListOptions { order: firstbyte_store::Order::Bytes, ..ListOptions::default() })
+        .list(&at(""), &ListOptions { order: firstbyte_store::EntryOrder::Bytes, ..ListOptions::default() })
         .unwrap()
         .map(|entry| entry.unwrap().name)
         .collect();

@@ -6,10 +6,10 @@ use std::time::{Duration, SystemTime};
 
 use firstbyte_location::{ByteRange, Location, Version};
 use firstbyte_store::{
-    Algorithm, Error, Get, Hasher, ListOptions, Metadata, Options, Part, Payload, PutOptions, Result,
-    Signing, Store, Upload,
+    Algorithm, Error, Get, Hasher, ListOptions, Metadata, Part, Payload, PutOptions, Result, Signing, Store,
+    StoreOptions, Upload,
 };
-use firstbyte_testkit::{Quirk, QuirkStore, Reply, Scripted};
+use firstbyte_testkit::{Quirk, QuirkStore, Scripted, ScriptedReply};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
 
@@ -141,16 +141,16 @@ fn complete_without_answer(
     let server = Scripted::start(move |_, request| {
         let method = request.split(' ').next();
         match method {
-            Some("POST") if completions.fetch_add(1, Ordering::SeqCst) == 0 => Reply::Hang,
-            Some("POST") => Reply::Send(code("404 Not Found", "NoSuchUpload").into_bytes()),
-            Some("HEAD") => Reply::raw("200 OK", &head.lines().collect::<Vec<_>>(), b""),
-            _ => Reply::answer("206 Partial Content", &["content-range: bytes 3-5/6"], bytes),
+            Some("POST") if completions.fetch_add(1, Ordering::SeqCst) == 0 => ScriptedReply::Hang,
+            Some("POST") => ScriptedReply::Send(code("404 Not Found", "NoSuchUpload").into_bytes()),
+            Some("HEAD") => ScriptedReply::raw("200 OK", &head.lines().collect::<Vec<_>>(), b""),
+            _ => ScriptedReply::answer("206 Partial Content", &["content-range: bytes 3-5/6"], bytes),
         }
     });
-    let store = Store::new(Options {
+    let store = Store::new(StoreOptions {
         endpoint_url: Some(server.url().to_owned()),
         signing: Signing::Anonymous,
-        ..Options::default()
+        ..StoreOptions::default()
     })
     .unwrap();
     if reused {
@@ -352,10 +352,10 @@ fn names_in_a_listing_are_decoded_only_as_the_server_encodes_them() {
     ] {
         let server = QuirkStore::start(quirks);
         keys.iter().for_each(|key| server.insert(key, b"x"));
-        let options = Options {
+        let options = StoreOptions {
             endpoint_url: Some(server.url().to_owned()),
             signing: Signing::Anonymous,
-            ..Options::default()
+            ..StoreOptions::default()
         };
         let store = Store::new(options).unwrap();
         let entries = store.list(&object(""), &ListOptions::default()).unwrap();

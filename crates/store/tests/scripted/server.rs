@@ -4,8 +4,8 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use firstbyte_location::Location;
-use firstbyte_store::{Options, Signing, Store};
-use firstbyte_testkit::{Reply, Scripted, patience};
+use firstbyte_store::{Signing, Store, StoreOptions};
+use firstbyte_testkit::{Scripted, ScriptedReply, patience};
 
 /// The reaction to one request.
 pub(crate) enum Step {
@@ -28,15 +28,15 @@ impl Server {
     pub(crate) fn start(script: Vec<Step>) -> Self {
         let steps = Mutex::new(script.into_iter());
         Self(Scripted::start(move |_, _| match steps.lock().unwrap().next() {
-            Some(Step::Keep(text) | Step::Stall(text)) => Reply::Send(text.into_bytes()),
-            Some(Step::Close(text)) => Reply::SendAndClose(text.into_bytes()),
-            None => Reply::Hang,
+            Some(Step::Keep(text) | Step::Stall(text)) => ScriptedReply::Send(text.into_bytes()),
+            Some(Step::Close(text)) => ScriptedReply::SendAndClose(text.into_bytes()),
+            None => ScriptedReply::Hang,
         }))
     }
 
     /// Starts a server whose response is computed from the head of each request.
     pub(crate) fn answering(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
-        Self(Scripted::start(move |_, head| Reply::Send(answer(head).into_bytes())))
+        Self(Scripted::start(move |_, head| ScriptedReply::Send(answer(head).into_bytes())))
     }
 
     pub(crate) fn url(&self, path: &str) -> Location {
@@ -61,13 +61,13 @@ impl Server {
 
     /// Returns a store with this server as its S3 endpoint, and with short deadlines.
     pub(crate) fn store(&self) -> Store {
-        let options = Options {
+        let options = StoreOptions {
             endpoint_url: Some(self.0.url().to_owned()),
             region: Some("here-1".to_owned()),
             signing: Signing::Anonymous,
             read_deadline: deadline(),
             retries: 2,
-            ..Options::default()
+            ..StoreOptions::default()
         };
         Store::new(options).unwrap()
     }

@@ -4,9 +4,9 @@ use std::sync::mpsc;
 
 use firstbyte_location::{ByteRange, Location, Version};
 use firstbyte_store::{
-    Cancel, Error, Get, ListOptions, Options, Payload, PutOptions, Result, Signing, Store, Upload,
+    Cancel, Error, Get, ListOptions, Payload, PutOptions, Result, Signing, Store, StoreOptions, Upload,
 };
-use firstbyte_testkit::{Reply, Scripted, until, wait_limit};
+use firstbyte_testkit::{Scripted, ScriptedReply, until, wait_limit};
 
 type Call = fn(&Store, &Location) -> Result<()>;
 
@@ -42,13 +42,13 @@ fn upload(at: &Location) -> Upload {
 
 /// Makes every call against a server that sends `reply`, cancels it meanwhile, and returns the
 /// results.
-fn cancelled(reply: fn() -> Reply) -> Vec<(&'static str, Result<()>)> {
+fn cancelled(reply: fn() -> ScriptedReply) -> Vec<(&'static str, Result<()>)> {
     let server = Scripted::start(move |_, _| reply());
-    let options = Options {
+    let options = StoreOptions {
         endpoint_url: Some(server.url().to_owned()),
         signing: Signing::Anonymous,
         region: Some("us-east-1".into()),
-        ..Options::default()
+        ..StoreOptions::default()
     };
     let store = Store::new(options).unwrap();
     let at = Location::parse("s3://bucket/key".as_ref()).unwrap();
@@ -70,14 +70,14 @@ fn cancelled(reply: fn() -> Reply) -> Vec<(&'static str, Result<()>)> {
 
 #[test]
 fn calls_that_wait_for_a_response_end_with_their_scope() {
-    for (name, outcome) in cancelled(|| Reply::Silence) {
+    for (name, outcome) in cancelled(|| ScriptedReply::Silence) {
         assert!(matches!(outcome, Err(Error::Cancelled)), "{name}: {outcome:?}");
     }
 }
 
 #[test]
 fn calls_that_wait_for_a_retry_end_with_their_scope() {
-    for (name, outcome) in cancelled(|| Reply::answer("503 Slow Down", &["retry-after: 60"], b"")) {
+    for (name, outcome) in cancelled(|| ScriptedReply::answer("503 Slow Down", &["retry-after: 60"], b"")) {
         // Reads are not retried by the store.
         let refused = matches!(outcome, Err(Error::SlowDown { .. })) && name == "get";
         assert!(refused || matches!(outcome, Err(Error::Cancelled)), "{name}: {outcome:?}");
@@ -87,11 +87,11 @@ fn calls_that_wait_for_a_retry_end_with_their_scope() {
 #[test]
 fn cancelling_a_scoped_store_does_not_affect_the_original() {
     let page = b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>";
-    let server = Scripted::start(move |_, _| Reply::answer("200 OK", &[], page));
-    let options = Options {
+    let server = Scripted::start(move |_, _| ScriptedReply::answer("200 OK", &[], page));
+    let options = StoreOptions {
         endpoint_url: Some(server.url().to_owned()),
         signing: Signing::Anonymous,
-        ..Options::default()
+        ..StoreOptions::default()
     };
     let store = Store::new(options).unwrap();
     let bucket = Location::parse("s3://bucket/".as_ref()).unwrap();

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use firstbyte_location::{Entry, Kind};
-use firstbyte_store::{ListOptions, Order};
+use firstbyte_location::{Entry, EntryKind};
+use firstbyte_store::{EntryOrder, ListOptions};
 
 use crate::subject::{Subject, Support};
 
@@ -13,7 +13,7 @@ const NAMES: [&str; 10] =
     ["a!", "a-b/c", "a.txt", "a/b", "a/c!", "a/c/d", "a/c0", "a0", "b c", "z/\u{fc}/\u{1F600}"];
 
 fn recursive() -> ListOptions {
-    ListOptions { recursive: true, order: Order::Bytes, ..ListOptions::default() }
+    ListOptions { recursive: true, order: EntryOrder::Bytes, ..ListOptions::default() }
 }
 
 fn name(entry: &Entry) -> String {
@@ -43,12 +43,12 @@ pub fn a_recursive_listing_has_every_name_once_in_byte_order(subject: &Subject) 
         subject.store.list(&subject.base, &recursive()).unwrap().collect::<Result<_, _>>().unwrap();
     assert_eq!(entries.iter().map(name).collect::<Vec<_>>(), NAMES);
     for entry in &entries {
-        assert_eq!(entry.kind, Kind::File, "{entry:?}");
+        assert_eq!(entry.kind, EntryKind::File, "{entry:?}");
         assert_eq!(entry.size, Some(entry.name.len() as u64), "{entry:?}");
         assert!(entry.modified.is_some(), "{entry:?}");
     }
     let any: BTreeSet<String> =
-        names(subject, "", &ListOptions { order: Order::Any, ..recursive() }).into_iter().collect();
+        names(subject, "", &ListOptions { order: EntryOrder::Any, ..recursive() }).into_iter().collect();
     assert_eq!(any, NAMES.map(String::from).into());
 }
 
@@ -61,11 +61,15 @@ pub fn a_listing_of_one_level_has_directories_instead_of_their_entries(subject: 
     let one_level = ListOptions { recursive: false, ..recursive() };
     let entries = subject.store.list(&subject.base, &one_level).unwrap();
     let found: Vec<_> = entries.map(|entry| entry.map(|entry| (name(&entry), entry.kind)).unwrap()).collect();
-    let wanted =
-        [("a!", Kind::File), ("a-b", Kind::Directory), ("a.txt", Kind::File), ("a", Kind::Directory)]
-            .into_iter()
-            .chain([("a0", Kind::File), ("b c", Kind::File), ("z", Kind::Directory)])
-            .map(|(name, kind)| (name.to_owned(), kind));
+    let wanted = [
+        ("a!", EntryKind::File),
+        ("a-b", EntryKind::Directory),
+        ("a.txt", EntryKind::File),
+        ("a", EntryKind::Directory),
+    ]
+    .into_iter()
+    .chain([("a0", EntryKind::File), ("b c", EntryKind::File), ("z", EntryKind::Directory)])
+    .map(|(name, kind)| (name.to_owned(), kind));
     assert_eq!(found, wanted.collect::<Vec<_>>());
 }
 
@@ -134,13 +138,13 @@ pub fn permanent_names_are_listed_once_while_others_are_added_and_removed(subjec
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| come_and_go(subject, &stop));
-        for order in [Order::Any, Order::Bytes, Order::Any, Order::Bytes] {
+        for order in [EntryOrder::Any, EntryOrder::Bytes, EntryOrder::Any, EntryOrder::Bytes] {
             let found = names(subject, "stay", &ListOptions { order, ..recursive() });
             let kept: Vec<String> =
                 found.iter().map(|name| format!("stay/{name}")).filter(|name| stay.contains(name)).collect();
             assert_eq!(kept.len(), stay.len(), "{order:?}");
             assert_eq!(kept.iter().collect::<BTreeSet<_>>().len(), stay.len(), "{order:?}: twice");
-            assert!(order == Order::Any || found.is_sorted(), "{order:?}: out of order");
+            assert!(order == EntryOrder::Any || found.is_sorted(), "{order:?}: out of order");
         }
         stop.store(true, Ordering::Relaxed);
     });
@@ -170,5 +174,5 @@ pub fn names_in_a_listing_are_relative_to_its_prefix(subject: &Subject) {
     }
     assert_eq!(names(subject, "dir", &recursive()), ["sub/y", "x"]);
     assert_eq!(names(subject, "dir/", &recursive()), ["sub/y", "x"]);
-    assert_eq!(subject.store.stat(&subject.at("dir/")).unwrap().kind, Kind::Directory);
+    assert_eq!(subject.store.stat(&subject.at("dir/")).unwrap().kind, EntryKind::Directory);
 }

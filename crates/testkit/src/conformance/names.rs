@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use firstbyte_location::Location;
-use firstbyte_store::{Error, Get, ListOptions, Order, Payload, PutOptions, Result, location_below};
+use firstbyte_store::{EntryOrder, Error, Get, ListOptions, Payload, PutOptions, Result, location_below};
 
 use crate::subject::{Subject, Support};
 
@@ -142,7 +142,7 @@ fn put(subject: &Subject, key: &str, content: &str) -> Result<()> {
 }
 
 fn listed(subject: &Subject) -> Vec<Vec<u8>> {
-    let options = ListOptions { recursive: true, order: Order::Bytes, ..ListOptions::default() };
+    let options = ListOptions { recursive: true, order: EntryOrder::Bytes, ..ListOptions::default() };
     match subject.store.list(&subject.base, &options) {
         // A prefix exists only while a key begins with it.
         Err(Error::NotFound { .. }) => Vec::new(),

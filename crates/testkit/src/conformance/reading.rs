@@ -1,6 +1,6 @@
 //! Conformance of reads: `stat` and `get`.
 
-use firstbyte_location::{ByteRange, Kind};
+use firstbyte_location::{ByteRange, EntryKind};
 use firstbyte_store::{Error, Get};
 
 use crate::data::{bytes, scratch};
@@ -15,7 +15,7 @@ pub fn stat_returns_length_and_kind(subject: &Subject) {
     for (name, len) in [("empty", 0), ("small", 7), ("dir/large", 300_000)] {
         subject.place(name, &bytes(5, len));
         let stat = subject.store.stat(&subject.at(name)).unwrap();
-        assert_eq!((stat.kind, stat.size()), (Kind::File, Some(len as u64)), "{name}");
+        assert_eq!((stat.kind, stat.size()), (EntryKind::File, Some(len as u64)), "{name}");
         assert!(stat.modified.is_some(), "{name} has no time");
         assert_ne!(stat.ranges, Some(false), "{name}");
     }

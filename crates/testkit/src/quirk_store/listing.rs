@@ -7,10 +7,10 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::request::Request;
-use super::{Object, State, escape, xml_error};
+use super::request::QuirkRequest;
+use super::{Object, QuirkState, escape, xml_error};
 use crate::quirk::Quirk;
-use crate::scripted::Reply;
+use crate::scripted::ScriptedReply;
 
 /// Characters to percent-encode in names, as AWS does: all but unreserved ones and `/`.
 const NAME: &AsciiSet =
@@ -27,8 +27,8 @@ struct Page {
     next: Option<String>,
 }
 
-impl State {
-    pub(super) fn list(&mut self, request: &Request) -> Reply {
+impl QuirkState {
+    pub(super) fn list(&mut self, request: &QuirkRequest) -> ScriptedReply {
         let second = request.value("list-type") == Some("2");
         if second && self.has(Quirk::NoListV2) {
             return xml_error("501 Not Implemented", "NotImplemented", "ListObjectsV2 is not implemented.");
@@ -69,12 +69,12 @@ impl State {
         self.xml(&format!("{text}</ListBucketResult>"))
     }
 
-    fn after(&self, request: &Request) -> Option<String> {
+    fn after(&self, request: &QuirkRequest) -> Option<String> {
         let start = request.value("start-after").filter(|_| !self.has(Quirk::IgnoresStartAfter));
         request.value("continuation-token").or(start).map(str::to_owned)
     }
 
-    fn page(&self, request: &Request, after: Option<&str>) -> Page {
+    fn page(&self, request: &QuirkRequest, after: Option<&str>) -> Page {
         let most = request.value("max-keys").and_then(|most| most.parse().ok()).unwrap_or(usize::MAX);
         let most = self.page.min(most).max(1);
         let mut items = self.items(request, after);
@@ -93,7 +93,7 @@ impl State {
     }
 
     /// Keys and common prefixes after a name, each with true if it is a prefix.
-    fn items(&self, request: &Request, after: Option<&str>) -> BTreeMap<Rank, (String, bool)> {
+    fn items(&self, request: &QuirkRequest, after: Option<&str>) -> BTreeMap<Rank, (String, bool)> {
         let prefix = request.value("prefix").unwrap_or_default();
         let delimiter = request.value("delimiter").filter(|text| !text.is_empty());
         let deleted = self.deleted.keys().filter(|_| self.has(Quirk::ListsDeleted));
@@ -159,7 +159,7 @@ impl State {
         if self.has(Quirk::PlusForSpace) { encoded.replace("%20", "+") } else { encoded }
     }
 
-    pub(super) fn list_buckets(&self) -> Reply {
+    pub(super) fn list_buckets(&self) -> ScriptedReply {
         let names: BTreeSet<&String> = self.objects.keys().map(|(bucket, _)| bucket).collect();
         let rows: String =
             names.iter().map(|name| format!("<Bucket><Name>{}</Name></Bucket>", escape(name))).collect();

@@ -4,36 +4,36 @@ use std::collections::BTreeMap;
 
 use firstbyte_store::{Algorithm, Hasher};
 
-use super::request::Request;
+use super::request::QuirkRequest;
 use super::writing::{CHECKSUM, INTERNAL_ERROR, checksum, stored_headers};
-use super::{Name, Object, State, elements, escape, xml_error};
+use super::{Name, Object, QuirkState, elements, escape, xml_error};
 use crate::quirk::Quirk;
-use crate::scripted::Reply;
+use crate::scripted::ScriptedReply;
 
 /// An upload that is neither complete nor aborted.
 #[derive(Clone)]
-pub(super) struct Pending {
+pub(super) struct QuirkUpload {
     name: Name,
     headers: Vec<(String, String)>,
     parts: BTreeMap<u32, Vec<u8>>,
 }
 
-impl State {
-    pub(super) fn begin_upload(&mut self, request: &Request) -> Reply {
+impl QuirkState {
+    pub(super) fn begin_upload(&mut self, request: &QuirkRequest) -> ScriptedReply {
         if self.has(Quirk::NoMultipart) {
             return xml_error("501 Not Implemented", "NotImplemented", "multipart uploads");
         }
         self.started_uploads += 1;
         let id = format!("upload-{}", self.started_uploads);
         let (name, headers) = (request.name(), stored_headers(request));
-        self.uploads.insert(id.clone(), Pending { name, headers, parts: BTreeMap::new() });
+        self.uploads.insert(id.clone(), QuirkUpload { name, headers, parts: BTreeMap::new() });
         self.xml(&format!(
             "<InitiateMultipartUploadResult><Key>{}</Key><UploadId>{id}</UploadId></InitiateMultipartUploadResult>",
             escape(&request.key)
         ))
     }
 
-    pub(super) fn put_part(&mut self, request: &Request, id: &str, number: &str) -> Reply {
+    pub(super) fn put_part(&mut self, request: &QuirkRequest, id: &str, number: &str) -> ScriptedReply {
         let copied = match request.header("x-amz-copy-source") {
             Some(_) => match self.copied(request) {
                 Ok(source) => Some(copied_range(request, &source.content)),
@@ -57,10 +57,10 @@ impl State {
         }
         let mut headers = vec![format!("etag: \"{etag}\"")];
         headers.extend(request.header(CHECKSUM).map(|stated| format!("{CHECKSUM}: {stated}")));
-        Reply::answer("200 OK", &headers.iter().map(String::as_str).collect::<Vec<_>>(), b"")
+        ScriptedReply::answer("200 OK", &headers.iter().map(String::as_str).collect::<Vec<_>>(), b"")
     }
 
-    pub(super) fn complete_upload(&mut self, request: &Request, id: &str) -> Reply {
+    pub(super) fn complete_upload(&mut self, request: &QuirkRequest, id: &str) -> ScriptedReply {
         if !self.uploads.contains_key(id) {
             return no_upload();
         }
@@ -99,7 +99,7 @@ impl State {
         ))
     }
 
-    pub(super) fn list_parts(&self, id: &str) -> Reply {
+    pub(super) fn list_parts(&self, id: &str) -> ScriptedReply {
         let Some(upload) = self.uploads.get(id) else { return no_upload() };
         let mut rows = String::new();
         for (number, content) in &upload.parts {
@@ -114,14 +114,14 @@ impl State {
         self.xml(&format!("<ListPartsResult><IsTruncated>false</IsTruncated>{rows}</ListPartsResult>"))
     }
 
-    pub(super) fn abort_upload(&mut self, id: &str) -> Reply {
+    pub(super) fn abort_upload(&mut self, id: &str) -> ScriptedReply {
         match self.uploads.remove(id) {
-            Some(_) => Reply::raw("204 No Content", &[], b""),
+            Some(_) => ScriptedReply::raw("204 No Content", &[], b""),
             None => no_upload(),
         }
     }
 
-    pub(super) fn list_uploads(&self, request: &Request) -> Reply {
+    pub(super) fn list_uploads(&self, request: &QuirkRequest) -> ScriptedReply {
         let prefix = request.value("prefix").unwrap_or_default();
         let mut rows = String::new();
         for (id, upload) in self.uploads.iter().filter(|(_, upload)| upload.name.1.starts_with(prefix)) {
@@ -136,7 +136,7 @@ impl State {
     }
 }
 
-fn copied_range(request: &Request, content: &[u8]) -> Vec<u8> {
+fn copied_range(request: &QuirkRequest, content: &[u8]) -> Vec<u8> {
     let range = request.header("x-amz-copy-source-range").and_then(|text| {
         let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
         Some(first.parse::<usize>().ok()?..last.parse::<usize>().ok()? + 1)
@@ -144,6 +144,6 @@ fn copied_range(request: &Request, content: &[u8]) -> Vec<u8> {
     range.and_then(|range| content.get(range)).unwrap_or(content).to_vec()
 }
 
-fn no_upload() -> Reply {
+fn no_upload() -> ScriptedReply {
     xml_error("404 Not Found", "NoSuchUpload", "The specified upload does not exist.")
 }

@@ -6,18 +6,18 @@ use std::time::SystemTime;
 use time::OffsetDateTime;
 use time::macros::format_description;
 
-use super::request::Request;
-use super::{Object, State, head_error, xml_error};
+use super::request::QuirkRequest;
+use super::{Object, QuirkState, head_error, xml_error};
 use crate::quirk::Quirk;
-use crate::scripted::Reply;
+use crate::scripted::ScriptedReply;
 
 /// Bytes of each body with [`Quirk::CutBodies`].
 const CUT_BODY_BYTES: usize = 10_000;
 /// Bytes of each range with [`Quirk::ShortRanges`].
 const SHORT_RANGE_BYTES: usize = 10_000;
 
-impl State {
-    pub(super) fn read(&mut self, request: &Request) -> Reply {
+impl QuirkState {
+    pub(super) fn read(&mut self, request: &QuirkRequest) -> ScriptedReply {
         let is_head = request.method == "HEAD";
         if is_head && self.has(Quirk::NoHead) {
             return head_error("405 Method Not Allowed");
@@ -45,7 +45,7 @@ impl State {
     }
 
     /// Returns the headers of GET and HEAD.
-    fn describe(&self, request: &Request, object: &Object) -> Vec<String> {
+    fn describe(&self, request: &QuirkRequest, object: &Object) -> Vec<String> {
         let mut headers: Vec<String> =
             object.headers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
         headers.push(format!("last-modified: {}", date(self.stated(object.modified))));
@@ -66,7 +66,7 @@ impl State {
         headers
     }
 
-    fn head(&self, object: &Object, mut headers: Vec<String>) -> Reply {
+    fn head(&self, object: &Object, mut headers: Vec<String>) -> ScriptedReply {
         let length = object.content.len();
         if self.has(Quirk::HeadsNoLength) {
             headers.push("connection: close".to_owned());
@@ -77,11 +77,11 @@ impl State {
         } else {
             headers.push(format!("content-length: {length}"));
         }
-        let reply = Reply::raw("200 OK", &borrowed(&headers), b"");
+        let reply = ScriptedReply::raw("200 OK", &borrowed(&headers), b"");
         if self.has(Quirk::HeadsNoLength) { reply.then_close() } else { reply }
     }
 
-    fn get(&mut self, request: &Request, object: &Object, mut headers: Vec<String>) -> Reply {
+    fn get(&mut self, request: &QuirkRequest, object: &Object, mut headers: Vec<String>) -> ScriptedReply {
         let length = object.content.len();
         let range = request.header("range").filter(|_| !self.has(Quirk::NoRanges));
         let Some((first, end)) = range.and_then(|text| parse_range(text, length)) else {
@@ -89,7 +89,7 @@ impl State {
         };
         if first >= length {
             let size = format!("content-range: bytes */{length}");
-            return Reply::answer("416 Range Not Satisfiable", &[&size], b"");
+            return ScriptedReply::answer("416 Range Not Satisfiable", &[&size], b"");
         }
         let (mut first, mut end) = (first, end.min(length));
         if self.has(Quirk::ShortRanges) {
@@ -104,28 +104,34 @@ impl State {
     }
 
     /// Makes a response with a body, complete or not.
-    fn body(&mut self, request: &Request, status: &str, mut headers: Vec<String>, body: &[u8]) -> Reply {
+    fn body(
+        &mut self,
+        request: &QuirkRequest,
+        status: &str,
+        mut headers: Vec<String>,
+        body: &[u8],
+    ) -> ScriptedReply {
         if self.has(Quirk::ChunkedBodies) {
             headers.push("transfer-encoding: chunked".to_owned());
-            return Reply::raw(status, &borrowed(&headers), &chunked(body));
+            return ScriptedReply::raw(status, &borrowed(&headers), &chunked(body));
         }
         headers.push(format!("content-length: {}", body.len()));
         let headers = borrowed(&headers);
         let half = &body[..body.len() / 2];
         let (key, large) = (&request.key, body.len() > 1);
         if large && self.once(Quirk::ShortBodies, key) {
-            return Reply::raw(status, &headers, half).then_close();
+            return ScriptedReply::raw(status, &headers, half).then_close();
         }
         if large && self.once(Quirk::Stalls, key) {
-            return Reply::raw(status, &headers, half);
+            return ScriptedReply::raw(status, &headers, half);
         }
         if self.has(Quirk::CutBodies) && body.len() > CUT_BODY_BYTES {
-            return Reply::raw(status, &headers, &body[..CUT_BODY_BYTES]).then_close();
+            return ScriptedReply::raw(status, &headers, &body[..CUT_BODY_BYTES]).then_close();
         }
-        match Reply::raw(status, &headers, body) {
-            Reply::Send(bytes) if self.has(Quirk::Slow) => {
+        match ScriptedReply::raw(status, &headers, body) {
+            ScriptedReply::Send(bytes) if self.has(Quirk::Slow) => {
                 let step = bytes.len().div_ceil(5);
-                Reply::Trickle { bytes, step, pause: Duration::from_millis(10) }
+                ScriptedReply::Trickle { bytes, step, pause: Duration::from_millis(10) }
             }
             reply => reply,
         }

@@ -7,7 +7,7 @@ use percent_encoding::percent_decode_str;
 use crate::scripted::Received;
 use crate::servers::BUCKET;
 
-pub(super) struct Request {
+pub(super) struct QuirkRequest {
     pub(super) method: String,
     /// The path and the query.
     pub(super) target: String,
@@ -21,7 +21,7 @@ pub(super) struct Request {
     pub(super) body: Vec<u8>,
 }
 
-impl Request {
+impl QuirkRequest {
     pub(super) fn parse(received: &Received) -> Option<Self> {
         let mut lines = received.head.lines();
         let mut line = lines.next()?.split(' ');

@@ -2,17 +2,17 @@
 
 use firstbyte_store::{Algorithm, Hasher};
 
-use super::request::{Request, decode};
-use super::{Name, Object, State, elements, escape, xml_error};
+use super::request::{QuirkRequest, decode};
+use super::{Name, Object, QuirkState, elements, escape, xml_error};
 use crate::quirk::Quirk;
-use crate::scripted::Reply;
+use crate::scripted::ScriptedReply;
 
 /// The header with the checksum of a write.
 pub(super) const CHECKSUM: &str = "x-amz-checksum-crc64nvme";
 
-impl State {
+impl QuirkState {
     /// Answers any request that changes an object or an upload.
-    pub(super) fn write(&mut self, request: &Request) -> Reply {
+    pub(super) fn write(&mut self, request: &QuirkRequest) -> ScriptedReply {
         let (upload, part) = (request.value("uploadId"), request.value("partNumber"));
         match (request.method.as_str(), upload, part) {
             ("POST", None, _) if request.value("uploads").is_some() => self.begin_upload(request),
@@ -25,7 +25,7 @@ impl State {
             }
             ("DELETE", None, _) => {
                 self.delete(&request.name());
-                Reply::raw("204 No Content", &[], b"")
+                ScriptedReply::raw("204 No Content", &[], b"")
             }
             ("PUT", None, _) => self.put(request),
             _ => xml_error("405 Method Not Allowed", "MethodNotAllowed", "not for an object"),
@@ -43,7 +43,7 @@ impl State {
         self.objects.insert(name, object);
     }
 
-    fn put(&mut self, request: &Request) -> Reply {
+    fn put(&mut self, request: &QuirkRequest) -> ScriptedReply {
         if let Some(refusal) = self.refuse_condition(request) {
             return refusal;
         }
@@ -61,11 +61,11 @@ impl State {
         let mut headers = vec![format!("etag: \"{}\"", object.etag)];
         headers.extend(object.checksum.iter().map(|checksum| format!("{CHECKSUM}: {checksum}")));
         self.store(request.name(), object);
-        Reply::answer("200 OK", &headers.iter().map(String::as_str).collect::<Vec<_>>(), b"")
+        ScriptedReply::answer("200 OK", &headers.iter().map(String::as_str).collect::<Vec<_>>(), b"")
     }
 
     /// Returns the 412 response to a write whose condition does not hold.
-    pub(super) fn refuse_condition(&self, request: &Request) -> Option<Reply> {
+    pub(super) fn refuse_condition(&self, request: &QuirkRequest) -> Option<ScriptedReply> {
         let known = self.objects.get(&request.name());
         let refused = match (request.header("if-none-match"), request.header("if-match")) {
             (Some("*"), _) => known.is_some(),
@@ -79,7 +79,7 @@ impl State {
     }
 
     /// Returns the source of a copy, if its condition holds.
-    pub(super) fn copied(&self, request: &Request) -> Result<Object, Reply> {
+    pub(super) fn copied(&self, request: &QuirkRequest) -> Result<Object, ScriptedReply> {
         let source = decode(request.header("x-amz-copy-source").unwrap_or_default());
         let source = source.trim_start_matches('/').split("?versionId=").next().unwrap_or_default();
         let (bucket, key) = source.split_once('/').unwrap_or((source, ""));
@@ -94,7 +94,7 @@ impl State {
         }
     }
 
-    fn copy(&mut self, request: &Request) -> Reply {
+    fn copy(&mut self, request: &QuirkRequest) -> ScriptedReply {
         let source = match self.copied(request) {
             Ok(source) => source,
             Err(refusal) => return refusal,
@@ -112,7 +112,7 @@ impl State {
         self.xml(&format!("<CopyObjectResult><ETag>&quot;{etag}&quot;</ETag></CopyObjectResult>"))
     }
 
-    pub(super) fn delete_many(&mut self, request: &Request) -> Reply {
+    pub(super) fn delete_many(&mut self, request: &QuirkRequest) -> ScriptedReply {
         if self.has(Quirk::NoDeleteMany) {
             return xml_error("501 Not Implemented", "NotImplemented", "DeleteObjects");
         }
@@ -141,7 +141,7 @@ pub(super) fn checksum(content: &[u8]) -> String {
 }
 
 /// Returns the headers of a write that belong to the object.
-pub(super) fn stored_headers(request: &Request) -> Vec<(String, String)> {
+pub(super) fn stored_headers(request: &QuirkRequest) -> Vec<(String, String)> {
     const KEPT: [&str; 9] = [
         "cache-control",
         "content-disposition",

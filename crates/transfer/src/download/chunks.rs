@@ -10,16 +10,16 @@ use std::sync::{Arc, OnceLock};
 use firstbyte_location::{ByteRange, Location, Version, shown};
 use firstbyte_pacing::{LONGEST_REQUEST, Wait};
 use firstbyte_store::{
-    Algorithm, Body, Checksum, Error as StoreError, Get, Hasher, LocalFile, Over, Sink, Stat, Store,
+    Algorithm, Body, Checksum, Error as StoreError, Get, Hasher, LocalFile, ReplaceKind, Sink, Stat, Store,
 };
 use rustix_futex_sync::Mutex;
 
 use crate::error::{Error, Result};
-use crate::journal::{Journal, Record};
-use crate::pieces::{Finish, Piece, Pieces};
-use crate::plan::Plan;
-use crate::report::{Done, Verified};
-use crate::request::{Attempt, Opened, Requester};
+use crate::journal::{ChunkRecord, Journal};
+use crate::pieces::{Finish, ObjectPieces, Piece};
+use crate::plan::ChunkPlan;
+use crate::report::{CompletedObject, Verified};
+use crate::request::{OpenedBody, Requester, TransferAttempt};
 use crate::verify::{self, FETCHES, Follower};
 
 /// The number of times that all chunks are fetched again before the source itself counts as
@@ -27,18 +27,18 @@ use crate::verify::{self, FETCHES, Follower};
 const AUDITS: u32 = 2;
 
 /// A download in chunks.
-pub(super) struct Download {
+pub(super) struct ChunkedDownload {
     pub(super) source: Location,
     pub(super) path: PathBuf,
-    pub(super) over: Over,
+    pub(super) over: ReplaceKind,
     pub(super) stat: Stat,
-    pub(super) plan: Plan,
+    pub(super) plan: ChunkPlan,
     /// Whether a later run can resume.
     pub(super) resumable: bool,
     pub(super) partial: Mutex<Option<LocalFile>>,
     pub(super) sink: Arc<Sink>,
     pub(super) journal: Journal,
-    pub(super) chunks: Mutex<Vec<Chunk>>,
+    pub(super) chunks: Mutex<Vec<DownloadedChunk>>,
     /// The checksum of the whole, once it is known whether the source has one.
     pub(super) expected: OnceLock<Option<Checksum>>,
     pub(super) follower: OnceLock<Mutex<Option<Follower>>>,
@@ -46,7 +46,7 @@ pub(super) struct Download {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Chunk {
+pub(super) struct DownloadedChunk {
     pub(super) done: bool,
     /// The CRC of the chunk, if one was computed.
     pub(super) checksum: Option<Checksum>,
@@ -61,7 +61,7 @@ struct Arriving {
     hasher: Option<Hasher>,
 }
 
-impl Download {
+impl ChunkedDownload {
     /// Starts a thread that hashes the file in order (a `Follower`), if the expected checksum
     /// cannot be combined from those of chunks.
     pub(super) fn follow(&self) -> Result<()> {
@@ -110,7 +110,12 @@ impl Download {
     /// Fetches neighbouring chunks with one request and records each as soon as it is complete.
     /// After an error only the missing bytes are requested again. `opened` is the answer for the
     /// first chunk, if it is already open.
-    fn fetch(&self, requester: &mut Requester<'_>, pieces: Range<u32>, opened: Option<Opened>) -> Result<()> {
+    fn fetch(
+        &self,
+        requester: &mut Requester<'_>,
+        pieces: Range<u32>,
+        opened: Option<OpenedBody>,
+    ) -> Result<()> {
         let mut chunk = self.arriving(pieces.start);
         let end = self.plan.range(pieces.end - 1).end;
         let (mut body, cancel) = opened.unzip();
@@ -150,7 +155,7 @@ impl Download {
     /// complete.
     fn receive(
         &self,
-        attempt: &mut Attempt<'_, '_>,
+        attempt: &mut TransferAttempt<'_, '_>,
         body: &mut Body,
         chunk: &mut Arriving,
         buffer: &mut [u8],
@@ -161,16 +166,16 @@ impl Download {
         Ok(chunk.at == chunk.end)
     }
 
-    fn ask(&self, attempt: &mut Attempt<'_, '_>, range: ByteRange) -> Result<Body> {
+    fn ask(&self, attempt: &mut TransferAttempt<'_, '_>, range: ByteRange) -> Result<Body> {
         let version = Some(self.stat.version.clone());
         let get = Get { range: Some(range), version, ..attempt.get() };
         attempt.open(&self.source, &get)
     }
 
     fn record(&self, index: u32, checksum: Option<Checksum>) -> Result<()> {
-        let record = Record { index, checksum };
+        let record = ChunkRecord { index, checksum };
         self.journal.append(&record).map_err(Error::io(shown(&self.journal.path())))?;
-        self.chunks.lock()[index as usize] = Chunk { done: true, checksum: record.checksum };
+        self.chunks.lock()[index as usize] = DownloadedChunk { done: true, checksum: record.checksum };
         if let Some(follower) = self.follower.get()
             && let Some(follower) = follower.lock().as_ref()
         {
@@ -223,7 +228,7 @@ impl Download {
     }
 }
 
-impl Pieces for Download {
+impl ObjectPieces for ChunkedDownload {
     fn move_piece(&self, requester: &mut Requester<'_>, piece: Piece) -> Result<()> {
         match piece {
             Piece::Checksum => self.ask_checksum(requester),
@@ -260,7 +265,7 @@ impl Pieces for Download {
         }
         self.journal.remove().map_err(Error::io(shown(&self.journal.path())))?;
         let version = Some(self.stat.version.clone());
-        Ok(Finish::Done(Done { bytes: self.plan.size(), verified, version, source: None }))
+        Ok(Finish::Done(CompletedObject { bytes: self.plan.size(), verified, version, source: None }))
     }
 
     fn kept(&self) -> u64 {

@@ -14,26 +14,26 @@ use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
 
 use firstbyte_location::{ByteRange, Location, Strength, shown};
-use firstbyte_store::{Error as StoreError, Get, LocalFile, Privacy, Stat, StatedLength};
+use firstbyte_store::{Error as StoreError, Get, LocalFile, PartialPermissions, Stat, StatedLength};
 use rustix_futex_sync::Mutex;
 
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::job::Job;
-use crate::journal::{Header, Journal, Origin};
-use crate::pieces::{Pending, Piece, Started};
-use crate::plan::{CHUNK_SIZE, Plan};
-use crate::request::{Opened, Requester};
+use crate::job::CopyJob;
+use crate::journal::{Journal, JournalHeader, JournalSource};
+use crate::pieces::{PendingPieces, Piece, Started};
+use crate::plan::{CHUNK_SIZE, ChunkPlan};
+use crate::request::{OpenedBody, Requester};
 
-use chunks::{Chunk, Download};
+use chunks::{ChunkedDownload, DownloadedChunk};
 use resume::Resumable;
 
 /// Downloads a source as one stream to its end, because its stated length is false.
-pub(crate) fn to_end(requester: &mut Requester<'_>, job: &Job, path: &Path) -> Result<Started> {
+pub(crate) fn to_end(requester: &mut Requester<'_>, job: &CopyJob, path: &Path) -> Result<Started> {
     single::stream(requester, job, path, StatedLength::Ignored)
 }
 
-pub(crate) fn start(requester: &mut Requester<'_>, job: &Job, path: &Path) -> Result<Started> {
+pub(crate) fn start(requester: &mut Requester<'_>, job: &CopyJob, path: &Path) -> Result<Started> {
     let source = &job.source;
     let found = resume::find(requester.context, job, path)?;
     let mut pinned = found.as_ref().map(|found| found.header.version()).or_else(|| job.listed_version());
@@ -83,15 +83,15 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &Job, path: &Path) -> Re
 /// Splits an object into chunks for all workers. This worker moves the one whose answer is open.
 fn split(
     requester: &mut Requester<'_>,
-    job: &Job,
+    job: &CopyJob,
     path: &Path,
     stat: Stat,
     found: Option<Resumable>,
-    opened: Opened,
+    opened: OpenedBody,
 ) -> Result<Started> {
     let source = &job.source;
     let size = stat.size().unwrap_or_default();
-    let plan = Plan::download(size);
+    let plan = ChunkPlan::download(size);
     let (chunks, partial, journal) = open_files(requester.context, job, path, &stat, &plan, found)?;
     let sink = Arc::clone(partial.sink());
     // No space is reserved, but a length beyond a limit fails here, before the first byte moves.
@@ -104,7 +104,7 @@ fn split(
     requester.context.resumed(resumed);
     let own = plan.pieces().find(|index| plan.range(*index).start == opened.0.range().start);
     let own = own.filter(|index| !chunks[*index as usize].done);
-    let mut pending: Pending =
+    let mut pending: PendingPieces =
         plan.pieces().filter(|index| !chunks[*index as usize].done && Some(*index) != own).collect();
     let expected = OnceLock::new();
     let known = requester.context.settings.checksum.clone().or_else(|| stat.checksum.clone());
@@ -114,7 +114,7 @@ fn split(
     } else {
         pending.checksum = true;
     }
-    let download = Download {
+    let download = ChunkedDownload {
         source: source.clone(),
         path: path.to_owned(),
         over: job.over,
@@ -138,27 +138,27 @@ fn split(
 /// all chunks.
 fn open_files(
     context: &Context<'_>,
-    job: &Job,
+    job: &CopyJob,
     path: &Path,
     stat: &Stat,
-    plan: &Plan,
+    plan: &ChunkPlan,
     found: Option<Resumable>,
-) -> Result<(Vec<Chunk>, LocalFile, Journal)> {
-    let mut chunks = vec![Chunk::default(); plan.count() as usize];
+) -> Result<(Vec<DownloadedChunk>, LocalFile, Journal)> {
+    let mut chunks = vec![DownloadedChunk::default(); plan.count() as usize];
     match found {
         Some(found) => {
             for record in found.records {
                 if let Some(chunk) = chunks.get_mut(record.index as usize) {
-                    *chunk = Chunk { done: true, checksum: record.checksum };
+                    *chunk = DownloadedChunk { done: true, checksum: record.checksum };
                 }
             }
             Ok((chunks, found.partial, found.journal))
         }
         None => {
-            let partial = context.open_partial(job, path, Privacy::of(&stat.metadata))?;
+            let partial = context.open_partial(job, path, PartialPermissions::of(&stat.metadata))?;
             let (source, service) = (job.source.to_string(), context.store.service_of(&job.source));
-            let origin = Origin { source: &source, service: &service };
-            let header = Header::new(origin, &stat.version, plan.size(), plan.chunk());
+            let origin = JournalSource { source: &source, service: &service };
+            let header = JournalHeader::new(origin, &stat.version, plan.size(), plan.chunk());
             let place = Journal::path_for(&partial.journaled_path());
             let journal = Journal::create(partial.directory(), place.clone(), &header)
                 .map_err(Error::io(shown(&place)))?;

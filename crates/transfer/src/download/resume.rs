@@ -4,31 +4,32 @@
 use std::path::Path;
 
 use firstbyte_location::{ByteRange, Strength, shown};
-use firstbyte_store::{LocalFile, Privacy};
+use firstbyte_store::{LocalFile, PartialPermissions};
 
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::job::Job;
-use crate::journal::{Header, Journal, Origin, Record};
-use crate::plan::Plan;
+use crate::job::CopyJob;
+use crate::journal::{ChunkRecord, Journal, JournalHeader, JournalSource};
+use crate::plan::ChunkPlan;
 use crate::verify;
 
 /// A download that can be resumed. Holds the lock on the partial file.
 pub(super) struct Resumable {
-    pub(super) header: Header,
-    pub(super) records: Vec<Record>,
+    pub(super) header: JournalHeader,
+    pub(super) records: Vec<ChunkRecord>,
     pub(super) journal: Journal,
     pub(super) partial: LocalFile,
 }
 
 /// Looks for a download of the job's source to `path` that can be resumed. Removes one that cannot.
-pub(super) fn find(context: &Context<'_>, job: &Job, path: &Path) -> Result<Option<Resumable>> {
+pub(super) fn find(context: &Context<'_>, job: &CopyJob, path: &Path) -> Result<Option<Resumable>> {
     let place = Journal::path_for(path);
     if !place.exists() {
         return Ok(None);
     }
     // The lock comes first: the journal may belong to a running copy.
-    let privacy = if job.source.as_local().is_some() { Privacy::Owner } else { Privacy::Usual };
+    let privacy =
+        if job.source.as_local().is_some() { PartialPermissions::Owner } else { PartialPermissions::Usual };
     let partial = context.open_partial(job, path, privacy)?;
     if !partial.is_resumable() {
         partial.discard()?;
@@ -42,9 +43,9 @@ pub(super) fn find(context: &Context<'_>, job: &Job, path: &Path) -> Result<Opti
     };
     let mut found = Resumable { header, records, journal, partial };
     let length = found.partial.file().metadata().map_err(Error::io(shown(path)))?.len();
-    let plan = Plan::download(found.header.size());
+    let plan = ChunkPlan::download(found.header.size());
     let (source, service) = (job.source.to_string(), context.store.service_of(&job.source));
-    let usable = found.header.is_of(Origin { source: &source, service: &service })
+    let usable = found.header.is_of(JournalSource { source: &source, service: &service })
         && found.header.chunk() == plan.chunk()
         && found.header.version().strength() > Strength::None
         && length == found.header.size()
@@ -72,7 +73,7 @@ impl Resumable {
 
     /// The bytes of the first missing chunk; those of the last chunk if none is missing.
     pub(super) fn first_missing(&self) -> ByteRange {
-        let plan = Plan::download(self.header.size());
+        let plan = ChunkPlan::download(self.header.size());
         let mut done = vec![false; plan.count() as usize];
         for record in &self.records {
             if let Some(done) = done.get_mut(record.index as usize) {
@@ -86,7 +87,7 @@ impl Resumable {
 
     /// Keeps the chunks whose bytes on the disk have the recorded CRC. After a restart of the
     /// machine only these are certain.
-    fn keep_intact(&mut self, plan: &Plan) -> Result<()> {
+    fn keep_intact(&mut self, plan: &ChunkPlan) -> Result<()> {
         let mut intact = Vec::new();
         for record in self.records.drain(..) {
             if let Some(checksum) = &record.checksum
@@ -96,7 +97,8 @@ impl Resumable {
                 intact.push(record);
             }
         }
-        let header = Header::new(self.header.origin(), &self.header.version(), plan.size(), plan.chunk());
+        let header =
+            JournalHeader::new(self.header.origin(), &self.header.version(), plan.size(), plan.chunk());
         let place = self.journal.path().to_owned();
         self.journal = Journal::create(self.partial.directory(), place.clone(), &header)
             .map_err(Error::io(shown(&place)))?;

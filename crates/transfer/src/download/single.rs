@@ -5,22 +5,23 @@ use std::path::Path;
 use firstbyte_location::{ByteRange, Location, Strength};
 use firstbyte_pacing::Wait;
 use firstbyte_store::{
-    Body, Cancel, Checksum, Error as StoreError, Get, Hasher, LocalFile, Privacy, Stat, StatedLength,
+    Body, Cancel, Checksum, Error as StoreError, Get, Hasher, LocalFile, PartialPermissions, Stat,
+    StatedLength,
 };
 
 use crate::error::{Error, Result};
-use crate::job::Job;
+use crate::job::CopyJob;
 use crate::pieces::Started;
-use crate::report::{Done, Verified};
-use crate::request::{Attempt, Opened, Requester};
+use crate::report::{CompletedObject, Verified};
+use crate::request::{OpenedBody, Requester, TransferAttempt};
 use crate::verify::FETCHES;
 
 /// Completes an object whose first answer carries all its bytes.
 pub(super) fn complete_opened(
     requester: &mut Requester<'_>,
-    job: &Job,
+    job: &CopyJob,
     path: &Path,
-    opened: Opened,
+    opened: OpenedBody,
 ) -> Result<Started> {
     let mut stat = opened.0.stat().clone();
     let asked_by_range = job.listed_size().is_none();
@@ -38,7 +39,7 @@ pub(super) fn complete_opened(
 /// source a version; otherwise it starts over.
 pub(super) fn stream(
     requester: &mut Requester<'_>,
-    job: &Job,
+    job: &CopyJob,
     path: &Path,
     length: StatedLength,
 ) -> Result<Started> {
@@ -51,15 +52,15 @@ pub(super) fn stream(
 
 fn fetch(
     requester: &mut Requester<'_>,
-    job: &Job,
+    job: &CopyJob,
     path: &Path,
-    mut opened: Option<Opened>,
+    mut opened: Option<OpenedBody>,
     mut stat: Stat,
     length: StatedLength,
 ) -> Result<Started> {
     let context = requester.context;
     let expected = context.settings.checksum.clone().or_else(|| stat.checksum.clone());
-    let partial = context.open_partial(job, path, Privacy::of(&stat.metadata))?;
+    let partial = context.open_partial(job, path, PartialPermissions::of(&stat.metadata))?;
     for fetches in 1.. {
         let mut arriving = Arriving {
             job,
@@ -95,7 +96,7 @@ fn fetch(
             _ => {
                 context.commit(partial, job.over, path, &stat, context.durability_of_small())?;
                 let verified = if checked.is_some() { Verified::Full } else { Verified::Length };
-                return Ok(Started::Done(Done {
+                return Ok(Started::Done(CompletedObject {
                     bytes,
                     verified,
                     version: Some(stat.version),
@@ -110,7 +111,7 @@ fn fetch(
 /// An object that is being written to its partial file, by one request and one more after each
 /// failure.
 struct Arriving<'a> {
-    job: &'a Job,
+    job: &'a CopyJob,
     partial: &'a LocalFile,
     /// The description in the latest answer that started at the first byte.
     stat: &'a mut Stat,
@@ -131,7 +132,7 @@ impl Arriving<'_> {
     }
 
     /// Requests the missing bytes, or everything if the server has no ranges or no version to pin.
-    fn open(&mut self, attempt: &mut Attempt<'_, '_>) -> Result<Body> {
+    fn open(&mut self, attempt: &mut TransferAttempt<'_, '_>) -> Result<Body> {
         // A version other than the first answer's is an error.
         let version = Some(self.stat.version.clone()).filter(|version| version.strength() > Strength::None);
         let is_begun = self.at > 0 && self.stat.size().is_some_and(|size| self.at < size);
@@ -155,7 +156,7 @@ impl Arriving<'_> {
         &mut self,
         requester: &mut Requester<'_>,
         path: &Path,
-        opened: Option<Opened>,
+        opened: Option<OpenedBody>,
     ) -> Result<(u64, Option<Checksum>)> {
         let (mut body, cancel): (Option<Body>, Option<Cancel>) = opened.unzip();
         let wait = body.as_ref().map_or(Wait::Head, |body| Wait::body(body.range().len()));

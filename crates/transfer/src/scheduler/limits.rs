@@ -4,15 +4,15 @@
 use firstbyte_pacing::{Controller, Work};
 use firstbyte_store::THREAD_MEMORY;
 
-use crate::context::{RunKind, Scope};
-use crate::job::{Batch, Route};
+use crate::context::{CallScope, RunKind};
+use crate::job::{ObjectCount, TransferRoute};
 use crate::plan::LEAST_PART;
 use crate::request::buffer_size;
 use crate::settings::Concurrency;
 
 /// The limits of one run.
 #[derive(Clone, Debug)]
-pub(super) struct Limits {
+pub(super) struct RunLimits {
     /// Decides how many workers take part, from the start on.
     pub(super) controller: Controller,
     /// The most workers.
@@ -24,20 +24,20 @@ pub(super) struct Limits {
     pub(super) together: Option<u32>,
 }
 
-impl Limits {
+impl RunLimits {
     /// Limits of a run with a constant number of workers.
     pub(super) fn fixed(workers: usize) -> Self {
         Self { controller: Controller::fixed(workers), workers, by_memory: false, together: None }
     }
 
-    pub(super) fn of_jobs(scope: &Scope<'_>, RunKind { batch, route, .. }: RunKind<'_>) -> Self {
+    pub(super) fn of_jobs(scope: &CallScope<'_>, RunKind { batch, route, .. }: RunKind<'_>) -> Self {
         let work = match (route, batch) {
-            (Route::Local, _) => Work::Local,
-            (_, Batch::One) => Work::One,
-            (_, Batch::Many | Batch::Tree) => Work::Small,
+            (TransferRoute::Local, _) => Work::Local,
+            (_, ObjectCount::One) => Work::One,
+            (_, ObjectCount::Many | ObjectCount::Tree) => Work::Small,
         };
-        let most = if batch == Batch::One { Controller::MOST_OF_ONE } else { Controller::MOST };
-        let part = if route == Route::Relay { LEAST_PART } else { 0 };
+        let most = if batch == ObjectCount::One { Controller::MOST_OF_ONE } else { Controller::MOST };
+        let part = if route == TransferRoute::Relay { LEAST_PART } else { 0 };
         let fit = scope.settings.workers_of(THREAD_MEMORY + buffer_size(batch) as u64 + part);
         let connections = scope.throttles.reading.connections();
         let enough = connections.unwrap_or(most);

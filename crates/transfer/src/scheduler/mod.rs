@@ -18,16 +18,16 @@ use firstbyte_store::{Durability, Error as StoreError, PAGE};
 use rustix_futex_sync::{Condvar, Mutex};
 
 use crate::bottleneck::Baseline;
-use crate::context::{Context, RunKind, Scope, load};
+use crate::context::{CallScope, Context, RunKind, load};
 use crate::error::{Error, Failure, Result};
-use crate::job::Batch;
-use crate::job::{Job, Jobs};
-use crate::report::Done;
+use crate::job::ObjectCount;
+use crate::job::{CopyJob, CopyJobs};
+use crate::report::CompletedObject;
 use crate::report::{Observer, Summary};
 use crate::settings::Concurrency;
 use crate::stream;
 
-use limits::Limits;
+use limits::RunLimits;
 use queue::Queue;
 
 /// The most jobs in the queue: one page of a listing moves while the next is fetched.
@@ -36,7 +36,7 @@ const MAX_QUEUED_JOBS: usize = PAGE;
 /// The jobs of one run and the threads that work on them.
 pub(crate) struct Scheduler<'a> {
     context: Context<'a>,
-    limits: Limits,
+    limits: RunLimits,
     /// Whether the bucket denies everything; set once it has been asked.
     denied: OnceLock<bool>,
     queue: Mutex<Queue>,
@@ -52,20 +52,24 @@ pub(crate) struct Scheduler<'a> {
 
 impl<'a> Scheduler<'a> {
     /// Makes a run of jobs.
-    pub(crate) fn new(scope: &'a Scope<'a>, observer: &'a dyn Observer, run_kind: RunKind<'a>) -> Self {
-        Self::with_limits(scope, observer, run_kind, Limits::of_jobs(scope, run_kind))
+    pub(crate) fn new(scope: &'a CallScope<'a>, observer: &'a dyn Observer, run_kind: RunKind<'a>) -> Self {
+        Self::with_limits(scope, observer, run_kind, RunLimits::of_jobs(scope, run_kind))
     }
 
     /// Makes a run without jobs: a stream, which brings its own threads.
-    pub(crate) fn of_stream(scope: &'a Scope<'a>, observer: &'a dyn Observer, run_kind: RunKind<'a>) -> Self {
-        Self::with_limits(scope, observer, run_kind, Limits::fixed(stream::workers(scope.settings)))
+    pub(crate) fn of_stream(
+        scope: &'a CallScope<'a>,
+        observer: &'a dyn Observer,
+        run_kind: RunKind<'a>,
+    ) -> Self {
+        Self::with_limits(scope, observer, run_kind, RunLimits::fixed(stream::workers(scope.settings)))
     }
 
     fn with_limits(
-        scope: &'a Scope<'a>,
+        scope: &'a CallScope<'a>,
         observer: &'a dyn Observer,
         run_kind: RunKind<'a>,
-        limits: Limits,
+        limits: RunLimits,
     ) -> Self {
         let parts = match scope.settings.concurrency {
             Concurrency::Auto => PartLimit::measuring(),
@@ -83,11 +87,11 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    pub(crate) fn run(self, jobs: &mut Jobs<'_>) -> Result<Summary> {
+    pub(crate) fn run(self, jobs: &mut CopyJobs<'_>) -> Result<Summary> {
         let baseline = Baseline::now();
         let capped = std::thread::scope(|scope| {
             let run = &self;
-            if run.context.run_kind.batch == Batch::One {
+            if run.context.run_kind.batch == ObjectCount::One {
                 run.feed_all(jobs);
             } else {
                 let feeder = std::thread::Builder::new().name("feeder".into());
@@ -104,7 +108,7 @@ impl<'a> Scheduler<'a> {
     /// Runs a stream to its end.
     pub(crate) fn run_stream(
         self,
-        stream: impl FnOnce(&Context<'_>) -> Result<Done> + Send,
+        stream: impl FnOnce(&Context<'_>) -> Result<CompletedObject> + Send,
     ) -> Result<Summary> {
         let baseline = Baseline::now();
         let (result, supervised) = std::thread::scope(|scope| {
@@ -136,7 +140,7 @@ impl<'a> Scheduler<'a> {
         Ok(summary)
     }
 
-    fn feed_all(&self, jobs: &mut Jobs<'_>) {
+    fn feed_all(&self, jobs: &mut CopyJobs<'_>) {
         let _guard = Unwinding(self, Role::Feeder);
         for job in jobs {
             let goes_on = match job {
@@ -154,7 +158,7 @@ impl<'a> Scheduler<'a> {
     }
 
     /// Adds a job when the queue has room. Returns false once the run has ended.
-    fn feed(&self, job: Job) -> bool {
+    fn feed(&self, job: CopyJob) -> bool {
         let mut queue = self.queue.lock();
         while queue.jobs() >= MAX_QUEUED_JOBS && !self.context.has_ended() {
             queue = self.room.wait(queue);
@@ -206,8 +210,8 @@ impl<'a> Scheduler<'a> {
     }
 
     fn is_general(&self, error: &Error) -> bool {
-        let is_tree = self.context.run_kind.batch == Batch::Tree;
-        if error.is_full() && self.context.run_kind.batch != Batch::One {
+        let is_tree = self.context.run_kind.batch == ObjectCount::Tree;
+        if error.is_full() && self.context.run_kind.batch != ObjectCount::One {
             return true;
         }
         let Error::Store(error) = error else { return is_tree && error.concerns_places() };
@@ -254,7 +258,7 @@ impl<'a> Scheduler<'a> {
         let meters = &self.context.meters;
         let first_byte = load(&meters.first_byte);
         // A stop that comes when the only object is complete has stopped nothing.
-        let is_done = self.context.run_kind.batch == Batch::One && queue.summary.objects > 0;
+        let is_done = self.context.run_kind.batch == ObjectCount::One && queue.summary.objects > 0;
         Summary {
             seconds: self.context.started.elapsed().as_secs_f64(),
             first_byte_seconds: (first_byte > 0).then_some(first_byte as f64 / 1e6),

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use firstbyte_pacing::{PartLimit, SHORTEST_REQUEST};
 
 use crate::error::Error;
-use crate::job::Job;
-use crate::pieces::{Pending, Piece, Pieces};
+use crate::job::CopyJob;
+use crate::pieces::{ObjectPieces, PendingPieces, Piece};
 use crate::plan::{CHUNK_SIZE, LARGE_OBJECT};
 use crate::report::Summary;
 
@@ -18,12 +18,12 @@ const NEAR_PIECES: u32 = (SHORTEST_REQUEST / CHUNK_SIZE) as u32;
 
 #[derive(Default)]
 pub(super) struct Queue {
-    jobs: VecDeque<Job>,
+    jobs: VecDeque<CopyJob>,
     /// Bytes of the waiting jobs whose length is listed.
     listed: u64,
     /// Whether more jobs may come.
     pub(super) feeding: bool,
-    pub(super) open: VecDeque<Open>,
+    pub(super) open: VecDeque<StartedObject>,
     pub(super) next_id: u64,
     /// Workers that have a task.
     pub(super) busy: usize,
@@ -40,27 +40,27 @@ pub(super) struct Queue {
 }
 
 /// An object started and not finished.
-pub(super) struct Open {
+pub(super) struct StartedObject {
     pub(super) id: u64,
-    pub(super) job: Job,
-    pub(super) object: Arc<dyn Pieces>,
+    pub(super) job: CopyJob,
+    pub(super) object: Arc<dyn ObjectPieces>,
     /// Pieces that no worker has claimed.
-    pub(super) pending: Pending,
+    pub(super) pending: PendingPieces,
     /// Workers that move pieces of it.
     pub(super) running: u32,
     pub(super) error: Option<Error>,
 }
 
 /// The next task of a worker.
-pub(super) enum Task {
-    Start(Box<Job>),
-    Move(Claimed),
+pub(super) enum WorkerTask {
+    Start(Box<CopyJob>),
+    Move(ClaimedPiece),
 }
 
 /// A piece of an object that a worker moves.
-pub(super) struct Claimed {
+pub(super) struct ClaimedPiece {
     pub(super) id: u64,
-    pub(super) object: Arc<dyn Pieces>,
+    pub(super) object: Arc<dyn ObjectPieces>,
     pub(super) piece: Piece,
 }
 
@@ -71,7 +71,7 @@ impl Queue {
     }
 
     /// Adds a job at the end.
-    pub(super) fn add(&mut self, job: Job) {
+    pub(super) fn add(&mut self, job: CopyJob) {
         self.listed = self.listed.saturating_add(length(&job));
         self.jobs.push_back(job);
     }
@@ -85,7 +85,7 @@ impl Queue {
     /// oldest first. With a `near` server the object with the fewest workers comes first, because
     /// workers that write one file wait for each other; and requests are long, because each costs
     /// that server as much as some megabytes.
-    pub(super) fn claim(&mut self, near: bool) -> Option<Task> {
+    pub(super) fn claim(&mut self, near: bool) -> Option<WorkerTask> {
         let least = if near { NEAR_PIECES } else { 0 };
         let most = self.half_share().max(least).min(self.together.unwrap_or(u32::MAX));
         let full = self.parts_in_flight() >= self.parts.most();
@@ -97,11 +97,15 @@ impl Queue {
             }
             let piece = open.pending.claim(most.min(open.object.most_together()))?;
             open.running += 1;
-            return Some(Task::Move(Claimed { id: open.id, object: Arc::clone(&open.object), piece }));
+            return Some(WorkerTask::Move(ClaimedPiece {
+                id: open.id,
+                object: Arc::clone(&open.object),
+                piece,
+            }));
         }
         let job = self.jobs.pop_front()?;
         self.listed = self.listed.saturating_sub(length(&job));
-        Some(Task::Start(Box::new(job)))
+        Some(WorkerTask::Start(Box::new(job)))
     }
 
     /// Parts of uploads in flight.
@@ -147,7 +151,7 @@ impl Queue {
 }
 
 /// Length of a job's object, bytes; 0 if its listing does not have it.
-fn length(job: &Job) -> u64 {
+fn length(job: &CopyJob) -> u64 {
     job.listed_size().unwrap_or_default()
 }
 
@@ -158,15 +162,15 @@ mod tests {
     use super::*;
     use crate::error::Result;
     use crate::pieces::Finish;
-    use crate::report::Done;
+    use crate::report::CompletedObject;
     use crate::request::Requester;
-    use firstbyte_location::{Entry, Kind};
+    use firstbyte_location::{Entry, EntryKind};
     use firstbyte_store::Store;
 
     /// Moves nothing; one request may move four of its pieces.
     struct Still;
 
-    impl Pieces for Still {
+    impl ObjectPieces for Still {
         fn move_piece(&self, _: &mut Requester<'_>, _: Piece) -> Result<()> {
             Ok(())
         }
@@ -175,20 +179,21 @@ mod tests {
         }
         fn finish(&self, _: &mut Requester<'_>) -> Result<Finish> {
             let verified = crate::Verified::Length;
-            Ok(Finish::Done(Done { bytes: 0, verified, version: None, source: None }))
+            Ok(Finish::Done(CompletedObject { bytes: 0, verified, version: None, source: None }))
         }
         fn abandon(&self, _: &Store, _: &Error) {}
     }
 
-    fn job(size: Option<u64>) -> Job {
+    fn job(size: Option<u64>) -> CopyJob {
         let place = firstbyte_location::Location::Local("x".into());
-        let entry = size.map(|size| Entry { size: Some(size), ..Entry::named(b"x".to_vec(), Kind::File) });
-        Job { source: place.clone(), destination: place, entry, over: crate::Over::File }
+        let entry =
+            size.map(|size| Entry { size: Some(size), ..Entry::named(b"x".to_vec(), EntryKind::File) });
+        CopyJob { source: place.clone(), destination: place, entry, over: crate::ReplaceKind::File }
     }
 
     /// Started objects, each with these pieces, and a limit of workers.
     fn started(pieces: impl IntoIterator<Item = Vec<u32>>, limit: usize) -> Queue {
-        let open = |(id, pending): (u64, Vec<u32>)| Open {
+        let open = |(id, pending): (u64, Vec<u32>)| StartedObject {
             id,
             job: job(None),
             object: Arc::new(Still),
@@ -202,8 +207,8 @@ mod tests {
     /// The pieces claimed until only objects not started are left, each with its object.
     fn claimed(mut queue: Queue, near: bool) -> Vec<(u64, Range<u32>)> {
         std::iter::from_fn(|| match queue.claim(near)? {
-            Task::Move(Claimed { id, piece: Piece::Chunks(chunks), .. }) => Some((id, chunks)),
-            Task::Move(_) | Task::Start(_) => None,
+            WorkerTask::Move(ClaimedPiece { id, piece: Piece::Chunks(chunks), .. }) => Some((id, chunks)),
+            WorkerTask::Move(_) | WorkerTask::Start(_) => None,
         })
         .collect()
     }
@@ -235,9 +240,9 @@ mod tests {
         let mut queue = started([(0..4).collect()], 2);
         queue.add(job(Some(16 * CHUNK_SIZE)));
         assert!(
-            matches!(queue.claim(false), Some(Task::Move(Claimed { piece: Piece::Chunks(chunks), .. })) if chunks == (0..4))
+            matches!(queue.claim(false), Some(WorkerTask::Move(ClaimedPiece { piece: Piece::Chunks(chunks), .. })) if chunks == (0..4))
         );
-        assert!(matches!(queue.claim(false), Some(Task::Start(_))) && queue.half_share() == 0);
+        assert!(matches!(queue.claim(false), Some(WorkerTask::Start(_))) && queue.half_share() == 0);
     }
 
     #[test]
@@ -246,7 +251,7 @@ mod tests {
         assert_eq!(claimed(two(), false), [(0, 0..4), (1, 0..2), (1, 2..3), (1, 3..4)]);
         let mut queue = started((0..2).map(|_| (0..4).collect()), 2);
         let mut next = || match queue.claim(true) {
-            Some(Task::Move(taken)) => taken.id,
+            Some(WorkerTask::Move(taken)) => taken.id,
             _ => panic!("no task"),
         };
         assert_eq!([next(), next(), next()], [0, 1, 0]);

@@ -10,7 +10,7 @@ use super::Scheduler;
 use super::queue::Queue;
 use crate::context::{Context, load};
 use crate::error::Result;
-use crate::job::{Batch, Route};
+use crate::job::{ObjectCount, TransferRoute};
 use crate::settings::Hedging;
 
 /// Supervises until the run is over. Returns true if the concurrency ever reached its cap.
@@ -69,12 +69,12 @@ fn wanted(run: &Scheduler<'_>, queue: &Queue) -> usize {
 fn observe(context: &Context<'_>, queue: &Queue) -> Observation {
     let (meters, tracker) = (&context.meters, &context.tracker);
     let now = Instant::now();
-    let on_network = context.run_kind.route == Route::Network;
+    let on_network = context.run_kind.route == TransferRoute::Network;
     let work = match (context.run_kind.route, context.run_kind.batch) {
-        (Route::Local, _) => Work::Local,
-        (_, Batch::One) => Work::One,
-        (_, Batch::Many | Batch::Tree) if queue.is_large() => Work::Large,
-        (_, Batch::Many | Batch::Tree) => Work::Small,
+        (TransferRoute::Local, _) => Work::Local,
+        (_, ObjectCount::One) => Work::One,
+        (_, ObjectCount::Many | ObjectCount::Tree) if queue.is_large() => Work::Large,
+        (_, ObjectCount::Many | ObjectCount::Tree) => Work::Small,
     };
     Observation {
         now,

@@ -11,16 +11,16 @@ use firstbyte_location::{Location, Version, directory_of};
 use firstbyte_pacing::Proximity;
 use firstbyte_store::{STACK, StatedLength};
 
-use super::queue::{Claimed, Open, Task};
+use super::queue::{ClaimedPiece, StartedObject, WorkerTask};
 use super::{MAX_QUEUED_JOBS, Role, Scheduler, Unwinding};
 use crate::context::{Context, RunKind, Unchanged, add, micros};
 use crate::error::{Error, Failure, Result};
-use crate::job::Batch;
-use crate::job::Job;
-use crate::pieces::{Finish, Pending, Pieces, Started};
-use crate::report::{Done, OBJECTS};
+use crate::job::CopyJob;
+use crate::job::ObjectCount;
+use crate::pieces::{Finish, ObjectPieces, PendingPieces, Started};
+use crate::report::{CompletedObject, OBJECTS};
 use crate::request::Requester;
-use crate::sources::Sources;
+use crate::sources::MovedSources;
 use crate::{download, named, relay, spool, upload};
 
 impl Scheduler<'_> {
@@ -48,15 +48,15 @@ impl Scheduler<'_> {
         while let Some(task) = self.next_task(index) {
             let began = Instant::now();
             match task {
-                Task::Start(job) => self.start(&mut requester, *job),
-                Task::Move(claimed) => self.move_piece(&mut requester, claimed),
+                WorkerTask::Start(job) => self.start(&mut requester, *job),
+                WorkerTask::Move(claimed) => self.move_piece(&mut requester, claimed),
             }
             add(&self.context.meters.busy, micros(began.elapsed()));
             self.task_done();
         }
     }
 
-    fn next_task(&self, index: usize) -> Option<Task> {
+    fn next_task(&self, index: usize) -> Option<WorkerTask> {
         let mut queue = self.queue.lock();
         loop {
             if self.context.has_ended() || self.is_over(&queue) {
@@ -93,7 +93,7 @@ impl Scheduler<'_> {
         }
     }
 
-    fn start(&self, requester: &mut Requester<'_>, job: Job) {
+    fn start(&self, requester: &mut Requester<'_>, job: CopyJob) {
         self.context.observer.began(&job.source);
         let RunKind { sources, root, .. } = self.context.run_kind;
         match sources.map_or(Ok(None), |sources| sources.rename(&job, root)) {
@@ -126,16 +126,16 @@ impl Scheduler<'_> {
     }
 
     /// Whether a named job is skipped.
-    fn is_skipped(&self, job: &Job) -> Result<bool> {
+    fn is_skipped(&self, job: &CopyJob) -> Result<bool> {
         let Context { store, single, settings, run_kind, .. } = &self.context;
-        let Job { source, destination, .. } = job;
+        let CopyJob { source, destination, .. } = job;
         Ok(run_kind.unchanged == Unchanged::Skipped
             && (!named::is_wanted(store, settings, source, destination)?
                 || named::is_unchanged(single, settings, source, destination)?))
     }
 
     /// Copies an object to its end, because its stated length is false.
-    fn start_to_end(&self, requester: &mut Requester<'_>, job: Job) {
+    fn start_to_end(&self, requester: &mut Requester<'_>, job: CopyJob) {
         let started = match &job.destination {
             Location::Local(path) => download::to_end(requester, &job, path),
             _ => spool::copy(requester, &job, StatedLength::Ignored),
@@ -147,14 +147,14 @@ impl Scheduler<'_> {
         }
     }
 
-    fn started(&self, requester: &mut Requester<'_>, job: Job, started: Result<Started>) {
+    fn started(&self, requester: &mut Requester<'_>, job: CopyJob, started: Result<Started>) {
         match started {
             Err(error) if error.is_false_length() => self.start_to_end(requester, job),
             Ok(Started::Done(done)) => self.completed(&job, done),
             Ok(Started::Split { object, pending, first }) => {
                 let id = self.add_open(job, Arc::clone(&object), pending, u32::from(first.is_some()));
                 match first {
-                    Some(piece) => self.move_piece(requester, Claimed { id, object, piece }),
+                    Some(piece) => self.move_piece(requester, ClaimedPiece { id, object, piece }),
                     None => self.finish_if_last(requester, id),
                 }
             }
@@ -162,19 +162,25 @@ impl Scheduler<'_> {
         }
     }
 
-    fn add_open(&self, job: Job, object: Arc<dyn Pieces>, pending: Pending, running: u32) -> u64 {
+    fn add_open(
+        &self,
+        job: CopyJob,
+        object: Arc<dyn ObjectPieces>,
+        pending: PendingPieces,
+        running: u32,
+    ) -> u64 {
         self.context.observer.started(&job.source, job.listed_size().unwrap_or(0));
         let mut queue = self.queue.lock();
         let id = queue.next_id;
         queue.next_id += 1;
-        queue.open.push_back(Open { id, job, object, pending, running, error: None });
+        queue.open.push_back(StartedObject { id, job, object, pending, running, error: None });
         drop(queue);
         self.work.notify_all();
         self.attention.notify_one();
         id
     }
 
-    fn move_piece(&self, requester: &mut Requester<'_>, claimed: Claimed) {
+    fn move_piece(&self, requester: &mut Requester<'_>, claimed: ClaimedPiece) {
         let began = Instant::now();
         let result = claimed.object.move_piece(requester, claimed.piece);
         if result.is_ok() && claimed.object.is_upload() {
@@ -185,7 +191,7 @@ impl Scheduler<'_> {
             let Some(open) = queue.open.iter_mut().find(|open| open.id == claimed.id) else { return };
             open.running -= 1;
             if let Err(error) = result {
-                open.pending = Pending::default();
+                open.pending = PendingPieces::default();
                 // The first failure is the cause. Others follow from it, as do interruptions.
                 if open.error.as_ref().is_none_or(Error::ends_run) {
                     open.error = Some(error);
@@ -257,7 +263,7 @@ impl Scheduler<'_> {
         }
     }
 
-    fn completed(&self, job: &Job, done: Done) {
+    fn completed(&self, job: &CopyJob, done: CompletedObject) {
         let RunKind { sources, root, .. } = self.context.run_kind;
         if let Some(Err(error)) = sources.map(|sources| sources.take_over(job, root)) {
             return self.object_failed(job, error);
@@ -269,11 +275,11 @@ impl Scheduler<'_> {
         }
     }
 
-    fn counted(&self, job: &Job, done: Done) {
+    fn counted(&self, job: &CopyJob, done: CompletedObject) {
         tracing::info!(target: OBJECTS, source = %job.source, destination = %job.destination, bytes = done.bytes, "done");
         self.context.observer.finished(&job.source, &job.destination, done.bytes);
         let mut queue = self.queue.lock();
-        if let (Batch::Many | Batch::Tree, Some(path)) =
+        if let (ObjectCount::Many | ObjectCount::Tree, Some(path)) =
             (self.context.run_kind.batch, job.destination.as_local())
         {
             queue.written.get_or_insert_with(|| directory_of(path).to_owned());
@@ -282,14 +288,14 @@ impl Scheduler<'_> {
     }
 
     /// Deletes the source of a move, whose copy is complete and on stable storage.
-    fn delete_source(&self, sources: &Sources<'_>, job: &Job, version: Option<&Version>) {
+    fn delete_source(&self, sources: &MovedSources<'_>, job: &CopyJob, version: Option<&Version>) {
         match sources.delete(&job.source, version) {
             Ok(()) => add(&self.context.meters.deleted, 1),
             Err(error) => self.failed(Failure { location: job.source.to_string(), error }),
         }
     }
 
-    fn object_failed(&self, job: &Job, error: Error) {
+    fn object_failed(&self, job: &CopyJob, error: Error) {
         self.failed(Failure { location: job.source.to_string(), error: job.explain(error) });
     }
 }

@@ -12,19 +12,19 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
-use firstbyte_location::{ByteRange, Kind, Location};
-use firstbyte_store::{Error as StoreError, Payload, Pinned, Stat, StatedLength, Store, open_regular};
+use firstbyte_location::{ByteRange, EntryKind, Location};
+use firstbyte_store::{Error as StoreError, Payload, PinnedFile, Stat, StatedLength, Store, open_regular};
 
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::job::Job;
-use crate::pieces::{Finish, Piece, Pieces, Started};
-use crate::plan::{LARGE_OBJECT, Plan};
-use crate::report::{Done, Verified};
+use crate::job::CopyJob;
+use crate::pieces::{Finish, ObjectPieces, Piece, Started};
+use crate::plan::{ChunkPlan, LARGE_OBJECT};
+use crate::report::{CompletedObject, Verified};
 use crate::request::Requester;
 use crate::{spool, verify};
 
-use parts::{Parts, done, put_options, put_over, verified};
+use parts::{MultipartUpload, done, put_options, put_over, verified};
 use upload_journal::UploadJournal;
 
 /// A multipart upload from a file.
@@ -32,15 +32,15 @@ struct FileUpload {
     source: Location,
     file: File,
     stat: Stat,
-    plan: Plan,
-    parts: Parts,
+    plan: ChunkPlan,
+    parts: MultipartUpload,
     journal: Option<UploadJournal>,
 }
 
-pub(crate) fn start(requester: &mut Requester<'_>, job: &Job, path: &Path) -> Result<Started> {
+pub(crate) fn start(requester: &mut Requester<'_>, job: &CopyJob, path: &Path) -> Result<Started> {
     let context = requester.context;
     let stat = context.store.stat(&job.source)?;
-    if stat.kind == Kind::Directory {
+    if stat.kind == EntryKind::Directory {
         return Err(Error::invalid(&job.source, "is a directory; copy it with -r"));
     }
     job.check_version(&stat.version)?;
@@ -52,14 +52,14 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &Job, path: &Path) -> Re
     let user = check_source(context, job, &file, size)?;
     let options = put_options(context, job, &stat);
     if size <= LARGE_OBJECT || !context.store.has_multipart(&job.destination) {
-        let pinned = Pinned::new(stat.version.clone());
+        let pinned = PinnedFile::new(stat.version.clone());
         let payload = Payload::Source(&file, ByteRange::new(0, size), &pinned);
         let written = put_over(requester, job, payload, size, &options)
             .map_err(|error| find_cause(context, &job.source, &stat, error))?;
         let verified = verified(&written).max(user);
-        return Ok(Started::Done(Done { verified, ..done(size, written, Some(stat.version)) }));
+        return Ok(Started::Done(CompletedObject { verified, ..done(size, written, Some(stat.version)) }));
     }
-    let plan = Plan::upload(size);
+    let plan = ChunkPlan::upload(size);
     let directory = context.settings.state_dir.as_deref();
     let service = context.store.service_of(&job.destination);
     let digest = context.store.digest_of_writes(&options);
@@ -83,13 +83,13 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &Job, path: &Path) -> Re
     );
     context.resumed(sent.iter().map(|part| part.size).sum());
     let pending = plan.pieces().filter(|index| sent.iter().all(|part| part.number != index + 1)).collect();
-    let parts = Parts::resume(upload, options, sent);
+    let parts = MultipartUpload::resume(upload, options, sent);
     let object = FileUpload { source: job.source.clone(), file, stat, plan, parts, journal };
     Ok(Started::Split { object: Arc::new(object), pending, first: None })
 }
 
 /// Compares the file with the checksum the user gave, before anything is sent.
-fn check_source(context: &Context<'_>, job: &Job, file: &File, size: u64) -> Result<Verified> {
+fn check_source(context: &Context<'_>, job: &CopyJob, file: &File, size: u64) -> Result<Verified> {
     let Some(expected) = &context.settings.checksum else { return Ok(Verified::Length) };
     let found = verify::of_range(file, ByteRange::new(0, size), expected.algorithm)?;
     expected.verify(&found, &job.source)?;
@@ -125,7 +125,7 @@ fn find_cause(context: &Context<'_>, source: &Location, stat: &Stat, error: Erro
     }
 }
 
-impl Pieces for FileUpload {
+impl ObjectPieces for FileUpload {
     fn move_piece(&self, requester: &mut Requester<'_>, piece: Piece) -> Result<()> {
         piece.parts().try_for_each(|index| {
             let range = self.plan.range(index);
@@ -133,7 +133,7 @@ impl Pieces for FileUpload {
                 .send(
                     requester,
                     index + 1,
-                    Payload::Source(&self.file, range, &Pinned::new(self.stat.version.clone())),
+                    Payload::Source(&self.file, range, &PinnedFile::new(self.stat.version.clone())),
                     range.len(),
                 )
                 .map_err(|error| find_cause(requester.context, &self.source, &self.stat, error))
@@ -153,7 +153,7 @@ impl Pieces for FileUpload {
             journal.remove()?;
         }
         let verified = if context.settings.checksum.is_some() { Verified::Full } else { verified(&written) };
-        Ok(Finish::Done(Done {
+        Ok(Finish::Done(CompletedObject {
             verified,
             ..done(self.plan.size(), written, Some(self.stat.version.clone()))
         }))

@@ -7,19 +7,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use firstbyte_location::{Location, Version};
 use firstbyte_pacing::Wait;
 use firstbyte_store::{
-    Cancel, Error as StoreError, ListOptions, Over, Part, Payload, Precondition, PutOptions, Stat, Store,
-    Upload, Written,
+    Cancel, Error as StoreError, ListOptions, Part, Payload, Precondition, PutOptions, ReplaceKind, Stat,
+    Store, Upload, Written,
 };
 use rustix_futex_sync::Mutex;
 
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::job::Job;
-use crate::report::{Done, Verified};
+use crate::job::CopyJob;
+use crate::report::{CompletedObject, Verified};
 use crate::request::Requester;
 
 /// A multipart upload in progress. The threads that send its parts share it.
-pub(crate) struct Parts {
+pub(crate) struct MultipartUpload {
     pub(crate) upload: Upload,
     pub(crate) options: PutOptions,
     done: Mutex<Vec<Part>>,
@@ -30,7 +30,7 @@ pub(crate) struct Parts {
 }
 
 /// The metadata written with an object: that of its source, overridden by the settings.
-pub(crate) fn put_options(context: &Context<'_>, job: &Job, stat: &Stat) -> PutOptions {
+pub(crate) fn put_options(context: &Context<'_>, job: &CopyJob, stat: &Stat) -> PutOptions {
     let given = context.settings.metadata.clone();
     let mut metadata = stat.metadata.clone();
     let by_name = || context.settings.content_types.of(Some(&job.source), &job.destination);
@@ -68,13 +68,13 @@ pub(crate) fn put(
 /// another file, which must stay: only a name that the directory lists is replaced.
 pub(crate) fn put_over(
     requester: &mut Requester<'_>,
-    job: &Job,
+    job: &CopyJob,
     payload: Payload<'_>,
     size: u64,
     options: &PutOptions,
 ) -> Result<Written> {
     let destination = &job.destination;
-    let is_checked = job.over == Over::Nothing
+    let is_checked = job.over == ReplaceKind::Nothing
         && matches!(destination, Location::Sftp(_))
         && options.precondition == Precondition::None;
     if !is_checked {
@@ -109,12 +109,12 @@ pub(crate) fn verified(written: &Written) -> Verified {
 
 /// Describes a written object of `bytes`, copied from version `source` and checked as far as the
 /// store does.
-pub(crate) fn done(bytes: u64, written: Written, source: Option<Version>) -> Done {
+pub(crate) fn done(bytes: u64, written: Written, source: Option<Version>) -> CompletedObject {
     let source = source.map(Box::new);
-    Done { bytes, verified: verified(&written), version: Some(written.version), source }
+    CompletedObject { bytes, verified: verified(&written), version: Some(written.version), source }
 }
 
-impl Parts {
+impl MultipartUpload {
     pub(crate) fn new(upload: Upload, options: PutOptions) -> Self {
         Self::resume(upload, options, Vec::new())
     }

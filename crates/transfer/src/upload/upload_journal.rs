@@ -12,12 +12,12 @@ use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use firstbyte_location::{Location, shown};
-use firstbyte_store::{Algorithm, Hasher, Opening, Part, PrivateDirectory, Sharing, Stat, Store, Upload};
+use firstbyte_store::{Algorithm, FileAccess, Hasher, Part, PrivateDirectory, Sharing, Stat, Store, Upload};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::plan::Plan;
+use crate::plan::ChunkPlan;
 
 pub(super) struct UploadJournal {
     directory: PrivateDirectory,
@@ -52,7 +52,7 @@ impl UploadJournal {
         let path = directory.join(&name);
         let open = || {
             let directory = PrivateDirectory::create(directory, Sharing::Private)?;
-            let file = directory.file(&name, Opening::Create)?;
+            let file = directory.file(&name, FileAccess::Create)?;
             flock(&file, FlockOperation::NonBlockingLockExclusive)?;
             Ok::<_, std::io::Error>((directory, file))
         };
@@ -71,7 +71,7 @@ impl UploadJournal {
         store: &Store,
         destination: &Location,
         stat: &Stat,
-        plan: &Plan,
+        plan: &ChunkPlan,
         options: &str,
     ) -> Option<(Upload, Vec<Part>)> {
         let mut text = String::new();
@@ -97,7 +97,7 @@ impl UploadJournal {
     }
 
     /// Records a new upload.
-    pub(super) fn write(&self, upload: &Upload, stat: &Stat, plan: &Plan, options: &str) -> Result<()> {
+    pub(super) fn write(&self, upload: &Upload, stat: &Stat, plan: &ChunkPlan, options: &str) -> Result<()> {
         let record = Record {
             destination: upload.location.to_string(),
             upload_id: upload.id.clone(),

@@ -1,17 +1,17 @@
 //! Engines, locations and trees of a store with quirks, for the tests of whole trees.
 
 use firstbyte_location::Location;
-use firstbyte_store::{Options, Signing, Store};
+use firstbyte_store::{Signing, Store, StoreOptions};
 use firstbyte_testkit::QuirkStore;
-use firstbyte_transfer::{Effect, Engine, Levels, Names, Settings, Shard, Tree};
+use firstbyte_transfer::{Effect, Engine, Levels, Shard, TransferSettings, Tree, TreeNames};
 
 /// An engine whose S3 service is `server`.
-pub(crate) fn engine(server: &QuirkStore, settings: Settings) -> Engine {
-    let options = Options {
+pub(crate) fn engine(server: &QuirkStore, settings: TransferSettings) -> Engine {
+    let options = StoreOptions {
         endpoint_url: Some(server.url().to_owned()),
         region: Some("here-1".to_owned()),
         signing: Signing::Anonymous,
-        ..Options::default()
+        ..StoreOptions::default()
     };
     Engine::new(Store::new(options).unwrap(), settings)
 }
@@ -25,7 +25,7 @@ pub(crate) fn object(name: &str) -> Location {
 pub(crate) fn tree(source: Location, destination: Location) -> Tree<'static> {
     Tree {
         source,
-        names: Names::Listed,
+        names: TreeNames::Listed,
         destination,
         beginning: String::new(),
         levels: Levels::All,

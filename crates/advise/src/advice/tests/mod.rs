@@ -11,13 +11,13 @@ use crate::workload::{of_options, of_text};
 
 /// The embedded models and prices.
 struct Known {
-    catalogue: Catalogue,
-    prices: prices::Catalogue,
+    catalogue: ModelCatalogue,
+    prices: prices::PriceCatalogue,
 }
 
 impl Known {
     fn new() -> Self {
-        Self { catalogue: Catalogue::current(), prices: prices::Catalogue::current() }
+        Self { catalogue: ModelCatalogue::current(), prices: prices::PriceCatalogue::current() }
     }
 
     fn inputs(&self) -> Inputs<'_> {
@@ -28,7 +28,7 @@ impl Known {
         advise(&of_text(text).unwrap(), &self.inputs()).unwrap()
     }
 
-    fn row(&self, text: &str, name: &str) -> Row {
+    fn row(&self, text: &str, name: &str) -> AdviceRow {
         option(&of_text(text).unwrap(), name, &self.inputs()).unwrap()
     }
 }

@@ -161,7 +161,7 @@ fn money_decides_within_the_error_and_stands_in_each_sentence() {
     let known = Known::new();
     let text = "[data]\nsize = \"50 GB\"\n[compute]\nat = \"m5.4xlarge\"\nclient = \"firstbyte\"\n[jobs]\nper_day = 30\n";
     let advice = known.advise(text);
-    let had: Vec<&Row> = advice.rows.iter().filter(|row| row.refused.is_none()).collect();
+    let had: Vec<&AdviceRow> = advice.rows.iter().filter(|row| row.refused.is_none()).collect();
     let fastest = had.iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds)).unwrap();
     let near = had.iter().filter(|row| row.seconds <= fastest.high);
     let least = near.filter_map(|row| row.total()).min_by(f64::total_cmp).unwrap();

@@ -1,7 +1,7 @@
 //! Random workloads: no answer is impossible, and no time falls while the data grows.
 
 use super::*;
-use crate::workload::{Access, Loading, Needs};
+use crate::workload::{AccessPattern, Loading, Needs};
 
 /// Draws a number between `low` and `high`, evenly distributed in its logarithm.
 fn between(random: &mut fastrand::Rng, low: f64, high: f64) -> f64 {
@@ -11,9 +11,9 @@ fn between(random: &mut fastrand::Rng, low: f64, high: f64) -> f64 {
 fn workload(random: &mut fastrand::Rng, machines: &[String]) -> Workload {
     let mut workload = options("--data 1GB --at lambda:1024MB");
     workload.compute.place = if random.bool() {
-        Place::Lambda(random.f64().mul_add(10_112.0, 128.0).round() * 1_048_576.0)
+        ComputePlace::Lambda(random.f64().mul_add(10_112.0, 128.0).round() * 1_048_576.0)
     } else {
-        Place::Machine(machines[random.usize(..machines.len())].clone())
+        ComputePlace::Machine(machines[random.usize(..machines.len())].clone())
     };
     let data = &mut workload.data;
     data.bytes = between(random, 1e3, 1e15);
@@ -21,7 +21,8 @@ fn workload(random: &mut fastrand::Rng, machines: &[String]) -> Workload {
     data.files = between(random, 1.0, 1e7).min(data.bytes).max(1.0).floor();
     data.passes = if random.bool() { 1.0 } else { between(random, 1.0, 20.0).floor() };
     data.request = between(random, 4_096.0, 1e8);
-    data.access = [Access::Sequential, Access::Random, Access::Mapped][random.usize(..3)];
+    data.access =
+        [AccessPattern::Sequential, AccessPattern::Random, AccessPattern::Mapped][random.usize(..3)];
     data.in_flight = random.bool().then(|| between(random, 1.0, 500.0).floor());
     data.warm = if random.bool() { 0.0 } else { data.read * random.f64() };
     data.needs = if random.bool() { Needs::Any } else { Needs::Files };
@@ -36,7 +37,7 @@ fn workload(random: &mut fastrand::Rng, machines: &[String]) -> Workload {
 }
 
 /// Checks that a recommendation exceeds no capacity.
-fn check(workload: &Workload, row: &Row, known: &Known) {
+fn check(workload: &Workload, row: &AdviceRow, known: &Known) {
     let service = known.catalogue.services.iter().find(|model| row.name.starts_with(&model.name)).unwrap();
     if let Some(most) = &service.capacity.most {
         assert!(workload.data.bytes <= most.value.0, "{workload:?} {row:?}");
@@ -45,7 +46,7 @@ fn check(workload: &Workload, row: &Row, known: &Known) {
         workload.jobs.per_day * row.seconds <= workload.jobs.at_once * 86_400.0 * 1.001,
         "{workload:?} {row:?}"
     );
-    if let Place::Lambda(memory) = workload.compute.place {
+    if let ComputePlace::Lambda(memory) = workload.compute.place {
         let function = known.catalogue.function(memory).unwrap();
         assert!(row.seconds <= function.longest.0, "{workload:?} {row:?}");
         assert!(workload.jobs.at_once <= function.at_once || !row.conditions.is_empty(), "{row:?}");

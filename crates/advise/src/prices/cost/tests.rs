@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::usage::Waiting;
+use crate::usage::WaitingPeople;
 
 const REGION: &str = "us-east-1";
 
@@ -9,8 +9,8 @@ fn today() -> Day {
     "2026-11-23".parse().unwrap()
 }
 
-fn cost(items: Vec<Item>) -> Cost {
-    Catalogue::current().cost(&Usage { items, waiting: None }, REGION, today())
+fn cost(items: Vec<UsageItem>) -> Cost {
+    PriceCatalogue::current().cost(&OptionUsage { items, waiting: None }, REGION, today())
 }
 
 fn close(a: f64, b: f64) -> bool {
@@ -19,31 +19,31 @@ fn close(a: f64, b: f64) -> bool {
 
 #[test]
 fn gigabytes_are_billed_as_gibibytes() {
-    let read = |unit| cost(vec![Item::per_job("efs/elastic-read", 254.3, unit)]).per_job;
+    let read = |unit| cost(vec![UsageItem::per_job("efs/elastic-read", 254.3, unit)]).per_job;
     assert!(close(read(Unit::GiB), 254.3 * 0.03));
     assert!(close(read(Unit::GB), 254.3 / 1.073_741_824 * 0.03));
 }
 
 #[test]
 fn minimums_and_steps_are_billed() {
-    let month = |gib| cost(vec![Item::per_month("fsx-lustre/scratch-2", gib, Unit::GiBMonth)]).per_month;
+    let month = |gib| cost(vec![UsageItem::per_month("fsx-lustre/scratch-2", gib, Unit::GiBMonth)]).per_month;
     assert!(close(month(254.3), 168.0), "1,200 GiB at least");
     assert!(close(month(1_200.0), 168.0));
     assert!(close(month(1_201.0), 2_400.0 * 0.14));
     assert!(close(month(2_401.0), 4_800.0 * 0.14));
     assert!(close(month(0.0), 0.0));
     // The usage has the size of a file system that exists for the hours of a job.
-    let job = cost(vec![Item::per_job("fsx-lustre/scratch-2", 1_200.0, Unit::GiBHours)]);
+    let job = cost(vec![UsageItem::per_job("fsx-lustre/scratch-2", 1_200.0, Unit::GiBHours)]);
     assert!(close(job.per_job, 168.0 / 730.0));
 
-    let second = cost(vec![Item::per_job("ec2/r6i.24xlarge", 1.0 / 3_600.0, Unit::Hours)]);
+    let second = cost(vec![UsageItem::per_job("ec2/r6i.24xlarge", 1.0 / 3_600.0, Unit::Hours)]);
     assert!((second.per_job - 6.048 / 60.0).abs() < 1e-6, "60 seconds at least");
 }
 
 #[test]
 fn what_has_no_price_is_missing_and_never_free() {
     let reason = |price: &str, unit| {
-        let cost = cost(vec![Item::per_job(price, 1.0, unit)]);
+        let cost = cost(vec![UsageItem::per_job(price, 1.0, unit)]);
         assert!(!cost.is_complete() && cost.per_job == 0.0 && cost.lines.is_empty(), "{cost:?}");
         cost.missing[0].reason.to_string()
     };
@@ -52,8 +52,9 @@ fn what_has_no_price_is_missing_and_never_free() {
     assert!(reason("efs/elastic-raed", Unit::GiB).contains("nearest: efs/elastic-read"));
     assert_eq!(reason("efs/storage", Unit::GiB), "used by the GiB, but billed by the GiB-month");
 
-    let usage = Usage { items: vec![Item::per_job("ec2/r6i.24xlarge", 1.0, Unit::Hours)], waiting: None };
-    let catalogue = Catalogue::current();
+    let usage =
+        OptionUsage { items: vec![UsageItem::per_job("ec2/r6i.24xlarge", 1.0, Unit::Hours)], waiting: None };
+    let catalogue = PriceCatalogue::current();
     let seoul = catalogue.cost(&usage, "ap-northeast-2", today());
     assert!(seoul.missing[0].reason.to_string().contains("there is one in us-east-1"), "{seoul:?}");
     let before = catalogue.cost(&usage, REGION, "2026-07-19".parse().unwrap());
@@ -63,11 +64,11 @@ fn what_has_no_price_is_missing_and_never_free() {
 #[test]
 fn the_oldest_price_is_named_and_people_have_a_column_of_their_own() {
     let items = vec![
-        Item::per_job("ec2/r6i.24xlarge", 1.0, Unit::Hours),
-        Item::per_month("ebs-gp3/storage", 100.0, Unit::GiBMonth),
+        UsageItem::per_job("ec2/r6i.24xlarge", 1.0, Unit::Hours),
+        UsageItem::per_month("ebs-gp3/storage", 100.0, Unit::GiBMonth),
     ];
-    let usage = Usage { items, waiting: Some(Waiting { hours: 0.5, per_hour: 50.0 }) };
-    let cost = Catalogue::current().cost(&usage, REGION, today());
+    let usage = OptionUsage { items, waiting: Some(WaitingPeople { hours: 0.5, per_hour: 50.0 }) };
+    let cost = PriceCatalogue::current().cost(&usage, REGION, today());
     assert_eq!(cost.oldest_days, Some(875));
     assert_eq!(cost.waiting, Some(25.0));
     assert!(close(cost.per_job, 6.048) && close(cost.month(2.0), 8.0 + 2.0 * 6.048));
@@ -85,8 +86,8 @@ fn always_on_and_per_use_cost_the_same_at_the_break_even() {
     assert_eq!(Cost::default().break_even(&per_use), None);
 }
 
-fn items() -> impl Strategy<Value = Vec<Item>> {
-    let keys: Vec<String> = Catalogue::current()
+fn items() -> impl Strategy<Value = Vec<UsageItem>> {
+    let keys: Vec<String> = PriceCatalogue::current()
         .prices()
         .map(|price| price.key.clone())
         .chain(["no/such".to_owned(), "fsx-lustre/persistent-2-1000".to_owned()])
@@ -94,7 +95,7 @@ fn items() -> impl Strategy<Value = Vec<Item>> {
     let unit = proptest::sample::select(Unit::ALL.to_vec());
     let per = prop_oneof![Just(Per::Job), Just(Per::Month)];
     let item = (proptest::sample::select(keys), 0.0..1e6f64, unit, per)
-        .prop_map(|(price, quantity, unit, per)| Item { price, quantity, unit, per });
+        .prop_map(|(price, quantity, unit, per)| UsageItem { price, quantity, unit, per });
     proptest::collection::vec(item, 0..12)
 }
 
@@ -118,7 +119,7 @@ proptest! {
 
     #[test]
     fn using_more_never_costs_less(items in items(), factor in 1.0..10.0f64) {
-        let more = items.iter().map(|item| Item { quantity: item.quantity * factor, ..item.clone() });
+        let more = items.iter().map(|item| UsageItem { quantity: item.quantity * factor, ..item.clone() });
         let (less, more) = (cost(items.clone()), cost(more.collect()));
         prop_assert!(more.per_job >= less.per_job * (1.0 - 1e-12));
         prop_assert!(more.per_month >= less.per_month * (1.0 - 1e-12));

@@ -3,7 +3,7 @@
 
 use firstbyte_location::Escaped;
 
-use super::text::{Fraction, Names, push_number, push_time};
+use super::text::{Fraction, NameEscaping, push_number, push_time};
 use super::{Holds, Schema, Value, utf8_name};
 
 /// Writes the line that names the columns.
@@ -21,15 +21,15 @@ pub(super) fn header(schema: Schema, out: &mut Vec<u8>) {
 }
 
 /// Writes one row. An absent value becomes an empty field.
-pub(super) fn row(row: &[Value<'_>], names: Names, out: &mut Vec<u8>) {
+pub(super) fn row(row: &[Value<'_>], names: NameEscaping, out: &mut Vec<u8>) {
     for (at, value) in row.iter().enumerate() {
         separate(at, out);
         match *value {
             Value::Name(directory, name) => {
                 let (text, hex) = utf8_name(directory, name);
                 match names {
-                    Names::Raw => field(&text, out),
-                    Names::Escaped => field(&Escaped(&[directory, name].concat()).to_string(), out),
+                    NameEscaping::Raw => field(&text, out),
+                    NameEscaping::Escaped => field(&Escaped(&[directory, name].concat()).to_string(), out),
                 }
                 out.push(b',');
                 out.extend_from_slice(hex.unwrap_or_default().as_bytes());
@@ -38,8 +38,8 @@ pub(super) fn row(row: &[Value<'_>], names: Names, out: &mut Vec<u8>) {
             Value::Number(Some(number)) => push_number(number, out),
             Value::Time(Some(time)) => push_time(time, Fraction::Kept, out),
             Value::Text(Some(text)) => match names {
-                Names::Raw => field(text, out),
-                Names::Escaped => field(&Escaped(text.as_bytes()).to_string(), out),
+                NameEscaping::Raw => field(text, out),
+                NameEscaping::Escaped => field(&Escaped(text.as_bytes()).to_string(), out),
             },
             Value::Number(None) | Value::Time(None) | Value::Text(None) => {}
         }

@@ -1,6 +1,6 @@
 //! Rows of a listing, written in the requested format.
 //!
-//! A verb declares its columns and pushes rows onto [`Page`]s, one per thread. The [`Printer`]
+//! A verb declares its columns and pushes rows onto [`RowPage`]s, one per thread. The [`Printer`]
 //! writes full pages. The pushing threads render text, NDJSON and CSV; one lock guards Parquet and
 //! sorted rows. Names are bytes: text prints them raw, and the other formats, which are UTF-8, add
 //! the bytes in hex if a name is not UTF-8. Control characters are escaped on a terminal.
@@ -21,15 +21,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use firstbyte::environment;
 use firstbyte_listing::Time;
-use firstbyte_location::{Kind, shown};
+use firstbyte_location::{EntryKind, shown};
 
 use crate::render::error::Error;
 
 pub use counter::Counter;
-pub use printer::{Format, Page, Printer, Style};
-pub use sort::{Direction, Sort};
-pub use sums::Sums;
-pub use text::{Names, Sizes, push_name};
+pub use printer::{Printer, RowFormat, RowPage, Style};
+pub use sort::{Sort, SortDirection};
+pub use sums::NameSums;
+pub use text::{NameEscaping, SizeFormat, push_name};
 
 /// One value of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub enum Value<'a> {
     /// A path in two parts, directory and name, which are written one after the other.
     Name(&'a [u8], &'a [u8]),
     /// The kind of an entry.
-    Kind(Kind),
+    Kind(EntryKind),
     /// A count, or a size in bytes.
     Number(Option<u64>),
     /// A time.
@@ -48,7 +48,7 @@ pub enum Value<'a> {
 
 /// A column of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Column {
+pub struct RowColumn {
     /// Name of the column, in formats that have names.
     pub name: &'static str,
     /// The type of its values.
@@ -76,7 +76,7 @@ pub enum Holds {
 }
 
 /// Columns of a verb, the name first.
-pub type Schema = &'static [Column];
+pub type Schema = &'static [RowColumn];
 
 /// The reason why no more rows are written.
 #[derive(Debug)]

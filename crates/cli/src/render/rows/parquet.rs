@@ -17,13 +17,13 @@ use ::parquet::schema::types::Type;
 use firstbyte_listing::Time;
 
 use super::record::values;
-use super::{Column, Holds, Schema, Value, utf8_name};
+use super::{Holds, RowColumn, Schema, Value, utf8_name};
 
 /// Rows of a group, some 4 MiB. Readers prefer larger groups, but accept these.
 const GROUP: usize = 32 << 10;
 
 /// A Parquet file that is being written.
-pub(super) struct Table {
+pub(super) struct ParquetTable {
     schema: Schema,
     writer: SerializedFileWriter<File>,
     columns: Vec<Cells>,
@@ -37,7 +37,7 @@ enum Cells {
     Number(Vec<i64>, Vec<i16>),
 }
 
-impl Table {
+impl ParquetTable {
     /// Begins a file with the columns of `schema`.
     pub(super) fn new(schema: Schema, out: File) -> io::Result<Self> {
         let begun = fields(schema).and_then(|fields| {
@@ -117,7 +117,7 @@ enum Cell<'a> {
 
 impl Cells {
     /// Makes the cells of a column. A name has two.
-    fn of(column: &Column) -> Vec<Self> {
+    fn of(column: &RowColumn) -> Vec<Self> {
         let text = || Self::Text(Vec::new(), Vec::new());
         match column.holds {
             Holds::Name => vec![text(), text()],

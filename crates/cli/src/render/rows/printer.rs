@@ -1,5 +1,5 @@
 //! Writes pages of rows to standard output, rendered or sorted as requested. A verb has one
-//! [`Printer`]; its threads fill [`Page`]s.
+//! [`Printer`]; its threads fill [`RowPage`]s.
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -8,15 +8,15 @@ use clap::ValueEnum;
 use rustix_futex_sync::Mutex;
 
 use super::counter::Counter;
-use super::parquet::Table;
-use super::sort::{Direction, Sort, Sorter};
-use super::text::{self, Names, Sizes};
+use super::parquet::ParquetTable;
+use super::sort::{Sort, SortDirection, Sorter};
+use super::text::{self, NameEscaping, SizeFormat};
 use super::{Broken, Schema, Value, Written, csv, ndjson, record};
 use crate::render::error::{Error, Result};
 
 /// How rows are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub enum RowFormat {
     /// One line of text per row; `ls` adds details to the names with -l
     Text,
     /// One JSON object per line
@@ -33,13 +33,13 @@ pub struct Style {
     /// The columns.
     pub schema: Schema,
     /// Format of the rows.
-    pub format: Format,
+    pub format: RowFormat,
     /// Byte that ends a line of text.
     pub end: u8,
     /// Format of sizes in text.
-    pub sizes: Sizes,
+    pub sizes: SizeFormat,
     /// Order of the rows; `None` leaves them as they come.
-    pub sort: Option<(Sort, Direction)>,
+    pub sort: Option<(Sort, SortDirection)>,
     /// Bytes of memory that sorting may use.
     pub memory: usize,
 }
@@ -53,26 +53,26 @@ const PIPE: usize = 1 << 20;
 /// Writes pages of rows to standard output.
 pub struct Printer<'a> {
     style: Style,
-    names: Names,
+    names: NameEscaping,
     counter: &'a Counter,
     sink: Mutex<Sink>,
 }
 
 struct Sink {
-    way: Way,
+    way: RowOutput,
     /// The error that prevents further writing.
     broken: Option<Broken>,
 }
 
-enum Way {
+enum RowOutput {
     Lines(File),
     Sorted(Sorter, File),
-    Columns(Box<Table>),
+    Columns(Box<ParquetTable>),
 }
 
-impl Way {
+impl RowOutput {
     fn begin(style: Style, mut out: File) -> io::Result<Self> {
-        if style.format == Format::Csv {
+        if style.format == RowFormat::Csv {
             let mut header = Vec::new();
             csv::header(style.schema, &mut header);
             out.write_all(&header)?;
@@ -81,14 +81,14 @@ impl Way {
             (Some((sort, direction)), _) => {
                 Self::Sorted(Sorter::new(style.schema, sort, direction, style.memory), out)
             }
-            (None, Format::Parquet) => Self::Columns(Box::new(Table::new(style.schema, out)?)),
+            (None, RowFormat::Parquet) => Self::Columns(Box::new(ParquetTable::new(style.schema, out)?)),
             (None, _) => Self::Lines(out),
         })
     }
 }
 
 /// Rows of one thread that are not yet written.
-pub struct Page<'p, 'a> {
+pub struct RowPage<'p, 'a> {
     printer: &'p Printer<'a>,
     buffer: Vec<u8>,
     rows: u64,
@@ -100,30 +100,30 @@ impl<'a> Printer<'a> {
     pub fn new(style: Style, out: File, counter: &'a Counter) -> Result<Self> {
         // A larger pipe is optional, so a refusal is ignored.
         let _ = rustix::pipe::fcntl_setpipe_size(&out, PIPE);
-        let names = Names::on(&out);
-        if style.format == Format::Parquet && out.is_terminal() {
+        let names = NameEscaping::on(&out);
+        if style.format == RowFormat::Parquet && out.is_terminal() {
             return Err(
                 Error::usage("Parquet is no text for a terminal").advise("send it to a file: > rows.parquet")
             );
         }
-        let way = Way::begin(style, out).map_err(Broken::Output)?;
+        let way = RowOutput::begin(style, out).map_err(Broken::Output)?;
         Ok(Self { style, names, counter, sink: Mutex::new(Sink { way, broken: None }) })
     }
 
     /// Makes a page to push rows onto.
-    pub fn page(&self) -> Page<'_, 'a> {
-        Page { printer: self, buffer: Vec::new(), rows: 0, bytes: 0 }
+    pub fn page(&self) -> RowPage<'_, 'a> {
+        RowPage { printer: self, buffer: Vec::new(), rows: 0, bytes: 0 }
     }
 
     /// Returns whether rows are raw names that end in one byte, which have a faster path.
     pub fn prints_bare_names(&self) -> bool {
-        self.prints_only_names() && self.names == Names::Raw && self.style.sort.is_none()
+        self.prints_only_names() && self.names == NameEscaping::Raw && self.style.sort.is_none()
     }
 
     /// Returns whether a row shows only the name of an entry.
     pub fn prints_only_names(&self) -> bool {
         let bare = self.style.schema.iter().all(|column| column.width.is_none());
-        bare && self.style.format == Format::Text
+        bare && self.style.format == RowFormat::Text
     }
 
     /// Writes the rows that wait to be sorted or for the end of their group.
@@ -135,12 +135,12 @@ impl<'a> Printer<'a> {
         let (style, names) = (self.style, self.names);
         let ended = match (sink.broken, sink.way) {
             (Some(error), _) => Err(error),
-            (None, Way::Lines(_)) => Ok(()),
-            (None, Way::Columns(table)) => table.finish().map_err(Broken::Output),
-            (None, Way::Sorted(sorter, out)) if style.format == Format::Parquet => {
+            (None, RowOutput::Lines(_)) => Ok(()),
+            (None, RowOutput::Columns(table)) => table.finish().map_err(Broken::Output),
+            (None, RowOutput::Sorted(sorter, out)) if style.format == RowFormat::Parquet => {
                 write_table(style, sorter, out)
             }
-            (None, Way::Sorted(sorter, mut out)) => write_sorted(style, names, sorter, &mut out),
+            (None, RowOutput::Sorted(sorter, mut out)) => write_sorted(style, names, sorter, &mut out),
         };
         match ended {
             Err(Broken::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -150,12 +150,12 @@ impl<'a> Printer<'a> {
 }
 
 fn write_table(style: Style, sorter: Sorter, out: File) -> Written {
-    let mut table = Table::new(style.schema, out).map_err(Broken::Output)?;
+    let mut table = ParquetTable::new(style.schema, out).map_err(Broken::Output)?;
     sorter.finish(|record| table.add(record))?;
     table.finish().map_err(Broken::Output)
 }
 
-fn write_sorted(style: Style, names: Names, sorter: Sorter, out: &mut File) -> Written {
+fn write_sorted(style: Style, names: NameEscaping, sorter: Sorter, out: &mut File) -> Written {
     let mut buffer = Vec::with_capacity(2 * FULL);
     sorter.finish(|record| {
         let values: Vec<Value<'_>> = record::values(style.schema, record).collect();
@@ -170,16 +170,16 @@ fn write_sorted(style: Style, names: Names, sorter: Sorter, out: &mut File) -> W
     out.write_all(&buffer).map_err(Broken::Output)
 }
 
-fn render(style: Style, names: Names, row: &[Value<'_>], out: &mut Vec<u8>) {
+fn render(style: Style, names: NameEscaping, row: &[Value<'_>], out: &mut Vec<u8>) {
     match style.format {
-        Format::Text => text::row(style.schema, row, (names, style.sizes), style.end, out),
-        Format::Ndjson => ndjson::row(style.schema, row, out),
-        Format::Csv => csv::row(row, names, out),
-        Format::Parquet => record::push(row, out),
+        RowFormat::Text => text::row(style.schema, row, (names, style.sizes), style.end, out),
+        RowFormat::Ndjson => ndjson::row(style.schema, row, out),
+        RowFormat::Csv => csv::row(row, names, out),
+        RowFormat::Parquet => record::push(row, out),
     }
 }
 
-impl Page<'_, '_> {
+impl RowPage<'_, '_> {
     /// Adds a row, and `bytes` to the total.
     pub fn push(&mut self, row: &[Value<'_>], bytes: u64) {
         self.rows += 1;
@@ -197,7 +197,7 @@ impl Page<'_, '_> {
         let end = self.printer.style.end;
         self.rows += names.len() as u64;
         for name in names {
-            text::push_name(directory, name, Names::Raw, &mut self.buffer);
+            text::push_name(directory, name, NameEscaping::Raw, &mut self.buffer);
             self.buffer.push(end);
         }
     }
@@ -214,9 +214,9 @@ impl Page<'_, '_> {
         let mut sink = self.printer.sink.lock();
         if sink.broken.is_none() {
             let done = match &mut sink.way {
-                Way::Lines(out) => out.write_all(&self.buffer).map_err(Broken::Output),
-                Way::Sorted(sorter, _) => sorter.add(&self.buffer),
-                Way::Columns(table) => {
+                RowOutput::Lines(out) => out.write_all(&self.buffer).map_err(Broken::Output),
+                RowOutput::Sorted(sorter, _) => sorter.add(&self.buffer),
+                RowOutput::Columns(table) => {
                     let mut records = record::records(&self.buffer);
                     records.try_for_each(|record| table.add(record)).map_err(Broken::Output)
                 }

@@ -4,7 +4,7 @@
 //! never leave the process, except into temporary files that only this process opens.
 
 use firstbyte_listing::Time;
-use firstbyte_location::Kind;
+use firstbyte_location::EntryKind;
 
 use super::{Schema, Value};
 
@@ -70,10 +70,10 @@ impl<'a> Rest<'a> {
         Some(match holds {
             Holds::Name => Value::Name(b"", self.bytes()?),
             Holds::Kind => Value::Kind(match self.array()? {
-                [0] => Kind::File,
-                [1] => Kind::Directory,
-                [2] => Kind::Symlink,
-                _ => Kind::Other,
+                [0] => EntryKind::File,
+                [1] => EntryKind::Directory,
+                [2] => EntryKind::Symlink,
+                _ => EntryKind::Other,
             }),
             Holds::Number | Holds::Size => {
                 let there = self.array()? == [1];
@@ -110,21 +110,21 @@ impl<'a> Rest<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::render::rows::{Column, Holds};
+    use crate::render::rows::{Holds, RowColumn};
 
     const SCHEMA: Schema = &[
-        Column { name: "name", holds: Holds::Name, width: None },
-        Column { name: "kind", holds: Holds::Kind, width: None },
-        Column { name: "size", holds: Holds::Number, width: None },
-        Column { name: "modified", holds: Holds::Time, width: None },
-        Column { name: "etag", holds: Holds::Text, width: None },
+        RowColumn { name: "name", holds: Holds::Name, width: None },
+        RowColumn { name: "kind", holds: Holds::Kind, width: None },
+        RowColumn { name: "size", holds: Holds::Number, width: None },
+        RowColumn { name: "modified", holds: Holds::Time, width: None },
+        RowColumn { name: "etag", holds: Holds::Text, width: None },
     ];
 
     #[test]
     fn what_is_written_is_read_back() {
         let time = Time { seconds: -5, nanoseconds: 7 };
         let mut bytes = Vec::new();
-        for kind in [Kind::File, Kind::Directory, Kind::Symlink, Kind::Other] {
+        for kind in [EntryKind::File, EntryKind::Directory, EntryKind::Symlink, EntryKind::Other] {
             push(
                 &[
                     Value::Name(b"d/", b"\xff"),
@@ -153,7 +153,7 @@ mod tests {
             rows[2],
             [
                 Value::Name(b"", b"d/\xff"),
-                Value::Kind(Kind::Directory),
+                Value::Kind(EntryKind::Directory),
                 Value::Number(Some(u64::MAX)),
                 Value::Time(Some(time)),
                 Value::Text(Some("e"))
@@ -163,7 +163,7 @@ mod tests {
             rows[7],
             [
                 Value::Name(b"", b""),
-                Value::Kind(Kind::Other),
+                Value::Kind(EntryKind::Other),
                 Value::Number(None),
                 Value::Time(None),
                 Value::Text(None)

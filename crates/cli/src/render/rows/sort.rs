@@ -32,7 +32,7 @@ pub enum Sort {
 
 /// Direction of a sort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
+pub enum SortDirection {
     /// The direction that [`Sort`] states.
     Usual,
     /// The reverse of that direction.
@@ -48,7 +48,7 @@ const MOST_RUNS: usize = 64;
 struct Order {
     schema: Schema,
     sort: Sort,
-    direction: Direction,
+    direction: SortDirection,
 }
 
 /// Position of a record in memory, with the first part of its key, which decides most comparisons.
@@ -104,14 +104,14 @@ impl Order {
         } else {
             0
         };
-        Key { rank: if self.direction == Direction::Usual { rank } else { !rank }, rest, name }
+        Key { rank: if self.direction == SortDirection::Usual { rank } else { !rank }, rest, name }
     }
 
     fn compare(&self, left: (u64, &[u8]), right: (u64, &[u8])) -> Ordering {
         left.0.cmp(&right.0).then_with(|| {
             let (left, right) = (self.key(left.1), self.key(right.1));
             let order = (left.rest, left.name).cmp(&(right.rest, right.name));
-            if self.direction == Direction::Usual { order } else { order.reverse() }
+            if self.direction == SortDirection::Usual { order } else { order.reverse() }
         })
     }
 }
@@ -125,7 +125,7 @@ struct Key<'a> {
 
 impl Sorter {
     /// Makes a sorter that holds about `room` bytes in memory.
-    pub(super) fn new(schema: Schema, sort: Sort, direction: Direction, room: usize) -> Self {
+    pub(super) fn new(schema: Schema, sort: Sort, direction: SortDirection, room: usize) -> Self {
         let order = Order { schema, sort, direction };
         // Positions in memory have 32 bits.
         Self { order, room: room.min(1 << 30), records: Vec::new(), items: Vec::new(), spilled: None }

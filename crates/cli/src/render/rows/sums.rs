@@ -1,7 +1,7 @@
 //! Sums counts by name in bounded memory. Names that do not fit go to disk as sorted rows. Called
 //! by `du`, whose threads add to a directory several times.
 
-use super::sort::{Direction, Sort, Sorter};
+use super::sort::{Sort, SortDirection, Sorter};
 use super::{Broken, Schema, Value, record};
 use crate::render::error::Result;
 
@@ -10,7 +10,7 @@ const PAGE: usize = 64 << 10;
 
 /// Counts by name. The schema has the name first, then `N` numbers.
 #[derive(Debug)]
-pub struct Sums<const N: usize> {
+pub struct NameSums<const N: usize> {
     schema: Schema,
     sorter: Sorter,
     page: Vec<u8>,
@@ -18,10 +18,10 @@ pub struct Sums<const N: usize> {
     broken: Option<Broken>,
 }
 
-impl<const N: usize> Sums<N> {
+impl<const N: usize> NameSums<N> {
     /// Makes empty sums that use about `memory` bytes. The rest goes to disk.
     pub fn new(schema: Schema, memory: usize) -> Self {
-        let sorter = Sorter::new(schema, Sort::Name, Direction::Usual, memory);
+        let sorter = Sorter::new(schema, Sort::Name, SortDirection::Usual, memory);
         Self { schema, sorter, page: Vec::new(), broken: None }
     }
 
@@ -96,18 +96,18 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::render::rows::{Column, Holds};
+    use crate::render::rows::{Holds, RowColumn};
 
     const SCHEMA: Schema = &[
-        Column { name: "name", holds: Holds::Name, width: None },
-        Column { name: "bytes", holds: Holds::Number, width: None },
-        Column { name: "files", holds: Holds::Number, width: None },
+        RowColumn { name: "name", holds: Holds::Name, width: None },
+        RowColumn { name: "bytes", holds: Holds::Number, width: None },
+        RowColumn { name: "files", holds: Holds::Number, width: None },
     ];
 
     #[test]
     fn the_counts_of_a_name_are_added_up_however_many_names_there_are_and_however_little_memory() {
         for memory in [4 << 10, 64 << 20] {
-            let mut sums = Sums::new(SCHEMA, memory);
+            let mut sums = NameSums::new(SCHEMA, memory);
             let mut expected: BTreeMap<Vec<u8>, [u64; 2]> = BTreeMap::new();
             for index in 0..20_000_u64 {
                 let name = format!("d{}/", index * 7919 % 5003).into_bytes();
@@ -119,6 +119,6 @@ mod tests {
             sums.finish(|name, counts| found.push((name.to_vec(), counts))).unwrap();
             assert_eq!(found, expected.into_iter().collect::<Vec<_>>());
         }
-        Sums::<2>::new(SCHEMA, 4096).finish(|_, _| panic!("nothing was added")).unwrap();
+        NameSums::<2>::new(SCHEMA, 4096).finish(|_, _| panic!("nothing was added")).unwrap();
     }
 }

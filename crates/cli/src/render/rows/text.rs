@@ -4,20 +4,20 @@ use std::io::{IsTerminal, Write as _};
 
 use firstbyte::size::human;
 use firstbyte_listing::Time;
-use firstbyte_location::{Escaped, Kind};
+use firstbyte_location::{EntryKind, Escaped};
 
 use super::{Holds, Schema, Value};
 
 /// How names are escaped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Names {
+pub enum NameEscaping {
     /// The bytes of the name, unchanged.
     Raw,
     /// [`Escaped`], so that a name cannot send control sequences to a terminal.
     Escaped,
 }
 
-impl Names {
+impl NameEscaping {
     /// Chooses the escaping for `out`: only a terminal gets escapes.
     pub fn on(out: &impl IsTerminal) -> Self {
         if out.is_terminal() { Self::Escaped } else { Self::Raw }
@@ -26,7 +26,7 @@ impl Names {
 
 /// Format of sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sizes {
+pub enum SizeFormat {
     /// In bytes.
     #[default]
     Exact,
@@ -41,7 +41,7 @@ const DAY: i64 = 86_400;
 pub(super) fn row(
     schema: Schema,
     row: &[Value<'_>],
-    (names, sizes): (Names, Sizes),
+    (names, sizes): (NameEscaping, SizeFormat),
     end: u8,
     out: &mut Vec<u8>,
 ) {
@@ -52,7 +52,7 @@ pub(super) fn row(
         } else if let Some(width) = column.width {
             let from = out.len();
             match (value, sizes) {
-                (Value::Number(Some(size)), Sizes::Human) if column.holds == Holds::Size => {
+                (Value::Number(Some(size)), SizeFormat::Human) if column.holds == Holds::Size => {
                     out.extend_from_slice(human(*size).as_bytes());
                 }
                 _ => cell(value, out),
@@ -68,13 +68,13 @@ pub(super) fn row(
 
 /// Writes a name.
 #[inline]
-pub fn push_name(directory: &[u8], name: &[u8], names: Names, out: &mut Vec<u8>) {
+pub fn push_name(directory: &[u8], name: &[u8], names: NameEscaping, out: &mut Vec<u8>) {
     match names {
-        Names::Raw => {
+        NameEscaping::Raw => {
             out.extend_from_slice(directory);
             out.extend_from_slice(name);
         }
-        Names::Escaped => [directory, name].into_iter().for_each(|part| push_escaped(part, out)),
+        NameEscaping::Escaped => [directory, name].into_iter().for_each(|part| push_escaped(part, out)),
     }
 }
 
@@ -94,12 +94,12 @@ fn cell(value: &Value<'_>, out: &mut Vec<u8>) {
 }
 
 /// Returns the letter of a kind in `ls -l` and `find -printf %y`.
-fn letter(kind: Kind) -> u8 {
+fn letter(kind: EntryKind) -> u8 {
     match kind {
-        Kind::File => b'f',
-        Kind::Directory => b'd',
-        Kind::Symlink => b'l',
-        Kind::Other => b'o',
+        EntryKind::File => b'f',
+        EntryKind::Directory => b'd',
+        EntryKind::Symlink => b'l',
+        EntryKind::Other => b'o',
     }
 }
 
@@ -213,11 +213,11 @@ mod tests {
     #[test]
     fn a_name_cannot_control_the_terminal() {
         let mut out = Vec::new();
-        push_name(b"d\n/", "ü\x1b[2J\u{9b}\\x1b".as_bytes(), Names::Escaped, &mut out);
-        push_name(b"", b"\xff.", Names::Escaped, &mut out);
+        push_name(b"d\n/", "ü\x1b[2J\u{9b}\\x1b".as_bytes(), NameEscaping::Escaped, &mut out);
+        push_name(b"", b"\xff.", NameEscaping::Escaped, &mut out);
         assert_eq!(String::from_utf8(out).unwrap(), "d\\x0a/ü\\x1b[2J\\xc2\\x9b\\\\x1b\\xff.");
         let mut raw = Vec::new();
-        push_name(b"d\n/", b"\xff\x1b", Names::Raw, &mut raw);
+        push_name(b"d\n/", b"\xff\x1b", NameEscaping::Raw, &mut raw);
         assert_eq!(raw, b"d\n/\xff\x1b");
     }
 }

@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
-use firstbyte::{Client, Options, environment};
+use firstbyte::{Client, ClientOptions, environment};
 use firstbyte_store::{Cancel, Store};
 use rustix_futex_sync::{Condvar, Mutex};
 use serde_json::{Map, Value, json};
 use tracing::subscriber::NoSubscriber;
 
-use super::settings::Settings;
-use super::span::{Ids, Kind, Span, body};
+use super::settings::TraceSettings;
+use super::span::{Ids, Span, SpanKind, body};
 use crate::render::error::Error;
 use crate::render::{console, json as lines};
 
@@ -28,7 +28,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Collects spans, and sends them from a separate thread that the first span starts.
 pub(super) struct Exporter {
-    settings: Settings,
+    settings: TraceSettings,
     quiet: bool,
     began: SystemTime,
     /// Trace and span ids of this run. Made late, because the daemon of a mount has its own.
@@ -61,7 +61,7 @@ pub(super) fn warn(quiet: bool, why: &str) {
 }
 
 impl Exporter {
-    pub(super) fn new(settings: Settings, quiet: bool) -> Self {
+    pub(super) fn new(settings: TraceSettings, quiet: bool) -> Self {
         let (queue, changed) = (Mutex::default(), Condvar::new());
         Self { settings, quiet, began: SystemTime::now(), ids: OnceLock::new(), queue, changed }
     }
@@ -99,7 +99,7 @@ impl Exporter {
     pub(super) fn end(self: &Arc<Self>, name: String, attributes: Map<String, Value>, fault: Option<String>) {
         let mut run = Span {
             name,
-            kind: Kind::Internal,
+            kind: SpanKind::Internal,
             began: self.began,
             ended: SystemTime::now(),
             attributes,
@@ -185,8 +185,8 @@ impl Exporter {
     /// caller's span.
     fn place(&self, span: &Span, (trace, run): &(String, String)) -> Value {
         match span.kind {
-            Kind::Client => span.json(Ids { trace, span: &random::<8>(), parent: Some(run) }),
-            Kind::Internal => {
+            SpanKind::Client => span.json(Ids { trace, span: &random::<8>(), parent: Some(run) }),
+            SpanKind::Internal => {
                 let parent = self.settings.parent.as_ref().map(|(_, span)| span.as_str());
                 span.json(Ids { trace, span: run, parent })
             }
@@ -196,7 +196,7 @@ impl Exporter {
     /// Makes a store that sends each request once, within the configured timeout, without the
     /// verb's options.
     fn store(&self) -> firstbyte::Result<Store> {
-        let mut options = Options::of_system(&environment::variable);
+        let mut options = ClientOptions::of_system(&environment::variable);
         options.set_read_timeout(self.settings.timeout);
         Ok(Client::waiting(options)?.store().without_retries())
     }

@@ -24,15 +24,15 @@ use super::log::BoxedLayer;
 use crate::render::error::{Error, Exit};
 
 use export::Exporter;
-use settings::Settings;
-use span::{Kind, Span};
+use settings::TraceSettings;
+use span::{Span, SpanKind};
 
 static EXPORTER: OnceLock<Arc<Exporter>> = OnceLock::new();
 
 /// Makes the layer that records a span per request; `None` if no variable requests traces. An
 /// unusable variable is reported once, unless the run is quiet, and is not fatal.
 pub fn begin(quiet: bool) -> Option<BoxedLayer> {
-    let settings = match Settings::find(&firstbyte::environment::variable) {
+    let settings = match TraceSettings::find(&firstbyte::environment::variable) {
         Ok(settings) => settings?,
         Err(why) => {
             export::warn(quiet, &why);
@@ -110,7 +110,7 @@ fn request(mut fields: Map<String, Value>, now: SystemTime) -> Span {
     }
     Span {
         name,
-        kind: Kind::Client,
+        kind: SpanKind::Client,
         began: now.checked_sub(took).unwrap_or(now),
         ended: now,
         attributes,

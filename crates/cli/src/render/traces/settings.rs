@@ -5,7 +5,7 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use firstbyte::environment::Lookup;
+use firstbyte::environment::VariableLookup;
 use firstbyte_location::{HttpUrl, Location, redacted_operand};
 
 /// Default timeout of the specification.
@@ -13,7 +13,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The collector, and the attributes and parent of the spans.
 #[derive(Clone, Debug)]
-pub(super) struct Settings {
+pub(super) struct TraceSettings {
     pub(super) url: HttpUrl,
     pub(super) headers: Vec<(String, String)>,
     pub(super) timeout: Duration,
@@ -23,12 +23,12 @@ pub(super) struct Settings {
     pub(super) parent: Option<(String, String)>,
 }
 
-impl Settings {
+impl TraceSettings {
     /// Reads the variables. `None` if none names a collector or if one disables traces.
     ///
     /// # Errors
     /// The unusable variable, and the reason.
-    pub(super) fn find(lookup: Lookup<'_>) -> Result<Option<Self>, String> {
+    pub(super) fn find(lookup: VariableLookup<'_>) -> Result<Option<Self>, String> {
         let own = |name: &str| {
             let of_traces = format!("OTEL_EXPORTER_OTLP_TRACES_{name}");
             let of_all = format!("OTEL_EXPORTER_OTLP_{name}");
@@ -129,8 +129,8 @@ fn traceparent(text: &str) -> Option<(String, String, bool)> {
 mod tests {
     use super::*;
 
-    fn find(pairs: &[(&str, &str)]) -> Result<Option<Settings>, String> {
-        Settings::find(&|name| {
+    fn find(pairs: &[(&str, &str)]) -> Result<Option<TraceSettings>, String> {
+        TraceSettings::find(&|name| {
             pairs.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
         })
     }

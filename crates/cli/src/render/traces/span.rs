@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 /// Kind of a span, with its number in the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum SpanKind {
     /// Work within this process.
     Internal = 1,
     /// A request to a server.
@@ -17,7 +17,7 @@ pub(super) enum Kind {
 #[derive(Clone, Debug)]
 pub(super) struct Span {
     pub(super) name: String,
-    pub(super) kind: Kind,
+    pub(super) kind: SpanKind,
     pub(super) began: SystemTime,
     pub(super) ended: SystemTime,
     pub(super) attributes: Map<String, Value>,

@@ -1,11 +1,11 @@
-//! The options that choose the models for advice, and the resulting [`Catalogue`]: embedded models,
-//! the user's own, and results that override their figures.
+//! The options that choose the models for advice, and the resulting [`ModelCatalogue`]: embedded
+//! models, the user's own, and results that override their figures.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use firstbyte_advise::model::Catalogue;
+use firstbyte_advise::model::ModelCatalogue;
 use firstbyte_bench::{calibrate::calibrations, modelled, results};
 
 use crate::render::error::{Error, Result};
@@ -24,8 +24,8 @@ pub struct KnownArgs {
 
 impl KnownArgs {
     /// Loads all models.
-    pub fn catalogue(&self) -> Result<Catalogue> {
-        let mut all = Catalogue::current();
+    pub fn catalogue(&self) -> Result<ModelCatalogue> {
+        let mut all = ModelCatalogue::current();
         for place in &self.models {
             modelled::add_models(&mut all, place)?;
         }
@@ -35,7 +35,7 @@ impl KnownArgs {
         Ok(all)
     }
 
-    fn calibrate(&self, all: &mut Catalogue, path: &Path) -> Result<()> {
+    fn calibrate(&self, all: &mut ModelCatalogue, path: &Path) -> Result<()> {
         let found = calibrations(all, &results::read(path)?);
         if found.is_empty() {
             let message = format!("{}: no case or contender has the name of a model", path.display());

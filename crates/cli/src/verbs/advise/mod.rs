@@ -26,7 +26,7 @@ pub struct AdviseArgs {
 
 #[derive(Subcommand)]
 enum Action {
-    Run(Box<run::RunArgs>),
+    Run(Box<run::AdviseRunArgs>),
     Init(init::InitArgs),
     Models(models::ModelsArgs),
     Prices(prices::PricesArgs),

@@ -1,7 +1,7 @@
 //! `advise models`: prints the models, with each figure, its source, and the day of the source.
 
 use clap::Args;
-use firstbyte_advise::model::Service;
+use firstbyte_advise::model::ServiceModel;
 
 use super::known::KnownArgs;
 use crate::globals::Globals;
@@ -29,7 +29,7 @@ pub fn run(args: &ModelsArgs, globals: &Globals) -> Result<Exit> {
     if globals.json {
         console::print(serde_json::to_string(&all).map_err(|error| Error::failed(error.to_string()))?)?;
     } else {
-        let files: Vec<String> = all.services.iter().map(Service::to_toml).collect();
+        let files: Vec<String> = all.services.iter().map(ServiceModel::to_toml).collect();
         console::print(files.join("\n").trim_end())?;
     }
     Ok(Exit::Done)

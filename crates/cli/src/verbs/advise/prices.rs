@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 use firstbyte::billing::{price_catalogue, read_prices, today};
 use firstbyte::environment;
 use firstbyte::receipt::peak_memory;
-use firstbyte_advise::prices::{Catalogue, Day, Price};
+use firstbyte_advise::prices::{Day, Price, PriceCatalogue};
 use firstbyte_advise::usage::KEYS;
 use firstbyte_location::{directory_of, shown};
 use serde_json::json;
@@ -150,7 +150,7 @@ fn print_table(rows: &[&Price], missing: &[&str], day: Day, region: Option<&str>
 fn run_import(args: &ImportArgs, globals: &Globals) -> Result<Exit> {
     let region = globals.region.as_deref();
     if let Some(region) = region {
-        Catalogue::current().check_region(region).map_err(|error| Error::usage(error.to_string()))?;
+        PriceCatalogue::current().check_region(region).map_err(|error| Error::usage(error.to_string()))?;
     }
     let out = args.out.clone().or_else(|| environment::prices_file(&environment::variable));
     let out = out.ok_or_else(|| Error::usage("HOME is not set: name the catalogue with --out"))?;

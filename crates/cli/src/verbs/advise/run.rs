@@ -25,7 +25,7 @@ Examples:
   firstbyte advise run workload.toml --results mine.jsonl  # measured by `firstbyte bench run`
   firstbyte advise run workload.toml --page advice.html    # with charts, to show
 Every size and time has a unit: GB is 10^9 bytes, GiB is 2^30.")]
-pub struct RunArgs {
+pub struct AdviseRunArgs {
     /// The workload, a TOML file
     #[arg(value_name = "FILE", required_unless_present = "data", conflicts_with = "workload")]
     file: Option<PathBuf>,
@@ -131,7 +131,7 @@ impl Small {
     }
 }
 
-pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
+pub fn run(args: &AdviseRunArgs, globals: &Globals) -> Result<Exit> {
     let (workload, text) = workload(args, globals)?;
     let (catalogue, prices) = (args.known.catalogue()?, price_catalogue(&environment::variable)?);
     let day = args.day.map_or_else(today, Ok)?;
@@ -152,7 +152,7 @@ pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
 }
 
 /// Makes an error with the position of the wrong field, in the file or on the command line.
-fn placed(error: &advice::Error, args: &RunArgs, text: Option<&str>, globals: &Globals) -> Error {
+fn placed(error: &advice::Error, args: &AdviseRunArgs, text: Option<&str>, globals: &Globals) -> Error {
     let Some((field, option)) = error.field() else { return Error::usage(error.to_string()) };
     let of_option = text.is_none() || (option == "--region" && globals.region.is_some());
     match (text.filter(|_| !of_option), &args.file) {
@@ -178,7 +178,7 @@ fn page(advice: &Advice, workload: &Workload, inputs: &Inputs<'_>) -> String {
 }
 
 /// Reads the workload from the file or the options. `--region` sets the region of the prices.
-fn workload(args: &RunArgs, globals: &Globals) -> Result<(Workload, Option<String>)> {
+fn workload(args: &AdviseRunArgs, globals: &Globals) -> Result<(Workload, Option<String>)> {
     let text = args.file.as_deref().map(known::text).transpose()?;
     let mut workload = match (&text, &args.file) {
         (Some(text), Some(path)) => {

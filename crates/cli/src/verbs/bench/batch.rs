@@ -17,11 +17,11 @@ use firstbyte_bench::results;
 use firstbyte_location::units::{PositiveDuration, parse_size};
 
 use super::cost;
-use super::run::{self, RunArgs};
+use super::run::{self, BenchRunArgs};
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
-use crate::signals::{self, Ending};
+use crate::signals::{self, ForcedEnd};
 
 /// Options with a value that concern this machine or become settings of the job.
 const LOCAL_OPTIONS: [&str; 8] =
@@ -38,7 +38,7 @@ pub struct BatchQueue<'a> {
     pub endpoint: Option<&'a str>,
 }
 
-pub fn run(args: &RunArgs, globals: &Globals, place: &BatchQueue<'_>) -> Result<Exit> {
+pub fn run(args: &BenchRunArgs, globals: &Globals, place: &BatchQueue<'_>) -> Result<Exit> {
     let results = check(args)?;
     let of_environment =
         ["AWS_ENDPOINT_URL_BATCH", "AWS_ENDPOINT_URL"].into_iter().find_map(environment::variable);
@@ -60,7 +60,7 @@ pub fn run(args: &RunArgs, globals: &Globals, place: &BatchQueue<'_>) -> Result<
 }
 
 /// Refuses options that no job supports. Returns the location of the results.
-fn check(args: &RunArgs) -> Result<&str> {
+fn check(args: &BenchRunArgs) -> Result<&str> {
     if args.plan.is_some() || args.source.is_some() {
         let what = "--on batch: a job does not have the files of this machine";
         return Err(Error::usage(what).advise("measure targets or a suite"));
@@ -104,7 +104,12 @@ fn words_of_job(given: impl Iterator<Item = String>) -> Vec<String> {
 
 /// Returns the budget for the job's reads: the rest after its instance is paid for the longest
 /// time. `None` without a budget.
-fn bounded(args: &RunArgs, globals: &Globals, batch: &Batch, place: &BatchQueue<'_>) -> Result<Option<f64>> {
+fn bounded(
+    args: &BenchRunArgs,
+    globals: &Globals,
+    batch: &Batch,
+    place: &BatchQueue<'_>,
+) -> Result<Option<f64>> {
     let (Some(budget), Some(most)) = (args.cost.budget, args.max_time) else { return Ok(None) };
     let hours = (most.get() + JOB_OVERHEAD).as_secs_f64() / 3600.0;
     let tariff = args.cost.tariff(globals, None)?;
@@ -122,7 +127,7 @@ fn bounded(args: &RunArgs, globals: &Globals, batch: &Batch, place: &BatchQueue<
     Ok(Some(rest))
 }
 
-fn job(args: &RunArgs, globals: &Globals, name: String, line: String) -> Result<Job> {
+fn job(args: &BenchRunArgs, globals: &Globals, name: String, line: String) -> Result<Job> {
     let memory = args.memory_limit.as_deref().map(parse_size).transpose();
     let memory = memory.map_err(|error| Error::usage(format!("--memory-limit: {error}")))?;
     let region = globals.region.clone().or_else(|| environment::region(&environment::variable));
@@ -172,10 +177,10 @@ fn quoted(word: &str) -> String {
 }
 
 /// Submits the job and waits for its end. If the wait is interrupted, ends the job.
-fn measured(batch: &Batch, job: &Job, there: &str, args: &RunArgs, globals: &Globals) -> Result<Ended> {
+fn measured(batch: &Batch, job: &Job, there: &str, args: &BenchRunArgs, globals: &Globals) -> Result<Ended> {
     let stopped = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stopped);
-    let ending = Ending { interrupted: ENDING, terminated: ENDING, exit: Exit::Interrupted };
+    let ending = ForcedEnd { interrupted: ENDING, terminated: ENDING, exit: Exit::Interrupted };
     signals::on_ending(ending, move || flag.store(true, Ordering::Relaxed))?;
     let id = batch.submit(job)?;
     let say = |text: String| {
@@ -200,7 +205,7 @@ fn measured(batch: &Batch, job: &Job, there: &str, args: &RunArgs, globals: &Glo
 }
 
 /// Fetches the job's results, and reports how it ended.
-fn delivered(args: &RunArgs, globals: &Globals, ended: &Ended, there: &str) -> Result<Exit> {
+fn delivered(args: &BenchRunArgs, globals: &Globals, ended: &Ended, there: &str) -> Result<Exit> {
     let directory = tempfile::tempdir().map_err(|error| Error::io("the temporary directory", &error))?;
     let client = Client::new(globals.options())?;
     let fetched = |name: &str, to: PathBuf| -> Result<Option<PathBuf>> {

@@ -3,7 +3,7 @@
 use clap::Args;
 use firstbyte::billing::{parse_money, price_catalogue, today};
 use firstbyte::environment;
-use firstbyte_advise::model::Catalogue;
+use firstbyte_advise::model::ModelCatalogue;
 use firstbyte_advise::units::shown_bytes;
 use firstbyte_bench::cost::{Costs, Line, Tariff};
 use serde_json::json;
@@ -33,7 +33,7 @@ impl CostArgs {
             prices.check_region(region).map_err(|error| Error::usage(error.to_string()))?;
         }
         Ok(Tariff {
-            services: Catalogue::current(),
+            services: ModelCatalogue::current(),
             prices,
             day: today()?,
             region,

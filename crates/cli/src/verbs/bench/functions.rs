@@ -16,7 +16,7 @@ use super::run::{clean_environment, parse_pair};
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
-use crate::signals::{self, Ending};
+use crate::signals::{self, ForcedEnd};
 
 /// Longest time for the environments to end.
 const GRACE: Duration = Duration::from_secs(10);
@@ -82,7 +82,7 @@ pub struct FunctionsArgs {
 }
 
 pub fn run(args: &FunctionsArgs, globals: &Globals) -> Result<Exit> {
-    let ending = Ending { interrupted: GRACE, terminated: GRACE, exit: Exit::Done };
+    let ending = ForcedEnd { interrupted: GRACE, terminated: GRACE, exit: Exit::Done };
     // Set up before anything starts, so that a signal always ends everything.
     let stop = signals::interruption(ending)?;
     let role = ROLE.into_iter().filter_map(|name| Some((name.to_owned(), environment::variable(name)?)));

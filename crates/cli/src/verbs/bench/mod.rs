@@ -34,7 +34,7 @@ pub struct BenchArgs {
 
 #[derive(Subcommand)]
 enum Action {
-    Run(Box<run::RunArgs>),
+    Run(Box<run::BenchRunArgs>),
     Report(report::ReportArgs),
     Compare(compare::CompareArgs),
     Functions(Box<functions::FunctionsArgs>),

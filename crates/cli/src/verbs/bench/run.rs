@@ -45,7 +45,7 @@ Examples:
   firstbyte bench run --suite s1 --on lambda:firstbyte-{memory} s3://bucket/big --budget 2USD --out s1.jsonl
   firstbyte bench run /mnt/efs --on batch:queue:definition --results s3://bucket/results/ --out efs.jsonl
 Targets are only read unless --write is given. Ctrl-C keeps what was measured; the same command line continues it.")]
-pub struct RunArgs {
+pub struct BenchRunArgs {
     /// Targets to measure: directories, files, objects, prefixes, buckets
     #[arg(value_name = "TARGET", required_unless_present_any = ["plan", "suite"])]
     targets: Vec<String>,
@@ -158,7 +158,7 @@ pub fn parse_pair(text: &str) -> std::result::Result<(String, String), String> {
     Ok((name.to_owned(), value.to_owned()))
 }
 
-pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
+pub fn run(args: &BenchRunArgs, globals: &Globals) -> Result<Exit> {
     if args.results.is_some() || args.job_setup.is_some() {
         return Err(Error::usage("--results and --job-setup are of --on batch"));
     }
@@ -211,12 +211,12 @@ pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
 }
 
 /// Returns true if the measured storage is the user's own, with the user's environment.
-fn is_of_user(args: &RunArgs) -> bool {
+fn is_of_user(args: &BenchRunArgs) -> bool {
     !args.targets.is_empty() || matches!(args.on, Some(On::Lambda { .. }))
 }
 
 /// Estimates the cost of the runs if a budget or a dry run needs it.
-fn costs_of(plan: &Plan, args: &RunArgs, globals: &Globals) -> Result<Costs> {
+fn costs_of(plan: &Plan, args: &BenchRunArgs, globals: &Globals) -> Result<Costs> {
     if !args.dry_run && args.cost.budget.is_none() {
         return Ok(Costs::default());
     }
@@ -229,7 +229,7 @@ fn costs_of(plan: &Plan, args: &RunArgs, globals: &Globals) -> Result<Costs> {
 }
 
 /// Makes the plan for the targets.
-fn of_targets(args: &RunArgs, globals: &Globals) -> Result<Plan> {
+fn of_targets(args: &BenchRunArgs, globals: &Globals) -> Result<Plan> {
     let targets = probe(args, globals)?;
     let request = Request {
         workloads: args.workloads.clone(),
@@ -268,7 +268,7 @@ fn endpoint_of_environment() -> Option<String> {
 }
 
 /// Returns the targets that are local paths.
-fn local_targets(args: &RunArgs) -> impl Iterator<Item = &str> {
+fn local_targets(args: &BenchRunArgs) -> impl Iterator<Item = &str> {
     args.targets.iter().map(String::as_str).filter(|target| !target.contains("://"))
 }
 
@@ -288,14 +288,14 @@ fn options_of(globals: &Globals) -> Vec<String> {
 }
 
 /// Loads the plan of a file, with the chosen cases.
-fn load(path: &Path, args: &RunArgs) -> Result<Plan> {
+fn load(path: &Path, args: &BenchRunArgs) -> Result<Plan> {
     let text = std::fs::read_to_string(path).map_err(|error| Error::io(path.display(), &error))?;
     let vars: BTreeMap<String, String> = args.vars.iter().cloned().collect();
     chosen(Plan::parse(&path.display().to_string(), &text, &vars)?, args)
 }
 
 /// Makes the plan of a suite, with the chosen cases.
-fn of_suite(suite: &Suite, args: &RunArgs, globals: &Globals) -> Result<Plan> {
+fn of_suite(suite: &Suite, args: &BenchRunArgs, globals: &Globals) -> Result<Plan> {
     // A missing or empty target is an error before any run starts.
     let targets = probe(args, globals)?;
     let vars: BTreeMap<String, String> = args.vars.iter().cloned().collect();
@@ -312,7 +312,7 @@ fn of_suite(suite: &Suite, args: &RunArgs, globals: &Globals) -> Result<Plan> {
 }
 
 /// Inspects the targets.
-fn probe(args: &RunArgs, globals: &Globals) -> Result<Vec<Target>> {
+fn probe(args: &BenchRunArgs, globals: &Globals) -> Result<Vec<Target>> {
     if let Some(expected) = &args.expect_fs {
         for path in local_targets(args) {
             machine::expect_file_system(Path::new(path), expected).map_err(Error::failed)?;
@@ -327,7 +327,7 @@ fn probe(args: &RunArgs, globals: &Globals) -> Result<Vec<Target>> {
 }
 
 /// Reduces the plan to the chosen cases.
-fn chosen(mut plan: Plan, args: &RunArgs) -> Result<Plan> {
+fn chosen(mut plan: Plan, args: &BenchRunArgs) -> Result<Plan> {
     if args.cases.is_empty() {
         return Ok(plan);
     }
@@ -362,7 +362,7 @@ fn words_of(plan: Option<&Path>, programs: &Path) -> BTreeMap<String, String> {
     BTreeMap::from([("plan".to_owned(), directory.display().to_string())])
 }
 
-fn show(plan: &Plan, args: &RunArgs, globals: &Globals) -> Result<()> {
+fn show(plan: &Plan, args: &BenchRunArgs, globals: &Globals) -> Result<()> {
     for case in &plan.cases {
         if globals.json {
             let rounds = args.rounds.unwrap_or(case.rounds);

@@ -5,7 +5,7 @@
 //! computed here.
 
 use firstbyte_advise::advice::{self, Inputs};
-use firstbyte_advise::model::{Catalogue, Cloud, Machine, Service};
+use firstbyte_advise::model::{Cloud, MachineModel, ModelCatalogue, ServiceModel};
 use firstbyte_advise::prices::{self, Day};
 use firstbyte_advise::units::{Bytes, Rate, shown_bytes, significant};
 use firstbyte_advise::workload;
@@ -45,7 +45,7 @@ parallel = { value = 64, source = "ours" }
 
 /// The most that a request can read.
 #[derive(Debug, Serialize)]
-pub(crate) struct Advice {
+pub(crate) struct DemoAdvice {
     data: &'static str,
     limit: &'static str,
     /// Bytes that one request can read of a lazily opened object.
@@ -56,7 +56,7 @@ pub(crate) struct Advice {
     measured: String,
 }
 
-impl Advice {
+impl DemoAdvice {
     pub(crate) fn of(results: &Results) -> Result<Self> {
         let failed = |error: String| Error::failed(format!("advice: {error}"));
         let catalogue = calibrated(results)?;
@@ -65,7 +65,7 @@ impl Advice {
         let workload = workload::of_options(&options).map_err(|error| failed(error.to_string()))?;
         let day = results.header.started.get(..10).unwrap_or_default();
         let day: Day = day.parse().map_err(|_| failed(format!("{day:?} is no day")))?;
-        let inputs = Inputs { catalogue: &catalogue, prices: &prices::Catalogue::current(), day };
+        let inputs = Inputs { catalogue: &catalogue, prices: &prices::PriceCatalogue::current(), day };
         let advice = advice::advise(&workload, &inputs).map_err(|error| failed(error.to_string()))?;
         let lazily = format!("{LAZY}-lazy");
         let reach = advice.reaches.into_iter().find(|reach| reach.option == lazily);
@@ -94,14 +94,14 @@ impl Advice {
 }
 
 /// Returns the service with the measured numbers, and the machine that measured them.
-fn calibrated(results: &Results) -> Result<Catalogue> {
-    let model = Service::parse(MODEL).map_err(|error| Error::failed(format!("advice: {error}")))?;
-    let mut catalogue = Catalogue::current();
+fn calibrated(results: &Results) -> Result<ModelCatalogue> {
+    let model = ServiceModel::parse(MODEL).map_err(|error| Error::failed(format!("advice: {error}")))?;
+    let mut catalogue = ModelCatalogue::current();
     catalogue.services = vec![model];
     for calibration in calibrations(&catalogue, results) {
         catalogue.services.iter_mut().for_each(|model| calibration.apply(model));
     }
-    let machine = Machine {
+    let machine = MachineModel {
         vcpus: results.header.machine.processors.max(1) as f64,
         memory: Bytes(results.header.machine.memory_bytes as f64),
         network: Rate(LOOPBACK),
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn the_limit_is_filled_by_reading_at_the_measured_rate() {
-        let advice = Advice::of(&measured([75e6; 3])).unwrap();
+        let advice = DemoAdvice::of(&measured([75e6; 3])).unwrap();
         assert!((29.0 * 74e6..=29.0 * 75e6).contains(&advice.bytes), "{advice:?}");
         assert_eq!(advice.measured, "ready / lazy open, 3 runs");
         let text = advice.text();
@@ -168,10 +168,10 @@ mod tests {
 
     #[test]
     fn a_slower_and_a_spread_rate_give_less_and_a_fast_one_all() {
-        let bytes = |rates| Advice::of(&measured(rates)).unwrap().bytes;
+        let bytes = |rates| DemoAdvice::of(&measured(rates)).unwrap().bytes;
         assert!(bytes([60e6; 3]) < bytes([75e6; 3]));
         assert!(bytes([60e6, 75e6, 80e6]) < bytes([75e6; 3]));
-        let all = Advice::of(&measured([1e9; 3])).unwrap();
+        let all = DemoAdvice::of(&measured([1e9; 3])).unwrap();
         assert!((all.part - 1.0).abs() < 1e-9 && all.text().contains("reads all of it"), "{all:?}");
     }
 
@@ -179,6 +179,6 @@ mod tests {
     fn without_a_lazy_open_there_is_no_advice() {
         let mut results = measured([75e6; 3]);
         results.runs.clear();
-        assert!(Advice::of(&results).unwrap_err().message.contains("no lazy open was measured"));
+        assert!(DemoAdvice::of(&results).unwrap_err().message.contains("no lazy open was measured"));
     }
 }

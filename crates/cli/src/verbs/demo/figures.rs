@@ -73,7 +73,7 @@ impl<'a> Measured<'a> {
 
 /// READY: median seconds until the bytes of a large object are usable, by several methods.
 #[derive(Debug, Serialize)]
-pub(crate) struct Ready {
+pub(crate) struct ReadyFigures {
     size: u64,
     runs: usize,
     /// The peer's name and seconds; `None` if no peer is installed.
@@ -92,7 +92,7 @@ pub(crate) struct Ready {
     evidence: Vec<String>,
 }
 
-impl Ready {
+impl ReadyFigures {
     pub(crate) fn of(results: &Results) -> Result<Self> {
         let case = Measured::of(results, "ready")?;
         let last = results.counted(case.case, "firstbyte cp").last();
@@ -173,14 +173,14 @@ impl Small {
 
 /// LIST: median seconds to list all names of a directory.
 #[derive(Debug, Serialize)]
-pub(crate) struct List {
+pub(crate) struct ListFigures {
     names: u64,
     /// Seconds of `ls -f`; `None` if it is not installed.
     peer: Option<f64>,
     ls: f64,
 }
 
-impl List {
+impl ListFigures {
     /// Takes the figures from `results`. `names` is the number of created names, which every run
     /// was checked to print.
     pub(crate) fn of(results: &Results, names: u64) -> Result<Self> {

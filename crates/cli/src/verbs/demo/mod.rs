@@ -36,8 +36,8 @@ use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 use crate::signals;
-use advice::Advice;
-use figures::{List, Ready, Small, Survive};
+use advice::DemoAdvice;
+use figures::{ListFigures, ReadyFigures, Small, Survive};
 use text::Screen;
 
 /// Show on this machine what firstbyte does, in at most 90 seconds
@@ -96,11 +96,11 @@ struct Figures {
     runs: u8,
     cache_state: &'static str,
     place: String,
-    ready: Ready,
+    ready: ReadyFigures,
     small: Small,
-    list: List,
+    list: ListFigures,
     survive: Survive,
-    advice: Advice,
+    advice: DemoAdvice,
     seconds: f64,
     report: String,
 }
@@ -163,7 +163,7 @@ fn show(args: &DemoArgs, interrupted: &AtomicBool, screen: &Screen, began: Insta
         Ending::Limit(why) => return Err(Error::failed(why)),
     }
     let results = writer.results();
-    let advice = Advice::of(results)?;
+    let advice = DemoAdvice::of(results)?;
     screen.section(&advice.text());
     let page = report::html(std::slice::from_ref(results));
     std::fs::write(&args.report, page).map_err(|error| Error::io(args.report.display(), &error))?;
@@ -176,9 +176,9 @@ fn show(args: &DemoArgs, interrupted: &AtomicBool, screen: &Screen, began: Insta
         runs: args.runs,
         cache_state: "cold",
         place,
-        ready: Ready::of(results)?,
+        ready: ReadyFigures::of(results)?,
         small: Small::of(results)?,
-        list: List::of(results, plan::names(args))?,
+        list: ListFigures::of(results, plan::names(args))?,
         survive: Survive::of(results)?,
         advice,
         seconds: began.elapsed().as_secs_f64(),
@@ -253,9 +253,9 @@ impl Sections<'_> {
 
     fn text(&self, case: &Case, results: &Results) -> Result<String> {
         Ok(match case.name.as_str() {
-            "ready" => Ready::of(results)?.text(),
+            "ready" => ReadyFigures::of(results)?.text(),
             "small" => Small::of(results)?.text(),
-            "list" => List::of(results, plan::names(self.args))?.text(),
+            "list" => ListFigures::of(results, plan::names(self.args))?.text(),
             _ => Survive::of(results)?.text(),
         })
     }

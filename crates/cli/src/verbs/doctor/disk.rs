@@ -6,7 +6,7 @@ use std::path::Path;
 use firstbyte::size::human;
 use rustix::fs::{statfs, statvfs};
 
-use super::Finding;
+use super::DoctorFinding;
 
 /// Bytes of free space that one large object can fill.
 const LOW_SPACE: u64 = 5 << 30;
@@ -28,15 +28,15 @@ const NAMES: [(u64, &str); 13] = [
     (0xF2F5_2010, "f2fs"),
 ];
 
-pub(super) fn look(cache: &Path) -> Vec<Finding> {
+pub(super) fn look(cache: &Path) -> Vec<DoctorFinding> {
     vec![of_one_machine(place("cache directory", cache), cache), place("current directory", Path::new("."))]
 }
 
 /// Warns of a cache that several machines may use. Each machine maps its files into memory, and NFS
 /// and SMB do not show one client the memory of another.
-fn of_one_machine(finding: Finding, cache: &Path) -> Finding {
+fn of_one_machine(finding: DoctorFinding, cache: &Path) -> DoctorFinding {
     match file_system(existing(cache)).as_str() {
-        "NFS" | "CIFS" => Finding::warn(
+        "NFS" | "CIFS" => DoctorFinding::warn(
             finding.what,
             finding.found,
             "one machine alone may use a cache there: name a local directory with --cache, or one for each machine",
@@ -51,23 +51,23 @@ fn existing(path: &Path) -> &Path {
 }
 
 /// Reports the file system at `path`, or at its nearest existing ancestor.
-fn place(what: &'static str, path: &Path) -> Finding {
+fn place(what: &'static str, path: &Path) -> DoctorFinding {
     let existing = existing(path);
     match free_space(existing) {
         Ok(free) => {
             let found = format!("{}: {} free, {}", path.display(), human(free), file_system(existing));
             if free < LOW_SPACE {
-                Finding::warn(
+                DoctorFinding::warn(
                     what,
                     found,
                     "large objects may not fit: free some space or use another file system",
                 )
             } else {
-                Finding::ok(what, found)
+                DoctorFinding::ok(what, found)
             }
         }
         Err(error) => {
-            Finding::warn(what, format!("{}: {error}", path.display()), "choose one that can be read")
+            DoctorFinding::warn(what, format!("{}: {error}", path.display()), "choose one that can be read")
         }
     }
 }

@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use firstbyte_bench::machine;
 
-use super::{Finding, Status};
+use super::{CheckStatus, DoctorFinding};
 
 /// An expectation from the command line: `DIR=TYPE`.
 #[derive(Clone, Debug)]
@@ -31,13 +31,13 @@ impl FromStr for Expected {
 }
 
 impl Expected {
-    pub(super) fn look(&self) -> Finding {
+    pub(super) fn look(&self) -> DoctorFinding {
         let path = self.directory.display();
         let (status, found) = match self.wrong() {
-            Some(wrong) => (Status::Fail, wrong),
-            None => (Status::Ok, format!("{path} is on {}", self.kind)),
+            Some(wrong) => (CheckStatus::Fail, wrong),
+            None => (CheckStatus::Ok, format!("{path} is on {}", self.kind)),
         };
-        Finding { what: "file system", status, found, advice: None }
+        DoctorFinding { what: "file system", status, found, advice: None }
     }
 
     /// Describes the difference from the expectation; `None` if there is none.

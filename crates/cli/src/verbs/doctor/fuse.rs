@@ -4,7 +4,7 @@
 use std::fs::{self, OpenOptions};
 use std::path::PathBuf;
 
-use super::Finding;
+use super::DoctorFinding;
 
 /// First Linux version that can pass reads of a FUSE file through to a local file.
 const PASSTHROUGH: (u32, u32) = (6, 9);
@@ -12,19 +12,19 @@ const PASSTHROUGH: (u32, u32) = (6, 9);
 /// Bit of CAP_SYS_ADMIN in the capability masks of `/proc/self/status` (linux/capability.h).
 const CAP_SYS_ADMIN: u32 = 21;
 
-pub(super) fn look() -> Vec<Finding> {
+pub(super) fn look() -> Vec<DoctorFinding> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let admin = capable(&status, CAP_SYS_ADMIN);
     vec![device(), mounting(admin, helper()), passthrough(admin)]
 }
 
 /// Reports whether this process can mount, and by which means: CAP_SYS_ADMIN or fusermount3.
-fn mounting(admin: bool, helper: Option<PathBuf>) -> Finding {
+fn mounting(admin: bool, helper: Option<PathBuf>) -> DoctorFinding {
     const WHAT: &str = "mounting";
     match helper {
-        _ if admin => Finding::ok(WHAT, "this process may mount (CAP_SYS_ADMIN)"),
-        Some(helper) => Finding::ok(WHAT, format!("by {}", helper.display())),
-        None => Finding::warn(
+        _ if admin => DoctorFinding::ok(WHAT, "this process may mount (CAP_SYS_ADMIN)"),
+        Some(helper) => DoctorFinding::ok(WHAT, format!("by {}", helper.display())),
+        None => DoctorFinding::warn(
             WHAT,
             "needs CAP_SYS_ADMIN or fusermount3, and neither is here",
             "run as root, install fuse3, or in a container give --cap-add SYS_ADMIN; else open files with the Python package or firstbyte cp",
@@ -40,10 +40,10 @@ fn helper() -> Option<PathBuf> {
     candidates.into_iter().find(|path| path.is_file())
 }
 
-fn device() -> Finding {
+fn device() -> DoctorFinding {
     match OpenOptions::new().read(true).write(true).open("/dev/fuse") {
-        Ok(_) => Finding::ok("FUSE", "/dev/fuse can be opened"),
-        Err(error) => Finding::warn(
+        Ok(_) => DoctorFinding::ok("FUSE", "/dev/fuse can be opened"),
+        Err(error) => DoctorFinding::warn(
             "FUSE",
             format!("/dev/fuse: {error}"),
             "mounting will not work: load the fuse module; in a container, --device /dev/fuse --cap-add SYS_ADMIN",
@@ -51,20 +51,20 @@ fn device() -> Finding {
     }
 }
 
-fn passthrough(admin: bool) -> Finding {
+fn passthrough(admin: bool) -> DoctorFinding {
     const WHAT: &str = "FUSE passthrough";
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     if version(&release).is_none_or(|version| version < PASSTHROUGH) {
-        return Finding::warn(
+        return DoctorFinding::warn(
             WHAT,
             format!("not in kernel {release}"),
             "Linux 6.9 or newer reads hydrated files at native speed",
         );
     }
     if admin {
-        Finding::ok(WHAT, format!("kernel {release} has it, and this process may use it"))
+        DoctorFinding::ok(WHAT, format!("kernel {release} has it, and this process may use it"))
     } else {
-        Finding::warn(
+        DoctorFinding::warn(
             WHAT,
             "needs CAP_SYS_ADMIN",
             "mount as root, or hydrated files are read through the page cache instead",
@@ -86,7 +86,7 @@ fn capable(status: &str, capability: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verbs::doctor::Status;
+    use crate::verbs::doctor::CheckStatus;
 
     #[test]
     fn kernel_versions_compare_by_number() {
@@ -98,10 +98,10 @@ mod tests {
 
     #[test]
     fn who_may_not_mount_needs_the_helper() {
-        assert_eq!(mounting(true, None).status, Status::Ok);
+        assert_eq!(mounting(true, None).status, CheckStatus::Ok);
         let helped = mounting(false, Some("/usr/bin/fusermount3".into()));
-        assert!(helped.status == Status::Ok && helped.found.contains("/usr/bin/fusermount3"));
-        assert_eq!(mounting(false, None).status, Status::Warn);
+        assert!(helped.status == CheckStatus::Ok && helped.found.contains("/usr/bin/fusermount3"));
+        assert_eq!(mounting(false, None).status, CheckStatus::Warn);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use firstbyte::environment;
 use firstbyte::size::human;
 use rustix::process::{Resource, getrlimit};
 
-use super::Finding;
+use super::DoctorFinding;
 
 /// Least limit of open files for a thousand clients of `serve`.
 const OPEN_FILES: u64 = 4096;
@@ -12,26 +12,26 @@ const OPEN_FILES: u64 = 4096;
 /// Least memory for the usual ceiling of transfers, 32 MiB: an eighth of it.
 const MEMORY: u64 = 256 << 20;
 
-pub(super) fn look() -> Vec<Finding> {
+pub(super) fn look() -> Vec<DoctorFinding> {
     vec![processors(), kernel(), memory(), open_files()]
 }
 
-fn processors() -> Finding {
+fn processors() -> DoctorFinding {
     match std::thread::available_parallelism() {
-        Ok(count) => Finding::ok("processors", format!("{count} for this process")),
+        Ok(count) => DoctorFinding::ok("processors", format!("{count} for this process")),
         Err(error) => {
-            Finding::warn("processors", error.to_string(), "check the affinity mask and the CPU quota")
+            DoctorFinding::warn("processors", error.to_string(), "check the affinity mask and the CPU quota")
         }
     }
 }
 
-fn kernel() -> Finding {
+fn kernel() -> DoctorFinding {
     let name = rustix::system::uname();
     let text = format!("{} {}", name.sysname().to_string_lossy(), name.release().to_string_lossy());
-    Finding::ok("kernel", text)
+    DoctorFinding::ok("kernel", text)
 }
 
-fn memory() -> Finding {
+fn memory() -> DoctorFinding {
     let info = rustix::system::sysinfo();
     let all = u64::from(info.mem_unit) * info.totalram;
     let limit = environment::memory_limit(&environment::variable);
@@ -40,22 +40,22 @@ fn memory() -> Finding {
         |limit| format!("{} of {}, by the control group", human(limit), human(all)),
     );
     if limit.unwrap_or(all).min(all) < MEMORY {
-        Finding::warn(
+        DoctorFinding::warn(
             "memory",
             found,
             "transfers will use less than their usual 32 MiB; give the job 256 MiB or more",
         )
     } else {
-        Finding::ok("memory", found)
+        DoctorFinding::ok("memory", found)
     }
 }
 
-fn open_files() -> Finding {
+fn open_files() -> DoctorFinding {
     let limit = getrlimit(Resource::Nofile).current;
     let found = limit.map_or_else(|| "no limit".to_owned(), |limit| limit.to_string());
     if limit.is_some_and(|limit| limit < OPEN_FILES) {
-        Finding::warn("open files", found, "raise it before serving many clients: ulimit -n 65536")
+        DoctorFinding::warn("open files", found, "raise it before serving many clients: ulimit -n 65536")
     } else {
-        Finding::ok("open files", found)
+        DoctorFinding::ok("open files", found)
     }
 }

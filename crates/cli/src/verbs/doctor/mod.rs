@@ -47,7 +47,7 @@ pub struct DoctorArgs {
 /// The status of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Status {
+pub(crate) enum CheckStatus {
     /// The check succeeded.
     Ok,
     /// The finding costs speed, or prevents a feature.
@@ -58,25 +58,25 @@ pub(crate) enum Status {
 
 /// The result of one check.
 #[derive(Debug, Serialize)]
-pub(crate) struct Finding {
+pub(crate) struct DoctorFinding {
     what: &'static str,
-    status: Status,
+    status: CheckStatus,
     found: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     advice: Option<&'static str>,
 }
 
-impl Finding {
+impl DoctorFinding {
     pub(crate) fn ok(what: &'static str, found: impl Into<String>) -> Self {
-        Self { what, status: Status::Ok, found: found.into(), advice: None }
+        Self { what, status: CheckStatus::Ok, found: found.into(), advice: None }
     }
 
     pub(crate) fn fail(what: &'static str, found: impl Into<String>, advice: &'static str) -> Self {
-        Self { what, status: Status::Fail, found: found.into(), advice: Some(advice) }
+        Self { what, status: CheckStatus::Fail, found: found.into(), advice: Some(advice) }
     }
 
     pub(crate) fn warn(what: &'static str, found: impl Into<String>, advice: &'static str) -> Self {
-        Self { what, status: Status::Warn, found: found.into(), advice: Some(advice) }
+        Self { what, status: CheckStatus::Warn, found: found.into(), advice: Some(advice) }
     }
 }
 
@@ -88,14 +88,16 @@ pub fn run(args: &DoctorArgs, globals: &Globals) -> Result<Exit> {
     };
     let count = |status| findings.iter().filter(|finding| finding.status == status).count();
     if globals.json {
-        console::print(json!({ "verb": "doctor", "warnings": count(Status::Warn), "findings": findings }))?;
+        console::print(
+            json!({ "verb": "doctor", "warnings": count(CheckStatus::Warn), "findings": findings }),
+        )?;
     } else {
         console::print_bytes(table(&findings).as_bytes())?;
     }
-    Ok(if count(Status::Fail) == 0 { Exit::Done } else { Exit::Failed })
+    Ok(if count(CheckStatus::Fail) == 0 { Exit::Done } else { Exit::Failed })
 }
 
-fn everything(globals: &Globals) -> Vec<Finding> {
+fn everything(globals: &Globals) -> Vec<DoctorFinding> {
     let mut findings = machine::look();
     findings.extend(disk::look(&environment::cache_directory(&environment::variable)));
     findings.extend(fuse::look());
@@ -104,14 +106,14 @@ fn everything(globals: &Globals) -> Vec<Finding> {
 }
 
 /// Formats findings in columns: mark, name, text. Advice is below its finding.
-fn table(findings: &[Finding]) -> String {
+fn table(findings: &[DoctorFinding]) -> String {
     let width = findings.iter().map(|finding| finding.what.len()).max().unwrap_or_default();
     let mut table = String::new();
-    for Finding { what, status, found, advice } in findings {
+    for DoctorFinding { what, status, found, advice } in findings {
         let mark = match status {
-            Status::Ok => "ok  ",
-            Status::Warn => "warn",
-            Status::Fail => "FAIL",
+            CheckStatus::Ok => "ok  ",
+            CheckStatus::Warn => "warn",
+            CheckStatus::Fail => "FAIL",
         };
         table.push_str(&format!("{mark}  {what:width$}  {found}\n"));
         if let Some(advice) = advice {
@@ -127,7 +129,8 @@ mod tests {
 
     #[test]
     fn advice_stands_below_what_it_is_about() {
-        let findings = [Finding::ok("cpus", "2"), Finding::warn("open files", "256", "ulimit -n 4096")];
+        let findings =
+            [DoctorFinding::ok("cpus", "2"), DoctorFinding::warn("open files", "256", "ulimit -n 4096")];
         assert_eq!(
             table(&findings),
             "ok    cpus        2\nwarn  open files  256\n                  -> ulimit -n 4096\n"

@@ -8,14 +8,14 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use firstbyte::environment::{self, Lookup};
+use firstbyte::environment::{self, VariableLookup};
 use firstbyte::{Client, Error};
 use firstbyte_location::{HttpUrl, Location, ObjectLocation, Service, redacted};
-use firstbyte_store::{EndpointSource, Error as StoreError, ListOptions, Options, Proxy};
+use firstbyte_store::{EndpointSource, Error as StoreError, ListOptions, Proxy, StoreOptions};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
 
-use super::Finding;
+use super::DoctorFinding;
 use crate::globals::Globals;
 
 /// Time after which an endpoint that does not answer counts as silent.
@@ -29,13 +29,13 @@ pub(super) const SKEW: i64 = 60;
 /// Name of the finding.
 const ENDPOINT: &str = "S3 endpoint";
 
-pub(super) fn look(globals: &Globals) -> Vec<Finding> {
-    let lookup: Lookup<'_> = &environment::variable;
+pub(super) fn look(globals: &Globals) -> Vec<DoctorFinding> {
+    let lookup: VariableLookup<'_> = &environment::variable;
     let mut findings = vec![proxies(lookup), credentials(globals, lookup)];
     match endpoint(globals) {
         Ok((url, chosen)) => findings.extend([reach(globals, &url, &chosen), clock(&url)]),
         Err(error) => {
-            findings.push(Finding::warn(
+            findings.push(DoctorFinding::warn(
                 ENDPOINT,
                 error.to_string(),
                 "check --profile, --region and their variables",
@@ -47,10 +47,10 @@ pub(super) fn look(globals: &Globals) -> Vec<Finding> {
 }
 
 /// Reports the endpoints of the configuration file, without requests.
-fn named_endpoints(globals: &Globals) -> Vec<Finding> {
+fn named_endpoints(globals: &Globals) -> Vec<DoctorFinding> {
     const WHAT: &str = "named endpoint";
     let wrong = |error: Error| {
-        Finding::warn(WHAT, error.to_string(), "correct it in ~/.config/firstbyte/config.toml")
+        DoctorFinding::warn(WHAT, error.to_string(), "correct it in ~/.config/firstbyte/config.toml")
     };
     let listed = globals.store().and_then(|store| Ok((store.endpoint_names()?, store)));
     let (names, store) = match listed {
@@ -62,7 +62,7 @@ fn named_endpoints(globals: &Globals) -> Vec<Finding> {
         match store.endpoint_of(service) {
             Ok(found) => {
                 let region = found.region.map(|region| format!(", region {region}")).unwrap_or_default();
-                Finding::ok(WHAT, format!("{service}:// is {}{region}", redacted(&found.url)))
+                DoctorFinding::ok(WHAT, format!("{service}:// is {}{region}", redacted(&found.url)))
             }
             Err(error) => wrong(error.into()),
         }
@@ -70,7 +70,7 @@ fn named_endpoints(globals: &Globals) -> Vec<Finding> {
     names.into_iter().map(finding).collect()
 }
 
-fn proxies(lookup: Lookup<'_>) -> Finding {
+fn proxies(lookup: VariableLookup<'_>) -> DoctorFinding {
     let proxies = environment::proxies(lookup);
     let used: Vec<String> = [("http", proxies.http), ("https", proxies.https)]
         .into_iter()
@@ -80,9 +80,9 @@ fn proxies(lookup: Lookup<'_>) -> Finding {
         })
         .collect();
     if used.is_empty() {
-        return Finding::ok("proxies", "none");
+        return DoctorFinding::ok("proxies", "none");
     }
-    Finding::ok(
+    DoctorFinding::ok(
         "proxies",
         format!("{}; direct: {}", used.join(", "), proxies.bypass.join(" ")).trim_end_matches("; direct: "),
     )
@@ -98,20 +98,20 @@ fn without_secrets(url: &str) -> String {
 }
 
 /// Reports which places of the AWS credential chain hold something, in its order.
-fn credentials(globals: &Globals, lookup: Lookup<'_>) -> Finding {
+fn credentials(globals: &Globals, lookup: VariableLookup<'_>) -> DoctorFinding {
     const WHAT: &str = "credentials";
     if globals.no_sign_request {
-        return Finding::ok(WHAT, "not used (--no-sign-request)");
+        return DoctorFinding::ok(WHAT, "not used (--no-sign-request)");
     }
     let found = places(globals.profile.as_deref(), lookup);
     if found.is_empty() {
         let advice = "fine on an instance with a role; else set AWS_PROFILE or AWS_ACCESS_KEY_ID, or use --no-sign-request";
-        return Finding::warn(WHAT, "missing: none in the environment or in files", advice);
+        return DoctorFinding::warn(WHAT, "missing: none in the environment or in files", advice);
     }
-    Finding::ok(WHAT, found.join(", "))
+    DoctorFinding::ok(WHAT, found.join(", "))
 }
 
-fn places(profile: Option<&str>, lookup: Lookup<'_>) -> Vec<String> {
+fn places(profile: Option<&str>, lookup: VariableLookup<'_>) -> Vec<String> {
     let mut places = Vec::new();
     if lookup("AWS_ACCESS_KEY_ID").is_some() && lookup("AWS_SECRET_ACCESS_KEY").is_some() {
         places.push("environment (AWS_ACCESS_KEY_ID)".to_owned());
@@ -161,11 +161,12 @@ fn endpoint(globals: &Globals) -> firstbyte::Result<(String, String)> {
 
 /// Lists the endpoint's buckets: the smallest request that shows whether it is reachable and
 /// accepts the credentials.
-fn reach(globals: &Globals, url: &str, chosen: &str) -> Finding {
+fn reach(globals: &Globals, url: &str, chosen: &str) -> DoctorFinding {
     let patience = PATIENCE.min(globals.read_timeout.get());
     let options = globals.options();
-    let store = Options { read_deadline: patience, connect_deadline: patience, retries: 0, ..options.store };
-    let options = firstbyte::Options { store, ..options };
+    let store =
+        StoreOptions { read_deadline: patience, connect_deadline: patience, retries: 0, ..options.store };
+    let options = firstbyte::ClientOptions { store, ..options };
     let (send, receive) = mpsc::channel();
     // The credential chain may wait for an instance's metadata service. If this takes too long, the
     // thread is abandoned.
@@ -182,12 +183,12 @@ fn reach(globals: &Globals, url: &str, chosen: &str) -> Finding {
         let _ = send.send(first);
     });
     if let Err(error) = started {
-        return Finding::warn(ENDPOINT, format!("not asked: no thread: {error}"), "allow more threads");
+        return DoctorFinding::warn(ENDPOINT, format!("not asked: no thread: {error}"), "allow more threads");
     }
     let url = format!("{} ({chosen})", redacted(url));
-    let warn = |why: &str, advice| Finding::warn(ENDPOINT, format!("{url}: {why}"), advice);
+    let warn = |why: &str, advice| DoctorFinding::warn(ENDPOINT, format!("{url}: {why}"), advice);
     match receive.recv_timeout(ALL_PATIENCE) {
-        Ok(Ok(_)) => Finding::ok(ENDPOINT, format!("{url}: answers, and lists buckets")),
+        Ok(Ok(_)) => DoctorFinding::ok(ENDPOINT, format!("{url}: answers, and lists buckets")),
         Ok(Err(Error::Store(StoreError::Credentials { .. }))) => {
             warn("not asked: credentials are missing", "set credentials, or use --no-sign-request")
         }
@@ -201,7 +202,7 @@ fn reach(globals: &Globals, url: &str, chosen: &str) -> Finding {
             &error.to_string(),
             "check the address, --endpoint-url, the proxy variables and the firewall",
         ),
-        Ok(Err(Error::Store(StoreError::Denied { detail, .. }))) => Finding::ok(
+        Ok(Err(Error::Store(StoreError::Denied { detail, .. }))) => DoctorFinding::ok(
             ENDPOINT,
             format!(
                 "{url}: answers; listing all buckets is denied ({detail}), single ones may still be readable"
@@ -214,26 +215,26 @@ fn reach(globals: &Globals, url: &str, chosen: &str) -> Finding {
 
 /// Compares the clocks by the `Date` of an unencrypted response. AWS's endpoints also answer on
 /// port 80.
-fn clock(url: &str) -> Finding {
+fn clock(url: &str) -> DoctorFinding {
     const WHAT: &str = "clock";
     let Some(host) = plain_host(url) else {
-        return Finding::ok(WHAT, "not compared: the endpoint speaks TLS only");
+        return DoctorFinding::ok(WHAT, "not compared: the endpoint speaks TLS only");
     };
     match date_of(&host) {
         Some(date) => {
             let skew = OffsetDateTime::from(SystemTime::now()).unix_timestamp() - date.unix_timestamp();
             let found = format!("{skew:+} s from the endpoint's");
             if skew.abs() > SKEW {
-                Finding::warn(
+                DoctorFinding::warn(
                     WHAT,
                     found,
                     "set the clock (NTP): S3 refuses signatures that are 15 minutes off",
                 )
             } else {
-                Finding::ok(WHAT, found)
+                DoctorFinding::ok(WHAT, found)
             }
         }
-        None => Finding::ok(WHAT, "not compared: the endpoint gave no time"),
+        None => DoctorFinding::ok(WHAT, "not compared: the endpoint gave no time"),
     }
 }
 

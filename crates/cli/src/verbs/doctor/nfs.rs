@@ -7,15 +7,15 @@ use std::fs;
 use std::path::Path;
 
 use firstbyte::size::human;
-use firstbyte_bench::mounts::{Mount, Mounts, real};
+use firstbyte_bench::mounts::{MountTableEntry, Mounts, real};
 
-use super::Finding;
+use super::DoctorFinding;
 
 /// Mount options that decide the number and size of calls in flight.
 const REPORTED_OPTIONS: [&str; 5] = ["vers", "rsize", "wsize", "nconnect", "local_lock"];
 
 /// Returns findings about the mount of `path`; none if it is not NFS.
-pub(super) fn look(path: &Path) -> Vec<Finding> {
+pub(super) fn look(path: &Path) -> Vec<DoctorFinding> {
     let Ok(mounts) = Mounts::current() else { return Vec::new() };
     let mount = mounts.of(&real(path)).filter(|mount| matches!(mount.kind.as_str(), "nfs" | "nfs4"));
     mount.map_or_else(Vec::new, |mount| {
@@ -26,22 +26,22 @@ pub(super) fn look(path: &Path) -> Vec<Finding> {
 }
 
 /// Returns findings about a mount. `ahead` is the setting of its read-ahead, and its bytes.
-fn findings(mount: &Mount, ahead: Option<(String, u64)>) -> Vec<Finding> {
+fn findings(mount: &MountTableEntry, ahead: Option<(String, u64)>) -> Vec<DoctorFinding> {
     let value = |key: &str| mount.options.split(',').find_map(|one| one.strip_prefix(key)?.strip_prefix('='));
     let told: Vec<String> =
         REPORTED_OPTIONS.iter().filter_map(|key| Some(format!("{key}={}", value(key)?))).collect();
-    let mut findings = vec![Finding::ok("mount", format!("{} ({})", mount.kind, told.join(", ")))];
+    let mut findings = vec![DoctorFinding::ok("mount", format!("{} ({})", mount.kind, told.join(", ")))];
     let rsize = value("rsize").and_then(|text| text.parse().ok());
     if let (Some((setting, ahead)), Some(rsize)) = (ahead, rsize) {
         let found = format!("{} with reads of up to {} ({setting})", human(ahead), human(rsize));
         findings.push(match ahead < rsize {
-            true => Finding::warn(
+            true => DoctorFinding::warn(
                 "read-ahead",
                 found,
                 "copies here do not need more, but a program that reads a file from start to end waits for each piece: \
                  write 15 times rsize there, in KiB, or see nfsrahead(5)",
             ),
-            false => Finding::ok("read-ahead", found),
+            false => DoctorFinding::ok("read-ahead", found),
         });
     }
     findings
@@ -49,10 +49,10 @@ fn findings(mount: &Mount, ahead: Option<(String, u64)>) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Status;
+    use super::super::CheckStatus;
     use super::*;
 
-    fn mounted() -> Mount {
+    fn mounted() -> MountTableEntry {
         let line =
             b"36 35 0:45 / /mnt/a rw,noatime - nfs4 server:/ex rw,vers=4.2,rsize=1048576,nconnect=4,hard";
         Mounts::parse(line).at(Path::new("/mnt/a")).unwrap().clone()
@@ -61,7 +61,7 @@ mod tests {
     #[test]
     fn a_read_ahead_of_less_than_one_read_is_a_warning() {
         let of = |bytes| findings(&mounted(), Some(("setting".into(), bytes))).pop().unwrap();
-        assert_eq!((of(128 << 10).status, of(15 << 20).status), (Status::Warn, Status::Ok));
+        assert_eq!((of(128 << 10).status, of(15 << 20).status), (CheckStatus::Warn, CheckStatus::Ok));
         assert!(of(128 << 10).found.contains("128 KiB"), "{}", of(128 << 10).found);
     }
 

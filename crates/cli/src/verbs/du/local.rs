@@ -4,16 +4,16 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use firstbyte::Depth;
+use firstbyte::OperandKind;
 use firstbyte::operand::Glob;
 use firstbyte_listing as listing;
-use firstbyte_location::{Kind, shown};
-use listing::{Batch, Boundary, Detail, Directory, Entry, Scan, Visitor};
+use firstbyte_location::{EntryKind, shown};
+use listing::{Batch, BatchDirectory, BatchEntry, Boundary, Detail, Scan, Visitor};
 use rustix::fs::{AtFlags, CWD, FileType, Stat as RootStat};
 use rustix::io::Errno;
 use rustix_futex_sync::Mutex;
 
-use super::totals::{Sums, Totals, Tree, shortened};
+use super::totals::{DirectorySums, DirectoryTotals, ThreadSums, shortened};
 use super::{Measure, View};
 use crate::render::error::Result;
 use crate::verbs::listed::from_listing;
@@ -24,11 +24,11 @@ const BLOCK: u64 = 512;
 /// Files with several names that were counted, by device and inode. Such a file counts under the
 /// name that is found first.
 #[derive(Debug, Default)]
-pub(super) struct Links {
+pub(super) struct CountedLinks {
     seen: Mutex<HashSet<(u64, u64)>>,
 }
 
-impl Links {
+impl CountedLinks {
     fn is_new(&self, device: u64, inode: u64) -> bool {
         self.seen.lock().insert((device, inode))
     }
@@ -39,28 +39,29 @@ impl Links {
 ///
 /// # Errors
 /// The root cannot be listed.
-pub(super) fn sum(path: &Path, view: &View<'_>, links: &Links) -> Result<Sums> {
-    let options = listing::Options {
+pub(super) fn sum(path: &Path, view: &View<'_>, links: &CountedLinks) -> Result<DirectorySums> {
+    let options = listing::ListingOptions {
         depth: listing::Depth::Recursive,
         detail: Detail::Usage,
         ..view.args.local.options()
     };
-    let sums = Sums::new(view.memory);
+    let sums = DirectorySums::new(view.memory);
     let root = stat(path).map_err(|error| from_listing(&error))?;
     if FileType::from_raw_mode(root.st_mode) != FileType::Directory {
         let files = u64::from(root.st_nlink == 1 || links.is_new(root.st_dev, root.st_ino));
-        sums.add(b"", Totals { bytes: files * own_bytes(&root, view), files, directories: 0 });
+        sums.add(b"", DirectoryTotals { bytes: files * own_bytes(&root, view), files, directories: 0 });
         return Ok(sums);
     }
     let scan = Scan::open(path, &options).map_err(|error| from_listing(&error))?;
     tracing::info!("{}: {}", shown(path), scan.tuning());
-    let visitor = || Summer { view, links, root: &root, boundary: options.boundary, tree: Tree::new(&sums) };
+    let visitor =
+        || Summer { view, links, root: &root, boundary: options.boundary, tree: ThreadSums::new(&sums) };
     // Dropping the visitors merges the rest of each thread's sums.
     drop(scan.run(visitor));
     if view.operand.glob.is_some() {
         return view.unless_unmatched(sums);
     }
-    sums.add(b"", Totals { bytes: own_bytes(&root, view), ..Totals::default() });
+    sums.add(b"", DirectoryTotals { bytes: own_bytes(&root, view), ..DirectoryTotals::default() });
     Ok(sums)
 }
 
@@ -83,10 +84,10 @@ fn own_bytes(root: &RootStat, view: &View<'_>) -> u64 {
 /// Adds up batches of entries, for one listing thread.
 struct Summer<'a> {
     view: &'a View<'a>,
-    links: &'a Links,
+    links: &'a CountedLinks,
     root: &'a RootStat,
     boundary: Boundary,
-    tree: Tree<'a>,
+    tree: ThreadSums<'a>,
 }
 
 impl Visitor for Summer<'_> {
@@ -104,20 +105,20 @@ impl Visitor for Summer<'_> {
 
     fn enters(&self, directory: &[u8], name: &[u8]) -> bool {
         let glob = self.view.operand.glob.as_ref();
-        glob.is_none_or(|glob| glob.enters(&[directory, name].concat(), Depth::Tree))
+        glob.is_none_or(|glob| glob.enters(&[directory, name].concat(), OperandKind::Tree))
     }
 }
 
 impl Summer<'_> {
     /// Adds a directory's entries. Returns their total bytes.
-    fn add(&mut self, directory: &Directory<'_>) -> u64 {
+    fn add(&mut self, directory: &BatchDirectory<'_>) -> u64 {
         match &self.view.operand.glob {
             Some(glob) => self.add_matches(directory, glob),
             None => self.add_all(directory),
         }
     }
 
-    fn add_matches(&mut self, directory: &Directory<'_>, glob: &Glob) -> u64 {
+    fn add_matches(&mut self, directory: &BatchDirectory<'_>, glob: &Glob) -> u64 {
         let mut all = 0;
         for entry in directory.entries() {
             let path = [directory.path(), entry.name()].concat();
@@ -130,15 +131,16 @@ impl Summer<'_> {
         all
     }
 
-    fn add_all(&mut self, directory: &Directory<'_>) -> u64 {
+    fn add_all(&mut self, directory: &BatchDirectory<'_>) -> u64 {
         let (path, levels) = (directory.path(), self.view.args.depth);
-        let (mut sum, mut all) = (Totals::default(), 0);
+        let (mut sum, mut all) = (DirectoryTotals::default(), 0);
         for entry in directory.entries() {
             let Some(totals) = self.totals(&entry) else { continue };
             all += totals.bytes;
             if totals.directories == 1 && directory.depth() < levels {
                 // The directory has its own row, which includes its own space.
-                self.tree.add(&[path, entry.name(), b"/"].concat(), Totals { directories: 0, ..totals });
+                self.tree
+                    .add(&[path, entry.name(), b"/"].concat(), DirectoryTotals { directories: 0, ..totals });
                 sum.directories += 1;
             } else {
                 sum.add(totals);
@@ -149,9 +151,9 @@ impl Summer<'_> {
     }
 
     /// Returns the amounts of a single entry; `None` if it was counted before or is excluded.
-    fn totals(&self, entry: &Entry<'_>) -> Option<Totals> {
+    fn totals(&self, entry: &BatchEntry<'_>) -> Option<DirectoryTotals> {
         let stat = entry.stat()?;
-        let is_directory = entry.kind() == Kind::Directory;
+        let is_directory = entry.kind() == EntryKind::Directory;
         if self.boundary == Boundary::Stay && stat.device != self.root.st_dev {
             return None;
         }
@@ -162,6 +164,6 @@ impl Summer<'_> {
             Measure::Blocks => stat.blocks * BLOCK,
             Measure::Length => stat.size,
         };
-        Some(Totals { bytes, files: u64::from(!is_directory), directories: u64::from(is_directory) })
+        Some(DirectoryTotals { bytes, files: u64::from(!is_directory), directories: u64::from(is_directory) })
     }
 }

@@ -14,14 +14,14 @@ use firstbyte_location::shown;
 use firstbyte_store::Store;
 
 use super::joined;
-use super::listed::{Failures, end, opened};
+use super::listed::{ListingFailures, end, opened};
 use super::ls::{LocalArgs, OutputArgs};
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
-use crate::render::rows::{Column, Counter, Direction, Holds, Page, Printer, Schema, Sort, Value};
-use local::Links;
-use totals::{Sums, Totals};
+use crate::render::rows::{Counter, Holds, Printer, RowColumn, RowPage, Schema, Sort, SortDirection, Value};
+use local::CountedLinks;
+use totals::{DirectorySums, DirectoryTotals};
 
 /// Sum up a directory or prefix: bytes, files, name. Local files count with the
 /// disk space that they take
@@ -66,18 +66,18 @@ enum Measure {
 }
 
 const SCHEMA: Schema = &[
-    Column { name: "name", holds: Holds::Name, width: None },
+    RowColumn { name: "name", holds: Holds::Name, width: None },
     // Wide enough for petabytes.
-    Column { name: "bytes", holds: Holds::Size, width: Some(16) },
-    Column { name: "files", holds: Holds::Number, width: Some(10) },
-    Column { name: "directories", holds: Holds::Number, width: None },
+    RowColumn { name: "bytes", holds: Holds::Size, width: Some(16) },
+    RowColumn { name: "files", holds: Holds::Number, width: Some(10) },
+    RowColumn { name: "directories", holds: Holds::Number, width: None },
 ];
 
 /// How one operand is summed.
 struct View<'a> {
     operand: &'a Operand,
     args: &'a DuArgs,
-    failures: &'a Failures<'a>,
+    failures: &'a ListingFailures<'a>,
     counter: &'a Counter,
     /// Bytes of memory for the sums.
     memory: usize,
@@ -85,7 +85,7 @@ struct View<'a> {
 
 impl View<'_> {
     /// Returns the sums, or an error if a pattern matched nothing.
-    fn unless_unmatched(&self, sums: Sums) -> Result<Sums> {
+    fn unless_unmatched(&self, sums: DirectorySums) -> Result<DirectorySums> {
         if self.operand.glob.is_some() && sums.is_empty() {
             return Err(Error::failed(format!("{}: no name matches", shown(&self.operand.text))));
         }
@@ -103,15 +103,15 @@ pub fn run(args: &DuArgs, globals: &Globals) -> Result<Exit> {
     let started = Instant::now();
     let operands = Operand::parse_all(&args.locations)?;
     let mut style = args.output.style(SCHEMA, args.output.sort, globals, if args.null { 0 } else { b'\n' });
-    style.sort = style.sort.or(Some((Sort::Name, Direction::Usual)));
+    style.sort = style.sort.or(Some((Sort::Name, SortDirection::Usual)));
     let counter = Counter::new(globals, false);
     let quiet = Counter::new(globals, true);
-    let failures = Failures::new(&counter);
+    let failures = ListingFailures::new(&counter);
     let out = console::standard_output()?;
     let printer = Printer::new(style, out, &quiet)?;
     let memory = style.memory;
-    let (mut store, links) = (None::<Store>, Links::default());
-    let (mut roots, mut all) = (Vec::new(), Totals::default());
+    let (mut store, links) = (None::<Store>, CountedLinks::default());
+    let (mut roots, mut all) = (Vec::new(), DirectoryTotals::default());
     for operand in &operands {
         let view = View { operand, args, failures: &failures, counter: &counter, memory };
         let summed = match operand.root.as_local() {
@@ -141,10 +141,10 @@ pub fn run(args: &DuArgs, globals: &Globals) -> Result<Exit> {
 }
 
 /// Pushes the rows of one operand: its directories, or the matches of its pattern.
-fn push(sums: Sums, view: &View<'_>, mut page: Page<'_, '_>) -> Result<()> {
+fn push(sums: DirectorySums, view: &View<'_>, mut page: RowPage<'_, '_>) -> Result<()> {
     let root = view.operand.root_text();
     let is_local = view.operand.root.as_local().is_some();
-    let row = |name: &[u8], totals: Totals| {
+    let row = |name: &[u8], totals: DirectoryTotals| {
         // A prefix of a store ends in `/`; a local directory is printed without it.
         let name = if is_local { name.strip_suffix(b"/").unwrap_or(name) } else { name };
         let joint: &[u8] =

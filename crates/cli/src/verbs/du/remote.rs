@@ -1,10 +1,10 @@
 //! `du` of a store: adds up object lengths by prefix.
 
-use firstbyte_location::Kind;
+use firstbyte_location::EntryKind;
 use firstbyte_store::{ListOptions, Store};
 
 use super::View;
-use super::totals::{Sums, Totals, Tree, shortened};
+use super::totals::{DirectorySums, DirectoryTotals, ThreadSums, shortened};
 use crate::globals::Globals;
 use crate::render::error::Result;
 use crate::verbs::listed::{is_whole, requests};
@@ -16,7 +16,7 @@ const STEP: u64 = 1_000;
 ///
 /// # Errors
 /// The root cannot be listed, or does not exist.
-pub(super) fn sum(store: &Store, view: &View<'_>, globals: &Globals) -> Result<Sums> {
+pub(super) fn sum(store: &Store, view: &View<'_>, globals: &Globals) -> Result<DirectorySums> {
     let root = &view.operand.root;
     let glob = view.operand.glob.as_ref();
     let options = ListOptions {
@@ -25,8 +25,8 @@ pub(super) fn sum(store: &Store, view: &View<'_>, globals: &Globals) -> Result<S
         requests: requests(globals),
         ..ListOptions::default()
     };
-    let sums = Sums::new(view.memory);
-    let mut tree = Tree::new(&sums);
+    let sums = DirectorySums::new(view.memory);
+    let mut tree = ThreadSums::new(&sums);
     let (mut objects, mut bytes) = (0, 0);
     let listing = match store.list(root, &options) {
         Ok(listing) => listing,
@@ -41,7 +41,7 @@ pub(super) fn sum(store: &Store, view: &View<'_>, globals: &Globals) -> Result<S
                 continue;
             }
         };
-        let totals = Totals { bytes: entry.size.unwrap_or(0), files: 1, directories: 0 };
+        let totals = DirectoryTotals { bytes: entry.size.unwrap_or(0), files: 1, directories: 0 };
         let directory = entry.name.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
         match glob {
             Some(glob) => glob.part(&entry.name).into_iter().for_each(|name| tree.add(name, totals)),
@@ -59,17 +59,17 @@ pub(super) fn sum(store: &Store, view: &View<'_>, globals: &Globals) -> Result<S
         None if sums.is_empty() && !is_whole(root) => object(store, view),
         None => {
             // An empty bucket also gets a row.
-            sums.add(b"", Totals::default());
+            sums.add(b"", DirectoryTotals::default());
             Ok(sums)
         }
     }
 }
 
 /// Sums up a location that is a single object.
-fn object(store: &Store, view: &View<'_>) -> Result<Sums> {
+fn object(store: &Store, view: &View<'_>) -> Result<DirectorySums> {
     let stat = store.stat(&view.operand.root)?;
-    let sums = Sums::new(view.memory);
-    let files = u64::from(stat.kind != Kind::Directory);
-    sums.add(b"", Totals { bytes: stat.size().unwrap_or(0), files, directories: 0 });
+    let sums = DirectorySums::new(view.memory);
+    let files = u64::from(stat.kind != EntryKind::Directory);
+    sums.add(b"", DirectoryTotals { bytes: stat.size().unwrap_or(0), files, directories: 0 });
     Ok(sums)
 }

@@ -1,7 +1,8 @@
 //! Sums by directory in bounded memory.
 //!
-//! Each thread adds to a separate small [`Tree`], which it merges into the operand's [`Sums`] when
-//! it is large. At the end the [`Rollup`] adds to each directory the sums of its subdirectories.
+//! Each thread adds to a separate small [`ThreadSums`], which it merges into the operand's
+//! [`DirectorySums`] when it is large. At the end the [`Rollup`] adds to each directory the sums of
+//! its subdirectories.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +20,7 @@ const NODE: usize = 128;
 
 /// Amounts of a directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Totals {
+pub(super) struct DirectoryTotals {
     pub(super) bytes: u64,
     /// Everything except directories.
     pub(super) files: u64,
@@ -27,7 +28,7 @@ pub(super) struct Totals {
     pub(super) directories: u64,
 }
 
-impl Totals {
+impl DirectoryTotals {
     pub(super) fn add(&mut self, other: Self) {
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.files = self.files.saturating_add(other.files);
@@ -38,25 +39,25 @@ impl Totals {
 /// Sums of one operand by directory name, shared by the listing threads. Names begin at the root
 /// and end in `/`; the root's name is empty. The sums of a directory exclude its subdirectories.
 #[derive(Debug)]
-pub(super) struct Sums {
+pub(super) struct DirectorySums {
     inner: Mutex<Inner>,
 }
 
 #[derive(Debug)]
 struct Inner {
-    rows: rows::Sums<3>,
+    rows: rows::NameSums<3>,
     /// The overall sum; `None` if nothing was added.
-    total: Option<Totals>,
+    total: Option<DirectoryTotals>,
 }
 
-impl Sums {
+impl DirectorySums {
     /// Makes empty sums that take about `memory` bytes.
     pub(super) fn new(memory: usize) -> Self {
-        Self { inner: Mutex::new(Inner { rows: rows::Sums::new(SCHEMA, memory), total: None }) }
+        Self { inner: Mutex::new(Inner { rows: rows::NameSums::new(SCHEMA, memory), total: None }) }
     }
 
     /// Adds to a directory's own sums.
-    pub(super) fn add(&self, directory: &[u8], totals: Totals) {
+    pub(super) fn add(&self, directory: &[u8], totals: DirectoryTotals) {
         self.inner.lock().add(directory, totals);
     }
 
@@ -66,7 +67,7 @@ impl Sums {
     }
 
     /// Returns the overall sum.
-    pub(super) fn total(&self) -> Totals {
+    pub(super) fn total(&self) -> DirectoryTotals {
         self.inner.lock().total.unwrap_or_default()
     }
 
@@ -74,18 +75,18 @@ impl Sums {
     ///
     /// # Errors
     /// The temporary file of sums cannot be written or read.
-    pub(super) fn each_own(self, mut each: impl FnMut(&[u8], Totals)) -> Result<()> {
+    pub(super) fn each_own(self, mut each: impl FnMut(&[u8], DirectoryTotals)) -> Result<()> {
         let inner = self.inner.into_inner();
-        inner
-            .rows
-            .finish(|name, [bytes, files, directories]| each(name, Totals { bytes, files, directories }))
+        inner.rows.finish(|name, [bytes, files, directories]| {
+            each(name, DirectoryTotals { bytes, files, directories })
+        })
     }
 
     /// Passes every directory to `each` with its sums at all levels, subdirectories first.
     ///
     /// # Errors
     /// As [`each_own`](Self::each_own).
-    pub(super) fn each_directory(self, each: impl FnMut(&[u8], Totals)) -> Result<()> {
+    pub(super) fn each_directory(self, each: impl FnMut(&[u8], DirectoryTotals)) -> Result<()> {
         let mut rollup = Rollup { path: Vec::new(), open: Vec::new(), each };
         self.each_own(|name, own| rollup.add(name, own))?;
         rollup.leave(|_, _| false);
@@ -94,7 +95,7 @@ impl Sums {
 }
 
 impl Inner {
-    fn add(&mut self, directory: &[u8], totals: Totals) {
+    fn add(&mut self, directory: &[u8], totals: DirectoryTotals) {
         self.total.get_or_insert_default().add(totals);
         self.rows.add(directory, [totals.bytes, totals.files, totals.directories]);
     }
@@ -102,19 +103,19 @@ impl Inner {
 
 /// Sums of one thread that are not yet merged. They are merged on drop.
 #[derive(Debug)]
-pub(super) struct Tree<'a> {
-    sums: &'a Sums,
-    own: BTreeMap<Vec<u8>, Totals>,
+pub(super) struct ThreadSums<'a> {
+    sums: &'a DirectorySums,
+    own: BTreeMap<Vec<u8>, DirectoryTotals>,
     bytes: usize,
 }
 
-impl<'a> Tree<'a> {
-    pub(super) fn new(sums: &'a Sums) -> Self {
+impl<'a> ThreadSums<'a> {
+    pub(super) fn new(sums: &'a DirectorySums) -> Self {
         Self { sums, own: BTreeMap::new(), bytes: 0 }
     }
 
     /// Adds to a directory's own sums.
-    pub(super) fn add(&mut self, directory: &[u8], totals: Totals) {
+    pub(super) fn add(&mut self, directory: &[u8], totals: DirectoryTotals) {
         if let Some(own) = self.own.get_mut(directory) {
             return own.add(totals);
         }
@@ -133,7 +134,7 @@ impl<'a> Tree<'a> {
     }
 }
 
-impl Drop for Tree<'_> {
+impl Drop for ThreadSums<'_> {
     fn drop(&mut self) {
         self.hand_over();
     }
@@ -146,15 +147,16 @@ struct Rollup<F> {
     path: Vec<u8>,
     /// The current directory and those above it, each with the length of its path and its sum so
     /// far.
-    open: Vec<(usize, Totals)>,
+    open: Vec<(usize, DirectoryTotals)>,
     each: F,
 }
 
-impl<F: FnMut(&[u8], Totals)> Rollup<F> {
-    fn add(&mut self, name: &[u8], own: Totals) {
+impl<F: FnMut(&[u8], DirectoryTotals)> Rollup<F> {
+    fn add(&mut self, name: &[u8], own: DirectoryTotals) {
         self.leave(|path, end| name.starts_with(&path[..end]));
         let inside = self.open.last().map_or(0, |(end, _)| *end + 1);
-        self.open.extend(ends(name).filter(|end| *end >= inside).map(|end| (end, Totals::default())));
+        self.open
+            .extend(ends(name).filter(|end| *end >= inside).map(|end| (end, DirectoryTotals::default())));
         self.path.clear();
         self.path.extend_from_slice(name);
         if let Some((_, sum)) = self.open.last_mut() {
@@ -193,18 +195,18 @@ mod tests {
 
     #[test]
     fn a_directory_holds_what_is_in_those_below_it() {
-        let one = |bytes| Totals { bytes, files: 1, directories: 0 };
-        let sums = Sums::new(1 << 20);
+        let one = |bytes| DirectoryTotals { bytes, files: 1, directories: 0 };
+        let sums = DirectorySums::new(1 << 20);
         assert!(sums.is_empty());
-        let (mut left, mut right) = (Tree::new(&sums), Tree::new(&sums));
+        let (mut left, mut right) = (ThreadSums::new(&sums), ThreadSums::new(&sums));
         left.add(b"", one(1));
         left.add(b"a/b/", one(20));
         right.add(b"a-b/", one(50_000));
         right.add(b"a/", one(300));
-        right.add(b"a/b/", Totals { bytes: 4000, files: 0, directories: 1 });
+        right.add(b"a/b/", DirectoryTotals { bytes: 4000, files: 0, directories: 1 });
         right.add(b"x/y/z/", one(600_000));
         drop((left, right));
-        assert_eq!(sums.total(), Totals { bytes: 654_321, files: 5, directories: 1 });
+        assert_eq!(sums.total(), DirectoryTotals { bytes: 654_321, files: 5, directories: 1 });
         let mut rows = BTreeMap::new();
         sums.each_directory(|name, totals| assert!(rows.insert(name.to_vec(), totals).is_none())).unwrap();
         let found: Vec<_> = rows.iter().map(|(name, totals)| (&name[..], totals.bytes)).collect();
@@ -218,7 +220,7 @@ mod tests {
             (b"x/y/z/", 600_000),
         ];
         assert_eq!(found, expected);
-        assert_eq!(rows[&b"a/"[..]], Totals { bytes: 4320, files: 2, directories: 1 });
+        assert_eq!(rows[&b"a/"[..]], DirectoryTotals { bytes: 4320, files: 2, directories: 1 });
     }
 
     #[test]

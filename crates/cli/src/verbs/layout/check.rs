@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use clap::Args;
 use firstbyte::receipt::Receipt;
-use firstbyte_layout::{self as layout, Checked, Finding, Mend, Trouble};
+use firstbyte_layout::{self as layout, Checked, LayoutFinding, Mend, Trouble};
 use serde_json::{Map, json};
 
 use super::{Directory, ended, failed, place, set_name, shape_of, with_fields};
@@ -14,11 +14,11 @@ use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 use crate::render::json;
-use crate::render::rows::{Names, push_name};
+use crate::render::rows::{NameEscaping, push_name};
 
 /// Find misplaced files, files of the same name, and files that killed writers left behind
 #[derive(Args)]
-pub struct CheckArgs {
+pub struct LayoutCheckArgs {
     #[command(flatten)]
     target: Directory,
     /// Repair what can be repaired without losing data
@@ -29,15 +29,15 @@ pub struct CheckArgs {
     null: bool,
 }
 
-pub fn run(args: &CheckArgs, globals: &Globals) -> Result<Exit> {
+pub fn run(args: &LayoutCheckArgs, globals: &Globals) -> Result<Exit> {
     if args.null && globals.json {
         return Err(Error::usage("-0 is for text; with --json a line is an object"));
     }
     let began = Instant::now();
     let root = &args.target.directory;
-    let (names, end) = (Names::on(&io::stdout()), if args.null { 0 } else { b'\n' });
+    let (names, end) = (NameEscaping::on(&io::stdout()), if args.null { 0 } else { b'\n' });
     let mut written = Ok(());
-    let mut tell = |finding: &Finding| {
+    let mut tell = |finding: &LayoutFinding| {
         let line = if globals.json { object(finding) } else { line(finding, names) };
         written = std::mem::replace(&mut written, Ok(()))
             .and_then(|()| console::print_bytes(&[&line[..], &[end]].concat()));
@@ -83,7 +83,7 @@ fn summary(checked: &Checked) -> String {
 }
 
 /// Formats a finding as a line of text, with the name escaped as `names` says.
-fn line(finding: &Finding, names: Names) -> Vec<u8> {
+fn line(finding: &LayoutFinding, names: NameEscaping) -> Vec<u8> {
     let mut line = Vec::new();
     push_name(b"", finding.path.as_os_str().as_bytes(), names, &mut line);
     let outcome = if finding.mended { " (repaired)" } else { "" };
@@ -92,7 +92,7 @@ fn line(finding: &Finding, names: Names) -> Vec<u8> {
 }
 
 /// Formats a finding as JSON, which is printed before the receipt.
-fn object(finding: &Finding) -> Vec<u8> {
+fn object(finding: &LayoutFinding) -> Vec<u8> {
     let mut fields = Map::new();
     set_name(&mut fields, "path", finding.path.as_os_str());
     fields.insert("trouble".into(), finding.trouble.to_string().into());

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use firstbyte::receipt::Receipt;
-use firstbyte_layout::{self as layout, Converted, Hash, LayoutRequest, Leaf, State, Survey};
+use firstbyte_layout::{self as layout, Converted, Hash, LayoutRequest, LayoutState, Leaf, Survey};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
@@ -122,7 +122,7 @@ fn foresee(
                 survey.unfit
             ))?;
         }
-        if let Some(state @ (State::Sharding | State::Unsharding)) = survey.state {
+        if let Some(state @ (LayoutState::Sharding | LayoutState::Unsharding)) = survey.state {
             console::print(format_args!("would continue an earlier run, which was {state}"))?;
         }
     }

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use firstbyte_layout::{self as layout, Hash, Layout, LayoutRequest, Leaf, Scheme};
+use firstbyte_layout::{self as layout, Hash, Layout, LayoutRequest, LayoutScheme, Leaf};
 use firstbyte_location::shown;
 use serde_json::{Map, Value};
 
@@ -15,7 +15,7 @@ use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 use crate::render::json;
-use crate::render::rows::{Names, push_name};
+use crate::render::rows::{NameEscaping, push_name};
 
 /// Print where a file belongs
 #[derive(Args)]
@@ -61,7 +61,7 @@ pub fn run(args: &PathArgs, globals: &Globals) -> Result<Exit> {
     if args.null && globals.json {
         return Err(Error::usage("-0 is for text; with --json a line is an object"));
     }
-    let names = Names::on(&io::stdout());
+    let names = NameEscaping::on(&io::stdout());
     let mut paths = Vec::new();
     let mut missing = 0;
     for name in &args.names {
@@ -105,7 +105,7 @@ fn belongs(args: &PathArgs, name: &OsStr) -> Result<PathBuf> {
             layout.scheme()
         }
         (Err(layout::Error::Missing { .. }), Some(levels), Some(width)) => {
-            Scheme::new(hash.unwrap_or_default(), levels, width, leaf.unwrap_or_default())
+            LayoutScheme::new(hash.unwrap_or_default(), levels, width, leaf.unwrap_or_default())
                 .map_err(layout::Error::from)?
         }
         (Err(layout::Error::Missing { .. }), ..) if wish != LayoutRequest::default() => {

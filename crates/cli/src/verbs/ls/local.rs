@@ -5,13 +5,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use firstbyte_listing as listing;
-use firstbyte_location::{Kind, shown};
-use listing::{Batch, Detail, Directory, Reach, Scan, Time, Tuning, Visitor};
+use firstbyte_location::{EntryKind, shown};
+use listing::{Batch, BatchDirectory, Detail, FileSystemReach, Scan, Time, Tuning, Visitor};
 
 use super::{Columns, Depth, Facts, View};
 use crate::globals::Globals;
 use crate::render::error::{Error, Result};
-use crate::render::rows::{Page, Printer, time_of};
+use crate::render::rows::{Printer, RowPage, time_of};
 use crate::verbs::listed::from_listing;
 
 /// Entries from which a directory on a network file system is slow for all its users.
@@ -45,8 +45,8 @@ fn is_file(path: &Path) -> bool {
     path.symlink_metadata().is_ok() && !path.metadata().is_ok_and(|metadata| metadata.is_dir())
 }
 
-fn options(view: &View<'_>, printer: &Printer<'_>) -> listing::Options {
-    listing::Options {
+fn options(view: &View<'_>, printer: &Printer<'_>) -> listing::ListingOptions {
+    listing::ListingOptions {
         depth: match view.depth {
             Depth::All => listing::Depth::Recursive,
             Depth::Levels(levels) => listing::Depth::Levels(levels.saturating_sub(1)),
@@ -70,9 +70,9 @@ fn list_file(path: &Path, view: &View<'_>, printer: &Printer<'_>) -> Result<()> 
     let metadata = path.symlink_metadata().map_err(|error| Error::io(shown(path), &error))?;
     let modified = metadata.modified().ok().and_then(time_of);
     let kind = match metadata.file_type() {
-        kind if kind.is_file() => Kind::File,
-        kind if kind.is_symlink() => Kind::Symlink,
-        _ => Kind::Other,
+        kind if kind.is_file() => EntryKind::File,
+        kind if kind.is_symlink() => EntryKind::Symlink,
+        _ => EntryKind::Other,
     };
     let facts = facts(kind, size_of(kind, metadata.len()), modified);
     let mut page = printer.page();
@@ -83,7 +83,7 @@ fn list_file(path: &Path, view: &View<'_>, printer: &Printer<'_>) -> Result<()> 
 
 /// Renders batches of entries, for one listing thread.
 struct Lister<'l, 'p> {
-    page: Page<'l, 'p>,
+    page: RowPage<'l, 'p>,
     view: &'l View<'l>,
     bare: bool,
     crowded: Option<Crowded>,
@@ -117,7 +117,7 @@ impl Visitor for Lister<'_, '_> {
 }
 
 impl Lister<'_, '_> {
-    fn push_rows(&mut self, directory: &Directory<'_>) {
+    fn push_rows(&mut self, directory: &BatchDirectory<'_>) {
         for entry in directory.entries() {
             if !self.view.takes(directory.path(), entry.name()) {
                 continue;
@@ -133,11 +133,11 @@ impl Lister<'_, '_> {
 
 /// Returns the size to show. The length of a directory is that of its list of names, and a device
 /// has none.
-fn size_of(kind: Kind, length: u64) -> Option<u64> {
-    matches!(kind, Kind::File | Kind::Symlink).then_some(length)
+fn size_of(kind: EntryKind, length: u64) -> Option<u64> {
+    matches!(kind, EntryKind::File | EntryKind::Symlink).then_some(length)
 }
 
-fn facts(kind: Kind, size: Option<u64>, modified: Option<Time>) -> Facts<'static> {
+fn facts(kind: EntryKind, size: Option<u64>, modified: Option<Time>) -> Facts<'static> {
     Facts { kind, size, modified, etag: None, storage_class: None }
 }
 
@@ -150,15 +150,16 @@ struct Crowded {
 
 impl Crowded {
     /// Examines a large directory. Its file system may differ from the root's.
-    fn look(&mut self, directory: &Directory<'_>, view: &View<'_>) {
+    fn look(&mut self, directory: &BatchDirectory<'_>, view: &View<'_>) {
         if self.seen.as_deref() == Some(directory.path()) {
             return;
         }
         self.seen = Some(directory.path().to_vec());
         let path = view.operand.root.join(directory.path());
         let tuning = path.as_local().and_then(|path| Tuning::of(path, &view.args.local.options()).ok());
-        let remote =
-            tuning.map(|tuning| tuning.file_system).filter(|file_system| file_system.reach == Reach::Remote);
+        let remote = tuning
+            .map(|tuning| tuning.file_system)
+            .filter(|file_system| file_system.reach == FileSystemReach::Remote);
         if let Some(file_system) = remote {
             view.failures.warn_once(&format!(
                 "note: {path}: more than 10,000 entries in one directory of a network file system ({}); \

@@ -12,21 +12,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use clap::{ArgAction, Args};
-use firstbyte::Depth as Scope;
+use firstbyte::OperandKind as Scope;
 use firstbyte::operand::Operand;
 use firstbyte::receipt::Receipt;
 use firstbyte_listing as listing;
-use firstbyte_location::{Kind, shown, to_usize};
+use firstbyte_location::{EntryKind, shown, to_usize};
 use firstbyte_store::Store;
 use listing::{Boundary, Time};
 
 use super::joined;
-use super::listed::{Failures, end, opened};
+use super::listed::{ListingFailures, end, opened};
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 use crate::render::rows::{
-    Column, Counter, Direction, Format, Holds, Page, Printer, Schema, Sizes, Sort, Style, Value,
+    Counter, Holds, Printer, RowColumn, RowFormat, RowPage, Schema, SizeFormat, Sort, SortDirection, Style,
+    Value,
 };
 
 /// List a directory or prefix, including names that begin with a dot. Sorted by name on a
@@ -93,12 +94,12 @@ pub struct LocalArgs {
 
 impl LocalArgs {
     /// Returns the listing options that these arguments determine.
-    pub fn options(&self) -> listing::Options {
+    pub fn options(&self) -> listing::ListingOptions {
         let bytes = |bytes| NonZeroUsize::new(to_usize(bytes));
-        listing::Options {
+        listing::ListingOptions {
             boundary: if self.one_file_system { Boundary::Stay } else { Boundary::Cross },
             buffer: self.buffer.and_then(bytes),
-            ..listing::Options::default()
+            ..listing::ListingOptions::default()
         }
     }
 }
@@ -108,7 +109,7 @@ impl LocalArgs {
 pub struct OutputArgs {
     /// Format of the rows [default: text; with --json ndjson]
     #[arg(long, value_enum)]
-    format: Option<Format>,
+    format: Option<RowFormat>,
     /// Order of the rows; rows that do not fit into --memory wait on disk
     #[arg(long, value_enum, group = "order")]
     pub sort: Option<Sort>,
@@ -141,12 +142,12 @@ enum Columns {
     Details,
 }
 
-const NAME: Column = Column { name: "name", holds: Holds::Name, width: None };
-const KIND: Column = Column { name: "kind", holds: Holds::Kind, width: None };
-const SIZE: Column = Column { name: "size", holds: Holds::Size, width: None };
-const MODIFIED: Column = Column { name: "modified", holds: Holds::Time, width: None };
-const ETAG: Column = Column { name: "etag", holds: Holds::Text, width: None };
-const CLASS: Column = Column { name: "storage_class", holds: Holds::Text, width: None };
+const NAME: RowColumn = RowColumn { name: "name", holds: Holds::Name, width: None };
+const KIND: RowColumn = RowColumn { name: "kind", holds: Holds::Kind, width: None };
+const SIZE: RowColumn = RowColumn { name: "size", holds: Holds::Size, width: None };
+const MODIFIED: RowColumn = RowColumn { name: "modified", holds: Holds::Time, width: None };
+const ETAG: RowColumn = RowColumn { name: "etag", holds: Holds::Text, width: None };
+const CLASS: RowColumn = RowColumn { name: "storage_class", holds: Holds::Text, width: None };
 
 const NAMES: Schema = &[NAME, KIND];
 /// Columns that sorting needs and text does not show.
@@ -154,9 +155,9 @@ const DETAILS: Schema = &[NAME, KIND, SIZE, MODIFIED, ETAG, CLASS];
 /// Columns of `ls -l`. Twelve digits hold 999 GB.
 const LONG: Schema = &[
     NAME,
-    Column { width: Some(0), ..KIND },
-    Column { width: Some(12), ..SIZE },
-    Column { width: Some(20), ..MODIFIED },
+    RowColumn { width: Some(0), ..KIND },
+    RowColumn { width: Some(12), ..SIZE },
+    RowColumn { width: Some(20), ..MODIFIED },
     ETAG,
     CLASS,
 ];
@@ -169,7 +170,7 @@ struct View<'a> {
     depth: Depth,
     columns: Columns,
     args: &'a LsArgs,
-    failures: &'a Failures<'a>,
+    failures: &'a ListingFailures<'a>,
     /// A name has matched the pattern.
     found: AtomicBool,
 }
@@ -177,7 +178,7 @@ struct View<'a> {
 /// Facts of an entry besides its name.
 #[derive(Clone, Copy, Debug)]
 struct Facts<'a> {
-    kind: Kind,
+    kind: EntryKind,
     size: Option<u64>,
     modified: Option<Time>,
     etag: Option<&'a str>,
@@ -212,7 +213,7 @@ impl View<'_> {
     }
 
     /// Adds an entry to a page.
-    fn push(&self, page: &mut Page<'_, '_>, directory: &[u8], name: &[u8], facts: &Facts<'_>) {
+    fn push(&self, page: &mut RowPage<'_, '_>, directory: &[u8], name: &[u8], facts: &Facts<'_>) {
         let row = [
             Value::Name(directory, name),
             Value::Kind(facts.kind),
@@ -270,13 +271,13 @@ impl LsArgs {
 impl OutputArgs {
     /// Returns how rows of `schema` are written.
     pub fn style(&self, schema: Schema, sort: Option<Sort>, globals: &Globals, end: u8) -> Style {
-        let usual = if globals.json { Format::Ndjson } else { Format::Text };
-        let direction = if self.reverse { Direction::Reversed } else { Direction::Usual };
+        let usual = if globals.json { RowFormat::Ndjson } else { RowFormat::Text };
+        let direction = if self.reverse { SortDirection::Reversed } else { SortDirection::Usual };
         Style {
             schema,
             format: self.format.unwrap_or(usual),
             end,
-            sizes: if self.human_readable { Sizes::Human } else { Sizes::Exact },
+            sizes: if self.human_readable { SizeFormat::Human } else { SizeFormat::Exact },
             sort: sort.map(|sort| (sort, direction)),
             memory: to_usize(globals.memory_ceiling() / 4),
         }
@@ -293,12 +294,12 @@ pub fn run(args: &LsArgs, globals: &Globals) -> Result<Exit> {
         Columns::Details => DETAILS,
     };
     let style = args.output.style(schema, args.sort(), globals, if args.null { 0 } else { b'\n' });
-    if args.null && style.format != Format::Text {
+    if args.null && style.format != RowFormat::Text {
         return Err(Error::usage("-0 is for text; other formats say where a name ends"));
     }
     let out = console::standard_output()?;
     let counter = Counter::new(globals, out.is_terminal());
-    let failures = Failures::new(&counter);
+    let failures = ListingFailures::new(&counter);
     let printer = Printer::new(style, out, &counter)?;
     let mut store: Option<Store> = None;
     let mut roots = Vec::new();

@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
 
-use firstbyte_location::{Entry, Kind, Location};
+use firstbyte_location::{Entry, EntryKind, Location};
 use firstbyte_store::{Error as StoreError, ListOptions, Store};
 
 use super::{Depth, Facts, View};
 use crate::globals::Globals;
 use crate::render::error::Result;
-use crate::render::rows::{Page, Printer, time_of};
+use crate::render::rows::{Printer, RowPage, time_of};
 use crate::verbs::listed::{is_whole, requests};
 
 /// Rows that are printed together: a page of S3, so that received rows appear before the next page
@@ -37,7 +37,7 @@ pub(super) fn list(store: &Store, view: &View<'_>, printer: &Printer<'_>, global
 struct Lister<'l, 'p> {
     store: &'l Store,
     view: &'l View<'l>,
-    page: Page<'l, 'p>,
+    page: RowPage<'l, 'p>,
     /// Rows on the page that are not printed yet.
     waiting: usize,
     requests: Option<NonZeroUsize>,
@@ -81,7 +81,7 @@ impl Lister<'_, '_> {
                 let name = name_of(&directory, &entry);
                 // A directory that is entered has no row: its content stands for it, as in a
                 // recursive listing.
-                if entry.kind == Kind::Directory && levels.is_some_and(|levels| level < levels) {
+                if entry.kind == EntryKind::Directory && levels.is_some_and(|levels| level < levels) {
                     if self.view.enters(&name) {
                         waiting.push_back((name, level + 1));
                     }
@@ -113,7 +113,7 @@ impl Lister<'_, '_> {
             (Ok(stat), _) => stat,
             (Err(_), Some(error)) | (Err(error), None) => return Err(error.into()),
         };
-        if stat.kind != Kind::Directory {
+        if stat.kind != EntryKind::Directory {
             let facts = Facts {
                 kind: stat.kind,
                 size: stat.size(),
@@ -131,7 +131,7 @@ impl Lister<'_, '_> {
 /// Returns the name from the operand's root. A directory's ends in `/`, which is part of its name
 /// in the store.
 pub(super) fn name_of(directory: &[u8], entry: &Entry) -> Vec<u8> {
-    let open = entry.kind == Kind::Directory && !entry.name.ends_with(b"/");
+    let open = entry.kind == EntryKind::Directory && !entry.name.ends_with(b"/");
     [directory, &entry.name, if open { b"/" } else { b"" }].concat()
 }
 

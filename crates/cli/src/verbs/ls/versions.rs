@@ -5,16 +5,16 @@ use firstbyte_store::{ListOptions, ObjectVersion, Store};
 use super::remote::name_of;
 use super::{Depth, KIND, MODIFIED, NAME, SIZE, View};
 use crate::render::error::Result;
-use crate::render::rows::{Column, Holds, Printer, Schema, Value, time_of};
+use crate::render::rows::{Holds, Printer, RowColumn, Schema, Value, time_of};
 
 /// Columns of a version. 36 characters hold an id of AWS or MinIO.
 pub(super) const SCHEMA: Schema = &[
     NAME,
-    Column { width: Some(0), ..KIND },
-    Column { width: Some(12), ..SIZE },
-    Column { width: Some(20), ..MODIFIED },
-    Column { name: "version_id", holds: Holds::Text, width: Some(36) },
-    Column { name: "state", holds: Holds::Text, width: Some(7) },
+    RowColumn { width: Some(0), ..KIND },
+    RowColumn { width: Some(12), ..SIZE },
+    RowColumn { width: Some(20), ..MODIFIED },
+    RowColumn { name: "version_id", holds: Holds::Text, width: Some(36) },
+    RowColumn { name: "state", holds: Holds::Text, width: Some(7) },
 ];
 
 /// Lists one operand.

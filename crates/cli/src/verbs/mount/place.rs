@@ -6,9 +6,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use firstbyte::environment::{self, Lookup};
+use firstbyte::environment::{self, VariableLookup};
 use firstbyte_location::shown;
-use firstbyte_store::{Opening, PrivateDirectory, Sharing};
+use firstbyte_store::{FileAccess, PrivateDirectory, Sharing};
 
 use crate::render::error::{Error, Result};
 
@@ -39,7 +39,7 @@ impl MountPaths {
         let name = self.log.file_name().map(Path::new);
         let file = match (parent, name) {
             (Some(parent), Some(name)) if parent == self.runtime.path() => {
-                self.runtime.file(name, Opening::Create)
+                self.runtime.file(name, FileAccess::Create)
             }
             _ => {
                 parent.map_or(Ok(()), fs::create_dir_all).map_err(failed)?;
@@ -57,7 +57,7 @@ impl MountPaths {
 
 /// Opens the private directory of this user: `$XDG_RUNTIME_DIR/firstbyte`, else `/run/firstbyte`
 /// for root and `/tmp/firstbyte-UID` for others. Creates it if it is missing.
-fn runtime_directory(lookup: Lookup<'_>) -> Result<PrivateDirectory> {
+fn runtime_directory(lookup: VariableLookup<'_>) -> Result<PrivateDirectory> {
     let user = rustix::process::geteuid();
     let directory = match lookup("XDG_RUNTIME_DIR").filter(|path| path.starts_with('/')) {
         Some(runtime) => PathBuf::from(runtime).join("firstbyte"),

@@ -9,10 +9,13 @@ use std::time::Duration;
 
 use clap::Args;
 use firstbyte::Client;
-use firstbyte_hydrate::Settings;
+use firstbyte_hydrate::HydrationSettings;
 use firstbyte_location::Location;
-use firstbyte_serve::{Authentication, Config, GatewayConfig, Keys, Limits, Running, Server, Source, Tls};
-use firstbyte_store::{Gateways, Options, Via};
+use firstbyte_serve::{
+    Authentication, Config, GatewayConfig, RunningServer, ServeSource, Server, ServerKeys, ServerLimits,
+    TlsFiles,
+};
+use firstbyte_store::{Gateways, StoreOptions, Via};
 
 use crate::globals::Globals;
 use crate::render::error::{Error, Result};
@@ -55,21 +58,21 @@ impl ShareArgs {
     pub fn try_out(
         &self,
         location: &Location,
-        options: Options,
-        uncached: Settings,
+        options: StoreOptions,
+        uncached: HydrationSettings,
         globals: &Globals,
     ) -> Result<()> {
-        self.start(location, options, Settings { cache: None, ..uncached }, globals).map(drop)
+        self.start(location, options, HydrationSettings { cache: None, ..uncached }, globals).map(drop)
     }
 
     /// Starts the gateway; `None` if the options do not request one.
     pub fn start(
         &self,
         location: &Location,
-        options: Options,
-        settings: Settings,
+        options: StoreOptions,
+        settings: HydrationSettings,
         globals: &Globals,
-    ) -> Result<Option<Running>> {
+    ) -> Result<Option<RunningServer>> {
         let Some(share) = &self.share else { return Ok(None) };
         let location = match location {
             Location::Object(object) if !object.bucket.is_empty() => Location::Object(object.with_key("")),
@@ -78,11 +81,11 @@ impl ShareArgs {
             }
         };
         let via = Via::default();
-        let options = Options { gateways: Gateways::default(), via: via.clone(), ..options };
+        let options = StoreOptions { gateways: Gateways::default(), via: via.clone(), ..options };
         let store = globals.store_of(options)?;
         let (memory, deadline) = (settings.memory, settings.deadline);
-        let client = Client::reading(store, Settings { memory: memory / 2, ..settings })?;
-        let source = Source::Gateway(GatewayConfig {
+        let client = Client::reading(store, HydrationSettings { memory: memory / 2, ..settings })?;
+        let source = ServeSource::Gateway(GatewayConfig {
             location,
             hydrator: client.hydrator().clone(),
             fresh: FRESH,
@@ -93,7 +96,7 @@ impl ShareArgs {
             usd_per_request: None,
             names: None,
         });
-        let keys = globals.via_key.as_ref().map(|file| Keys::read(Path::new(file))).transpose();
+        let keys = globals.via_key.as_ref().map(|file| ServerKeys::read(Path::new(file))).transpose();
         let config = Config {
             listen: address::resolve("--share", share)?,
             authentication: keys
@@ -101,12 +104,12 @@ impl ShareArgs {
                 .map_or(Authentication::None, Authentication::Keys),
             tls: match (&self.share_tls_cert, &self.share_tls_key) {
                 (Some(certificate), Some(key)) => {
-                    Some(Tls { certificate: certificate.clone(), key: key.clone() })
+                    Some(TlsFiles { certificate: certificate.clone(), key: key.clone() })
                 }
                 _ => None,
             },
             // Peers can read from the origin, so an ended mount does not wait for their requests.
-            limits: Limits { drain: signals::GRACE, ..Limits::default() },
+            limits: ServerLimits { drain: signals::GRACE, ..ServerLimits::default() },
             names: share.rsplit_once(':').map(|(host, _)| host.to_owned()).into_iter().collect(),
             ..Config::of(source)
         };

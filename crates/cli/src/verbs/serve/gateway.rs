@@ -9,8 +9,10 @@ use std::time::Duration;
 use clap::Args;
 use firstbyte::Client;
 use firstbyte::manifest::Manifest;
-use firstbyte_advise::prices::{Catalogue, Day};
-use firstbyte_hydrate::{Failure, Job, Settings, StartFile, Wanted, WantedList, wanted};
+use firstbyte_advise::prices::{Day, PriceCatalogue};
+use firstbyte_hydrate::{
+    HydrationFailure, HydrationItem, HydrationJob, HydrationList, HydrationSettings, StartFile, wanted,
+};
 use firstbyte_location::{Location, Service, Strength, units};
 use firstbyte_serve::{GatewayConfig, NameSource, PlannedObjects};
 use firstbyte_store::{Error as StoreError, Outages, Store, Via};
@@ -54,9 +56,13 @@ pub struct GatewayArgs {
 
 impl GatewayArgs {
     /// Makes the gateway over `location`, and the job that fills its cache.
-    pub fn config(&self, location: &Location, globals: &Globals) -> Result<(GatewayConfig, Option<Job>)> {
+    pub fn config(
+        &self,
+        location: &Location,
+        globals: &Globals,
+    ) -> Result<(GatewayConfig, Option<HydrationJob>)> {
         let via = Via::default();
-        let options = firstbyte_store::Options {
+        let options = firstbyte_store::StoreOptions {
             outages: Outages::FailFast,
             via: via.clone(),
             ..globals.options().store
@@ -66,7 +72,7 @@ impl GatewayArgs {
         let whole = self.cache.settings(globals);
         let (memory, deadline) = (whole.memory, whole.deadline);
         // Half for fetches and a quarter for waiting clients. The rest is for the server itself.
-        let settings = Settings { memory: memory / 2, ..whole };
+        let settings = HydrationSettings { memory: memory / 2, ..whole };
         let hydrator = Client::reading(store.clone(), settings)?.hydrator().clone();
         let manifest = self.names.as_deref().map(Manifest::open).transpose()?;
         let list = || match &manifest {
@@ -105,8 +111,8 @@ fn names(manifest: Manifest) -> NameSource {
 }
 
 /// Lists a manifest's objects below `location`, in their planned versions.
-fn planned_below(manifest: &Manifest, location: &Location) -> Result<WantedList> {
-    let at_manifest = |error: io::Error| Failure {
+fn planned_below(manifest: &Manifest, location: &Location) -> Result<HydrationList> {
+    let at_manifest = |error: io::Error| HydrationFailure {
         location: Location::Local("the manifest".into()),
         error: StoreError::Io { location: "the manifest".to_owned(), source: error }.into(),
     };
@@ -117,7 +123,7 @@ fn planned_below(manifest: &Manifest, location: &Location) -> Result<WantedList>
         Ok((object, entry)) => {
             let version = entry.version.map(|version| *version);
             let version = version.filter(|version| version.strength() > Strength::None);
-            Some(Ok(Wanted { location: object, version, range: None }))
+            Some(Ok(HydrationItem { location: object, version, range: None }))
         }
         Err(error) => Some(Err(at_manifest(error))),
     })))
@@ -164,13 +170,13 @@ fn usd_per_request(store: &Store, location: &Location, globals: &Globals) -> Opt
     }
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).ok()?;
     let today = Day::from_unix(i64::try_from(now.as_secs()).ok()?)?;
-    let prices = Catalogue::current();
+    let prices = PriceCatalogue::current();
     let of = |region: &str| prices.price("s3-standard/get", region, today).map(|price| price.usd);
     globals.region.as_deref().and_then(of).or_else(|| of(REGION))
 }
 
 /// Waits for a job and logs its end.
-pub fn report(job: &Job) {
+pub fn report(job: &HydrationJob) {
     loop {
         let progress = job.wait(TICK);
         if progress.is_over {

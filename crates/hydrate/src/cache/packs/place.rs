@@ -6,9 +6,9 @@ pub(super) const ALIGNMENT: u64 = 4096;
 /// The place of a record: bits 32..64 the number of the pack, 8..32 its offset and 0..8 its length,
 /// both in units of [`ALIGNMENT`]. No record has length 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct Place(u64);
+pub(in super::super) struct RecordPlace(u64);
 
-impl Place {
+impl RecordPlace {
     pub(super) fn new(pack: u32, offset: u64, length: usize) -> Self {
         let (at, units) = (offset / ALIGNMENT, (length as u64).div_ceil(ALIGNMENT));
         debug_assert!(at < 1 << 24 && (1..1 << 8).contains(&units));

@@ -14,7 +14,7 @@ use std::os::unix::fs::FileExt;
 use firstbyte_location::to_usize;
 
 use super::super::block_map::crc;
-use super::place::{ALIGNMENT, Place};
+use super::place::{ALIGNMENT, RecordPlace};
 
 const MAGIC: [u8; 8] = *b"fbrecd\0\x01";
 const CRC_FROM: usize = 12;
@@ -27,12 +27,12 @@ pub(in super::super) fn cost(length: usize) -> u64 {
 
 /// A record that was read and whose CRC is right.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Record<'a> {
+pub(in super::super) struct PackRecord<'a> {
     pub(in super::super) text: &'a [u8],
     pub(in super::super) content: &'a [u8],
 }
 
-impl<'a> Record<'a> {
+impl<'a> PackRecord<'a> {
     /// Bytes of a record with this text and content.
     pub(in super::super) fn length(text: usize, content: usize) -> usize {
         TEXT_AT + text + content
@@ -65,7 +65,7 @@ impl<'a> Record<'a> {
 }
 
 /// Reads the record at `place`. `None` if it is not as it was written.
-pub(super) fn read<'a>(file: &File, place: Place, buffer: &'a mut Vec<u8>) -> Option<Record<'a>> {
+pub(super) fn read<'a>(file: &File, place: RecordPlace, buffer: &'a mut Vec<u8>) -> Option<PackRecord<'a>> {
     let most = to_usize(place.bytes());
     if buffer.len() < most {
         buffer.resize(most, 0);
@@ -80,7 +80,7 @@ pub(super) fn read<'a>(file: &File, place: Place, buffer: &'a mut Vec<u8>) -> Op
             Err(_) => return None,
         }
     }
-    Record::decode(&buffer[..read])
+    PackRecord::decode(&buffer[..read])
 }
 
 #[cfg(test)]
@@ -90,19 +90,19 @@ mod tests {
     #[test]
     fn a_record_is_read_as_it_was_written_and_not_at_all_if_a_bit_changed() {
         let (text, content) = (b"{\"location\":\"s3://b/k\"}".as_slice(), vec![7; 5000]);
-        let buffer = Record::encode(text, &content);
-        assert_eq!(buffer.len(), Record::length(text.len(), content.len()));
+        let buffer = PackRecord::encode(text, &content);
+        assert_eq!(buffer.len(), PackRecord::length(text.len(), content.len()));
         let mut padded = buffer.clone();
         padded.resize(8192, 0);
-        let record = Record::decode(&padded).unwrap();
+        let record = PackRecord::decode(&padded).unwrap();
         assert_eq!((record.text, record.content), (text, content.as_slice()));
         for at in (0..20).chain([40, 3000, buffer.len() - 1]) {
             let mut damaged = buffer.clone();
             damaged[at] ^= 4;
-            assert!(Record::decode(&damaged).is_none(), "byte {at}");
+            assert!(PackRecord::decode(&damaged).is_none(), "byte {at}");
         }
-        assert!(Record::decode(&buffer[..buffer.len() - 1]).is_none());
-        assert!(Record::decode(&[0; 4096]).is_none());
-        assert!(Record::decode(&[]).is_none());
+        assert!(PackRecord::decode(&buffer[..buffer.len() - 1]).is_none());
+        assert!(PackRecord::decode(&[0; 4096]).is_none());
+        assert!(PackRecord::decode(&[]).is_none());
     }
 }

@@ -6,24 +6,24 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use firstbyte_store::{Opening, PrivateDirectory};
+use firstbyte_store::{FileAccess, PrivateDirectory};
 
 use super::super::punch::punch_range;
-use super::super::usage::{Usage, on_disk};
-use super::place::Place;
-use super::state::{State, Unclean};
-use super::table::Table;
+use super::super::usage::{CacheUsage, on_disk};
+use super::place::RecordPlace;
+use super::state::{PackState, Unclean};
+use super::table::PackTable;
 
 pub(super) fn recover(
     dir: &PrivateDirectory,
-    state: &State,
+    state: &PackState,
     unclean: Unclean,
-    usage: &Usage,
+    usage: &CacheUsage,
 ) -> io::Result<()> {
     let page = state.page();
     page.replacing.store(0, Ordering::SeqCst);
     let number = page.table.load(Ordering::SeqCst);
-    let table = Table::open(dir, number).ok();
+    let table = PackTable::open(dir, number).ok();
     if table.is_none() {
         page.table.store(0, Ordering::SeqCst);
     }
@@ -31,7 +31,7 @@ pub(super) fn recover(
     if unclean == Unclean::No && !is_lost {
         return Ok(());
     }
-    let mut bytes = table.as_ref().map_or(0, Table::on_disk);
+    let mut bytes = table.as_ref().map_or(0, PackTable::on_disk);
     let records = by_pack(table.as_ref());
     for name in dir.names(Path::new("."))? {
         let path = PathBuf::from(name);
@@ -61,8 +61,8 @@ pub(super) fn recover(
 }
 
 /// Groups the records by pack, in order of their offsets.
-fn by_pack(table: Option<&Table>) -> HashMap<u32, Vec<Place>> {
-    let mut packs: HashMap<u32, Vec<Place>> = HashMap::new();
+fn by_pack(table: Option<&PackTable>) -> HashMap<u32, Vec<RecordPlace>> {
+    let mut packs: HashMap<u32, Vec<RecordPlace>> = HashMap::new();
     let all = table.map(|table| table.sample(0, usize::MAX, |_| true).0).unwrap_or_default();
     for seen in all {
         packs.entry(seen.place.pack()).or_default().push(seen.place);
@@ -73,8 +73,8 @@ fn by_pack(table: Option<&Table>) -> HashMap<u32, Vec<Place>> {
 
 /// Punches the gaps between the records of a pack, if they take disk space: a process was killed
 /// before it published a record, or after it had cleared its place. Returns the bytes on disk.
-fn keep_only(dir: &PrivateDirectory, name: &Path, records: &[Place]) -> io::Result<u64> {
-    let file = dir.file(name, Opening::Write)?;
+fn keep_only(dir: &PrivateDirectory, name: &Path, records: &[RecordPlace]) -> io::Result<u64> {
+    let file = dir.file(name, FileAccess::Write)?;
     if on_disk(&file) > records.iter().map(|place| place.bytes()).sum() {
         let mut end = 0;
         for place in records {

@@ -18,7 +18,7 @@ use super::super::shared_page::{self, IfCut};
 const MAGIC: u64 = u64::from_ne_bytes(*b"fbpack\0\x01");
 
 #[repr(C)]
-pub(super) struct Page {
+pub(super) struct PackStatePage {
     magic: AtomicU64,
     /// The boot in which the packs were last opened.
     boot: AtomicU64,
@@ -38,7 +38,7 @@ pub(super) struct Page {
 }
 
 // SAFETY: atomics only.
-unsafe impl Atomics for Page {}
+unsafe impl Atomics for PackStatePage {}
 
 /// The state in which the last processes left the packs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,12 +51,12 @@ pub(super) enum Unclean {
 }
 
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct PackState {
     file: Arc<LockFile>,
     mapped: SharedMapping,
 }
 
-impl State {
+impl PackState {
     /// Opens the page `name`. The first process calls `recover` while others wait.
     pub(super) fn open(
         directory: &PrivateDirectory,
@@ -86,7 +86,7 @@ impl State {
         Ok(state)
     }
 
-    pub(super) fn page(&self) -> &Page {
+    pub(super) fn page(&self) -> &PackStatePage {
         self.mapped.at(0)
     }
 
@@ -95,7 +95,7 @@ impl State {
     }
 }
 
-impl Drop for State {
+impl Drop for PackState {
     fn drop(&mut self) {
         // The last process marks the packs as closed.
         if try_lock(&self.file, &OPEN, Mode::Exclusive).unwrap_or(false) {

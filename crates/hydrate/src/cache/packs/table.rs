@@ -14,14 +14,14 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use firstbyte_location::to_usize;
-use firstbyte_store::{Opening, PrivateDirectory};
+use firstbyte_store::{FileAccess, PrivateDirectory};
 use rustix::fs::{FallocateFlags, fallocate};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::super::Exempt;
 use super::super::clock::Timestamp;
 use super::super::mapping::{Atomics, SharedMapping};
-use super::place::{ALIGNMENT, Place};
+use super::place::{ALIGNMENT, RecordPlace};
 
 /// The number of slots of the first table, which takes three pages of the disk.
 pub(super) const FIRST_TABLE_SLOTS: u64 = 256;
@@ -36,7 +36,7 @@ const SLOT_SIZE: u64 = size_of::<Slot>() as u64;
 struct Slot {
     /// The tag of the object; 0 if the slot is empty.
     tag: AtomicU64,
-    /// The [`Place`] of its record; 0 if it has none.
+    /// The [`RecordPlace`] of its record; 0 if it has none.
     place: AtomicU64,
     flags: AtomicU64,
     /// The time at which the object was last opened, as a [`Timestamp`].
@@ -72,7 +72,7 @@ fn hash_location(location: &str) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Seen {
     pub(in super::super) tag: u64,
-    pub(in super::super) place: Place,
+    pub(in super::super) place: RecordPlace,
     pub(in super::super) flags: u64,
     pub(in super::super) last_use: Timestamp,
 }
@@ -97,32 +97,32 @@ impl Slot {
     fn seen(&self) -> Seen {
         Seen {
             tag: self.tag.load(Ordering::Acquire),
-            place: Place::from_word(self.place.load(Ordering::SeqCst)),
+            place: RecordPlace::from_word(self.place.load(Ordering::SeqCst)),
             flags: self.flags.load(Ordering::Acquire),
             last_use: Timestamp::from_word(self.last_use.load(Ordering::Relaxed)),
         }
     }
 }
 
-/// The outcome of [`Table::insert`].
+/// The outcome of [`PackTable::insert`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Inserted {
     Here,
     /// The object already has this record.
-    Already(Place),
+    Already(RecordPlace),
     /// The table must be replaced first.
     Full,
 }
 
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct PackTable {
     number: u64,
     /// The number of slots: a power of two, or 0 before the first table.
     slots: u64,
     mapped: Option<SharedMapping>,
 }
 
-impl Table {
+impl PackTable {
     /// Returns the table before the first one: number 0, without slots.
     pub(super) fn empty() -> Self {
         Self { number: 0, slots: 0, mapped: None }
@@ -134,7 +134,7 @@ impl Table {
 
     /// Opens table `number`. Fails if its length is not a whole number of slots.
     pub(super) fn open(dir: &PrivateDirectory, number: u64) -> io::Result<Self> {
-        let file = dir.file(&Self::file_name(number), Opening::Write)?;
+        let file = dir.file(&Self::file_name(number), FileAccess::Write)?;
         let len = file.metadata()?.len();
         let slots = (len / SLOT_SIZE).saturating_sub(1);
         if !slots.is_power_of_two() || len != Self::bytes(slots) {
@@ -147,7 +147,7 @@ impl Table {
     /// not be written later.
     pub(super) fn create(dir: &PrivateDirectory, number: u64, slots: u64) -> io::Result<Self> {
         let name = Self::file_name(number);
-        let file = dir.file(&name, Opening::Create)?;
+        let file = dir.file(&name, FileAccess::Create)?;
         firstbyte_store::empty(&file)?;
         let made = allocate(&file, Self::bytes(slots)).and_then(|()| Self::map(&file, number, slots));
         if made.is_err() {
@@ -185,19 +185,19 @@ impl Table {
     }
 
     /// Inserts the record of an object, unless it has one.
-    pub(super) fn insert(&self, tag: u64, place: Place, flags: u64) -> Inserted {
+    pub(super) fn insert(&self, tag: u64, place: RecordPlace, flags: u64) -> Inserted {
         let Some(slot) = self.claim(tag) else { return Inserted::Full };
         slot.flags.fetch_and(PINNED, Ordering::AcqRel);
         slot.flags.fetch_or(flags, Ordering::AcqRel);
         slot.last_use.store(Timestamp::now().word(), Ordering::Relaxed);
         match slot.place.compare_exchange(0, place.word(), Ordering::SeqCst, Ordering::SeqCst) {
             Ok(_) => Inserted::Here,
-            Err(other) => Inserted::Already(Place::from_word(other)),
+            Err(other) => Inserted::Already(RecordPlace::from_word(other)),
         }
     }
 
     /// Removes a record. Returns false if it is not there.
-    pub(super) fn remove(&self, tag: u64, place: Place) -> bool {
+    pub(super) fn remove(&self, tag: u64, place: RecordPlace) -> bool {
         self.find(tag).is_some_and(|slot| {
             let cleared =
                 slot.place.compare_exchange(place.word(), 0, Ordering::SeqCst, Ordering::SeqCst).is_ok();

@@ -11,22 +11,22 @@ fn blocks_are_read_as_they_were_filled_and_the_gap_ends_a_read() {
     let whole = bytes(1, usize::try_from(size).unwrap());
     let mut buffer = vec![0; whole.len() + 10];
     assert_eq!(cached.read_at(&mut buffer, 0), 0);
-    assert_eq!(fill(&cached, 1, 1), Stored::Kept);
-    assert_eq!(fill(&cached, 1, 3), Stored::Kept);
-    assert_eq!(fill(&cached, 1, 3), Stored::Already);
+    assert_eq!(fill(&cached, 1, 1), FillOutcome::Kept);
+    assert_eq!(fill(&cached, 1, 3), FillOutcome::Kept);
+    assert_eq!(fill(&cached, 1, 3), FillOutcome::Already);
     assert_eq!(cached.next_missing(0), Some(0));
     assert_eq!(cached.next_missing(1), Some(2));
     assert_eq!(cached.next_missing(3), None);
     let start = BLOCK + 5;
     assert_eq!(cached.read_at(&mut buffer, start), usize::try_from(BLOCK - 5).unwrap());
     assert_eq!(buffer[..100], whole[usize::try_from(start).unwrap()..][..100]);
-    assert_eq!(fill(&cached, 1, 2), Stored::Kept);
+    assert_eq!(fill(&cached, 1, 2), FillOutcome::Kept);
     assert_eq!(cached.read_at(&mut buffer, start), whole.len() - usize::try_from(start).unwrap());
     assert_eq!(cached.read_at(&mut buffer, size), 0);
     assert!(!cached.has_all_blocks());
-    assert_eq!(cached.status().unwrap().state, State::Partial);
-    assert_eq!(cached.verify_complete().unwrap(), Verified::Missing);
-    assert_eq!(fill(&cached, 1, 0), Stored::Kept);
+    assert_eq!(cached.status().unwrap().state, VersionState::Partial);
+    assert_eq!(cached.verify_complete().unwrap(), VersionVerification::Missing);
+    assert_eq!(fill(&cached, 1, 0), FillOutcome::Kept);
     assert_eq!(cached.read_at(&mut buffer, 0), whole.len());
     assert!(buffer[..whole.len()] == whole);
 }
@@ -42,7 +42,7 @@ fn a_version_is_complete_if_it_matches_the_checksum_of_the_store() {
     fill_all(&cached, 1);
     assert!(cached.has_all_blocks() && !cached.is_complete() && cached.backing().is_none());
     cached.set_checksum(Hasher::of(Algorithm::Sha256, &whole));
-    assert_eq!(cached.verify_complete().unwrap(), Verified::Complete);
+    assert_eq!(cached.verify_complete().unwrap(), VersionVerification::Complete);
     let mut read = vec![0; size];
     File::from(cached.backing().unwrap().as_fd().try_clone_to_owned().unwrap())
         .read_exact_at(&mut read, 0)
@@ -50,7 +50,7 @@ fn a_version_is_complete_if_it_matches_the_checksum_of_the_store() {
     assert!(read == whole);
     drop(cached);
     let status = cache.find(&location("s3://b/1")).unwrap();
-    assert_eq!((status.len(), status[0].here, status[0].state), (1, size as u64, State::Hydrated));
+    assert_eq!((status.len(), status[0].here, status[0].state), (1, size as u64, VersionState::Hydrated));
 
     let cached = seeded(&cache, 2, size as u64);
     fill_all(&cached, 2);
@@ -72,7 +72,7 @@ fn a_large_version_is_verified_in_parts_with_one_checksum_over_all() {
         let cached = seeded(&cache, seed, size as u64);
         fill_all(&cached, seed);
         cached.set_checksum(Hasher::of(algorithm, &bytes(seed, size)));
-        assert_eq!(cached.verify_complete().unwrap(), Verified::Complete, "{algorithm}");
+        assert_eq!(cached.verify_complete().unwrap(), VersionVerification::Complete, "{algorithm}");
     }
 }
 
@@ -86,15 +86,15 @@ fn a_version_filled_in_two_opens_is_verified_against_one_checksum() {
     {
         let cached = seeded(&open_at(dir.path()), seed, size as u64);
         let last = cached.blocks();
-        (100..200).for_each(|index| assert_eq!(fill(&cached, seed, index), Stored::Kept));
+        (100..200).for_each(|index| assert_eq!(fill(&cached, seed, index), FillOutcome::Kept));
         drop(cached);
         let cached = seeded(&open_at(dir.path()), seed, size as u64);
         // Set after some blocks were filled, as when a later response carries the checksum.
-        (0..50).rev().for_each(|index| assert_eq!(fill(&cached, seed, index), Stored::Kept));
+        (0..50).rev().for_each(|index| assert_eq!(fill(&cached, seed, index), FillOutcome::Kept));
         cached.set_checksum(Hasher::of(algorithm, &bytes(seed + other, size)));
         (200..last)
             .chain((50..100).rev())
-            .for_each(|index| assert_eq!(fill(&cached, seed, index), Stored::Kept));
+            .for_each(|index| assert_eq!(fill(&cached, seed, index), FillOutcome::Kept));
         assert_eq!(cached.verify_complete().is_ok(), other == 0, "{algorithm}");
         assert_eq!(cached.is_complete(), other == 0, "{algorithm}");
     }
@@ -105,7 +105,7 @@ fn a_block_that_fails_in_transfer_leaves_nothing_behind() {
     let dir = scratch();
     let cache = open_at(dir.path());
     let cached = seeded(&cache, 1, 300 * BLOCK);
-    assert_eq!(fill(&cached, 1, 0), Stored::Kept);
+    assert_eq!(fill(&cached, 1, 0), FillOutcome::Kept);
     let (used, disk) = (counted(&cache), on_disk(dir.path()));
     let half = vec![7; usize::try_from(BLOCK / 2).unwrap()];
     let received = cached.receive(1, &mut vec![0; 2 * half.len()], Exempt::Pinned, |sink, at, _| {
@@ -116,9 +116,9 @@ fn a_block_that_fails_in_transfer_leaves_nothing_behind() {
     assert_eq!(present(&cached, 1), [0]);
     assert_eq!((counted(&cache), on_disk(dir.path())), (used, disk));
     // The other blocks stay verified.
-    (1..300).for_each(|index| assert_eq!(fill(&cached, 1, index), Stored::Kept));
+    (1..300).for_each(|index| assert_eq!(fill(&cached, 1, index), FillOutcome::Kept));
     assert_eq!(cached.inner.verified.lock().runs(cached.inner.generation()).len(), 1);
-    assert_eq!(cached.verify_complete().unwrap(), Verified::Complete);
+    assert_eq!(cached.verify_complete().unwrap(), VersionVerification::Complete);
 }
 
 #[test]
@@ -132,17 +132,17 @@ fn a_block_in_transfer_can_be_filled_by_another_thread() {
         let mut buffer = vec![0; 2 * half.len()];
         let received = cached.receive(index, &mut buffer, Exempt::Pinned, |sink, at, _| {
             sink.write_all_at(&half, at).unwrap();
-            assert_eq!(filler.fill(index, &block(&cached, 1, index), Exempt::Pinned), Stored::Kept);
+            assert_eq!(filler.fill(index, &block(&cached, 1, index), Exempt::Pinned), FillOutcome::Kept);
             Err(StoreError::Cancelled)
         });
         assert!(received.unwrap().is_err() && is_right(&cached, 1, index), "the other thread's block stays");
         let next = index + 1;
         let received = cached.receive(next, &mut buffer, Exempt::Pinned, |sink, at, _| {
-            assert_eq!(filler.fill(next, &block(&cached, 1, next), Exempt::Pinned), Stored::Kept);
+            assert_eq!(filler.fill(next, &block(&cached, 1, next), Exempt::Pinned), FillOutcome::Kept);
             sink.write_all_at(&block(&cached, 1, next), at).unwrap();
             Ok(())
         });
-        assert_eq!(received.unwrap().unwrap(), Stored::Already);
+        assert_eq!(received.unwrap().unwrap(), FillOutcome::Already);
         assert!(buffer == block(&cached, 1, next));
     }
     assert_eq!(present(&other, 1), [0, 1, 550, 551]);
@@ -168,8 +168,8 @@ fn an_empty_object_is_complete_at_once() {
     let cached = seeded(&cache, 1, 0);
     assert_eq!((cached.read_at(&mut [0; 4], 0), cached.next_missing(0)), (0, None));
     assert!(cached.has_all_blocks() && cached.backing().is_some());
-    assert_eq!(cached.verify_complete().unwrap(), Verified::Complete);
-    assert_eq!(cached.status().unwrap().state, State::Hydrated);
+    assert_eq!(cached.verify_complete().unwrap(), VersionVerification::Complete);
+    assert_eq!(cached.status().unwrap().state, VersionState::Hydrated);
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn a_sparse_version_of_five_tebibytes_uses_only_its_blocks() {
     let blocks = cached.blocks();
     let some = [0, 1, 511, 512, 12_345_678, blocks / 2, blocks - 1];
     for index in some {
-        assert_eq!(fill(&cached, 1, index), Stored::Kept);
+        assert_eq!(fill(&cached, 1, index), FillOutcome::Kept);
     }
     drop((cached, cache));
     as_if_killed(dir.path());
@@ -191,7 +191,7 @@ fn a_sparse_version_of_five_tebibytes_uses_only_its_blocks() {
     assert_eq!(cached.next_missing(blocks - 1), None);
     assert_eq!(cached.status().unwrap().here, 7 * BLOCK);
     assert!(on_disk(dir.path()) <= 7 * BLOCK + 8 * block_map::page());
-    assert_eq!(cached.verify_complete().unwrap(), Verified::Missing);
+    assert_eq!(cached.verify_complete().unwrap(), VersionVerification::Missing);
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn an_open_version_is_released_block_by_block_unless_it_has_a_backing() {
     assert_eq!(present(&cached, 1), Vec::<u64>::new());
     assert!(!cached.is_complete() && cached.backing().is_none());
     let status = cached.status().unwrap();
-    assert_eq!((status.state, status.pin), (State::Released, Pin::Unpinned));
+    assert_eq!((status.state, status.pin), (VersionState::Released, Pin::Unpinned));
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn a_weak_version_is_removed_when_it_is_closed() {
     fill_all(&cached, 1);
     assert_eq!(present(&cached, 1), [0, 1, 2]);
     assert_eq!(present(&other, 1), Vec::<u64>::new());
-    assert_eq!(cached.verify_complete().unwrap(), Verified::Complete);
+    assert_eq!(cached.verify_complete().unwrap(), VersionVerification::Complete);
     assert!(cached.backing().is_some());
     assert!(cache.usage().used.unwrap() >= 3 * BLOCK);
     assert_eq!(fs::read_dir(dir.path().join("temporary")).unwrap().count(), 0);
@@ -293,7 +293,7 @@ fn stores_with_the_same_bucket_key_size_and_tag_are_kept_apart() {
     for (seed, (large, small)) in (1..).zip(large.iter().zip(&small)) {
         assert!(present(large, seed).is_empty() && !small.is_present());
         fill_all(large, seed);
-        assert_eq!(small.fill(&bytes(seed, 5), Exempt::Pinned), Stored::Kept);
+        assert_eq!(small.fill(&bytes(seed, 5), Exempt::Pinned), FillOutcome::Kept);
     }
     for (seed, (large, small)) in (1..).zip(large.iter().zip(&small)) {
         assert_eq!(present(large, seed), [0, 1, 2]);

@@ -15,7 +15,7 @@ fn next(state: &mut u64) -> u64 {
 #[test]
 fn readers_never_see_a_hole_while_blocks_are_filled_and_evicted() {
     let dir = scratch();
-    let limits = Limits { size: Some(24 * BLOCK), reserve: 0 };
+    let limits = CacheLimits { size: Some(24 * BLOCK), reserve: 0 };
     let caches: Vec<_> = (0..2).map(|_| Cache::open(dir.path(), limits).unwrap()).collect();
     let hits = AtomicU64::new(0);
     thread::scope(|scope| {
@@ -49,7 +49,7 @@ fn readers_never_see_a_hole_while_blocks_are_filled_and_evicted() {
 #[test]
 fn versions_are_opened_closed_evicted_and_released_all_at_once() {
     let dir = scratch();
-    let limits = Limits { size: Some(20 * BLOCK), reserve: 0 };
+    let limits = CacheLimits { size: Some(20 * BLOCK), reserve: 0 };
     let caches: Vec<_> = (0..2).map(|_| Cache::open(dir.path(), limits).unwrap()).collect();
     thread::scope(|scope| {
         for worker in 0..6 {

@@ -17,7 +17,7 @@ fn after_a_power_cut_lost_blocks_are_absent_and_others_present() {
     let cache = open_at(dir.path());
     let cached = seeded(&cache, 1, 10 * BLOCK);
     fill_all(&cached, 1);
-    assert_eq!(cached.verify_complete().unwrap(), Verified::Complete);
+    assert_eq!(cached.verify_complete().unwrap(), VersionVerification::Complete);
     drop((cached, cache));
     lose(dir.path(), &[2, 3, 9]);
     as_if_restarted(dir.path());
@@ -25,9 +25,9 @@ fn after_a_power_cut_lost_blocks_are_absent_and_others_present() {
     let cached = seeded(&cache, 1, 10 * BLOCK);
     assert!(!cached.is_complete() && cached.backing().is_none(), "it was too small to be synced");
     assert_eq!(present(&cached, 1), [0, 1, 4, 5, 6, 7, 8]);
-    assert_eq!(cached.verify_complete().unwrap(), Verified::Missing);
-    assert!([2, 3, 9].into_iter().all(|index| fill(&cached, 1, index) == Stored::Kept));
-    assert_eq!(cached.verify_complete().unwrap(), Verified::Complete);
+    assert_eq!(cached.verify_complete().unwrap(), VersionVerification::Missing);
+    assert!([2, 3, 9].into_iter().all(|index| fill(&cached, 1, index) == FillOutcome::Kept));
+    assert_eq!(cached.verify_complete().unwrap(), VersionVerification::Complete);
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn after_a_power_cut_completion_finds_lost_blocks_that_were_not_read() {
     let cache = open_at(dir.path());
     let cached = seeded(&cache, 1, 10 * BLOCK);
     assert!(cached.has_all_blocks());
-    assert_eq!(cached.verify_complete().unwrap(), Verified::Missing);
+    assert_eq!(cached.verify_complete().unwrap(), VersionVerification::Missing);
     assert!(!cached.has_all_blocks());
     assert_eq!(present(&cached, 1), [1, 2, 3, 4, 6, 7, 8, 9]);
 }
@@ -55,7 +55,7 @@ fn completion_of_a_large_version_finds_a_lost_last_block() {
     lose(dir.path(), &[299]);
     as_if_restarted(dir.path());
     let cached = seeded(&open_at(dir.path()), 1, 300 * BLOCK);
-    assert_eq!(cached.verify_complete().unwrap(), Verified::Missing);
+    assert_eq!(cached.verify_complete().unwrap(), VersionVerification::Missing);
     assert_eq!(present(&cached, 1), (0..299).collect::<Vec<_>>());
 }
 
@@ -63,11 +63,11 @@ fn completion_of_a_large_version_finds_a_lost_last_block() {
 fn completion_reads_blocks_of_an_earlier_open_again() {
     let dir = scratch();
     let first = seeded(&open_at(dir.path()), 1, 10 * BLOCK);
-    (0..5).for_each(|index| assert_eq!(fill(&first, 1, index), Stored::Kept));
+    (0..5).for_each(|index| assert_eq!(fill(&first, 1, index), FillOutcome::Kept));
     let cached = seeded(&open_at(dir.path()), 1, 10 * BLOCK);
-    (5..10).for_each(|index| assert_eq!(fill(&cached, 1, index), Stored::Kept));
+    (5..10).for_each(|index| assert_eq!(fill(&cached, 1, index), FillOutcome::Kept));
     lose(dir.path(), &[3]);
-    assert_eq!(cached.verify_complete().unwrap(), Verified::Missing);
+    assert_eq!(cached.verify_complete().unwrap(), VersionVerification::Missing);
     assert_eq!(present(&cached, 1), [0, 1, 2, 4, 5, 6, 7, 8, 9]);
 }
 
@@ -122,9 +122,9 @@ fn verification_of_the_cache_drops_blocks_changed_by_other_programs() {
     lose(dir.path(), &[4]);
     fs::write(dir.path().join("objects/00junk.map"), "junk").unwrap();
     let report = cache.verify().unwrap();
-    assert_eq!(report, Report { versions: 3, corrupt: 0, blocks: 15, wrong: 3 });
+    assert_eq!(report, VerificationReport { versions: 3, corrupt: 0, blocks: 15, wrong: 3 });
     assert_eq!(present(&open, 1), [0, 1, 2, 3, 5]);
-    assert_eq!(cache.verify().unwrap(), Report { versions: 3, corrupt: 0, blocks: 15, wrong: 0 });
+    assert_eq!(cache.verify().unwrap(), VerificationReport { versions: 3, corrupt: 0, blocks: 15, wrong: 0 });
 }
 
 #[test]
@@ -137,9 +137,9 @@ fn an_unfinished_version_is_not_corrupt_and_one_without_its_header_is() {
     assert_eq!(cache.verify().unwrap().corrupt, 1, "there are blocks");
     let file = File::options().write(true).truncate(true).open(&data[0]).unwrap();
     file.set_len(3 * BLOCK).unwrap();
-    assert_eq!(cache.verify().unwrap(), Report::default());
+    assert_eq!(cache.verify().unwrap(), VerificationReport::default());
     fs::remove_file(&data[0]).unwrap();
-    assert_eq!(cache.verify().unwrap(), Report::default());
+    assert_eq!(cache.verify().unwrap(), VerificationReport::default());
 }
 
 #[test]
@@ -166,12 +166,12 @@ fn a_file_that_was_cut_short_is_not_used_until_it_is_closed_and_then_made_anew()
     let dir = scratch();
     let cache = open_at(dir.path());
     let cached = seeded(&cache, 1, 5 * BLOCK);
-    (0..4).for_each(|block| assert_eq!(fill(&cached, 1, block), Stored::Kept));
+    (0..4).for_each(|block| assert_eq!(fill(&cached, 1, block), FillOutcome::Kept));
     cut(dir.path(), ".data", BLOCK + 7);
-    assert_eq!(fill(&cached, 1, 4), Stored::NoRoom);
+    assert_eq!(fill(&cached, 1, 4), FillOutcome::NoRoom);
     assert_eq!(present(&cached, 1), Vec::<u64>::new());
     assert!(!cached.is_present(0) && cached.backing().is_none());
-    assert_eq!(cached.verify_complete().unwrap(), Verified::Missing);
+    assert_eq!(cached.verify_complete().unwrap(), VersionVerification::Missing);
     let error = cache.version(&location("s3://b/1"), &strong(5 * BLOCK, "a"), None).unwrap_err();
     assert!(error.to_string().contains("it is corrupt, and in use"), "{error}");
     drop(cached);
@@ -185,7 +185,7 @@ fn a_write_behind_a_cut_shows_no_reader_zeros() {
     let dir = scratch();
     let (cache, other) = (open_at(dir.path()), open_at(dir.path()));
     let (cached, reader) = (seeded(&cache, 1, 6 * BLOCK), seeded(&other, 1, 6 * BLOCK));
-    (0..3).for_each(|block| assert_eq!(fill(&cached, 1, block), Stored::Kept));
+    (0..3).for_each(|block| assert_eq!(fill(&cached, 1, block), FillOutcome::Kept));
     let mut buffer = block(&cached, 1, 4);
     let bytes = buffer.clone();
     let received = cached.receive(4, &mut buffer, Exempt::Pinned, |sink, at, _| {
@@ -205,7 +205,7 @@ fn the_last_block_does_not_hide_a_cut() {
         let dir = scratch();
         let cache = open_at(dir.path());
         let cached = seeded(&cache, 1, 4 * BLOCK + 9000);
-        (0..4).for_each(|block| assert_eq!(fill(&cached, 1, block), Stored::Kept));
+        (0..4).for_each(|block| assert_eq!(fill(&cached, 1, block), FillOutcome::Kept));
         let bytes = block(&cached, 1, 4);
         let written = cached.inner.write(4, Exempt::Pinned, || {
             cut(dir.path(), ".data", cut_at);
@@ -250,10 +250,10 @@ fn a_map_that_was_cut_short_is_not_used_even_where_its_page_remains() {
         let dir = scratch();
         let cache = open_at(dir.path());
         let cached = seeded(&cache, 1, 5 * BLOCK);
-        (0..4).for_each(|block| assert_eq!(fill(&cached, 1, block), Stored::Kept));
+        (0..4).for_each(|block| assert_eq!(fill(&cached, 1, block), FillOutcome::Kept));
         let before = cached.inner.generation();
         cut(dir.path(), ".map", length);
-        assert_eq!(fill(&cached, 1, 4), Stored::NoRoom, "cut at {length}");
+        assert_eq!(fill(&cached, 1, 4), FillOutcome::NoRoom, "cut at {length}");
         assert_eq!(present(&cached, 1), Vec::<u64>::new(), "cut at {length}");
         assert_eq!(cached.inner.is_generation(before), length > 48, "cut at {length}");
     }
@@ -281,7 +281,7 @@ fn data_that_was_put_in_the_place_of_a_maps_own_is_not_trusted() {
     let cache = open_at(dir.path());
     let cached = seeded(&cache, 1, size);
     fill_all(&cached, 1);
-    assert_eq!(cached.verify_complete().unwrap(), Verified::Complete);
+    assert_eq!(cached.verify_complete().unwrap(), VersionVerification::Complete);
     let replace = || {
         let data = end_with(dir.path(), ".data");
         let new = data[0].with_extension("new");
@@ -335,7 +335,7 @@ fn damaged_files_are_started_over() {
         assert_eq!(present(&cached, 1), Vec::<u64>::new(), "damage {index}");
         fill_all(&cached, 1);
         assert_eq!(present(&cached, 1), [0, 1, 2], "damage {index}");
-        assert_eq!(cached.verify_complete().unwrap(), Verified::Complete);
+        assert_eq!(cached.verify_complete().unwrap(), VersionVerification::Complete);
         drop(cached);
         cache.release(&location("s3://b/1")).unwrap();
     }
@@ -385,7 +385,7 @@ fn a_directory_of_an_older_format_is_emptied_and_is_of_the_new_one() {
     let cache = open_at(dir.path());
     fill_all(&seeded(&cache, 1, 3 * BLOCK), 1);
     let small = cache.packed(&location("s3://b/2"), &strong(5, "a")).unwrap();
-    assert_eq!(small.fill(b"small", Exempt::Pinned), Stored::Kept);
+    assert_eq!(small.fill(b"small", Exempt::Pinned), FillOutcome::Kept);
     drop((small, cache));
     let format = dir.path().join("format");
     for older in ["firstbyte cache 1\n", "firstbyte cache 2\n"] {

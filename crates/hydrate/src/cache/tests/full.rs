@@ -49,7 +49,7 @@ fn on_a_full_disk_blocks_replace_others_and_nothing_fails() {
     // Far apart, so that each needs a page of the map.
     let mut kept = Vec::new();
     for index in (0..200).map(|step| step * 1000) {
-        if fill(&cached, 1, index) == Stored::Kept {
+        if fill(&cached, 1, index) == FillOutcome::Kept {
             assert!(is_right(&cached, 1, index));
             kept.push(index);
         }
@@ -69,11 +69,11 @@ fn on_a_disk_filled_by_others_nothing_is_cached_and_nothing_fails() {
     let cache = open_at(&dir);
     let cached = seeded(&cache, 1, 5 << 40);
     cached.pin(Pin::Pinned);
-    assert_eq!(fill(&cached, 1, 0), Stored::Kept);
+    assert_eq!(fill(&cached, 1, 0), FillOutcome::Kept);
     let stuffing = small.path().join("other");
     stuff(&stuffing);
-    assert_eq!(fill(&cached, 1, 1), Stored::NoRoom);
-    assert_eq!(fill(&cached, 1, 100_000), Stored::NoRoom);
+    assert_eq!(fill(&cached, 1, 1), FillOutcome::NoRoom);
+    assert_eq!(fill(&cached, 1, 100_000), FillOutcome::NoRoom);
     // As if others had filled the disk after the count reported room.
     assert!(cached.inner.map.word_allocated(200_000).is_err() && cached.inner.map.word(200_000).is_none());
     assert!(is_right(&cached, 1, 0) && !is_right(&cached, 1, 100_000));
@@ -86,7 +86,7 @@ fn on_a_disk_filled_by_others_nothing_is_cached_and_nothing_fails() {
     assert!(is_right(&cached, 1, 0));
     assert!(matches!(Cache::open(&small.path().join("new"), NO_LIMITS), Err(Error::Cache { .. })));
     fs::remove_file(stuffing).unwrap();
-    assert_eq!(fill(&cached, 1, 100_000), Stored::Kept);
+    assert_eq!(fill(&cached, 1, 100_000), FillOutcome::Kept);
 }
 
 #[test]
@@ -111,10 +111,10 @@ fn the_reserve_is_left_free() {
     }
     let small = Small::new("size=16m");
     let reserve = 10 << 20;
-    let cache = Cache::open(&small.path().join("cache"), Limits { size: None, reserve }).unwrap();
+    let cache = Cache::open(&small.path().join("cache"), CacheLimits { size: None, reserve }).unwrap();
     let cached = seeded(&cache, 1, 200 * BLOCK);
     for index in 0..200 {
-        assert_eq!(fill(&cached, 1, index), Stored::Kept, "block {index}");
+        assert_eq!(fill(&cached, 1, index), FillOutcome::Kept, "block {index}");
         let stat = rustix::fs::statvfs(small.path()).unwrap();
         assert!(stat.f_bavail * stat.f_frsize >= reserve);
     }

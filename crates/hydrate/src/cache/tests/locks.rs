@@ -8,7 +8,7 @@ use firstbyte_testkit::holds_within;
 use super::*;
 
 fn limited(dir: &Path, blocks: u64) -> Cache {
-    Cache::open(dir, Limits { size: Some(blocks * BLOCK), reserve: 0 }).unwrap()
+    Cache::open(dir, CacheLimits { size: Some(blocks * BLOCK), reserve: 0 }).unwrap()
 }
 
 #[test]
@@ -26,7 +26,7 @@ fn an_eviction_waits_for_no_version_that_another_process_opens() {
     assert_eq!(lock::WAITS.get(), 0);
     assert!(present(&second, 2).len() > 5 && present(&first, 1).len() == 8);
     drop(other);
-    assert_ne!(fill(&second, 2, 0), Stored::NoRoom);
+    assert_ne!(fill(&second, 2, 0), FillOutcome::NoRoom);
 }
 
 #[test]

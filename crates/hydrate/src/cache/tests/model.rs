@@ -76,7 +76,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 struct World {
     dir: tempfile::TempDir,
     caches: Vec<Cache>,
-    open: Vec<Vec<Option<Cached>>>,
+    open: Vec<Vec<Option<CachedVersion>>>,
     here: BTreeSet<(u64, u64)>,
     complete: BTreeSet<u64>,
 }
@@ -93,7 +93,7 @@ impl World {
         Self { dir, caches, open: closed(), here: BTreeSet::new(), complete: BTreeSet::new() }
     }
 
-    fn cached(&mut self, instance: usize, object: u64) -> &Cached {
+    fn cached(&mut self, instance: usize, object: u64) -> &CachedVersion {
         self.open[instance][object as usize]
             .get_or_insert_with(|| seeded(&self.caches[instance], object, size()))
     }
@@ -107,8 +107,8 @@ impl World {
                 let new = self.here.insert((object, block));
                 // A block from before an unclean stop is written again.
                 assert!(
-                    stored == if new { Stored::Kept } else { Stored::Already }
-                        || !new && stored == Stored::Kept
+                    stored == if new { FillOutcome::Kept } else { FillOutcome::Already }
+                        || !new && stored == FillOutcome::Kept
                 );
             }
             Step::Read { instance, object } => {
@@ -128,7 +128,10 @@ impl World {
             Step::Complete { instance, object } => {
                 let verified = self.cached(instance, object).verify_complete().unwrap();
                 let whole = self.blocks(object).len() as u64 == BLOCKS;
-                assert_eq!(verified, if whole { Verified::Complete } else { Verified::Missing });
+                assert_eq!(
+                    verified,
+                    if whole { VersionVerification::Complete } else { VersionVerification::Missing }
+                );
                 if whole {
                     self.complete.insert(object);
                 }
@@ -157,8 +160,9 @@ impl World {
             self.complete.clear();
             for (object, block) in lost {
                 let identity =
-                    Identity::new(&location(&format!("s3://b/{object}")), "", &strong(size(), "a")).unwrap();
-                let paths = Paths::new(&identity.name());
+                    CachedIdentity::new(&location(&format!("s3://b/{object}")), "", &strong(size(), "a"))
+                        .unwrap();
+                let paths = CachePaths::new(&identity.name());
                 if let Ok(data) = File::options().write(true).open(dir.join(paths.data)) {
                     let len = BLOCK.min(size() - block * BLOCK) as usize;
                     data.write_all_at(&vec![0; len], block * BLOCK).unwrap();
@@ -179,7 +183,7 @@ impl World {
     }
 }
 
-fn closed() -> Vec<Vec<Option<Cached>>> {
+fn closed() -> Vec<Vec<Option<CachedVersion>>> {
     vec![vec![None; OBJECTS as usize]; 2]
 }
 

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::*;
-use crate::cache::packs::{Place, cost};
+use crate::cache::packs::{RecordPlace, cost};
 
 /// The packed version of `s3://b/SEED`, whose bytes follow from the seed.
 fn small(cache: &Cache, seed: u64) -> Packed {
@@ -22,7 +22,7 @@ fn content(seed: u64) -> Vec<u8> {
     bytes(seed, usize::try_from(size(seed)).unwrap())
 }
 
-fn put(cache: &Cache, seed: u64) -> Stored {
+fn put(cache: &Cache, seed: u64) -> FillOutcome {
     small(cache, seed).fill(&content(seed), Exempt::Pinned)
 }
 
@@ -35,7 +35,7 @@ fn is_here(cache: &Cache, seed: u64) -> bool {
 }
 
 fn limited(dir: &Path, size: u64) -> Cache {
-    Cache::open(dir, Limits { size: Some(size), reserve: 0 }).unwrap()
+    Cache::open(dir, CacheLimits { size: Some(size), reserve: 0 }).unwrap()
 }
 
 /// The files of packs and tables.
@@ -80,8 +80,8 @@ fn an_object_is_read_as_it_was_put_by_every_instance_and_later() {
     let dir = scratch();
     let caches = [open_at(dir.path()), open_at(dir.path())];
     for seed in 0..40 {
-        assert_eq!(put(&caches[(seed % 2) as usize], seed), Stored::Kept);
-        assert_eq!(put(&caches[0], seed), Stored::Already);
+        assert_eq!(put(&caches[(seed % 2) as usize], seed), FillOutcome::Kept);
+        assert_eq!(put(&caches[0], seed), FillOutcome::Already);
     }
     assert!((0..40).all(|seed| caches.iter().all(|cache| is_here(cache, seed))));
     let mut part = [0; 100];
@@ -94,7 +94,7 @@ fn an_object_is_read_as_it_was_put_by_every_instance_and_later() {
     drop(caches);
     let cache = open_at(dir.path());
     assert!((0..40).all(|seed| is_here(&cache, seed)));
-    assert_eq!(put(&cache, 50), Stored::Kept);
+    assert_eq!(put(&cache, 50), FillOutcome::Kept);
     assert!(files(dir.path(), ".pack").len() <= 2, "packs are continued");
 }
 
@@ -112,13 +112,13 @@ fn only_small_objects_with_a_version_for_sure_are_packed() {
 fn status_release_and_pins_are_those_of_any_version() {
     let dir = scratch();
     let cache = open_at(dir.path());
-    (0..10).for_each(|seed| assert_eq!(put(&cache, seed), Stored::Kept));
+    (0..10).for_each(|seed| assert_eq!(put(&cache, seed), FillOutcome::Kept));
     let other = cache.packed(&location("s3://b/3"), &strong(5, "b")).unwrap();
-    assert_eq!(other.fill(b"other", Exempt::Pinned), Stored::Kept);
+    assert_eq!(other.fill(b"other", Exempt::Pinned), FillOutcome::Kept);
     let found = cache.find(&location("s3://b/3")).unwrap();
     let mut sizes: Vec<_> = found.iter().map(|status| (status.size, status.here, status.state)).collect();
     sizes.sort_by_key(|found| found.0);
-    assert_eq!(sizes, [(5, 5, State::Hydrated), (size(3), size(3), State::Hydrated)]);
+    assert_eq!(sizes, [(5, 5, VersionState::Hydrated), (size(3), size(3), VersionState::Hydrated)]);
     assert_eq!(cache.statuses().map(Result::unwrap).count(), 11);
     small(&cache, 4).pin(Pin::Pinned);
     assert_eq!(small(&cache, 4).status().unwrap().pin, Pin::Pinned);
@@ -127,7 +127,7 @@ fn status_release_and_pins_are_those_of_any_version() {
     assert!(!is_here(&cache, 3) && cache.find(&location("s3://b/3")).unwrap().is_empty());
     let released = cache.release_version(&location("s3://b/4"), &strong(size(4), "a")).unwrap();
     assert_eq!(released.versions, 1);
-    assert_eq!(put(&cache, 4), Stored::Kept);
+    assert_eq!(put(&cache, 4), FillOutcome::Kept);
     assert_eq!(small(&cache, 4).status().unwrap().pin, Pin::Unpinned, "the pin went with the release");
 }
 
@@ -136,18 +136,18 @@ fn an_object_is_complete_if_it_matches_the_checksum_of_the_store() {
     let dir = scratch();
     let cache = open_at(dir.path());
     let object = small(&cache, 1);
-    assert_eq!(object.verify_complete().unwrap(), Verified::Missing);
+    assert_eq!(object.verify_complete().unwrap(), VersionVerification::Missing);
     object.set_checksum(Hasher::of(Algorithm::Sha256, &content(1)));
-    assert_eq!(object.fill(&content(1), Exempt::Pinned), Stored::Kept);
+    assert_eq!(object.fill(&content(1), Exempt::Pinned), FillOutcome::Kept);
     assert!(object.is_complete(), "compared as it was put");
     let object = small(&cache, 2);
-    assert_eq!(object.fill(&content(2), Exempt::Pinned), Stored::Kept);
+    assert_eq!(object.fill(&content(2), Exempt::Pinned), FillOutcome::Kept);
     assert!(!object.is_complete());
-    assert_eq!(object.verify_complete().unwrap(), Verified::Complete);
+    assert_eq!(object.verify_complete().unwrap(), VersionVerification::Complete);
     assert!(small(&open_at(dir.path()), 2).is_complete());
     let object = small(&cache, 3);
     object.set_checksum(Hasher::of(Algorithm::Crc64Nvme, b"other"));
-    assert_eq!(object.fill(&content(3), Exempt::Pinned), Stored::Kept);
+    assert_eq!(object.fill(&content(3), Exempt::Pinned), FillOutcome::Kept);
     assert!(!object.is_complete());
     let error = object.verify_complete().unwrap_err().to_string();
     assert!(error.starts_with("s3://b/3: CRC64NVME mismatch"), "{error}");
@@ -163,7 +163,7 @@ fn a_pack_that_cannot_be_opened_keeps_its_records() {
     std::fs::hard_link(&files(dir.path(), ".pack")[0], &second).unwrap();
     let cache = limited(dir.path(), 1 << 30);
     assert!(!is_here(&cache, 1));
-    assert_eq!(cache.verify().unwrap(), Report::default());
+    assert_eq!(cache.verify().unwrap(), VerificationReport::default());
     std::fs::remove_file(second).unwrap();
     assert!(is_here(&cache, 1));
 }
@@ -172,7 +172,7 @@ fn a_pack_that_cannot_be_opened_keeps_its_records() {
 fn a_damaged_record_is_found_dropped_and_put_again() {
     let dir = scratch();
     let cache = open_at(dir.path());
-    (0..5).for_each(|seed| assert_eq!(put(&cache, seed), Stored::Kept));
+    (0..5).for_each(|seed| assert_eq!(put(&cache, seed), FillOutcome::Kept));
     let pack = File::options().read(true).write(true).open(&files(dir.path(), ".pack")[0]).unwrap();
     // In the content of the second record, and in the header of the third.
     let second = cost(small(&cache, 0).record_length());
@@ -181,11 +181,11 @@ fn a_damaged_record_is_found_dropped_and_put_again() {
     pack.write_all_at(b"damage", third + 2).unwrap();
     let used = counted(&cache);
     assert!(!is_here(&cache, 1) && !small(&cache, 1).is_present());
-    assert_eq!(cache.verify().unwrap(), Report { versions: 4, corrupt: 0, blocks: 3, wrong: 1 });
+    assert_eq!(cache.verify().unwrap(), VerificationReport { versions: 4, corrupt: 0, blocks: 3, wrong: 1 });
     assert!(counted(&cache) < used);
-    assert_eq!((put(&cache, 1), put(&cache, 2)), (Stored::Kept, Stored::Kept));
+    assert_eq!((put(&cache, 1), put(&cache, 2)), (FillOutcome::Kept, FillOutcome::Kept));
     assert!((0..5).all(|seed| is_here(&cache, seed)));
-    assert_eq!(cache.verify().unwrap(), Report { versions: 5, corrupt: 0, blocks: 5, wrong: 0 });
+    assert_eq!(cache.verify().unwrap(), VerificationReport { versions: 5, corrupt: 0, blocks: 5, wrong: 0 });
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn without_its_table_or_state_the_cache_starts_over() {
         files(dir.path(), lost).iter().for_each(|path| fs::remove_file(path).unwrap());
         let cache = open_at(dir.path());
         assert!((0..20).all(|seed| !is_here(&cache, seed)), "without {lost}");
-        (0..20).for_each(|seed| assert_eq!(put(&cache, seed), Stored::Kept));
+        (0..20).for_each(|seed| assert_eq!(put(&cache, seed), FillOutcome::Kept));
         assert!((0..20).all(|seed| is_here(&cache, seed)));
         (0..20).for_each(|seed| _ = cache.release(&location(&format!("s3://b/{seed}"))).unwrap());
     }
@@ -218,7 +218,10 @@ fn the_table_grows_under_writers_removers_and_readers() {
             let cache = &caches[(worker % 2) as usize];
             scope.spawn(move || {
                 for seed in (worker..4000).step_by(4) {
-                    assert_eq!(tiny(cache, seed).fill(&seed.to_ne_bytes(), Exempt::Pinned), Stored::Kept);
+                    assert_eq!(
+                        tiny(cache, seed).fill(&seed.to_ne_bytes(), Exempt::Pinned),
+                        FillOutcome::Kept
+                    );
                     // Every eighth is removed again, if necessary after the table was replaced.
                     while seed % 8 == 7 && tiny(cache, seed).is_present() {
                         cache.release(&location(&format!("s3://b/{seed}"))).unwrap();
@@ -233,7 +236,10 @@ fn the_table_grows_under_writers_removers_and_readers() {
         assert_eq!((read, u64::from_ne_bytes(found)), if seed % 8 == 7 { (0, 0) } else { (8, seed) });
     }
     assert_eq!(files(dir.path(), ".table").len(), 1, "replaced tables are removed");
-    assert_eq!(caches[0].verify().unwrap(), Report { versions: 3500, corrupt: 0, blocks: 3500, wrong: 0 });
+    assert_eq!(
+        caches[0].verify().unwrap(),
+        VerificationReport { versions: 3500, corrupt: 0, blocks: 3500, wrong: 0 }
+    );
     assert_eq!(counted(&caches[1]), packs_on_disk(dir.path()));
 }
 
@@ -248,7 +254,7 @@ fn a_writer_waits_while_another_process_replaces_the_table() {
         thread::sleep(Duration::from_millis(300));
         assert!(!writer.is_finished());
         drop(replacing);
-        assert_eq!(writer.join().unwrap(), Stored::Kept);
+        assert_eq!(writer.join().unwrap(), FillOutcome::Kept);
     });
 }
 
@@ -259,7 +265,7 @@ fn the_least_recently_used_are_evicted_first_and_pinned_ones_stay() {
     let cache = limited(dir.path(), limit);
     let mut stored = 0;
     for seed in 1..300 {
-        if put(&cache, seed) == Stored::Kept {
+        if put(&cache, seed) == FillOutcome::Kept {
             stored += 1;
         }
         if seed == 2 {
@@ -279,12 +285,12 @@ fn small_and_large_versions_make_room_for_each_other() {
     let dir = scratch();
     let limit = 40 * BLOCK;
     let cache = limited(dir.path(), limit);
-    (0..60).for_each(|seed| assert_eq!(put(&cache, seed), Stored::Kept));
+    (0..60).for_each(|seed| assert_eq!(put(&cache, seed), FillOutcome::Kept));
     let large = seeded(&cache, 1000, 30 * BLOCK);
     fill_all(&large, 1000);
     assert_eq!(present(&large, 1000).len(), 30);
     drop(large);
-    (100..160).for_each(|seed| assert_eq!(put(&cache, seed), Stored::Kept));
+    (100..160).for_each(|seed| assert_eq!(put(&cache, seed), FillOutcome::Kept));
     assert!(cache.usage().used.unwrap() <= limit);
     assert!((150..160).all(|seed| is_here(&cache, seed)));
 }
@@ -294,7 +300,7 @@ fn a_limit_too_small_for_a_table_caches_nothing_and_fails_nothing() {
     let dir = scratch();
     for size in [0, 4096, 12 << 10] {
         let cache = limited(dir.path(), size);
-        assert_eq!(put(&cache, 1), Stored::NoRoom);
+        assert_eq!(put(&cache, 1), FillOutcome::NoRoom);
         assert!(!is_here(&cache, 1) && cache.usage().used.unwrap() <= size);
     }
 }
@@ -320,7 +326,7 @@ fn one_process_puts_objects() {
     let (first, dir) = part.split_once(' ').unwrap();
     let cache = limited(Path::new(dir), 64 << 20);
     for seed in first.parse().unwrap().. {
-        if put(&cache, seed) == Stored::Kept {
+        if put(&cache, seed) == FillOutcome::Kept {
             println!("put {seed} ");
         }
     }
@@ -411,7 +417,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 struct World {
     dir: tempfile::TempDir,
     caches: Vec<Cache>,
-    here: BTreeMap<u64, Place>,
+    here: BTreeMap<u64, RecordPlace>,
 }
 
 impl World {
@@ -420,7 +426,7 @@ impl World {
             Step::Put { instance, object } => {
                 let stored = put(&self.caches[instance], object);
                 let known = self.here.contains_key(&object);
-                assert_eq!(stored, if known { Stored::Already } else { Stored::Kept });
+                assert_eq!(stored, if known { FillOutcome::Already } else { FillOutcome::Kept });
                 let place = small(&self.caches[instance], object).seen().unwrap().place;
                 assert_eq!(*self.here.entry(object).or_insert(place), place);
             }

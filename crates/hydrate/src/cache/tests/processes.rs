@@ -24,7 +24,7 @@ fn spawn(dir: &Path, order: u64, rounds: u64) -> Child {
 }
 
 fn work(dir: &Path, order: u64, rounds: u64) {
-    let cache = Cache::open(dir, Limits { size: Some(400 * BLOCK), reserve: 0 }).unwrap();
+    let cache = Cache::open(dir, CacheLimits { size: Some(400 * BLOCK), reserve: 0 }).unwrap();
     let versions: Vec<_> = (0..OBJECTS).map(|seed| seeded(&cache, seed, SIZE)).collect();
     for step in 0..rounds {
         let place = (step * (2 * order + 1) + order * 37) % (OBJECTS * 300);
@@ -34,7 +34,7 @@ fn work(dir: &Path, order: u64, rounds: u64) {
             continue;
         }
         let Some(_lease) = cached.lease(index..index + 1) else { continue };
-        if fill(cached, seed, index) == Stored::Kept {
+        if fill(cached, seed, index) == FillOutcome::Kept {
             println!("filled {seed} {index}");
         }
     }

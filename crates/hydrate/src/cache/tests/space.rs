@@ -3,7 +3,7 @@
 use super::*;
 
 fn limited(dir: &Path, size: u64) -> Cache {
-    Cache::open(dir, Limits { size: Some(size), reserve: 0 }).unwrap()
+    Cache::open(dir, CacheLimits { size: Some(size), reserve: 0 }).unwrap()
 }
 
 fn within(cache: &Cache, dir: &Path, limit: u64) {
@@ -68,7 +68,7 @@ fn a_file_larger_than_the_cache_evicts_its_own_blocks() {
     let cache = limited(dir.path(), limit);
     let cached = seeded(&cache, 1, 100 * BLOCK);
     for index in 0..100 {
-        assert_eq!(fill(&cached, 1, index), Stored::Kept, "block {index}");
+        assert_eq!(fill(&cached, 1, index), FillOutcome::Kept, "block {index}");
         assert!(is_right(&cached, 1, index));
         within(&cache, dir.path(), limit);
     }
@@ -84,10 +84,10 @@ fn eviction_passes_over_blocks_that_are_read_often() {
     let cached = seeded(&cache, 1, 400 * BLOCK);
     let mut missed = 0;
     for index in 1..400 {
-        assert_eq!(fill(&cached, 1, index), Stored::Kept);
+        assert_eq!(fill(&cached, 1, index), FillOutcome::Kept);
         if !is_right(&cached, 1, 0) {
             missed += 1;
-            assert_eq!(fill(&cached, 1, 0), Stored::Kept);
+            assert_eq!(fill(&cached, 1, 0), FillOutcome::Kept);
         }
     }
     // By order of filling it would be evicted every 28 blocks.
@@ -106,10 +106,10 @@ fn pinned_versions_and_those_with_a_backing_are_not_evicted() {
     pinned.pin(Pin::Pinned);
     fill_all(&pinned, 2);
     let other = seeded(&cache, 3, 3 * BLOCK);
-    assert_eq!(fill(&other, 3, 0), Stored::NoRoom);
+    assert_eq!(fill(&other, 3, 0), FillOutcome::NoRoom);
     assert_eq!(present(&other, 3), Vec::<u64>::new());
     drop(backing);
-    assert_eq!(fill(&other, 3, 0), Stored::Kept);
+    assert_eq!(fill(&other, 3, 0), FillOutcome::Kept);
     assert!(present(&backed, 1).len() < 3 && !backed.is_complete());
     assert_eq!(present(&pinned, 2).len(), 4);
 }
@@ -121,7 +121,7 @@ fn weak_versions_are_evicted_too() {
     let weak = Version { size: Some(30 * BLOCK), last_modified: Some("Mon".into()), ..Version::default() };
     let cached = cache.version(&location("http://h/k"), &weak, None).unwrap();
     for index in 0..30 {
-        assert_eq!(fill(&cached, 1, index), Stored::Kept, "block {index}");
+        assert_eq!(fill(&cached, 1, index), FillOutcome::Kept, "block {index}");
         assert!(is_right(&cached, 1, index) && cache.usage().used.unwrap() <= 8 * BLOCK);
     }
 }
@@ -131,14 +131,14 @@ fn a_limit_smaller_than_a_block_caches_nothing_and_fails_nothing() {
     let dir = scratch();
     let cache = limited(dir.path(), 64 << 10);
     let cached = seeded(&cache, 1, 3 * BLOCK);
-    assert_eq!(fill(&cached, 1, 0), Stored::NoRoom);
+    assert_eq!(fill(&cached, 1, 0), FillOutcome::NoRoom);
     assert!(limited(dir.path(), 0).version(&location("s3://b/2"), &strong(1, "a"), None).is_err());
 }
 
 #[test]
 fn a_reserve_larger_than_the_disk_caches_nothing() {
     let dir = scratch();
-    let cache = Cache::open(dir.path(), Limits { size: None, reserve: u64::MAX }).unwrap();
+    let cache = Cache::open(dir.path(), CacheLimits { size: None, reserve: u64::MAX }).unwrap();
     assert_eq!(cache.usage().room, 0);
     assert!(cache.version(&location("s3://b/1"), &strong(BLOCK, "a"), None).is_err());
 }
@@ -190,7 +190,7 @@ fn pinned_blocks_are_not_evicted_until_they_are_unpinned() {
     let dir = scratch();
     let cache = open_at(dir.path());
     let cached = seeded(&cache, 1, 4 * BLOCK);
-    (0..3).for_each(|index| assert_eq!(fill(&cached, 1, index), Stored::Kept));
+    (0..3).for_each(|index| assert_eq!(fill(&cached, 1, index), FillOutcome::Kept));
     assert!(cached.pin_blocks(ByteRange::new(BLOCK, 4 * BLOCK)).is_none(), "the last is absent");
     let pinned = cached.pin_blocks(ByteRange::new(10, 2 * BLOCK)).unwrap();
     // As another process would.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use firstbyte_lambda::Deadline;
-use firstbyte_lambda::reader::Reading;
+use firstbyte_lambda::reader::ReadProgress;
 use serde::Serialize;
 
 /// Divisor of the time budget: the rate is trusted this long after the first byte.
@@ -39,7 +39,7 @@ impl Estimate {
     }
 
     /// Whether the bytes read so far show that the part cannot be read in time.
-    pub(crate) fn refuses(&self, reading: &Reading, elapsed: Duration) -> bool {
+    pub(crate) fn refuses(&self, reading: &ReadProgress, elapsed: Duration) -> bool {
         let Some(first) = reading.first_byte else { return false };
         if elapsed < first + self.budget / TRIAL_DIVISOR || reading.bytes >= self.wanted {
             return false;
@@ -50,7 +50,7 @@ impl Estimate {
     }
 
     /// Returns the largest part that can be read in time, estimated from this reading.
-    pub(crate) fn fits(&self, reading: &Reading, elapsed: Duration) -> Fits {
+    pub(crate) fn fits(&self, reading: &ReadProgress, elapsed: Duration) -> Fits {
         let rate = self.rate(reading, elapsed);
         let reads = self.budget.saturating_sub(reading.first_byte.unwrap_or(self.budget)).as_secs_f64();
         let bytes = (rate * reads * SAFETY_FACTOR).min(as_f64(self.size));
@@ -63,7 +63,7 @@ impl Estimate {
     }
 
     /// Bytes per second since the first byte.
-    fn rate(&self, reading: &Reading, elapsed: Duration) -> f64 {
+    fn rate(&self, reading: &ReadProgress, elapsed: Duration) -> f64 {
         let since = elapsed.saturating_sub(reading.first_byte.unwrap_or(elapsed));
         if reading.bytes == 0 { 0.0 } else { as_f64(reading.bytes) / since.as_secs_f64().max(1e-3) }
     }
@@ -86,9 +86,9 @@ mod tests {
     use super::*;
     use firstbyte_location::{Algorithm, Hasher};
 
-    fn reading(bytes: u64) -> Reading {
+    fn reading(bytes: u64) -> ReadProgress {
         let crc32c = Hasher::new(Algorithm::Crc32c).finish();
-        Reading { bytes, first_byte: Some(Duration::from_millis(100)), crc32c, rate: None }
+        ReadProgress { bytes, first_byte: Some(Duration::from_millis(100)), crc32c, rate: None }
     }
 
     #[test]
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!((fits.largest_bytes >> 20, fits.largest_share.as_str()), (57, "5.70%"));
         // 100 MiB in 0.3 s is fast enough.
         assert!(!estimate.refuses(&reading(100 << 20), at(400)));
-        let nothing = Reading { first_byte: None, ..reading(0) };
+        let nothing = ReadProgress { first_byte: None, ..reading(0) };
         assert_eq!(estimate.fits(&nothing, at(400)).largest_share, "0.00%");
     }
 }

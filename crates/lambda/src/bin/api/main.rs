@@ -12,34 +12,38 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use firstbyte::environment::variable;
-use firstbyte_lambda::{Deadline, Environment, Failure, FailureKind};
+use firstbyte_lambda::{Deadline, ExecutionEnvironment, FailureKind, InvocationFailure};
 use lambda_http::http::{Method, StatusCode};
 use lambda_http::{Body, Error, Request, RequestExt, Response, service_fn};
 use serde_json::{Value, json};
 
-use query::{Outcome, Query};
+use query::{ApiQuery, QueryResult};
 
 fn main() -> Result<(), Error> {
-    let environment = Arc::new(Environment::begin(&variable));
+    let environment = Arc::new(ExecutionEnvironment::begin(&variable));
     let handler = service_fn(|request| handle(Arc::clone(&environment), request));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     environment.ready();
     runtime.block_on(lambda_http::run(handler))
 }
 
-async fn handle(environment: Arc<Environment>, request: Request) -> Result<Response<Body>, Error> {
+async fn handle(environment: Arc<ExecutionEnvironment>, request: Request) -> Result<Response<Body>, Error> {
     let stated = request.lambda_context_ref().map_or(0, |context| context.deadline);
     let deadline = Deadline::new(Instant::now(), stated, environment.memory());
     let work = move || answer(&environment, &request, &deadline);
-    let (status, body) =
-        tokio::task::spawn_blocking(work).await.unwrap_or_else(|panic| refusal(&Failure::panicked(&panic)));
+    let (status, body) = tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|panic| refusal(&InvocationFailure::panicked(&panic)));
     let response = Response::builder().status(status).header("content-type", "application/json");
     Ok(response.body(Body::Text(body.to_string()))?)
 }
 
-fn answer(environment: &Environment, request: &Request, deadline: &Deadline) -> (StatusCode, Value) {
+fn answer(environment: &ExecutionEnvironment, request: &Request, deadline: &Deadline) -> (StatusCode, Value) {
     if deadline.is_near(None) {
-        return refusal(&Failure::new(FailureKind::Deadline, "the time left is needed for this answer"));
+        return refusal(&InvocationFailure::new(
+            FailureKind::Deadline,
+            "the time left is needed for this answer",
+        ));
     }
     if request.method() != Method::GET || request.uri().path() != "/query" {
         let error =
@@ -47,15 +51,15 @@ fn answer(environment: &Environment, request: &Request, deadline: &Deadline) -> 
         return (StatusCode::NOT_FOUND, error);
     }
     let parameters = request.query_string_parameters();
-    let parsed = Query::parse(&|name| parameters.first(name).map(str::to_owned));
+    let parsed = ApiQuery::parse(&|name| parameters.first(name).map(str::to_owned));
     match parsed.and_then(|query| query.run(environment, deadline)) {
-        Ok(Outcome::Read(figures)) => (StatusCode::OK, figures),
-        Ok(Outcome::TooLarge(fits)) => (StatusCode::PAYLOAD_TOO_LARGE, fits),
+        Ok(QueryResult::Read(figures)) => (StatusCode::OK, figures),
+        Ok(QueryResult::TooLarge(fits)) => (StatusCode::PAYLOAD_TOO_LARGE, fits),
         Err(failure) => refusal(&failure),
     }
 }
 
-fn refusal(failure: &Failure) -> (StatusCode, Value) {
+fn refusal(failure: &InvocationFailure) -> (StatusCode, Value) {
     let status = match failure.kind {
         FailureKind::BadInput => StatusCode::BAD_REQUEST,
         FailureKind::Denied | FailureKind::NoCredentials | FailureKind::Archived => StatusCode::FORBIDDEN,

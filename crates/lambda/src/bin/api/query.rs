@@ -2,8 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use firstbyte_lambda::reader::{self, Reading};
-use firstbyte_lambda::{Deadline, Environment, Failure, Read, Result};
+use firstbyte_lambda::reader::{self, ReadProgress};
+use firstbyte_lambda::{Deadline, ExecutionEnvironment, InvocationFailure, ReadRange, Result};
 use firstbyte_location::{ByteRange, Location};
 use serde_json::{Value, json};
 
@@ -11,42 +11,43 @@ use crate::estimate::{Estimate, Fits};
 
 /// The parameters of a request.
 #[derive(Debug)]
-pub(crate) struct Query {
+pub(crate) struct ApiQuery {
     source: Location,
-    read: Read,
+    read: ReadRange,
 }
 
 /// The result of a query.
-pub(crate) enum Outcome {
+pub(crate) enum QueryResult {
     /// The figures.
     Read(Value),
     /// The part does not fit; the largest part that does.
     TooLarge(Value),
 }
 
-impl Query {
+impl ApiQuery {
     /// Parses `source` and `share`, or `from` and `length`.
     pub(crate) fn parse(parameter: &dyn Fn(&str) -> Option<String>) -> Result<Self> {
-        let missing = || Failure::event("give `source`, as in /query?source=s3://bucket/key&share=1%");
+        let missing =
+            || InvocationFailure::event("give `source`, as in /query?source=s3://bucket/key&share=1%");
         let source = Location::parse(parameter("source").ok_or_else(missing)?.as_ref())?;
         let number = |name: &str| {
             let text = parameter(name);
             let parsed = text.map(|text| text.parse::<u64>().map_err(|_| (name, text))).transpose();
             parsed.map_err(|(name, text)| {
-                Failure::event(format!("`{name}` is {text}; write a number of bytes"))
+                InvocationFailure::event(format!("`{name}` is {text}; write a number of bytes"))
             })
         };
         let read = match (parameter("share"), number("from")?, number("length")?) {
-            (Some(share), None, None) => Read::parse(&share).map_err(Failure::event)?,
-            (None, from, Some(length)) => Read::Range(ByteRange::at(from.unwrap_or(0), length)),
-            (None, None, None) => Read::All,
-            _ => return Err(Failure::event("give either `share`, or `length` with `from`")),
+            (Some(share), None, None) => ReadRange::parse(&share).map_err(InvocationFailure::event)?,
+            (None, from, Some(length)) => ReadRange::Range(ByteRange::at(from.unwrap_or(0), length)),
+            (None, None, None) => ReadRange::All,
+            _ => return Err(InvocationFailure::event("give either `share`, or `length` with `from`")),
         };
         Ok(Self { source, read })
     }
 
     /// Reads the part if it fits.
-    pub(crate) fn run(&self, environment: &Environment, deadline: &Deadline) -> Result<Outcome> {
+    pub(crate) fn run(&self, environment: &ExecutionEnvironment, deadline: &Deadline) -> Result<QueryResult> {
         let invocation = environment.invoked();
         let client = environment.client(None)?;
         let file = reader::open(&client, &self.source, *deadline)?;
@@ -65,10 +66,10 @@ impl Query {
         let elapsed = deadline.elapsed();
         if reading.bytes < range.len() {
             let fits = estimate.fits(&reading, elapsed);
-            return Ok(Outcome::TooLarge(self.refusal(range, &fits)));
+            return Ok(QueryResult::TooLarge(self.refusal(range, &fits)));
         }
-        let Reading { bytes, first_byte, crc32c, .. } = reading;
-        Ok(Outcome::Read(json!({
+        let ReadProgress { bytes, first_byte, crc32c, .. } = reading;
+        Ok(QueryResult::Read(json!({
             "source": self.source.to_string(),
             "version": file.version().to_string(),
             "size": file.size(),

@@ -4,8 +4,8 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 
-use super::super::Disk as _;
-use super::super::{Move, Place, delete, find_file, first_of, put, shift};
+use super::super::DiskSteps as _;
+use super::super::{FilePlace, MoveResult, delete, find_file, first_of, put, shift};
 use super::{Answer, Moves, Pause, Seat, World};
 
 /// The operation of an actor.
@@ -19,7 +19,7 @@ enum Work {
     Put(u8),
     Delete,
     /// Moves files to this place until none is left at the other.
-    Convert(Place),
+    Convert(FilePlace),
 }
 
 /// The result that an actor got in the end.
@@ -52,9 +52,8 @@ struct Actor {
 fn perform(work: Work, seat: &Seat) -> Result<Outcome, Pause> {
     match work {
         Work::Look => find_file(seat, |place| seat.read(place)).map(Outcome::Looked),
-        Work::HastyLook => {
-            first_of(&[Place::Flat, Place::Sharded], &mut |place| seat.read(place)).map(Outcome::Looked)
-        }
+        Work::HastyLook => first_of(&[FilePlace::Flat, FilePlace::Sharded], &mut |place| seat.read(place))
+            .map(Outcome::Looked),
         Work::Put(file) => put(seat).map(|()| Outcome::Put(file)),
         Work::RashPut(file) => {
             let target = seat.gated(Ok)?;
@@ -64,24 +63,24 @@ fn perform(work: Work, seat: &Seat) -> Result<Outcome, Pause> {
         Work::Delete => delete(seat).map(Outcome::Deleted),
         Work::Convert(target) => {
             seat.turn(target)?;
-            while seat.read(target.other())?.is_some() && shift(seat, target.other(), target)? != Move::Taken
-            {
-            }
+            while seat.read(target.other())?.is_some()
+                && shift(seat, target.other(), target)? != MoveResult::Taken
+            {}
             Ok(Outcome::Converted)
         }
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct State {
+struct SearchState {
     world: World,
     /// The file at the start.
     first: Option<u8>,
     actors: Vec<Actor>,
 }
 
-impl State {
-    fn new(moves: Moves, place: Place, first: Option<u8>, works: &[Work]) -> Self {
+impl SearchState {
+    fn new(moves: Moves, place: FilePlace, first: Option<u8>, works: &[Work]) -> Self {
         let mut world = World { flat: None, sharded: None, target: place, inside: 0, moves };
         *world.at(place) = first;
         let actor = |work: &Work| Actor {
@@ -174,7 +173,7 @@ impl State {
 }
 
 /// Visits every state that can follow from `start`, with up to `kills` kills.
-fn explore(start: &State, kills: u32) -> Result<usize, String> {
+fn explore(start: &SearchState, kills: u32) -> Result<usize, String> {
     let mut seen = HashSet::new();
     let mut open = vec![(start.clone(), kills)];
     while let Some((state, kills)) = open.pop() {
@@ -191,7 +190,7 @@ fn explore(start: &State, kills: u32) -> Result<usize, String> {
                 return Err(format!("cannot have happened: {state:?}"));
             }
         }
-        let steps: Vec<State> = running.iter().filter_map(|index| state.stepped(*index)).collect();
+        let steps: Vec<SearchState> = running.iter().filter_map(|index| state.stepped(*index)).collect();
         if steps.is_empty() && !running.is_empty() {
             return Err(format!("no actor can take a step: {state:?}"));
         }
@@ -203,8 +202,8 @@ fn explore(start: &State, kills: u32) -> Result<usize, String> {
     Ok(seen.len())
 }
 
-const TO_SHARDED: Work = Work::Convert(Place::Sharded);
-const TO_FLAT: Work = Work::Convert(Place::Flat);
+const TO_SHARDED: Work = Work::Convert(FilePlace::Sharded);
+const TO_FLAT: Work = Work::Convert(FilePlace::Flat);
 
 /// Checks the requirements for `actors` that run beside conversions: with one reversal and up to
 /// two kills, and with two reversals and up to one kill, anywhere.
@@ -212,13 +211,13 @@ const TO_FLAT: Work = Work::Convert(Place::Flat);
 fn holds(actors: &[Work]) {
     for moves in [Moves::Rename, Moves::LinkAndUnlink] {
         for (place, turns) in [
-            (Place::Flat, [TO_SHARDED, TO_FLAT, TO_SHARDED]),
-            (Place::Sharded, [TO_FLAT, TO_SHARDED, TO_FLAT]),
+            (FilePlace::Flat, [TO_SHARDED, TO_FLAT, TO_SHARDED]),
+            (FilePlace::Sharded, [TO_FLAT, TO_SHARDED, TO_FLAT]),
         ] {
             for (first, conversions, kills) in [(None, 2, 2), (Some(9), 2, 2), (None, 3, 1), (Some(9), 3, 1)]
             {
                 let works = [&turns[..conversions], actors].concat();
-                let states = explore(&State::new(moves, place, first, &works), kills);
+                let states = explore(&SearchState::new(moves, place, first, &works), kills);
                 assert!(states.unwrap_or_else(|found| panic!("{found}")) > 100);
             }
         }
@@ -252,13 +251,13 @@ fn a_writer_and_a_deleter_leave_one_file_or_none() {
 
 #[test]
 fn the_search_notices_a_reader_who_does_not_look_again() {
-    let start = State::new(Moves::Rename, Place::Sharded, Some(9), &[TO_FLAT, Work::HastyLook]);
+    let start = SearchState::new(Moves::Rename, FilePlace::Sharded, Some(9), &[TO_FLAT, Work::HastyLook]);
     assert!(explore(&start, 0).unwrap_err().contains("cannot have happened"));
 }
 
 #[test]
 fn the_search_notices_a_writer_outside_the_gate() {
     let works = [TO_SHARDED, TO_FLAT, Work::RashPut(1), Work::Put(2)];
-    let start = State::new(Moves::Rename, Place::Flat, Some(9), &works);
+    let start = SearchState::new(Moves::Rename, FilePlace::Flat, Some(9), &works);
     assert!(explore(&start, 0).unwrap_err().contains("two files of one name"));
 }

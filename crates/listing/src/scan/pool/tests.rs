@@ -3,7 +3,7 @@ use std::sync::atomic::AtomicU64;
 use super::*;
 
 /// Runs a job that makes two smaller ones, and so on. Every worker takes part.
-fn run(pool: &Pool<u32>, size: u32, done: &AtomicU64, limit: u64) {
+fn run(pool: &ScanPool<u32>, size: u32, done: &AtomicU64, limit: u64) {
     pool.push(0, size);
     std::thread::scope(|scope| {
         for worker in 0..pool.queues.len() {
@@ -28,7 +28,7 @@ fn run(pool: &Pool<u32>, size: u32, done: &AtomicU64, limit: u64) {
 fn every_job_is_done_once_and_then_all_workers_go_home() {
     for workers in [1, 2, 7] {
         let done = AtomicU64::new(0);
-        run(&Pool::new(workers), 14, &done, u64::MAX);
+        run(&ScanPool::new(workers), 14, &done, u64::MAX);
         assert_eq!(done.into_inner(), (1 << 15) - 1);
     }
 }
@@ -36,13 +36,13 @@ fn every_job_is_done_once_and_then_all_workers_go_home() {
 #[test]
 fn a_stopped_pool_sends_its_workers_home_with_jobs_left() {
     let done = AtomicU64::new(0);
-    run(&Pool::new(4), 20, &done, 100);
+    run(&ScanPool::new(4), 20, &done, 100);
     assert!((100..200).contains(&done.into_inner()));
 }
 
 #[test]
 fn the_owner_takes_its_newest_job_and_a_thief_the_older_half() {
-    let pool = Pool::new(2);
+    let pool = ScanPool::new(2);
     for job in 1..=5 {
         pool.push(0, job);
     }
@@ -54,7 +54,7 @@ fn the_owner_takes_its_newest_job_and_a_thief_the_older_half() {
 
 #[test]
 fn workers_are_asked_for_while_jobs_wait_and_up_to_their_number() {
-    let pool = Pool::new(3);
+    let pool = ScanPool::new(3);
     assert_eq!(pool.enlist(), None);
     pool.push(0, ());
     assert_eq!((pool.enlist(), pool.enlist(), pool.enlist()), (Some(1), Some(2), None));

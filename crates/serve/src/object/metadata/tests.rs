@@ -36,13 +36,13 @@ fn metadata_within_the_limits_is_kept_whole() {
         content_type: Some("text/x".into()),
         expires: Some("Wed, 21 Oct 2037 07:28:00 GMT".into()),
         user,
-        checksums: Values::from([(firstbyte_location::Algorithm::Crc64Nvme, "rosUhgp5mIg=".into())]),
-        parts: Parts::new(std::iter::repeat_n(0, 9_999).chain([7])),
+        checksums: ChecksumValues::from([(firstbyte_location::Algorithm::Crc64Nvme, "rosUhgp5mIg=".into())]),
+        parts: PartLengths::new(std::iter::repeat_n(0, 9_999).chain([7])),
         ..ObjectMetadata::default()
     };
     kept.check().unwrap();
     kept.write(&file).unwrap();
-    record_published(&file, &Identity::from(&file.metadata().unwrap()));
+    record_published(&file, &EtagIdentity::from(&file.metadata().unwrap()));
     assert_eq!(ObjectMetadata::read(&file), kept);
 }
 
@@ -127,11 +127,11 @@ fn only_part_boundaries_give_way_where_there_is_little_room() {
     let file = object(directory.path());
     let kept = ObjectMetadata {
         user: vec![("k".into(), "v".into())],
-        parts: Parts::new(0..20_000),
+        parts: PartLengths::new(0..20_000),
         ..ObjectMetadata::default()
     };
     kept.write(&file).unwrap();
-    assert_eq!(ObjectMetadata::read(&file), ObjectMetadata { parts: Parts::default(), ..kept });
+    assert_eq!(ObjectMetadata::read(&file), ObjectMetadata { parts: PartLengths::default(), ..kept });
 }
 
 #[test]
@@ -149,26 +149,28 @@ fn a_copy_on_another_file_system_has_what_was_kept() {
 #[test]
 fn a_table_of_parts_that_is_not_of_the_object_is_ignored() {
     assert!(
-        Parts::new([]).are_of(9)
-            && Parts::new([4, 4, 1]).are_of(9)
-            && Parts(vec![(10_000, 2)]).are_of(20_000)
+        PartLengths::new([]).are_of(9)
+            && PartLengths::new([4, 4, 1]).are_of(9)
+            && PartLengths(vec![(10_000, 2)]).are_of(20_000)
     );
     let odd = [vec![(1, 8)], vec![(9, 1), (1, 1)], vec![(u32::MAX, 0), (1, 9)], vec![(2, u64::MAX), (1, 9)]];
     for runs in odd.into_iter().chain([vec![(10_001, 0), (1, 9)], vec![(0, 9); 20_000]]) {
-        assert!(!Parts(runs).are_of(9));
+        assert!(!PartLengths(runs).are_of(9));
     }
     let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
     let file = object(directory.path());
-    let tampered =
-        ObjectMetadata { parts: Parts(vec![(u32::MAX, 0), (u32::MAX, 0)]), ..ObjectMetadata::default() };
+    let tampered = ObjectMetadata {
+        parts: PartLengths(vec![(u32::MAX, 0), (u32::MAX, 0)]),
+        ..ObjectMetadata::default()
+    };
     tampered.write(&file).unwrap();
     assert!(ObjectMetadata::read(&file).parts.is_empty());
 }
 
 #[test]
 fn parts_are_found_where_they_met() {
-    let parts = Parts::new([5, 5, 3]);
+    let parts = PartLengths::new([5, 5, 3]);
     let ranges: Vec<_> = parts.ranges().map(|range| (range.start, range.end)).collect();
     assert_eq!((parts.count(), ranges), (3, vec![(0, 5), (5, 10), (10, 13)]));
-    assert!(Parts::new([]).is_empty());
+    assert!(PartLengths::new([]).is_empty());
 }

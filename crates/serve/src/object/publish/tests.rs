@@ -7,21 +7,21 @@ use super::*;
 use crate::object::reserved::{self, Area};
 use crate::object::staging::TemporaryFile;
 
-fn put(root: &Root, path: &EntryPath, bytes: &[u8], condition: &Condition) -> Result<Published> {
+fn put(root: &ServedRoot, path: &EntryPath, bytes: &[u8], condition: &Condition) -> Result<PublishedVersion> {
     let file = TemporaryFile::create(root, &EntryPath::default()).unwrap();
     file.file().write_all_at(bytes, 0).unwrap();
     crate::http::etag::stamp(file.file()).unwrap();
     publish_temporary(root, file, &EntryPath::default(), path, condition)
 }
 
-fn matching(identity: &Identity) -> Condition {
+fn matching(identity: &EtagIdentity) -> Condition {
     Condition::default().and_is(Some(identity.etag()), None, None)
 }
 
 #[test]
 fn of_many_writers_bound_to_one_version_exactly_one_writes() {
     let directory = tempfile::tempdir().unwrap();
-    let root = Root::open(directory.path()).unwrap();
+    let root = ServedRoot::open(directory.path()).unwrap();
     let path = EntryPath::parse(b"a").unwrap();
     let mut version = put(&root, &path, b"0", &Condition::absent()).unwrap().identity;
     for round in 0..50 {
@@ -31,7 +31,7 @@ fn of_many_writers_bound_to_one_version_exactly_one_writes() {
                 .map(|writer| {
                     let (root, path, condition) = (&root, &path, &condition);
                     scope.spawn(move || match writer {
-                        0 => remove(root, path, Kind::File, condition).map(|_| None),
+                        0 => remove(root, path, RemovedKind::File, condition).map(|_| None),
                         _ => put(root, path, b"x", condition).map(|done| Some(done.identity)),
                     })
                 })
@@ -49,7 +49,7 @@ fn of_many_writers_bound_to_one_version_exactly_one_writes() {
 #[test]
 fn writes_beside_removals_of_the_same_directory_never_fail() {
     let directory = tempfile::tempdir().unwrap();
-    let root = Root::open(directory.path()).unwrap();
+    let root = ServedRoot::open(directory.path()).unwrap();
     let base = EntryPath::default();
     std::thread::scope(|scope| {
         for writer in 0..4 {
@@ -58,7 +58,7 @@ fn writes_beside_removals_of_the_same_directory_never_fail() {
                 let path = EntryPath::parse(format!("a/b/{writer}").as_bytes()).unwrap();
                 for _ in 0..300 {
                     put(root, &path, b"x", &Condition::default()).unwrap();
-                    remove(root, &path, Kind::File, &Condition::default()).unwrap();
+                    remove(root, &path, RemovedKind::File, &Condition::default()).unwrap();
                     root.remove_empty_parents(&path, base);
                 }
             });
@@ -70,7 +70,7 @@ fn writes_beside_removals_of_the_same_directory_never_fail() {
 #[test]
 fn a_version_is_never_named_like_an_earlier_one() {
     let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
-    let root = Root::open(directory.path()).unwrap();
+    let root = ServedRoot::open(directory.path()).unwrap();
     let path = EntryPath::parse(b"a").unwrap();
     let mut seen = std::collections::HashSet::new();
     for _ in 0..500 {
@@ -82,7 +82,7 @@ fn a_version_is_never_named_like_an_earlier_one() {
 #[test]
 fn a_directory_is_not_replaced_and_a_link_to_nothing_is() {
     let directory = tempfile::tempdir().unwrap();
-    let root = Root::open(directory.path()).unwrap();
+    let root = ServedRoot::open(directory.path()).unwrap();
     std::fs::create_dir(directory.path().join("d")).unwrap();
     std::os::unix::fs::symlink("nowhere", directory.path().join("l")).unwrap();
     let path = |name: &str| EntryPath::parse(name.as_bytes()).unwrap();
@@ -90,14 +90,14 @@ fn a_directory_is_not_replaced_and_a_link_to_nothing_is() {
     assert!(matches!(over, Err(Error::Io(error)) if error.kind() == io::ErrorKind::IsADirectory));
     put(&root, &path("l"), b"x", &Condition::default()).unwrap();
     assert_eq!(std::fs::read(directory.path().join("l")).unwrap(), b"x");
-    assert!(!remove(&root, &path("d"), Kind::File, &Condition::default()).unwrap());
-    assert!(remove(&root, &path("d"), Kind::Directory, &Condition::default()).unwrap());
+    assert!(!remove(&root, &path("d"), RemovedKind::File, &Condition::default()).unwrap());
+    assert!(remove(&root, &path("d"), RemovedKind::Directory, &Condition::default()).unwrap());
 }
 
 #[test]
 fn what_lies_on_another_file_system_is_copied_with_what_is_kept_of_it() {
     let directory = tempfile::tempdir().unwrap();
-    let root = Root::open(directory.path()).unwrap();
+    let root = ServedRoot::open(directory.path()).unwrap();
     let file = TemporaryFile::create(&root, &EntryPath::default()).unwrap();
     file.file().write_all_at(b"content", 0).unwrap();
     crate::http::etag::stamp(file.file()).unwrap();
@@ -112,7 +112,7 @@ fn what_lies_on_another_file_system_is_copied_with_what_is_kept_of_it() {
     let parent = root.open_directory(&EntryPath::default()).unwrap();
     let made =
         copy_across(finished, &parent, ".x.firstbyte-part", OsStr::new("a"), RenameFlags::NOREPLACE).unwrap();
-    assert_eq!(made.modified, Identity::from(&file.file().metadata().unwrap()).modified);
+    assert_eq!(made.modified, EtagIdentity::from(&file.file().metadata().unwrap()).modified);
     assert_eq!(std::fs::read(directory.path().join("a")).unwrap(), b"content");
     let again = copy_across(finished, &parent, ".x.firstbyte-part", OsStr::new("a"), RenameFlags::NOREPLACE);
     assert!(matches!(again, Err(Error::Unmet(Unmet::Different))));
@@ -122,7 +122,7 @@ fn what_lies_on_another_file_system_is_copied_with_what_is_kept_of_it() {
 #[test]
 fn a_dropped_file_leaves_nothing_and_a_published_one_replaces_only_if_allowed() {
     let directory = tempfile::tempdir().unwrap();
-    let root = Root::open(directory.path()).unwrap();
+    let root = ServedRoot::open(directory.path()).unwrap();
     let (base, path) = (EntryPath::default(), EntryPath::parse(b"a/b").unwrap());
     let publish =
         |file: TemporaryFile, condition: &Condition| publish_temporary(&root, file, &base, &path, condition);

@@ -11,7 +11,7 @@ use crate::object::part_checksums::Agreed;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Description {
     /// The client that began the upload, and the name of the file.
-    pub(crate) origin: Origin,
+    pub(crate) origin: UploadOrigin,
     /// The metadata to store with the file, without checksums.
     pub(crate) object: ObjectMetadata,
     /// Length in bytes of all parts but the last, if it is fixed beforehand.
@@ -20,7 +20,7 @@ pub(crate) struct Description {
 
 /// The client that began an upload, and the name of the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Origin {
+pub(crate) enum UploadOrigin {
     /// An S3 client, for an object of the bucket.
     S3 {
         key: String,
@@ -33,14 +33,14 @@ pub(crate) enum Origin {
         /// The path of the directory below the served directory, percent-encoded.
         directory: String,
         /// The file in the browser.
-        source: Source,
+        source: BrowserFile,
     },
 }
 
 /// The browser's description of a file to upload. After a reload, a file of the same name, size and
 /// time continues the upload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Source {
+pub(crate) struct BrowserFile {
     /// File name, one path component.
     pub(crate) name: String,
     /// Length in bytes.
@@ -61,8 +61,8 @@ impl Description {
     /// `abandoned` for S3's uploads, and [`PAGE_EXPIRES_AFTER`] for those of the page.
     pub(super) fn has_expired(&self, touched: SystemTime, abandoned: Duration) -> bool {
         let most = match self.origin {
-            Origin::S3 { .. } => abandoned,
-            Origin::Page { .. } => PAGE_EXPIRES_AFTER,
+            UploadOrigin::S3 { .. } => abandoned,
+            UploadOrigin::Page { .. } => PAGE_EXPIRES_AFTER,
         };
         touched.elapsed().is_ok_and(|since| since > most)
     }

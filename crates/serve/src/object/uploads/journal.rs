@@ -23,7 +23,7 @@ use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use crate::object::checksum::Values;
+use crate::object::checksum::ChecksumValues;
 
 pub(super) const DATA: &str = "data";
 pub(super) const WHOLE: &str = "whole";
@@ -38,7 +38,7 @@ pub(super) static BOOT: LazyLock<String> = LazyLock::new(|| {
 
 /// The place of a part's bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Place {
+pub(crate) enum PartPlace {
     /// In `data`, at this offset.
     At(u64),
     /// In the file of this name, from its start.
@@ -47,16 +47,16 @@ pub(crate) enum Place {
 
 /// A part that has arrived completely.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Part {
+pub(crate) struct ArrivedPart {
     /// Length in bytes.
     pub(crate) length: u64,
-    pub(crate) place: Place,
-    pub(crate) checksums: Values,
+    pub(crate) place: PartPlace,
+    pub(crate) checksums: ChecksumValues,
     /// The time at which it was complete.
     pub(crate) arrived: SystemTime,
 }
 
-impl Part {
+impl ArrivedPart {
     /// Returns the tag of the part: one of its checksums, in a form that no client takes for an
     /// MD5.
     pub(crate) fn etag(&self) -> String {
@@ -67,13 +67,13 @@ impl Part {
 
 /// An event in the journal.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) enum Line {
+pub(super) enum JournalLine {
     /// The following lines were written during this boot of the machine.
     Boot(String),
     /// Slots have this length in bytes.
     Slots(u64),
     /// This part has arrived. It replaces an earlier part of the same number.
-    Part(u32, Part),
+    Part(u32, ArrivedPart),
     /// The bytes of this part are not those that were recorded.
     Lost(u32),
     /// The file of this name is the complete result. Publishing moves it out of the directory.
@@ -83,7 +83,7 @@ pub(super) enum Line {
 /// The content of a journal.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Recorded {
-    pub(super) parts: BTreeMap<u32, Part>,
+    pub(super) parts: BTreeMap<u32, ArrivedPart>,
     /// Parts that were recorded before the last reboot.
     pub(super) doubtful: BTreeSet<u32>,
     pub(super) slots: Option<u64>,
@@ -100,11 +100,11 @@ impl Recorded {
         recorded
     }
 
-    fn follow(&mut self, line: Line) {
+    fn follow(&mut self, line: JournalLine) {
         match line {
-            Line::Boot(boot) => self.boot = boot,
-            Line::Slots(length) => self.slots = Some(length),
-            Line::Part(number, part) => {
+            JournalLine::Boot(boot) => self.boot = boot,
+            JournalLine::Slots(length) => self.slots = Some(length),
+            JournalLine::Part(number, part) => {
                 self.parts.insert(number, part);
                 if self.boot.is_empty() || self.boot != *BOOT {
                     self.doubtful.insert(number);
@@ -112,11 +112,11 @@ impl Recorded {
                     self.doubtful.remove(&number);
                 }
             }
-            Line::Lost(number) => {
+            JournalLine::Lost(number) => {
                 self.parts.remove(&number);
                 self.doubtful.remove(&number);
             }
-            Line::Whole(name) => self.whole = Some(name),
+            JournalLine::Whole(name) => self.whole = Some(name),
         }
     }
 
@@ -132,15 +132,15 @@ pub(super) fn exists(directory: &OwnedFd, name: &str) -> bool {
 
 /// An open journal, locked against all other processes.
 #[derive(Debug)]
-pub(super) struct Journal {
+pub(super) struct PartsJournal {
     file: File,
     /// Length of the complete lines in bytes.
     length: u64,
 }
 
-impl Journal {
+impl PartsJournal {
     pub(super) fn create(directory: &OwnedFd) -> io::Result<()> {
-        let mut line = serde_json::to_vec(&Line::Boot(BOOT.clone())).map_err(io::Error::from)?;
+        let mut line = serde_json::to_vec(&JournalLine::Boot(BOOT.clone())).map_err(io::Error::from)?;
         line.push(b'\n');
         open_at(directory, JOURNAL, OFlags::CREATE | OFlags::EXCL)?.write_all_at(&line, 0)
     }
@@ -183,13 +183,13 @@ impl Journal {
             self.file.set_len(self.length)?;
         }
         if recorded.boot != *BOOT {
-            self.append(&Line::Boot(BOOT.clone()))?;
+            self.append(&JournalLine::Boot(BOOT.clone()))?;
         }
         Ok(recorded)
     }
 
     /// Appends a complete line, or nothing.
-    pub(super) fn append(&mut self, line: &Line) -> io::Result<()> {
+    pub(super) fn append(&mut self, line: &JournalLine) -> io::Result<()> {
         let mut text = serde_json::to_vec(line).map_err(io::Error::from)?;
         text.push(b'\n');
         match self.file.write_all(&text) {

@@ -1,9 +1,10 @@
 //! Multipart uploads: one engine for S3 and for the upload page.
 //!
 //! An upload is a directory in its bucket's staging ([`mod@journal`] describes its files). A
-//! request for a part finds the upload ([`Uploads::find`]), claims the part ([`Upload::claim`]),
-//! writes it and records it ([`Claim::record`]). A request that ends the upload completes or
-//! removes it. [`mod@upload`] has the rules. The code is blocking and independent of HTTP.
+//! request for a part finds the upload ([`Uploads::find`]), claims the part
+//! ([`ServedUpload::claim`]), writes it and records it ([`Claim::record`]). A request that ends the
+//! upload completes or removes it. [`mod@upload`] has the rules. The code is blocking and
+//! independent of HTTP.
 
 mod description;
 mod error;
@@ -23,17 +24,17 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, OFlags};
 use rustix_futex_sync::Mutex;
 
-pub(crate) use description::{Description, Origin, Source};
+pub(crate) use description::{BrowserFile, Description, UploadOrigin};
 pub(crate) use error::{Error, Result};
-pub(crate) use journal::Part;
-use journal::{Journal, open_at};
+pub(crate) use journal::ArrivedPart;
+use journal::{PartsJournal, open_at};
 pub(crate) use part::Claim;
-pub(crate) use upload::{Claimed, Resending, Upload, Whole};
+pub(crate) use upload::{ClaimResult, Resending, ServedUpload, Whole};
 
-use crate::http::etag::Identity;
+use crate::http::etag::EtagIdentity;
 use crate::object::publish::{self, Finished};
 use crate::object::reserved::{self, Area};
-use crate::object::root::Root;
+use crate::object::root::ServedRoot;
 use crate::object::staging::{self, TemporaryDirectory};
 use crate::path::EntryPath;
 
@@ -43,23 +44,23 @@ const MOST_KNOWN: usize = 1024;
 /// The uploads of one server.
 #[derive(Debug)]
 pub(crate) struct Uploads {
-    root: Root,
+    root: ServedRoot,
     /// Uploads by bucket and id.
-    known: Mutex<HashMap<(EntryPath, String), Arc<Upload>>>,
+    known: Mutex<HashMap<(EntryPath, String), Arc<ServedUpload>>>,
 }
 
 /// An upload in a listing.
 #[derive(Debug)]
-pub(crate) struct Listed {
+pub(crate) struct ListedUpload {
     pub(crate) id: String,
     pub(crate) description: Description,
     /// The version of the upload's description, whose time is when the upload was begun.
-    pub(crate) begun: Identity,
+    pub(crate) begun: EtagIdentity,
 }
 
 impl Uploads {
     /// Makes the uploads below `root`.
-    pub(crate) fn new(root: Root) -> Self {
+    pub(crate) fn new(root: ServedRoot) -> Self {
         Self { root, known: Mutex::default() }
     }
 
@@ -70,7 +71,7 @@ impl Uploads {
         bucket: &EntryPath,
         id: &str,
         description: &Description,
-    ) -> Result<Arc<Upload>> {
+    ) -> Result<Arc<ServedUpload>> {
         let failed = |error| Error::io(format!("upload {id}"), error);
         description.object.check().map_err(|reason| failed(reason.into()))?;
         let made = TemporaryDirectory::create(&self.root, bucket).map_err(failed)?;
@@ -80,7 +81,7 @@ impl Uploads {
             // If the file system has no room for the metadata, the upload is refused now, not after
             // all parts were sent.
             description.object.write(&open_at(directory, journal::DATA, create)?)?;
-            Journal::create(directory)?;
+            PartsJournal::create(directory)?;
             open_at(directory, journal::DESCRIPTION, create)?.write_all_at(&text, 0)
         };
         fill(made.directory()).map_err(failed)?;
@@ -97,7 +98,7 @@ impl Uploads {
     }
 
     /// Finds the upload `id` of `bucket`. Blocking.
-    pub(crate) fn find(&self, bucket: &EntryPath, id: &str) -> Result<Arc<Upload>> {
+    pub(crate) fn find(&self, bucket: &EntryPath, id: &str) -> Result<Arc<ServedUpload>> {
         if !is_id(id) {
             return Err(Error::NoUpload(id.to_owned()));
         }
@@ -116,12 +117,13 @@ impl Uploads {
         if known.len() >= MOST_KNOWN {
             known.retain(|_, upload| Arc::strong_count(upload) > 1 || upload.has_claims());
         }
-        let new = || Arc::new(Upload::new(self.root.clone(), bucket.clone(), id.to_owned(), description));
+        let new =
+            || Arc::new(ServedUpload::new(self.root.clone(), bucket.clone(), id.to_owned(), description));
         Ok(known.entry(name).or_insert_with(new).clone())
     }
 
     /// Lists the uploads of `bucket`, unsorted. Blocking.
-    pub(crate) fn list(&self, bucket: &EntryPath) -> io::Result<Vec<Listed>> {
+    pub(crate) fn list(&self, bucket: &EntryPath) -> io::Result<Vec<ListedUpload>> {
         let mut listed = Vec::new();
         for id in self.ids(bucket)? {
             // Skips uploads that end meanwhile.
@@ -133,7 +135,7 @@ impl Uploads {
                 continue;
             };
             if journal::exists(&open, journal::DATA) {
-                listed.push(Listed { id, description, begun: Identity::from(&begun) });
+                listed.push(ListedUpload { id, description, begun: EtagIdentity::from(&begun) });
             }
         }
         Ok(listed)
@@ -158,8 +160,8 @@ impl Uploads {
     /// the upload continues, but parts in flight have to be sent again. Blocking.
     pub(crate) fn complete<T, E: From<Error>>(
         &self,
-        upload: &Upload,
-        choose: impl FnOnce(&BTreeMap<u32, Part>) -> std::result::Result<Whole, E>,
+        upload: &ServedUpload,
+        choose: impl FnOnce(&BTreeMap<u32, ArrivedPart>) -> std::result::Result<Whole, E>,
         put: impl FnOnce(Finished<'_>) -> publish::Result<T>,
     ) -> std::result::Result<T, E> {
         let done = upload.complete(choose, put)?;
@@ -168,7 +170,7 @@ impl Uploads {
     }
 
     /// Ends `upload` and removes its files. Blocking.
-    pub(crate) fn remove(&self, upload: &Upload) -> Result<()> {
+    pub(crate) fn remove(&self, upload: &ServedUpload) -> Result<()> {
         upload.remove()?;
         self.forget(upload);
         Ok(())
@@ -184,7 +186,7 @@ impl Uploads {
         self.sweep(bucket, Duration::MAX)
     }
 
-    fn forget(&self, upload: &Upload) {
+    fn forget(&self, upload: &ServedUpload) {
         self.known.lock().retain(|_, known| !std::ptr::eq(Arc::as_ptr(known), upload));
     }
 
@@ -208,12 +210,12 @@ impl Uploads {
 }
 
 /// Locks the upload `id` in `parent` if it has ended or was abandoned.
-fn lock_over(parent: &OwnedFd, id: &str, abandoned: Duration) -> io::Result<Option<Option<Journal>>> {
+fn lock_over(parent: &OwnedFd, id: &str, abandoned: Duration) -> io::Result<Option<Option<PartsJournal>>> {
     let directory = match reserved::open_in(parent, id.as_ref()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         done => done?,
     };
-    let mut journal = match Journal::open(&directory) {
+    let mut journal = match PartsJournal::open(&directory) {
         // A new upload has a journal. If it is missing, a removal was interrupted.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Some(None)),
         Err(error) => return Err(error),

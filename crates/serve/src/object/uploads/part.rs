@@ -13,34 +13,34 @@ use std::time::SystemTime;
 use rustix_futex_sync::Mutex;
 
 use super::error::{Error, Result};
-use super::journal::{Part, Place};
-use super::session::{Gate, Running, Session, State};
-use crate::object::checksum::Values;
+use super::journal::{ArrivedPart, PartPlace};
+use super::session::{ClaimGate, RunningClaim, UploadSession, UploadState};
+use crate::object::checksum::ChecksumValues;
 use crate::object::writer::WriteAt;
 
 /// The right of one request to write one part. Offsets are relative to the part.
 #[derive(Debug)]
 pub(crate) struct Claim {
     pub(super) id: String,
-    pub(super) state: Arc<Mutex<State>>,
-    pub(super) session: Arc<Session>,
+    pub(super) state: Arc<Mutex<UploadState>>,
+    pub(super) session: Arc<UploadSession>,
     pub(super) file: Arc<File>,
-    pub(super) running: Running,
+    pub(super) running: RunningClaim,
     pub(super) length: u64,
 }
 
 impl WriteAt for Claim {
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let gate = self.running.gate.lock();
-        if *gate != Gate::Open {
+        if *gate != ClaimGate::Open {
             return Err(io::Error::other(Error::Ending(self.id.clone())));
         }
         if offset.saturating_add(bytes.len() as u64) > self.length {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the body is longer than announced"));
         }
         let start = match self.running.place {
-            Place::At(start) => start,
-            Place::Apart(_) => 0,
+            PartPlace::At(start) => start,
+            PartPlace::Apart(_) => 0,
         };
         FileExt::write_all_at(&*self.file, bytes, start + offset)
     }
@@ -58,23 +58,23 @@ impl Claim {
     /// # Errors
     /// The body was short, the upload is being ended, or the journal cannot be written. The earlier
     /// part stays.
-    pub(crate) fn record(&self, length: u64, checksums: Values) -> Result<Part> {
-        let Running { number, place, gate } = &self.running;
+    pub(crate) fn record(&self, length: u64, checksums: ChecksumValues) -> Result<ArrivedPart> {
+        let RunningClaim { number, place, gate } = &self.running;
         if length < self.length {
             return Err(Error::Short { number: *number, missing: self.length - length });
         }
-        let part = Part { length, place: place.clone(), checksums, arrived: SystemTime::now() };
+        let part = ArrivedPart { length, place: place.clone(), checksums, arrived: SystemTime::now() };
         let before = {
             let mut state = self.state.lock();
             let mut gate = gate.lock();
-            if *gate != Gate::Open {
+            if *gate != ClaimGate::Open {
                 return Err(Error::Ending(self.id.clone()));
             }
             let before = state.record(&self.session, *number, &part)?;
-            *gate = Gate::Recorded;
+            *gate = ClaimGate::Recorded;
             before
         };
-        if let Some(Place::Apart(name)) = before.map(|part| part.place) {
+        if let Some(PartPlace::Apart(name)) = before.map(|part| part.place) {
             self.session.remove(&name);
         }
         Ok(part)
@@ -84,8 +84,8 @@ impl Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         self.state.lock().running.retain(|other| !Arc::ptr_eq(&other.gate, &self.running.gate));
-        let recorded = *self.running.gate.lock() == Gate::Recorded;
-        if let (false, Place::Apart(name)) = (recorded, &self.running.place) {
+        let recorded = *self.running.gate.lock() == ClaimGate::Recorded;
+        if let (false, PartPlace::Apart(name)) = (recorded, &self.running.place) {
             self.session.remove(name);
         }
     }

@@ -11,14 +11,14 @@ use rustix::fs::{AtFlags, OFlags};
 use rustix_futex_sync::Mutex;
 
 use super::error::{Error, Result};
-use super::journal::{DATA, Journal, Line, Part, Place, WHOLE, open_at};
+use super::journal::{ArrivedPart, DATA, JournalLine, PartPlace, PartsJournal, WHOLE, open_at};
 use super::placement::Placement;
 use crate::object::copying::read_range;
 use crate::token::random_token;
 
 /// The rights of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Gate {
+pub(super) enum ClaimGate {
     /// The claim may write.
     Open,
     /// The upload is being ended, so the claim may not write.
@@ -29,15 +29,15 @@ pub(super) enum Gate {
 
 /// The upload's record of a claim in progress.
 #[derive(Clone, Debug)]
-pub(super) struct Running {
+pub(super) struct RunningClaim {
     pub(super) number: u32,
-    pub(super) place: Place,
+    pub(super) place: PartPlace,
     /// Locked while a piece is written.
-    pub(super) gate: Arc<Mutex<Gate>>,
+    pub(super) gate: Arc<Mutex<ClaimGate>>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum UploadPhase {
     #[default]
     Open,
     Ending,
@@ -45,26 +45,26 @@ pub(super) enum Phase {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct State {
-    pub(super) phase: Phase,
+pub(super) struct UploadState {
+    pub(super) phase: UploadPhase,
     pub(super) placement: Placement,
-    pub(super) parts: BTreeMap<u32, Part>,
+    pub(super) parts: BTreeMap<u32, ArrivedPart>,
     pub(super) doubtful: BTreeSet<u32>,
-    pub(super) running: Vec<Running>,
+    pub(super) running: Vec<RunningClaim>,
     /// The journal's length when it was last read; 0 before that.
     pub(super) journal: u64,
-    pub(super) session: Weak<Session>,
+    pub(super) session: Weak<UploadSession>,
 }
 
 /// The open files of an upload, for as long as a request works on it.
 #[derive(Debug)]
-pub(super) struct Session {
+pub(super) struct UploadSession {
     pub(super) directory: OwnedFd,
     pub(super) data: Arc<File>,
-    pub(super) journal: Mutex<Journal>,
+    pub(super) journal: Mutex<PartsJournal>,
 }
 
-impl Session {
+impl UploadSession {
     /// Removes a file that is not a part. If this fails, it is removed with the upload.
     pub(super) fn remove(&self, name: &str) {
         let _ = rustix::fs::unlinkat(&self.directory, name, AtFlags::empty());
@@ -72,25 +72,25 @@ impl Session {
 
     /// Frees the space of an assembled file that was not published, perhaps because the disk is
     /// full. A file that also has another name is left unchanged.
-    pub(super) fn give_back(&self, recorded: &BTreeMap<u32, Part>) {
+    pub(super) fn give_back(&self, recorded: &BTreeMap<u32, ArrivedPart>) {
         let placed = recorded.values().filter_map(|part| match part.place {
-            Place::At(offset) => Some(offset + part.length),
-            Place::Apart(_) => None,
+            PartPlace::At(offset) => Some(offset + part.length),
+            PartPlace::Apart(_) => None,
         });
         let _ = shorten(&self.directory, DATA, placed.max().unwrap_or(0));
         let _ = shorten(&self.directory, WHOLE, 0);
     }
 
-    pub(super) fn append(&self, line: &Line) -> Result<u64> {
+    pub(super) fn append(&self, line: &JournalLine) -> Result<u64> {
         let mut journal = self.journal.lock();
         journal.append(line).map_err(|error| Error::io("journal", error))?;
         Ok(journal.length())
     }
 
-    pub(super) fn open(&self, place: &Place) -> Result<(Arc<File>, u64)> {
+    pub(super) fn open(&self, place: &PartPlace) -> Result<(Arc<File>, u64)> {
         match place {
-            Place::At(offset) => Ok((self.data.clone(), *offset)),
-            Place::Apart(name) => {
+            PartPlace::At(offset) => Ok((self.data.clone(), *offset)),
+            PartPlace::Apart(name) => {
                 let file = open_at(&self.directory, name, OFlags::empty());
                 Ok((Arc::new(file.map_err(|error| Error::io(name, error))?), 0))
             }
@@ -98,7 +98,7 @@ impl Session {
     }
 
     /// Whether the bytes of `part` match the recorded checksum.
-    fn holds(&self, part: &Part) -> bool {
+    fn holds(&self, part: &ArrivedPart) -> bool {
         let Some((algorithm, expected)) =
             part.checksums.iter().find(|(algorithm, _)| **algorithm != Algorithm::Md5)
         else {
@@ -122,20 +122,25 @@ fn shorten(directory: &OwnedFd, name: &str, length: u64) -> std::io::Result<()> 
     if metadata.nlink() == 1 && metadata.len() > length { file.set_len(length) } else { Ok(()) }
 }
 
-impl State {
+impl UploadState {
     /// Records a complete part. Returns the part that it replaces.
-    pub(super) fn record(&mut self, session: &Session, number: u32, part: &Part) -> Result<Option<Part>> {
-        self.journal = session.append(&Line::Part(number, part.clone()))?;
+    pub(super) fn record(
+        &mut self,
+        session: &UploadSession,
+        number: u32,
+        part: &ArrivedPart,
+    ) -> Result<Option<ArrivedPart>> {
+        self.journal = session.append(&JournalLine::Part(number, part.clone()))?;
         self.doubtful.remove(&number);
         Ok(self.parts.insert(number, part.clone()))
     }
 
     /// Chooses the place of a part: its slot if that is free, otherwise a separate file.
-    pub(super) fn place(&mut self, session: &Session, number: u32, length: u64) -> Result<Place> {
+    pub(super) fn place(&mut self, session: &UploadSession, number: u32, length: u64) -> Result<PartPlace> {
         let known = self.placement.length();
         let slot = self.placement.slot(number, length);
         if let (None, Some(length)) = (known, self.placement.length()) {
-            self.journal = session.append(&Line::Slots(length)).inspect_err(|_| {
+            self.journal = session.append(&JournalLine::Slots(length)).inspect_err(|_| {
                 self.placement = Placement::default();
             })?;
         }
@@ -145,21 +150,21 @@ impl State {
                 .values()
                 .map(|part| &part.place)
                 .chain(self.running.iter().map(|running| &running.place));
-            places.any(|place| *place == Place::At(slot))
+            places.any(|place| *place == PartPlace::At(slot))
         };
         Ok(match slot {
-            Some(slot) if !taken(slot) => Place::At(slot),
-            _ => Place::Apart(format!("apart-{}", random_token())),
+            Some(slot) if !taken(slot) => PartPlace::At(slot),
+            _ => PartPlace::Apart(format!("apart-{}", random_token())),
         })
     }
 
     /// Refuses further claims and pieces, after waiting for pieces that are being written.
     pub(super) fn end(&mut self) {
-        self.phase = Phase::Ending;
+        self.phase = UploadPhase::Ending;
         for running in self.running.drain(..) {
             let mut gate = running.gate.lock();
-            if *gate == Gate::Open {
-                *gate = Gate::Revoked;
+            if *gate == ClaimGate::Open {
+                *gate = ClaimGate::Revoked;
             }
         }
     }
@@ -167,14 +172,14 @@ impl State {
 
 /// Verifies by checksum the parts that were recorded before the last reboot. Parts whose bytes did
 /// not reach the disk are dropped.
-pub(super) fn verify(state: &mut State, session: &Session) -> Result<()> {
+pub(super) fn verify(state: &mut UploadState, session: &UploadSession) -> Result<()> {
     for number in std::mem::take(&mut state.doubtful) {
         let Some(part) = state.parts.get(&number).cloned() else { continue };
         let line = if session.holds(&part) {
-            Line::Part(number, part)
+            JournalLine::Part(number, part)
         } else {
             state.parts.remove(&number);
-            Line::Lost(number)
+            JournalLine::Lost(number)
         };
         state.journal = session.append(&line)?;
     }

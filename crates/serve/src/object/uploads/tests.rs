@@ -9,10 +9,10 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::http::condition::Condition;
-use crate::object::checksum::Checksums;
+use crate::object::checksum::MultiHasher;
 use crate::object::metadata::ObjectMetadata;
 use crate::object::publish::publish;
-use crate::object::writer::{Digest, WriteAt};
+use crate::object::writer::{ByteDigest, WriteAt};
 
 const ID: &str = "0123456789abcdef0123456789abcdef";
 const BUCKET: &str = "bucket";
@@ -78,7 +78,7 @@ impl World {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir(directory.path().join(BUCKET)).unwrap();
-        let uploads = Uploads::new(Root::open(directory.path()).unwrap());
+        let uploads = Uploads::new(ServedRoot::open(directory.path()).unwrap());
         let mut world = Self {
             directory,
             uploads,
@@ -96,13 +96,13 @@ impl World {
     }
 
     fn begin(&mut self) {
-        let origin = Origin::S3 { key: "key".into(), checksum: None };
+        let origin = UploadOrigin::S3 { key: "key".into(), checksum: None };
         let description = Description { origin, object: ObjectMetadata::default(), slots: None };
         self.uploads.create(&Self::bucket(), ID, &description).unwrap();
         self.parts.clear();
     }
 
-    fn upload(&self) -> Arc<Upload> {
+    fn upload(&self) -> Arc<ServedUpload> {
         self.uploads.find(&Self::bucket(), ID).unwrap()
     }
 
@@ -112,7 +112,7 @@ impl World {
                 if self.writing.len() < 4 {
                     self.writes = self.writes.wrapping_add(1);
                     let claimed = self.upload().claim(number, length, Resending::Replaces).unwrap();
-                    let Claimed::Write(claim) = claimed else { panic!("held") };
+                    let ClaimResult::Write(claim) = claimed else { panic!("held") };
                     self.writing.push(Writing { claim, number, fill: self.writes, written: 0 });
                 }
             }
@@ -124,7 +124,7 @@ impl World {
             Step::Finish { claim } if claim < self.writing.len() => {
                 let mut writing = self.writing.swap_remove(claim);
                 writing.write(writing.claim.length() - writing.written);
-                let mut checksums = Checksums::only(firstbyte_location::Algorithm::Crc64Nvme);
+                let mut checksums = MultiHasher::only(firstbyte_location::Algorithm::Crc64Nvme);
                 checksums.update(&vec![writing.fill; writing.written as usize]);
                 writing.claim.record(writing.written, checksums.finish()).unwrap();
                 self.parts.insert(writing.number, (writing.fill, writing.written));
@@ -135,7 +135,7 @@ impl World {
             Step::Crash => {
                 // Claims of a killed process write no more. Their written bytes stay.
                 self.writing.clear();
-                self.uploads = Uploads::new(Root::open(self.directory.path()).unwrap());
+                self.uploads = Uploads::new(ServedRoot::open(self.directory.path()).unwrap());
             }
             Step::Sweep => self.uploads.sweep(&Self::bucket(), Duration::from_secs(60)).unwrap(),
         }
@@ -148,7 +148,7 @@ impl World {
             .iter()
             .flat_map(|number| vec![self.parts[number].0; self.parts[number].1 as usize])
             .collect();
-        let choose = |known: &BTreeMap<u32, Part>| -> Result<Whole> {
+        let choose = |known: &BTreeMap<u32, ArrivedPart>| -> Result<Whole> {
             assert!(known.keys().eq(self.parts.keys()));
             let parts = kept.iter().map(|number| (*number, known[number].clone())).collect();
             Ok(Whole { parts, object: ObjectMetadata::default() })
@@ -158,7 +158,7 @@ impl World {
         } else {
             Condition::default()
         };
-        let root = Root::open(self.directory.path()).unwrap();
+        let root = ServedRoot::open(self.directory.path()).unwrap();
         let target = Self::bucket().join("key".as_ref());
         let put = |finished: Finished<'_>| publish(&root, finished, &Self::bucket(), &target, &condition);
         let done = self.uploads.complete(&self.upload(), choose, put);
@@ -185,7 +185,7 @@ impl World {
         assert_eq!(lengths, expected);
         for (number, part) in &known {
             let (fill, length) = self.parts[number];
-            let mut checksums = Checksums::only(firstbyte_location::Algorithm::Crc64Nvme);
+            let mut checksums = MultiHasher::only(firstbyte_location::Algorithm::Crc64Nvme);
             checksums.update(&vec![fill; length as usize]);
             assert_eq!(part.checksums, checksums.finish(), "part {number}");
         }
@@ -229,7 +229,7 @@ proptest! {
 #[test]
 fn a_claim_writes_within_its_part_only() {
     let world = World::new();
-    let Claimed::Write(claim) = world.upload().claim(1, 10, Resending::Replaces).unwrap() else {
+    let ClaimResult::Write(claim) = world.upload().claim(1, 10, Resending::Replaces).unwrap() else {
         panic!("held")
     };
     claim.write_all_at(&[1; 10], 0).unwrap();
@@ -244,7 +244,7 @@ fn an_upload_that_ended_while_its_removal_was_cut_short_is_swept() {
     world.follow(&Step::Finish { claim: 0 });
     let at = world.directory.path().join(BUCKET).join(".firstbyte/uploads").join(ID);
     std::fs::remove_file(at.join(journal::DATA)).unwrap();
-    let again = Uploads::new(Root::open(world.directory.path()).unwrap());
+    let again = Uploads::new(ServedRoot::open(world.directory.path()).unwrap());
     assert!(matches!(again.find(&World::bucket(), ID).unwrap().parts(), Err(Error::NoUpload(_))));
     again.sweep(&World::bucket(), Duration::from_secs(60)).unwrap();
     assert!(!at.exists());

@@ -5,8 +5,8 @@
 //! a separate file, so bytes of a recorded part are never overwritten. Ending an upload revokes
 //! running claims first, so they write no byte to the published file.
 //!
-//! Descriptors are open only while a request works on the upload ([`Session`]). If another process
-//! has added to the journal, the state is read from it again.
+//! Descriptors are open only while a request works on the upload ([`UploadSession`]). If another
+//! process has added to the journal, the state is read from it again.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -21,15 +21,15 @@ use rustix_futex_sync::{Mutex, MutexGuard};
 
 use super::description::Description;
 use super::error::{Error, Result};
-use super::journal::{self, Journal, Line, Part, Place, open_at};
+use super::journal::{self, ArrivedPart, JournalLine, PartPlace, PartsJournal, open_at};
 use super::part::Claim;
 use super::placement::Placement;
-use super::session::{Gate, Phase, Running, Session, State, verify};
+use super::session::{ClaimGate, RunningClaim, UploadPhase, UploadSession, UploadState, verify};
 use crate::object::copying::copy_range;
 use crate::object::metadata::ObjectMetadata;
 use crate::object::publish::{self, Finished};
 use crate::object::reserved::{self, Area};
-use crate::object::root::Root;
+use crate::object::root::ServedRoot;
 use crate::object::staging;
 use crate::path::EntryPath;
 
@@ -47,9 +47,9 @@ pub(crate) enum Resending {
 
 /// The result of a claim.
 #[derive(Debug)]
-pub(crate) enum Claimed {
+pub(crate) enum ClaimResult {
     /// The part is already complete, so it need not be sent.
-    Held(Part),
+    Held(ArrivedPart),
     /// The right to write the part.
     Write(Arc<Claim>),
 }
@@ -57,24 +57,24 @@ pub(crate) enum Claimed {
 /// The parts of the completed file, in order, and its metadata.
 #[derive(Debug)]
 pub(crate) struct Whole {
-    pub(crate) parts: Vec<(u32, Part)>,
+    pub(crate) parts: Vec<(u32, ArrivedPart)>,
     pub(crate) object: ObjectMetadata,
 }
 
 #[derive(Debug)]
-pub(crate) struct Upload {
+pub(crate) struct ServedUpload {
     pub(crate) id: String,
     pub(crate) description: Description,
-    root: Root,
+    root: ServedRoot,
     bucket: EntryPath,
     /// Held by the request that completes or removes the upload.
     ending: Mutex<()>,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<UploadState>>,
 }
 
-impl Upload {
+impl ServedUpload {
     /// Makes the state of the upload `id` in the staging of `bucket`.
-    pub(super) fn new(root: Root, bucket: EntryPath, id: String, description: Description) -> Self {
+    pub(super) fn new(root: ServedRoot, bucket: EntryPath, id: String, description: Description) -> Self {
         Self { id, description, root, bucket, ending: Mutex::default(), state: Arc::default() }
     }
 
@@ -86,7 +86,7 @@ impl Upload {
     /// Whether the upload was completed or removed.
     pub(super) fn has_ended(&self) -> bool {
         // If the state is locked, a request still works on the upload.
-        self.state.try_lock().is_some_and(|state| state.phase == Phase::Ended)
+        self.state.try_lock().is_some_and(|state| state.phase == UploadPhase::Ended)
     }
 
     /// True while a request may still write a part.
@@ -95,11 +95,11 @@ impl Upload {
     }
 
     /// Claims part `number` (from 1) of `length` bytes. Blocking.
-    pub(crate) fn claim(&self, number: u32, length: u64, resending: Resending) -> Result<Claimed> {
-        let (mut state, session) = self.open(Phase::Open)?;
+    pub(crate) fn claim(&self, number: u32, length: u64, resending: Resending) -> Result<ClaimResult> {
+        let (mut state, session) = self.open(UploadPhase::Open)?;
         if resending == Resending::Refused {
             if let Some(part) = state.parts.get(&number) {
-                return Ok(Claimed::Held(part.clone()));
+                return Ok(ClaimResult::Held(part.clone()));
             }
             if state.running.iter().any(|running| running.number == number) {
                 return Err(Error::InUse(number));
@@ -107,16 +107,16 @@ impl Upload {
         }
         let place = state.place(&session, number, length)?;
         let file = match &place {
-            Place::At(_) => session.data.clone(),
-            Place::Apart(name) => {
+            PartPlace::At(_) => session.data.clone(),
+            PartPlace::Apart(name) => {
                 let file = open_at(&session.directory, name, OFlags::CREATE | OFlags::EXCL);
                 Arc::new(file.map_err(|error| Error::io(name, error))?)
             }
         };
-        let running = Running { number, place, gate: Arc::new(Mutex::new(Gate::Open)) };
+        let running = RunningClaim { number, place, gate: Arc::new(Mutex::new(ClaimGate::Open)) };
         state.running.push(running.clone());
         drop(state);
-        Ok(Claimed::Write(Arc::new(Claim {
+        Ok(ClaimResult::Write(Arc::new(Claim {
             id: self.id.clone(),
             state: self.state.clone(),
             session,
@@ -127,8 +127,8 @@ impl Upload {
     }
 
     /// Returns the complete parts, by number. Blocking.
-    pub(crate) fn parts(&self) -> Result<BTreeMap<u32, Part>> {
-        let (mut state, session) = self.open(Phase::Ending)?;
+    pub(crate) fn parts(&self) -> Result<BTreeMap<u32, ArrivedPart>> {
+        let (mut state, session) = self.open(UploadPhase::Ending)?;
         verify(&mut state, &session)?;
         Ok(state.parts.clone())
     }
@@ -145,12 +145,12 @@ impl Upload {
     /// the upload. If that fails, the upload continues without its parts in flight. Blocking.
     pub(super) fn complete<T, E: From<Error>>(
         &self,
-        choose: impl FnOnce(&BTreeMap<u32, Part>) -> std::result::Result<Whole, E>,
+        choose: impl FnOnce(&BTreeMap<u32, ArrivedPart>) -> std::result::Result<Whole, E>,
         put: impl FnOnce(Finished<'_>) -> publish::Result<T>,
     ) -> std::result::Result<T, E> {
         let _alone = self.ending.lock();
         let (session, parts, whole) = {
-            let (mut state, session) = self.open(Phase::Open)?;
+            let (mut state, session) = self.open(UploadPhase::Open)?;
             verify(&mut state, &session)?;
             let whole = choose(&state.parts)?;
             state.end();
@@ -160,7 +160,7 @@ impl Upload {
         if done.is_err() {
             session.give_back(&parts);
         }
-        self.state.lock().phase = if done.is_ok() { Phase::Ended } else { Phase::Open };
+        self.state.lock().phase = if done.is_ok() { UploadPhase::Ended } else { UploadPhase::Open };
         if done.is_ok() {
             self.remove_files();
         }
@@ -171,9 +171,9 @@ impl Upload {
     pub(super) fn remove(&self) -> Result<()> {
         let _alone = self.ending.lock();
         {
-            let (mut state, _session) = self.open(Phase::Open)?;
+            let (mut state, _session) = self.open(UploadPhase::Open)?;
             state.end();
-            state.phase = Phase::Ended;
+            state.phase = UploadPhase::Ended;
         }
         self.remove_files();
         Ok(())
@@ -181,14 +181,14 @@ impl Upload {
 
     fn publish<T>(
         &self,
-        session: &Session,
-        recorded: &BTreeMap<u32, Part>,
+        session: &UploadSession,
+        recorded: &BTreeMap<u32, ArrivedPart>,
         whole: &Whole,
         put: impl FnOnce(Finished<'_>) -> publish::Result<T>,
     ) -> Result<T> {
         let (file, name) = assemble(session, recorded, &whole.parts)?;
         whole.object.write(&file).map_err(|error| Error::io(name, error))?;
-        let length = session.append(&Line::Whole(name.to_owned()))?;
+        let length = session.append(&JournalLine::Whole(name.to_owned()))?;
         self.state.lock().journal = length;
         let finished = Finished { directory: session.directory.as_fd(), name: name.as_ref(), file: &file };
         Ok(put(finished)?)
@@ -196,11 +196,11 @@ impl Upload {
 
     /// Opens the upload's files, or reuses the open ones. Fails if the phase is later than
     /// `latest`.
-    fn open(&self, latest: Phase) -> Result<(MutexGuard<'_, State>, Arc<Session>)> {
+    fn open(&self, latest: UploadPhase) -> Result<(MutexGuard<'_, UploadState>, Arc<UploadSession>)> {
         let mut state = self.state.lock();
         match (state.phase, latest) {
-            (Phase::Ended, _) => return Err(Error::NoUpload(self.id.clone())),
-            (Phase::Ending, Phase::Open) => return Err(Error::Ending(self.id.clone())),
+            (UploadPhase::Ended, _) => return Err(Error::NoUpload(self.id.clone())),
+            (UploadPhase::Ending, UploadPhase::Open) => return Err(Error::Ending(self.id.clone())),
             _ => {}
         }
         if let Some(session) = state.session.upgrade() {
@@ -218,16 +218,17 @@ impl Upload {
             state.journal = journal.length();
         }
         let data = open_at(&directory, journal::DATA, OFlags::empty()).map_err(|error| self.gone(error))?;
-        let session = Arc::new(Session { directory, data: Arc::new(data), journal: Mutex::new(journal) });
+        let session =
+            Arc::new(UploadSession { directory, data: Arc::new(data), journal: Mutex::new(journal) });
         state.session = Arc::downgrade(&session);
         Ok((state, session))
     }
 
     /// Opens the journal. If it is locked, waits a moment, because the last request of this process
     /// may just be closing it.
-    fn open_journal(&self, directory: &OwnedFd) -> Result<Journal> {
+    fn open_journal(&self, directory: &OwnedFd) -> Result<PartsJournal> {
         for _ in 0..CLOSING_ATTEMPTS {
-            match Journal::open(directory).map_err(|error| self.gone(error))? {
+            match PartsJournal::open(directory).map_err(|error| self.gone(error))? {
                 Some(journal) => return Ok(journal),
                 None => std::thread::sleep(Duration::from_millis(1)),
             }
@@ -256,9 +257,9 @@ impl Upload {
 /// Assembles the chosen parts: in `data` if that changes no recorded part, otherwise in a separate
 /// file.
 fn assemble(
-    session: &Session,
-    recorded: &BTreeMap<u32, Part>,
-    chosen: &[(u32, Part)],
+    session: &UploadSession,
+    recorded: &BTreeMap<u32, ArrivedPart>,
+    chosen: &[(u32, ArrivedPart)],
 ) -> Result<(Arc<File>, &'static str)> {
     let failed = |error| Error::io("the whole file", error);
     let mut total = 0;
@@ -268,14 +269,14 @@ fn assemble(
         if recorded.get(number) != Some(part) {
             return Err(Error::Changed(*number));
         }
-        if let Place::At(offset) = part.place {
+        if let PartPlace::At(offset) = part.place {
             fits &= offset == total;
             placed += 1;
         }
         total += part.length;
     }
     // The data file becomes the result only if no recorded part would be truncated or overwritten.
-    let all_placed = recorded.values().filter(|part| matches!(part.place, Place::At(_))).count();
+    let all_placed = recorded.values().filter(|part| matches!(part.place, PartPlace::At(_))).count();
     let in_place = fits && placed == all_placed;
     let (file, name) = if in_place {
         (session.data.clone(), journal::DATA)
@@ -285,7 +286,7 @@ fn assemble(
     };
     let mut offset = 0;
     for (_, part) in chosen {
-        if !(in_place && matches!(part.place, Place::At(_))) {
+        if !(in_place && matches!(part.place, PartPlace::At(_))) {
             let (from, start) = session.open(&part.place)?;
             copy_range(&from, ByteRange::at(start, part.length), &file, offset).map_err(failed)?;
         }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::error::{Error, Result};
 use crate::http::condition::{Condition, Unmet};
 use crate::object::publish::{self, Finished, publish};
-use crate::object::root::Root;
+use crate::object::root::ServedRoot;
 use crate::path::EntryPath;
 
 /// The most names tried for "keep both".
@@ -36,7 +36,7 @@ pub(super) fn check_name(name: &str) -> Result<()> {
 /// Publishes the finished file as `name` in `directory`, as `existing` requires. Returns its final
 /// name. A directory of the name counts like a file.
 pub(super) fn put_in_place(
-    root: &Root,
+    root: &ServedRoot,
     finished: Finished<'_>,
     directory: &EntryPath,
     name: &str,

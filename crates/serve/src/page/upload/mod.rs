@@ -20,14 +20,16 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use crate::config::Buckets;
-use crate::object::checksum::Values;
+use crate::object::checksum::ChecksumValues;
 use crate::object::metadata::ObjectMetadata;
-use crate::object::root::Root;
+use crate::object::root::ServedRoot;
 use crate::object::staging;
-use crate::object::uploads::{Claim, Claimed, Description, Origin, Part, Resending, Upload, Uploads, Whole};
+use crate::object::uploads::{
+    ArrivedPart, Claim, ClaimResult, Description, Resending, ServedUpload, UploadOrigin, Uploads, Whole,
+};
 use crate::path::EntryPath;
 
-pub(crate) use crate::object::uploads::Source;
+pub(crate) use crate::object::uploads::BrowserFile;
 pub(crate) use destination::Existing;
 pub(crate) use error::{Error, Result};
 
@@ -40,8 +42,8 @@ const MOST_PARTS: u64 = 10_000;
 
 /// The directory of a request, with the state to work on its uploads.
 #[derive(Clone, Debug)]
-pub(crate) struct Directory {
-    pub(crate) root: Root,
+pub(crate) struct UploadDirectory {
+    pub(crate) root: ServedRoot,
     pub(crate) uploads: Arc<Uploads>,
     pub(crate) buckets: Buckets,
     pub(crate) path: EntryPath,
@@ -49,12 +51,12 @@ pub(crate) struct Directory {
 
 /// The state of an upload, as sent to the page.
 #[derive(Debug, Serialize)]
-pub(crate) struct Status {
+pub(crate) struct UploadStatus {
     /// The id of the upload in later requests.
     pub(crate) id: String,
     /// The file in the browser.
     #[serde(flatten)]
-    pub(crate) source: Source,
+    pub(crate) source: BrowserFile,
     /// Bytes in every part but the last.
     pub(crate) part_size: u64,
     /// The numbers of the complete parts, from 0.
@@ -77,23 +79,23 @@ pub(crate) struct Occupant {
 }
 
 /// Bytes in every part but the last.
-fn part_size(source: &Source) -> u64 {
+fn part_size(source: &BrowserFile) -> u64 {
     source.size.div_ceil(MOST_PARTS).next_multiple_of(1 << 20).max(SMALLEST_PART)
 }
 
 /// Returns the number of parts; 0 for an empty file.
-fn part_count(source: &Source) -> usize {
+fn part_count(source: &BrowserFile) -> usize {
     to_usize(source.size.div_ceil(part_size(source)))
 }
 
 /// Returns the length in bytes of part `number`, from 0.
-fn part_length(source: &Source, number: usize) -> u64 {
+fn part_length(source: &BrowserFile, number: usize) -> u64 {
     let offset = (number as u64).saturating_mul(part_size(source));
     part_size(source).min(source.size.saturating_sub(offset))
 }
 
 /// Returns the metadata to store with the file, as S3 clients and plain responses use it.
-fn metadata(source: &Source) -> ObjectMetadata {
+fn metadata(source: &BrowserFile) -> ObjectMetadata {
     let content_type = Some(source.content_type.clone()).filter(|text| !text.is_empty());
     let mtime = u64::try_from(source.mtime).ok();
     let mtime = mtime.map(|ms| ("mtime".to_owned(), format!("{}.{:03}", ms / 1000, ms % 1000)));
@@ -105,10 +107,10 @@ fn counted(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX).saturating_add(1)
 }
 
-impl Directory {
+impl UploadDirectory {
     /// Begins the upload of `source`, or finds its complete parts. The directory is made when the
     /// upload is complete, except for its first level, which holds unfinished uploads.
-    pub(crate) fn begin(&self, source: Source) -> Result<Status> {
+    pub(crate) fn begin(&self, source: BrowserFile) -> Result<UploadStatus> {
         destination::check_name(&source.name)?;
         self.check_reachable().map_err(|e| Error::io(self.path.to_string(), e))?;
         let bucket = self.bucket();
@@ -118,7 +120,7 @@ impl Directory {
                 Err(crate::object::uploads::Error::NoUpload(_)) => {
                     self.check_space(&bucket, source.size)?;
                     let (object, slots) = (metadata(&source), Some(part_size(&source)));
-                    let origin = Origin::Page { directory: self.encoded(), source: source.clone() };
+                    let origin = UploadOrigin::Page { directory: self.encoded(), source: source.clone() };
                     self.uploads.create(&bucket, &id, &Description { origin, object, slots })?
                 }
                 found => found?,
@@ -136,16 +138,16 @@ impl Directory {
     }
 
     /// Finds the upload `id` of this directory.
-    pub(crate) fn find(&self, id: &str) -> Result<Arc<Upload>> {
+    pub(crate) fn find(&self, id: &str) -> Result<Arc<ServedUpload>> {
         let upload = self.uploads.find(&self.bucket(), id)?;
         match &upload.description.origin {
-            Origin::Page { directory, .. } if *directory == self.encoded() => Ok(upload),
+            UploadOrigin::Page { directory, .. } if *directory == self.encoded() => Ok(upload),
             _ => Err(Error::NoUpload(id.into())),
         }
     }
 
     /// Lists the unfinished uploads of this directory.
-    pub(crate) fn list(&self) -> Result<Vec<Status>> {
+    pub(crate) fn list(&self) -> Result<Vec<UploadStatus>> {
         let listed = self.uploads.list(&self.bucket()).map_err(|e| Error::io(self.path.to_string(), e))?;
         // Uploads that another process holds, or that ended meanwhile, are skipped.
         let found = listed.iter().filter_map(|listed| self.find(&listed.id).ok());
@@ -168,7 +170,7 @@ impl Directory {
     ) -> Result<String> {
         let upload = self.find(id)?;
         let source = source(&upload)?;
-        let choose = |held: &std::collections::BTreeMap<u32, Part>| -> Result<Whole> {
+        let choose = |held: &std::collections::BTreeMap<u32, ArrivedPart>| -> Result<Whole> {
             let is_sent = |number: usize| {
                 let expected = expected.map(|sums| sums.get(number).map_or("", String::as_str));
                 held.get(&counted(number)).is_some_and(|part| expected.is_none_or(|sum| sum == crc32c(part)))
@@ -191,11 +193,11 @@ impl Directory {
         })
     }
 
-    fn status(&self, upload: &Upload) -> Result<Status> {
+    fn status(&self, upload: &ServedUpload) -> Result<UploadStatus> {
         let source = source(upload)?;
         let held = upload.parts()?;
         let touched = upload.touched()?.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
-        Ok(Status {
+        Ok(UploadStatus {
             id: upload.id.clone(),
             source: source.clone(),
             part_size: part_size(source),
@@ -260,8 +262,8 @@ impl Directory {
     }
 
     /// Returns the id of the upload of `source`. The same file, picked again, has the same id.
-    fn id(&self, source: &Source) -> String {
-        let Source { size, mtime, name, .. } = source;
+    fn id(&self, source: &BrowserFile) -> String {
+        let BrowserFile { size, mtime, name, .. } = source;
         let digest = Sha256::digest(format!("{}\0{size}\0{mtime}\0{name}", self.encoded()));
         hex::encode(&digest[..16])
     }
@@ -270,7 +272,7 @@ impl Directory {
 /// Claims part `number`, from 0, of `length` bytes with this CRC32C. `None` if the same part is
 /// already complete. A part with another sum is replaced.
 pub(crate) fn claim(
-    upload: &Arc<Upload>,
+    upload: &Arc<ServedUpload>,
     number: usize,
     length: u64,
     sum: u32,
@@ -284,18 +286,24 @@ pub(crate) fn claim(
         return Err(Error::Length { number, expected, got: length });
     }
     let claimed = match upload.claim(counted(number), length, Resending::Refused)? {
-        Claimed::Held(part) if crc32c(&part) == hex(sum) => return Ok(None),
-        Claimed::Held(_) => upload.claim(counted(number), length, Resending::Replaces)?,
+        ClaimResult::Held(part) if crc32c(&part) == hex(sum) => return Ok(None),
+        ClaimResult::Held(_) => upload.claim(counted(number), length, Resending::Replaces)?,
         claimed => claimed,
     };
     match claimed {
-        Claimed::Write(claim) => Ok(Some(claim)),
-        Claimed::Held(_) => Err(crate::object::uploads::Error::InUse(counted(number)).into()),
+        ClaimResult::Write(claim) => Ok(Some(claim)),
+        ClaimResult::Held(_) => Err(crate::object::uploads::Error::InUse(counted(number)).into()),
     }
 }
 
 /// Checks the written bytes of a part against the sender's CRC32C, and records the part.
-pub(crate) fn record(claim: &Claim, number: usize, length: u64, checksums: Values, sum: u32) -> Result<()> {
+pub(crate) fn record(
+    claim: &Claim,
+    number: usize,
+    length: u64,
+    checksums: ChecksumValues,
+    sum: u32,
+) -> Result<()> {
     if length < claim.length() {
         return Err(Error::Short { number, missing: claim.length() - length });
     }
@@ -307,11 +315,11 @@ pub(crate) fn record(claim: &Claim, number: usize, length: u64, checksums: Value
 }
 
 /// Formats the CRC32C of a part as eight hex digits.
-fn crc32c(part: &Part) -> String {
+fn crc32c(part: &ArrivedPart) -> String {
     in_hex(&part.checksums)
 }
 
-fn in_hex(checksums: &Values) -> String {
+fn in_hex(checksums: &ChecksumValues) -> String {
     let sum = checksums.get(&Algorithm::Crc32c);
     let sum = sum.and_then(|text| firstbyte_location::Checksum::from_base64(Algorithm::Crc32c, text));
     sum.map_or_else(String::new, |sum| sum.to_hex())
@@ -321,10 +329,10 @@ fn hex(sum: u32) -> String {
     format!("{sum:08x}")
 }
 
-fn source(upload: &Upload) -> Result<&Source> {
+fn source(upload: &ServedUpload) -> Result<&BrowserFile> {
     match &upload.description.origin {
-        Origin::Page { source, .. } => Ok(source),
-        Origin::S3 { .. } => Err(Error::NoUpload(upload.id.clone())),
+        UploadOrigin::Page { source, .. } => Ok(source),
+        UploadOrigin::S3 { .. } => Err(Error::NoUpload(upload.id.clone())),
     }
 }
 

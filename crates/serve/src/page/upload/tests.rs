@@ -4,22 +4,22 @@ use std::fs;
 use std::path::Path;
 
 use super::*;
-use crate::object::checksum::Checksums;
-use crate::object::writer::{Digest, WriteAt};
+use crate::object::checksum::MultiHasher;
+use crate::object::writer::{ByteDigest, WriteAt};
 
 /// Returns the served directory of a server that was just started.
-fn serve(place: &Path) -> Directory {
-    let root = Root::open(place).unwrap();
+fn serve(place: &Path) -> UploadDirectory {
+    let root = ServedRoot::open(place).unwrap();
     let uploads = Arc::new(Uploads::new(root.clone()));
-    Directory { root, uploads, buckets: Buckets::FirstLevel, path: EntryPath::default() }
+    UploadDirectory { root, uploads, buckets: Buckets::FirstLevel, path: EntryPath::default() }
 }
 
 fn content(size: usize) -> Vec<u8> {
     (0..size).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
 }
 
-fn source(size: usize) -> Source {
-    Source {
+fn source(size: usize) -> BrowserFile {
+    BrowserFile {
         name: "data.bin".into(),
         size: size as u64,
         mtime: 1_700_000_000_123,
@@ -33,7 +33,7 @@ fn part_of(whole: &[u8], number: usize) -> &[u8] {
 }
 
 fn finish(claim: &Claim, number: usize, bytes: &[u8], crc: u32) -> Result<()> {
-    let mut checksums = Checksums::only(Algorithm::Crc32c);
+    let mut checksums = MultiHasher::only(Algorithm::Crc32c);
     let mut offset = 0;
     for piece in bytes.chunks(100_000) {
         claim.write_all_at(piece, offset).unwrap();
@@ -43,7 +43,7 @@ fn finish(claim: &Claim, number: usize, bytes: &[u8], crc: u32) -> Result<()> {
     record(claim, number, offset, checksums.finish(), crc)
 }
 
-fn send(directory: &Directory, id: &str, whole: &[u8], number: usize) {
+fn send(directory: &UploadDirectory, id: &str, whole: &[u8], number: usize) {
     let bytes = part_of(whole, number);
     let upload = directory.find(id).unwrap();
     let claim = claim(&upload, number, bytes.len() as u64, crc_fast::crc32_iscsi(bytes))
@@ -148,7 +148,7 @@ fn abandoned_uploads_are_listed_until_they_expire_or_are_removed() {
     let place = tempfile::tempdir().unwrap();
     let directory = serve(place.path());
     let id = directory.begin(source(SIZE)).unwrap().id;
-    let other = directory.begin(Source { name: "b".into(), ..source(9) }).unwrap().id;
+    let other = directory.begin(BrowserFile { name: "b".into(), ..source(9) }).unwrap().id;
     assert_eq!(directory.list().unwrap().len(), 2);
     directory.discard(&other).unwrap();
     assert_eq!(directory.list().unwrap().len(), 1);
@@ -185,7 +185,7 @@ fn a_file_from_the_end_of_time_stands_where_an_upload_is_to_go() {
 #[test]
 fn a_content_type_that_cannot_be_kept_is_refused_before_any_part_is_sent() {
     let place = tempfile::tempdir().unwrap();
-    let long = Source { content_type: "x".repeat(3000), ..source(SIZE) };
+    let long = BrowserFile { content_type: "x".repeat(3000), ..source(SIZE) };
     let refused = serve(place.path()).begin(long).unwrap_err();
     assert_eq!(refused.code().1, "metadata", "{refused}");
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 /// Returns the keys and prefixes of the expected page, selected from all keys.
-fn model(keys: &[String], query: &Query) -> Vec<String> {
+fn model(keys: &[String], query: &KeyQuery) -> Vec<String> {
     let mut rows: Vec<String> = Vec::new();
     let mut sorted: Vec<&String> = keys.iter().filter(|key| key.starts_with(&query.prefix)).collect();
     sorted.sort_unstable();
@@ -18,11 +18,11 @@ fn model(keys: &[String], query: &Query) -> Vec<String> {
     rows
 }
 
-fn all_pages(root: &Root, query: &Query, index: &Index) -> Vec<String> {
+fn all_pages(root: &ServedRoot, query: &KeyQuery, index: &Index) -> Vec<String> {
     let mut query = query.clone();
     let mut rows = Vec::new();
     loop {
-        let page = page(root, index, &EntryPath::default(), &query, &Access::Everyone).unwrap();
+        let page = page(root, index, &EntryPath::default(), &query, &RequestRights::Everyone).unwrap();
         let mut here: Vec<String> =
             page.objects.into_iter().map(|(key, _)| key).chain(page.prefixes).collect();
         assert!(here.len() <= query.limit);
@@ -56,8 +56,8 @@ proptest! {
             std::fs::write(path, "").unwrap();
             made.push(key);
         }
-        let root = Root::open(directory.path()).unwrap();
-        let query = Query { prefix, delimiter, limit, ..Query::default() };
+        let root = ServedRoot::open(directory.path()).unwrap();
+        let query = KeyQuery { prefix, delimiter, limit, ..KeyQuery::default() };
         // A failed key may leave empty directories behind, which are keys too, so such cases are
         // discarded.
         prop_assume!(made.iter().all(|key| directory.path().join(key).is_file()));
@@ -85,10 +85,11 @@ fn a_page_begins_behind_a_key_whether_it_exists_or_not() {
     for name in ["a.txt", "a/x", "a/y", "b"] {
         std::fs::write(directory.path().join(name), "").unwrap();
     }
-    let root = Root::open(directory.path()).unwrap();
+    let root = ServedRoot::open(directory.path()).unwrap();
     let keys = |after: &str| {
-        let query = Query { after: After::Key(after.into()), limit: 10, ..Query::default() };
-        let page = page(&root, &Index::default(), &EntryPath::default(), &query, &Access::Everyone).unwrap();
+        let query = KeyQuery { after: After::Key(after.into()), limit: 10, ..KeyQuery::default() };
+        let page =
+            page(&root, &Index::default(), &EntryPath::default(), &query, &RequestRights::Everyone).unwrap();
         page.objects.into_iter().map(|(key, _)| key).collect::<Vec<_>>()
     };
     assert_eq!(keys(""), ["a.txt", "a/x", "a/y", "b"]);
@@ -104,19 +105,19 @@ fn a_continued_listing_passes_over_a_directory_that_became_a_file() {
     for name in ["a", "m/f", "z"] {
         std::fs::write(directory.path().join(name), "").unwrap();
     }
-    let (root, index) = (Root::open(directory.path()).unwrap(), Index::default());
-    let shown = |query: &Query| {
-        let page = page(&root, &index, &EntryPath::default(), query, &Access::Everyone).unwrap();
+    let (root, index) = (ServedRoot::open(directory.path()).unwrap(), Index::default());
+    let shown = |query: &KeyQuery| {
+        let page = page(&root, &index, &EntryPath::default(), query, &RequestRights::Everyone).unwrap();
         page.objects.into_iter().map(|(key, _)| key).collect::<Vec<_>>()
     };
-    assert_eq!(shown(&Query { limit: 1, ..Query::default() }), ["a"]);
+    assert_eq!(shown(&KeyQuery { limit: 1, ..KeyQuery::default() }), ["a"]);
     std::fs::remove_dir_all(directory.path().join("m")).unwrap();
     std::fs::write(directory.path().join("m"), "").unwrap();
-    let next = Query {
+    let next = KeyQuery {
         after: After::Key("a".into()),
         limit: 10,
         freshness: crate::s3::index::Freshness::Recent,
-        ..Query::default()
+        ..KeyQuery::default()
     };
     assert_eq!(shown(&next), ["z"]);
 }

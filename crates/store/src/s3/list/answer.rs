@@ -11,7 +11,7 @@ use quick_xml::events::Event;
 /// A `<ListBucketResult>` or `<ListVersionsResult>`. Keys are encoded as `encoding_type` states.
 #[derive(Debug, Default)]
 pub(super) struct ObjectPage {
-    pub(super) contents: Vec<Object>,
+    pub(super) contents: Vec<ObjectElement>,
     /// The `<Prefix>` elements of the `<CommonPrefixes>`.
     pub(super) common_prefixes: Vec<String>,
     pub(super) is_truncated: bool,
@@ -25,7 +25,7 @@ pub(super) struct ObjectPage {
 
 /// A `<Contents>` element, or a `<Version>` or `<DeleteMarker>` in a listing of versions.
 #[derive(Debug, Default)]
-pub(super) struct Object {
+pub(super) struct ObjectElement {
     pub(super) key: String,
     pub(super) size: u64,
     pub(super) last_modified: Option<String>,
@@ -67,9 +67,10 @@ impl ObjectPage {
                     text.clear();
                     match (depth, start.local_name().as_ref()) {
                         (1, name) => root = name == expected,
-                        (2, b"Contents" | b"Version") => page.contents.push(Object::default()),
+                        (2, b"Contents" | b"Version") => page.contents.push(ObjectElement::default()),
                         (2, b"DeleteMarker") => {
-                            page.contents.push(Object { is_delete_marker: true, ..Object::default() });
+                            page.contents
+                                .push(ObjectElement { is_delete_marker: true, ..ObjectElement::default() });
                         }
                         _ => {}
                     }

@@ -1,8 +1,8 @@
-//! The threads that list the ranges of a [`Plan`], and the iterator over their entries.
+//! The threads that list the ranges of a [`ListingPlan`], and the iterator over their entries.
 //!
 //! A thread lists its range while there is room for pages. Then it continues another range or
-//! splits one. Threads are started as [`Pace`] allows more requests, and wait when it allows fewer.
-//! They end with the listing, or when it is dropped, which cancels their requests.
+//! splits one. Threads are started as [`ListingPace`] allows more requests, and wait when it allows
+//! fewer. They end with the listing, or when it is dropped, which cancels their requests.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,25 +14,25 @@ use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::limits::STACK;
 use crate::s3::{S3, protocol};
-use firstbyte_listing::Order;
+use firstbyte_listing::EntryOrder;
 
-use super::pace::Pace;
-use super::page::{Page, Query};
-use super::plan::{Cutting, Fault, Next, Plan, SPLITTABLE_RANGES, Task};
+use super::pace::ListingPace;
+use super::page::{S3Page, S3Query};
+use super::plan::{Cutting, ListingFault, ListingPlan, NextStep, PageTask, SPLITTABLE_RANGES};
 
 struct Shared {
     s3: Arc<S3>,
-    query: Query,
-    state: Mutex<State>,
+    query: S3Query,
+    state: Mutex<CrewState>,
     /// Wakes workers, which wait for a range to split, for room, or for the end.
     work: Condvar,
     /// Wakes the consumer, which waits for pages.
     brought: Condvar,
 }
 
-struct State {
-    plan: Plan,
-    pace: Pace,
+struct CrewState {
+    plan: ListingPlan,
+    pace: ListingPace,
     cancels: Vec<Cancel>,
     error: Option<Error>,
     /// True if the listing was dropped or has failed.
@@ -48,14 +48,26 @@ pub(super) struct Crew {
 impl Crew {
     /// Continues after the first page, with at most `most` concurrent requests and the same number
     /// of waiting pages of 300 KB.
-    pub(super) fn start(s3: Arc<S3>, query: Query, order: Order, most: usize, first: Page) -> Result<Self> {
+    pub(super) fn start(
+        s3: Arc<S3>,
+        query: S3Query,
+        order: EntryOrder,
+        most: usize,
+        first: S3Page,
+    ) -> Result<Self> {
         let waiting = match order {
-            Order::Any => most,
-            Order::Bytes => most.min(SPLITTABLE_RANGES),
+            EntryOrder::Any => most,
+            EntryOrder::Bytes => most.min(SPLITTABLE_RANGES),
         };
-        let mut plan = Plan::new(query.grouping, order, waiting);
-        plan.arrived(Plan::WHOLE, first).map_err(|fault| error(fault, &query))?;
-        let state = State { plan, pace: Pace::new(most), cancels: Vec::new(), error: None, stopped: false };
+        let mut plan = ListingPlan::new(query.grouping, order, waiting);
+        plan.arrived(ListingPlan::WHOLE, first).map_err(|fault| error(fault, &query))?;
+        let state = CrewState {
+            plan,
+            pace: ListingPace::new(most),
+            cancels: Vec::new(),
+            error: None,
+            stopped: false,
+        };
         let shared = Arc::new(Shared {
             s3,
             query,
@@ -82,13 +94,13 @@ impl Crew {
             let first = state.plan.first_range();
             let next = state.plan.take();
             // There is room now, or another range has become the first one, which always has room.
-            if matches!(next, Next::Page(_)) || state.plan.first_range() != first {
+            if matches!(next, NextStep::Page(_)) || state.plan.first_range() != first {
                 self.shared.work.notify_all();
             }
             match next {
-                Next::Page(page) => return Some(Ok(page)),
-                Next::End => return None,
-                Next::Wait => {
+                NextStep::Page(page) => return Some(Ok(page)),
+                NextStep::End => return None,
+                NextStep::Wait => {
                     state = self.shared.brought.wait(state);
                 }
             }
@@ -119,7 +131,7 @@ impl Drop for Crew {
     }
 }
 
-impl State {
+impl CrewState {
     fn stop(&mut self) {
         self.stopped = true;
         self.cancels.iter().for_each(Cancel::cancel);
@@ -132,7 +144,7 @@ impl State {
 
 impl Shared {
     /// Starts a worker.
-    fn spawn(self: &Arc<Self>, state: &mut State) -> Result<()> {
+    fn spawn(self: &Arc<Self>, state: &mut CrewState) -> Result<()> {
         let (shared, cancel, index) = (Arc::clone(self), Cancel::new(), state.cancels.len());
         let worker = cancel.clone();
         let thread = std::thread::Builder::new().name(format!("list-{index}")).stack_size(STACK);
@@ -157,7 +169,7 @@ impl Shared {
     }
 
     /// Waits for a task. Returns `None` at the end.
-    fn next_task(&self, index: usize, at: Option<u64>) -> Option<Task> {
+    fn next_task(&self, index: usize, at: Option<u64>) -> Option<PageTask> {
         let mut state = self.state.lock();
         while !state.is_over() {
             let cutting = match index < state.pace.allowed() {
@@ -173,14 +185,14 @@ impl Shared {
         None
     }
 
-    fn fetch(self: &Arc<Self>, task: &Task, cancel: &Cancel) -> Result<()> {
+    fn fetch(self: &Arc<Self>, task: &PageTask, cancel: &Cancel) -> Result<()> {
         let retries = self.s3.retries();
         let began = Instant::now();
         let page = self.s3.page(&self.query, &task.from, cancel)?;
         self.deliver(task.range, page, began.elapsed(), self.s3.retries() > retries)
     }
 
-    fn deliver(self: &Arc<Self>, range: u64, page: Page, took: Duration, refused: bool) -> Result<()> {
+    fn deliver(self: &Arc<Self>, range: u64, page: S3Page, took: Duration, refused: bool) -> Result<()> {
         let full = page.next.is_some();
         let mut state = self.state.lock();
         state.plan.arrived(range, page).map_err(|fault| error(fault, &self.query))?;
@@ -205,9 +217,9 @@ impl Shared {
     }
 }
 
-fn error(fault: Fault, query: &Query) -> Error {
+fn error(fault: ListingFault, query: &S3Query) -> Error {
     match fault {
-        Fault::Unusable(why) => protocol(&query.place(), why),
-        Fault::Disordered(disorder) => disorder.at(query.place()),
+        ListingFault::Unusable(why) => protocol(&query.place(), why),
+        ListingFault::Disordered(disorder) => disorder.at(query.place()),
     }
 }

@@ -29,7 +29,7 @@ struct Seen {
 
 /// The characters seen at each position of keys, from which splits are guessed.
 #[derive(Clone, Debug)]
-pub(super) struct Shape {
+pub(super) struct KeyShape {
     places: Vec<Seen>,
     grouping: Grouping,
 }
@@ -95,7 +95,7 @@ impl Seen {
     }
 }
 
-impl Shape {
+impl KeyShape {
     pub(super) fn new(grouping: Grouping) -> Self {
         Self { places: vec![Seen::default(); DEPTHS * OFFSETS], grouping }
     }
@@ -209,8 +209,8 @@ mod tests {
 
     use super::*;
 
-    fn shape(keys: &[&str], grouping: Grouping) -> Shape {
-        let mut shape = Shape::new(grouping);
+    fn shape(keys: &[&str], grouping: Grouping) -> KeyShape {
+        let mut shape = KeyShape::new(grouping);
         keys.iter().for_each(|key| shape.see(key));
         shape
     }

@@ -32,7 +32,7 @@ use crate::turns::{Brought, Turns};
 use super::{S3, protocol};
 
 use crew::Crew;
-use page::{From, Page, Query};
+use page::{From, S3Page, S3Query};
 
 impl S3 {
     /// Lists a prefix, a bucket, or (with an empty bucket name) all buckets.
@@ -60,7 +60,7 @@ impl S3 {
         if self.client.unsorted.has(object) {
             return self.list_unsorted(object, options);
         }
-        let query = Query::new(object, options);
+        let query = S3Query::new(object, options);
         let first = self.first_page(object, &query)?;
         if first.disorder.is_some() {
             self.client.unsorted.add(object);
@@ -88,7 +88,7 @@ impl S3 {
             false => options.beginning.clone(),
         };
         let whole = ListOptions { start_after: None, beginning, ..options.clone() };
-        let query = Query::new(object, &whole);
+        let query = S3Query::new(object, &whole);
         let first = self.first_page(object, &query)?;
         let pages = Pages::new(Arc::clone(self), query, first)?.flatten();
         let options = options.clone();
@@ -99,7 +99,7 @@ impl S3 {
 
     /// Returns the first page of a listing, by one request.
     pub(crate) fn list_page(&self, object: &ObjectLocation, options: &ListOptions) -> Result<ListedPage> {
-        let mut page = self.first_page(object, &Query::new(object, options))?;
+        let mut page = self.first_page(object, &S3Query::new(object, options))?;
         if options.start_after.is_some() {
             page.entries.retain(|entry| options.takes_entry(entry));
         }
@@ -110,7 +110,7 @@ impl S3 {
         Ok(ListedPage { is_last: page.next.is_none(), entries: page.entries })
     }
 
-    fn first_page(&self, object: &ObjectLocation, query: &Query) -> Result<Page> {
+    fn first_page(&self, object: &ObjectLocation, query: &S3Query) -> Result<S3Page> {
         let page = self.page(query, &From::Start, &Cancel::new())?;
         // On S3 a prefix exists only while a key begins with it, so an empty page means "not
         // found".
@@ -126,7 +126,7 @@ impl S3 {
 
     /// Returns true if any key begins with this one.
     pub(super) fn has_keys_under(&self, prefix: &ObjectLocation) -> Result<bool> {
-        let query = Query::new(prefix, &ListOptions { recursive: true, ..ListOptions::default() });
+        let query = S3Query::new(prefix, &ListOptions { recursive: true, ..ListOptions::default() });
         let (page, _) = self.object_page(&query, &From::Start, Some(1), &Cancel::new())?;
         Ok(!page.contents.is_empty() || !page.common_prefixes.is_empty())
     }
@@ -135,19 +135,19 @@ impl S3 {
 /// An iterator over sequential pages. Each is requested when the previous one is used up.
 struct Pages {
     s3: Arc<S3>,
-    query: Query,
-    page: Page,
+    query: S3Query,
+    page: S3Page,
     turns: Turns,
 }
 
 impl Pages {
-    fn new(s3: Arc<S3>, query: Query, first: Page) -> Result<Self> {
-        let mut pages = Self { s3, query, page: Page::default(), turns: Turns::default() };
+    fn new(s3: Arc<S3>, query: S3Query, first: S3Page) -> Result<Self> {
+        let mut pages = Self { s3, query, page: S3Page::default(), turns: Turns::default() };
         pages.accept(first)?;
         Ok(pages)
     }
 
-    fn accept(&mut self, page: Page) -> Result<()> {
+    fn accept(&mut self, page: S3Page) -> Result<()> {
         if let Some(token) = &page.next {
             let checked = self.turns.check(token, Brought::of(&page.entries));
             checked.map_err(|why| protocol(&self.query.place(), why))?;

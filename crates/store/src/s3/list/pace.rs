@@ -18,14 +18,14 @@ const QUEUED: u32 = 4;
 
 /// The number of requests at once, and the times that determine it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pace {
+pub(super) struct ListingPace {
     allowed: usize,
     most: usize,
     quickest: Option<Duration>,
     refused: bool,
 }
 
-impl Pace {
+impl ListingPace {
     pub(super) fn new(most: usize) -> Self {
         Self { allowed: START_NEAR.min(most), most, quickest: None, refused: false }
     }
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn a_far_service_gets_all_requests_until_it_refuses_some() {
-        let mut pace = Pace::new(MOST_REQUESTS);
+        let mut pace = ListingPace::new(MOST_REQUESTS);
         assert_eq!(pace.allowed(), START_NEAR);
         pace.full_page(PAGE);
         assert_eq!(pace.allowed(), MOST_REQUESTS);
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn a_far_service_whose_pages_queue_gets_fewer() {
-        let mut pace = Pace::new(MOST_REQUESTS);
+        let mut pace = ListingPace::new(MOST_REQUESTS);
         (0..3).for_each(|_| pace.full_page(PAGE));
         assert_eq!(pace.allowed(), MOST_REQUESTS);
         (0..2).for_each(|_| pace.full_page(9 * PAGE));
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_near_service_gets_no_more_than_those_to_begin_with() {
-        let mut pace = Pace::new(MOST_REQUESTS);
+        let mut pace = ListingPace::new(MOST_REQUESTS);
         pace.full_page(PAGE);
         assert!(!pace.is_near() && pace.allowed() > START_NEAR);
         pace.full_page(PAGE / 10);
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_number_that_was_asked_for_is_never_passed() {
-        let mut pace = Pace::new(1);
+        let mut pace = ListingPace::new(1);
         pace.full_page(PAGE);
         assert_eq!(pace.allowed(), 1);
     }

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use firstbyte_location::{Entry, Kind, ObjectLocation};
+use firstbyte_location::{Entry, EntryKind, ObjectLocation};
 
 use crate::cancel::Cancel;
 use crate::dates;
@@ -13,16 +13,16 @@ use crate::order::Disorder;
 use crate::query::{ListOptions, Marker};
 use crate::s3::dialect::ListVersion;
 use crate::s3::names::{ENCODING, NameForm};
-use crate::s3::operation::Operation;
+use crate::s3::operation::S3Operation;
 use crate::s3::xml::{self, BucketPage};
-use crate::s3::{Call, S3, protocol};
+use crate::s3::{S3, S3Call, protocol};
 
-use super::answer::{Object, ObjectPage};
+use super::answer::{ObjectElement, ObjectPage};
 use super::cut::Grouping;
 
 /// The parameters shared by all pages of a listing.
 #[derive(Clone, Debug)]
-pub(super) struct Query {
+pub(super) struct S3Query {
     pub(super) bucket: ObjectLocation,
     /// The prefix: empty, or ending in `/`.
     prefix: String,
@@ -47,7 +47,7 @@ pub(super) enum From {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Page {
+pub(super) struct S3Page {
     /// The entries, in listing order unless there is a disorder.
     pub(super) entries: Vec<Entry>,
     /// The first names in the wrong order, if there are any.
@@ -57,7 +57,7 @@ pub(super) struct Page {
     pub(super) next: Option<String>,
 }
 
-impl Query {
+impl S3Query {
     pub(super) fn new(object: &ObjectLocation, options: &ListOptions) -> Self {
         let mut prefix = object.key.clone();
         if !prefix.is_empty() && !prefix.ends_with('/') {
@@ -75,14 +75,14 @@ impl Query {
     }
 }
 
-impl Query {
+impl S3Query {
     pub(super) fn place(&self) -> String {
         let key = format!("{}{}", self.prefix, self.beginning);
         self.bucket.with_key(key).to_string()
     }
 
     /// Adds the parameters of every page of keys to a request.
-    pub(super) fn add_to(&self, call: &mut Call<'_>) {
+    pub(super) fn add_to(&self, call: &mut S3Call<'_>) {
         call.query.push((ENCODING, "url".to_owned()));
         call.query.push(("prefix", format!("{}{}", self.prefix, self.beginning)));
         if self.grouping == Grouping::Prefixes {
@@ -105,7 +105,7 @@ impl Query {
 
 impl S3 {
     /// Requests one page of buckets or keys.
-    pub(super) fn page(&self, query: &Query, from: &From, cancel: &Cancel) -> Result<Page> {
+    pub(super) fn page(&self, query: &S3Query, from: &From, cancel: &Cancel) -> Result<S3Page> {
         if query.bucket.bucket.is_empty() {
             return self.bucket_page(query, from, cancel);
         }
@@ -138,20 +138,20 @@ impl S3 {
             entries.sort_by(|a, b| in_listing_order(a).cmp(in_listing_order(b)));
         }
         let next = page.next_continuation_token.filter(|token| page.is_truncated && !token.is_empty());
-        Ok(Page { entries, disorder, last, next })
+        Ok(S3Page { entries, disorder, last, next })
     }
 
     /// Requests a page of keys, with at most `most` if given. If the service supports only version
     /// 1 of the request, the continuation token is a key.
     pub(super) fn object_page(
         &self,
-        query: &Query,
+        query: &S3Query,
         from: &From,
         most: Option<u32>,
         cancel: &Cancel,
     ) -> Result<(ObjectPage, NameForm)> {
         let version = self.list_version()?;
-        let mut call = Call::new(Operation::ListObjectsV2, &query.bucket, cancel);
+        let mut call = S3Call::new(S3Operation::ListObjectsV2, &query.bucket, cancel);
         let (after, token) = match version {
             ListVersion::V1 => ("marker", "marker"),
             ListVersion::V2 => {
@@ -194,7 +194,7 @@ impl S3 {
     /// 2: it refused that, or its response had no token for the next page.
     fn first_version_page(
         &self,
-        query: &Query,
+        query: &S3Query,
         from: &From,
         most: Option<u32>,
         cancel: &Cancel,
@@ -214,7 +214,7 @@ impl S3 {
 
     pub(super) fn form_of_names(
         &self,
-        call: &mut Call<'_>,
+        call: &mut S3Call<'_>,
         page: &ObjectPage,
         parse: fn(&[u8]) -> Option<ObjectPage>,
     ) -> Result<NameForm> {
@@ -230,8 +230,8 @@ impl S3 {
         })
     }
 
-    fn bucket_page(&self, query: &Query, from: &From, cancel: &Cancel) -> Result<Page> {
-        let mut call = Call::new(Operation::ListBuckets, &query.bucket, cancel);
+    fn bucket_page(&self, query: &S3Query, from: &From, cancel: &Cancel) -> Result<S3Page> {
+        let mut call = S3Call::new(S3Operation::ListBuckets, &query.bucket, cancel);
         if let From::Token(token) = from {
             call.query.push(("continuation-token", token.clone()));
         }
@@ -240,10 +240,10 @@ impl S3 {
             .ok_or_else(|| protocol(&call.place(), "no buckets in the response").traced(|| head.trace()))?;
         let entry = |bucket: xml::Bucket| Entry {
             modified: bucket.creation_date.as_deref().and_then(dates::rfc3339),
-            ..Entry::named(bucket.name.into_bytes(), Kind::Directory)
+            ..Entry::named(bucket.name.into_bytes(), EntryKind::Directory)
         };
         let entries = page.buckets.bucket.into_iter().map(entry).collect();
-        Ok(Page {
+        Ok(S3Page {
             entries,
             disorder: None,
             last: None,
@@ -261,13 +261,13 @@ fn next_marker(page: &ObjectPage, form: NameForm) -> Option<String> {
     marker.map(|marker| form.decode(marker)).or_else(last).map(std::borrow::Cow::into_owned)
 }
 
-pub(super) fn entry(name: Vec<u8>, object: Object) -> Entry {
+pub(super) fn entry(name: Vec<u8>, object: ObjectElement) -> Entry {
     Entry {
         size: Some(object.size),
         modified: object.last_modified.as_deref().and_then(dates::rfc3339),
         etag: object.etag,
         storage_class: object.storage_class.filter(|class| class != "STANDARD" && !class.is_empty()),
-        ..Entry::named(name, Kind::File)
+        ..Entry::named(name, EntryKind::File)
     }
 }
 
@@ -277,5 +277,5 @@ pub(super) fn common_prefix(mut name: Vec<u8>) -> Entry {
     if name.len() > 1 {
         name.pop();
     }
-    Entry::named(name, Kind::Directory)
+    Entry::named(name, EntryKind::Directory)
 }

@@ -16,11 +16,11 @@
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 
-use firstbyte_listing::Order;
+use firstbyte_listing::EntryOrder;
 use firstbyte_location::Entry;
 
-use super::cut::{Grouping, Shape};
-use super::page::{From, Page};
+use super::cut::{Grouping, KeyShape};
+use super::page::{From, S3Page};
 use crate::object::{in_listing_order, listing_key};
 use crate::order::Disorder;
 use crate::turns::{Brought, Turns};
@@ -86,7 +86,7 @@ impl Range {
     }
 
     /// Returns the fault if a page does not follow the one before. A page may repeat the last key.
-    fn disorder(&self, page: &Page) -> Option<Disorder> {
+    fn disorder(&self, page: &S3Page) -> Option<Disorder> {
         if let Some(disorder) = &page.disorder {
             return Some(disorder.clone());
         }
@@ -114,7 +114,7 @@ impl Range {
 
 /// The reason why pages cannot be combined to a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum ListingFault {
     /// The pages do not end, or a repeated listing does not match the first one.
     Unusable(&'static str),
     /// The pages are out of order.
@@ -177,7 +177,7 @@ impl Taken {
 
 /// The next step for the consumer.
 #[derive(Debug)]
-pub(super) enum Next {
+pub(super) enum NextStep {
     /// A page.
     Page(Vec<Entry>),
     /// No page is ready yet.
@@ -188,7 +188,7 @@ pub(super) enum Next {
 
 /// A page to request: its range and its start.
 #[derive(Clone, Debug)]
-pub(super) struct Task {
+pub(super) struct PageTask {
     pub(super) range: u64,
     pub(super) from: From,
 }
@@ -206,11 +206,11 @@ pub(super) enum Cutting {
 
 /// The ranges of the whole key space, and the state of listing them.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct ListingPlan {
     /// The ranges in key order, without those that are listed and taken.
     ranges: Vec<Range>,
-    shape: Shape,
-    order: Order,
+    shape: KeyShape,
+    order: EntryOrder,
     /// Pages of all ranges that were not taken yet or are being requested.
     waiting: usize,
     /// Number of waiting pages from which only pages needed next are requested.
@@ -225,16 +225,16 @@ pub(super) struct Plan {
     undivided: bool,
 }
 
-impl Plan {
+impl ListingPlan {
     pub(super) const WHOLE: u64 = 0;
 
     /// Returns a plan of one range over all keys. `most` pages may wait, and as many again in
     /// ordered listings.
-    pub(super) fn new(grouping: Grouping, order: Order, most: usize) -> Self {
+    pub(super) fn new(grouping: Grouping, order: EntryOrder, most: usize) -> Self {
         let whole = Range::new(Self::WHOLE, None, None);
         Self {
             ranges: vec![whole],
-            shape: Shape::new(grouping),
+            shape: KeyShape::new(grouping),
             order,
             waiting: 0,
             most,
@@ -249,13 +249,13 @@ impl Plan {
 
     /// Returns the next task of a worker that listed the range `at`. The worker continues with that
     /// range while there is room for pages. Otherwise it continues an idle range or splits one.
-    pub(super) fn task(&mut self, at: Option<u64>, cutting: Cutting) -> Option<Task> {
+    pub(super) fn task(&mut self, at: Option<u64>, cutting: Cutting) -> Option<PageTask> {
         let room = self.requestable_ranges();
         let may = |range: &Range| range.idle.is_some() && !range.listed;
         let first = || self.ranges[..room].iter().position(may);
         let own = at.and_then(|id| self.ranges[..room].iter().position(|range| range.id == id && may(range)));
         if let Some(range) = own.or_else(first).map(|at| &mut self.ranges[at]) {
-            let task = range.idle.take().map(|from| Task { range: range.id, from });
+            let task = range.idle.take().map(|from| PageTask { range: range.id, from });
             self.waiting += 1;
             return task;
         }
@@ -273,7 +273,7 @@ impl Plan {
         if self.waiting < self.most {
             return self.ranges.len();
         }
-        if self.order == Order::Any {
+        if self.order == EntryOrder::Any {
             return 0;
         }
         let mut near = 0;
@@ -287,13 +287,13 @@ impl Plan {
 
     /// Splits one of the first `room` ranges that has at least `fewest` pages. Returns the upper
     /// half as a task, or `None` if no guess is worth a request.
-    fn cut(&mut self, room: usize, fewest: f64) -> Option<Task> {
+    fn cut(&mut self, room: usize, fewest: f64) -> Option<PageTask> {
         if self.undivided || self.poor > FREE_GUESSES + GUESSES_PER_PAGE * self.worth {
             return None;
         }
         let near = match self.order {
-            Order::Any => usize::MAX,
-            Order::Bytes => SPLITTABLE_RANGES,
+            EntryOrder::Any => usize::MAX,
+            EntryOrder::Bytes => SPLITTABLE_RANGES,
         };
         let open = self.ranges[..room].iter().enumerate().filter(|(_, range)| !range.listed).take(near);
         let cuts = open.filter_map(|(at, range)| {
@@ -308,7 +308,7 @@ impl Plan {
         self.next_id += 1;
         self.ranges.insert(at + 1, Range::new(id, Some(cut.at.clone()), until));
         self.waiting += 1;
-        Some(Task { range: id, from: From::After(cut.at) })
+        Some(PageTask { range: id, from: From::After(cut.at) })
     }
 
     /// Estimates the remaining pages of a range, assuming that keys are distributed like those
@@ -324,21 +324,21 @@ impl Plan {
     ///
     /// # Errors
     /// The fault, after which the listing must not continue.
-    pub(super) fn arrived(&mut self, id: u64, page: Page) -> Result<(), Fault> {
+    pub(super) fn arrived(&mut self, id: u64, page: S3Page) -> Result<(), ListingFault> {
         self.waiting = self.waiting.saturating_sub(1);
         let Some(at) = self.ranges.iter().position(|range| range.id == id && !range.listed) else {
             return Ok(());
         };
         if let Some(token) = &page.next {
             let brought = Brought::of(&page.entries);
-            self.ranges[at].turns.check(token, brought).map_err(Fault::Unusable)?;
+            self.ranges[at].turns.check(token, brought).map_err(ListingFault::Unusable)?;
         }
         if self.undivided {
             return self.add_undivided(page);
         }
         match self.ranges[at].disorder(&page).or_else(|| self.add(at, page)) {
             None => Ok(()),
-            Some(disorder) if self.order == Order::Bytes => Err(Fault::Disordered(disorder)),
+            Some(disorder) if self.order == EntryOrder::Bytes => Err(ListingFault::Disordered(disorder)),
             Some(_) => {
                 self.start_over();
                 Ok(())
@@ -347,8 +347,8 @@ impl Plan {
     }
 
     /// Adds a page to a range. Returns the disorder if ranges do not fit together.
-    fn add(&mut self, at: usize, page: Page) -> Option<Disorder> {
-        let Page { mut entries, last, next, .. } = page;
+    fn add(&mut self, at: usize, page: S3Page) -> Option<Disorder> {
+        let S3Page { mut entries, last, next, .. } = page;
         let range = &mut self.ranges[at];
         if let Some(first) = entries.first() {
             range.first = Some(String::from_utf8_lossy(&first.name).into_owned());
@@ -415,11 +415,13 @@ impl Plan {
         self.undivided = true;
     }
 
-    fn add_undivided(&mut self, page: Page) -> Result<(), Fault> {
-        let Page { mut entries, next, .. } = page;
+    fn add_undivided(&mut self, page: S3Page) -> Result<(), ListingFault> {
+        let S3Page { mut entries, next, .. } = page;
         entries.retain(|entry| !self.taken.has(entry));
         if next.is_none() && self.taken.within.is_some() {
-            return Err(Fault::Unusable("a listing that is out of order, and changed while it was read"));
+            return Err(ListingFault::Unusable(
+                "a listing that is out of order, and changed while it was read",
+            ));
         }
         let Some(range) = self.ranges.first_mut() else { return Ok(()) };
         if !entries.is_empty() {
@@ -437,29 +439,29 @@ impl Plan {
     }
 
     /// Takes the next page in the requested order.
-    pub(super) fn take(&mut self) -> Next {
+    pub(super) fn take(&mut self) -> NextStep {
         let done = |range: &Range| range.listed && range.pages.is_empty();
         match self.order {
-            Order::Any => self.ranges.retain(|range| !done(range)),
-            Order::Bytes => {
+            EntryOrder::Any => self.ranges.retain(|range| !done(range)),
+            EntryOrder::Bytes => {
                 let first = self.ranges.iter().position(|range| !done(range)).unwrap_or(self.ranges.len());
                 self.ranges.drain(..first);
             }
         }
         let ready = match self.order {
-            Order::Any => self.ranges.iter_mut().find(|range| !range.pages.is_empty()),
-            Order::Bytes => self.ranges.first_mut(),
+            EntryOrder::Any => self.ranges.iter_mut().find(|range| !range.pages.is_empty()),
+            EntryOrder::Bytes => self.ranges.first_mut(),
         };
         match ready.and_then(|range| Some((range.id, range.pages.pop_front()?))) {
             Some((range, page)) => {
                 self.waiting = self.waiting.saturating_sub(1);
-                if self.order == Order::Any && !self.undivided {
+                if self.order == EntryOrder::Any && !self.undivided {
                     self.taken.add(range, &page);
                 }
-                Next::Page(page)
+                NextStep::Page(page)
             }
-            None if self.ranges.is_empty() => Next::End,
-            None => Next::Wait,
+            None if self.ranges.is_empty() => NextStep::End,
+            None => NextStep::Wait,
         }
     }
 

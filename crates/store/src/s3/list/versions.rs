@@ -8,11 +8,11 @@ use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::object::ObjectVersion;
 use crate::query::ListOptions;
-use crate::s3::operation::Operation;
-use crate::s3::{Call, S3, protocol};
+use crate::s3::operation::S3Operation;
+use crate::s3::{S3, S3Call, protocol};
 
-use super::answer::{Object, ObjectPage};
-use super::page::{self, Query};
+use super::answer::{ObjectElement, ObjectPage};
+use super::page::{self, S3Query};
 
 /// The start of a page of versions: after this version of this key.
 type Marker = (String, Option<String>);
@@ -25,7 +25,7 @@ impl S3 {
         object: &ObjectLocation,
         options: &ListOptions,
     ) -> Result<Box<dyn Iterator<Item = Result<ObjectVersion>> + Send>> {
-        let mut below = Versions::new(Arc::clone(self), Query::new(object, options));
+        let mut below = Versions::new(Arc::clone(self), S3Query::new(object, options));
         below.fetch()?;
         if object.key.is_empty() || !below.is_empty() {
             return Ok(Box::new(below));
@@ -33,7 +33,7 @@ impl S3 {
         let bucket = object.with_key("");
         let key = object.key.clone();
         let alone = ListOptions { recursive: true, beginning: key.clone(), ..ListOptions::default() };
-        let mut versions = Versions::new(Arc::clone(self), Query::new(&bucket, &alone));
+        let mut versions = Versions::new(Arc::clone(self), S3Query::new(&bucket, &alone));
         versions.fetch()?;
         // The versions of longer keys with the same beginning follow those of this key.
         let is_own = move |version: &Result<ObjectVersion>| {
@@ -49,14 +49,14 @@ impl S3 {
 
 struct Versions {
     s3: Arc<S3>,
-    query: Query,
+    query: S3Query,
     page: std::vec::IntoIter<ObjectVersion>,
     /// The start of the next page; `None` after the last page.
     next: Option<Marker>,
 }
 
 impl Versions {
-    fn new(s3: Arc<S3>, query: Query) -> Self {
+    fn new(s3: Arc<S3>, query: S3Query) -> Self {
         Self { s3, query, page: Vec::new().into_iter(), next: None }
     }
 
@@ -68,7 +68,7 @@ impl Versions {
     /// Requests the next page.
     fn fetch(&mut self) -> Result<()> {
         let cancel = Cancel::new();
-        let mut call = Call::new(Operation::ListObjectVersions, &self.query.bucket, &cancel);
+        let mut call = S3Call::new(S3Operation::ListObjectVersions, &self.query.bucket, &cancel);
         call.query.push(("versions", String::new()));
         self.query.add_to(&mut call);
         if let Some((key, version)) = &self.next {
@@ -125,7 +125,7 @@ impl Iterator for Versions {
     }
 }
 
-fn version(name: Vec<u8>, mut object: Object) -> ObjectVersion {
+fn version(name: Vec<u8>, mut object: ObjectElement) -> ObjectVersion {
     let (id, is_latest, is_delete_marker) =
         (object.version_id.take(), object.is_latest, object.is_delete_marker);
     let mut entry = page::entry(name, object);

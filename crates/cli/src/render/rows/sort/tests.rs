@@ -1,27 +1,28 @@
 //! Tests of sorting: the output is in order, with any amount of memory.
 
 use firstbyte_listing::Time;
-use firstbyte_location::Kind;
+use firstbyte_location::EntryKind;
 use proptest::prelude::*;
 
 use super::*;
-use crate::render::rows::{Column, Holds, record};
+use crate::render::rows::{Holds, RowColumn, record};
 
 const SCHEMA: Schema = &[
-    Column { name: "name", holds: Holds::Name, width: None },
-    Column { name: "kind", holds: Holds::Kind, width: None },
-    Column { name: "size", holds: Holds::Number, width: None },
-    Column { name: "modified", holds: Holds::Time, width: None },
+    RowColumn { name: "name", holds: Holds::Name, width: None },
+    RowColumn { name: "kind", holds: Holds::Kind, width: None },
+    RowColumn { name: "size", holds: Holds::Number, width: None },
+    RowColumn { name: "modified", holds: Holds::Time, width: None },
 ];
 
 type Row = (Vec<u8>, Option<u64>, Option<(i64, u32)>);
 
-fn sorted(rows: &[Row], sort: Sort, direction: Direction, room: usize) -> Vec<Row> {
+fn sorted(rows: &[Row], sort: Sort, direction: SortDirection, room: usize) -> Vec<Row> {
     let mut sorter = Sorter::new(SCHEMA, sort, direction, room);
     for (name, size, time) in rows {
         let time = time.map(|(seconds, nanoseconds)| Time { seconds, nanoseconds });
         let mut page = Vec::new();
-        let row = [Value::Name(b"", name), Value::Kind(Kind::File), Value::Number(*size), Value::Time(time)];
+        let row =
+            [Value::Name(b"", name), Value::Kind(EntryKind::File), Value::Number(*size), Value::Time(time)];
         record::push(&row, &mut page);
         sorter.add(&page).unwrap();
     }
@@ -67,9 +68,9 @@ proptest! {
                 Sort::Size => (name, Some(size.unwrap_or(0)), None),
                 Sort::Mtime => (name, None, time),
             }).collect::<Vec<_>>();
-            prop_assert_eq!(keys(sorted(&rows, sort, Direction::Usual, room)), keys(expected.clone()));
+            prop_assert_eq!(keys(sorted(&rows, sort, SortDirection::Usual, room)), keys(expected.clone()));
             expected.reverse();
-            prop_assert_eq!(keys(sorted(&rows, sort, Direction::Reversed, room)), keys(expected));
+            prop_assert_eq!(keys(sorted(&rows, sort, SortDirection::Reversed, room)), keys(expected));
         }
     }
 }
@@ -79,6 +80,6 @@ fn more_runs_than_are_merged_at_once_are_merged_in_turns() {
     let rows: Vec<Row> =
         (0..5_000_u64).map(|n| (format!("{:05}", n * 7_919 % 5_000).into(), None, None)).collect();
     let names: Vec<Vec<u8>> = (0..5_000).map(|n| format!("{n:05}").into()).collect();
-    let found = sorted(&rows, Sort::Name, Direction::Usual, 1_000);
+    let found = sorted(&rows, Sort::Name, SortDirection::Usual, 1_000);
     assert!(found.into_iter().map(|(name, ..)| name).eq(names));
 }

@@ -10,17 +10,17 @@ mod stream;
 use std::collections::{BTreeMap, HashMap};
 use std::io::BufRead;
 
-use firstbyte_advise::prices::{Catalogue, Day, Price};
+use firstbyte_advise::prices::{Day, Price, PriceCatalogue};
 use firstbyte_advise::usage::find_key;
 use serde::Deserialize;
 
-use rules::Attributes;
+use rules::ProductAttributes;
 
 /// Prices and properties of an offer file.
 #[derive(Debug)]
 pub(super) struct Imported {
     /// The prices.
-    pub(super) catalogue: Catalogue,
+    pub(super) catalogue: PriceCatalogue,
     /// Code of the offer, for example `AmazonEC2`.
     pub(super) offer: String,
     /// Day of publication.
@@ -106,7 +106,7 @@ struct Offer<'a> {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Product {
-    attributes: Attributes,
+    attributes: ProductAttributes,
 }
 
 /// A price of a product.
@@ -168,7 +168,7 @@ impl Offer<'_> {
         if !rules::is_known(&offer) {
             return Err(format!("no price of the offer {offer} is used; offers that have some: {known}"));
         }
-        let mut catalogue = Catalogue::default();
+        let mut catalogue = PriceCatalogue::default();
         for ((key, region), usd) in self.prices {
             let (Some(usd), Some(known)) = (usd, find_key(&key)) else {
                 self.skipped.push(format!("{key} in {region}: products disagree on the price"));

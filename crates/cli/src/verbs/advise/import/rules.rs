@@ -5,7 +5,7 @@
 //! Express One Zone, S3 Files, elastic throughput of EFS and FSx for Lustre, so those are not
 //! imported.
 
-use firstbyte_advise::usage::{Key, Unit, find_key};
+use firstbyte_advise::usage::{PriceKey, Unit, find_key};
 use serde::Deserialize;
 
 /// The attribute by which a product is recognized.
@@ -46,7 +46,7 @@ const RULES: [(&str, Named, &str); 21] = [
 /// Attributes that identify a product. All others are skipped.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Attributes {
+pub(super) struct ProductAttributes {
     #[serde(rename = "regionCode")]
     pub(super) region: String,
     usagetype: String,
@@ -64,7 +64,7 @@ pub(super) struct Attributes {
     marketoption: String,
 }
 
-impl Attributes {
+impl ProductAttributes {
     /// Returns the key of the product; `None` if its price is not kept.
     pub(super) fn key(&self, offer: &str) -> Option<String> {
         if offer == "AmazonEC2" && self.is_plain_instance() {
@@ -118,7 +118,7 @@ pub(super) fn offers() -> Vec<&'static str> {
 /// Returns the unit of `key`, and its factor from AWS's `unit`; `None` if the file bills by
 /// something else. AWS writes GB and bills GiB.
 pub(super) fn unit(key: &str, unit: &str) -> Option<(Unit, f64)> {
-    let &Key { unit: own, .. } = find_key(key)?;
+    let &PriceKey { unit: own, .. } = find_key(key)?;
     let lower = unit.to_ascii_lowercase();
     let count = match (own, lower.as_str()) {
         (Unit::GiBMonth, "gb-mo") | (Unit::GiB, "gb") | (Unit::GiBHours, "hours" | "gb-hours") => 1.0,

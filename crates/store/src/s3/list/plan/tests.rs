@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
-use firstbyte_location::Kind;
+use firstbyte_location::EntryKind;
 use proptest::prelude::*;
 
 use super::*;
@@ -19,7 +19,7 @@ struct Service {
     rounds: usize,
 }
 
-fn entry(name: &str, kind: Kind) -> Entry {
+fn entry(name: &str, kind: EntryKind) -> Entry {
     Entry::named(name.into(), kind)
 }
 
@@ -29,9 +29,9 @@ impl Service {
     }
 
     /// Returns the page after `after`. The token of a page is its last key or prefix.
-    fn page(&mut self, after: Option<&str>) -> Page {
+    fn page(&mut self, after: Option<&str>) -> S3Page {
         self.requests += 1;
-        let mut page = Page::default();
+        let mut page = S3Page::default();
         let mut from = after.map_or(Bound::Unbounded, |after| Bound::Excluded(after.to_owned()));
         if let Some(prefix) =
             after.filter(|after| self.grouping == Grouping::Prefixes && after.ends_with('/'))
@@ -45,11 +45,11 @@ impl Service {
             }
             let prefix = key.find('/').filter(|_| self.grouping == Grouping::Prefixes).map(|at| &key[..=at]);
             if let Some(prefix) = prefix {
-                page.entries.push(entry(&prefix[..prefix.len() - 1], Kind::Directory));
+                page.entries.push(entry(&prefix[..prefix.len() - 1], EntryKind::Directory));
                 page.last = Some(prefix.to_owned());
                 from = Bound::Included(behind(prefix));
             } else {
-                page.entries.push(entry(key, Kind::File));
+                page.entries.push(entry(key, EntryKind::File));
                 page.last = Some(key.clone());
                 from = Bound::Excluded(key.clone());
             }
@@ -67,7 +67,7 @@ fn behind(prefix: &str) -> String {
 /// service between rounds.
 fn list(
     service: &mut Service,
-    order: Order,
+    order: EntryOrder,
     workers: usize,
     change: impl FnMut(&mut Service),
 ) -> Vec<String> {
@@ -76,7 +76,7 @@ fn list(
 
 fn list_cutting(
     service: &mut Service,
-    order: Order,
+    order: EntryOrder,
     workers: usize,
     cutting: Cutting,
     mut change: impl FnMut(&mut Service),
@@ -85,31 +85,31 @@ fn list_cutting(
         Ok(listed) => listed,
         // A key at the end of a range was added or removed between two requests, so the caller
         // lists again.
-        Err(Fault::Disordered(_)) => try_list(service, order, 1, Cutting::Never, &mut change).unwrap(),
+        Err(ListingFault::Disordered(_)) => try_list(service, order, 1, Cutting::Never, &mut change).unwrap(),
         Err(fault) => panic!("{fault:?}"),
     }
 }
 
 fn try_list(
     service: &mut Service,
-    order: Order,
+    order: EntryOrder,
     workers: usize,
     cutting: Cutting,
     change: &mut impl FnMut(&mut Service),
-) -> Result<Vec<String>, Fault> {
-    let mut plan = Plan::new(service.grouping, order, workers);
+) -> Result<Vec<String>, ListingFault> {
+    let mut plan = ListingPlan::new(service.grouping, order, workers);
     let mut listed = Vec::new();
     let whole = service.page(None);
-    plan.arrived(Plan::WHOLE, whole)?;
+    plan.arrived(ListingPlan::WHOLE, whole)?;
     loop {
         loop {
             match plan.take() {
-                Next::Page(page) => listed.extend(page.into_iter().map(|entry| {
-                    let slash = if entry.kind == Kind::Directory { "/" } else { "" };
+                NextStep::Page(page) => listed.extend(page.into_iter().map(|entry| {
+                    let slash = if entry.kind == EntryKind::Directory { "/" } else { "" };
                     format!("{}{slash}", String::from_utf8(entry.name).unwrap())
                 })),
-                Next::Wait => break,
-                Next::End => return Ok(listed),
+                NextStep::Wait => break,
+                NextStep::End => return Ok(listed),
             }
         }
         service.rounds += 1;
@@ -135,12 +135,12 @@ fn try_list(
 #[test]
 fn pages_that_are_not_taken_are_bounded() {
     for cutting in [Cutting::Allowed, Cutting::OnlyLong, Cutting::Never] {
-        for (order, workers) in [(Order::Bytes, 1), (Order::Bytes, 6), (Order::Any, 6)] {
+        for (order, workers) in [(EntryOrder::Bytes, 1), (EntryOrder::Bytes, 6), (EntryOrder::Any, 6)] {
             let names = (0..200_000).map(|n| format!("sample_{n:08}.fastq.gz"));
             let mut service = Service::new(names, Grouping::Keys);
-            let mut plan = Plan::new(service.grouping, order, workers);
+            let mut plan = ListingPlan::new(service.grouping, order, workers);
             let whole = service.page(None);
-            plan.arrived(Plan::WHOLE, whole).unwrap();
+            plan.arrived(ListingPlan::WHOLE, whole).unwrap();
             while let Some(task) = plan.task(None, cutting) {
                 let (From::Token(after) | From::After(after)) = task.from else { panic!("the start again") };
                 let page = service.page(Some(&after));
@@ -191,17 +191,17 @@ fn families() -> Vec<(&'static str, Vec<String>)> {
 #[test]
 fn every_kind_of_names_is_listed_completely_in_few_requests_and_rounds() {
     for (name, keys) in families() {
-        for order in [Order::Any, Order::Bytes] {
+        for order in [EntryOrder::Any, EntryOrder::Bytes] {
             let mut service = Service::new(keys.clone(), Grouping::Keys);
             let mut found = list(&mut service, order, 16, |_| {});
-            if order == Order::Any {
+            if order == EntryOrder::Any {
                 found.sort();
             }
             assert!(found.iter().eq(&service.keys), "{name}: {} of {}", found.len(), service.keys.len());
             let (pages, requests, rounds) = (keys.len() / PAGE, service.requests, service.rounds);
             assert!(requests <= 2 * pages, "{name}, {order:?}: {requests} requests for {pages} pages");
             // In ordered listings only a few pages may wait.
-            let most = if order == Order::Any { pages / 6 } else { pages / 4 };
+            let most = if order == EntryOrder::Any { pages / 6 } else { pages / 4 };
             assert!(rounds <= most, "{name}, {order:?}: {rounds} rounds for {pages} pages");
         }
     }
@@ -210,7 +210,7 @@ fn every_kind_of_names_is_listed_completely_in_few_requests_and_rounds() {
 #[test]
 fn permanent_keys_are_listed_once_while_others_are_added_and_removed() {
     for (name, stay) in families() {
-        for order in [Order::Any, Order::Bytes] {
+        for order in [EntryOrder::Any, EntryOrder::Bytes] {
             let mut service = Service::new(stay.clone(), Grouping::Keys);
             let mut guests: Vec<String> = stay.iter().step_by(37).map(|key| format!("{key}~")).collect();
             service.keys.extend(guests.iter().step_by(2).cloned());
@@ -225,7 +225,7 @@ fn permanent_keys_are_listed_once_while_others_are_added_and_removed() {
             let unique: BTreeSet<&String> = found.iter().collect();
             assert_eq!(unique.len(), found.len(), "{name}, {order:?}: listed twice");
             assert!(stay.iter().all(|key| unique.contains(key)), "{name}, {order:?}: not listed");
-            assert!(order == Order::Any || found.is_sorted(), "{name}: out of order");
+            assert!(order == EntryOrder::Any || found.is_sorted(), "{name}: out of order");
         }
     }
 }
@@ -234,7 +234,7 @@ fn permanent_keys_are_listed_once_while_others_are_added_and_removed() {
 fn a_listing_of_a_few_pages_takes_few_extra_requests_and_no_extra_round() {
     let keys = (0..2_500).map(|n| format!("data/{n:06}"));
     let mut service = Service::new(keys, Grouping::Keys);
-    assert_eq!(list(&mut service, Order::Any, 4, |_| {}).len(), 2_500);
+    assert_eq!(list(&mut service, EntryOrder::Any, 4, |_| {}).len(), 2_500);
     assert!(service.rounds <= 3 && service.requests <= 12, "{} {}", service.rounds, service.requests);
 }
 
@@ -249,10 +249,10 @@ proptest! {
         let keys = seeds.iter().flat_map(|seed| (0..40).map(move |n| format!("{seed}{}", n * 7919 % 1000)));
         for grouping in [Grouping::Prefixes, Grouping::Keys] {
             let mut service = Service::new(keys.clone(), grouping);
-            let alone = list(&mut service, Order::Bytes, 1, |_| {});
-            let together = list(&mut service, Order::Bytes, workers, |_| {});
+            let alone = list(&mut service, EntryOrder::Bytes, 1, |_| {});
+            let together = list(&mut service, EntryOrder::Bytes, workers, |_| {});
             prop_assert_eq!(&alone, &together);
-            let mut unsorted = list(&mut service, Order::Any, workers, |_| {});
+            let mut unsorted = list(&mut service, EntryOrder::Any, workers, |_| {});
             unsorted.sort();
             prop_assert_eq!(&alone, &unsorted);
         }
@@ -264,7 +264,7 @@ fn quick_requests_are_few_more_than_pages() {
     for pages in [10, 50, 250] {
         let keys = (0..pages * PAGE).map(|n| format!("name-{n:07}"));
         let mut service = Service::new(keys, Grouping::Keys);
-        let listed = list_cutting(&mut service, Order::Bytes, 6, Cutting::OnlyLong, |_| {});
+        let listed = list_cutting(&mut service, EntryOrder::Bytes, 6, Cutting::OnlyLong, |_| {});
         assert_eq!(listed.len(), pages * PAGE);
         let requests = service.requests;
         // Up to eight guesses find the length of the existing names.
@@ -279,15 +279,15 @@ fn a_slow_consumer_causes_no_splits_if_pages_arrive_quickly() {
         // the end of a range.
         let keys = (0..100 * PAGE).map(|n| format!("{:02}-{:04}", n / PAGE, n % PAGE));
         let mut service = Service::new(keys, Grouping::Keys);
-        let mut plan = Plan::new(Grouping::Keys, Order::Bytes, 4);
+        let mut plan = ListingPlan::new(Grouping::Keys, EntryOrder::Bytes, 4);
         let first = service.page(None);
-        plan.arrived(Plan::WHOLE, first).unwrap();
+        plan.arrived(ListingPlan::WHOLE, first).unwrap();
         let mut listed = 0;
         loop {
             match plan.take() {
-                Next::Page(page) => listed += page.len(),
-                Next::Wait => {}
-                Next::End => break,
+                NextStep::Page(page) => listed += page.len(),
+                NextStep::Wait => {}
+                NextStep::End => break,
             }
             let tasks: Vec<_> = (0..4).map_while(|_| plan.task(None, cutting)).collect();
             for task in tasks {

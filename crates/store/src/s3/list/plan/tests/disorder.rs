@@ -29,11 +29,11 @@ fn folded(key: &str) -> String {
 }
 
 /// Returns a page in a service's order, which `start-after` and tokens follow.
-fn page(keys: &[String], rank: Rank, most: usize, after: Option<&str>) -> Page {
+fn page(keys: &[String], rank: Rank, most: usize, after: Option<&str>) -> S3Page {
     let begin = after.map_or(0, |after| keys.partition_point(|key| rank(key) <= rank(after)));
     let end = keys.len().min(begin + most);
-    let entries: Vec<Entry> = keys[begin..end].iter().map(|key| entry(key, Kind::File)).collect();
-    Page {
+    let entries: Vec<Entry> = keys[begin..end].iter().map(|key| entry(key, EntryKind::File)).collect();
+    S3Page {
         disorder: Disorder::among(&entries),
         last: keys[begin..end].iter().max().cloned(),
         next: (end < keys.len()).then(|| keys[end - 1].clone()),
@@ -41,18 +41,23 @@ fn page(keys: &[String], rank: Rank, most: usize, after: Option<&str>) -> Page {
     }
 }
 
-fn list_from(keys: &[String], rank: Rank, most: usize, order: Order) -> Result<Vec<String>, Fault> {
-    let mut plan = Plan::new(Grouping::Keys, order, 6);
-    plan.arrived(Plan::WHOLE, page(keys, rank, most, None))?;
+fn list_from(
+    keys: &[String],
+    rank: Rank,
+    most: usize,
+    order: EntryOrder,
+) -> Result<Vec<String>, ListingFault> {
+    let mut plan = ListingPlan::new(Grouping::Keys, order, 6);
+    plan.arrived(ListingPlan::WHOLE, page(keys, rank, most, None))?;
     let mut listed = Vec::new();
     loop {
         match plan.take() {
-            Next::Page(page) => {
+            NextStep::Page(page) => {
                 listed.extend(page.into_iter().map(|entry| String::from_utf8(entry.name).unwrap()));
                 continue;
             }
-            Next::End => return Ok(listed),
-            Next::Wait => {}
+            NextStep::End => return Ok(listed),
+            NextStep::Wait => {}
         }
         // Every range is split, even a short one.
         plan.poor = 0;
@@ -74,7 +79,7 @@ fn a_listing_by_directories_that_is_divided_has_every_key_once() {
     let behind = (0..4_000).map(|number| format!("d-{number:04}"));
     let mut keys: Vec<String> = beside.chain(behind).collect();
     keys.sort_by_key(|key| slash_first(key));
-    let mut found = list_from(&keys, slash_first, 1_000, Order::Any).unwrap();
+    let mut found = list_from(&keys, slash_first, 1_000, EntryOrder::Any).unwrap();
     found.sort();
     keys.sort();
     assert!(found == keys, "{} of {} keys", found.len(), keys.len());
@@ -100,11 +105,11 @@ proptest! {
             seeds.iter().flat_map(|seed| (0..many).map(move |n| format!("{seed}{}", n * 7919 % 1000))).collect();
         let mut stored: Vec<String> = keys.iter().cloned().collect();
         stored.sort_by_key(|key| rank(key));
-        let mut found = list_from(&stored, rank, most, Order::Any).unwrap();
+        let mut found = list_from(&stored, rank, most, EntryOrder::Any).unwrap();
         found.sort();
         prop_assert!(found.iter().eq(&keys), "{} of {} keys", found.len(), keys.len());
         // An ordered listing is complete and in order, or fails.
-        if let Ok(found) = list_from(&stored, rank, most, Order::Bytes) {
+        if let Ok(found) = list_from(&stored, rank, most, EntryOrder::Bytes) {
             prop_assert!(found.iter().eq(&keys), "{} of {} keys in order", found.len(), keys.len());
         }
     }
