@@ -24,7 +24,7 @@ PROGRAM = """
 use std::io::Read;
 
 fn main() -> firstbyte::Result<()> {
-    let client = firstbyte::Client::new(firstbyte::Options::default().without_cache())?;
+    let client = firstbyte::Client::new(firstbyte::ClientOptions::default().without_cache())?;
     let error = client.open("az://container/data").err().expect("no account");
     println!("{}: {error}", error.kind());
     let summary = client.cp("Cargo.toml", "copy.toml", &firstbyte::Copy::default())?;

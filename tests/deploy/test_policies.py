@@ -1,6 +1,6 @@
 """Policies of deploy/policies: complete for what the code calls, and no more than that.
 
-`Operation` in crates/store names every operation of S3 that is called, with the actions it needs.
+`S3Operation` in crates/store names every operation of S3 that is called, with the actions it needs.
 moto enforces the policies as far as it knows the service: it asks for an action `HeadBucket` that
 AWS does not have, and for `DeleteObject` of the bucket where AWS asks for each object.
 """
@@ -51,7 +51,7 @@ def actions(statement: dict) -> set[str]:
 def called() -> dict[str, set[str]]:
     """Operations of S3 in the source, with the actions that each needs."""
     source = SOURCE.read_text()
-    names = re.search(r"enum Operation \{\n(.*?)\n\}", source, re.DOTALL)[1]
+    names = re.search(r"enum S3Operation \{\n(.*?)\n\}", source, re.DOTALL)[1]
     needs = dict(re.findall(r"Self::(\w+) => &\[(.*?)\]", source))
     found = {name: set(re.findall(r'"([\w:]+)"', needs[name])) for name in re.findall(r"(\w+),", names)}
     assert len(found) > 10 and all(found.values())
@@ -94,7 +94,7 @@ def test_each_call_goes_through_the_list():
     of credential providers are no operations of S3."""
     for path in SOURCE.parent.rglob("*.rs"):
         text = path.read_text()
-        assert re.findall(r"Call::new\((?!Operation::|operation\b)\w+", text) == [], path
+        assert re.findall(r"Call::new\((?!S3Operation::|operation\b)\w+", text) == [], path
         if path.name not in ("mod.rs", "sign.rs", "service.rs", "provider_client.rs"):
             assert not re.search(r"\bRequest \{", text), f"{path}: a request beside `Call`"
 

@@ -40,11 +40,11 @@ impl Client {
     /// ```no_run
     /// use std::time::Duration;
     ///
-    /// use firstbyte::{Client, Depth, Hydrate, Options};
+    /// use firstbyte::{Client, OperandKind, Hydrate, ClientOptions};
     ///
     /// # fn main() -> firstbyte::Result<()> {
-    /// let client = Client::new(Options::from_environment()?)?;
-    /// let run = Hydrate { depth: Depth::Tree, ..Hydrate::default() };
+    /// let client = Client::new(ClientOptions::from_environment()?)?;
+    /// let run = Hydrate { depth: OperandKind::Tree, ..Hydrate::default() };
     /// let job = client.hydrate("s3://bucket/run7/", &run)?;
     /// while !job.wait(Duration::from_secs(1)).is_over {
     ///     println!("{} bytes are here", job.progress().bytes_here);

@@ -74,7 +74,7 @@ impl Client {
     ///
     /// ```no_run
     /// # fn main() -> firstbyte::Result<()> {
-    /// # let client = firstbyte::Client::new(firstbyte::Options::default())?;
+    /// # let client = firstbyte::Client::new(firstbyte::ClientOptions::default())?;
     /// let file = client.open("https://host/database.sqlite")?;
     /// assert!(file.size() > 0);
     /// # Ok(())

@@ -37,11 +37,11 @@ impl Client {
     /// interrupted copy resumes when it is run again.
     ///
     /// ```no_run
-    /// use firstbyte::{Client, Copy, Depth, Options};
+    /// use firstbyte::{Client, Copy, OperandKind, ClientOptions};
     ///
     /// # fn main() -> firstbyte::Result<()> {
-    /// let client = Client::new(Options::from_environment()?)?;
-    /// let tree = Copy { depth: Depth::Tree, ..Copy::default() };
+    /// let client = Client::new(ClientOptions::from_environment()?)?;
+    /// let tree = Copy { depth: OperandKind::Tree, ..Copy::default() };
     /// let receipt = client.cp("results/", "s3://bucket/results/", &tree)?;
     /// assert!(receipt.failed.is_empty(), "{:?}", receipt.failed);
     /// # Ok(())

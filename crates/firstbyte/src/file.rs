@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 ///
 /// ```no_run
 /// # fn main() -> firstbyte::Result<()> {
-/// # let client = firstbyte::Client::new(firstbyte::Options::default())?;
+/// # let client = firstbyte::Client::new(firstbyte::ClientOptions::default())?;
 /// let file = client.open("s3://bucket/big.bam")?;
 /// std::thread::scope(|scope| {
 ///     for part in 0..16 {
@@ -101,7 +101,7 @@ impl LazyFile {
     ///
     /// ```no_run
     /// # fn main() -> firstbyte::Result<()> {
-    /// # let client = firstbyte::Client::new(firstbyte::Options::default())?;
+    /// # let client = firstbyte::Client::new(firstbyte::ClientOptions::default())?;
     /// let file = client.open("s3://bucket/table.parquet")?;
     /// let (mut names, mut ages) = (vec![0; 70_000], vec![0; 9_000]);
     /// file.read_ranges(&mut [(4, &mut names), (1 << 20, &mut ages)])?;

@@ -9,10 +9,10 @@
 //! ```no_run
 //! use std::io::{Read, Seek, SeekFrom};
 //!
-//! use firstbyte::{Client, Options};
+//! use firstbyte::{Client, ClientOptions};
 //!
 //! # fn main() -> firstbyte::Result<()> {
-//! let client = Client::new(Options::from_environment()?)?;
+//! let client = Client::new(ClientOptions::from_environment()?)?;
 //! // Only bytes that are read are fetched. They are cached for the next time.
 //! let mut file = client.open("s3://bucket/big.bam")?;
 //! let mut head = [0; 4096];
@@ -29,7 +29,7 @@
 //!
 //! ```no_run
 //! # fn main() -> firstbyte::Result<()> {
-//! # let client = firstbyte::Client::new(firstbyte::Options::default())?;
+//! # let client = firstbyte::Client::new(firstbyte::ClientOptions::default())?;
 //! for entry in client.list("s3://bucket/runs/", &Default::default())? {
 //!     println!("{}", String::from_utf8_lossy(&entry?.name));
 //! }
@@ -40,9 +40,9 @@
 //! # Copy
 //!
 //! ```no_run
-//! # use firstbyte::{Client, Copy, Options};
+//! # use firstbyte::{Client, Copy, ClientOptions};
 //! # fn main() -> firstbyte::Result<()> {
-//! let options = Options::default().endpoint_url("http://127.0.0.1:9000");
+//! let options = ClientOptions::default().endpoint_url("http://127.0.0.1:9000");
 //! let options = options.keys("key", "secret", None);
 //! let receipt = Client::new(options)?.cp("s3://bucket/db.tar", "/scratch/", &Copy::default())?;
 //! println!("{} bytes in {:.1} s", receipt.bytes, receipt.seconds);
@@ -55,11 +55,11 @@
 //! ```no_run
 //! use std::time::Duration;
 //!
-//! use firstbyte::{Client, Depth, Hydrate, Options};
+//! use firstbyte::{Client, OperandKind, Hydrate, ClientOptions};
 //!
 //! # fn main() -> firstbyte::Result<()> {
-//! let client = Client::new(Options::default().cache("/scratch/cache"))?;
-//! let run = Hydrate { depth: Depth::Tree, ..Hydrate::default() };
+//! let client = Client::new(ClientOptions::default().cache("/scratch/cache"))?;
+//! let run = Hydrate { depth: OperandKind::Tree, ..Hydrate::default() };
 //! let job = client.hydrate("s3://bucket/run7/", &run)?;
 //! while !job.wait(Duration::from_secs(1)).is_over {}
 //! # Ok(())

@@ -94,7 +94,7 @@ fn detail(stat: &Bound<'_, PyAny>, verb: &str) -> PyResult<Detail> {
 }
 
 /// A complete listing: columns and errors.
-#[pyclass(frozen, module = "firstbyte")]
+#[pyclass(frozen, module = "firstbyte", name = "Listing")]
 pub(crate) struct PyListing {
     fields: SchemaRef,
     batches: Vec<arrow_array::RecordBatch>,
