@@ -1,8 +1,9 @@
 //! Directory pages of web servers: each name that is listed lies directly below the page.
 #![no_main]
 
-#[path = "shims/wire.rs"]
-mod wire;
+#[allow(dead_code, reason = "only comparing is tested")]
+#[path = "../../crates/store/src/origin.rs"]
+mod origin;
 
 #[path = "shims/page.rs"]
 mod page;
