@@ -5,8 +5,10 @@
 #[path = "shims/cache.rs"]
 mod cache;
 
-/// Maps name it as the crate's.
-const BLOCK: u64 = 128 << 10;
+mod block {
+    //! The unit of maps.
+    pub(crate) const BLOCK: u64 = 128 << 10;
+}
 
 mod limits {
     //! Of locks, which are not tried.

@@ -23,7 +23,7 @@ pub fn read_map(bytes: &[u8]) {
         let _ = header.map_len();
     }
     let size = bytes.first_chunk().map_or(0, |first| u64::from_le_bytes(*first)) >> 8;
-    if let Some(written) = block_map::MapHeader::to_bytes(size, bytes, 7, 8) {
+    if let Some(written) = block_map::MapHeader::to_bytes(size, bytes, 7, 8, 9) {
         let mut file = tempfile::tempfile().expect("a file");
         file.write_all(&written).expect("written");
         let header = block_map::MapHeader::read(&file).expect("read").expect("a map");
