@@ -256,23 +256,22 @@ def blast(site: Site) -> None:
     say("blast: bytes from the origin, over the database", carried, "<= 1.1")
 
 
-def packages(site: Site) -> Path:
-    """The environment of a job, in a bucket: what was named, else packages of this Python."""
+def put_packages(site: Site) -> None:
+    """Uploads the environment of a job: what was named, else packages of this Python."""
     if site.environment:
         site.put(site.environment, "packages")
-        return site.environment
+        return
     made = site.fresh("packages")
     for name in Path(sysconfig.get_path("purelib")).iterdir():
         if name.name.split("-")[0].split(".")[0] in PACKAGES:
             (shutil.copytree if name.is_dir() else shutil.copy)(name, made / name.name)
     site.put(made, "packages")
-    return made
 
 
 def start(site: Site) -> None:
     """A job with and without a start file, behind `region`."""
     database(site)
-    packages(site)
+    put_packages(site)
 
     def imported(directory: Path) -> None:
         code = f"import sys; sys.path.insert(0, {str(directory)!r}); import {site.imports}"

@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
 # Runs the fuzz targets, each for TIME seconds, one after the other, and ends with 1 if any of them crashed:
 #
-#   fuzz.sh TIME [TARGET...] | --check
+#   fuzz.sh TIME [TARGET...]
 #
 # The coverage that libFuzzer needs is a pass of stable rustc: no nightly toolchain, and no address sanitizer, which
 # finds little where unsafe code is a system call. Inputs that reach new code are kept in fuzz/corpus/TARGET, and those
-# that crash in fuzz/artifacts/TARGET; a crash becomes a test beside the code. `fuzz.sh 0` compiles alone.
+# that crash in fuzz/artifacts/TARGET; a crash becomes a test beside the code. `fuzz.sh 0` checks that
+# all targets compile.
 set -euo pipefail
 cd "$(dirname "$0")/../fuzz"
 time=$1
 shift
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/../target}/fuzz
-if [ "$time" = --check ]; then
+if [ "$time" -eq 0 ]; then
     # They include files of the crates by their paths, and so break when one is moved.
     RUSTFLAGS="-D warnings" exec cargo check --locked --quiet
 fi
@@ -23,7 +24,6 @@ export RUSTFLAGS=${RUSTFLAGS:-$(echo $coverage)}
 host=$(rustc -vV | sed -n 's/^host: //p')
 # shellcheck disable=SC2086 # FUZZ_FLAGS are several words.
 cargo build --release --target "$host" --quiet ${FUZZ_FLAGS-}
-[ "$time" -gt 0 ] || exit 0
 
 crashed=()
 if [ $# -eq 0 ]; then

@@ -79,8 +79,8 @@ def wrong_listings(reports: list[dict]) -> Iterator[str]:
     for (what, version, delay), calls in first_calls(reports).items():
         ours = [count for method, count in calls.items() if method == OURS.get(what)]
         others = [count for method, count in calls.items() if not method.startswith("firstbyte")]
-        for method in (method for method in calls if method.startswith("firstbyte") and what == "names"):
-            if calls[method] > NAMES_EACH * max(min(others), 1):
+        for method, count in calls.items() if what == "names" else ():
+            if method.startswith("firstbyte") and count > NAMES_EACH * max(min(others), 1):
                 yield f"{method} on NFS {version} at {delay} ms: {calls}"
         # Threads of one walk may look a directory up twice.
         if ours and ours[0] > min(others) * (1.05 if what in WALKS else 1):

@@ -10,7 +10,7 @@ mod contender;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use crate::result::Goal;
+use crate::result::{Goal, subject};
 use crate::table::Table;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
@@ -282,10 +282,7 @@ impl Case {
     /// The contender that ratios are about.
     #[must_use]
     pub fn subject(&self) -> &str {
-        match self.contenders.first() {
-            Some(first) if self.subject.is_empty() => &first.name,
-            _ => &self.subject,
-        }
+        subject(&self.subject, self.contenders.first().map(|first| &first.name))
     }
 
     /// True if it has a contender of this name.

@@ -133,11 +133,13 @@ impl Case {
     /// The contender that goals and ratios are about; empty if there are no contenders.
     #[must_use]
     pub fn subject(&self) -> &str {
-        match self.contenders.first() {
-            Some(first) if self.subject.is_empty() => &first.name,
-            _ => &self.subject,
-        }
+        subject(&self.subject, self.contenders.first().map(|first| &first.name))
     }
+}
+
+/// Returns the contender that ratios are about: the `named` one, else the first, else none.
+pub(crate) fn subject<'a>(named: &'a str, first: Option<&'a String>) -> &'a str {
+    first.filter(|_| named.is_empty()).map_or(named, String::as_str)
 }
 
 /// The origin of a figure, the less certain the greater.

@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What cannot be read, and why.
+/// A path that cannot be read, and the error.
 pub(crate) type UnreadPath = (PathBuf, io::Error);
 
 /// All but the directories below `root`, sorted.

@@ -40,7 +40,7 @@ impl Client {
     /// ```no_run
     /// use std::time::Duration;
     ///
-    /// use firstbyte::{Client, OperandKind, Hydrate, ClientOptions};
+    /// use firstbyte::{Client, ClientOptions, Hydrate, OperandKind};
     ///
     /// # fn main() -> firstbyte::Result<()> {
     /// let client = Client::new(ClientOptions::from_environment()?)?;

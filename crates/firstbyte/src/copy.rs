@@ -37,7 +37,7 @@ impl Client {
     /// interrupted copy resumes when it is run again.
     ///
     /// ```no_run
-    /// use firstbyte::{Client, Copy, OperandKind, ClientOptions};
+    /// use firstbyte::{Client, ClientOptions, Copy, OperandKind};
     ///
     /// # fn main() -> firstbyte::Result<()> {
     /// let client = Client::new(ClientOptions::from_environment()?)?;

@@ -40,7 +40,7 @@
 //! # Copy
 //!
 //! ```no_run
-//! # use firstbyte::{Client, Copy, ClientOptions};
+//! # use firstbyte::{Client, ClientOptions, Copy};
 //! # fn main() -> firstbyte::Result<()> {
 //! let options = ClientOptions::default().endpoint_url("http://127.0.0.1:9000");
 //! let options = options.keys("key", "secret", None);
@@ -55,7 +55,7 @@
 //! ```no_run
 //! use std::time::Duration;
 //!
-//! use firstbyte::{Client, OperandKind, Hydrate, ClientOptions};
+//! use firstbyte::{Client, ClientOptions, Hydrate, OperandKind};
 //!
 //! # fn main() -> firstbyte::Result<()> {
 //! let client = Client::new(ClientOptions::default().cache("/scratch/cache"))?;

@@ -22,7 +22,7 @@ pub struct HydrationProgress {
     pub files_done: u64,
     /// Bytes wanted of these files.
     pub bytes: u64,
-    /// Of the wanted bytes, those that are cached.
+    /// Wanted bytes that are cached.
     pub bytes_here: u64,
     /// Bytes that this job fetched.
     pub fetched: u64,

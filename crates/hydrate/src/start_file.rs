@@ -159,7 +159,7 @@ impl StartFile {
         self.wanted_as(|wanted| wanted)
     }
 
-    /// As [`wanted`](Self::wanted), with each range changed by `change`.
+    /// Returns the ranges like [`wanted`](Self::wanted), each changed by `change`.
     #[must_use]
     pub fn wanted_as(
         self: &Arc<Self>,

@@ -221,7 +221,7 @@ impl<'a> IntoIterator for &'a Layout {
 /// flat, a layout, or in conversion between the two.
 ///
 /// # Errors
-/// As [`Layout::open`] and [`Layout::find`], except that the directory need not be a layout.
+/// Those of [`Layout::open`] and [`Layout::find`], except that the directory need not be a layout.
 pub fn find(root: &Path, name: &[u8]) -> Result<Option<PathBuf>> {
     loop {
         match Layout::open(root) {

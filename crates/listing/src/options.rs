@@ -69,7 +69,7 @@ pub enum Detail {
 }
 
 impl Detail {
-    /// True if every entry has a [`InodeStat`](crate::InodeStat).
+    /// True if every entry has an [`InodeStat`](crate::InodeStat).
     pub(crate) fn has_stats(self) -> bool {
         !matches!(self, Self::Bare | Self::Names)
     }

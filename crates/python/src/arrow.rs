@@ -1,7 +1,7 @@
 //! Columns in Arrow's layout, and their export through its C interface to libraries that read it:
 //! pyarrow, polars, duckdb and others. None of them is a dependency.
 //!
-//! Nothing is copied: the vectors of a [`ArrowBatch`] become the buffers of its arrays.
+//! Nothing is copied: the vectors of an [`ArrowBatch`] become the buffers of its arrays.
 
 use std::sync::Arc;
 
@@ -18,12 +18,12 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-/// Nanoseconds since 1970 in UTC.
+/// Returns the type of times: nanoseconds since 1970 in UTC.
 pub(crate) fn time() -> DataType {
     DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()))
 }
 
-/// One of a few texts: a number of 8 bits into [`ColumnValues::Word`]'s texts.
+/// Returns the type of a column with few different texts: 8-bit indices into these texts.
 pub(crate) fn word() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Utf8))
 }
@@ -31,7 +31,7 @@ pub(crate) fn word() -> DataType {
 /// The values of one column.
 #[derive(Debug)]
 pub(crate) enum ColumnValues {
-    /// Where each value begins in the bytes, and one more where the last ends.
+    /// Texts, one after another. `offsets` has the start of each, and the end of the last.
     Bytes {
         offsets: Vec<i32>,
         bytes: Vec<u8>,
@@ -43,7 +43,7 @@ pub(crate) enum ColumnValues {
 }
 
 impl ColumnValues {
-    /// No values of that type yet.
+    /// Makes an empty column of this type.
     fn new(kind: &DataType) -> Self {
         match kind {
             DataType::UInt64 => Self::U64(Vec::new()),
@@ -54,7 +54,7 @@ impl ColumnValues {
         }
     }
 
-    /// No values yet, and room for as many of the same type.
+    /// Makes an empty column of the same type, with capacity for as many values.
     fn room_for(&self) -> Self {
         match self {
             Self::Bytes { offsets, bytes } => {
@@ -74,7 +74,7 @@ impl ColumnValues {
 #[derive(Debug)]
 pub(crate) struct ArrowColumn {
     pub(crate) values: ColumnValues,
-    /// Which rows have a value; empty where all have.
+    /// Rows that have a value; empty if all have.
     pub(crate) validity: NullBufferBuilder,
 }
 
@@ -106,7 +106,7 @@ impl ArrowColumn {
     }
 }
 
-/// Rows in the making, column by column.
+/// A batch that is being built, column by column.
 #[derive(Debug)]
 pub(crate) struct ArrowBatch {
     pub(crate) rows: usize,
@@ -120,7 +120,7 @@ impl ArrowBatch {
         Self { rows: 0, columns: columns.collect() }
     }
 
-    /// No rows yet, and room for as many.
+    /// Makes an empty batch with capacity for as many rows.
     pub(crate) fn room_for(&self) -> Self {
         Self {
             rows: 0,
@@ -128,7 +128,7 @@ impl ArrowBatch {
         }
     }
 
-    /// The rows as Arrow has them. `words` are the texts of a column of [`word`]s.
+    /// Converts the rows to an Arrow batch. `words` are the texts of columns of type [`word`].
     pub(crate) fn finish(self, schema: &SchemaRef, words: &[&str]) -> Result<RecordBatch, String> {
         let words: ArrayRef = Arc::new(StringArray::from_iter_values(words));
         let columns = self.columns.into_iter().zip(schema.fields());
@@ -140,12 +140,12 @@ impl ArrowBatch {
     }
 }
 
-/// The type of batches with these columns, as `__arrow_c_schema__` gives it.
+/// Exports the type of batches with these columns, for `__arrow_c_schema__`.
 pub(crate) fn schema_capsule<'py>(py: Python<'py>, schema: &Schema) -> PyResult<Bound<'py, PyCapsule>> {
     PyCapsule::new_with_value(py, FFI_ArrowSchema::try_from(schema).map_err(failed)?, c"arrow_schema")
 }
 
-/// One batch, as `__arrow_c_array__` gives it: its type and its data.
+/// Exports type and data of one batch, for `__arrow_c_array__`.
 pub(crate) fn array_capsules<'py>(
     py: Python<'py>,
     batch: &RecordBatch,
@@ -155,7 +155,7 @@ pub(crate) fn array_capsules<'py>(
     Ok((schema_capsule(py, batch.schema_ref())?, array))
 }
 
-/// A source of batches, as `__arrow_c_stream__` gives it.
+/// Exports a source of batches, for `__arrow_c_stream__`.
 pub(crate) fn stream_capsule<'py>(
     py: Python<'py>,
     schema: SchemaRef,

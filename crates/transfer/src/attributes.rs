@@ -1,5 +1,5 @@
 //! Copies the attributes that the movers do not: links, owners, modes beyond permissions, times of
-//! directories ([`Keep::All`](crate::KeptAttributes)).
+//! directories ([`KeptAttributes::All`](crate::KeptAttributes)).
 //!
 //! Links of a tree are made as their names are listed. All else is set by a pass over the tree at
 //! the end, when no directory changes any more. If a run is killed before that pass, the same copy

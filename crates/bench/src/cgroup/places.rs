@@ -16,7 +16,7 @@ pub(crate) enum Version {
 }
 
 impl Version {
-    /// What belongs to this form.
+    /// Returns `one` for version 1 and `two` for version 2.
     pub(crate) fn of<T>(self, one: T, two: T) -> T {
         match self {
             Self::One => one,

@@ -25,9 +25,9 @@ const LEVEL: f64 = 0.01;
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// It takes more time, beyond threshold and noise.
+    /// Slower by more than threshold and noise.
     Slower,
-    /// It takes less time, beyond threshold and noise.
+    /// Faster by more than threshold and noise.
     Faster,
     /// No change is found, but one as large as the threshold could hide in the noise.
     TooNoisy,

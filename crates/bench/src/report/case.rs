@@ -1,4 +1,4 @@
-//! What the templates show of one case: a summary sentence, goals, a line for each contender, and
+//! Values of one case for the templates: a summary sentence, goals, a line for each contender, and
 //! charts with their tables.
 
 use std::iter::once;
@@ -61,7 +61,7 @@ struct Line<'a> {
     of: &'a Contender,
     is_subject: bool,
     remarks: String,
-    /// Those of the columns.
+    /// Texts of the columns, in their order.
     cells: Vec<String>,
     p95: Option<f64>,
     extra: Vec<String>,

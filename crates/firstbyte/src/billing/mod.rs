@@ -1,9 +1,9 @@
 //! Computes the bill of traffic with a service: a measurement, a copy, a mount. The bill of storing
 //! is not included.
 //!
-//! Estimated requests and bytes become a [`OptionUsage`] by the bills of the service's model, so an
-//! unknown price is missing, and never free. Called by `bench` for its estimates, and by the verbs
-//! for the prices that their store counts with.
+//! Estimated requests and bytes become an [`OptionUsage`] by the bills of the service's model, so
+//! an unknown price is missing, and never free. Called by `bench` for its estimates, and by the
+//! verbs for the prices that their store counts with.
 
 mod own_prices;
 mod service;

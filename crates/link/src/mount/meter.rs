@@ -1,9 +1,9 @@
 //! Divides one total rate among clients. Pure: the caller passes the clock.
 //!
-//! It simulates a wire that all clients share, and one wire of each client. Replies are sent in
-//! pieces; the client that was sent the fewest bytes gets the next piece. So clients share evenly,
-//! and a client's unused share goes to the others. All times are computed from the times at which
-//! replies were ready, so a caller that asks late gets the same result. Called by `wire`.
+//! The meter simulates a wire that all clients share, and one wire of each client. Replies are sent
+//! in pieces; the client that was sent the fewest bytes gets the next piece. So clients share
+//! evenly, and a client's unused share goes to the others. All times are computed from the times at
+//! which replies were ready, so a caller that asks late gets the same result. Called by `wire`.
 
 use std::collections::VecDeque;
 use std::time::Instant;

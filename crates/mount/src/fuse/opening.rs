@@ -4,7 +4,7 @@
 //!
 //! A lazy open costs nothing, but every byte read for the first time passes through this process.
 //! For a program that reads nearly all of a file, or memory-maps it, waiting for the whole file is
-//! faster: see [`Options::eager`](crate::MountOptions::eager).
+//! faster: see [`MountOptions::eager`](crate::MountOptions::eager).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};

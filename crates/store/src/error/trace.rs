@@ -1,8 +1,8 @@
 //! Facts about a failed request that a service's support asks for. The errors of this crate hold
 //! them.
 //!
-//! [`Client::send`](crate::wire::WireClient::send) and the readers of responses add the trace of
-//! the request that first failed. The request loops add their attempts, and the edges print it.
+//! [`WireClient::send`](crate::wire::WireClient::send) and the readers of responses add the trace
+//! of the request that first failed. The request loops add their attempts, and the edges print it.
 
 use std::fmt;
 use std::time::Duration;

@@ -27,7 +27,7 @@ use crate::error::{Error, Result};
 use crate::syscall_refusal::is_refusal;
 
 /// Permission bits that a copy preserves. The others (set-user-ID, set-group-ID, sticky) grant
-/// rights of the owner, who is not copied.
+/// rights of the owner, and a copy may have another owner.
 pub(super) const KEPT: u32 = 0o777;
 /// Bits that the owner needs to write into a directory.
 const FILLING: u32 = 0o700;
