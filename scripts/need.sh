@@ -132,6 +132,14 @@ golang() {
     fi
 }
 
+# startable DIR: lets scripts begin in a shell if the path of their interpreter has a space or is long: the kernel cuts
+# such a first line. pip does that for the scripts that it writes, not for those that a package brings.
+startable() {
+    { grep -slIE '^#!(.* .*|.{120,})/python[0-9.]*$' "$1"/* || true; } | while read -r script; do
+        sed -i "1s|^#!\(.*\)\$|#!/bin/sh\n'''exec' \"\1\" \"\$0\" \"\$@\"\n' '''|" "$script"
+    done
+}
+
 # venv FILE [DIR]: installs the versions pinned in FILE into DIR, by default .venv; a copy of FILE in it marks that as
 # done.
 venv() {
@@ -140,6 +148,7 @@ venv() {
     cmp -s "$1" "$stamp" && return
     [ -x "$dir/bin/python" ] || python3 -m venv "$dir"
     "$dir/bin/pip" install --quiet --disable-pip-version-check --requirement "$1" >&2
+    startable "$dir/bin"
     cp "$1" "$stamp"
 }
 

@@ -196,7 +196,7 @@ def test_a_mistake_of_the_program_leaves_nothing_either(kit):
 def test_a_job_is_submitted_to_batch(kit, moto):
     """By `bench run --on batch`, to moto, which runs no job and says that it succeeded."""
     moto.post("/moto-api/config", b'{"batch": {"use_docker": false}}')
-    kit.program.write_text(f'#!/bin/sh\n[ "$1" != bench ] || exec {TARGET}/debug/firstbyte "$@"\n')
+    kit.program.write_text(f'#!/bin/sh\n[ "$1" != bench ] || exec "{TARGET}/debug/firstbyte" "$@"\n')
     env = {"AWS_ENDPOINT_URL": moto.url, "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "a"}
     code, said = kit.run("submit", "--suite", "s3", **env)
     assert code == 1 and re.search("job [0-9a-f-]+: SUCCEEDED", said), said
