@@ -2,8 +2,9 @@
 //! temporary file, which is then renamed.
 //!
 //! [`name`] checks file names, [`beneath`] works on names below a directory, which [`resolve`]
-//! opens without following links, [`partial`] writes files atomically, [`mod@stat`] makes versions
-//! of files, and [`backend`] has the operations of a store.
+//! opens without following links, [`spelling`] finds names that the file system changes, [`partial`]
+//! writes files atomically, [`mod@stat`] makes versions of files, and [`backend`] has the operations
+//! of a store.
 //!
 //! The backend assumes that a rename within a directory is atomic, and that a file with the same
 //! device, inode, size, mtime and ctime has the same content. Reads follow symbolic links, like `cp
@@ -17,6 +18,7 @@ mod optional;
 mod partial;
 mod private;
 mod resolve;
+mod spelling;
 pub(crate) mod stat;
 #[cfg(test)]
 mod tests;

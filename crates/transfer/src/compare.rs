@@ -3,7 +3,7 @@
 //! **By size and time**: the lengths must be equal, and the times must show that the destination
 //! was written after the source was last modified. Files, local or over SFTP, keep the time of
 //! their source, so only equal times count: to the nanosecond, or to the coarser resolution of the
-//! two. A store sets its own date instead. It proves that nothing changed if
+//! two, or of the destination's file system ([`TimeUnit`]). A store sets its own date instead. It proves that nothing changed if
 //!
 //! - for an upload, the object is at least [`MARGIN`] younger than the file's modification and
 //!   inode change times; the latter reveals a file that was replaced by one with an older time;
@@ -26,7 +26,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant, SystemTime};
 
 use firstbyte_fetch::{Interest, RequestEnd, RequestEvent, TrackerSlot, Tries};
-use firstbyte_location::{Entry, EntryKind, Location};
+use firstbyte_location::{Entry, EntryKind, Location, directory_of};
 use firstbyte_pacing::{RequestTracker, START};
 use firstbyte_store::{
     Algorithm, BUFFER, Beneath, Body, Checksum, FoundEntry, Get, Hasher, Outages, STACK, Stat, StatedLength,
@@ -57,6 +57,7 @@ pub(crate) enum Times {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ask {
     of: Asked,
+    unit: TimeUnit,
     /// The result if the metadata have no modification time.
     otherwise: Sameness,
 }
@@ -77,13 +78,14 @@ impl Times {
         if unchanged { Self::Unchanged } else { Self::Changed }
     }
 
-    fn ask(of: Asked, otherwise: bool) -> Self {
-        Self::Ask(Ask { of, otherwise: Sameness::of(otherwise) })
+    fn ask(of: Asked, unit: TimeUnit, otherwise: bool) -> Self {
+        Self::Ask(Ask { of, unit, otherwise: Sameness::of(otherwise) })
     }
 
     /// Unchanged if the destination's file is at least as new as the listed source.
-    pub(crate) fn unless_newer(source: &Entry, found: &FoundEntry) -> Self {
-        Self::unchanged_if(found.kind == EntryKind::File && is_newer(Some(found.modified), source.modified))
+    pub(crate) fn unless_newer(source: &Entry, found: &FoundEntry, unit: TimeUnit) -> Self {
+        let is_newer = is_newer(Some(found.modified), source.modified, unit);
+        Self::unchanged_if(found.kind == EntryKind::File && is_newer)
     }
 
     /// Compares two listed entries of equal length.
@@ -99,19 +101,19 @@ impl Times {
         };
         match (beneath, &tree.source, &tree.destination) {
             _ if source.size.is_none() => Self::Changed,
-            (Some(_), Location::Local(_) | Location::Sftp(_), _) => {
-                Self::unchanged_if(is_same(modified, there))
+            (Some(beneath), Location::Local(_) | Location::Sftp(_), _) => {
+                Self::unchanged_if(is_same(modified, there, TimeUnit::beneath(beneath)))
             }
             // A listing lacks the inode change time.
             (Some(beneath), ..) => match beneath.find(as_path(&destination.name)) {
-                Ok(Some(found)) => Self::of_file(tree, store, source, &found),
+                Ok(Some(found)) => Self::of_file(tree, store, source, &found, TimeUnit::beneath(beneath)),
                 _ => Self::Changed,
             },
             // The copy has set the destination's time to the listed one, or to that in the object's
             // metadata.
             (None, from, Location::Sftp(_)) => match from {
-                _ if is_same(modified, there) => Self::Unchanged,
-                Location::Object(_) => Self::ask(Asked::Source(there), false),
+                _ if is_same(modified, there, TimeUnit::FINEST) => Self::Unchanged,
+                Location::Object(_) => Self::ask(Asked::Source(there), TimeUnit::FINEST, false),
                 _ => Self::Changed,
             },
             (None, Location::Object(_), Location::Object(_)) => {
@@ -138,26 +140,35 @@ impl Times {
     fn unless_proved(proved: bool, of: Asked, modified: SystemTime, there: SystemTime) -> Self {
         match proved {
             true => Self::Unchanged,
-            false => Self::ask(of, whole_seconds(there) >= whole_seconds(modified)),
+            false => Self::ask(of, TimeUnit::FINEST, whole_seconds(there) >= whole_seconds(modified)),
         }
     }
 
     /// Compares a listed source with a file at a local destination.
-    pub(crate) fn of_file(tree: &Tree<'_>, store: &Store, source: &Entry, found: &FoundEntry) -> Self {
+    pub(crate) fn of_file(
+        tree: &Tree<'_>,
+        store: &Store,
+        source: &Entry,
+        found: &FoundEntry,
+        unit: TimeUnit,
+    ) -> Self {
         let Some(modified) = source.modified else { return Self::Changed };
         if found.kind != EntryKind::File || source.size != Some(found.size) {
             return Self::Changed;
         }
-        let (there, here) = (whole_seconds(found.modified), whole_seconds(modified));
-        let unchanged = there == here || (there < here && whole_seconds(found.changed) >= here);
+        let second = unit.max(TimeUnit::SECOND);
+        let (there, here) = (second.count(found.modified), second.count(modified));
+        let unchanged = there == here || (there < here && second.count(found.changed) >= here);
         match &tree.source {
-            Location::Local(_) | Location::Sftp(_) => Self::unchanged_if(is_same(found.modified, modified)),
+            Location::Local(_) | Location::Sftp(_) => {
+                Self::unchanged_if(is_same(found.modified, modified, unit))
+            }
             Location::Http(_) => Self::unchanged_if(unchanged),
             Location::Object(_) => {
                 let written_since = is_after(found.changed, Dated::of(store, tree, modified).latest);
                 match unchanged && written_since {
                     true => Self::Unchanged,
-                    false => Self::ask(Asked::Source(found.modified), unchanged),
+                    false => Self::ask(Asked::Source(found.modified), unit, unchanged),
                 }
             }
         }
@@ -206,9 +217,9 @@ fn is_after(later: SystemTime, earlier: SystemTime) -> bool {
 }
 
 /// Whether a destination is at least as new as its source. False if either has no time.
-pub(crate) fn is_newer(destination: Option<SystemTime>, source: Option<SystemTime>) -> bool {
+pub(crate) fn is_newer(destination: Option<SystemTime>, source: Option<SystemTime>, unit: TimeUnit) -> bool {
     destination.zip(source).is_some_and(|(there, here)| {
-        let (there, here) = at_common_resolution(there, here);
+        let (there, here) = at_common_resolution(there, here, unit);
         there >= here
     })
 }
@@ -216,10 +227,10 @@ pub(crate) fn is_newer(destination: Option<SystemTime>, source: Option<SystemTim
 /// Whether an object or file is a complete copy of another, by their lengths and times. The times
 /// must be equal, because each copy takes its source's time. A store's date has whole seconds,
 /// within which the source may have changed again; then the copy must also be younger.
-pub(crate) fn is_copied(from: &Stat, there: &Stat) -> bool {
+pub(crate) fn is_copied(from: &Stat, there: &Stat, unit: TimeUnit) -> bool {
     let is_file = from.kind == EntryKind::File && there.kind == EntryKind::File;
     let (Some(modified), Some(copied)) = (from.modified, there.modified) else { return false };
-    if !is_file || from.size().is_none() || from.size() != there.size() || !is_same(modified, copied) {
+    if !is_file || from.size().is_none() || from.size() != there.size() || !is_same(modified, copied, unit) {
         return false;
     }
     let is_exact = from.version.file.is_some() || from.metadata.modified.is_some();
@@ -227,24 +238,49 @@ pub(crate) fn is_copied(from: &Stat, there: &Stat) -> bool {
 }
 
 /// Whether two modification times are equal at their common resolution.
-fn is_same(one: SystemTime, other: SystemTime) -> bool {
-    let (one, other) = at_common_resolution(one, other);
+fn is_same(one: SystemTime, other: SystemTime, unit: TimeUnit) -> bool {
+    let (one, other) = at_common_resolution(one, other, unit);
     one == other
 }
 
-/// Converts two times to multiples of the coarser of their units: a file system, protocol or header
-/// may have truncated one.
-fn at_common_resolution(one: SystemTime, other: SystemTime) -> (i128, i128) {
-    let (one, other) = (nanoseconds(one), nanoseconds(other));
-    let unit = resolution(one).max(resolution(other));
-    (one.div_euclid(unit), other.div_euclid(unit))
+/// Converts two times to multiples of the coarsest of three units: each time's own, since a file
+/// system, protocol or header may have truncated it, and `unit`.
+fn at_common_resolution(one: SystemTime, other: SystemTime, unit: TimeUnit) -> (i128, i128) {
+    let unit = unit.max(TimeUnit::of(one)).max(TimeUnit::of(other));
+    (unit.count(one), unit.count(other))
 }
 
-/// Returns the largest usual unit of which a time is a multiple, in nanoseconds: seconds, 10 ms
-/// (exFAT), milliseconds, microseconds, 100 ns (NTFS), nanoseconds.
-fn resolution(nanoseconds: i128) -> i128 {
-    let units = [1_000_000_000, 10_000_000, 1_000_000, 1_000, 100];
-    units.into_iter().find(|unit| nanoseconds.rem_euclid(*unit) == 0).unwrap_or(1)
+/// The unit in which a place keeps modification times, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct TimeUnit(i128);
+
+impl TimeUnit {
+    pub(crate) const FINEST: Self = Self(1);
+    const SECOND: Self = Self(1_000_000_000);
+
+    /// The unit of a local directory, if it is known to be longer than a second.
+    pub(crate) fn beneath(root: &Beneath) -> Self {
+        root.time_unit().map_or(Self::FINEST, |unit| Self(unit.as_nanos().cast_signed()))
+    }
+
+    /// The unit at a location, if it is local.
+    pub(crate) fn at(location: &Location) -> Self {
+        let root = location.as_local().map(|path| Beneath::new(directory_of(path), None));
+        root.as_ref().map_or(Self::FINEST, Self::beneath)
+    }
+
+    /// The largest usual unit of which a time is a multiple: seconds, 10 ms (exFAT), milliseconds,
+    /// microseconds, 100 ns (NTFS), nanoseconds.
+    fn of(time: SystemTime) -> Self {
+        let units = [1_000_000_000, 10_000_000, 1_000_000, 1_000, 100];
+        let nanoseconds = nanoseconds(time);
+        Self(units.into_iter().find(|unit| nanoseconds.rem_euclid(*unit) == 0).unwrap_or(1))
+    }
+
+    /// Whole units from 1970 to a time, rounded down.
+    fn count(self, time: SystemTime) -> i128 {
+        nanoseconds(time).div_euclid(self.0)
+    }
 }
 
 /// Nanoseconds since 1970.
@@ -257,7 +293,7 @@ fn nanoseconds(time: SystemTime) -> i128 {
 
 /// Whole seconds since 1970, rounded down.
 fn whole_seconds(time: SystemTime) -> i128 {
-    nanoseconds(time).div_euclid(1_000_000_000)
+    TimeUnit::SECOND.count(time)
 }
 
 /// The comparison to make for a source.
@@ -308,7 +344,7 @@ impl Ask {
             }
         };
         Ok(match written.zip(modified) {
-            Some((written, modified)) => Sameness::of(is_same(written, modified)),
+            Some((written, modified)) => Sameness::of(is_same(written, modified, self.unit)),
             None => self.otherwise,
         })
     }

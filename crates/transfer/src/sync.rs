@@ -287,7 +287,7 @@ impl Join<'_> {
         let with = match self.compare {
             Compare::Existence => return self.settle(source, Ok(Sameness::Same)),
             Compare::Newer if destination.kind == EntryKind::File => {
-                let newer = is_newer(destination.modified, source.modified);
+                let newer = is_newer(destination.modified, source.modified, self.copy.time_unit());
                 return self.settle(source, Ok(Sameness::of(newer)));
             }
             _ if destination.kind != EntryKind::File || source.size != destination.size => {

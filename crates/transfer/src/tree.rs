@@ -10,7 +10,7 @@ use firstbyte_store::{
     ReplaceKind, Store, location_below,
 };
 
-use crate::compare::{Ask, ComparedPair, Comparisons, Sameness, SourceComparison, Times};
+use crate::compare::{Ask, ComparedPair, Comparisons, Sameness, SourceComparison, TimeUnit, Times};
 use crate::context::{CallScope, add, load};
 use crate::error::{Error, Failure, Result};
 use crate::job::{CopyJob, Effect, Levels, Tree, TreeNames};
@@ -142,6 +142,11 @@ impl<'a> TreeCopy<'a> {
         }
         observer.expected(1, size.unwrap_or(0));
         Some(Ok(CopyJob { source, destination, entry: Some(entry), over }))
+    }
+
+    /// The unit in which the destination keeps modification times.
+    pub(crate) fn time_unit(&self) -> TimeUnit {
+        self.root.as_ref().map_or(TimeUnit::FINEST, |root| TimeUnit::beneath(&root.beneath))
     }
 
     /// Fails if a local destination has the name of an entry in another spelling: the file system
@@ -399,8 +404,8 @@ impl Jobs<'_> {
                 Compare::Size => {
                     Times::unchanged_if(found.kind == EntryKind::File && entry.size == Some(found.size))
                 }
-                Compare::Newer => Times::unless_newer(entry, &found),
-                _ => Times::of_file(self.copy.tree, &self.copy.store, entry, &found),
+                Compare::Newer => Times::unless_newer(entry, &found, self.copy.time_unit()),
+                _ => Times::of_file(self.copy.tree, &self.copy.store, entry, &found, self.copy.time_unit()),
             },
             // If the lookup fails, writing the file reports the error.
             _ => Times::Changed,

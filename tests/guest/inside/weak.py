@@ -22,6 +22,8 @@ MIB = 1 << 20
 GIB = 1 << 30
 # Two names of each pair are one where letter case or forms of Unicode are folded.
 PAIRS = [("Readme", "README"), ("stra\u00dfe", "STRASSE"), ("caf\u00e9", "cafe\u0301")]
+# Directories of which two are one where letter case is folded, or where dots at the end are dropped.
+DIRECTORIES = ["Data", "DATA", "notes", "notes.", "aux"]
 # Names that FAT, exFAT or SMB refuse or change.
 NAMES = ["colon:", "question?", "star*", "quote\"", "less<", "pipe|", "back\\slash", "dot.", "space ", "tab\t", "line\nfeed", "nul", "com1.txt", "\udcff"]
 
@@ -47,18 +49,33 @@ class Case:
 def copied(case: Case, content: dict[str, bytes]) -> dict:
     """Copies files, then compares: each is there with its content or named as failed."""
     for name, text in content.items():
+        (case.source / name).parent.mkdir(exist_ok=True)
         (case.source / name).write_bytes(text)
-    done = case.run("--json", "cp", "-r", f"{case.source}/", f"{case.there}/out")
+    first = compared(case, content)
+    # Again: nothing that was copied is taken for another file, deleted or replaced.
+    second = compared(case, content, "--delete")
+    return {**first, "ok": first["ok"] and second["ok"], "again": second}
+
+
+def compared(case: Case, content: dict[str, bytes], *options: str) -> dict:
+    """Copies what is missing, then compares."""
+    done = case.run("--json", "sync", *options, str(case.source), f"{case.there}/out")
     receipt = json.loads(done.stdout or "{}")
-    failed = {os.path.basename(one["location"].rstrip("/")) for one in receipt.get("failed", [])}
+    failed = receipt.get("failed", [])
     out = case.see("out")
-    there = {path.name: path.read_bytes() for path in out.iterdir()} if out.exists() else {}
+    files = [path for path in out.rglob("*") if path.is_file()]
+    there = {str(path.relative_to(out)): path.read_bytes() for path in files}
     lost = [ascii(name) for name, text in content.items() if there.get(name) != text]
     foreign = [ascii(name) for name in there if name not in content]
-    right = len(lost) == len(receipt.get("failed", [])) and not foreign
+    right = len(lost) == len(failed) and not foreign
     code = done.returncode == (3 if lost else 0)
-    said = [ascii(one["error"])[:200] for one in receipt.get("failed", [])][:3]
-    return {"ok": right and code, "code": done.returncode, "not copied": lost, "failed": len(failed), "foreign": foreign, "said": said, "errors": done.stderr[-300:]}
+    said = [ascii(one["error"])[:200] for one in failed]
+    return {"ok": right and code, "code": done.returncode, "not copied": lost, "foreign": foreign, "said": said, "errors": done.stderr[-300:]}
+
+
+def directories(case: Case) -> dict:
+    """Directories that are one there: files of one are copied, those of the other reported."""
+    return copied(case, {f"{name}/{number}-{at}": name.encode() for at, name in enumerate(DIRECTORIES) for number in range(3)})
 
 
 def pairs(case: Case) -> dict:
@@ -77,18 +94,21 @@ def times(case: Case) -> dict:
         path = case.source / f"file-{number}"
         path.write_bytes(b"%04d" % number)
         os.utime(path, ns=(10**9, (1_700_000_000 + number) * 10**9 + 123_456_789 * (number % 8)))
-    def sync() -> int:
-        done = case.run("--json", "sync", str(case.source), f"{case.there}/synced")
+
+    errors = []
+
+    def sync(*words: str) -> int:
+        done = case.run("--json", "sync", *words)
+        errors.append(done.stderr[-300:])
         return json.loads(done.stdout)["objects"] if done.returncode == 0 else -1
 
-    counts = [sync(), sync()]
+    there, back = f"{case.there}/synced", f"{case.source}-back"
+    counts = [sync(str(case.source), there), sync(str(case.source), there)]
     (case.source / "file-7").write_bytes(b"edit")
-    counts.append(sync())
+    counts.append(sync(str(case.source), there))
     same = case.see("synced/file-7").read_bytes() == b"edit"
-    back = case.run("--json", "sync", f"{case.there}/synced", f"{case.source}-back")
-    again = case.run("--json", "sync", f"{case.there}/synced", f"{case.source}-back")
-    counts += [json.loads(one.stdout)["objects"] for one in (back, again)]
-    return {"ok": same and counts == [20, 0, 1, 20, 0], "copied": counts}
+    counts += [sync(there, back), sync(there, back), sync("--update", str(case.source), there)]
+    return {"ok": same and counts == [20, 0, 1, 20, 0, 0], "copied": counts, "errors": "".join(errors)}
 
 
 def links(case: Case) -> dict:
@@ -127,7 +147,7 @@ def four_gib(case: Case) -> dict:
     return {"ok": done.returncode == 1 and done.stderr.count("\n") == 1 and not left, "left": left, "seconds": round(time.monotonic() - began), "errors": done.stderr[-300:]}
 
 
-CASES: dict[str, Callable[[Case], dict]] = {case.__name__.replace("_", "-"): case for case in (pairs, refused_names, times, links, holes, four_gib)}
+CASES: dict[str, Callable[[Case], dict]] = {case.__name__.replace("_", "-"): case for case in (pairs, directories, refused_names, times, links, holes, four_gib)}
 
 
 def main(kinds: str, *chosen: str) -> None:

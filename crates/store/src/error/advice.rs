@@ -119,6 +119,9 @@ pub fn io_advice(kind: io::ErrorKind) -> Option<&'static str> {
         io::ErrorKind::PermissionDenied => "check the permissions there, or choose another location",
         io::ErrorKind::ReadOnlyFilesystem => "choose a writable location",
         io::ErrorKind::StorageFull => "free some space and run it again to resume",
+        io::ErrorKind::FileTooLarge => {
+            "FAT allows 4 GiB a file, and `ulimit -f` may set a limit; choose another file system"
+        }
         _ => return None,
     })
 }

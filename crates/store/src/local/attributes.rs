@@ -13,8 +13,9 @@ use firstbyte_location::shown;
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, Uid};
 use rustix::io::Errno;
 
-use super::beneath::{self, Beneath, MissingDirectories};
+use super::beneath::{Beneath, MissingDirectories};
 use super::name;
+use super::spelling::{is_often_changed, other_spelling, stored_otherwise};
 use crate::error::{Error, Result};
 use crate::syscall_refusal::is_refusal;
 
@@ -57,8 +58,8 @@ impl Beneath {
     pub fn make_link(&self, name: &Path, target: &Path) -> Result<bool> {
         let (directory, last) =
             self.parent(name, MissingDirectories::Create).map_err(|error| self.explain(name, error))?;
-        let other = beneath::other_spelling(&directory, last).map_err(|error| self.explain(name, error))?;
-        if let Some(other) = other {
+        let other = || other_spelling(&directory, last).map_err(|error| self.explain(name, error));
+        if let Some(other) = other()? {
             return Err(self.is_spelled_otherwise(name, &other));
         }
         let make = || {
@@ -78,13 +79,20 @@ impl Beneath {
             })?;
             Ok(true)
         };
-        make().map_err(|error| match error {
+        let made = make().map_err(|error| match error {
             Errno::ISDIR | Errno::EXIST => {
                 let location = shown(&self.shown(name)).to_string();
                 Error::InvalidName { location, why: "a directory is in the link's place".into() }
             }
             other => self.explain(name, other),
-        })
+        })?;
+        match if made && is_often_changed(last) { other()? } else { None } {
+            Some(other) => {
+                self.remove_file(name)?;
+                Err(stored_otherwise(&self.shown(name), &other))
+            }
+            None => Ok(made),
+        }
     }
 }
 

@@ -5,24 +5,29 @@
 //! names without links. On kernels without that call, the components of a name are opened one after
 //! another. So a link, even one that appears during a copy, cannot redirect a write or a deletion.
 
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use firstbyte_listing::{Time, rename_exclusively};
+use firstbyte_listing::{FileSystemKind, Time, rename_exclusively};
 use firstbyte_location::{EntryKind, FileIdentity, Version, shown};
-use rustix::fs::{AtFlags, CWD, Dir, DirEntry, FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix_futex_sync::Mutex;
 
 use super::io_error;
 use super::optional::{Improvement, attempt};
-use super::resolve::{LOOKUP, open_beneath};
+use super::resolve::{LOOKUP, READ, entries, is_dots, open_beneath, readable, stat_at};
+use super::spelling::{
+    is_often_changed, is_refused_name, other_part, other_spelling, refused_name, similar_name,
+    spelled_otherwise, stored_otherwise,
+};
 use crate::error::{Error, Result};
 use crate::syscall_refusal::is_refusal;
 
@@ -31,9 +36,6 @@ use crate::syscall_refusal::is_refusal;
 pub(super) const KEPT: u32 = 0o777;
 /// Bits that the owner needs to write into a directory.
 const FILLING: u32 = 0o700;
-/// Flags that open a directory to list it.
-pub(super) const READ: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-
 /// A directory beneath which names are resolved.
 #[derive(Debug)]
 pub struct Beneath {
@@ -43,6 +45,11 @@ pub struct Beneath {
     root: OnceLock<Arc<OwnedFd>>,
     /// New directories whose final permission bits deny writing to the owner, with those bits.
     closing: Mutex<Vec<(PathBuf, u32)>>,
+    /// True if the file system finds a new directory in another case too.
+    folds_case: OnceLock<bool>,
+    /// Directories for writing that are spelled as their names are.
+    spelled: Mutex<HashSet<PathBuf>>,
+    time_unit: OnceLock<Option<Duration>>,
 }
 
 /// The treatment of missing directories.
@@ -73,7 +80,15 @@ impl Beneath {
     #[must_use]
     pub fn new(path: &Path, like: Option<&Path>) -> Self {
         let like = like.map(Path::to_owned);
-        Self { path: path.to_owned(), like, root: OnceLock::new(), closing: Mutex::default() }
+        Self {
+            path: path.to_owned(),
+            like,
+            root: OnceLock::new(),
+            closing: Mutex::default(),
+            folds_case: OnceLock::new(),
+            spelled: Mutex::default(),
+            time_unit: OnceLock::new(),
+        }
     }
 
     /// Opens the directory `path` now. A link in its place is refused.
@@ -119,6 +134,14 @@ impl Beneath {
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
             Err(error) => Err(io_error(&self.path.join(name), error)),
         }
+    }
+
+    /// Returns the unit in which the file system keeps modification times, if it is longer than a
+    /// second. Returns `None` while there is no directory.
+    #[must_use]
+    pub fn time_unit(&self) -> Option<Duration> {
+        let root = self.root(MissingDirectories::Refuse).ok()?;
+        *self.time_unit.get_or_init(|| FileSystemKind::of_open(root).ok()?.time_unit())
     }
 
     /// Returns the error for a name that the file system takes for `other`.
@@ -332,9 +355,31 @@ impl Beneath {
                     why: why.into(),
                 };
             }
+            _ if error == Errno::EXIST => match self.other_directory(name) {
+                Some((at, other)) => return spelled_otherwise(&self.path.join(at), &other),
+                None => error,
+            },
+            _ if is_refused_name(error) => return refused_name(&self.path.join(name), error),
             _ => error,
         };
         io_error(&self.path.join(name), why)
+    }
+
+    /// Returns the first directory of a name that is there in another spelling, and that spelling.
+    fn other_directory(&self, name: &Path) -> Option<(PathBuf, OsString)> {
+        let root = self.root(MissingDirectories::Refuse).ok()?;
+        if let Some(found) = other_part(root, name).ok()? {
+            return Some(found);
+        }
+        // Some file systems refuse a second spelling, but find the directory in the first alone.
+        let missing = name.ancestors().filter(|part| !part.as_os_str().is_empty()).filter(|part| {
+            let above = self.directory(part.parent().unwrap_or(Path::new("")), MissingDirectories::Refuse);
+            let opened = open_beneath(root, part, LOOKUP, Mode::empty());
+            above.is_ok() && matches!(opened, Err(Errno::NOENT))
+        });
+        let part = missing.last()?;
+        let (above, last) = self.parent(part, MissingDirectories::Refuse).ok()?;
+        Some((part.to_owned(), similar_name(&above, last, None).ok()?))
     }
 
     /// Returns the first component of a name that exists and is not a directory.
@@ -377,8 +422,27 @@ impl Beneath {
         let opened = match open_beneath(root, name, LOOKUP, Mode::empty()) {
             Err(Errno::NOENT) if missing == MissingDirectories::Create => self.descend(root, name),
             other => other,
-        };
-        opened.map(Arc::new)
+        }?;
+        if missing == MissingDirectories::Create {
+            self.check_spelling(root, name)?;
+        }
+        Ok(Arc::new(opened))
+    }
+
+    /// Checks that a directory is spelled as its name is, where the file system may find it in
+    /// another spelling too: what is written there would be merged into another directory.
+    fn check_spelling(&self, root: &OwnedFd, name: &Path) -> std::result::Result<(), Errno> {
+        let folds = self.folds_case.get().is_some_and(|folds| *folds);
+        if !folds && !name.iter().any(is_often_changed) || self.spelled.lock().contains(name) {
+            return Ok(());
+        }
+        match other_part(root, name)? {
+            Some(_) => Err(Errno::EXIST),
+            None => {
+                self.spelled.lock().insert(name.to_owned());
+                Ok(())
+            }
+        }
     }
 
     /// Opens the components of a name one after another, and creates missing ones.
@@ -391,11 +455,26 @@ impl Beneath {
             }
             reached.push(part);
             directory = match rustix::fs::openat(&directory, part, LOOKUP | OFlags::NOFOLLOW, Mode::empty()) {
-                Err(Errno::NOENT) => self.make(&directory, part, &reached)?,
+                Err(Errno::NOENT) => self.make_named(&directory, part, &reached)?,
                 other => other?,
             };
         }
         Ok(directory)
+    }
+
+    /// Creates a directory like [`make`](Self::make), and removes it if the file system has stored
+    /// it under another name. Finds out whether the file system folds letter case.
+    fn make_named(&self, above: &OwnedFd, part: &OsStr, name: &Path) -> std::result::Result<OwnedFd, Errno> {
+        let made = self.make(above, part, name)?;
+        if is_often_changed(part) && other_spelling(above, part)?.is_some() {
+            rustix::fs::unlinkat(above, part, AtFlags::REMOVEDIR)?;
+            return Err(Errno::INVAL);
+        }
+        let swapped = swap_case(part);
+        if swapped != part {
+            self.folds_case.get_or_init(|| stat_at(above, &swapped).is_ok());
+        }
+        Ok(made)
     }
 
     /// Creates the directory `part` in `above`; `name` is its path from the root.
@@ -405,8 +484,10 @@ impl Beneath {
         let mode = Mode::from_raw_mode(wanted.map_or(KEPT, |mode| mode | FILLING));
         let open = || rustix::fs::openat(&above, part, LOOKUP | OFlags::NOFOLLOW, Mode::empty());
         match rustix::fs::mkdirat(&above, part, mode) {
-            // Another worker has created the directory.
-            Err(Errno::EXIST) => return open(),
+            // Another worker has created the directory, unless it is there in another case only.
+            Err(Errno::EXIST) => {
+                return open().map_err(|error| if error == Errno::NOENT { Errno::EXIST } else { error });
+            }
             other => other?,
         }
         let directory = open()?;
@@ -467,83 +548,14 @@ impl Beneath {
     }
 }
 
-/// Returns the error for a name that the file system takes for `other`.
-pub(super) fn spelled_otherwise(path: &Path, other: &OsStr) -> Error {
-    let other = shown(other);
-    let why = format!(
-        "the file system takes this name for `{other}`, which is there already; rename one of the two, or copy to a \
-         file system that distinguishes them"
-    );
-    Error::InvalidName { location: shown(path).to_string(), why }
-}
-
-/// Returns the different name that a directory has for the entry found as `name`. `None` if it has
-/// `name` itself, or no such entry. It needs no rules of spelling: if a lookup finds `name` and the
-/// directory does not list it, the entry has another name, by identity or, where inodes are made
-/// from names, by the same letters.
-pub(super) fn other_spelling(
-    directory: &OwnedFd,
-    name: &OsStr,
-) -> std::result::Result<Option<OsString>, Errno> {
-    if let Err(error) = stat_at(directory, name) {
-        return if error == Errno::NOENT { Ok(None) } else { Err(error) };
-    }
-    for entry in Dir::new(readable(directory)?)? {
-        if entry?.file_name().to_bytes() == name.as_bytes() {
-            return Ok(None);
-        }
-    }
-    // The entry may have been removed meanwhile.
-    let looked_up = match stat_at(directory, name) {
-        Err(Errno::NOENT) => return Ok(None),
-        other => other?,
-    };
-    let is_it = |part: &OsStr| {
-        stat_at(directory, part)
-            .is_ok_and(|it| (it.st_dev, it.st_ino) == (looked_up.st_dev, looked_up.st_ino))
-    };
-    let folded = |name: &OsStr| name.to_string_lossy().to_lowercase();
-    let parts: Vec<OsString> = entries(&readable(directory)?)?.into_iter().map(|(part, _)| part).collect();
-    let other = parts.iter().find(|part| is_it(part));
-    let other = other.or_else(|| parts.iter().find(|part| folded(part) == folded(name)));
-    Ok(Some(other.map_or_else(|| "another name".into(), OsString::clone)))
-}
-
-/// Returns the names in a directory, with their types.
-fn entries(directory: &OwnedFd) -> std::result::Result<Vec<(OsString, FileType)>, Errno> {
-    let mut found = Vec::new();
-    for entry in Dir::read_from(directory)? {
-        let entry = entry?;
-        let part = OsStr::from_bytes(entry.file_name().to_bytes());
-        if is_dots(&entry) {
-            continue;
-        }
-        let kind = match entry.file_type() {
-            FileType::Unknown => FileType::from_raw_mode(stat_at(directory, part)?.st_mode),
-            known => known,
-        };
-        found.push((part.to_owned(), kind));
-    }
-    Ok(found)
-}
-
-/// Returns true for the entries `.` and `..`.
-pub(super) fn is_dots(entry: &DirEntry) -> bool {
-    matches!(entry.file_name().to_bytes(), b"." | b"..")
-}
-
-/// Reopens a directory that was opened for lookups, to list it or to change it.
-pub(super) fn readable(directory: &OwnedFd) -> std::result::Result<OwnedFd, Errno> {
-    rustix::fs::openat(directory, ".", READ, Mode::empty())
+/// Returns a name with each ASCII letter in the other case.
+fn swap_case(name: &OsStr) -> OsString {
+    let swap = |byte: &u8| if byte.is_ascii_alphabetic() { byte ^ 0x20 } else { *byte };
+    OsString::from_vec(name.as_bytes().iter().map(swap).collect())
 }
 
 fn enter(directory: &OwnedFd, part: &OsStr) -> std::result::Result<OwnedFd, Errno> {
     rustix::fs::openat(directory, part, READ | OFlags::NOFOLLOW, Mode::empty())
-}
-
-/// Calls `stat` for a name in a directory, without following a link.
-pub(super) fn stat_at(directory: &OwnedFd, name: &OsStr) -> std::result::Result<Stat, Errno> {
-    rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
 }
 
 fn version_of(stat: &Stat) -> Version {

@@ -19,6 +19,11 @@ use rustix_futex_sync::Mutex;
 
 use super::beneath::{self, Beneath, KEPT, MissingDirectories};
 use super::optional::{self, Improvement, attempt};
+use super::resolve::stat_at;
+use super::spelling::{
+    is_often_changed, is_refused_name, other_part, other_spelling, refused_name, similar_name,
+    spelled_otherwise, stored_otherwise,
+};
 use super::stat::stat;
 use super::{io_error, name};
 use crate::error::{Error, Result};
@@ -134,6 +139,7 @@ impl LocalFile {
     }
 
     fn begin(place: PartialDestination, privacy: PartialPermissions) -> Result<Self> {
+        place.refuse_changed_name()?;
         let mut stem = place.name.clone();
         let mut partial = name::partial_name(&stem);
         let bits = privacy.bits(place.mode);
@@ -146,12 +152,14 @@ impl LocalFile {
             }
         });
         let path = place.path.with_file_name(&partial);
+        let is_text = place.name.to_str().is_some();
         let opened = opened.map_err(|error| match error.kind() {
             // The missing name is not the directory, which is open.
-            io::ErrorKind::NotFound => Error::InvalidName {
+            io::ErrorKind::NotFound if is_text => Error::InvalidName {
                 location: shown(&place.path).to_string(),
                 why: "no file can be created in this directory; name another destination".into(),
             },
+            _ if is_refused_name(errno(&error)) || !is_text => refused_name(&place.path, errno(&error)),
             _ => io_error(&place.path, error),
         })?;
         let usual = opened.new && privacy == PartialPermissions::Usual && place.mode.is_none();
@@ -238,7 +246,7 @@ impl LocalFile {
             Durability::Full => attempt(Improvement::Sync, self.file(), || rustix::fs::fsync(self.file())),
         };
         synced.map_err(|error| at_destination(error.into()))?;
-        self.rename(precondition).inspect_err(|error| {
+        self.rename(precondition).and_then(|()| self.check_stored_name()).inspect_err(|error| {
             if matches!(error, Error::InvalidName { .. }) {
                 // The file can never get this name. If the removal fails, listings omit it.
                 let _ = rustix::fs::unlinkat(&self.place.directory, &self.partial, AtFlags::empty());
@@ -293,7 +301,6 @@ impl LocalFile {
     /// name meanwhile, it is replaced.
     fn rename_to_free_name(&self) -> Result<()> {
         let PartialDestination { directory, name, path, .. } = &self.place;
-        let replace = || rustix::fs::renameat(directory, &self.partial, directory, name);
         let renamed =
             rustix::fs::renameat_with(directory, &self.partial, directory, name, RenameFlags::NOREPLACE);
         let _looked_up = match renamed {
@@ -301,16 +308,57 @@ impl LocalFile {
             Err(Errno::EXIST) => None,
             // The file system or the kernel lacks this call.
             Err(error) if is_refusal(error) => Some(RENAME_LOCK.lock()),
-            Err(error) => return Err(io_error(path, error)),
+            Err(error) => return Err(self.explain(error)),
         };
-        let other = match beneath::stat_at(directory, name) {
+        let other = match stat_at(directory, name) {
             Err(Errno::NOENT) => Ok(None),
             Ok(_) => self.place.other_spelling(),
             Err(error) => Err(error),
         };
         match other.map_err(|error| io_error(path, error))? {
-            Some(other) => Err(beneath::spelled_otherwise(path, &other)),
-            None => replace().map_err(|error| io_error(path, error)),
+            Some(other) => Err(spelled_otherwise(path, &other)),
+            None => self.replace(),
+        }
+    }
+
+    /// Renames the file to its name, in place of another. The call without flags is older, and is
+    /// supported everywhere.
+    fn replace(&self) -> Result<()> {
+        let PartialDestination { directory, name, .. } = &self.place;
+        rustix::fs::renameat(directory, &self.partial, directory, name).map_err(|error| self.explain(error))
+    }
+
+    /// Converts an error of renaming the file to its name.
+    fn explain(&self, error: Errno) -> Error {
+        let PartialDestination { directory, name, path, .. } = &self.place;
+        match error {
+            // The name is there in another case, in which alone the file system finds it.
+            Errno::EXIST => match similar_name(directory, name, None) {
+                Ok(other) => spelled_otherwise(path, &other),
+                Err(_) => io_error(path, error),
+            },
+            _ if is_refused_name(error) => refused_name(path, error),
+            _ => io_error(path, error),
+        }
+    }
+
+    /// Removes the file again if the file system has stored it under another name.
+    fn check_stored_name(&self) -> Result<()> {
+        let PartialDestination { directory, name, path, .. } = &self.place;
+        if !is_often_changed(name) {
+            return Ok(());
+        }
+        let check = || {
+            let Some(other) = other_spelling(directory, name)? else { return Ok(None) };
+            let (ours, there) = (rustix::fs::fstat(self.file())?, stat_at(directory, name)?);
+            if (ours.st_dev, ours.st_ino) == (there.st_dev, there.st_ino) {
+                rustix::fs::unlinkat(directory, name, AtFlags::empty())?;
+            }
+            Ok(Some(other))
+        };
+        match check().map_err(|error| io_error(path, error))? {
+            Some(other) => Err(stored_otherwise(path, &other)),
+            None => Ok(()),
         }
     }
 
@@ -329,13 +377,8 @@ impl LocalFile {
             },
         };
         let PartialDestination { directory, name, path, .. } = &self.place;
-        let replace = || {
-            // The call without flags is older, and is supported everywhere.
-            rustix::fs::renameat(directory, &self.partial, directory, name)
-                .map_err(|error| io_error(path, error))
-        };
         if flags.is_empty() {
-            return replace();
+            return self.replace();
         }
         match rustix::fs::renameat_with(directory, &self.partial, directory, name, flags) {
             Err(Errno::EXIST) => Err(refused()),
@@ -348,8 +391,8 @@ impl LocalFile {
                     // rename.
                     Err(error) if is_refusal(error) => {
                         let _looked_up = RENAME_LOCK.lock();
-                        match beneath::stat_at(directory, name) {
-                            Err(Errno::NOENT) => replace(),
+                        match stat_at(directory, name) {
+                            Err(Errno::NOENT) => self.replace(),
                             Ok(_) => Err(refused()),
                             Err(error) => Err(io_error(path, error)),
                         }
@@ -445,17 +488,21 @@ impl PartialDestination {
     /// Returns a different name under which the file system has a part of this path, if there is
     /// one.
     fn other_spelling(&self) -> std::result::Result<Option<OsString>, Errno> {
-        if let Some((root, above)) = &self.above {
-            let mut directory = root.try_clone().map_err(|error| errno(&error))?;
-            for part in above {
-                if let Some(other) = beneath::other_spelling(&directory, part)? {
-                    return Ok(Some(other));
-                }
-                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                directory = rustix::fs::openat(&directory, part, flags, Mode::empty())?;
-            }
+        match &self.above {
+            Some((root, above)) => Ok(other_part(root, &above.join(&self.name))?.map(|(_, other)| other)),
+            None => other_spelling(&self.directory, &self.name),
         }
-        beneath::other_spelling(&self.directory, &self.name)
+    }
+
+    /// Refuses a name that the file system takes for that of another file, which would be replaced.
+    fn refuse_changed_name(&self) -> Result<()> {
+        if !is_often_changed(&self.name) {
+            return Ok(());
+        }
+        match other_spelling(&self.directory, &self.name).map_err(|error| io_error(&self.path, error))? {
+            Some(other) => Err(spelled_otherwise(&self.path, &other)),
+            None => Ok(()),
+        }
     }
 
     /// Returns the destination of a name beneath a directory. Follows no link.
@@ -463,7 +510,7 @@ impl PartialDestination {
         let path = root.shown(name);
         let (directory, last) =
             root.parent(name, MissingDirectories::Create).map_err(|error| root.explain(name, error))?;
-        let mode = match beneath::stat_at(&directory, last) {
+        let mode = match stat_at(&directory, last) {
             Err(Errno::NOENT) => None,
             other => {
                 let stat = other.map_err(|error| io_error(&path, error))?;
@@ -536,7 +583,7 @@ fn open_locked(directory: &OwnedFd, name: &OsStr, bits: u32) -> io::Result<Optio
             other => drop(other?),
         }
         let ours = rustix::fs::fstat(&file)?;
-        match beneath::stat_at(directory, name) {
+        match stat_at(directory, name) {
             Ok(named) if (named.st_dev, named.st_ino) == (ours.st_dev, ours.st_ino) => {}
             Err(error) if error != Errno::NOENT => return Err(error.into()),
             _ => continue,

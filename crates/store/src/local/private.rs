@@ -18,8 +18,8 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, Stat
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use super::beneath::{READ, is_dots, readable, stat_at};
 use super::resolve::{LOOKUP, open_beneath};
+use super::resolve::{READ, is_dots, readable, stat_at};
 
 /// The most links followed in one path, as in the kernel (path_resolution(7)).
 const MOST_LINKS: u32 = 40;

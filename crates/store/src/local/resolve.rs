@@ -1,16 +1,20 @@
-//! Opens names beneath an open directory without following links. Called by `beneath` for the trees
-//! of users and by `private` for this program's own files.
+//! Opens names beneath an open directory without following links, and reads directories. Called by
+//! `beneath` for the trees of users and by `private` for this program's own files.
 
+use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, Dir, DirEntry, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
 use crate::syscall_refusal::is_refusal;
 
 /// Flags that open a directory only for lookups.
 pub(super) const LOOKUP: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+/// Flags that open a directory to list it.
+pub(super) const READ: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// Opens `name` beneath `root`, following no link.
 pub(super) fn open_beneath(root: &OwnedFd, name: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
@@ -34,4 +38,37 @@ fn open_by_parts(root: impl AsFd, name: &Path, flags: OFlags, mode: Mode) -> Res
         at = rustix::fs::openat(&at, part, flags | OFlags::NOFOLLOW, mode)?;
     }
     Ok(at)
+}
+
+/// Returns the names in a directory, with their types.
+pub(super) fn entries(directory: &OwnedFd) -> Result<Vec<(OsString, FileType)>, Errno> {
+    let mut found = Vec::new();
+    for entry in Dir::read_from(directory)? {
+        let entry = entry?;
+        let part = OsStr::from_bytes(entry.file_name().to_bytes());
+        if is_dots(&entry) {
+            continue;
+        }
+        let kind = match entry.file_type() {
+            FileType::Unknown => FileType::from_raw_mode(stat_at(directory, part)?.st_mode),
+            known => known,
+        };
+        found.push((part.to_owned(), kind));
+    }
+    Ok(found)
+}
+
+/// Returns true for the entries `.` and `..`.
+pub(super) fn is_dots(entry: &DirEntry) -> bool {
+    matches!(entry.file_name().to_bytes(), b"." | b"..")
+}
+
+/// Reopens a directory that was opened for lookups, to list it or to change it.
+pub(super) fn readable(directory: &OwnedFd) -> Result<OwnedFd, Errno> {
+    rustix::fs::openat(directory, ".", READ, Mode::empty())
+}
+
+/// Calls `stat` for a name in a directory, without following a link.
+pub(super) fn stat_at(directory: &OwnedFd, name: &OsStr) -> Result<Stat, Errno> {
+    rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
 }

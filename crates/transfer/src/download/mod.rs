@@ -95,9 +95,13 @@ fn split(
     let (chunks, partial, journal) = open_files(requester.context, job, path, &stat, &plan, found)?;
     let sink = Arc::clone(partial.sink());
     // No space is reserved, but a length beyond a limit fails here, before the first byte moves.
-    match sink.file().set_len(size) {
-        Err(error) if !firstbyte_store::is_refused(&error) => return Err(Error::io(shown(path))(error)),
-        _ => {}
+    if let Err(error) = sink.file().set_len(size)
+        && !firstbyte_store::is_refused(&error)
+    {
+        // No later run can continue the file: it has not even its length.
+        let (discarded, removed) = (partial.discard(), journal.remove());
+        tracing::debug!(?discarded, ?removed, "removed the partial file and its journal");
+        return Err(Error::io(shown(path))(error));
     }
     let resumed: u64 =
         (0..).zip(&chunks).filter(|(_, chunk)| chunk.done).map(|(index, _)| plan.range(index).len()).sum();
