@@ -22,7 +22,7 @@ BUFFER = 1 << 18
 
 
 class Client:
-    """One download and its progress."""
+    """A download and its progress."""
 
     def __init__(self, port: int, request: bytes):
         self.socket = socket.create_connection(("127.0.0.1", port), TIMEOUT)

@@ -1,6 +1,6 @@
-"""One listing from Python: `list_python.py WAY DIRECTORY`.
+"""Lists a directory from Python: `list_python.py WAY DIRECTORY`.
 
-Each runs in a process of its own, so that none inherits another's memory or caches. Prints `seconds`: importing the
+Each listing runs in its own process, so that none inherits another's memory or caches. Prints `seconds`: importing the
 package and listing, without the start of Python. Exits with 1 if the number of entries is not that of `--expect`.
 """
 

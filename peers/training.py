@@ -1,4 +1,4 @@
-"""What the workers of a training loop read, and the same bytes by curl.
+"""Reads what the workers of a training loop read, and the same bytes by curl.
 
     training.py archives FILES DIRECTORY            four tar archives of the files, shard-0.tar to shard-3.tar
     training.py samples FILES --url ENDPOINT        every file once, in random order, in batches by four workers

@@ -108,7 +108,7 @@ def extract(path: str) -> dict:
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit("usage: aws_schema.py WHEEL of cdktn-provider-aws")
-    # One type a line, so that a difference shows one type.
+    # A line for each type, so that a difference shows one type.
     schema = extract(sys.argv[1])
     lines = ",\n".join(
         f'  "{name}": {json.dumps(value, separators=(",", ":"))}' for name, value in schema["types"].items()

@@ -15,8 +15,8 @@ BEGIN, END = "<!-- rows: begin -->", "<!-- rows: end -->"
 
 @dataclass(frozen=True)
 class Row:
-    """One row: the heading in the raw rows, its title on the page, our contender, and the peers
-    shown, the strongest first. The ratio is to the first.
+    """A row of the table: its heading in the raw rows, its title on the page, our contender, and
+    the peers shown, the strongest first. The ratio is to the first peer.
     """
 
     heading: str

@@ -39,7 +39,7 @@ PYTHON_TESTS = ["-q", "-n", "3", "--dist", "loadfile", "--durations=10"]
 
 @dataclass(frozen=True)
 class Step:
-    """One command of the checks, and the variables that it adds to the environment."""
+    """A command of the checks, and the variables that it adds to the environment."""
 
     name: str
     command: list[str]

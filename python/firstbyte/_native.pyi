@@ -71,7 +71,7 @@ __version__: str
 
 @final
 class DirEntry(Generic[AnyStr], os.PathLike[AnyStr]):
-    """One entry of a directory, as `scandir` yields it, with the methods, results and errors of
+    """An entry of a directory, as `scandir` yields it, with the methods, results and errors of
     `os.DirEntry`.
     """
 

@@ -48,7 +48,7 @@ class Browser:
                     if self.profile.name.encode() in (entry / "cmdline").read_bytes():
                         found.append(int(entry.name))
                 except OSError:
-                    pass  # it ended meanwhile
+                    pass  # ended meanwhile
         return found
 
     def kill(self, pids):
@@ -56,7 +56,7 @@ class Browser:
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
-                pass  # its parent's end took it along
+                pass  # ended with its parent
 
 
 def make_file(path, size, seed):

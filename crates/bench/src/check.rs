@@ -114,7 +114,7 @@ mod tests {
     fn trees_are_compared_by_names_and_contents() {
         let original = tree(&[("a", "1"), ("d/b", "22")]);
         assert_eq!(same(original.path(), tree(&[("a", "1"), ("d/b", "22")]).path()), Ok(()));
-        // This tool kept the directory's name.
+        // Some tools keep the directory's name.
         let name = original.path().file_name().unwrap().to_str().unwrap();
         let (one, two) = (format!("{name}/a"), format!("{name}/d/b"));
         assert_eq!(same(original.path(), tree(&[(&one, "1"), (&two, "22")]).path()), Ok(()));

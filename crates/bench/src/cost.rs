@@ -74,7 +74,7 @@ pub struct Line {
 /// The costs of a plan.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Costs {
-    /// One line for each target and service.
+    /// A line for each target and service.
     pub lines: Vec<Line>,
     /// Dollars of one run by case and contender, and whether only the first run costs them.
     runs: BTreeMap<(String, String), (f64, bool)>,

@@ -10,7 +10,7 @@ use firstbyte_location::units::parse_size;
 
 use crate::plan::Plan;
 
-/// Where jobs run.
+/// Place where jobs run.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum On {
     /// Functions on this machine, with this code; `None` for the code next to this program.

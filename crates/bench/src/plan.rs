@@ -183,12 +183,12 @@ pub struct Data {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DataKind {
-    /// One file that does not compress.
+    /// A file that does not compress.
     #[default]
     File,
-    /// One directory of files that do not compress.
+    /// A directory of files that do not compress.
     Files,
-    /// One directory of empty files.
+    /// A directory of empty files.
     Names,
     /// The same names, as links to few inodes. A listing sees no difference, and making them takes
     /// a tenth of the time.

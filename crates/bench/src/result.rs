@@ -15,13 +15,13 @@ use crate::table::Table;
 /// Version of this schema. A reader refuses a file with a higher version in its header.
 pub const SCHEMA: u32 = 1;
 
-/// One line of a results file.
+/// A line of a results file.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(tag = "record", rename_all = "snake_case")]
 pub enum Record {
     /// Facts common to all runs of the file.
     Header(Box<Header>),
-    /// One measurement.
+    /// A measurement.
     Run(Box<Run>),
 }
 
@@ -212,7 +212,7 @@ pub enum Outcome {
     Wrong,
 }
 
-/// One measurement of one contender.
+/// A measurement of a contender.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct Run {
@@ -268,7 +268,7 @@ pub struct Run {
     pub noise: Noise,
 }
 
-/// One of the parallel jobs of a run.
+/// A parallel job of a run.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct Job {

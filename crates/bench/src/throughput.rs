@@ -84,7 +84,7 @@ impl Series {
     }
 
     fn push(&mut self, seconds: f64, bytes: u64) {
-        // One place is reserved for the last sample.
+        // A place is reserved for the last sample.
         if self.points.len() + 1 >= MOST {
             let mut is_kept = false;
             self.points.retain(|_| {

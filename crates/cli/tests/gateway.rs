@@ -226,7 +226,7 @@ fn wrong_gateways_are_passed_by() {
         .unwrap();
         let mut all = Vec::new();
         stream.read_to_end(&mut all).unwrap();
-        // One bit of the second half differs.
+        // A bit of the second half differs.
         let at = all.len() / 2;
         all[at] ^= 1;
         ScriptedReply::SendAndClose(all)

@@ -1,4 +1,4 @@
-//! One location with two names: moving it onto itself deletes nothing.
+//! A location with two names: moving it onto itself deletes nothing.
 
 use crate::support;
 

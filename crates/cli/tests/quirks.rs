@@ -34,7 +34,7 @@ const KEYS: [(&str, usize); 10] = [
     ("a/y z", 15),
     ("b/deep/k", 16),
     ("empty", 0),
-    // This object has three blocks of the cache.
+    // The object has three blocks of the cache.
     ("large", 300_000),
     ("m", 30_000),
     ("z", 17),

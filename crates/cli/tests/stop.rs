@@ -26,7 +26,7 @@ const MEANWHILE: Duration = Duration::from_millis(100);
 /// Cases that run concurrently, since they mostly wait.
 const AT_ONCE: usize = 12;
 
-/// How a run is ended.
+/// Signal or deadline that ends a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
     Interrupted,

@@ -99,7 +99,7 @@ fn fio_reads_as_much_as_the_plan_says_and_its_absence_is_one_line() {
             assert_eq!(run_of(&results, case, contender).metrics["operations"], operations);
         }
     }
-    // This directory has cp and sh, but not fio.
+    // The directory has cp and sh, but not fio.
     let bin = world.path("bin");
     fs::create_dir_all(&bin).unwrap();
     for name in ["sh", "cp", "mkdir"] {

@@ -1,4 +1,4 @@
-//! One directory with very many long names. Verbs that compare, plan or delete stay within the
+//! A directory with very many long names. Verbs that compare, plan or delete stay within the
 //! memory that the README promises.
 
 use crate::support;

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 const SEED: u64 = 4;
 const BLOCK_LEN: usize = BLOCK as usize;
 
-/// Where fetched blocks are kept.
+/// Place of fetched blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kept {
     Cached,

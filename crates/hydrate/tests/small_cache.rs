@@ -69,7 +69,7 @@ fn a_version_that_was_released_and_fetched_again_is_verified_again() {
     let cache = scratch();
     let hydrator = engine(&subject, &cache, 64 * MIB);
     let names = plant(&subject, "f", 1, 3 * BLOCK_LEN + 5);
-    // This file stays open, like a file with handles in a mount.
+    // The file stays open, like a file with handles in a mount.
     let file = hydrator.open(&subject.at(&names[0])).unwrap();
     for round in 0..3 {
         let progress = hydrate(&hydrator, &subject, &names);

@@ -76,7 +76,7 @@ impl Draws {
     }
 }
 
-/// One side of a sync: a directory, or a prefix of the store.
+/// A side of a sync: a directory, or a prefix of the store.
 struct Side<'a> {
     server: &'a QuirkStore,
     root: Option<PathBuf>,

@@ -23,7 +23,7 @@ pub(super) struct Blocks {
     pub(super) hydrated: u64,
 }
 
-/// One line of `status`.
+/// A line of `status`.
 #[derive(Deserialize)]
 struct Row {
     state: String,

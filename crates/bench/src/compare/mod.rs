@@ -37,7 +37,7 @@ pub enum Outcome {
     NotComparable,
 }
 
-/// One contender of one case in both files.
+/// A contender of a case in both files.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Change {
     /// Name of the case.

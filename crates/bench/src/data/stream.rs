@@ -51,7 +51,7 @@ pub fn first_difference(seed: u64, offset: u64, bytes: &[u8]) -> Option<u64> {
     }
     let (words, tail) = rest.as_chunks::<WORD>();
     let mut index = at / WORD as u64;
-    // One comparison for each group, not each word: the compiler then needs few instructions per
+    // A comparison for each group, not each word: the compiler then needs few instructions per
     // word.
     for group in words.chunks(64) {
         let mut differing = 0;

@@ -1,4 +1,4 @@
-//! One environment: a function's runtime as a process, and the Runtime API that serves it.
+//! A function's environment: its runtime as a process, and the Runtime API that serves it.
 //!
 //! An environment runs one invocation at a time. When an invocation's deadline passes, its whole
 //! process group is killed, and the environment cannot be used again. However it ends,

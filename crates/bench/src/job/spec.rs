@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use super::error::{Error, Result};
 use super::fio::Fio;
 
-/// One job.
+/// A job.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct Job {

@@ -14,7 +14,7 @@ use crate::words::Words;
 /// The words of a command, with placeholders.
 pub type Command = Vec<String>;
 
-/// One program or access that does the work of a case.
+/// A program or access that does the work of a case.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Contender {
@@ -75,7 +75,7 @@ pub struct Contender {
     pub optional: bool,
     /// Programs that the contender needs in addition to its command's.
     pub requires: Vec<String>,
-    /// How to install the programs, for that note.
+    /// Hint for installing the programs, for that note.
     pub install: String,
 }
 

@@ -126,7 +126,7 @@ pub(super) struct GoalText {
     pub(super) value: String,
     /// Bound, such as `<= 0.80x`.
     pub(super) bound: String,
-    /// One of `met`, `SHORT` and `not measured`.
+    /// Verdict: `met`, `SHORT` or `not measured`.
     pub(super) state: &'static str,
 }
 

@@ -9,7 +9,7 @@ use crate::words::literal;
 /// Objects of a case.
 #[derive(Debug)]
 pub(super) enum Objects<'a> {
-    /// One object: bucket and key.
+    /// An object: bucket and key.
     One(&'a str, &'a str),
     /// All objects below a prefix of a bucket.
     Below(&'a str, &'a str),

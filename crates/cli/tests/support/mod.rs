@@ -39,7 +39,7 @@ pub fn shell(program: &str) -> Command {
 /// Waits until a run handles SIGINT and SIGTERM. Gives up after half a second, for runs that handle
 /// neither.
 pub fn wait_for_handlers(child: &Child) {
-    // One bit per signal, with signal 1 as the lowest.
+    // A bit per signal, with signal 1 as the lowest.
     let interrupts = [Signal::INT, Signal::TERM].map(|signal| 1_u64 << (signal.as_raw() - 1));
     holds_within(Duration::from_millis(500), || {
         let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();

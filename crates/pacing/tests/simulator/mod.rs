@@ -56,7 +56,7 @@ pub(crate) struct Outcome {
     pub(crate) limits: Vec<usize>,
 }
 
-/// Whether silent requests are cut.
+/// True if silent requests are cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hedging {
     On,
