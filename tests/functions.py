@@ -42,7 +42,7 @@ class Function:
             with urllib.request.urlopen(request, timeout=WAIT_LIMIT) as answer:
                 body, failed = json.load(answer), answer.headers.get("X-Amz-Function-Error")
         except HTTPError as error:
-            # Failures of the function have this status on the foreign host.
+            # The foreign host answers a failure of the function by an HTTP error.
             body, failed = json.load(error), "Unhandled"
         if failed:
             raise FunctionError(body)
