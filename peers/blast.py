@@ -11,12 +11,12 @@ import sys
 from pathlib import Path
 
 SEED = 21
-# Bases of one sequence: a bacterial genome's contig.
+# Bases of one sequence, as long as a bacterial genome's contig.
 LENGTH = 100_000
-# Each byte of randomness is one base.
+# Maps each random byte to a base.
 BASES = bytes(b"ACGT"[value & 3] for value in range(256))
 QUERIES = 20
-# Most bytes of a volume, so that a large database has several, as core_nt has.
+# Maximum size of a volume; a large database gets several, as core_nt has.
 VOLUME = "500MB"
 
 

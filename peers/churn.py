@@ -16,7 +16,7 @@ FILES = 10_000
 
 
 def leaves(root: str) -> list[str]:
-    """The directories that hold files only."""
+    """Returns the directories below `root` that hold only files; `root` itself if none does."""
     found = [path for path, below, _ in os.walk(root) if not below]
     return found or [root]
 

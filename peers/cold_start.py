@@ -17,12 +17,12 @@ from pathlib import Path
 
 KEY = "big"
 PIECE = 1 << 20
-# A job that waits longer for the others fails.
+# Seconds that a job waits for the others before it fails.
 PATIENCE = 60
 
 
 class Watch:
-    """When what was reached."""
+    """Records how long after the start each step was reached."""
 
     def __init__(self) -> None:
         self.began, self.reached = time.perf_counter(), {}
@@ -32,7 +32,7 @@ class Watch:
 
 
 def read(file, size: int, watch: Watch) -> None:
-    """First byte, a hundredth spread over the object, then all of it."""
+    """Reads the first byte, then a hundredth spread over the object, then all of it."""
     watch.note("opened")
     file.read(1)
     watch.note("first_byte")
@@ -88,7 +88,7 @@ def link(chosen: argparse.Namespace) -> subprocess.Popen:
 
 
 def wait_for_others(chosen: argparse.Namespace) -> None:
-    """Returns when all jobs are here."""
+    """Waits until all jobs are ready."""
     (chosen.at / f"ready-{chosen.job}").touch()
     until = time.monotonic() + PATIENCE
     while len(list(chosen.at.glob("ready-*"))) < chosen.jobs:

@@ -16,13 +16,13 @@ from urllib.parse import urlsplit
 
 from mounted import peak_memory
 
-# Several times what a fair server needs; a stuck client must not stop the row.
+# Several times what a fair server needs; a stuck client must not stop the measurement.
 TIMEOUT = 120
 BUFFER = 1 << 18
 
 
 class Client:
-    """One download and how far it is."""
+    """A download and its progress."""
 
     def __init__(self, port: int, request: bytes):
         self.socket = socket.create_connection(("127.0.0.1", port), TIMEOUT)
@@ -33,7 +33,7 @@ class Client:
         self.socket.sendall(self.request)
 
     def take(self, received: memoryview, want: memoryview) -> bool:
-        """Compares what came; returns whether the download is complete."""
+        """Compares the received bytes with the file. Returns true once the download is complete."""
         if self.at == 0 and not self.head.endswith(b"\r\n\r\n"):
             head, end, _ = (self.head + bytes(received)).partition(b"\r\n\r\n")
             if not end:
@@ -50,7 +50,8 @@ class Client:
 
 
 def drive(clients: list[Client], want: memoryview) -> tuple[list[float], int]:
-    """Runs all downloads to their end; returns when each ended, in order, and how many failed."""
+    """Runs all downloads to their end. Returns the sorted times of their ends, and the number that
+    failed."""
     buffer = memoryview(bytearray(BUFFER))
     ends, errors = [], 0
     with selectors.DefaultSelector() as selector:

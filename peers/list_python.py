@@ -1,6 +1,6 @@
-"""One listing from Python: `list_python.py WAY DIRECTORY`.
+"""Lists a directory from Python: `list_python.py WAY DIRECTORY`.
 
-Each runs in a process of its own, so that none inherits another's memory or caches. Prints `seconds`: importing the
+Each listing runs in its own process, so that none inherits another's memory or caches. Prints `seconds`: importing the
 package and listing, without the start of Python. Exits with 1 if the number of entries is not that of `--expect`.
 """
 
@@ -41,7 +41,7 @@ def os_scandir(path: str) -> int:
 
 
 def names_and_kinds(entries) -> int:
-    """What a program does with entries at the least."""
+    """Counts the files: the least that a program does with entries."""
     count = 0
     for entry in entries:
         if entry.name and not entry.is_dir():

@@ -21,12 +21,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 BLOCK = 4096
-# A mount that is not ready by then never will be.
+# Seconds until a mount must be ready.
 READY = 20
 
 
 class Mount:
-    """A bucket mounted by one of the tools, or a directory that stands for itself (`native`)."""
+    """A bucket mounted by one of the tools; with `native`, a plain directory."""
 
     def __init__(self, chosen: argparse.Namespace, cache: str | None):
         self.tool, self.url, self.program = chosen.tool, chosen.url, chosen.program
@@ -43,7 +43,7 @@ class Mount:
         if self.tool == "native":
             return self.cache
         command, env = getattr(self, self.tool)()
-        # Daemons of other tools keep what they are given as standard output.
+        # Daemons of other tools keep standard output open, so a pipe would never end.
         output = subprocess.PIPE if self.tool == "firstbyte" else subprocess.DEVNULL
         mounted = subprocess.run(command, env=os.environ | env, check=True, stdout=output)
         if self.tool == "firstbyte":
@@ -81,16 +81,16 @@ class Mount:
 
 
 def peak_memory(process: int) -> int:
-    """A process's peak of resident memory, in bytes."""
+    """Returns a process's peak of resident memory, in bytes."""
     status = Path(f"/proc/{process}/status").read_text()
     return next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmHWM:"))
 
 
-# -- works: each is told where the files are and what to do, and does it once ----------------------------------------
+# -- works: each gets the mount point and its arguments, and runs once ------------------------------
 
 
 def first(root: Path, key: str) -> None:
-    """The first 4 KiB of a file."""
+    """Reads the first 4 KiB of a file."""
     descriptor = os.open(root / key, os.O_RDONLY)
     if len(os.read(descriptor, BLOCK)) != BLOCK:
         raise SystemExit("a short read")
@@ -98,7 +98,7 @@ def first(root: Path, key: str) -> None:
 
 
 def whole(root: Path, key: str) -> None:
-    """A file from its start to its end, 1 MiB at a time."""
+    """Reads a file from its start to its end, 1 MiB at a time."""
     buffer = bytearray(1 << 20)
     with open(root / key, "rb", buffering=0) as file:
         size, done = os.fstat(file.fileno()).st_size, 0
@@ -109,7 +109,7 @@ def whole(root: Path, key: str) -> None:
 
 
 def scattered(root: Path, key: str, reads: int, threads: int) -> None:
-    """Random reads of 4 KiB, the same for every tool, shared by some threads."""
+    """Reads 4 KiB at random places, the same for every tool, divided among some threads."""
     descriptor = os.open(root / key, os.O_RDONLY)
     blocks = os.fstat(descriptor).st_size // BLOCK
     source = random.Random(7)
@@ -126,23 +126,23 @@ def scattered(root: Path, key: str, reads: int, threads: int) -> None:
 
 
 def copy(root: Path, prefix: str, to: Path) -> None:
-    """`cp -r` of a directory."""
+    """Copies a directory with `cp -r`."""
     subprocess.run(["cp", "-r", root / prefix, to], check=True)
 
 
 def names(root: Path, prefix: str) -> None:
-    """`ls -f` of a directory."""
+    """Lists a directory with `ls -f`."""
     subprocess.run(["ls", "-f", root / prefix], check=True, stdout=subprocess.DEVNULL)
 
 
 def command(root: Path, words: list[str], output: str) -> None:
-    """A program in the directory."""
+    """Runs a program in the directory."""
     with open(output, "wb") as file:
         subprocess.run(words, cwd=root, check=True, stdout=file, stderr=subprocess.DEVNULL)
 
 
 def ready(mount: Mount) -> float:
-    """Seconds from the mount command to the mount point."""
+    """Returns the seconds from the mount command to the mount point."""
     began = time.perf_counter()
     with mount:
         return time.perf_counter() - began
@@ -169,7 +169,8 @@ def main() -> int:
     if chosen.work == "ready":
         figures["seconds"] = ready(mount)
         if chosen.cache:
-            # Once more with an empty cache at once, so that the difference is of two neighbours.
+            # Once more right away with an empty cache, so that the difference is of two
+            # neighbouring runs.
             figures["more_seconds"] = figures["seconds"] - ready(Mount(chosen, None))
         print(json.dumps(figures))
         return 0

@@ -1,5 +1,5 @@
-"""obstore as a contender: one object to a file, by concurrent ranges, which obstore itself does not
-do. Usage: obstore_get.py ENDPOINT KEY FILE"""
+"""obstore as a contender: gets one object into a file by concurrent ranges, which obstore itself
+does not do. Usage: obstore_get.py ENDPOINT KEY FILE"""
 
 import os
 import sys
@@ -7,12 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 from obstore.store import S3Store
 
-# 16 requests of 8 MiB: those of s5cmd and rclone in the same plans.
+# 16 requests of 8 MiB, as s5cmd and rclone make in the same plans.
 RANGE = 8 << 20
 REQUESTS = 16
 
 endpoint, key, path = sys.argv[1:]
-# obstore trusts only the system's authorities. With another authority it must not verify.
+# obstore trusts only the system's authorities, so with another authority it must not verify.
 options = {"allow_http": True, "allow_invalid_certificates": "SSL_CERT_FILE" in os.environ}
 store = S3Store("bench", endpoint=endpoint, virtual_hosted_style_request=False, client_options=options)
 size = store.head(key)["size"]

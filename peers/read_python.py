@@ -158,7 +158,7 @@ class SmartOpen:
 
 
 class Bare:
-    """No library: ranged GETs of a presigned URL, on one connection that is kept."""
+    """Ranged GETs of a presigned URL on one kept-alive connection, without a library."""
 
     def __init__(self, name: str, url: str, cache: str | None) -> None:
         import http.client
@@ -188,7 +188,7 @@ class Runai:
     def tensors(self, key: str):
         with self.streamer() as streamer:
             streamer.stream_file(f"s3://bench/{key}")
-            # Its tensors are views of a buffer that it uses again.
+            # Copied, because the streamer's tensors are views of a buffer that it reuses.
             return {name: tensor.clone() for name, tensor in streamer.get_tensors()}
 
 
@@ -228,10 +228,10 @@ def check_tensors(found, path: str) -> None:
 
 
 class Measured:
-    """The time that a block takes, and how far the process grows meanwhile."""
+    """Measures the time that a block takes, and how far the process grows meanwhile."""
 
     def __enter__(self) -> "Measured":
-        # Sets the peak of the process's memory to what it has now.
+        # Resets the peak of the process's memory to its present size.
         with open("/proc/self/clear_refs", "w") as peak:
             peak.write("5")
         self.memory_before = peak_memory(os.getpid())

@@ -37,7 +37,7 @@ from servers import AWS, CLEAN, Server, Servers, free_port  # noqa: E402
 
 GIB = 1 << 30
 CLIENTS, NODES = 16, 4
-# The whole site's way to its origin.
+# The site's only link to its origin.
 SITE = ("--rtt", "30ms", "--rate", "100MB")
 
 
@@ -50,7 +50,7 @@ class Site:
     servers: Servers
     rounds: int
     origin: Server
-    # A directory of packages, and which of them a job imports.
+    # A directory of packages, and the names that a job imports; `None` packs this Python's own.
     environment: Path | None
     imports: str
 
@@ -59,13 +59,13 @@ class Site:
         return subprocess.run(command, env=CLEAN | AWS, check=True, stdout=subprocess.PIPE, **more)
 
     def put(self, source: Path, bucket: str) -> None:
-        """Makes a bucket with the files of a directory, or one file."""
+        """Makes a bucket and uploads the files of `source` to it."""
         flags = ["-q", "--endpoint-url", self.origin.url]
         self.run(*flags, "mb", f"s3://{bucket}")
         self.run(*flags, "cp", "-r", f"{source}/", f"s3://{bucket}/")
 
     def fresh(self, name: str) -> Path:
-        """An empty directory."""
+        """Makes an empty directory."""
         path = self.stage / name
         shutil.rmtree(path, ignore_errors=True)
         path.mkdir(parents=True)
@@ -73,7 +73,7 @@ class Site:
 
     @contextlib.contextmanager
     def gateway(self, link: Server, bucket: str, *flags: str) -> Iterator[Server]:
-        """A gateway with an empty cache."""
+        """Starts a gateway with an empty cache."""
         cache = self.fresh("gateway")
         words = ["--endpoint-url", link.url, "serve", f"s3://{bucket}", "--listen", "127.0.0.1:0", "--cache", str(cache)]
         server = self.servers.own([*words, *flags], AWS)
@@ -82,7 +82,7 @@ class Site:
         self.servers.ours[server.pid].wait()
 
     def rounds_of(self, once: Callable[[], dict[str, float]]) -> dict[str, float]:
-        """The median of each figure."""
+        """Runs `once` for each round and returns the median of each figure."""
         taken = [once() for _ in range(self.rounds)]
         return {name: statistics.median(each[name] for each in taken) for name in taken[0]}
 
@@ -92,7 +92,7 @@ def say(what: str, value: float, goal: str) -> None:
 
 
 def get(server: Server, path: str) -> tuple[float, float, int]:
-    """Seconds to the first byte and to the last, and how many came."""
+    """Returns the seconds to the first byte and to the last, and the number of bytes."""
     began = time.monotonic()
     connection = http.client.HTTPConnection("127.0.0.1", server.port)
     connection.request("GET", path)
@@ -107,7 +107,7 @@ def get(server: Server, path: str) -> tuple[float, float, int]:
 
 
 def cold(site: Site) -> None:
-    """One cold object, one client and many."""
+    """Measures a cold object, read by one client and by many."""
     data.big(site.fresh("cold") / "big", GIB)
     site.put(site.stage / "cold", "cold")
 
@@ -119,7 +119,7 @@ def cold(site: Site) -> None:
         carried = site.servers.end_link(link)["bytes_to_client"]
         seconds = [end for _, end, _ in ends]
         middle = statistics.median(seconds)
-        # Each client's rate over that of the middle one.
+        # The median client's time over each client's: its share of the rate.
         shares = [middle / end for end in seconds]
         return {
             "seconds": max(seconds), "carried": carried / GIB, "first": min(first for first, _, _ in ends),
@@ -148,7 +148,7 @@ def cold(site: Site) -> None:
 
 
 def hot(site: Site) -> None:
-    """One object that the gateway has, by turns with a directory."""
+    """Measures one object that the gateway has, in turns with a directory."""
     data.big(site.fresh("hot") / "big", GIB)
     site.put(site.stage / "hot", "hot")
     plain = site.servers.serve(site.stage)
@@ -164,7 +164,7 @@ def hot(site: Site) -> None:
 
 
 class Node:
-    """A mount with a cache of its own."""
+    """A mount with its own cache."""
 
     def __init__(self, site: Site, number: int, link: Server, bucket: str, sharing: list[str]):
         self.site, self.at = site, site.fresh(f"node-{number}")
@@ -181,7 +181,7 @@ class Node:
 
 @contextlib.contextmanager
 def nodes(site: Site, link: Server, bucket: str, count: int) -> Iterator[list[Node]]:
-    """`count` mounts that share, or one alone."""
+    """Mounts `count` nodes that share, or one alone."""
     ports = [free_port() for _ in range(count)]
     via = ",".join(f"http://127.0.0.1:{port}" for port in ports)
     sharing = [["--share", f"127.0.0.1:{port}", "--via", via] if count > 1 else [] for port in ports]
@@ -194,12 +194,12 @@ def nodes(site: Site, link: Server, bucket: str, count: int) -> Iterator[list[No
 
 
 def digests(directory: Path) -> list[str]:
-    """Reads all files of a directory in order."""
+    """Reads all files of a directory in order and returns their digests."""
     return [data.digest(path) for path in sorted(directory.iterdir())]
 
 
 def read_on(site: Site, bucket: str, size: int, want: list[str], count: int, kill: bool = False) -> dict[str, float]:
-    """All of a bucket, on each node at once."""
+    """Reads all of a bucket on each node at once."""
     link = site.servers.link(site.origin, *SITE)
     with nodes(site, link, bucket, count) as started, concurrent.futures.ProcessPoolExecutor(count) as pool:
         began = time.monotonic()
@@ -215,7 +215,7 @@ def read_on(site: Site, bucket: str, size: int, want: list[str], count: int, kil
 
 
 def shared(site: Site) -> None:
-    """The same prefix on four nodes."""
+    """Measures four nodes that read the same prefix."""
     tree, size = site.fresh("tree"), 10 * (96 << 20)
     for number in range(10):
         data.big(tree / f"part-{number}", size // 10, seed=number)
@@ -230,7 +230,7 @@ def shared(site: Site) -> None:
 
 
 def database(site: Site) -> Path:
-    """A database for blastn of 200 MB."""
+    """Makes and uploads a database of 200 MB for blastn, once."""
     made = site.stage / "blast"
     if not made.exists():
         subprocess.run([sys.executable, ROOT / "peers/blast.py", made, "200"], check=True)
@@ -244,7 +244,7 @@ def blastn(directory: Path) -> str:
 
 
 def blast(site: Site) -> None:
-    """blastn on four nodes that share."""
+    """Measures blastn on four nodes that share."""
     made = database(site)
     want = blastn(made)
     size = sum(path.stat().st_size for path in made.iterdir())
@@ -257,7 +257,7 @@ def blast(site: Site) -> None:
 
 
 def put_packages(site: Site) -> None:
-    """Uploads the environment of a job: what was named, else packages of this Python."""
+    """Uploads the environment of a job: the given one, else packages of this Python."""
     if site.environment:
         site.put(site.environment, "packages")
         return
@@ -269,7 +269,7 @@ def put_packages(site: Site) -> None:
 
 
 def start(site: Site) -> None:
-    """A job with and without a start file, behind `region`."""
+    """Measures a job with and without a start file, behind `region`."""
     database(site)
     put_packages(site)
 
@@ -307,7 +307,7 @@ def start(site: Site) -> None:
         site.servers.end_link(link)
 
 
-# Top-level names of the packages and of what they import.
+# Top-level names of the packages and of their dependencies.
 PACKAGES = {
     "pandas", "pyarrow", "h5py", "xarray", "numpy", "dateutil", "six", "pytz", "tzdata", "packaging", "typing_extensions",
 }  # fmt: skip

@@ -1,7 +1,5 @@
-"""What a stand-in does, over what its options say: `stand_in.py rate|delay WHERE STATED`.
-
+"""Measures a stand-in against what its options state: `stand_in.py rate|delay WHERE STATED`.
 WHERE is an http URL of a file, or its path. Prints `ratio`.
-
 - `rate` reads the file in one thread. STATED is how many seconds that should take.
 - `delay` makes requests one after another. STATED is the delay of one, such as 2ms. The time of the
   same requests without the stand-in (`--without WHERE`) is subtracted.
@@ -29,7 +27,7 @@ def read(where: str) -> None:
 
 
 def ask_url(where: str) -> Callable[[], None]:
-    """A request of one byte, on a connection that is kept."""
+    """Returns a function that requests one byte, on a kept-alive connection."""
     url = urlsplit(where)
     connection = http.client.HTTPConnection(url.netloc)
 
@@ -41,7 +39,8 @@ def ask_url(where: str) -> Callable[[], None]:
 
 
 def ask_path(where: str) -> Callable[[], None]:
-    """A request for attributes, which the slow file system does not let the kernel cache."""
+    """Returns a function that requests a file's attributes, which the slow file system keeps out of
+    the kernel's cache."""
     file = os.open(where, os.O_RDONLY)
     return lambda: os.fstat(file)
 
@@ -53,7 +52,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def request_seconds(where: str) -> float:
-    """Seconds of one request."""
+    """Returns the seconds of one request."""
     ask = ask_url(where) if where.startswith("http:") else ask_path(where)
     ask()
     return seconds(lambda: [ask() for _ in range(REQUESTS)]) / REQUESTS

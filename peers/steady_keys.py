@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 def change(guests: list[Path], stop: threading.Event) -> None:
-    """Adds and removes `guests` until told to stop."""
+    """Adds and removes `guests` over and over until `stop` is set."""
     while not stop.is_set():
         for guest in guests:
             guest.write_bytes(b"guest")

@@ -1,4 +1,4 @@
-"""What the workers of a training loop read, and the same bytes by curl.
+"""Reads what the workers of a training loop read, and the same bytes by curl.
 
     training.py archives FILES DIRECTORY            four tar archives of the files, shard-0.tar to shard-3.tar
     training.py samples FILES --url ENDPOINT        every file once, in random order, in batches by four workers
@@ -49,7 +49,7 @@ def archives(files: list[Path], directory: Path) -> None:
 
 
 class Samples:
-    """A map-style dataset: a sample is an object."""
+    """A map-style dataset of objects: one sample is one object."""
 
     def __init__(self, keys: list[str], url: str) -> None:
         self.locations, self.url = [f"s3://bench/{key}" for key in keys], url
@@ -64,7 +64,7 @@ class Samples:
 
 
 class Shard:
-    """A map-style dataset: a sample is a whole archive, read member by member."""
+    """A map-style dataset of archives: one sample is one archive, read member by member."""
 
     def __init__(self, keys: list[str], url: str) -> None:
         self.locations, self.url = [f"s3://bench/{key}" for key in keys], url
@@ -81,7 +81,7 @@ class Shard:
 
 
 def load(dataset, batch: int) -> list:
-    """Everything in a dataset, by the workers of a loader."""
+    """Reads a whole dataset with the workers of a loader."""
     import torch
 
     order = torch.Generator()
@@ -98,7 +98,8 @@ def check(found: dict, expected: dict) -> None:
 
 
 def in_batches(dataset, files: dict) -> float:
-    """Reads a dataset whose samples are files, by the names that it gives them."""
+    """Reads a dataset whose samples are files. `files` maps the dataset's names to the local
+    files."""
     began = time.perf_counter()
     found = dict(load(dataset, BATCH))
     seconds = time.perf_counter() - began

@@ -1,9 +1,9 @@
-"""What we depend on: licences, sources, banned and doubled crates.
+"""Checks the dependencies: licences, sources, banned and doubled crates.
 
-It reads `cargo metadata` alone, so it works offline.
+Reads `cargo metadata` alone, so it works offline.
 
-Not covered: known vulnerabilities. Those need the RustSec database, which is fetched by git; with
-a network, `cargo install cargo-audit && cargo audit` adds that check.
+Not covered: known vulnerabilities. Those need the RustSec database, which is fetched by git; with a
+network, `cargo install cargo-audit && cargo audit` adds that check.
 """
 
 import json
@@ -18,18 +18,19 @@ ALLOWED = {
     "Apache-2.0 WITH LLVM-exception",
 }  # fmt: skip
 
-# One TLS stack (rustls) and one S3 path (ours): these would bring a second.
+# One TLS stack (rustls) and one S3 client (ours): these would bring a second.
 BANNED = {"openssl-sys", "native-tls", "aws-sdk-s3", "object_store", "reqwest"}
 
-# Crates present in more than one version. Lower it when it falls; raise it only with a reason.
+# Maximum of crates present in more than one version. Lower it when the number falls; raise it only
+# with a reason.
 MOST_DOUBLED = 9
 
 
 def permitted(expression: str) -> bool:
-    """Whether an SPDX expression leaves us a choice of allowed licences only."""
+    """Returns true if an SPDX expression can be met with allowed licences only."""
     expression = expression.replace("/", " OR ")
-    # AND binds tighter than OR; every bracket is worked out first, and stands for an allowed or a
-    # refused licence.
+    # AND binds tighter than OR. Brackets are evaluated first, from the innermost, and replaced by
+    # an allowed licence (MIT) or by a refused one.
     while inner := re.search(r"\(([^()]*)\)", expression):
         expression = expression.replace(inner[0], "MIT" if permitted(inner[1]) else "refused")
     return any(

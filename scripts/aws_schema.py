@@ -1,9 +1,9 @@
-"""Extracts from the AWS provider's generated bindings the schema of what deploy/terraform uses.
+"""Extracts the schema of the types in deploy/terraform from the AWS provider's generated bindings.
 
     pip download --no-deps cdktn-provider-aws==25.8.0
     scripts/aws_schema.py cdktn_provider_aws-25.8.0-py3-none-any.whl
 
-Writes tests/deploy/aws_schema.json, against which tests/deploy holds every file. Providers come
+Writes tests/deploy/aws_schema.json, against which tests/deploy checks every file. Providers come
 from no package registry, and the bindings are generated from the provider's own schema: each
 argument is a keyword of a class, required if it has no default, and a block if its description says
 so.
@@ -24,12 +24,12 @@ USED = re.compile(r'^(resource|data) "(aws_\w+)"', re.MULTILINE)
 TITLE = re.compile(r"^# `(\w+)`", re.MULTILINE)
 PROVIDER = re.compile(r"hashicorp/aws/([\d.]+)/docs")
 
-# Arguments of every resource, which Terraform itself defines.
+# Arguments that Terraform itself defines for every resource.
 META = {"connection", "count", "depends_on", "for_each", "lifecycle", "provider", "provisioners"}
 
 
 def used() -> set[str]:
-    """Types in the files, data sources as `data_aws_...`."""
+    """Returns the types in the files, data sources as `data_aws_...`."""
     found = set()
     for path in TERRAFORM.rglob("*.tf"):
         found |= {("data_" if kind == "data" else "") + name for kind, name in USED.findall(path.read_text())}
@@ -37,7 +37,7 @@ def used() -> set[str]:
 
 
 def modules(wheel: zipfile.ZipFile, types: set[str]) -> dict[str, str]:
-    """The source of the module of each type."""
+    """Returns the source of each type's module."""
     found = {}
     for name in wheel.namelist():
         if name.endswith("/__init__.py"):
@@ -49,7 +49,7 @@ def modules(wheel: zipfile.ZipFile, types: set[str]) -> dict[str, str]:
 
 
 class Module:
-    """The classes of one type: the resource, its configuration, its blocks."""
+    """Classes of one type: the resource, its configuration, its blocks."""
 
     def __init__(self, source: str):
         tree = ast.parse(source)
@@ -58,14 +58,15 @@ class Module:
         self.resource = self.config.removesuffix("Config")
 
     def arguments(self, name: str) -> dict:
-        """The arguments of a configuration or block: whether one is required, what is in it."""
+        """Returns the arguments of a configuration or block: if each is required, and a block's
+        own."""
         init = next(node for node in self.classes[name].body if getattr(node, "name", "") == "__init__")
         text = ast.get_docstring(init) or ""
         found = {}
         for argument, default in zip(init.args.kwonlyargs, init.args.kw_defaults, strict=True):
             if name == self.config and argument.arg in META:
                 continue
-            # A name that is a word of Python has an underscore appended.
+            # Names that are keywords of Python have an underscore appended.
             key = argument.arg.rstrip("_")
             found[key] = {"required": True} if default is None else {}
             if f":param {argument.arg}: {key} block" in text:
@@ -73,11 +74,11 @@ class Module:
         return found
 
     def block(self, annotation: str) -> str:
-        """The class of this module that an argument's type names."""
+        """Returns the class of this module that an argument's type names."""
         return next(name for name in re.findall(r"\w+", annotation) if name in self.classes)
 
     def attributes(self) -> list[str]:
-        """What others may refer to: arguments, and what AWS computes."""
+        """Returns the names that other resources may refer to: arguments and computed values."""
         names = [node.name for node in self.classes[self.resource].body if is_property(node)]
         return sorted(name.rstrip("_") for name in names if not name.endswith("_input"))
 
@@ -107,7 +108,7 @@ def extract(path: str) -> dict:
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit("usage: aws_schema.py WHEEL of cdktn-provider-aws")
-    # One type a line, so that a change shows as such.
+    # A line for each type, so that a difference shows one type.
     schema = extract(sys.argv[1])
     lines = ",\n".join(
         f'  "{name}": {json.dumps(value, separators=(",", ":"))}' for name, value in schema["types"].items()

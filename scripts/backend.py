@@ -26,10 +26,10 @@ from maturin import (
 )
 
 ROOT = Path(__file__).resolve().parent.parent
-# Maturin looks for it beside pyproject.toml, by the name of the module.
+# Maturin looks for this name, the module's, beside pyproject.toml.
 DATA = ROOT / "firstbyte._native.data"
 
-# Of the hooks, maturin's own will do but for the first two.
+# Hooks of PEP 517 and 660. Only `build_wheel` and `build_editable` differ from maturin's.
 __all__ = [
     "build_editable",
     "build_wheel",
@@ -39,7 +39,7 @@ __all__ = [
     "prepare_metadata_for_build_wheel",
 ]
 
-# It warns where another backend than its own is named.
+# Maturin warns if pyproject.toml names another build backend.
 os.environ["MATURIN_NO_MISSING_BUILD_BACKEND_WARNING"] = "1"
 
 
@@ -66,7 +66,7 @@ def compile_into(data: Path, *packages: str) -> Path:
 
 @contextmanager
 def program() -> Iterator[None]:
-    """The program and what belongs to it are in DATA for as long as the block lasts."""
+    """Keeps the program and its pages in DATA while the block runs."""
     shutil.rmtree(DATA, ignore_errors=True)
     try:
         compile_into(DATA)
@@ -94,6 +94,6 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
 
 
 def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
-    """PEP 660: the same for `pip install -e .`."""
+    """PEP 660: builds an editable wheel, with the program."""
     with program():
         return maturin.build_editable(wheel_directory, config_settings, metadata_directory)

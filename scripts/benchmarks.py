@@ -15,8 +15,8 @@ BEGIN, END = "<!-- rows: begin -->", "<!-- rows: end -->"
 
 @dataclass(frozen=True)
 class Row:
-    """One row: the heading in the raw rows, what the page calls it, our contender, and the peers
-    shown, the strongest first. The ratio is to the first.
+    """A row of the table: its heading in the raw rows, its title on the page, our contender, and
+    the peers shown, the strongest first. The ratio is to the first peer.
     """
 
     heading: str
@@ -91,7 +91,7 @@ ROWS = [
 
 
 def figures(raw: str, heading: str) -> dict[str, tuple[float, int]]:
-    """Median seconds and peak megabytes of each contender of a row."""
+    """Returns the median seconds and the peak megabytes of each contender of a row."""
     section = raw.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line.startswith("|")]
     return {row[0]: (float(row[1].split()[0]), int(row[5])) for row in cells[2:] if len(row) == 8}
@@ -102,7 +102,7 @@ def seconds(value: float) -> str:
 
 
 def line(row: Row, found: dict[str, tuple[float, int]]) -> tuple[float, str]:
-    """The ratio to the strongest peer, and the line of the table."""
+    """Returns the ratio to the strongest peer, and the line of the table."""
     ours = found[row.ours]
     ratio = ours[0] / found[row.peers[0]][0]
     peers = ", ".join(f"{name.split()[0]} {seconds(found[name][0])}" for name in row.peers)
@@ -111,7 +111,7 @@ def line(row: Row, found: dict[str, tuple[float, int]]) -> tuple[float, str]:
 
 
 def table(raw: str) -> str:
-    """All rows, the greatest loss first."""
+    """Returns the table: all rows, the greatest loss first."""
     lines = sorted((line(row, figures(raw, row.heading)) for row in ROWS), reverse=True)
     head = "| | firstbyte | others | ours / theirs | MB | theirs, MB | theirs |"
     return "\n".join([head, "| --- | --- | --- | --- | --- | --- | --- |", *(text for _, text in lines)])

@@ -1,14 +1,14 @@
-"""The checks, and one closing line: `N passed, N failed`.
+"""Runs the checks and prints one closing line: `N passed, N failed`.
 
     check.py fast       the inner loop
     check.py full       what continuous integration runs
     check.py core       what needs no server, no root and no package of the system
     check.py only NAME  the tests of one crate, or of one file of tests
 
-What compiles the tests runs first. The tests mostly wait, so those of Rust, those of Python and the
-lints, which compute, then run side by side. A step that counts tests adds its own counts; any other
-step counts as one. A failed step does not hide those after it. At the end stand the seconds of each
-step, the slowest tests, what was not run and why, and again what failed.
+Compiles the tests first. Tests mostly wait, so those of Rust, those of Python and the lints, which
+compute, then run side by side. A step that counts tests adds its own counts; any other step counts
+as one. A failed step does not hide those after it. The report at the end has the seconds of each
+step, the slowest tests, the tests not run and why, and the failures again.
 """
 
 import os
@@ -29,31 +29,31 @@ PYTHON = ".venv/bin/python"
 
 # Describes the built test programs, so that running them needs neither cargo nor its lock.
 PROGRAMS = "test-programs.json"
-# How many lines of a failed step are repeated.
+# Lines of a failed step that the report repeats.
 REPEATED = 200
-# How many of the slowest tests are named.
+# Number of tests in the list of the slowest.
 SLOWEST = 10
-# Tests of Python at once: each module has a server of its own.
+# Runs three modules of Python tests at once: each has its own server.
 PYTHON_TESTS = ["-q", "-n", "3", "--dist", "loadfile", "--durations=10"]
 
 
 @dataclass(frozen=True)
 class Step:
-    """A command, with what it adds to the environment."""
+    """A command of the checks, and the variables that it adds to the environment."""
 
     name: str
     command: list[str]
     env: dict[str, str] = field(default_factory=dict)
-    # Steps that compute give way to tests that wait, and so do not make them late.
+    # Priority of steps that compute, so that tests, which wait, are not late.
     nice: int = 0
 
 
 def pytest(name: str, *folders: str) -> Step:
-    """The tests below some folders."""
+    """Returns the step of the tests below some folders."""
     return Step(name, [PYTHON, "-m", "pytest", *PYTHON_TESTS, *folders])
 
 
-# Warnings are errors here and nowhere else: an editor in mid-change should still compile.
+# Denies warnings here and nowhere else: an editor in mid-change should still compile.
 LINTS = [
     Step("lints", ["cargo", "clippy", "--locked", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"], nice=10),
     Step("docs", ["cargo", "doc", "--locked", "--workspace", "--no-deps", "--quiet"], {"RUSTDOCFLAGS": "-D warnings"}, nice=10),
@@ -108,7 +108,7 @@ CORE = [
     ),
 ]
 
-# Each mode is a sequence of groups; the lists of steps of a group run at the same time.
+# Groups of each mode, run one after the other; the lists of steps of a group run at once.
 MODES: dict[str, list[list[list[Step]]]] = {
     "fast": [[FAST]],
     "core": [[CORE]],
@@ -118,7 +118,7 @@ MODES: dict[str, list[list[list[Step]]]] = {
 
 @dataclass
 class Result:
-    """How a step ended."""
+    """Outcome of a step: its counts, seconds and failures."""
 
     name: str
     passed: int = 0
@@ -129,7 +129,7 @@ class Result:
 
 
 def run(step: Step, prefix: str) -> Result:
-    """Runs one step, its output passed through."""
+    """Runs one step and passes its output through."""
     result = Result(step.name)
 
     def say(line: str) -> None:
@@ -166,10 +166,10 @@ def run(step: Step, prefix: str) -> Result:
 
 
 def run_groups(groups: list[list[list[Step]]]) -> list[Result]:
-    """Runs the groups one after the other, the lists of a group at the same time."""
+    """Runs the groups one after the other, the lists of a group at once."""
     results: list[Result] = []
     for group in groups:
-        # Shows which of the steps that run at the same time printed a line.
+        # Shows which of the steps running at once printed a line.
         prefixes = [""] if len(group) == 1 else [f"{number} | " for number in range(1, len(group) + 1)]
         with ThreadPoolExecutor(len(group)) as pool:
             for lane in pool.map(lambda steps, prefix: [run(step, prefix) for step in steps], group, prefixes):
@@ -178,7 +178,7 @@ def run_groups(groups: list[list[list[Step]]]) -> list[Result]:
 
 
 def only(name: str) -> list[list[list[Step]]]:
-    """The tests of a crate (`hydrate`), or of one file of tests (`sync`, `test_open`)."""
+    """Returns the tests of a crate (`hydrate`), or of one file of tests (`sync`, `test_open`)."""
     if (ROOT / "crates" / name).is_dir():
         package = "firstbyte" if name == "firstbyte" else f"firstbyte-{name}"
         return [[[Step("tests", ["scripts/nextest.sh", "--package", package])]]]
@@ -195,7 +195,7 @@ def only(name: str) -> list[list[list[Step]]]:
 
 
 def report(results: list[Result], not_run: list[str]) -> None:
-    """Seconds, slowest tests, what was not run, and what failed."""
+    """Prints the seconds, the slowest tests, the tests not run, and the failures."""
     print("== seconds of each step")
     for result in results:
         print(f"{result.seconds:8.1f}  {result.name}")
@@ -213,8 +213,8 @@ def report(results: list[Result], not_run: list[str]) -> None:
 
 
 def spread_process_ids() -> None:
-    """Lets process ids grow as far as systemd does: tests end processes by id, and with 32,768 of
-    them an id is used again within minutes. Only root may, and a container may not.
+    """Raises the limit of process ids to that of systemd: tests end processes by id, and with
+    32,768 ids one is used again within minutes. Only root may, and a container may not.
     """
     try:
         Path("/proc/sys/kernel/pid_max").write_text("4194304")
@@ -223,14 +223,14 @@ def spread_process_ids() -> None:
 
 
 def main() -> int:
-    # A shell ignores SIGINT in what it runs in the background, and the tests send it to programs.
+    # A shell makes its background jobs ignore SIGINT, which the tests send to programs.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     spread_process_ids()
-    # Servers from PyPI. Not its clients: tests find out what is installed.
+    # Servers from PyPI, but not its clients: tests find installed ones themselves.
     os.environ["PATH"] += os.pathsep + str(ROOT / ".venv" / "servers")
     groups = only(sys.argv[2]) if sys.argv[1] == "only" else MODES[sys.argv[1]]
     with tempfile.NamedTemporaryFile(mode="r") as not_run:
-        # Each test that cannot run for lack of a right adds a line, also as another user.
+        # Writable by any user: each test that lacks a right adds a line, also as another user.
         os.chmod(not_run.name, 0o666)
         os.environ["FIRSTBYTE_NOT_RUN"] = not_run.name
         results = run_groups(groups)

@@ -1,15 +1,15 @@
-"""The numeric tuning constants of `pacing`, `fetch`, `transfer`, `hydrate` and `store`.
+"""Lists the numeric tuning constants of `pacing`, `fetch`, `transfer`, `hydrate` and `store`.
 
 A tuning constant is a number that changes how fast, how much or how long, and not what is right: a
 threshold, a growth factor, a time-out, a poll interval, a size of a buffer or a request, a count.
 Each is listed once: a `const` whose value contains a number, each number of a `const` that holds
 several, and each number in an expression, except 0 and 1. A `const` derived from others without a
-number of its own adds nothing. What only tests compile is skipped, and so are facts: limits and
-status codes of protocols, layouts of files, units and plain arithmetic. `FACTS` names them.
+number of its own adds nothing. Code that only tests compile is skipped, and so are facts: limits
+and status codes of protocols, layouts of files, units and plain arithmetic. `FACTS` names them.
 
     python3 scripts/constants.py [--facts] [ROOT]
 
-lists them with their number; `--facts` lists what was skipped instead.
+lists them with their number; `--facts` lists the skipped facts instead.
 """
 
 import argparse
@@ -24,7 +24,7 @@ CRATES = ("pacing", "fetch", "transfer", "hydrate", "store")
 NUMBER = re.compile(r"(0[xob][0-9a-f_]+|\d[\d_]*(e\d+)?)(_?([iu](8|16|32|64|128|size)|f32|f64))?$", re.IGNORECASE)
 OPEN, CLOSE = "([{", ")]}"
 
-# What is a fact: a pattern of the file's path, and one of the line or of the constant's name.
+# Facts: a pattern of the file's path, and one of the line or of the constant's name.
 FACTS = [
     ("", r"\b0o\d+"),  # Modes of files.
     ("", r"status|\b(301|401|404|405|412|416|429|503|200\.\.)\b.*=>|\b(443|80)\b"),  # HTTP.
@@ -37,7 +37,7 @@ FACTS = [
     # S3.
     ("", r"^(PAGE|MOST_KEYS|DELETE_BATCH|SINGLE_COPY|MOST_PARTS|LEAST_PART)$|LONGEST_NAME / 2"),
     ("transfer/(relay|stream)", r"^(RELAY|FIRST)_PART_SIZE$"),  # S3's shortest part.
-    # What a server may send at most before its answer counts as malformed.
+    # Limits of a server's answer, which counts as malformed beyond them.
     ("store", r"^(LONGEST_(HEAD|LINE|XML|PAGE|REFUSAL)|MOST_(HEADERS|INTERIM|TRAILERS|REDIRECTS|EMPTY|WAITING))$"),
     ("store/s3/list/plan", r"^WHOLE$"),
     ("processors", r"take\(8\)|get\([34]\)"),  # Fields of /proc/stat.
@@ -54,7 +54,7 @@ FACTS = [
 
 @dataclass(frozen=True)
 class Constant:
-    """A number, or a `const` with one, and where it stands."""
+    """A number, or a `const` with one, and its place."""
 
     place: str
     line: int
@@ -66,7 +66,7 @@ class Constant:
 
 
 def outside_tests(tokens: list[Token]) -> list[Token]:
-    """The tokens without comments, attributes, and items that only tests compile."""
+    """Removes comments, attributes, and items that only tests compile."""
     kept, at = [], 0
     while at < len(tokens):
         if tokens[at].text != "#" or at + 1 == len(tokens) or tokens[at + 1].text not in ("[", "!"):
@@ -83,7 +83,7 @@ def outside_tests(tokens: list[Token]) -> list[Token]:
 
 
 def end_of(tokens: list[Token], at: int) -> int:
-    """Where the token at `at` ends, or the group that it opens."""
+    """Returns the end of the token at `at`, or of the group that it opens."""
     depth = 0
     while True:
         depth += (tokens[at].text in OPEN) - (tokens[at].text in CLOSE)
@@ -93,7 +93,7 @@ def end_of(tokens: list[Token], at: int) -> int:
 
 
 def constants_of(place: str, source: str) -> Iterator[Constant]:
-    """Every number of a file that may be a tuning constant."""
+    """Yields every number of a file that may be a tuning constant."""
     lines = source.split("\n")
     tokens = outside_tests([token for token in lex(source) if token.kind != "comment"])
     at = 0
@@ -116,7 +116,7 @@ def constants_of(place: str, source: str) -> Iterator[Constant]:
 
 
 def is_counted(tokens: list[Token], at: int) -> bool:
-    """Whether a number counts: not a field of a tuple, the shift of a size, 0 or 1."""
+    """Returns true unless the number is 0 or 1, a field of a tuple, or the shift of a size."""
     before = tokens[at - 1].text
     is_fraction = before == "." and at > 1 and tokens[at - 2].text.isdigit()
     is_shift = before == "<" and tokens[at - 2].text == "<" and tokens[at - 3].text != "1"

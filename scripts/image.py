@@ -1,5 +1,5 @@
-"""The image of deploy/Dockerfile without Docker: makes its root directory, and runs the program in
-it, alone, as its user.
+"""Runs the image of deploy/Dockerfile without Docker: makes its root directory, and runs only the
+program in it, as its user.
 
     image.py DIST [ARGUMENT...]     runs `firstbyte ARGUMENT...` in the image of DIST/Dockerfile
 
@@ -22,7 +22,7 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 @dataclass
 class Image:
-    """A stage: what is copied to where, and how the program starts."""
+    """A stage: its copies, its user and directory, and its entry point."""
 
     copies: list[tuple[str, str]] = field(default_factory=list)
     user: tuple[int, int] = (0, 0)
@@ -31,7 +31,7 @@ class Image:
 
 
 def parse(text: str, arch: str) -> Image:
-    """The last stage, for one architecture."""
+    """Returns the last stage, for one architecture."""
     variables, stages, image = {}, {}, None
     for line in text.splitlines():
         word, _, rest = line.partition(" ")
@@ -60,7 +60,7 @@ def parse(text: str, arch: str) -> Image:
 
 
 def make(image: Image, dist: Path, root: Path) -> None:
-    """Copies what the image has into `root`."""
+    """Copies the image's files into `root`."""
     for pattern, place in image.copies:
         found = sorted(dist.glob(pattern))
         if len(found) != 1:
@@ -72,7 +72,8 @@ def make(image: Image, dist: Path, root: Path) -> None:
 
 
 def run(image: Image, root: Path, arguments: list[str]) -> int:
-    """The exit code of the program in `root`, as the image's user, with no variable but PATH."""
+    """Runs the program in `root`, as the image's user, with no variable but PATH. Returns its exit
+    code."""
     child = os.fork()
     if child == 0:
         os.chroot(root)

@@ -32,8 +32,7 @@ from rust import Token, lex
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Which of our crates each may import, beside itself. The map and its reasons are in
-# ARCHITECTURE.md.
+# Crates of ours that each may import, beside itself. ARCHITECTURE.md has the map and its reasons.
 MAY_IMPORT = {
     "location": set(),
     "listing": {"location"},
@@ -62,12 +61,12 @@ MAY_IMPORT = {
     },
 }
 
-# What the edges make through `firstbyte::Client`: what a store, a transfer, a reader or a cache of
-# one's own would need to know (outages, scopes, sharing) is decided in one place.
+# Types that the edges make through `firstbyte::Client` only, so that outages, scopes and sharing
+# are decided in one place for every store, transfer, reader and cache.
 EDGES = {"bench", "cli", "lambda", "python"}
 MADE_BY_CLIENT = {("Store", "new"), ("Engine", "new"), ("Hydrator", "new"), ("Cache", "open"), ("Cache", "existing")}
 
-# What the tests of any crate may import as well: servers, faults and networks to test against.
+# Crates that any crate's tests may import as well: servers, faults and networks to test against.
 TESTS_MAY_IMPORT = {"testkit", "link", "serve"}
 
 WORD = re.compile(r"[A-Za-z_]\w*$")
@@ -76,8 +75,8 @@ CLOSING = {"{": "}", "(": ")", "[": "]"}
 
 
 def code(source: str) -> Iterator[Token]:
-    """What imports are read from: words without `r#`, marks, and strings for the paths in
-    attributes."""
+    """Yields the tokens that imports are read from: words without `r#`, marks, and strings for the
+    paths in attributes."""
     for token in lex(source):
         if token.kind in ("word", "mark", "string"):
             yield Token(token.kind, token.text.removeprefix("r#"), token.line)
@@ -85,8 +84,7 @@ def code(source: str) -> Iterator[Token]:
 
 @dataclass(frozen=True)
 class Mention:
-    """A path as it is written: its segments, the line it stands on, and whether it is a `use`
-    declaration."""
+    """A path as written: its segments, its line, and `is_use` if it is in a `use` declaration."""
 
     segments: list[str]
     line: int
@@ -95,7 +93,7 @@ class Mention:
 
 @dataclass
 class Module:
-    """A module: its place in the tree, its names, and the paths its code mentions."""
+    """A module: its place in the tree, its names, and the paths in its code."""
 
     path: tuple[str, ...]
     file: Path
@@ -107,7 +105,7 @@ class Module:
 
 
 class Crate:
-    """The modules of one crate."""
+    """Modules of one crate."""
 
     def __init__(self, folder: Path):
         source = folder / "src"
@@ -116,7 +114,7 @@ class Crate:
         self.roots = [self.load(root, (), source) for root in roots]
 
     def load(self, file: Path, path: tuple[str, ...], folder: Path) -> Module:
-        """Reads a file, and the files of the modules it declares in `folder`."""
+        """Reads a file, and the files of the modules that it declares in `folder`."""
         module = Module(path, file)
         Reader(self, module, folder, list(code(file.read_text(encoding="utf-8")))).body()
         return module
@@ -124,7 +122,7 @@ class Crate:
 
 @functools.cache
 def crate_in(folder: Path) -> Crate:
-    """The crate in `folder`, read once for all checks."""
+    """Returns the crate in `folder`, read once for all checks."""
     return Crate(folder)
 
 
@@ -157,7 +155,7 @@ class Reader:
                 self.plain()
 
     def attribute(self) -> None:
-        """Reads an attribute, and skips the item after it where only tests compile it."""
+        """Reads an attribute, and skips the item after it if only tests compile it."""
         inner = self.text(1) == "!"
         self.at += 2 if inner else 1
         start = self.at
@@ -173,13 +171,13 @@ class Reader:
         for token in inside:
             if token.text.startswith('"') and re.fullmatch(r'"(crate|super|self)(::\w+)+"', token.text):
                 self.module.mentions.append(Mention(token.text.strip('"').split("::"), token.line))
-        # A path in an attribute (`value_parser = crate::sizes::parse`) is a path like any other.
+        # Reads paths in an attribute (`value_parser = crate::sizes::parse`) like any others.
         end, self.at = self.at, start
         while self.at < end:
             self.plain()
 
     def skip_group(self) -> None:
-        """Steps over what is between a bracket and the one that closes it."""
+        """Skips a bracket, its content and the bracket that closes it."""
         depth = 0
         while self.at < len(self.stream):
             text = self.text()
@@ -189,7 +187,7 @@ class Reader:
                 return
 
     def skip_item(self) -> None:
-        """Steps over the item, statement, field or arm at this place."""
+        """Skips the item, statement, field or arm at this place."""
         while self.text() == "#":
             self.at += 1
             self.skip_group()
@@ -264,7 +262,7 @@ class Reader:
         if not WORD.match(text):
             return
         if before in ITEM and self.text() != "::" and text not in ITEM | {"unsafe", "extern", "async", "mut"}:
-            # What is defined inside a function or an `impl` is not a name of the module.
+            # Items inside a function or an `impl` are not names of the module.
             if self.depth == 0:
                 self.module.items.add(text)
             return
@@ -279,7 +277,7 @@ class Reader:
 
 @dataclass(frozen=True)
 class Edge:
-    """That one file imports another, and the line that says so."""
+    """An import of one file by another: the name, and the line of the import."""
 
     source: Path
     target: Path
@@ -288,7 +286,7 @@ class Edge:
 
 
 class Resolver:
-    """Finds the modules that define what paths name."""
+    """Finds the modules that define the names at the ends of paths."""
 
     def __init__(self, root: Module):
         self.root = root
@@ -301,15 +299,15 @@ class Resolver:
             self.add(child)
 
     def edges(self) -> Iterator[Edge]:
-        """Every import of one file by another, parents and children included."""
+        """Yields every import of one file by another, parents and children included."""
         for module in self.modules.values():
             for path in module.mentions:
-                # A bare name that this module imports is an edge where it is imported, unless a
-                # glob did it.
+                # A bare name that this module imports is an edge at its import, except one from a
+                # glob.
                 if len(path.segments) == 1 and not self.only_by_glob(module, path.segments[0]):
                     continue
                 found = self.resolve(module, path.segments, frozenset())
-                # Importing a module by name is no edge: what is used of it may come from another
+                # The import of a module is no edge: the names used of it may come from another
                 # file.
                 if found and found[0].file != module.file and not (path.is_use and found[1]):
                     yield Edge(module.file, found[0].file, path.line, "::".join(path.segments))
@@ -319,8 +317,8 @@ class Resolver:
         return bool(module.globs) and not known
 
     def resolve(self, module: Module, segments: list[str], seen: frozenset) -> tuple[Module, bool] | None:
-        """The module that defines the last of `segments` as far as they are ours, and whether it is
-        a module."""
+        """Returns the module that defines the last of `segments` that a module of this crate has,
+        and true if that name is itself a module. `None` if the path leads out of the crate."""
         first, rest = segments[0], segments[1:]
         if first in ("crate", "self", "super"):
             at = self.root if first == "crate" else module
@@ -334,7 +332,7 @@ class Resolver:
     def below(
         self, module: Module, segments: list[str], seen: frozenset, local: bool = False
     ) -> tuple[Module, bool] | None:
-        """Resolves `segments` as names in `module`; `local` where the first may be a name from
+        """Resolves `segments` as names in `module`. With `local`, the first may be a name from
         outside."""
         if not segments:
             return module, True
@@ -362,14 +360,14 @@ class Resolver:
 
 
 def related(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """Whether one module is an ancestor of the other."""
+    """Returns true if one module is an ancestor of the other."""
     shorter, longer = sorted((one, other), key=len)
     return longer[: len(shorter)] == shorter
 
 
 def graph(crate: Crate) -> dict[Path, dict[Path, Edge]]:
-    """The imports between files that are neither ancestor nor descendant of one another; of several
-    the first."""
+    """Returns the imports between files of which neither is the other's ancestor; the first one of
+    several between two files."""
     found: dict[Path, dict[Path, Edge]] = defaultdict(dict)
     for root in crate.roots:
         resolver = Resolver(root)
@@ -384,7 +382,7 @@ def graph(crate: Crate) -> dict[Path, dict[Path, Edge]]:
 
 
 def components(edges: dict[Path, dict[Path, Edge]]) -> list[set[Path]]:
-    """The strongly connected components of more than one file (Tarjan's algorithm, without
+    """Returns the strongly connected components of more than one file (Tarjan's algorithm, without
     recursion)."""
     number: dict[Path, int] = {}
     low: dict[Path, int] = {}
@@ -419,7 +417,7 @@ def components(edges: dict[Path, dict[Path, Edge]]) -> list[set[Path]]:
 
 
 def shortest_cycle(edges: dict[Path, dict[Path, Edge]], files: set[Path]) -> list[Edge]:
-    """A shortest cycle among `files`, which are one component."""
+    """Returns a shortest cycle among `files`, which form one component."""
     best: list[Edge] = []
     for start in sorted(files):
         came: dict[Path, Edge] = {}
@@ -439,13 +437,14 @@ def shortest_cycle(edges: dict[Path, dict[Path, Edge]], files: set[Path]) -> lis
 
 
 def circles(folder: Path) -> list[tuple[set[Path], list[Edge]]]:
-    """The circles of the crate in `folder`: the files of each, and a shortest cycle among them."""
+    """Returns the circles of the crate in `folder`: each one's files, and a shortest cycle of
+    them."""
     edges = graph(crate_in(folder))
     return [(files, shortest_cycle(edges, files)) for files in components(edges)]
 
 
 def describe(folder: Path, files: set[Path], cycle: list[Edge]) -> str:
-    """One circle in words, for the reader who is to break it."""
+    """Describes one circle, with the lines to change."""
     source = folder / "src"
     steps = "".join(
         f"\n    {edge.source.relative_to(source)}:{edge.line} imports {edge.target.relative_to(source)} ({edge.name})"
@@ -455,7 +454,7 @@ def describe(folder: Path, files: set[Path], cycle: list[Edge]) -> str:
 
 
 def against_the_map() -> list[str]:
-    """Dependencies between our crates that the map does not have."""
+    """Returns the dependencies between our crates that the map does not allow."""
     metadata = json.loads(
         subprocess.check_output(["cargo", "metadata", "--no-deps", "--format-version", "1"], cwd=ROOT, text=True)
     )
@@ -470,7 +469,7 @@ def against_the_map() -> list[str]:
                 continue
             target = Path(dependency["path"]).name
             in_tests = dependency["kind"] == "dev"
-            # The tests of a crate may choose its features.
+            # The tests of a crate may depend on it again, to choose its features.
             if in_tests and target == crate:
                 continue
             if target not in MAY_IMPORT[crate] | (TESTS_MAY_IMPORT if in_tests else set()):
@@ -480,7 +479,7 @@ def against_the_map() -> list[str]:
 
 
 def past_the_client(folder: Path) -> list[str]:
-    """Where an edge makes for itself what `firstbyte::Client` makes."""
+    """Returns the places where an edge makes a type that `firstbyte::Client` should make."""
     if folder.name not in EDGES:
         return []
     found = []

@@ -12,9 +12,9 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-# Names of files with licences and notices, as crates have them.
+# File names of licences and notices in crates.
 LICENCE = re.compile(r"(licen[cs]e|copying|notice|copyright|unlicense)", re.IGNORECASE)
-# Longest file that is a licence: some crates keep sources in a directory of this name.
+# Maximum bytes of a licence: some crates keep sources in a directory of this name.
 LONGEST = 200_000
 
 
@@ -25,7 +25,7 @@ def metadata() -> dict:
 
 
 def linked(described: dict, roots: list[str]) -> list[dict]:
-    """The packages from outside that are linked into these ones: no build or test dependencies."""
+    """Returns the external packages linked into these ones, without build and test dependencies."""
     packages = {package["id"]: package for package in described["packages"]}
     nodes = {node["id"]: node for node in described["resolve"]["nodes"]}
     waiting = [package["id"] for package in packages.values() if package["name"] in roots and not package["source"]]
@@ -43,7 +43,7 @@ def linked(described: dict, roots: list[str]) -> list[dict]:
 
 
 def texts(package: dict) -> list[str]:
-    """The licences and notices that a package comes with."""
+    """Returns the texts of a package's licences and notices."""
     folder = Path(package["manifest_path"]).parent
     files = [path for path in sorted(folder.iterdir()) if path.is_file() and LICENCE.search(path.name)]
     files += sorted(path for path in folder.glob("LICENSES/*") if path.is_file())
@@ -60,7 +60,7 @@ def texts(package: dict) -> list[str]:
 
 
 def notices(packages: list[dict]) -> str:
-    """All notices as one text."""
+    """Returns all notices as one text."""
     by_text: dict[str, list[str]] = defaultdict(list)
     bare = []
     for package in packages:

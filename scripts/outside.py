@@ -1,9 +1,9 @@
 """Packs the crates as they are published, and builds a program outside the workspace against them.
 
-    outside.py          packs, and compares what is packed with what is to be published
+    outside.py          packs, and compares the packed crates with those to be published
     outside.py --build  also builds the program, with and without the features of the library
 
-Offline: it takes third-party crates that cargo has fetched already.
+Works offline: it takes third-party crates that cargo has fetched already.
 """
 
 import json
@@ -17,9 +17,10 @@ from pathlib import Path
 import release
 
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", release.ROOT / "target"))
-# Crates of the library without features, itself and those of this project included.
+# Maximum of crates in a build without features, the library and this project's others included.
 MOST_CRATES = 90
-# Reads what is left out, by the name of its feature.
+# Source of a program that opens an object in Azure, whose feature may be left out, and copies a
+# file.
 PROGRAM = """
 use std::io::Read;
 
@@ -39,7 +40,7 @@ ALL = ["async", "aws-config", "azure", "events", "google", "http", "manifest", "
 
 
 def pack(crates: list[dict], target: Path) -> list[Path]:
-    """Packs the crates that are published. Returns the archives."""
+    """Packs the published crates. Returns the archives."""
     left_out = [word for crate in crates if crate["publish"] == [] for word in ["--exclude", crate["name"]]]
     command = ["cargo", "package", "--workspace", "--no-verify", "--locked", "--allow-dirty", "--offline", "--quiet"]
     subprocess.run([*command, *left_out], cwd=release.ROOT, check=True, env=os.environ | {"CARGO_TARGET_DIR": str(target)})
@@ -64,13 +65,13 @@ def build(archives: list[Path], top: Path) -> None:
             f'[dependencies]\nfirstbyte = {{ version = "{version}", features = {json.dumps(features)} }}\n\n'
             f"[patch.crates-io]\n{patches}"
         )
-        # The versions that the workspace has, which are fetched.
+        # Locks the workspace's versions, which are fetched already.
         (program / "Cargo.lock").write_text((release.ROOT / "Cargo.lock").read_text())
         env = os.environ | {"CARGO_TARGET_DIR": str(TARGET / "outside")}
         said = subprocess.check_output(["cargo", "run", "--offline", "--quiet"], cwd=program, text=True, env=env)
         tree = ["cargo", "tree", "--offline", "--edges", "normal", "--prefix", "none", "--format", "{p}"]
         lines = subprocess.check_output(tree, cwd=program, text=True).splitlines()
-        # Without the program itself.
+        # Excludes the program itself.
         crates = len({line.split(" (")[0] for line in lines if line}) - 1
         print(f"outside.py: built with {', '.join(features) or 'no features'}; {crates} crates")
         if not said.endswith("true bytes\n") or (not features and LEFT_OUT not in said):

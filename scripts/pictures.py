@@ -21,11 +21,12 @@ text { fill: #f0f6fc } .back { fill: #151b23; stroke: #3d444d } .faint { fill: #
 .ours { fill: #4493f8 } .peer { fill: #656c76 } }
 </style>"""
 
-# Of a monospaced letter of 13 pixels.
+# Width of a letter and height of a line of a monospaced font of 13 pixels, and the margin, in
+# pixels.
 LETTER, LINE, MARGIN = 7.83, 18, 16
 
-# Headings of rows in docs/reference/benchmarks.md, what the chart calls them, the column, and how
-# its figures are written.
+# Rows of the chart: the heading in docs/reference/benchmarks.md, the chart's own title, the column,
+# and the format of the figures.
 ROWS = [
     ("1 GiB from MinIO", "1 GiB down", 1, "{:.2f} s"),
     ("1 GiB to MinIO", "1 GiB up", 1, "{:.2f} s"),
@@ -46,7 +47,7 @@ def svg(width: float, height: float, title: str, body: list[str]) -> str:
 
 
 def terminal(command: str, output: str) -> str:
-    """A terminal after a command."""
+    """Returns a picture of a terminal after a command."""
     lines = [f"$ {command}", *output.rstrip("\n").split("\n")]
     width = max(map(len, lines)) * LETTER + 2 * MARGIN
     body = [
@@ -58,7 +59,8 @@ def terminal(command: str, output: str) -> str:
 
 
 def figures(page: str, heading: str, column: int) -> dict[str, float]:
-    """A column of the table below a heading of docs/reference/benchmarks.md, by contender."""
+    """Returns one column of the table below a heading of docs/reference/benchmarks.md, by
+    contender."""
     section = page.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
     rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")]
     number = re.compile(r"[\d.]+")
@@ -66,7 +68,7 @@ def figures(page: str, heading: str, column: int) -> dict[str, float]:
 
 
 def chart(page: str) -> str:
-    """Bars of each row, in relation to the longest of the row."""
+    """Returns the chart: bars of each row, relative to the row's longest."""
     body, y = [], MARGIN + 12
     names, bars, width = MARGIN + 16, MARGIN + 110, 620
     for heading, title, column, form in ROWS:

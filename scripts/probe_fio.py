@@ -62,7 +62,7 @@ def compare(program: Path, stage: Path, seconds: str) -> None:
 
 
 def len_of(rates: dict) -> int:
-    """The number of streams at which the probe saw its highest rate."""
+    """Returns the number of streams at which the probe measured its highest rate."""
     return max(rates["steps"], key=lambda step: step["rate"])["connections"]
 
 
@@ -73,11 +73,11 @@ def drop() -> None:
 
 
 def fio(tree: Path, pattern: str, block: str, jobs: int) -> dict:
-    """What fio reads of the large file by so many jobs, each from its own place on."""
+    """Returns fio's figures of reading the large file by `jobs` jobs, each from its own offset."""
     drop()
     words = ["fio", "--name=it", f"--filename={tree / 'large'}", f"--rw={pattern}", f"--bs={block}", f"--numjobs={jobs}"]
     part = LARGE // jobs >> 20 << 20
-    # Once through: what is read again comes from the page cache.
+    # Each byte is read once: a second read would come from the page cache.
     words += [f"--offset_increment={part}", f"--size={part}", "--runtime=10", "--readonly"]
     words += ["--invalidate=1", "--group_reporting", "--output-format=json"]
     done = subprocess.run(words, stdout=subprocess.PIPE, check=True)
@@ -85,7 +85,7 @@ def fio(tree: Path, pattern: str, block: str, jobs: int) -> dict:
 
 
 def listed(program: Path, tree: Path) -> float:
-    """Names a second of `ls -R`, as a program that is started for it; the median of five."""
+    """Returns the names per second of `ls -R` in a new process; the median of five."""
     times = []
     for _ in range(5):
         began = time.monotonic()
@@ -95,12 +95,12 @@ def listed(program: Path, tree: Path) -> float:
 
 
 def opened(tree: Path, at_once: int) -> float:
-    """Files that fio opens a second. Its engine creates files; the second time they are there."""
+    """Returns the files per second that fio opens. The first of two runs creates the files."""
     words = ["fio", "--name=it", f"--directory={tree / 'small'}", "--ioengine=filecreate", "--fallocate=none", "--filesize=4k"]
     words += [f"--nrfiles={FILES // at_once}", "--openfiles=1", f"--numjobs={at_once}", "--group_reporting"]
     for _ in range(2):
         done = subprocess.run([*words, "--output-format=json"], stdout=subprocess.PIPE, check=True)
-    # Between two opens fio does work of its own, which its rate includes.
+    # From the latency, because fio's rate includes its own work between two opens.
     return at_once * 1e9 / json.loads(done.stdout)["jobs"][0]["read"]["clat_ns"]["mean"]
 
 

@@ -1,9 +1,8 @@
-"""Width of comments, and phrases that readers stumble over: in comments, doc strings, help and
-error texts.
+"""Checks the width of comments, and finds phrases that readers stumble over: in comments, doc
+strings, help and error texts.
 
 Phrases are searched in comments, string literals and function names of Rust and Python, and in the
-whole text of other files. A phrase may span lines of one comment. Each rule names what to write
-instead.
+whole text of other files. A phrase may span lines of one comment. Each rule names the replacement.
 """
 
 import io
@@ -14,10 +13,10 @@ from pathlib import Path
 
 from rust import lex
 
-# Columns that a line with a comment may have.
+# Maximum columns of a line with a comment.
 WIDTH = 100
 
-# Phrases not to use, and what to write instead. A space stands for a line break as well.
+# Phrases to avoid, and their replacements. A space also matches a line break.
 PHRASES = [
     (re.compile(pattern.replace(" ", r"\s"), re.IGNORECASE), advice)
     for pattern, advice in [
@@ -42,7 +41,7 @@ PHRASES = [
 
 
 def prose(path: Path, text: str) -> Iterator[tuple[int, str]]:
-    """The parts of a file that people read, each with the line it starts on."""
+    """Yields the parts of a file that people read, each with its first line."""
     if path.suffix == ".rs":
         yield from rust_prose(text)
     elif path.suffix == ".py":
@@ -52,7 +51,7 @@ def prose(path: Path, text: str) -> Iterator[tuple[int, str]]:
 
 
 def rust_prose(text: str) -> Iterator[tuple[int, str]]:
-    """Comments (lines that follow one another as one), strings, and names of functions as words."""
+    """Yields comments (adjacent lines as one), strings, and names of functions as words."""
     start, comment, previous = 0, "", ""
     for token in lex(text):
         if token.kind == "comment":
@@ -74,7 +73,7 @@ def rust_prose(text: str) -> Iterator[tuple[int, str]]:
 
 
 def python_prose(text: str) -> Iterator[tuple[int, str]]:
-    """Comments, strings, and names of functions as words."""
+    """Yields comments, strings, and names of functions as words."""
     previous = ""
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type in (tokenize.COMMENT, tokenize.STRING):
@@ -85,13 +84,13 @@ def python_prose(text: str) -> Iterator[tuple[int, str]]:
 
 
 def phrases(path: Path, text: str) -> list[tuple[int, str]]:
-    """Lines with a phrase not to use, and what to write instead."""
+    """Returns the lines with a phrase to avoid, and its replacement."""
     found = []
     for start, part in prose(path, text):
         ends: set[int] = set()
         for pattern, advice in PHRASES:
             for match in pattern.finditer(part):
-                # The first rule that applies is the most precise one.
+                # Rules are sorted by precision: the first match is the most precise.
                 if match.end() not in ends:
                     ends.add(match.end())
                     number = start + part.count("\n", 0, match.start())
@@ -100,7 +99,7 @@ def phrases(path: Path, text: str) -> list[tuple[int, str]]:
 
 
 def wide_comments(path: Path, text: str) -> list[tuple[int, str]]:
-    """Lines of Rust and Python that hold a comment or a doc string and are too wide."""
+    """Returns the lines of Rust and Python that hold a comment or a doc string and are too wide."""
     lines = text.splitlines()
     if max(map(len, lines), default=0) <= WIDTH:
         return []
@@ -120,7 +119,7 @@ def wide_comments(path: Path, text: str) -> list[tuple[int, str]]:
 
 
 def python_comments(text: str) -> Iterator[tuple[int, int]]:
-    """First and last lines of comments and doc strings."""
+    """Yields the first and last lines of comments and doc strings."""
     previous = tokenize.NEWLINE
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         is_statement = previous in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)

@@ -23,8 +23,8 @@ from pathlib import Path
 import imports
 from imports import ROOT, Edge, Mention, Module, Resolver, crate_in, related
 
-# The rooms of a crate from the top to the bottom, each with the modules in it. A module may import
-# from its own room and from those below. What is not named may be imported by all.
+# Rooms of a crate from the top to the bottom, each with its modules. A module may import from its
+# own room and from those below. A module in no room may be imported by all.
 ROOMS = {
     "transfer": [
         ["engine"],
@@ -59,7 +59,7 @@ ROOMS = {
 
 @dataclass(frozen=True)
 class Read:
-    """An import as it is written: by a module, of a name in another module."""
+    """An import as written: `by` a module, a name in the module `of`."""
 
     edge: Edge
     by: Module
@@ -85,8 +85,8 @@ class Reading(Resolver):
                 yield Read(edge, module, target, name, passed_on)
 
     def named(self, module: Module, path: Mention) -> tuple[Module, str] | None:
-        """The module in which a path ends, and the name that it has there; no name if it ends at a
-        module."""
+        """Returns the module in which a path ends, and the last name in it; no name if the path
+        ends at a module."""
         at, rest = module, list(path.segments)
         if rest[0] == "crate":
             at, rest = self.root, rest[1:]
@@ -96,7 +96,7 @@ class Reading(Resolver):
             while rest and rest[0] == "super" and at:
                 at, rest = self.modules.get(at.path[:-1]), rest[1:]
         elif rest[0] not in module.children:
-            # A name that the module imported: an edge where it is imported, unless it is a module.
+            # A name that the module imported is an edge at its import; a module is followed.
             if path.is_use or len(rest) == 1:
                 return None
             aliased = self.alias(module, rest[0])
@@ -108,7 +108,7 @@ class Reading(Resolver):
         return (at, rest[0] if rest else "") if at else None
 
     def alias(self, module: Module, name: str) -> Module | None:
-        """The module that a `use` of `module` gives this name."""
+        """Returns the module that a `use` of `module` gives this name."""
         for use in module.uses.get(name, []):
             if use.segments and use.segments[0] in ("crate", "self", "super", *module.children):
                 found = self.named(module, use)
@@ -125,7 +125,7 @@ def room_of(crate: str, module: Module) -> int | None:
 
 
 def violations(folder: Path) -> list[str]:
-    """What is found in the crate in `folder`, one line each."""
+    """Returns the violations in the crate in `folder`, one line each."""
     source, crate = folder / "src", folder.name
     upward: dict[Path, set[str]] = defaultdict(set)
     rooms: set[tuple[Path, Path]] = set()
@@ -162,7 +162,7 @@ def all_violations(wanted: list[str]) -> list[str]:
 
 
 def check() -> list[str]:
-    """Lines for the violations in all crates."""
+    """Returns a line for each violation in all crates."""
     return [f"{line}: see scripts/reading.py" for line in all_violations([])]
 
 

@@ -21,24 +21,25 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTICES = "THIRD-PARTY-NOTICES.txt"
-# What a reader of the package sees, and cargo refuses to publish without.
+# Fields that the package's page shows, and that cargo requires to publish.
 METADATA = ["description", "license", "repository", "rust_version"]
 ARCHITECTURES = ["x86_64", "aarch64"]
 
 
 def packages(root: Path) -> list[dict]:
-    """The crates of the workspace."""
+    """Returns the crates of the workspace."""
     command = ["cargo", "metadata", "--locked", "--no-deps", "--format-version", "1"]
     return json.loads(subprocess.check_output(command, cwd=root, text=True))["packages"]
 
 
 def published(crates: list[dict]) -> list[dict]:
-    """Those that are published: all but tools of the tests."""
+    """Returns the published crates: all but tools of the tests."""
     return [crate for crate in crates if crate["publish"] != []]
 
 
 def order(crates: list[dict]) -> list[str]:
-    """Their names, each behind those that it needs. A test dependency with a version counts too."""
+    """Returns the names in order of publication, each after its dependencies. A test dependency
+    with a version counts too."""
     known = {crate["name"]: crate for crate in crates}
     needs = {
         name: {
@@ -58,7 +59,7 @@ def order(crates: list[dict]) -> list[str]:
 
 
 def faults_of_crates(crates: list[dict]) -> list[str]:
-    """What keeps the crates from being published."""
+    """Returns the faults that keep the crates from being published."""
     faults = []
     names = {crate["name"] for crate in published(crates)}
     for crate in published(crates):
@@ -72,20 +73,20 @@ def faults_of_crates(crates: list[dict]) -> list[str]:
                 faults.append(f"{crate['name']}: {dependency['name']} without a version")
             if inside and dependency["kind"] != "dev" and dependency["name"] not in names:
                 faults.append(f"{crate['name']}: needs {dependency['name']}, which is not published")
-            # Cargo leaves test dependencies without a version out of what it publishes.
+            # Cargo does not publish test dependencies without a version.
             if inside and dependency["kind"] == "dev" and dependency["req"] != "*" and dependency["name"] not in names:
                 faults.append(f"{crate['name']}: tests need {dependency['name']}, which is not published")
     return faults
 
 
 def section(changelog: str, version: str) -> str | None:
-    """The text of a version in the changelog."""
+    """Returns the text of a version in the changelog; `None` without one."""
     found = re.search(rf"^## {re.escape(version)}\b[^\n]*\n(.*?)(?=^## |\Z)", changelog, re.MULTILINE | re.DOTALL)
     return found[1].strip() if found else None
 
 
 def faults_of_version(root: Path, version: str, crates: list[dict]) -> list[str]:
-    """What does not fit the version of the tag."""
+    """Returns the faults against the version of the tag."""
     faults = []
     cargo = tomllib.loads((root / "Cargo.toml").read_text())
     stated = cargo["workspace"]["package"]["version"]
@@ -107,7 +108,8 @@ def faults_of_version(root: Path, version: str, crates: list[dict]) -> list[str]
 
 
 def expected(version: str) -> set[str]:
-    """The files that a release has, wheels by the part of their names that does not change."""
+    """Returns the names of a release's files, without the wheels, which are matched by a
+    pattern."""
     names = {f"firstbyte-{version}-source.tar.gz", "handlers.zip", NOTICES, "SHA256SUMS"}
     for arch in ARCHITECTURES:
         lambda_name = "arm64" if arch == "aarch64" else arch
@@ -117,7 +119,7 @@ def expected(version: str) -> set[str]:
 
 
 def faults_of_files(dist: Path, version: str) -> list[str]:
-    """What is wrong with the built files."""
+    """Returns the faults of the built files."""
     faults = []
     wheel = re.compile(rf"firstbyte-{re.escape(version)}-cp3\d+-abi3-.*_({'|'.join(ARCHITECTURES)})\.whl")
     files = {path.relative_to(dist).as_posix(): path for path in dist.rglob("*") if path.is_file()}

@@ -1,4 +1,4 @@
-"""What the runners of tests print: their counts, their slow tests, and their reports of failures.
+"""Parses the output of test runners: counts, slow tests, and reports of failures.
 
 Called by check.py for each line. Runners are cargo's own (unit tests, documented examples), nextest
 and pytest.
@@ -18,23 +18,24 @@ NEXTEST = re.compile(r"^\s*Summary \[.*\] .*tests? run: ")
 # `1.02s call     tests/x.py::test_y` (pytest).
 NEXTEST_TEST = re.compile(r"^\s+(?:PASS|FAIL|TIMEOUT|LEAK) \[\s*([\d.]+)s\] (?:\([\s\d/]+\) )?(\S.*)$")
 PYTEST_TEST = re.compile(r"^([\d.]+)s (?:call|setup|teardown)\s+(\S.*)$")
-# Shorter ones are not worth a line.
+# Seconds from which a test counts as slow.
 SLOW_SECONDS = 1.0
 
-# The lines between which a runner reports its failures. Cargo has such a block for each program.
+# Lines between which a runner reports its failures. Cargo prints such a block for each program.
 FIRST_OF_REPORT = re.compile(r"^failures:$|^=+ (?:FAILURES|ERRORS) =+$|^\s*Summary \[")
 LAST_OF_REPORT = re.compile(r"^test result: ")
 
 
 class Slow(NamedTuple):
-    """A test that took long."""
+    """A slow test."""
 
     seconds: float
     name: str
 
 
 def counts(line: str) -> tuple[int, int]:
-    """How many tests passed and failed, where `line` is a runner's summary."""
+    """Returns the numbers of passed and failed tests if `line` is a runner's summary, else
+    `None`."""
     if found := CARGO.match(line):
         return int(found[1]), int(found[2])
     if PYTEST.match(line) or NEXTEST.match(line):
@@ -44,7 +45,7 @@ def counts(line: str) -> tuple[int, int]:
 
 
 def slow_test(line: str) -> Slow | None:
-    """The test of which `line` says that it took long."""
+    """Returns the slow test that `line` reports, else `None`."""
     found = NEXTEST_TEST.match(line) or PYTEST_TEST.match(line)
     if found and float(found[1]) >= SLOW_SECONDS:
         return Slow(float(found[1]), found[2])
@@ -52,7 +53,7 @@ def slow_test(line: str) -> Slow | None:
 
 
 def reports(lines: list[str]) -> Iterator[str]:
-    """The lines of a step's output in which its runners report failures."""
+    """Yields the lines of a step's output in which its runners report failures."""
     inside = False
     for line in lines:
         inside = (inside or bool(FIRST_OF_REPORT.match(line))) and not LAST_OF_REPORT.match(line)

@@ -19,17 +19,17 @@ LEXER = re.compile(
 
 
 class Token(NamedTuple):
-    """A token: its kind is the name of a group in `LEXER`, its line the one it starts on."""
+    """A token: a group of `LEXER` as its kind, its text, and its first line."""
 
     kind: str
     text: str
     line: int
 
 
-# Several checks read a file, one after the other.
+# Cached, because several checks read the same file in turn.
 @lru_cache(maxsize=8)
 def lex(source: str) -> tuple[Token, ...]:
-    """The tokens of `source` in order, without white space."""
+    """Returns the tokens of `source` in order, without white space."""
     tokens, at, line = [], 0, 1
     while match := LEXER.match(source, at):
         line += match["space"].count("\n")
@@ -45,7 +45,7 @@ def lex(source: str) -> tuple[Token, ...]:
 
 
 def end_of_block_comment(source: str, start: int) -> int:
-    """The end of the block comment that starts at `start`. Block comments nest."""
+    """Returns the end of the block comment that starts at `start`. Block comments nest."""
     depth = 0
     for mark in re.compile(r"/\*|\*/").finditer(source, start):
         depth += 1 if mark[0] == "/*" else -1

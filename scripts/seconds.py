@@ -1,7 +1,7 @@
-"""Seconds of the steps of check.py, compared with those of an idle machine.
+"""Compares the seconds of the steps of check.py with those of an idle machine.
 
 `step_seconds.json` has, for each step, the seconds that it takes from nothing on two processors
-whose spin factor is 1. check.py names a step that takes 15 % longer than there, divided by the spin
+whose spin factor is 1. check.py names a step that takes 15 % longer than that, divided by the spin
 factor of its own machine: a reason to look, not a failure, since caches and load make steps quicker
 and slower.
 """
@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 TABLE = Path(__file__).with_name("step_seconds.json")
-# A longer time than this share of the table's is named.
+# Ratio to the table's time above which a step is named.
 TOLERANCE = 1.15
-# Steps of a few seconds vary by more than that.
+# Minimum seconds of a step that is compared: shorter ones vary by more than the tolerance.
 LEAST_SECONDS = 10.0
 
 # Additions of a spin, and its seconds on an idle AMD EPYC at 3 GHz with CPython 3.11.
@@ -23,7 +23,7 @@ AT_REST = 0.06
 
 
 def spin_factor() -> float:
-    """How many times slower this machine is than an idle one: the best of three spins."""
+    """Returns how many times slower this machine is than an idle one: the best of three spins."""
 
     def spin() -> float:
         began, total = time.perf_counter(), 0
@@ -35,7 +35,8 @@ def spin_factor() -> float:
 
 
 def slower(taken: dict[str, float]) -> Iterator[str]:
-    """A line for each step that took longer than the table says, and one for the machine."""
+    """Yields a line for each step that took longer than the table's time, and one for the
+    machine."""
     factor = spin_factor()
     table: dict[str, float] = json.loads(TABLE.read_text())
     for name, seconds in taken.items():

@@ -40,7 +40,7 @@ class Release(unittest.TestCase):
         return code, out.getvalue()
 
     def build(self):
-        """Files as `make dist` names them."""
+        """Makes files with the names that `make dist` gives."""
         dist = self.root / "dist"
         shutil.rmtree(dist, ignore_errors=True)
         dist.mkdir()

@@ -1,5 +1,4 @@
-"""The checks of imports and of prose find what they are for: planted circles, phrases, wide
-lines."""
+"""Tests of the checks of imports and of prose, by planted circles, phrases and wide lines."""
 
 import re
 import tempfile
@@ -22,7 +21,7 @@ def write(folder: str, files: dict[str, str]) -> None:
 
 
 def crate(files: dict[str, str]) -> list[list[str]]:
-    """The circles of a crate of these files, as sorted names."""
+    """Returns the circles of a crate of these files, as sorted names."""
     with tempfile.TemporaryDirectory() as folder:
         write(folder, files)
         source = Path(folder, "src")
@@ -50,7 +49,7 @@ class Circles(unittest.TestCase):
             "b.rs": "use crate::c;\npub fn g() -> c::C { c::C }",
             "c.rs": "pub struct C(crate::a::inner::Never);",
         })
-        # `Never` is defined nowhere, so the path ends at the module that would have it.
+        # `Never` is not defined, so the path ends at the module that would define it.
         self.assertEqual(found, [["a/inner.rs", "b.rs", "c.rs"]])
 
     def test_parent_and_child_may_import_each_other(self):
@@ -71,7 +70,7 @@ class Circles(unittest.TestCase):
             "wire/other.rs": "",
         }
         self.assertEqual(crate(files), [["a.rs", "wire/method.rs"]])
-        # The file that re-exports is not part of it, whatever else is imported from its folder.
+        # The re-exporting file is not in the circle, whatever else is imported from its folder.
         files["a.rs"] = "use crate::wire; pub struct A; fn f(_: wire::Method) {}"
         self.assertEqual(crate(files), [["a.rs", "wire/method.rs"]])
         files["wire/method.rs"] = "pub struct Method;"
@@ -114,7 +113,7 @@ class Circles(unittest.TestCase):
             """,
         }
         self.assertEqual(crate(files), [])
-        # Code after such an item counts again, and so does what is compiled outside tests only.
+        # Code after such an item counts again, and so does code compiled only outside tests.
         files["b.rs"] += "#[cfg(not(test))] use crate::a::A;"
         self.assertEqual(crate(files), [["a.rs", "b.rs"]])
 
@@ -130,7 +129,7 @@ class Circles(unittest.TestCase):
 
 
 def read(files: dict[str, str], name: str = "a") -> list[str]:
-    """What a reader finds in a crate of this name."""
+    """Returns the violations of `reading.py` in a crate of this name."""
     with tempfile.TemporaryDirectory() as parent:
         folder = Path(parent, name)
         write(str(folder), files)
@@ -155,7 +154,7 @@ class Reading(unittest.TestCase):
             "wire/method.rs": "use crate::a::A; pub struct Method;",
         }
         self.assertEqual(read(files), ["circle a: a.rs wire/method.rs wire/mod.rs"])
-        # What the parent defines itself makes no circle of it and its child.
+        # A name that the parent defines itself makes no circle of it and its child.
         files["wire/mod.rs"] = "mod method; pub struct Method;"
         self.assertEqual(read(files), [])
 

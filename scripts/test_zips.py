@@ -1,4 +1,4 @@
-"""What AWS Lambda takes of the zips: names, modes, and that they are the same each time."""
+"""AWS Lambda's requirements of the zips: names, modes, and the same bytes each time."""
 
 import contextlib
 import io

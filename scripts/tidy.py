@@ -1,4 +1,4 @@
-"""House rules that neither rustfmt nor clippy knows.
+"""Checks house rules that neither rustfmt nor clippy knows.
 
 Function length, undocumented items, `unsafe` without a reason and `dbg!` are clippy's (Cargo.toml,
 clippy.toml).
@@ -18,24 +18,23 @@ import ways
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Lines a source file may have. A file is one idea: rarely over 500 lines, and not split only to
+# Maximum lines of a source file. A file is one idea: rarely over 500 lines, and not split only to
 # satisfy a number.
 LIMIT = 600
 
-# Files that are longer, with what they may have at most. An entry must stay close to its file, so
-# that each shortening is kept; a comment beside it says why it is there.
+# Maximum lines of each longer file. An entry must stay close to its file, so that each shortening
+# is kept; a comment beside it gives the reason.
 LONG: dict[str, int] = {}
 SLACK = 50
 
-# Temporary: what does not keep these rules yet, by crate, or by folder for what is in none. Remove
-# an entry with its last finding; to leave a clean one here is an error, so that what is clean stays
-# so.
+# Temporary exceptions, by crate, or by folder for files in none. Remove an entry with its last
+# finding: an entry without findings is an error, so that clean code stays clean.
 WITH_CIRCLES: set[str] = set()
 WITH_WIDE_COMMENTS: set[str] = set()
 WITH_PHRASES: set[str] = set()
 
 # Type names that several definitions share, each with the crates of these definitions. The list may
-# only shrink: the names of new types are their own.
+# only shrink: the names of new types are unique.
 SHARED_TYPE_NAMES = {
     "Answer": "bench lambda",
     "Batch": "bench listing",
@@ -65,27 +64,27 @@ SHARED_TYPE_NAMES = {
     "Version": "bench location",
     "Words": "bench bench",
     "Workload": "advise bench",
-    # Files of which a build compiles one.
+    # Alternative files, of which a build compiles one.
     "ChainFailure": "store store",
     "CredentialChain": "store store",
     "CredentialService": "store store",
     "Profiles": "store store",
 }
-# The names that each crate has.
+# Type names that every crate has.
 OF_EACH_CRATE = {"Error", "Result"}
 
-# Files that hold the phrases in order to forbid them.
+# Files that contain the phrases in order to forbid them.
 QUOTES_PHRASES = {"scripts/prose.py", "scripts/test_rules.py"}
 
-# Programs of others, kept unchanged with their licence and digest.
+# Code of others, kept unchanged with its licence and digest.
 FOREIGN = ("crates/bench/src/report/uplot/",)
 
-# Unfinished work, and tests that cannot fail.
+# Marks of unfinished work, and tests that cannot fail.
 LITTER = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|#\[ignore|\bdbg!\(")
-# A machine's own paths do not belong in a project.
+# Paths of one machine, which do not belong in a project.
 PRIVATE_PATH = re.compile(r"(?<![\w.])/(root/\.|home/\w+/)")
 MARKDOWN_LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)")
-# Names as those of tests are, which are sentences, and such a name as a record cites it.
+# Names that are sentences, as those of tests are, and such a name cited by a record.
 LONG_NAME = re.compile(r"\b[a-z0-9]+(?:_[a-z0-9]+){3,}\b")
 CITED = re.compile(f"`({LONG_NAME.pattern})`")
 PUBLIC_TYPE = re.compile(r"^ *pub(?:\([^)]*\))? (?:unsafe )?(?:struct|enum|union|trait|type) (\w+)", re.MULTILINE)
@@ -93,7 +92,7 @@ HEADING = re.compile(r"^#+ (.+?)\s*$", re.MULTILINE)
 
 
 def tracked() -> list[Path]:
-    """Files of the project: known to git, or new and not ignored."""
+    """Returns the project's files: known to git, or new and not ignored."""
     names = subprocess.check_output(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, text=True
     )
@@ -101,9 +100,9 @@ def tracked() -> list[Path]:
 
 
 def check_source(name: str, text: str) -> list[str]:
-    """The rules for one Rust file."""
+    """Checks one Rust file."""
     found = []
-    # A file `tests.rs` is the inside of another module's `mod tests`, which says what it is.
+    # A file `tests.rs` is the body of another module's `mod tests`, which describes it.
     if not text.startswith("//!") and not name.endswith("/tests.rs"):
         found.append(f"{name}:1: opens without a `//!` text: say what it is, why, and what it assumes")
     lines = text.count("\n")
@@ -115,7 +114,7 @@ def check_source(name: str, text: str) -> list[str]:
 
 
 def check_text(name: str, text: str) -> list[str]:
-    """The rules for every text file."""
+    """Checks one text file of any kind."""
     found = []
     for number, line in enumerate(text.splitlines(), 1):
         if name != "scripts/tidy.py" and (match := LITTER.search(line)):
@@ -126,7 +125,7 @@ def check_text(name: str, text: str) -> list[str]:
 
 
 def check_links(path: Path, text: str) -> list[str]:
-    """Relative links in a page must lead somewhere, and to a heading that is there."""
+    """Checks that relative links in a page lead to an existing file and heading."""
     name = path.relative_to(ROOT)
     found = []
     for target, heading in MARKDOWN_LINK.findall(text):
@@ -140,19 +139,19 @@ def check_links(path: Path, text: str) -> list[str]:
 
 @cache
 def headings(page: Path) -> set[str]:
-    """The headings of a page, as hosts of Git write them in links."""
+    """Returns the headings of a page, as hosts of Git write them in links."""
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in HEADING.findall(text)}
 
 
 def area(name: str) -> str:
-    """The crate a file belongs to, or its folder. Pages beside the README belong to `docs`."""
+    """Returns the crate of a file, or its folder. Pages beside the README belong to `docs`."""
     first, *rest = name.split("/")
     return rest[0] if first == "crates" else first if rest else "docs"
 
 
 def check_circles() -> list[str]:
-    """No circle of imports inside a crate, and no edge that reaches past the library."""
+    """Checks that no crate has a circle of imports, and that no edge reaches past the library."""
     found = []
     for folder in sorted((ROOT / "crates").iterdir()):
         found += imports.past_the_client(folder)
@@ -165,7 +164,8 @@ def check_circles() -> list[str]:
 
 
 def check_test_programs(texts: dict[str, str]) -> list[str]:
-    """Files of tests beside a `main.rs` are modules of it; any other would never be compiled."""
+    """Checks that files of tests beside a `main.rs` are its modules; any other would never be
+    compiled."""
     found = []
     for name, text in texts.items():
         if not re.fullmatch(r"crates/\w+/tests/main\.rs", name):
@@ -180,7 +180,7 @@ def check_test_programs(texts: dict[str, str]) -> list[str]:
 
 
 def check_named_tests(texts: dict[str, str]) -> list[str]:
-    """A test that a decision record cites exists."""
+    """Checks that each test cited by a decision record exists."""
     sources = [text for name, text in texts.items() if not name.endswith(".md")]
     words = {word for text in sources for word in LONG_NAME.findall(text)}
     return [
@@ -193,7 +193,7 @@ def check_named_tests(texts: dict[str, str]) -> list[str]:
 
 
 def check_type_names(texts: dict[str, str], shared: dict[str, str]) -> list[str]:
-    """A type name that other modules can see means one thing in the workspace."""
+    """Checks that a type name that other modules can see has one meaning in the workspace."""
     crates: dict[str, list[str]] = {}
     for name, text in texts.items():
         if match := re.match(r"crates/(\w+)/src/.*\.rs$", name):
@@ -211,7 +211,7 @@ def check_type_names(texts: dict[str, str], shared: dict[str, str]) -> list[str]
 
 
 def check_prose(files: dict[str, str]) -> list[str]:
-    """Width of comments, and phrases."""
+    """Checks the width of comments, and their phrases."""
     found = []
     for rule, check, unfinished in (
         ("WITH_WIDE_COMMENTS", prose.wide_comments, WITH_WIDE_COMMENTS),

@@ -1,8 +1,8 @@
-"""The ways of a request that ARCHITECTURE.md and docs/reference/flows.md list, file by file.
+"""Checks the ways of a request in ARCHITECTURE.md and docs/reference/flows.md, file by file.
 
 Each file of a list exists, and names another file of its crate in the list or is named by one, as
 `reading.py` reads imports: so a file that has left the way is noticed. On the way down no file
-stands twice, and there are no more files than LIMITS says.
+stands twice, and there are no more files than LIMITS allows.
 
     python3 scripts/ways.py
 """
@@ -15,15 +15,15 @@ import imports
 from imports import ROOT, crate_in
 from reading import Reading
 
-# The documents with such lists; those with LIMITS are in the first.
+# Documents with lists of ways. The lists in LIMITS are in the first.
 DOCUMENTS = ("ARCHITECTURE.md", "docs/reference/flows.md")
-# The most files on the way down: of a chunk of a copy, of a read through a mount, of a part.
+# Maximum files on the way down of a chunk of a copy, of a read through a mount, and of a part.
 LIMITS = {"download/chunks": 40, "reader": 20, "upload/parts": 25}
 ROW = re.compile(r"^(\w+ +| {11})((?:[\w/]+, )*[\w/]+)(?: {2,}\S.*)?$")
 
 
 def ways(text: str) -> list[list[tuple[str, str]]]:
-    """The lists in `text`: of each the crates and files, in order."""
+    """Returns the lists in `text`: the crates and files of each, in order."""
     found = []
     for block in re.findall(r"^```\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
         crate, files = "", []
@@ -38,7 +38,7 @@ def ways(text: str) -> list[list[tuple[str, str]]]:
 
 
 def neighbours(crate: str) -> dict[Path, set[Path]]:
-    """The files that each file of a crate names or is named by."""
+    """Returns, for each file of a crate, the files that it names or that name it."""
     found: dict[Path, set[Path]] = {}
     for root in crate_in(ROOT / "crates" / crate).roots:
         for read in Reading(root).reads():
@@ -48,7 +48,7 @@ def neighbours(crate: str) -> dict[Path, set[Path]]:
 
 
 def wrong(way: list[tuple[str, str]]) -> list[str]:
-    """What is wrong with one list."""
+    """Returns the faults of one list."""
     found = []
     files = {(crate, name): ROOT / "crates" / crate / "src" / f"{name}.rs" for crate, name in way}
     for (crate, name), path in files.items():
@@ -66,7 +66,7 @@ def wrong(way: list[tuple[str, str]]) -> list[str]:
 
 
 def check() -> list[str]:
-    """What is wrong with the lists."""
+    """Returns the faults of all lists."""
     listed = [way for name in DOCUMENTS for way in ways((ROOT / name).read_text(encoding="utf-8"))]
     found = [line for way in listed for line in wrong(way)]
     for limited in LIMITS:

@@ -15,15 +15,15 @@ from pathlib import Path
 
 MOST = 15_000_000
 EPOCH = (1980, 1, 1, 0, 0, 0)
-# What a wheel has beside the package: the program, man pages and completions. A function in Python
-# uses none of it, and the program is larger than the package.
+# Mark of files beside the package in a wheel: the program, man pages and completions. A function in
+# Python uses none of them, and the program is larger than the package.
 BESIDE = ".data/"
-# The licences of what a program contains travel with it.
+# Notices packed beside the binary: a program's licences travel with it.
 NOTICES = "THIRD-PARTY-NOTICES.txt"
 
 
 def function(binary: Path) -> Iterator[tuple[str, bytes, int]]:
-    """The name, content and mode of each file of a function."""
+    """Yields the name, content and mode of each file of a function."""
     yield "bootstrap", binary.read_bytes(), 0o755
     notices = binary.parent / NOTICES
     if notices.exists():
@@ -31,7 +31,7 @@ def function(binary: Path) -> Iterator[tuple[str, bytes, int]]:
 
 
 def layer(wheel: Path) -> Iterator[tuple[str, bytes, int]]:
-    """The files of a layer, which Lambda unpacks in /opt."""
+    """Yields the files of a layer, which Lambda unpacks in /opt."""
     with zipfile.ZipFile(wheel) as packed:
         for name in packed.namelist():
             if not name.endswith("/") and BESIDE not in name:
@@ -41,17 +41,17 @@ def layer(wheel: Path) -> Iterator[tuple[str, bytes, int]]:
 
 
 def handlers(directory: Path) -> Iterator[tuple[str, bytes, int]]:
-    """The Python files of a directory."""
+    """Yields the Python files of a directory."""
     for path in directory.glob("*.py"):
         yield path.name, path.read_bytes(), 0o644
 
 
 def pack(files: Iterator[tuple[str, bytes, int]], out: Path) -> None:
-    """Writes a zip, and refuses one that is too large."""
+    """Writes a zip. Exits with an error if it is too large."""
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as packed:
         for name, content, mode in sorted(files):
             entry = zipfile.ZipInfo(name, EPOCH)
-            # A regular file with these permissions, as Unix archivers write it.
+            # Mode of a regular file with these permissions, as Unix archivers write it.
             entry.create_system, entry.external_attr = 3, (0o100000 | mode) << 16
             entry.compress_type = zipfile.ZIP_DEFLATED
             packed.writestr(entry, content)

@@ -1,4 +1,5 @@
-"""A function on a host, ours or a foreign one. A call gives its answer, or the function's error."""
+"""Functions on a host, ours or a foreign one. A call returns the answer, or raises the function's
+error."""
 
 import json
 import os
@@ -20,7 +21,7 @@ CARGO_LAMBDA = ROOT / ".venv" / "bin" / "cargo-lambda"
 
 
 class FunctionError(Exception):
-    """The error object of a function."""
+    """Error object of a function."""
 
     def __init__(self, body: dict):
         super().__init__(body)
@@ -34,13 +35,14 @@ class Function:
         self.url = f"{url}/2015-03-31/functions/{name}/invocations"
 
     def call(self, event) -> dict:
-        """The answer; a function's error is raised."""
+        """Calls the function and returns its answer; a function's error is raised as
+        `FunctionError`."""
         request = urllib.request.Request(self.url, json.dumps(event).encode())
         try:
             with urllib.request.urlopen(request, timeout=WAIT_LIMIT) as answer:
                 body, failed = json.load(answer), answer.headers.get("X-Amz-Function-Error")
         except HTTPError as error:
-            # The foreign host answers so where the function failed.
+            # The foreign host answers a failure of the function by an HTTP error.
             body, failed = json.load(error), "Unhandled"
         if failed:
             raise FunctionError(body)
@@ -49,7 +51,7 @@ class Function:
 
 @contextmanager
 def hosted(code: Path, *options: str, env: dict[str, str] | None = None):
-    """A function on our host, for as long as the block lasts."""
+    """Runs a function on our host during the block."""
     process = subprocess.Popen(
         [TARGET / "debug" / "firstbyte", "-q", "bench", "functions", code, "--listen", "127.0.0.1:0", *options],
         env=CLEAN | AWS | (env or {}),
@@ -67,7 +69,7 @@ def hosted(code: Path, *options: str, env: dict[str, str] | None = None):
 
 
 def free_port() -> int:
-    """A port that nothing listens on."""
+    """Returns a port that nothing listens on."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return listener.getsockname()[1]
@@ -75,7 +77,7 @@ def free_port() -> int:
 
 @contextmanager
 def ended(process: subprocess.Popen):
-    """Ends a process and its group with the block."""
+    """Ends a process and its group after the block."""
     try:
         yield process
     finally:
@@ -85,8 +87,8 @@ def ended(process: subprocess.Popen):
 
 @contextmanager
 def foreign(bootstrap: Path, stage: Path, environments: int, env: dict[str, str]):
-    """The same function under `cargo lambda watch`, with environments that are started here."""
-    # It wants to be in a project, whose own program it starts too.
+    """Runs the same function under `cargo lambda watch`. The environments are started here."""
+    # `watch` requires a project, and also starts its program.
     (stage / "src").mkdir(parents=True)
     (stage / "src" / "main.rs").write_text("fn main() {}\n")
     (stage / "Cargo.toml").write_text('[package]\nname = "nothing"\nversion = "0.1.0"\nedition = "2024"\n[workspace]\n')

@@ -10,7 +10,8 @@ REASON = "needs root"
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leaves them out, and appends their names to the file of `FIRSTBYTE_NOT_RUN`, if given."""
+    """Leaves out marked tests without root, and appends their names to the file
+    `FIRSTBYTE_NOT_RUN`, if set."""
     if os.geteuid() == 0:
         return
     left_out = [item for item in items if item.get_closest_marker("needs_root")]

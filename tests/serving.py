@@ -14,10 +14,10 @@ from waiting import CLIENT_TIMEOUT, WAIT_LIMIT
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-# The long runs have another build of it.
+# Program under test; the long runs set another build.
 PROGRAM = Path(os.environ.get("FIRSTBYTE_PROGRAM", TARGET / "debug" / "firstbyte"))
 
-# Nothing of the caller's environment may send a client elsewhere.
+# Environment without variables that could send a client elsewhere.
 CLEAN = {
     name: value
     for name, value in os.environ.items()
@@ -40,7 +40,7 @@ def key_file(path: Path, lines: str = f"{AWS['AWS_ACCESS_KEY_ID']} {AWS['AWS_SEC
 
 @dataclass
 class Served:
-    """A directory and where it is served."""
+    """A served directory: its path, its address, and the process."""
 
     root: Path
     url: str
@@ -48,9 +48,10 @@ class Served:
 
     @contextmanager
     def stopped(self):
-        """The server answers nothing for as long as the block lasts."""
+        """Stops the server's process during the block, so that it does not answer."""
         os.kill(self.pid, signal.SIGSTOP)
-        # The signal is on its way when `kill` returns. This returns when all threads have stopped.
+        # `kill` returns before the signal takes effect. `waitid` returns when all threads have
+        # stopped.
         os.waitid(os.P_PID, self.pid, os.WSTOPPED)
         try:
             yield
@@ -67,7 +68,7 @@ class Served:
 
 
 def fetched(log: Path, prefix: str) -> Counter:
-    """How often each object of a bucket below a prefix was asked for, by an access log."""
+    """Counts, by an access log, the requests that fetched each object below a prefix."""
     pattern = re.compile(rf'"GET /\w+/({prefix}[^? "]+)\S* \S*"? ?20[06]')
     return Counter(found[1] for line in log.read_text().splitlines() if (found := pattern.search(line)))
 
@@ -82,9 +83,10 @@ def serving(
     status: int = 0,
     env: dict[str, str] | None = None,
 ):
-    """`serve --write` over a directory, for as long as the block lasts, or without writes. Its
-    standard error goes to `log`. `before` is called in its process before it starts, and `status`
-    is the one that it ends with. `env` has variables of its own.
+    """Runs `serve` over a directory during the block, with `--write` if `write`.
+
+    Its standard error goes to `log`. `before` is called in its process before it starts, `status`
+    is the expected exit status, and `env` adds variables.
     """
     process = subprocess.Popen(
         [PROGRAM, "serve", root, *(["--write"] if write else []), "--listen", "127.0.0.1:0", *options],

@@ -1,8 +1,8 @@
-"""A real Slurm on this machine: munged, slurmctld and several slurmd, with files and ports of their
-own.
+"""A real Slurm on this machine: munged, slurmctld and several slurmd, with their own files and
+ports.
 
 Nothing runs as a service of the system, and everything ends with the block. The nodes are slurmd
-processes with names of their own (`-N`), as Slurm's developers test it.
+processes with different names (`-N`), as Slurm's developers test it.
 """
 
 import os
@@ -15,13 +15,13 @@ from pathlib import Path
 
 from waiting import AT_ONCE, WAIT_LIMIT, until
 
-# slurmctld gives a node up, and starts its jobs elsewhere, after this silence.
+# Seconds of silence after which slurmctld gives a node up, and starts its jobs elsewhere.
 SILENCE = 5
 PATH = os.environ["PATH"] + os.pathsep + "/usr/sbin"
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nothing listens on."""
+    """Returns ports that nothing listens on."""
     with ExitStack() as stack:
         listeners = [stack.enter_context(socket.socket()) for _ in range(count)]
         for listener in listeners:
@@ -55,7 +55,7 @@ class Cluster:
             f"SlurmUser={user}",
             f"SlurmdUser={user}",
             "AuthType=auth/munge",
-            # A job that lost its node starts again when its credential has expired.
+            # Jobs that lost their node start again once their credential has expired.
             f"AuthInfo=socket={stage}/munge.socket,cred_expire={SILENCE}",
             "CredType=cred/munge",
             "ProctrackType=proctrack/linuxproc",
@@ -63,7 +63,7 @@ class Cluster:
             "JobAcctGatherType=jobacct_gather/none",
             "SelectType=select/linear",
             "SchedulerType=sched/builtin",
-            # Waiting jobs are looked at ten times a second, not every other second.
+            # Waiting jobs are checked ten times a second, instead of every other second.
             "SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=100000",
             "SlurmdParameters=config_overrides",
             "ReturnToService=2",
@@ -76,7 +76,7 @@ class Cluster:
         (stage / "slurm.conf").write_text("\n".join(lines) + "\n")
 
     def start(self, name: str, *command: str) -> None:
-        """Starts a daemon in the foreground, in a session of its own."""
+        """Starts a daemon in the foreground, in a new session."""
         log = (self.stage / f"{name}.out").open("w")
         self.daemons[name] = subprocess.Popen(
             command, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
@@ -99,27 +99,28 @@ class Cluster:
         until("idle nodes", self.is_idle)
 
     def is_idle(self) -> bool:
-        """Whether every node takes jobs."""
+        """Returns true if every node takes jobs."""
         states = self.try_run("sinfo", "-h", "-N", "-o", "%T").split()
         return states == ["idle"] * len(self.nodes)
 
     def try_run(self, *command: str) -> str:
-        """The output of a command, which may fail while daemons start."""
+        """Returns the output of a command, which may fail while daemons start."""
         return subprocess.run(command, env=self.env, capture_output=True, text=True, timeout=WAIT_LIMIT).stdout
 
     def run(self, *command: str, **env: str) -> str:
-        """The output of a command. Jobs write their logs where they are submitted: on the stage."""
+        """Returns the output of a command. Jobs write their logs where they are submitted: on the
+        stage."""
         options = {"cwd": self.stage, "env": self.env | env, "timeout": WAIT_LIMIT}
         done = subprocess.run(command, capture_output=True, text=True, **options)
         assert done.returncode == 0, f"{command}: {done.stderr}"
         return done.stdout.strip()
 
     def node_of(self, task: str) -> str:
-        """The node that a task runs on; empty while it waits."""
+        """Returns the node that a task runs on; an empty text while it waits."""
         return self.try_run("squeue", "-h", "-t", "running", "-j", task, "-o", "%N").strip()
 
     def kill(self, node: str) -> None:
-        """Ends a node as a power cut does: its daemon, and all that it has started."""
+        """Ends a node as a power cut does: its daemon, and all processes that it has started."""
         mark = f"SLURMD_NODENAME={node}".encode()
         jobs, steps = [], set()
         for process in Path("/proc").glob("[0-9]*"):
@@ -132,7 +133,7 @@ class Cluster:
                     steps.add(int(parent))
             except OSError:
                 continue
-        # Those first that would tell the controller how the others ended.
+        # Daemon and steps first: they would tell the controller how the jobs ended.
         for victim in [self.daemons.pop(node).pid, *steps, *jobs]:
             send(victim, signal.SIGKILL)
         self.run("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=killed")
@@ -163,8 +164,8 @@ def send(process: int, number: signal.Signals) -> None:
 
 @contextmanager
 def cluster(stage: Path, nodes: int, names: list[str] | None = None):
-    """A cluster for as long as the block lasts. Its nodes may have names that resolve to addresses
-    of their own.
+    """Runs a cluster during the block. Its nodes may have names that resolve to different
+    addresses.
     """
     stage.mkdir(parents=True)
     running = Cluster(stage, nodes, names)

@@ -1,8 +1,8 @@
-"""How long a test waits: one definition for every test, so that a slow machine is no failure.
+"""Limits of waits: one definition for every test, so that a slow machine is no failure.
 
 Times are stated in seconds of an idle machine of 2026 and multiplied by the slowness of this one,
-which is measured once a run. Every wait has an end: a test that hangs fails, and says what it
-waited for. crates/testkit/src/wait.rs is the same for Rust.
+which is measured once a run. Every wait has a limit: a test that hangs fails, and names the missing
+condition. crates/testkit/src/wait.rs is the same for Rust.
 """
 
 import functools
@@ -13,22 +13,22 @@ from collections.abc import Callable
 from typing import TypeVar
 
 T = TypeVar("T")
-# The variable that hands the factor on.
+# Variable that passes the factor to child processes.
 MEASURED = "TESTS_SLOWNESS"
-# Additions, and their time on an idle machine of 2026: one core of an AMD EPYC at 3 GHz.
+# Additions, and their seconds on an idle machine of 2026: one core of an AMD EPYC at 3 GHz.
 ADDITIONS, AT_REST = 250_000, 0.02
-# Bounds of the factor. The additions see one thread at one moment, while load comes and goes and
-# tests wait for several processes: waits are never shorter than four times those at rest.
+# Bounds of the factor. The additions measure one thread at one moment, while load comes and goes
+# and tests wait for several processes: so the limit is never below four times the time at rest.
 LEAST, MOST = 4.0, 40.0
-# What happens at once on an idle machine: a server starts, a thread reads a message.
+# Seconds for any immediate event on an idle machine: a server starts, a thread reads a message.
 AT_ONCE = 15
 POLL_INTERVAL = 0.01
 
 
 @functools.cache
 def slowness() -> float:
-    """How many times longer than on an idle machine a wait may last here. What the first process
-    of a run measures holds for all that it starts: they collect the same tests.
+    """Returns the factor by which waits may be longer here than on an idle machine. The first
+    process of a run measures it for all processes that it starts, so they collect the same tests.
     """
     if known := os.environ.get(MEASURED):
         return float(known)
@@ -41,13 +41,14 @@ def slowness() -> float:
 
 
 def patience(at_rest: float) -> float:
-    """The longest that may last here what takes `at_rest` seconds on an idle machine."""
+    """Returns the limit here, in seconds, of an event that takes `at_rest` seconds on an idle
+    machine."""
     return at_rest * slowness()
 
 
-# The limit of waits for what happens at once on an idle machine: a minute, or longer on a slow one.
+# Limit of waits for immediate events, in seconds: a minute, or longer on a slow machine.
 WAIT_LIMIT = patience(AT_ONCE)
-# For a client or script of several steps.
+# Limit of a client or script of several steps, in seconds.
 CLIENT_TIMEOUT = patience(30)
 
 
@@ -61,13 +62,13 @@ def until(what: str, holds: Callable[[], T], at_rest: float = AT_ONCE) -> T:
 
 
 def answers(host: str, port: int) -> bool:
-    """Whether a server sends anything. A connection alone proves nothing: MinIO listens on its port
-    to see whether it is free, and closes it again before it serves (`checkPortAvailability` in its
-    cmd/net.go).
+    """Returns true if a server sends anything. A connection alone proves nothing: MinIO listens on
+    its port to check that it is free, and closes it again before it serves (`checkPortAvailability`
+    in its cmd/net.go).
     """
     try:
         with socket.create_connection((host, port), WAIT_LIMIT) as asking:
-            # The status of any HTTP or TLS server; SSH sends its version first.
+            # Any HTTP or TLS server answers with a status; SSH sends its version first.
             asking.sendall(b"GET / HTTP/1.0\r\n\r\n")
             return bool(asking.recv(1))
     except OSError:

@@ -9,7 +9,7 @@ import dask.dataframe
 
 
 def total(prefix: str, column: str) -> float:
-    """The sum of a column over all Parquet objects directly below a prefix."""
+    """Return the sum of a column over all Parquet objects directly below a prefix."""
     frame = dask.dataframe.read_parquet(prefix.replace("s3://", "firstbyte://") + "/*.parquet", columns=[column])
     return float(frame[column].sum().compute())
 

@@ -12,7 +12,7 @@ import firstbyte
 
 
 def rows(prefix: str) -> int:
-    """Rows of all Parquet objects directly below a prefix."""
+    """Return the number of rows of all Parquet objects directly below a prefix."""
     connection = duckdb.connect()
     connection.register_filesystem(fsspec.filesystem("firstbyte"))
     pattern = prefix.replace("s3://", "firstbyte://") + "/*.parquet"
@@ -21,7 +21,7 @@ def rows(prefix: str) -> int:
 
 
 def bytes_of_type(prefix: str) -> list[tuple[str, int]]:
-    """Bytes below a prefix for each ending of a name."""
+    """Return the bytes below a prefix for each ending of a name."""
     connection = duckdb.connect()
     connection.register("files", firstbyte.iter_batches(prefix, recursive=True))
     query = "select string_split(path, '.')[-1] as ending, sum(size)::bigint from files group by ending order by ending"

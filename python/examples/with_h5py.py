@@ -12,7 +12,7 @@ import firstbyte
 
 
 def plane(location: str, dataset: str, index: int) -> numpy.ndarray:
-    """The plane `index` of a dataset with three axes."""
+    """Return the plane `index` of a dataset with three axes."""
     with firstbyte.open(location) as file, h5py.File(file, "r") as cube:
         data = cube[dataset]
         assert isinstance(data, h5py.Dataset)

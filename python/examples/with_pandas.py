@@ -12,7 +12,7 @@ import pandas
 
 
 def means(source: str, destination: str) -> pandas.DataFrame:
-    """Writes the mean `value` of each `site`; returns it."""
+    """Write the mean `value` of each `site`, and return it."""
     frame = pandas.read_parquet(source.replace("s3://", "firstbyte://"), columns=["site", "value"])
     result = pandas.DataFrame(frame.groupby("site", as_index=False).mean())
     result.to_parquet(destination.replace("s3://", "firstbyte://"))

@@ -11,7 +11,7 @@ import firstbyte
 
 
 def largest(prefix: str) -> polars.DataFrame:
-    """The largest Parquet object below a prefix."""
+    """Read the largest Parquet object below a prefix."""
     files = polars.DataFrame(firstbyte.list_arrow(prefix, recursive=True))
     name = files.filter(polars.col("path").str.ends_with(".parquet")).sort("size")["path"][-1]
     with firstbyte.open(f"{prefix}/{name}") as file:

@@ -23,7 +23,7 @@ BATCH, WORKERS = 64, 4
 
 
 class Objects:
-    """A map-style dataset of the objects below a prefix; a sample is the content of one."""
+    """A map-style dataset of the objects below a prefix; a sample is the content of one object."""
 
     def __init__(self, prefix: str) -> None:
         self.locations = sorted(entry.location for entry in firstbyte.ls(prefix, recursive=True))
@@ -39,13 +39,13 @@ class Objects:
 
 
 def batches(dataset: Objects, seed: int) -> Iterator[list[bytes]]:
-    """All samples once, in random order, in batches, read by worker processes."""
+    """Yield all samples once, in random order, in batches read by worker processes."""
     try:
         import torch
     except ImportError:
         yield from _batches_without_torch(dataset, seed)
         return
-    # torch takes any object with these methods; its types ask for a subclass.
+    # torch accepts any object with these methods, but its types require a subclass.
     samples: Any = dataset
     order = torch.Generator()
     order.manual_seed(seed)
@@ -63,15 +63,15 @@ def _batches_without_torch(dataset: Objects, seed: int) -> Iterator[list[bytes]]
 
 
 class Shards:
-    """An iterable dataset of the files in tar archives. Each worker reads archives of its own, one
-    after the other, at the rate of the link: what comes next is fetched ahead.
+    """An iterable dataset of the files in tar archives. Each worker reads its share of the
+    archives, one after the other, at the rate of the link: the next bytes are fetched ahead.
     """
 
     def __init__(self, locations: list[str]) -> None:
         self.locations = locations
 
     def of_worker(self, worker: int, workers: int) -> Iterator[tuple[str, bytes]]:
-        """Name and content of each file that one of the workers reads."""
+        """Yield the name and content of each file in one worker's archives."""
         for location in self.locations[worker::workers]:
             with firstbyte.open(location, cache=False) as file, tarfile.open(fileobj=file, mode="r|") as archive:
                 for member in archive:
@@ -79,7 +79,7 @@ class Shards:
                         yield member.name, content.read()
 
     def __iter__(self) -> Iterator[tuple[str, bytes]]:
-        """As a `DataLoader` calls it: in each of its workers, or in the process itself."""
+        """Iterate as a `DataLoader` expects: in each of its workers, or in the process itself."""
         import torch
 
         info = torch.utils.data.get_worker_info()
@@ -87,12 +87,12 @@ class Shards:
 
 
 def train(prefix: str, epochs: int) -> tuple[int, int]:
-    """Reads every sample in each epoch; returns how many there were, and their bytes."""
+    """Read every sample in each epoch. Return the number of samples, and their bytes."""
     dataset = Objects(prefix)
     samples = size = 0
     for epoch in range(epochs):
         for batch in batches(dataset, epoch):
-            # Decode, and take a step, here.
+            # The training step belongs here: decode the batch, update the model.
             samples += len(batch)
             size += sum(map(len, batch))
     return samples, size

@@ -13,14 +13,14 @@ import firstbyte
 
 
 def mean_of_first(location: str, variable: str) -> float:
-    """The mean of a variable's first time step; the others are not fetched."""
+    """Return the mean of a variable's first time step; the others are not fetched."""
     with firstbyte.open(location) as file, xarray.open_dataset(file, engine="h5netcdf") as dataset:
         return float(dataset[variable].isel(time=0).mean())
 
 
 def mean_of_all(location: str, variable: str, steps: int, client: Any) -> numpy.ndarray:
-    """The mean over all time steps, by workers of `dask.distributed` in other processes: each is
-    given the open file, and fetches its `steps` at a time."""
+    """Return the mean over all time steps, by workers of `dask.distributed` in other processes.
+    Each receives the open file, and fetches its `steps` at a time."""
     with firstbyte.open(location) as file:
         with xarray.open_dataset(file, engine="h5netcdf", chunks={"time": steps}) as dataset:
             return dataset[variable].mean("time").compute(scheduler=client).values

@@ -11,14 +11,14 @@ from zarr.storage import FsspecStore
 
 
 def write(location: str, array: numpy.ndarray) -> None:
-    """Writes an array with two axes, in chunks of 100 by 100."""
+    """Write an array with two axes, in chunks of 100 by 100."""
     store = FsspecStore.from_url(location.replace("s3://", "firstbyte://"))
     target = zarr.create_array(store, shape=array.shape, chunks=(100, 100), dtype=array.dtype)
     target[:] = array
 
 
 def corner(location: str, rows: int, columns: int) -> numpy.ndarray:
-    """The first rows and columns. Only the chunks that hold them are fetched."""
+    """Read the first rows and columns. Only the chunks that hold them are fetched."""
     store = FsspecStore.from_url(location.replace("s3://", "firstbyte://"), read_only=True)
     return numpy.asarray(zarr.open_array(store, mode="r")[:rows, :columns])
 

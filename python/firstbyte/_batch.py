@@ -13,10 +13,10 @@ from firstbyte import _native
 if TYPE_CHECKING:
     from firstbyte.filesystem import FirstbyteFileSystem
 
-# Pairs that one native call copies. The call returns each failure.
+# Pairs per native call. The call returns each failure.
 _BATCH = 1_000
-# Arguments of fsspec and of programs that have no effect here: listings are not kept, and reads
-# have a cache of their own.
+# Arguments of fsspec and of programs without an effect here: listings are not kept, and reads go
+# through firstbyte's cache.
 _NEEDLESS = {"cache_type", "fill_cache", "refresh", "size"}
 
 
@@ -81,7 +81,7 @@ class Batch:
         failed: dict[str, OSError] = {}
         for start in range(0, len(jobs), _BATCH):
             failed |= _native.copy_many(self._fs._client, jobs[start : start + _BATCH], moves)
-        # A recursive copy also lists directories. Those with other paths below them need no
+        # A recursive copy also lists directories. Directories above other listed paths need no
         # request. Local directories are left out above.
         above = {os.path.dirname(path) for path, _ in pairs} if failed and not is_upload else set()
 

@@ -156,8 +156,8 @@ def sync(
 
 
 def reporter(progress: Any) -> Callable[[int, int], object] | None:
-    """The function to call with the bytes moved and the bytes known: one that updates a tqdm bar,
-    or `progress` itself.
+    """Return the function to call with the bytes moved and the bytes known: one that updates a tqdm
+    bar, or `progress` itself.
     """
     if progress is None or not hasattr(progress, "update"):
         if progress is not None and not callable(progress):
@@ -174,7 +174,9 @@ def reporter(progress: Any) -> Callable[[int, int], object] | None:
 
 
 def rules(include: list[str] | None, exclude: list[str] | None) -> list[tuple[bool, str]]:
-    """The patterns in order, each with whether it includes. The last one that matches decides."""
+    """Return the patterns in order, each with True if it includes. The last pattern that matches
+    decides.
+    """
     return [(False, pattern) for pattern in exclude or []] + [(True, pattern) for pattern in include or []]
 
 

@@ -34,7 +34,9 @@ class FirstbyteError(Exception):
     seconds: float | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For pickle, which could not find a class that `error` has made by its name."""
+        """Reduce to a call of `error`: pickle could not find a class made by `error` by its
+        name.
+        """
         filename = getattr(self, "filename", None)
         line = getattr(self, "strerror", None) or str(self)
         return error, (self.kind, getattr(self, "errno", None), line, filename, _facts(self))

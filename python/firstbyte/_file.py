@@ -6,7 +6,7 @@ import errno
 import io
 import os
 
-# The built-in module: each import would have to read `operator`, which offers it too, from a file.
+# Built-in, while `operator`, which offers it too, would be read from a file.
 from _operator import index
 
 from firstbyte import _native
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    # How a file was opened: the client and the location, which is valid in any working directory.
+    # Arguments to open the file again: the client and the location, valid in any working directory.
     _Opened = tuple[_native.Client, str]
 
-# The unit of the cache, and the least that is fetched at once.
+# Unit of the cache, and the fewest bytes fetched at once.
 _BLOCK = 128 << 10
-# The last position of a file, as in the operating system.
+# Highest position in a file, as in the operating system.
 _LAST = (1 << 63) - 1
-# Large enough that a loop over lines spends little time on calls, and small enough that a random
-# read copies little more than it asked for. Blocks are a multiple of it.
+# Buffer size: large enough that a loop over lines spends little time on calls, and small enough
+# that a random read copies few unwanted bytes. Blocks are a multiple of it.
 _BUFFER = 32 << 10
 
 
@@ -45,12 +45,12 @@ class RawFile(io.RawIOBase):
         self._native = native
         self._opened_by = opened_by
         self._position = 0
-        # How many bytes the caller of the buffered file asks for: a hint, which may be out of date.
+        # Bytes that the caller of the buffered file asks for: a hint, which may be out of date.
         self._wanted = 0
 
     @property
     def name(self) -> str:
-        """The location."""
+        """Location of the object."""
         return self._native.location
 
     @property
@@ -60,16 +60,16 @@ class RawFile(io.RawIOBase):
 
     @property
     def version(self) -> str:
-        """The identity of this version of the object: a text to compare and to print."""
+        """Identity of this version of the object: a text to compare and to print."""
         return self._native.version
 
     def readable(self) -> bool:
-        """True."""
+        """Return True; ValueError if the file is closed."""
         self._check()
         return True
 
     def seekable(self) -> bool:
-        """True."""
+        """Return True; ValueError if the file is closed."""
         self._check()
         return True
 
@@ -105,8 +105,8 @@ class RawFile(io.RawIOBase):
             ranges: (offset, length) of each range, in bytes from 0.
             into: a writable buffer for each range, with room for all of it; no two may overlap.
 
-        list[bytes], one for each range; with `into` list[int], the number of bytes read for each.
-            list[bytes], one for each range; with `into` list[int], the bytes read of each.
+        Returns:
+            list[bytes], one for each range; with `into` list[int], the bytes read for each.
 
         Raises:
             ValueError: for negative numbers, or if the buffers are too few, too small or overlap.
@@ -160,19 +160,20 @@ class RawFile(io.RawIOBase):
             start = self.size
         else:
             raise _invalid()
-        # As for built-in files: programs catch OSError when they look for the end of a format.
+        # Built-in files raise OSError here too, and programs catch it when they look for the end of
+        # a format.
         if not 0 <= start + offset <= _LAST:
             raise _invalid()
         self._position = start + offset
         return self._position
 
     def tell(self) -> int:
-        """The position."""
+        """Return the position."""
         self._check()
         return self._position
 
     def write(self, content: Buffer, /) -> int:
-        """Not possible: io.UnsupportedOperation."""
+        """Raise io.UnsupportedOperation: the file is open for reading only."""
         self._check()
         raise io.UnsupportedOperation("write")
 
@@ -189,8 +190,8 @@ class RawFile(io.RawIOBase):
         return self._reduced(0, self.tell())
 
     def _reduced(self, buffering: int, position: int) -> Any:
-        """The file for `pickle` and `copy`: its location, options, version and position. It is
-        reopened without a request. If the object has changed since, reads raise OSError with
+        """Reduce the file for `pickle` and `copy` to its location, options, version and position.
+        It is reopened without a request. If the object has changed since, reads raise OSError with
         errno.ESTALE.
         """
         if self._opened_by is None:
@@ -204,7 +205,9 @@ class RawFile(io.RawIOBase):
 
 
 def _bytes_of(buffer: Buffer) -> memoryview:
-    """The bytes of any object that has a buffer; the view of a ctypes object has no shape."""
+    """Return the bytes of any object that has a buffer. The cast is for the view of a ctypes
+    object, which has no shape.
+    """
     view = memoryview(buffer)
     if not view.c_contiguous:
         raise BufferError("the buffer is not contiguous")
@@ -212,9 +215,9 @@ def _bytes_of(buffer: Buffer) -> memoryview:
 
 
 class _BlockwiseFile(RawFile):
-    """Fills the buffer of a `File`, up to what its caller asked for or to the end of a block: a
-    random reader would have to wait for more. If the caller asked for more than fits, all of it is
-    requested together.
+    """Fills the buffer of a `File` only up to the end of a block, or of the read if that is longer:
+    a random reader would have to wait for more. A read larger than the buffer is requested in one
+    piece.
     """
 
     _until = 0
@@ -241,11 +244,11 @@ class File(io.BufferedReader):
     """An object opened for reading: a buffered binary file, like the result of
     `builtins.open(path, "rb")`.
 
-    Any number of threads may use it; threads that read at offsets of their own use `read_at`.
+    Any number of threads may use it; threads that each read at their own offsets use `read_at`.
     """
 
     raw: RawFile  # type: ignore[assignment]  # pyright: ignore[reportIncompatibleVariableOverride]
-    # Bytes of the buffer.
+    # Buffer size in bytes.
     _size = _BUFFER
 
     @property
@@ -263,7 +266,7 @@ class File(io.BufferedReader):
 
     @property
     def version(self) -> str:
-        """The identity of this version of the object; a text to compare and to print."""
+        """Identity of this version of the object: a text to compare and to print."""
         return self._below.version
 
     def read_at(self, offset: int, length: int) -> bytes:

@@ -12,7 +12,7 @@ except ImportError:
     try:
         import _xxsubinterpreters as interpreters
     except ImportError:
-        # This Python can make no subinterpreters.
+        # This Python cannot make subinterpreters.
         interpreters = None
 
 if interpreters is not None and interpreters.get_current() != interpreters.get_main():

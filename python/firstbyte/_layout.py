@@ -10,7 +10,7 @@ from firstbyte._path import Path
 from firstbyte._typing import BinaryIO, Iterator, Literal
 
 Name = str | bytes
-# `Buffer` stands for any object that exposes its bytes as one contiguous buffer.
+# Types that expose their bytes as one contiguous buffer.
 Buffer = bytes | bytearray | memoryview
 
 
@@ -78,23 +78,23 @@ class Layout:
 
     @property
     def root(self) -> Name:
-        """The directory, as it was given."""
+        """Directory of the layout, as it was given."""
         return self._root
 
     @property
     def scheme(self) -> dict[str, str | int]:
-        """The shape: `hash`, `levels`, `width`, `leaf`."""
+        """Shape of the layout: `hash`, `levels`, `width`, `leaf`."""
         return dict(zip(("hash", "levels", "width", "leaf"), self._native.scheme))
 
     def path(self, name: Name) -> Name:
-        """Where the file `name` belongs, whether or not it exists. The path follows from the name
-        alone.
+        """Return the path of the file `name`, whether or not it exists. The path follows from the
+        name alone.
         """
         return self._native.path(name)
 
     def find(self, name: Name) -> Name | None:
-        """Where the file `name` is now, or None. While a conversion runs, it may move a moment
-        later.
+        """Return the present path of the file `name`, or None without one. While a conversion runs,
+        the file may move a moment later.
         """
         try:
             return self._native.find(name)
@@ -139,17 +139,17 @@ class Layout:
         return open(self.path(name), "rb", opener=lambda *_: self._native.open_file(name))
 
     def delete(self, name: Name) -> bool:
-        """Remove the file `name`. Return whether it existed."""
+        """Remove the file `name`. Return True if it existed."""
         return self._native.delete(name)
 
     def exists(self, name: Name) -> bool:
-        """Whether there is a file `name`."""
+        """Return True if there is a file `name`."""
         return self.find(name) is not None
 
     __contains__ = exists
 
     def count(self) -> int:
-        """How many files there are. All of them are listed to count them."""
+        """Count the files, by listing all of them."""
         return self._native.count()
 
     def __iter__(self) -> Iterator[Name]:
@@ -163,7 +163,7 @@ class Layout:
 
 
 def _bytes(content: Buffer) -> bytes:
-    """Convert content as a binary file does, which refuses what is not bytes; `bytes(5)` would be
+    """Convert content as a binary file does, which refuses anything but bytes; `bytes(5)` would be
     five zero bytes.
     """
     if isinstance(content, bytes):

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import sys
 
-# Imported here, before the program can replace `os.listdir` by ours.
+# Imported before the program can replace `os.listdir` by ours.
 from posix import listdir as theirs
 
 from firstbyte import _ls, _native

@@ -73,7 +73,7 @@ def _end() -> None:
 
 
 def _after_fork() -> None:
-    """The child has none of the parent's threads; it starts a thread of its own."""
+    """Forget the parent's thread, which the child does not have; the child starts its own."""
     global _worker, _lock
     _worker, _lock = None, allocate_lock()
 

@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from firstbyte._options import Options
     from firstbyte._typing import Unpack
 
-# Name, location and facts.
+# Name, location and facts of an entry.
 Row = tuple[str, str, tuple[str, int | None, float | None, str | None]]
 # Names of directories, of everything else, and of links to directories.
 Names = tuple[list[str], list[str], list[str]]
-# How many directories of a walk are listed at once, and how many listed ones may wait for it.
+# Maximum directories of a walk that are listed at once, and maximum listings that wait for the
+# walk.
 _AHEAD = 16
 _WAITING = 1024
 
@@ -44,11 +45,11 @@ class Entry:
         self.type, self.size, self.mtime, self.etag = facts
 
     def is_dir(self) -> bool:
-        """Whether it is a directory."""
+        """Return True for a directory."""
         return self.type == "directory"
 
     def is_file(self) -> bool:
-        """Whether it is an object, or a regular file."""
+        """Return True for an object or a regular file."""
         return self.type == "file"
 
     def __fspath__(self) -> str:
@@ -128,8 +129,8 @@ def rows(client: _native.Client, location: Location, recursive: bool) -> list[Ro
 
 
 class Ahead:
-    """Threads that list the directories of a walk in a store before the walk asks for them. Takes
-    the place of the native `Ahead`, which does this for local directories.
+    """Lists the directories of a walk in a store on threads, before the walk asks for them.
+    Replaces the native `Ahead`, which does this for local directories.
     """
 
     def __init__(self, client: _native.Client) -> None:

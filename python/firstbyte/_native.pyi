@@ -71,33 +71,37 @@ __version__: str
 
 @final
 class DirEntry(Generic[AnyStr], os.PathLike[AnyStr]):
-    """One entry of a directory, as `scandir` yields it, with the methods, results and errors of
+    """An entry of a directory, as `scandir` yields it, with the methods, results and errors of
     `os.DirEntry`.
     """
 
     @property
     def name(self) -> AnyStr:
-        """The entry's file name, relative to the `scandir` path."""
+        """File name of the entry, relative to the `scandir` path."""
 
     @property
     def path(self) -> AnyStr:
-        """The `scandir` path joined with the name; the name alone if that was a descriptor."""
+        """Path of the entry: the `scandir` path joined with the name; the name alone if that was a
+        descriptor.
+        """
 
     def inode(self) -> int:
-        """The number of the inode, as recorded in the directory."""
+        """Return the number of the inode, as recorded in the directory."""
 
     def is_dir(self, *, follow_symlinks: bool = True) -> bool:
-        """Whether it is a directory; without a system call unless it is a link to be followed."""
+        """Return True for a directory; without a system call unless it is a link to be followed."""
 
     def is_file(self, *, follow_symlinks: bool = True) -> bool:
-        """Whether it is a regular file; without a system call unless it is a link to be followed."""
+        """Return True for a regular file; without a system call unless it is a link to be
+        followed.
+        """
 
     def is_symlink(self) -> bool:
-        """Whether it is a symbolic link."""
+        """Return True for a symbolic link."""
 
     if sys.version_info >= (3, 12):
         def is_junction(self) -> bool:
-            """False: there are none on Linux."""
+            """Return False: Linux has no junctions."""
 
     def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
         """Return `os.stat` of the entry. The system is asked only once."""
@@ -119,7 +123,7 @@ class Scandir(Generic[AnyStr]):
 
     @property
     def is_open(self) -> bool:
-        """Whether it has neither been read to the end nor closed."""
+        """True until it has been read to the end or closed."""
 
     def __class_getitem__(cls, item: Any, /) -> GenericAlias: ...
 
@@ -130,8 +134,8 @@ class Ahead:
     def read(
         self, path: AnyStr, follow: bool
     ) -> tuple[builtins.list[AnyStr], builtins.list[AnyStr], builtins.list[AnyStr]] | None:
-        """The directories in `path`, the rest, and those directories that are links; None if `path`
-        is a link that must not be followed.
+        """Return the directories in `path`, the other entries, and those directories that are
+        links; None if `path` is a link that must not be followed.
         """
 
     def expect(self, paths: builtins.list[AnyStr]) -> None:
@@ -142,11 +146,11 @@ class Listing:
     """A whole listing as columns. Any Arrow consumer takes them, any number of times and without a copy."""
 
     def __len__(self) -> int:
-        """The number of rows."""
+        """Return the number of rows."""
 
     @property
     def errors(self) -> builtins.list[OSError]:
-        """An OSError for each directory or entry that could not be listed."""
+        """OSError for each directory or entry that could not be listed."""
 
     def __arrow_c_schema__(self) -> CapsuleType: ...
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> CapsuleType: ...
@@ -161,7 +165,7 @@ class Batches(Iterator[RecordBatch]):
     def __next__(self) -> RecordBatch: ...
     @property
     def errors(self) -> builtins.list[OSError]:
-        """An OSError for each directory or entry that could not be listed so far."""
+        """OSError for each directory or entry that could not be listed so far."""
 
     def __arrow_c_schema__(self) -> CapsuleType: ...
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> CapsuleType: ...
@@ -173,7 +177,7 @@ class RecordBatch:
     """
 
     def __len__(self) -> int:
-        """The number of rows."""
+        """Return the number of rows."""
 
     def __arrow_c_schema__(self) -> CapsuleType: ...
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[CapsuleType, CapsuleType]: ...
@@ -212,7 +216,7 @@ class Layout:
     def names(self) -> Names: ...
 @final
 class Names(Iterator[str | bytes]):
-    """The names in a layout, which a thread lists while the program takes them."""
+    """Names in a layout, which a thread lists while the program takes them."""
 
     def __iter__(self) -> Self: ...
     def __next__(self) -> str | bytes: ...
@@ -225,16 +229,16 @@ class Client:
 
 def log_begin(least: int) -> None: ...
 
-# For each event the level, target and fields as JSON; then the number of dropped events, and
-# whether the log has ended.
+# Returns the level, the target and the fields (as JSON) of each event, the number of dropped
+# events, and True if the log has ended.
 def log_next() -> tuple[builtins.list[tuple[int, str, str]], int, bool]: ...
 def log_end() -> None: ...
 def connect(**options: object) -> Client: ...
 def disconnect() -> None: ...
 @final
 class Cancellation:
-    """Ends calls of other threads. If it is made during such a call, it is cancelled with the one
-    around it.
+    """Ends calls of other threads. A `Cancellation` made during such a call is cancelled with that
+    call's own.
     """
 
     def __new__(cls) -> Self: ...
@@ -242,7 +246,7 @@ class Cancellation:
     def run(self, function: Callable[_P, _T], /, *arguments: _P.args, **options: _P.kwargs) -> _T: ...
 
 class Cancelled(BaseException):
-    """A call was ended by the `Cancellation` that it was made by."""
+    """Raised by a call that its `Cancellation` ended."""
 @final
 class LazyFile:
     """An object opened for reading, without a position."""
@@ -266,7 +270,7 @@ class LazyFile:
 
 @final
 class Writer:
-    """An object written from its beginning to its end. It appears only when it is committed."""
+    """An object written from its beginning to its end, which appears only once it is committed."""
 
     def write(self, content: bytes) -> None: ...
     def commit(self) -> None: ...
@@ -274,7 +278,7 @@ class Writer:
 
 @final
 class Objects(Iterator[bytes]):
-    """The content of objects in order, read ahead while the program takes them."""
+    """Content of objects in order, read ahead while the program takes it."""
 
     def __iter__(self) -> Self: ...
     def __next__(self) -> bytes: ...

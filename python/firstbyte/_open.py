@@ -185,13 +185,13 @@ def opened(
 
 
 def _anywhere(location: Location) -> str:
-    """The location in a form that is valid in any working directory."""
+    """Return the location in a form that is valid in any working directory."""
     text = os.fspath(location)
     return text if "://" in text else os.path.abspath(text)
 
 
 def _parse(mode: str) -> tuple[str, bool]:
-    """The action of a mode ("r", "w" or "x"), and whether it is binary."""
+    """Return the action of a mode ("r", "w" or "x"), and True if it is binary."""
     if not isinstance(mode, str):
         raise TypeError(f"open: mode should be a string, not {type(mode).__name__}")
     letters = set(mode)
@@ -213,7 +213,7 @@ def _check(does: str, binary: bool, buffering: int, text: tuple[str | None, str 
     if buffering == 0 and not (binary and does == "r"):
         raise ValueError("open: text, and what is written, needs a buffer: buffering should not be 0")
     if not binary:
-        # This raises the error of an encoding or newline that cannot be used.
+        # Raises the error of an invalid encoding or newline.
         io.TextIOWrapper(io.BytesIO(), *text)
     elif text != (None, None, None):
         raise ValueError("open: encoding, errors and newline are for text, and the mode is binary")
@@ -223,8 +223,8 @@ def _refuse_existing(client: _native.Client, location: Location) -> None:
     try:
         kind = _native.stat(client, location)[0]
     except (FileNotFoundError, NotADirectoryError, PermissionError):
-        # A caller that may write is not always allowed to look.
+        # A caller with the right to write may lack the right to look.
         return
-    # A prefix is not an object: a key may have the same name.
+    # A prefix does not count: a key may have the same name.
     if kind != "directory":
         raise FileExistsError(errno.EEXIST, "exists already", os.fspath(location))

@@ -83,7 +83,7 @@ COPY = STORE | TERMS | frozenset(CopyOptions.__annotations__)
 READ = STORE | frozenset(ReadOptions.__annotations__)
 OPEN = READ | frozenset(OpenOptions.__annotations__)
 
-# The names of options in other fsspec file systems, with the names here.
+# Names of options in other fsspec file systems, and their names here.
 ALIASES = {
     "anon": "anonymous",
     "endpoint": "endpoint_url",
@@ -91,7 +91,7 @@ ALIASES = {
     "secret": "secret_access_key",
     "token": "session_token",
 }
-# The same for the clients of boto3.
+# Names of options in the clients of boto3, and their names here.
 CLIENT_ALIASES = {
     "aws_access_key_id": "access_key_id",
     "aws_secret_access_key": "secret_access_key",

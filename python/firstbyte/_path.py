@@ -6,14 +6,14 @@ import os
 
 # A path in a file system.
 Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
-# A place anywhere: a URL, or a path.
+# A location: a URL or a path.
 Location = str | os.PathLike[str]
 
-# A location in a store begins with one of these; everything else is a path.
+# Beginnings of a location in a store; everything else is a path.
 _STORES = ("s3://", "gs://", "az://", "http://", "https://", "sftp://")
-# The characters of a name in `s3+NAME://`, an endpoint that the configuration file names.
+# Characters of a name in `s3+NAME://`, an endpoint in the configuration file.
 _NAME = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
-# File descriptors are non-negative numbers of 31 bits.
+# Range of file descriptors: non-negative numbers of 31 bits.
 _DESCRIPTORS = range(1 << 31)
 
 
@@ -26,18 +26,20 @@ def stored(path: object) -> str | None:
 
 
 def _is_named(path: str) -> bool:
-    """Whether a location begins with `s3+NAME://`. Importing `re` would triple the import time."""
+    """Return True if a location begins with `s3+NAME://`. Importing `re` would triple the import
+    time.
+    """
     scheme, separator, _ = path.partition("://")
     name = scheme.removeprefix("s3+")
     return bool(separator and name) and name != scheme and _NAME.issuperset(name)
 
 
 def resolve(path: object) -> object:
-    """Convert `path` to what the native half takes, or return `NotImplemented`.
+    """Convert `path` to a type that the native half accepts, or return `NotImplemented`.
 
-    `NotImplemented` stands for whatever `os` accepts with a warning or refuses. The function of
-    `os`, saved before any program could replace it, then behaves as in the running Python, in its
-    words.
+    `NotImplemented` stands for arguments that `os` accepts with a warning or refuses. The function
+    of `os`, saved before any program could replace it, then behaves as in the running Python, with
+    the same messages.
     """
     if type(path) is int:
         return path if path in _DESCRIPTORS else NotImplemented

@@ -19,7 +19,7 @@ class Failed(TypedDict, total=False):
 
 
 class Receipt(TypedDict, total=False):
-    """What a verb did. A field that does not apply to the verb is absent."""
+    """Receipt of a verb. A field that does not apply to the verb is absent."""
 
     schema: int
     verb: str

@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from firstbyte._path import Location
     from firstbyte._typing import Unpack
 
-# How many bytes are read first: most headers fit.
+# Bytes of the first read: most headers fit.
 _FIRST = 128 << 10
-# The longest header that the format's own library accepts, in bytes.
+# Maximum bytes of a header, as in the format's own library.
 _LONGEST = 100_000_000
-# The least bytes that one call reads. Calls are short, so that tensors arrive steadily.
+# Minimum bytes that one call reads. Calls are short, so that tensors arrive steadily.
 _BATCH = 8 << 20
-# How many bytes are read ahead, by at most `_MOST_CALLS` calls at once and at least `_LEAST_CALLS`:
-# one is under way while the next begins and the last is handed over.
+# Bytes read ahead, by at most `_MOST_CALLS` calls at once and at least `_LEAST_CALLS`: one call is
+# under way while the next begins and the last is handed over.
 _AHEAD = 96 << 20
 _MOST_CALLS, _LEAST_CALLS = _AHEAD // _BATCH, 3
 
-# The format's types: the bytes of an element, and the type's name in torch and in numpy.
+# Types of the format: bytes of an element, and the names in torch and in numpy.
 _TYPES: dict[str, tuple[int, str, str | None]] = {
     "BOOL": (1, "bool", "bool"),
     "U8": (1, "uint8", "uint8"),
@@ -52,7 +52,7 @@ _TYPES: dict[str, tuple[int, str, str | None]] = {
 
 
 class _Tensor:
-    """The place of a tensor in its file."""
+    """Name, type, shape and place of a tensor in its file."""
 
     __slots__ = ("kind", "length", "name", "offset", "shape")
 
@@ -112,7 +112,9 @@ def load_safetensors(
 
 
 def _tensors(file: RawFile, column: int) -> list[_Tensor]:
-    """The tensors of a file by offset. `column` selects the framework's type names in `_TYPES`."""
+    """Return the tensors of a file by offset. `column` selects the framework's type names in
+    `_TYPES`.
+    """
 
     def damaged(why: str) -> ValueError:
         return ValueError(f"{file.name}: not a safetensors file, or a damaged one: {why}")
@@ -183,7 +185,7 @@ def _read(
         while under_way:
             yield from first()
     finally:
-        # If the caller stops early, the reads under way end.
+        # Ends the reads under way if the caller stops early.
         reads.cancel()
         pool.shutdown(cancel_futures=True)
 

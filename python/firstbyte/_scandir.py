@@ -6,7 +6,7 @@ import os
 import sys
 import warnings
 
-# Imported here, before the program can replace `os.scandir` by ours.
+# Imported before the program can replace `os.scandir` by ours.
 from posix import scandir as theirs
 
 from firstbyte import _native

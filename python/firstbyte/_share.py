@@ -14,11 +14,11 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-# Options of `hydrate` that the program takes under the same name.
+# Options of `hydrate` with the same name in the program.
 _NAMED = ("cache", "cache_size", "cache_store", "endpoint_url", "limit_rate", "memory", "profile", "region")
 # Options that are flags in the program.
 _FLAGS = {"anonymous": "--no-sign-request", "cache_shared": "--cache-shared", "pin": "--pin"}
-# Seconds that a gateway may take to end.
+# Maximum seconds for a gateway to end.
 _ENDING = 15
 
 
@@ -43,7 +43,7 @@ def hydrate_everywhere(source: str, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _words(options: dict[str, Any]) -> list[str]:
-    """The options as arguments of the program."""
+    """Return the options as arguments of the program."""
     words = []
     for name, value in options.items():
         if value is None or value is False:
@@ -58,7 +58,7 @@ def _words(options: dict[str, Any]) -> list[str]:
 
 
 def _program() -> str:
-    """The path of the program that came with the package."""
+    """Return the path of the program that came with the package."""
     beside = os.path.join(os.path.dirname(sys.executable), "firstbyte")
     found = beside if os.access(beside, os.X_OK) else shutil.which("firstbyte")
     if found is None:
@@ -67,7 +67,7 @@ def _program() -> str:
 
 
 class _Node:
-    """An actor: the gateway of one node, and the command that fills the node's cache."""
+    """Actor of one node: its gateway, and the command that fills its cache."""
 
     def __init__(self, key: str):
         self.directory = tempfile.mkdtemp()
@@ -79,7 +79,7 @@ class _Node:
     def serve(self, source: str, words: list[str]) -> str:
         """Start the gateway. Return its URL."""
         listen = f"{ray.util.get_node_ip_address()}:0"
-        # These options concern fetching, not serving.
+        # Options of fetching, which a gateway does not have.
         words = [word for word in words if word != "--pin"]
         if "--limit-rate" in words:
             at = words.index("--limit-rate")

@@ -38,7 +38,7 @@ def stat(location: Location, **options: Unpack[Options]) -> Entry:
 
 
 def exists(location: Location, **options: Unpack[Options]) -> bool:
-    """Whether an object, a directory or a prefix is at a location.
+    """Return True if an object, a directory or a prefix is at a location.
 
     Args:
         location: as for `stat`.

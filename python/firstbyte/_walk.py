@@ -70,7 +70,7 @@ def _walk(
     onerror: Callable[[OSError], Any] | None,
     followlinks: bool,
 ) -> Iterator[tuple[AnyStr, list[AnyStr], list[AnyStr]]]:
-    # Paths to read. Bottom-up, also directories that were read, which are yielded after everything
+    # Paths to read. Bottom-up, also directories that were read and are yielded after everything
     # pushed above them.
     stack: list[AnyStr | tuple[AnyStr, list[AnyStr], list[AnyStr]]] = [top]
     # The root may be a link. Links below it are entered only with `followlinks`.

@@ -13,7 +13,7 @@ import warnings
 from firstbyte import _native
 from firstbyte._typing import Any
 
-# The bytes that a writer collects before it passes them on.
+# Bytes that a writer collects before it passes them on.
 _PIECE = 1 << 20
 
 
@@ -32,13 +32,13 @@ class _Discarded(io.IOBase):
         try:
             is_closed = self.closed
         except ValueError:
-            # After detach(): the underlying file has another owner.
+            # After detach(), the underlying file has another owner.
             return
         if not is_closed:
             try:
                 _warn(self)
             finally:
-                # The warning may have been turned into an exception.
+                # Warnings may have been turned into exceptions.
                 self.discard()
 
 
@@ -83,7 +83,7 @@ class TextWriteFile(_Discarded, io.TextIOWrapper):
         self, file: WriteFile, encoding: str | None, errors: str | None, newline: str | None, line_buffering: bool
     ) -> None:
         """Not called directly: use `firstbyte.open`."""
-        # A byte order mark is written only where the position is known to be the start.
+        # A byte order mark is written only at a position known to be the start.
         file.writer.seeks = True
         super().__init__(file, encoding, errors, newline, line_buffering)
         file.writer.seeks = False
@@ -106,7 +106,7 @@ class TextWriteFile(_Discarded, io.TextIOWrapper):
 
 
 class RawWriter(io.RawIOBase):
-    """Passes on what it is given, until the file is discarded."""
+    """Passes bytes on to the native writer, until the file is discarded."""
 
     def __init__(self, native: _native.Writer, name: str, mode: str) -> None:
         super().__init__()

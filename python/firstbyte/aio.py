@@ -66,11 +66,11 @@ __all__ = [
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-# The most calls at once. They wait for servers, and cost a thread each.
+# Maximum calls at once. They wait for servers, and take a thread each.
 _THREADS = 64
-# The most seconds that a cancelled task waits for its call to end.
+# Maximum seconds that a cancelled task waits for its call to end.
 _GRACE = 2.0
-# How many entries of a local directory one step takes.
+# Entries of a local directory that one step takes.
 _ENTRIES = 1000
 
 _pool: concurrent.futures.ThreadPoolExecutor | None = None
@@ -84,7 +84,7 @@ def _executor() -> concurrent.futures.ThreadPoolExecutor:
 
 
 def _forget() -> None:
-    """The child of a fork has none of the pool's threads."""
+    """Forget the pool: the child of a fork has none of its threads."""
     global _pool
     _pool = None
 
@@ -104,7 +104,7 @@ async def _run(cancellation: _native.Cancellation, call: Callable[[], _T]) -> _T
         return await asyncio.shield(future)
     except asyncio.CancelledError:
         cancellation.cancel()
-        # Nothing reads the call's exception any more, so asyncio must not report it.
+        # The call's exception is not read any more, so asyncio must not report it.
         future.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         await asyncio.wait([future], timeout=_GRACE)
         raise
@@ -121,7 +121,7 @@ def _awaitable(function: Callable[_P, _T]) -> Callable[_P, Coroutine[Any, Any, _
 
 
 class _Steps(AsyncIterator[_T]):
-    """The items of an iterator that is made and advanced on threads."""
+    """Iterates over an iterator that is made and advanced on threads."""
 
     def __init__(self, make: Callable[[], Iterable[_T]], size: int = 1) -> None:
         self._make, self._size = make, size
@@ -251,23 +251,23 @@ class File(Generic[AnyStr]):
 
     @property
     def name(self) -> str:
-        """The location."""
+        """Location of the file."""
         name: str = self.file.name
         return name
 
     @property
     def size(self) -> int:
-        """The length in bytes, of a file that is read."""
+        """Length in bytes, of a file that is read."""
         return self._binary().size
 
     @property
     def version(self) -> str:
-        """The identity of this version of the object, of a file that is read."""
+        """Identity of this version of the object, of a file that is read."""
         return self._binary().version
 
     @property
     def closed(self) -> bool:
-        """Whether it is closed."""
+        """True if the file is closed."""
         closed: bool = self.file.closed
         return closed
 
@@ -301,12 +301,12 @@ class File(Generic[AnyStr]):
         return position
 
     async def tell(self) -> int:
-        """The position."""
+        """Return the position."""
         position: int = await self._call(self.file.tell)
         return position
 
     async def write(self, content: AnyStr) -> int:
-        """Write bytes or text. Return how many bytes or characters."""
+        """Write bytes or text. Return the number of bytes or characters."""
         written: int = await self._call(self.file.write, content)
         return written
 

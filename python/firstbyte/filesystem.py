@@ -29,16 +29,16 @@ from firstbyte._open import opened
 from firstbyte._options import ALIASES, CLIENT_ALIASES, READ, STORE, connect, unknown
 from firstbyte._write import WriteFile
 
-# Larger values are uploaded in parts.
+# Maximum bytes of a value uploaded in one request; larger values are uploaded in parts.
 _SMALL = 8 << 20
-# The most objects whose ranges are fetched at once.
+# Maximum objects whose ranges are fetched at once.
 _OBJECTS = 16
 
-# The protocols that this file system can be chained before.
+# Protocols that this file system can be chained before.
 _TARGETS = ("s3", "gs", "az", "http", "https", "file")
-# The beginning of a protocol that names an S3 endpoint of the configuration file.
+# Beginning of a protocol that names an S3 endpoint of the configuration file.
 _NAMED = "s3+"
-# Options that only S3 has, and those of them that other services have, too.
+# Options that only S3 has, and the subset that each service shares.
 _OF_S3 = STORE - {"memory"}
 _SHARED = {"s3": _OF_S3, "gs": {"anonymous"}, "az": {"anonymous"}}
 
@@ -96,7 +96,8 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         self.target_protocol = target
         if target == "file":
             self.root_marker = "/"
-            # A program that names this file system wants the cache, also for local files.
+            # Only programs that want the cache name this file system, so local files are cached
+            # too.
             options.setdefault("cache", True)
         self._client = connect("firstbyte", options, READ)
         # The protocol to strip depends on the instance, as in fsspec's own chained file systems.
@@ -117,7 +118,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
 
     @staticmethod
     def _get_kwargs_from_urls(path: str) -> dict[str, Any]:
-        """A URL holds the scheme of a named endpoint, since fsspec does not know it:
+        """Return the scheme of a named endpoint in a URL, since fsspec does not know it:
         `firstbyte://s3+lab://BUCKET/KEY`.
         """
         scheme, separator, _ = str(path).removeprefix("firstbyte://").partition("://")
@@ -135,7 +136,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
     def _path(self, location: str) -> str:
         return location.removeprefix(f"{self.target_protocol}://").rstrip("/")
 
-    # What is there.
+    # Looking up and listing.
 
     def info(self, path: str, **kwargs: Any) -> dict[str, Any]:
         """Return name, size, type ("file" or "directory"), mtime (seconds since 1970) and ETag;
@@ -195,7 +196,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         return {name: found[name] for name in names} if detail else names
 
     def exists(self, path: str, **kwargs: Any) -> bool:
-        """Whether something exists there. Errors other than its absence are raised."""
+        """Return True if something exists there. Errors other than its absence are raised."""
         try:
             self.info(path, **kwargs)
         except (FileNotFoundError, NotADirectoryError):
@@ -208,7 +209,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         return _native.presign(self._client, self._location(self._strip_protocol(path)), expiration, False)
 
     def modified(self, path: str) -> datetime:
-        """When the object was last written."""
+        """Return the time when the object was last written."""
         mtime = self.info(path)["mtime"]
         if mtime is None:
             raise NotImplementedError(f"{path}: the server does not tell when it was written")
@@ -332,7 +333,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         is.
         """
         refuse("touch", kwargs)
-        # A bucket is not an object, even if it exists.
+        # A bucket is never an object, even if it exists.
         if truncate or "/" not in self._strip_protocol(path) or not self.exists(path):
             self.pipe_file(path, b"")
 
@@ -396,7 +397,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         AbstractFileSystem.copy(batch, path1, path2, recursive=recursive, maxdepth=maxdepth)
         batch.copy_all(self._location, self._location, moves=True)
         if recursive and isinstance(path1, str) and self.isdir(path1) and not self.find(path1):
-            # The directories of a file system are empty now.
+            # The directories of a local target are empty now.
             self.rm(path1, recursive=True)
 
     def get(
@@ -445,7 +446,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
             self._bucket(path, exist_ok=False)
 
     def makedirs(self, path: str, exist_ok: bool = False) -> None:
-        """As `mkdir`."""
+        """Make a directory as `mkdir` does, with its parents."""
         path = self._strip_protocol(path)
         if self.target_protocol == "file":
             os.makedirs(path, exist_ok=exist_ok)
@@ -456,7 +457,8 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         try:
             exists = self.exists(bucket)
         except PermissionError:
-            # The keys may allow reading and writing only below a prefix.
+            # Keys may allow reading and writing only below a prefix, so a refusal counts as
+            # existing.
             exists = True
         if not exists:
             raise NotImplementedError(f"{bucket}: buckets are not made here")

@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 __all__ = ["cp", "hydrate", "list"]
 
-# Called with the number of shards that are complete, the number of all shards, and the receipt of
-# the shard that was completed last.
+# Callback with the number of complete shards, the number of all shards, and the receipt of the last
+# completed shard.
 Progress = Callable[[int, int, dict[str, Any]], None]
-# In this module, `list` is a function.
+# Aliases, because `list` is a function in this module.
 _Paths = builtins.list[Location]
 _Refs = builtins.list[Any]
-# Rows in a block of a Dataset.
+# Maximum rows of a block of a Dataset.
 ROWS = 65_536
 
 
@@ -206,7 +206,7 @@ def _run(
     return merged
 
 
-# The options of `plan` that `cp` and `hydrate` have, too.
+# Options of `plan` that `cp` and `hydrate` have, too.
 _REACH = ("memory", "endpoint_url", "profile", "region", "anonymous")
 
 

@@ -8,7 +8,7 @@ COLD = {"wanted": "cold", "held": True, "evidence": ["before: 0 of 268435456 byt
 
 
 def noise(source, spread=0.03):
-    """A factor of timing noise: log-normal, and one run in twenty is slow."""
+    """Returns a factor of timing noise: log-normal, and one run in twenty is slow."""
     return math.exp(source.gauss(0, spread)) * (1.6 if source.random() < 0.05 else 1)
 
 
@@ -24,7 +24,7 @@ def run(source, case, contender, number, seconds, **more):
 
 
 def progress(source, seconds, size):
-    """Seconds and bytes so far: a burst at first, then the lower rate."""
+    """Returns points of seconds and bytes so far: a burst at first, then a lower rate."""
     points, done = [(0.0, 0)], 0.0
     for step in range(1, 61):
         done += (3 if step < 15 else 1) * source.uniform(0.7, 1.3)
@@ -87,7 +87,7 @@ def metrics_case(source, rounds):
 
 
 def results(seed=1, rounds=10):
-    """The text of a results file."""
+    """Returns the text of a results file."""
     source = random.Random(seed)
     made = [make(source, rounds) for make in (copy_case, jobs_case, metrics_case)]
     header = {
@@ -103,7 +103,7 @@ def results(seed=1, rounds=10):
 
 
 def many(runs, seed=1):
-    """The text of a results file with about `runs` runs of one case."""
+    """Returns the text of a results file with about `runs` runs of one case."""
     source = random.Random(seed)
     names = ["firstbyte", "s5cmd", "rclone", "aws-cli"]
     case = {"name": "many", "title": "Very many runs", "contenders": [{"name": name} for name in names], "rounds": runs // 4}

@@ -1,4 +1,4 @@
-"""What the tests of pages in a browser share: a server, Chromium, and axe-core."""
+"""Fixtures of the tests of pages in a browser: a server, Chromium, and axe-core."""
 
 import os
 import pathlib
@@ -19,14 +19,14 @@ CHROMIUM_ARGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]
-# What is waited for is a state, never a duration.
+# Timeout of waits for a state; no test waits for a fixed time.
 PATIENCE_MS = 1000 * CLIENT_TIMEOUT
 expect.set_options(timeout=PATIENCE_MS)
 
 
 @pytest.fixture(scope="module")
 def browser():
-    """A Chromium that the tests of a module share, which import this."""
+    """Starts the Chromium that the tests of an importing module share."""
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=CHROMIUM_ARGS)
         yield started
@@ -34,7 +34,7 @@ def browser():
 
 
 class Server:
-    """One `firstbyte serve` process over a directory."""
+    """A `firstbyte serve` process over a directory."""
 
     def __init__(self, directory, listen="127.0.0.1:0", options=("--write",)):
         command = [BINARY, "serve", directory, "--listen", listen, *options]
@@ -43,7 +43,7 @@ class Server:
         self.url = re.search(r"https?://[^\s/]+", line).group()
 
     def received_bytes(self):
-        """Body bytes the server took, by its own count."""
+        """Returns the body bytes that the server received, by its own count."""
         text = urllib.request.urlopen(f"{self.url}/.firstbyte/metrics").read().decode()
         return int(float(re.search(r"^firstbyte_\w*received_bytes\w* ([\d.e+]+)$", text, re.M).group(1)))
 
@@ -53,7 +53,7 @@ class Server:
 
 
 def shown_names(page):
-    """Names in the rows of the document, from top to bottom."""
+    """Returns the names in the rows of the document, from top to bottom."""
     return page.evaluate("""() => [...document.querySelectorAll('.spacer .row:not([hidden])')]
         .sort((a, b) => a.ariaRowIndex - b.ariaRowIndex).map((row) => row.querySelector('bdi').textContent)""")
 
@@ -64,7 +64,7 @@ def open_directory(page, url, entries):
 
 
 def violations(page):
-    """What axe-core finds against any of its rules: the rule and the first elements.
+    """Returns the violations that axe-core finds: the rule and the first elements.
 
     The page must have been opened with `AXE` as an init script, which the page's own policy does
     not refuse.
@@ -74,6 +74,6 @@ def violations(page):
 
 
 def fits(page):
-    """Whether nothing scrolls sideways, the list included."""
+    """Returns true if nothing scrolls sideways, the list included."""
     return page.evaluate("""() => [document.documentElement, ...document.querySelectorAll('.scroller, dialog[open]')]
         .every((element) => element.scrollWidth <= element.clientWidth)""")

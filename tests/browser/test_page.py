@@ -27,7 +27,7 @@ ODD_NAMES = [
 
 
 class Browser:
-    """One Chromium process with a profile of its own."""
+    """A Chromium process with its own profile."""
 
     def __init__(self, playwright):
         self.profile = tempfile.TemporaryDirectory()
@@ -40,7 +40,7 @@ class Browser:
         self.page.on("console", lambda m: m.type == "error" and self.problems.append(m.text))
 
     def pids(self):
-        """Its processes: those that run on this profile."""
+        """Returns the processes that run on this profile."""
         found = []
         for entry in pathlib.Path("/proc").iterdir():
             if entry.name.isdigit():
@@ -48,7 +48,7 @@ class Browser:
                     if self.profile.name.encode() in (entry / "cmdline").read_bytes():
                         found.append(int(entry.name))
                 except OSError:
-                    pass  # it ended meanwhile
+                    pass  # ended meanwhile
         return found
 
     def kill(self, pids):
@@ -56,11 +56,11 @@ class Browser:
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
-                pass  # its parent's end took it along
+                pass  # ended with its parent
 
 
 def make_file(path, size, seed):
-    """Writes `size` seeded random bytes; gives their SHA-256."""
+    """Writes `size` seeded random bytes and returns their SHA-256."""
     source, digest = random.Random(seed), hashlib.sha256()
     with open(path, "wb") as file:
         for start in range(0, size, 1 << 20):
@@ -76,7 +76,8 @@ def sha256(path):
 
 
 def recorded_parts(directory):
-    """Parts the journal of the one upload into `directory` has; its first line is its header."""
+    """Counts the parts in the journal of the only upload into `directory`; the first line is a
+    header."""
     return sum(journal.read_text().count("\n") - 1 for journal in directory.glob(".firstbyte/uploads/*/journal"))
 
 
@@ -102,7 +103,7 @@ def scratch(tmp_path):
 
 @pytest.fixture
 def serve(directory):
-    """Starts servers over `directory`; ends those that still run."""
+    """Starts servers over `directory`; ends those that still run at the end."""
     started = []
 
     def start(listen="127.0.0.1:0"):
@@ -121,7 +122,7 @@ def server(serve):
 
 @pytest.fixture
 def page(playwright):
-    """A page of a fresh browser, which must end without an error of its scripts."""
+    """Opens a page of a fresh browser. At the end its scripts may have had no error."""
     browser = Browser(playwright)
     yield browser.page
     browser.context.close()
@@ -214,13 +215,13 @@ def test_an_upload_goes_on_where_a_killed_browser_and_a_killed_server_left_it(pl
     server = serve()
     browser = Browser(playwright)
     open_directory(browser.page, f"{server.url}/inbox/", 0)
-    # Found before, because on a busy machine the upload would end meanwhile.
+    # Listed before, because on a busy machine the upload would end meanwhile.
     pids = browser.pids()
     browser.page.set_input_files("#files", scratch / "big.bin")
     until("parts are recorded", lambda: recorded_parts(inbox) >= SIZE // PART // 3)
     browser.kill(pids)
     assert not (inbox / "big.bin").exists(), "the kill came too late to show anything; give a larger UPLOAD_MIB"
-    # The server too, so that what it knows is what it wrote down.
+    # Kills the server too, so that it knows only what it wrote to disk.
     address = server.url.removeprefix("http://")
     server.kill()
     held = recorded_parts(inbox)

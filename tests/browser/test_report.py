@@ -24,7 +24,7 @@ RUNS = 10_000
 
 @pytest.fixture
 def made(tmp_path):
-    """Makes the page of a results file; returns its address."""
+    """Makes the page of a results file and returns its address."""
 
     def make(text):
         results, page = tmp_path / "made.jsonl", tmp_path / "report.html"
@@ -37,7 +37,7 @@ def made(tmp_path):
 
 @pytest.fixture
 def advised(tmp_path):
-    """Makes the page of an advice; returns its address."""
+    """Makes the page of an advice and returns its address."""
     page = tmp_path / "advice.html"
     workload = ["--data", "5GB", "--read", "100MB", "--deadline", "29s", "--at", "lambda:3008MB", "--day", "2026-11-23"]
     subprocess.run([TARGET / "debug" / "firstbyte", "advise", "run", *workload, "--page", page], check=True, stdout=subprocess.DEVNULL)
@@ -46,7 +46,8 @@ def advised(tmp_path):
 
 @pytest.fixture
 def opened(browser):
-    """Opens a page at a size. Fails if it had an error or made a request other than for itself."""
+    """Opens pages of a given size. Fails if a page had an error, or made a request for anything but
+    itself."""
     contexts, problems, requests = [], [], []
 
     def start(url, size, **more):
@@ -93,7 +94,7 @@ def test_it_opens_on_phone_and_desktop(made, opened, size, scheme):
         assert figure.locator("table tr").count() > 1, figure.inner_text()
     width = page.evaluate("document.documentElement.scrollWidth")
     assert width <= size[0], f"{width} px on a screen of {size[0]}"
-    # The figures of a contender stand below each other where they do not fit beside each other.
+    # Figures of a contender stack vertically if they do not fit beside each other.
     sideways = "[...document.querySelectorAll('.scroll:has(.summary)')].filter((e) => e.scrollWidth > e.clientWidth).length"
     assert size != PHONE or page.evaluate(sideways) == 0
     assert "report" in page.title(), "no text of the results ran as a script"
@@ -132,7 +133,7 @@ def test_its_top_says_what_it_means_and_where_it_was_measured(made, opened, size
     assert facts["Date"] == "2026-11-23 09:40:00 UTC" and facts["Kernel"] == "Linux 6.1.0"
     assert facts["Processor"] == "2 x Example(R) Processor @ 2.60GHz"
     assert facts["Command"].startswith("firstbyte bench run s3://bench/big.bin") and "0.1.0" in facts["Program"]
-    # Beside what a stand-in is called stands what it is.
+    # Each stand-in's name is followed by the thing that it replaces.
     for stand_in in page.locator(".stand-in").all():
         assert "in place of" in stand_in.inner_text()
 

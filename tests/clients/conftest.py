@@ -1,4 +1,4 @@
-"""A server for each test module, and the ways to point clients at it."""
+"""A server for each test module, and fixtures that point clients at it."""
 
 import hashlib
 import random
@@ -20,12 +20,12 @@ EXTENSIONS = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
 
 
 def random_bytes(seed: int, size: int) -> bytes:
-    """The same bytes for the same seed."""
+    """Returns the same bytes for the same seed."""
     return random.Random(seed).randbytes(size)
 
 
 def tree(root: Path) -> dict[str, str]:
-    """Every file below `root` and its SHA-256."""
+    """Returns every file below `root` with its SHA-256."""
     return {
         str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(root.rglob("*"))
@@ -46,14 +46,14 @@ def plant(root: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    """A server without keys, as on loopback."""
+    """Starts a server without keys, as on loopback."""
     with serving(plant(tmp_path_factory.mktemp("served"))) as served:
         yield served
 
 
 @pytest.fixture(scope="module")
 def served_below(tmp_path_factory):
-    """A server that verifies signatures, below a base path, as behind a reverse proxy."""
+    """Starts a server that verifies signatures, below a base path, as behind a reverse proxy."""
     keys = key_file(tmp_path_factory.mktemp("keys") / "keys")
     root = plant(tmp_path_factory.mktemp("served"))
     with serving(root, "--base-path", "/some/files", "--auth", str(keys)) as served:
@@ -62,7 +62,7 @@ def served_below(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory):
-    """A directory with `chain.pem` and `key.pem`."""
+    """Makes a directory with `chain.pem` and `key.pem`."""
     directory = tmp_path_factory.mktemp("certificate")
     kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
     files = ["-keyout", directory / "key.pem", "-out", directory / "chain.pem"]
@@ -71,7 +71,7 @@ def certificate(tmp_path_factory):
 
 
 def client(served, verify=None, **options):
-    """boto3 at a server; `options` go into its configuration, and it trusts `verify`."""
+    """Makes a boto3 client. `options` go into its configuration, and it trusts `verify`."""
     return boto3.client(
         "s3",
         endpoint_url=served.url,
@@ -87,10 +87,10 @@ def client(served, verify=None, **options):
 
 @pytest.fixture(params=["served", "served_below"])
 def s3(request):
-    """boto3 at a server without keys, and at one that verifies signatures."""
+    """Makes boto3 clients: of a server without keys, and of one that verifies signatures."""
     return client(request.getfixturevalue(request.param))
 
 
 def code(error) -> str:
-    """The code of a refusal that was expected."""
+    """Returns the code of an expected refusal."""
     return error.value.response["Error"]["Code"]

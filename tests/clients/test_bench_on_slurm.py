@@ -1,4 +1,4 @@
-"""`bench run --on slurm`: jobs of a real Slurm, whose results are those of any measurement."""
+"""`bench run --on slurm`: jobs of a real Slurm, with results like any measurement's."""
 
 import json
 import signal
@@ -17,7 +17,7 @@ SIZE = 1 << 20
 
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory):
-    """Two nodes."""
+    """Starts a cluster of two nodes."""
     with cluster(tmp_path_factory.mktemp("cluster") / "slurm", 2) as running:
         yield running
 
@@ -28,7 +28,7 @@ def bench(slurm, out: Path, *words: str) -> subprocess.Popen:
 
 
 def runs(out: Path) -> list[dict]:
-    """The runs of a results file."""
+    """Returns the runs of a results file."""
     return [record for line in out.read_text().splitlines() if (record := json.loads(line))["record"] == "run"]
 
 
@@ -40,7 +40,7 @@ def test_a_workload_runs_on_the_nodes_and_gives_ordinary_results(slurm, tmp_path
     assert process.returncode == 0, said
     found = [run for run in runs(out) if run["round"] == 1]
     assert found and all(run["outcome"] == "ok" for run in found), found
-    # Figures of the process on its node, not of srun's.
+    # The figures are those of the process on its node, not of srun.
     assert all(run["bytes"] in (SIZE, 2 * SIZE) and run["peak_memory_bytes"] > 0 for run in found), found
     assert {len(run["jobs"]) for run in found} == {0, 2}
 

@@ -13,7 +13,7 @@ from playwright.sync_api import expect, sync_playwright
 from serving import AWS, ROOT, key_file, serving
 from waiting import CLIENT_TIMEOUT
 
-# What is waited for is a state, never a duration.
+# Timeout of waits for a state; no test waits for a fixed time.
 PATIENCE_MS = 1000 * CLIENT_TIMEOUT
 expect.set_options(timeout=PATIENCE_MS)
 
@@ -42,7 +42,7 @@ def page(browser, served):
 
 
 def entry(page, name: str):
-    """The row of that name; the page keeps spare rows out of sight."""
+    """Returns the row of that name; the page keeps spare rows out of sight."""
     return page.locator("a.name", has=page.get_by_text(name, exact=True)).filter(visible=True)
 
 
@@ -76,8 +76,8 @@ def test_uploads_a_file_in_parts_and_what_arrives_is_the_same(page, served, tmp_
     assert (served.root / "data" / "from-browser.bin").read_bytes() == source.read_bytes()
 
 
-# Reports to the page around it that its script runs. The message carries the origin: `null` for a
-# document in an origin of its own.
+# Reports to the embedding page that its script runs. The message carries the origin: `null` for a
+# document in an opaque origin.
 SCRIPT = "<!doctype html><script>parent.postMessage(location.pathname + location.search, '*')</script>"
 TYPES = [
     line
@@ -95,8 +95,8 @@ def put(served, path: str, content_type: str | None) -> None:
     assert answer.status == 200, (content_type, answer.read())
 
 
-# Opens all documents in frames, a few at a time, and collects the paths of those whose script
-# runs, by origin. A frame is over when it has loaded, or when its request has ended without a
+# Opens all documents in frames, a few at a time, and collects the paths of those that run their
+# script, by origin. A frame is over once it has loaded, or once its request has ended without a
 # document.
 OPEN = """async ([origin, targets]) => {
     const ran = {};
@@ -118,11 +118,11 @@ OPEN = """async ([origin, targets]) => {
 
 
 def ran(browser, served, elsewhere, targets: list[str]) -> dict:
-    """Which of these documents ran their script in a frame, by the origin that they ran in."""
+    """Returns the documents that ran their script in a frame, by their origin."""
     context = browser.new_context(accept_downloads=False)
     page = context.new_page()
     page.set_default_timeout(PATIENCE_MS)
-    # A download: its frame never loads.
+    # Frames of a download never load.
     page.on("requestfailed", lambda request: page.evaluate("url => window.ended[url]?.()", request.url))
     page.goto(elsewhere)
     found = page.evaluate(OPEN, [served.url, targets])
@@ -131,7 +131,7 @@ def ran(browser, served, elsewhere, targets: list[str]) -> dict:
 
 
 def test_the_measure_finds_a_document_that_runs(browser, elsewhere, tmp_path):
-    """A read-only server without keys leaves its own files their origin."""
+    """Without keys, a read-only server leaves its files their origin."""
     (tmp_path / "bucket").mkdir()
     (tmp_path / "bucket" / "x.html").write_text(SCRIPT)
     with serving(tmp_path, write=False) as served:
@@ -146,7 +146,7 @@ def test_no_stored_document_of_any_type_runs_in_the_server_s_origin(browser, els
         put(served, f"/data/stored-{number}.html", content_type)
     stored = [f"/data/stored-{number}{end}" for number in range(len(TYPES) + 1) for end in ("", ".html")]
     found = ran(browser, served, elsewhere, stored)
-    # HTML runs, in an origin of its own.
+    # HTML runs, in an opaque origin.
     assert list(found) == ["null"] and len(found["null"]) > 10, found
 
 
@@ -159,7 +159,7 @@ def test_no_type_that_a_link_chooses_runs_a_document_in_the_server_s_origin(brow
 
 
 def test_no_type_of_a_page_upload_runs_a_document_in_the_server_s_origin(page, browser, elsewhere, served):
-    """The type of a file is what the page's own script says."""
+    """An uploaded file's type is the one that the page's own script sends."""
     kinds = ["text/html", "text/plain,text/html", "image/png;a=b,text/html", "image/svg+xml", "text/xml"]
     for number, kind in enumerate(kinds):
         begun = page.evaluate(
@@ -185,7 +185,7 @@ def test_no_type_of_a_page_upload_runs_a_document_in_the_server_s_origin(page, b
 
 @pytest.fixture
 def elsewhere():
-    """A page of another origin: another port."""
+    """Serves an empty page of another origin: another port."""
 
     class Empty(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
@@ -230,7 +230,7 @@ def test_a_listed_page_of_another_port_writes_by_presigned_urls_and_reads_what_i
     page.close()
 
 
-# A program as web pages have it: it puts, uploads in parts, lists, reads and removes by the SDK.
+# A program as in web pages: it puts, uploads in parts, lists, reads and removes by the SDK.
 BY_SDK = """
 import * as s3 from '@aws-sdk/client-s3';
 window.bySdk = async (endpoint, accessKeyId, secretAccessKey) => {
@@ -259,7 +259,7 @@ window.bySdk = async (endpoint, accessKeyId, secretAccessKey) => {
 
 @pytest.fixture(scope="module")
 def sdk(tmp_path_factory):
-    """The program and the AWS SDK for JavaScript as one script."""
+    """Bundles the program and the AWS SDK for JavaScript into one script."""
     place = tmp_path_factory.mktemp("sdk")
     (place / "page.js").write_text(BY_SDK)
     modules = ROOT / ".venv" / "browser" / "node_modules"

@@ -12,13 +12,14 @@ import pytest
 from serving import PROGRAM, serving
 from waiting import slowness
 
-# The keys that ask: zsh lists what fits on the second one.
+# Keys that request completions: zsh lists the candidates on the second one.
 ASK = b"\t\t"
 
 
 @pytest.fixture(scope="module")
 def shell(tmp_path_factory):
-    """A home with the scripts where each shell looks, the program on its path, and a store."""
+    """Makes a home with the scripts where each shell looks, the program on its path, and a
+    store."""
     home = tmp_path_factory.mktemp("home")
     (home / "bin").mkdir()
     (home / "bin" / "firstbyte").symlink_to(PROGRAM)
@@ -47,7 +48,8 @@ def in_fish(shell: dict[str, str], line: str) -> list[str]:
 
 
 def in_zsh(shell: dict[str, str], line: str, expected: str) -> str:
-    """What an interactive zsh shows for a line, until that has `expected` or time is up."""
+    """Types a line in an interactive zsh. Returns its output once that has `expected`; fails at the
+    timeout."""
     home = Path(shell["HOME"])
     (home / ".zshrc").write_text(
         f"PROMPT='> '; fpath=({home / 'zsh'} $fpath); autoload -Uz compinit; compinit -u -D; setopt no_beep; print READY\n"
@@ -70,7 +72,7 @@ def read_until(terminal: int, expected: str) -> str:
     while time.monotonic() < end:
         if select.select([terminal], [], [], 0.1)[0]:
             text += os.read(terminal, 65536).decode(errors="replace")
-            # Without what moves the cursor.
+            # Removes the codes that move the cursor.
             text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b[=>]|\r|\x07", "", text)
             if expected in text and not select.select([terminal], [], [], 1)[0]:
                 return text
@@ -87,6 +89,6 @@ def test_fish_completes_verbs_options_and_names_in_stores(shell):
 def test_zsh_completes_verbs_options_and_names_in_stores(shell):
     in_zsh(shell, "firstbyte hydr", "firstbyte hydrate")
     in_zsh(shell, "firstbyte cp s3://bucket/sam", "firstbyte cp s3://bucket/sample.bam")
-    # The second key asks for the value, whose name has a colon.
+    # The second key requests the value, whose name has a colon.
     shown = in_zsh(shell, "firstbyte cp --checks", "firstbyte cp --checksum")
     assert "command not found" not in shown, shown

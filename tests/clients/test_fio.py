@@ -1,4 +1,4 @@
-"""fio reads through a mount what it wrote before. It verifies the checksum and the offset in the
+"""fio verifies through a mount the file that it wrote before: the checksum and the offset in the
 header of each block.
 """
 
@@ -13,7 +13,8 @@ BLOCK = "4k"
 
 
 def fio(path, *options):
-    """Runs one job on one file; the test fails if fio fails. fio fails at the first wrong block."""
+    """Runs one job on one file. The test fails if fio does, which it does at the first wrong
+    block."""
     command = ["fio", "--name=job", f"--filename={path}", f"--size={SIZE}", "--verify=crc32c", f"--verify_interval={BLOCK}"]
     command += ["--verify_fatal=1", "--verify_state_save=0", "--minimal", *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=CLIENT_TIMEOUT)
@@ -27,7 +28,7 @@ def firstbyte(*arguments):
 
 @pytest.fixture(scope="module")
 def mounted(served, tmp_path_factory):
-    """A file of fio's, served, and where it is seen through a mount."""
+    """Writes a file by fio, serves it, and yields its path in a mount."""
     fio(served.root / "data" / "fio", "--rw=write", f"--bs={BLOCK}", "--do_verify=0")
     place, cache = tmp_path_factory.mktemp("mounted"), tmp_path_factory.mktemp("cache")
     firstbyte("--endpoint-url", served.url, "mount", "s3://data/", place, "--cache", cache)

@@ -1,4 +1,4 @@
-"""Other programs read through a gateway what they read from `serve`: the origin's own objects."""
+"""Gateways: other programs read the same objects through one as from the origin's `serve`."""
 
 import hashlib
 import json
@@ -34,7 +34,7 @@ def origin(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def gateway(origin, tmp_path_factory):
-    """A gateway with keys of its own."""
+    """Starts a gateway with its own keys."""
     cache = tmp_path_factory.mktemp("cache")
     keys = key_file(tmp_path_factory.mktemp("keys") / "keys")
     options = ["--endpoint-url", origin.url, "--cache", str(cache), "--auth", str(keys)]
@@ -44,7 +44,7 @@ def gateway(origin, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def open_gateway(origin, tmp_path_factory):
-    """A gateway without keys."""
+    """Starts a gateway without keys."""
     cache = tmp_path_factory.mktemp("cache")
     options = ["--endpoint-url", origin.url, "--cache", str(cache)]
     with serving("s3://data", *options, write=False, env=AWS) as served:
@@ -161,7 +161,7 @@ def test_curl_and_our_own_copy_and_mount_read_it(open_gateway, origin, tmp_path)
 
 
 def test_the_cache_serves_status_and_release(open_gateway, origin, tmp_path):
-    """The gateway's cache is one like any other."""
+    """A gateway's cache can be used like any other."""
     cache = tmp_path / "cache"
     options = ["--endpoint-url", origin.url, "--cache", str(cache), "--hydrate"]
     with serving("s3://data", *options, write=False, env=AWS) as served:

@@ -1,5 +1,5 @@
-"""`serve` where the system gives little: few descriptors, directories of other users, other file
-systems, a full disk."""
+"""`serve` with scarce resources: few descriptors, directories of other users, other file systems, a
+full disk."""
 
 import http.client
 import json
@@ -23,7 +23,7 @@ S3 = {"x-amz-date": "20260101T000000Z"}
 
 
 def ask(served, method: str, target: str, body: bytes | None = None, headers: dict | None = None):
-    """One request on a connection of its own; gives status and body."""
+    """Sends one request on a new connection. Returns status and body."""
     connection = http.client.HTTPConnection(*served.url.removeprefix("http://").split(":"))
     connection.request(method, target, body, headers or {})
     answer = connection.getresponse()
@@ -33,7 +33,7 @@ def ask(served, method: str, target: str, body: bytes | None = None, headers: di
 
 
 def with_few_descriptors():
-    """For the server's process: 64 descriptors, and no right to more."""
+    """Limits the server's process to 64 descriptors, without a right to more."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 
 
@@ -59,7 +59,7 @@ def test_a_deep_list_needs_few_descriptors(tmp_path):
         deep = deep / "d"
     deep.mkdir(parents=True)
     (deep / "last").write_text("x")
-    # A file in each directory behind the directory: the walk comes back to all of them.
+    # A file after the subdirectory in each directory, so that the walk returns to all of them.
     for above in [deep, *deep.parents][:201]:
         (above / "e").write_text("x")
     with serving(tmp_path, before=with_few_descriptors) as served:
@@ -71,7 +71,7 @@ def test_a_deep_list_needs_few_descriptors(tmp_path):
 
 @pytest.mark.needs_root
 def test_a_directory_that_may_not_be_read_is_left_out_of_lists_and_archives_and_logged(tmp_path):
-    # Below a directory that another user may enter.
+    # Not in `tmp_path`, whose parents other users cannot enter.
     root = Path(tempfile.mkdtemp(prefix="firstbyte-", dir="/tmp"))
     root.chmod(0o755)
     log = tmp_path / "log"
@@ -98,7 +98,7 @@ def test_a_directory_that_may_not_be_read_is_left_out_of_lists_and_archives_and_
             status, archive = ask(served, "GET", "/bucket/?archive=tar")
             with tarfile.open(fileobj=BytesIO(archive)) as tar:
                 assert sorted(tar.getnames()) == ["bucket", "bucket/a", "bucket/a/f", "bucket/z", "bucket/z/f"]
-            # What is asked for by its name is refused.
+            # Places that are requested by name are refused.
             assert ask(served, "GET", "/bucket/lost+found/?archive=tar")[0] == 403
             assert ask(served, "GET", "/bucket/?archive=tar&name=private")[0] == 403
             assert ask(served, "GET", "/bucket/lost+found/?recursive")[0] == 403
@@ -109,7 +109,7 @@ def test_a_directory_that_may_not_be_read_is_left_out_of_lists_and_archives_and_
 
 @contextmanager
 def mounted(place: Path, size: str):
-    """A file system of its own at `place`."""
+    """Mounts a tmpfs at `place`."""
     place.mkdir(parents=True, exist_ok=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", place], check=True)
     try:
@@ -119,7 +119,7 @@ def mounted(place: Path, size: str):
 
 
 def begin(served, key: str) -> str:
-    """Begins an upload in parts; gives its id."""
+    """Begins an upload in parts and returns its id."""
     answer = ask(served, "POST", f"/bucket/{key}?uploads", headers=S3)[1]
     return answer.split(b"<UploadId>")[1].split(b"<")[0].decode()
 
@@ -152,7 +152,7 @@ def test_a_publication_across_file_systems_that_is_killed_leaves_nothing(tmp_pat
 @pytest.mark.needs_root
 def test_a_full_disk_gives_back_what_a_failed_completion_wrote(tmp_path):
     with mounted(tmp_path / "root" / "bucket", "16m") as bucket, serving(tmp_path / "root") as served:
-        # Parts of two lengths, the short one first: the whole has to be assembled.
+        # Parts of two lengths, the short one first, so that the whole has to be assembled.
         parts = [bytes(5 << 20), bytes(5 << 20) + b"x", b"end"]
         upload = begin(served, "whole")
         for number, part in enumerate(parts, 1):
@@ -197,7 +197,7 @@ def test_the_page_deletes_on_a_full_disk(tmp_path):
 
 @pytest.mark.needs_root
 def test_the_page_deletes_for_ever_where_a_full_disk_has_no_room_for_the_trash(tmp_path):
-    """A directory of ext4 takes a block of its own, and this disk has none."""
+    """A directory of ext4 takes a block, and this disk has none left."""
     image, bucket = tmp_path / "image", tmp_path / "root" / "bucket"
     bucket.mkdir(parents=True)
     image.write_bytes(bytes(8 << 20))

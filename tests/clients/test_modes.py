@@ -16,7 +16,7 @@ OWNER, GROUP = 1234, 4321
 
 
 def plant(root: Path) -> Path:
-    """A tree with files of several modes, of another user."""
+    """Makes a tree of files with several modes and another user's ids."""
     for name, mode in MODES.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -33,7 +33,7 @@ def run(*command: object, env: dict[str, str]) -> None:
 
 @contextmanager
 def mounted(served, at: Path, *options: str):
-    """Our mount of the bucket."""
+    """Mounts the bucket by firstbyte."""
     at.mkdir()
     env = {"AWS_ENDPOINT_URL": served.url, "XDG_RUNTIME_DIR": str(at.parent), "XDG_CACHE_HOME": str(at.parent / "cache")}
     run(PROGRAM, "mount", "s3://data", at, *options, env=env)
@@ -45,7 +45,7 @@ def mounted(served, at: Path, *options: str):
 
 @contextmanager
 def by_s3fs(served, at: Path, secret: Path):
-    """The bucket, mounted by s3fs."""
+    """Mounts the bucket by s3fs."""
     at.mkdir()
     secret.write_text(f"{AWS['AWS_ACCESS_KEY_ID']}:{AWS['AWS_SECRET_ACCESS_KEY']}\n")
     secret.chmod(0o600)

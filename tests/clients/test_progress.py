@@ -1,4 +1,5 @@
-"""What a transfer shows on terminals of several widths, by an emulator of them, and without one."""
+"""Progress of transfers on terminals of several widths, as an emulator shows it, and without a
+terminal."""
 
 import fcntl
 import os
@@ -20,7 +21,7 @@ ROWS = 24
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory):
-    """A server with some 20 MiB, behind a link of 8 MB a second."""
+    """Serves some 20 MiB behind a link of 8 MB a second."""
     with serving(plant(tmp_path_factory.mktemp("served"))) as served:
         link = subprocess.Popen(
             [PROGRAM, "link", "--to", served.url.split("://")[1], "--rate", "8MB"],
@@ -40,7 +41,7 @@ def resize(terminal: int, columns: int):
 
 
 def recorded(words: list[str], columns: int, narrower: int | None = None) -> tuple[list[list[str]], list[str]]:
-    """The screens while a command runs, and the last one, without empty rows."""
+    """Runs a command. Returns the screens meanwhile and the last screen, without empty rows."""
     screen = pyte.Screen(columns, ROWS)
     stream = pyte.ByteStream(screen)
     terminal, side = pty.openpty()
@@ -53,7 +54,7 @@ def recorded(words: list[str], columns: int, narrower: int | None = None) -> tup
         assert ready, "nothing was shown for 30 s"
         try:
             read = os.read(terminal, 65536)
-        except OSError:  # what Linux answers when the other side is closed
+        except OSError:  # Linux's answer once the other side is closed
             break
         stream.feed(read)
         screens.append([row.rstrip() for row in screen.display if row.strip()])
@@ -76,7 +77,7 @@ def test_a_terminal_shows_one_line_that_fits_and_keeps_the_outcome_alone(source,
     during = [screen for screen in screens if any(" % " in row for row in screen)]
     assert len(during) > 3
     for screen in during[:-1]:
-        # The line, and the names of large objects below it.
+        # At most two rows: progress, and the names of large objects.
         assert len(screen) <= 2, screen
         assert len(screen[0]) <= columns, screen
     assert any("%" in screen[0] for screen in during), during
@@ -91,7 +92,7 @@ def test_a_terminal_made_narrower_keeps_no_litter(source, tmp_path):
 
 def test_without_a_terminal_lines_are_printed_only_if_they_are_asked_for(source, tmp_path):
     said = {}
-    # A line comes after ten seconds.
+    # The first line comes after ten seconds.
     for mode, rate in [("auto", "100M"), ("never", "100M"), ("always", "1700K")]:
         words = copy(source, tmp_path / mode, "--progress", mode)
         words = [*words, "--limit-rate", rate]

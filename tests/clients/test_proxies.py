@@ -1,5 +1,5 @@
-"""nginx in front of `serve`, as people set it up: with its own Host and with the client's, with and
-without buffers, by HTTP/1.0 and 1.1, and compressing."""
+"""nginx in front of `serve`, in the usual configurations: with its own Host and with the client's,
+with and without buffers, by HTTP/1.0 and 1.1, and compressing."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ from waiting import WAIT_LIMIT, answers, until
 
 PART = 5 << 20
 LARGE = random_bytes(61, 2 * PART + 77)
-# A name that a proxy's clients use, and that is not the server's.
+# Name that the proxy's clients use, and that is not the server's.
 PUBLIC = "files.lab.example"
 
 WAYS = {
@@ -30,10 +30,10 @@ WAYS = {
 
 @contextmanager
 def nginx(directory, served: Served, settings: str):
-    """nginx in front of a server, and where it listens."""
+    """Starts nginx in front of a server and yields its address."""
     port = free_port()
     directory.mkdir(exist_ok=True)
-    # Its workers are of another user otherwise, who may not write here.
+    # Workers otherwise run as another user, who may not write here.
     user = "user root;" if os.geteuid() == 0 else ""
     (directory / "nginx.conf").write_text(f"""
         {user}
@@ -56,7 +56,7 @@ def nginx(directory, served: Served, settings: str):
 
 @pytest.fixture(scope="module", params=["open", "keys"])
 def options(request, tmp_path_factory):
-    """Options of a server without keys, and with."""
+    """Returns the options of a server without keys, and with keys."""
     if request.param == "open":
         return []
     keys = key_file(tmp_path_factory.mktemp("keys") / "keys")
@@ -64,7 +64,7 @@ def options(request, tmp_path_factory):
 
 
 def s3_of(url: str, public: str = ""):
-    """boto3 that signs for the host `public` and connects to `url`."""
+    """Makes a boto3 client that signs for the host `public` and connects to `url`."""
     address = urlsplit(url)
     endpoint = f"http://{public}" if public else url
     settings = Config(signature_version="s3v4", retries={"total_max_attempts": 1}, s3={"addressing_style": "path"})
@@ -77,7 +77,7 @@ def s3_of(url: str, public: str = ""):
         config=settings,
     )
     if public:
-        # The name is not in DNS: signed for it, sent to the proxy.
+        # The name is not in DNS: requests are signed for it, and sent to the proxy.
         def to_proxy(request, **_):
             request.headers["Host"] = public
             request.url = request.url.replace(f"http://{public}", f"http://{address.netloc}", 1)

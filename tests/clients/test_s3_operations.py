@@ -10,7 +10,7 @@ from serving import ROOT
 from waiting import WAIT_LIMIT
 
 ROWS = dict(re.findall(r"^\| `(\w+)` \| (supported|private bucket|NotImplemented) \|", (ROOT / "docs/reference/serve.md").read_text(), re.M))
-# Forms are posted by browsers: boto3 makes only their fields.
+# Browsers post forms: boto3 makes only their fields.
 FORM = "PostObject"
 
 
@@ -19,18 +19,19 @@ def snake(name: str) -> str:
 
 
 def answered_in_code() -> set[str]:
-    """The operations that the code answers by itself; all others are left to NotImplemented."""
+    """Returns the operations that the code answers itself; all others are left to
+    NotImplemented."""
     code = (ROOT / "crates/serve/src/s3/operations.rs").read_text()
     table = code[code.index("\noperations! {") :]
     return set(re.findall(r"^    (\w+):\s+\w+Input =>", table, re.M))
 
 
 def filled(shape):
-    """The least a value of this shape may be."""
+    """Returns the smallest valid value of this shape."""
     match shape.type_name:
         case "structure":
             return {name: filled(shape.members[name]) for name in shape.required_members} | {
-                # One member of a union, or a rule that says nothing.
+                # The first member of a union, which needs exactly one.
                 name: filled(shape.members[name])
                 for name in list(shape.members)[:1]
                 if getattr(shape, "is_tagged_union", False)
@@ -59,7 +60,8 @@ def s3(served):
 
 
 def refusal(s3, operation: str) -> str | None:
-    """The code of the refusal, where there is one, of a call with the least it needs."""
+    """Makes a call with the fewest arguments. Returns the code of its refusal; `None` if it
+    succeeds."""
     model = s3.meta.service_model.operation_model(operation)
     arguments = filled(model.input_shape) if model.input_shape else {}
     members = model.input_shape.members if model.input_shape else {}
@@ -69,7 +71,7 @@ def refusal(s3, operation: str) -> str | None:
         arguments["Key"] = "object"
     if operation == "CopyObject" or operation == "UploadPartCopy":
         arguments["CopySource"] = "operations/object"
-    # These may come without a body, which S3 then calls malformed.
+    # Optional bodies, without which S3 calls these malformed.
     arguments |= {
         "PutObjectLegalHold": {"LegalHold": {"Status": "ON"}},
         "PutObjectRetention": {"Retention": {"Mode": "GOVERNANCE"}},
@@ -86,12 +88,12 @@ def refusal(s3, operation: str) -> str | None:
 
 def test_the_table_names_what_the_code_answers():
     claimed = {snake(name) for name, answer in ROWS.items() if answer != "NotImplemented"}
-    # s3s turns a form into a PutObject; a session is begun before s3s has the request.
+    # s3s turns a form into a PutObject, and `serve` begins a session before s3s has the request.
     assert claimed - {snake(FORM), "create_session"} == answered_in_code()
     assert len(ROWS) == 99
 
 
-# Its host distinguishes this operation from ListBuckets; boto3 does not send it to other endpoints.
+# Differs from ListBuckets only by its host; boto3 does not send it to other endpoints.
 DIRECTORY_BUCKETS = "ListDirectoryBuckets"
 
 

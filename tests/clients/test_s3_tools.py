@@ -36,13 +36,14 @@ def rclone(served):
 
 @pytest.fixture
 def local(tmp_path):
-    """A local tree with a multipart-sized file, an empty one and an awkward name."""
+    """Makes a local tree with a multipart-sized file, an empty one and an awkward name."""
     root = tmp_path / "local"
     (root / "sub").mkdir(parents=True)
     (root / "large.bin").write_bytes(random_bytes(3, BIG))
     (root / "empty").write_bytes(b"")
     (root / "sub" / "päth & more.txt").write_bytes(b"more")
-    # S3 has times in whole seconds: to aws-cli a file uploaded within its own second looks newer.
+    # An hour old: S3's times have whole seconds, so to aws-cli a file uploaded within its own
+    # second looks newer.
     hour_ago = time.time() - 3600
     for path in root.rglob("*"):
         os.utime(path, (hour_ago, hour_ago))

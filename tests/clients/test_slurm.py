@@ -17,23 +17,23 @@ from serving import AWS, CLEAN, PROGRAM, ROOT, fetched, serving
 from slurm import cluster, free_ports, until
 
 OBJECTS = int(os.environ.get("FIRSTBYTE_SLURM_OBJECTS", "400"))
-# Requests at once of a task on a server nearby.
+# Requests of one task at once, for a nearby server.
 IN_FLIGHT = 16
 SHARDS = int(os.environ.get("FIRSTBYTE_SLURM_SHARDS", "4"))
 NODES = int(os.environ.get("FIRSTBYTE_SLURM_NODES", "2"))
-# The median, in bytes.
+# Median size of an object in bytes.
 SIZE = int(os.environ.get("FIRSTBYTE_SLURM_SIZE", "12000"))
 FIRST = 5
-# For the long run.
+# Seconds of a job on an idle machine, also in the long run with many objects.
 AT_REST = 15 + OBJECTS / 200
 SCRIPT = ROOT / "deploy" / "slurm" / "cp.sbatch"
 GATEWAYS = ROOT / "deploy" / "slurm" / "gateway.sbatch"
-# So slow that a shard takes some seconds, in which its node is lost.
+# Slow enough that a shard takes some seconds, in which its node is lost.
 RATE = f"{max(700, OBJECTS * SIZE // 60_000_000)}KB"
 
 
 def plant(root: Path) -> Path:
-    """A bucket of objects with log-normal sizes."""
+    """Makes a bucket of objects with log-normal sizes."""
     sizes = random.Random(18)
     for number in range(OBJECTS):
         path = root / "data" / "run" / f"d{number % 7}" / f"object-{number:04}"
@@ -43,7 +43,7 @@ def plant(root: Path) -> Path:
 
 
 class Run:
-    """A manifest of the bucket, and where it is copied to."""
+    """A manifest of the bucket, and the destination of its copies."""
 
     def __init__(self, stage: Path, log: Path, url: str, slurm):
         self.stage, self.log, self.slurm = stage, log, slurm
@@ -58,7 +58,7 @@ class Run:
         self.firstbyte("plan", "s3://data/run/", "--shards", str(SHARDS), "--out", str(self.manifest))
 
     def firstbyte(self, *words: str, code: int = 0) -> str:
-        """Runs the program here."""
+        """Runs the program outside the cluster."""
         done = subprocess.run([PROGRAM, *words], env=CLEAN | self.env, capture_output=True, text=True)
         assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout
@@ -69,18 +69,18 @@ class Run:
         return self.slurm.run(*command, str(self.manifest), *to, **self.env | env)
 
     def merged(self, code: int = 0) -> dict:
-        """What the receipts say together."""
+        """Returns the merged receipts."""
         receipts = sorted(map(str, self.receipts.glob("*.json")))
         return json.loads(self.firstbyte("--json", "receipts", "merge", str(self.manifest), *receipts, code=code))
 
     def fetched(self) -> Counter:
-        """How often each object was asked for."""
+        """Returns how often each object was requested."""
         return fetched(self.log, "run/")
 
 
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory):
-    """A cluster."""
+    """Starts a cluster."""
     with cluster(tmp_path_factory.mktemp("slurm") / "cluster", NODES) as running:
         yield running
 
@@ -93,7 +93,7 @@ def test_an_array_survives_a_lost_node_and_a_shard_that_is_run_twice(tmp_path, s
         jobs = run.submit("bash", str(SCRIPT), ARRAY=f"{FIRST}-{FIRST + SHARDS - 1}")
         merge = jobs.splitlines()[-1]
         array = str(int(merge) - 1)
-        # The second task is in the midst of its shard when its node is lost.
+        # Ends the second task's node in the middle of its shard.
         lost = until("the second task", lambda: slurm.node_of(f"{array}_{FIRST + 1}"))
         until("objects of both tasks", lambda: len(run.fetched()) > 30)
         slurm.kill(lost)
@@ -103,8 +103,8 @@ def test_an_array_survives_a_lost_node_and_a_shard_that_is_run_twice(tmp_path, s
         merged = run.merged()
         assert (merged["done"]["objects"], merged["missing"]["objects"]) == (OBJECTS, 0)
         assert merged["doubled"] == [] and merged["lost_shards"] == []
-        # The task that lost its node found what it had copied. Only what was in flight came again,
-        # and requests that got no answer in time, which the receipts count.
+        # The task that lost its node skips its finished objects. Only objects in flight were
+        # fetched again, and those of requests without an answer in time, which the receipts count.
         again = [name for name, times in run.fetched().items() if times > 1]
         receipts = [json.loads(path.read_text()) for path in run.receipts.glob("*.json")]
         repeated = sum(receipt["retries"] + receipt["hedged"] for receipt in receipts)
@@ -135,12 +135,12 @@ def test_each_node_of_a_job_has_a_gateway_and_reads_through_all(tmp_path):
     content = random_bytes(1, 70 << 20)
     data = tmp_path / "served" / "data"
     data.mkdir(parents=True)
-    # Two segments of one object, and a small one.
+    # An object of two segments, and a small one.
     (data / "big").write_bytes(content)
     (data / "small").write_bytes(content[:1000])
     names = ["127.0.0.12", "127.0.0.13"]
     [port] = free_ports(1)
-    # Short: the daemons of a node have sockets there.
+    # A short path: the daemons of a node have sockets there.
     with tempfile.TemporaryDirectory() as stage, serving(tmp_path / "served") as served, cluster(Path(stage) / "own", 2, names) as own:
         cache = tmp_path / "cache"
         env = AWS | {"FIRSTBYTE": str(PROGRAM), "FIRSTBYTE_ENDPOINT_URL": served.url, "PORT": str(port)}
@@ -153,7 +153,7 @@ def test_each_node_of_a_job_has_a_gateway_and_reads_through_all(tmp_path):
         assert log.count(f"through slurm:{port}") == 2, log
         for name in names:
             assert tree(tmp_path / name) == tree(data), log
-        # The copies keep nothing in a cache: gateways have fetched it.
+        # The copies leave nothing in a cache, so the gateways have fetched it.
         status = [PROGRAM, "status", "-r", "--cache", cache, "s3://data/"]
         assert "s3://data/big" in subprocess.run(status, env=CLEAN | env, capture_output=True, text=True).stdout
         assert list(own.stage.glob("*.keys")) == [], "the key of the job stays"

@@ -1,6 +1,6 @@
 """`bench run --on local` and `--on lambda:NAME`: the suites s1 and s5 in functions, in tiny sizes.
 
-What would be Lambda is a host of our own.
+A host of our own replaces Lambda.
 """
 
 import json
@@ -24,7 +24,7 @@ STAGES = {
 
 
 def bench(out: Path, *words: str, code: int = 0, env: dict[str, str] | None = None) -> list[dict]:
-    """The measured runs."""
+    """Runs the program and returns the measured runs."""
     command = [FIRSTBYTE, "-q", "bench", "run", *words, "--rounds", "1", "--out", out]
     done = subprocess.run(command, env=CLEAN | (env or {}), capture_output=True, text=True, timeout=patience(75))
     assert done.returncode == code, f"{done.returncode}\n{done.stderr}"
@@ -33,7 +33,7 @@ def bench(out: Path, *words: str, code: int = 0, env: dict[str, str] | None = No
 
 
 def check(runs: list[dict]) -> None:
-    """Every run is complete, cold and said to be emulated."""
+    """Checks that every run is complete, cold and reported as emulated."""
     assert runs
     for run in runs:
         assert run["outcome"] == "ok" and not run["marks"], run
@@ -49,7 +49,7 @@ def test_s1_starts_functions_here(tmp_path):
     check(runs)
     assert len(runs) == 6 and all(len(run["jobs"]) == 3 for run in runs)
     for run in runs:
-        # Functions of 3,008 MB do not fit two processors at once: they run in waves.
+        # Two functions of 3,008 MB at once do not fit: they run in waves.
         assert run["metrics"]["jobs_at_once"] <= 3
         for job in run["jobs"]:
             assert STAGES.get(run["contender"], set()) <= set(job["metrics"]), (run["contender"], job)
@@ -88,7 +88,7 @@ def test_functions_here_read_a_store_of_the_callers(tmp_path):
 
 @pytest.fixture
 def lambda_(served):
-    """What is called instead of Lambda, at a server."""
+    """Starts our host, called instead of Lambda, with a function that reads from a server."""
     with hosted(BOOTSTRAP, "--env", f"AWS_ENDPOINT_URL={served.url}", "--function", "1024MB") as function:
         yield function.url.split("/2015")[0]
 
@@ -99,7 +99,7 @@ def test_the_same_calls_go_to_another_endpoint(lambda_, served, tmp_path):
     on = ["s3://data/big.bin", "--on", f"lambda:firstbyte@{lambda_}"]
     runs = bench(tmp_path / "s1.jsonl", "--suite", "s1", *on, "--case", "512MB", "--set", "starts=2", env=env)
     check(runs)
-    # A function that has mounted nothing is not asked to.
+    # Functions that have mounted nothing get no runs with a mount.
     assert {run["contender"] for run in runs} == {"download", "open, part", "open, all"}
     assert {job["metrics"]["memory_limit_bytes"] for run in runs for job in run["jobs"]} == {512 << 20}
     jobs = ["--workload", "one-big", "--function", "256MB", "--parallel-jobs", "1,2"]

@@ -1,7 +1,8 @@
-"""The resources of deploy/terraform, made by boto3 in moto: the same kinds, tagged alike.
+"""The resources of deploy/terraform, made by boto3 in moto: the same kinds, with the same tags.
 
-`Cloud` plays Terraform's part for verify.py: it makes a stack one resource after the other, notes
-each in a state, and destroys in reverse. Asked by provisioner.py, watched by test_verify.py.
+`Cloud` replaces Terraform for verify.py: it makes a stack one resource after the other, records
+each in a state, and destroys in reverse. provisioner.py sends it requests, and test_verify.py
+watches its changes.
 """
 
 import io
@@ -18,7 +19,7 @@ IMAGE = "public.ecr.aws/amazonlinux/amazonlinux:2023"
 
 SERVICES = ["apigatewayv2", "batch", "budgets", "ec2", "efs", "iam", "lambda", "logs", "s3"]
 
-# The order in which each stack is made. Kinds that s1 has are left out of s3 unless needed there.
+# Order in which each stack is made. Kinds that s1 has are left out of s3 unless needed there.
 STACKS = {
     "guard": ["budget"],
     "s1": [
@@ -40,9 +41,10 @@ def code() -> bytes:
 
 
 class Kinds:
-    """Makes, destroys and finds a resource of each kind: by methods `make_KIND` and so on.
+    """Makes, destroys and finds a resource of each kind, by methods `make_KIND` and so on.
 
-    What is made is named by what its own service needs to destroy it. `made` maps kinds to names.
+    The name of a resource is the one that its service needs to destroy it. `made` maps kinds to
+    names.
     """
 
     def __init__(self, clients: dict, run: str):
@@ -218,7 +220,7 @@ class Kinds:
         self.batch.deregister_job_definition(jobDefinition=name)
 
     def all(self) -> list[str]:
-        """What the services themselves list of this run, not what the tags say."""
+        """Returns this run's resources as the services list them, regardless of tags."""
         mine = lambda names: [name for name in names if self.run in name]
         ec2 = self.ec2
         definitions = self.batch.describe_job_definitions(status="ACTIVE")["jobDefinitions"]
@@ -253,8 +255,8 @@ class Kinds:
 
 
 class Cloud:
-    """Answers provisioner.py. `on_change` is called after each change, with how many there were.
-    Destroying is refused `refusals` times first.
+    """Answers provisioner.py. `on_change` is called after each change, with the number of changes.
+    The first `refusals` requests to destroy are refused.
     """
 
     def __init__(self, moto, socket: Path):
@@ -265,11 +267,11 @@ class Cloud:
         threading.Thread(target=self.serve, daemon=True).start()
 
     def begin(self) -> None:
-        """Forgets what an earlier test has seen and asked for."""
+        """Forgets the changes and settings of an earlier test."""
         self.changes: list[str] = []
         self.on_change: Callable[[int], None] = lambda number: None
         self.refusals = 0
-        # An output that a stack does not have.
+        # Name of an output that the stack is to lack.
         self.forgotten = ""
 
     def kinds(self, run: str) -> Kinds:
@@ -303,7 +305,7 @@ class Cloud:
             path.write_text(json.dumps(state))
             self.changes.append(change)
             self.on_change(len(self.changes))
-            # The program says whether it was interrupted.
+            # The program answers false if it was interrupted.
             program.send("changed")
             if not program.recv():
                 return 130
@@ -311,7 +313,7 @@ class Cloud:
             made = dict(state)
             functions = {kind: f"firstbyte-{kind}-{{memory}}" for kind in ("mounted", "boto3", "shutil", "package")}
             outputs = {"bucket": f"firstbyte-{run.name}", "functions": functions, "queue": made.get("queue")}
-            # Its ARN ends with name and revision.
+            # ARNs end with name and revision.
             outputs["job_definitions"] = {"efs": made.get("job definition", "").split("/")[-1].split(":")[0]}
             outputs.pop(self.forgotten, None)
             (run / f"{stack}.outputs.json").write_text(json.dumps(outputs))

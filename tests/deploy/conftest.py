@@ -18,18 +18,19 @@ from waiting import WAIT_LIMIT, until
 DEPLOY = ROOT / "deploy"
 BIN = ROOT / ".venv" / "bin"
 REGION = "us-east-1"
-# Requests that moto answers unasked, while the test makes its users: more than any test needs.
+# Requests that moto allows without a policy, while the test makes its users: more than any test
+# needs.
 WITHOUT_IAM = 1_000_000
 
 
 def terraform() -> str:
-    """The program that scripts/need.sh installs, whatever else is found first."""
+    """Returns the program that scripts/need.sh installs, even if PATH has another first."""
     path = subprocess.run(["go", "env", "GOPATH"], capture_output=True, text=True, check=True).stdout.strip()
     return str(Path(path) / "bin" / "terraform")
 
 
 def render(template: Path, **values) -> str:
-    """A template, rendered by Terraform."""
+    """Renders a template by Terraform."""
     given = json.dumps(values)
     expression = f"base64encode(templatefile({json.dumps(str(template))}, {given}))\n"
     done = subprocess.run(
@@ -45,7 +46,7 @@ def render(template: Path, **values) -> str:
 
 
 def policy(name: str, **values) -> dict:
-    """A policy as the roles of deploy/terraform get it."""
+    """Returns a policy as the roles of deploy/terraform get it."""
     return json.loads(render(DEPLOY / "policies" / f"{name}.json.tftpl", **values))
 
 
@@ -70,7 +71,7 @@ class Moto:
 
     @contextmanager
     def enforcing(self):
-        """Requests need a policy that allows them for as long as the block lasts."""
+        """Requires a policy for each request during the block."""
         self.post("/moto-api/reset-auth", b"0")
         try:
             yield
@@ -80,7 +81,7 @@ class Moto:
 
 @pytest.fixture(scope="session")
 def moto_server(tmp_path_factory):
-    """A server for all tests."""
+    """Starts a server for all tests."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -109,6 +110,6 @@ def moto_server(tmp_path_factory):
 
 @pytest.fixture
 def moto(moto_server):
-    """The server without anything of earlier tests."""
+    """Returns the server without any resources of earlier tests."""
     moto_server.post("/moto-api/reset")
     return moto_server

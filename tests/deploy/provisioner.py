@@ -1,7 +1,7 @@
-"""What verify.py calls instead of deploy/verify/provision.py: asks the test to make and destroy.
+"""Stand-in for deploy/verify/provision.py, called by verify.py: asks the test to make and destroy.
 
-As Terraform, it ends after the change it is making when it gets SIGINT or SIGTERM. Between two
-changes it says whether to go on.
+As Terraform does, it ends after the current change when it gets SIGINT or SIGTERM. After each
+change it reports to the test whether to go on.
 """
 
 import signal

@@ -1,8 +1,8 @@
-"""Holds Terraform files against the provider's schema and against one another.
+"""Checks Terraform files against the provider's schema and against one another.
 
-Providers come from no package registry, so `terraform validate` cannot run here. This covers what
-it would find most: arguments and blocks that do not exist, required ones that are missing, and
-references to what is not declared. Types of values are not checked. Called by test_terraform.py.
+Providers come from no package registry, so `terraform validate` cannot run here. This covers its
+most frequent findings: arguments and blocks that do not exist, required ones that are missing, and
+references without a declaration. Types of values are not checked. Called by test_terraform.py.
 """
 
 import json
@@ -15,7 +15,7 @@ import hcl2
 
 SCHEMA = json.loads((Path(__file__).parent / "aws_schema.json").read_text())["types"]
 POLICIES = Path(__file__).resolve().parents[2] / "deploy" / "policies"
-# What Terraform itself takes in each resource, data source and module.
+# Arguments that Terraform itself accepts in each resource, data source and module.
 META = {"count", "for_each", "depends_on", "lifecycle", "provider", "provisioner", "connection"}
 MODULE_META = META | {"source", "version", "providers"}
 
@@ -28,7 +28,7 @@ TEMPLATE = re.compile(r'templatefile\("\$\{[\w.]+\}/([\w./-]+)", *\{')
 
 @dataclass
 class Module:
-    """The declarations of one directory."""
+    """Declarations of one directory."""
 
     path: Path
     variables: dict[str, dict] = field(default_factory=dict)
@@ -63,12 +63,12 @@ def load(path: Path) -> Module:
 
 
 def unquoted(block: dict) -> dict:
-    """Labels as they are meant; the parser keeps their quotes."""
+    """Removes the quotes that the parser keeps around labels."""
     return {name.strip('"'): value for name, value in block.items() if not name.startswith("__")}
 
 
 def lint(root: Path) -> list[str]:
-    """What is wrong in the directories with Terraform files below `root`."""
+    """Returns the faults of the directories with Terraform files below `root`."""
     modules = {path: load(path) for path in sorted({file.parent.resolve() for file in root.rglob("*.tf")})}
     found = []
     for module in modules.values():
@@ -87,7 +87,7 @@ def is_block(value: object) -> bool:
 
 
 def blocks(body: dict) -> Iterator[tuple[str, dict]]:
-    """The blocks in a body by name, also those that `dynamic` makes."""
+    """Yields the blocks in a body by name, also those made by `dynamic`."""
     for name, value in body.items():
         if name == "dynamic":
             for block in value:
@@ -98,7 +98,7 @@ def blocks(body: dict) -> Iterator[tuple[str, dict]]:
 
 
 def against_schema(where: str, body: dict, schema: dict, meta: set[str]) -> Iterator[str]:
-    """Unknown arguments, missing ones, and blocks written as arguments or the reverse."""
+    """Yields unknown arguments, missing ones, and blocks written as arguments or the reverse."""
     inner = list(blocks(body))
     plain = {name for name, value in body.items() if not is_block(value) and name != "dynamic"}
     given = {name for name in plain | {name for name, _ in inner} if not name.startswith("__")}
@@ -115,7 +115,7 @@ def against_schema(where: str, body: dict, schema: dict, meta: set[str]) -> Iter
 
 
 def calls(module: Module, modules: dict[Path, Module]) -> Iterator[str]:
-    """Modules called with variables that they do not have, or without those that they need."""
+    """Yields calls of modules with variables that they lack, or without those that they need."""
     for name, body in module.modules.items():
         where = f"{module.name}: module.{name}"
         called = modules.get((module.path / body["source"].strip('"')).resolve())
@@ -129,7 +129,7 @@ def calls(module: Module, modules: dict[Path, Module]) -> Iterator[str]:
 
 
 def texts(value: object) -> Iterator[str]:
-    """All strings in what the parser returned."""
+    """Yields all strings in the parser's result."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
@@ -142,7 +142,7 @@ def texts(value: object) -> Iterator[str]:
 
 
 def used(module: Module) -> Iterator[tuple[str, list[str]]]:
-    """Each reference in a module: its first word, and the names after it."""
+    """Yields each reference in a module: its first word, and the names after it."""
     declared = [module.locals, module.outputs, module.modules, list(module.resources.values()), module.providers]
     for text in texts([*declared, module.variables]):
         for match in REFERENCE.finditer(text):
@@ -150,7 +150,7 @@ def used(module: Module) -> Iterator[tuple[str, list[str]]]:
 
 
 def references(module: Module, modules: dict[Path, Module]) -> Iterator[str]:
-    """References to what is not declared, and variables without any."""
+    """Yields references without a declaration, and variables without a reference."""
     seen = set()
     for word, names in used(module):
         dotted = f"{module.name}: {'.'.join([word, *names])}"
@@ -174,7 +174,7 @@ def references(module: Module, modules: dict[Path, Module]) -> Iterator[str]:
 
 
 def templates(module: Module) -> Iterator[str]:
-    """Templates that do not exist, or get other names than they use."""
+    """Yields templates that do not exist, or that use other names than they get."""
     for file in sorted(module.path.glob("*.tf")):
         text = file.read_text()
         for call in TEMPLATE.finditer(text):
@@ -190,7 +190,7 @@ def templates(module: Module) -> Iterator[str]:
 
 
 def braces(text: str) -> str:
-    """The text up to the brace that closes the first one."""
+    """Returns the text up to the brace that closes the first one."""
     depth = 0
     for index, char in enumerate(text):
         depth += (char == "{") - (char == "}")

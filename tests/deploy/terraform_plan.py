@@ -12,7 +12,7 @@ from pathlib import Path
 
 from terraform_lint import INDEX, META, REFERENCE, SCHEMA, Module, is_block, load, unquoted
 
-# What data sources answer.
+# Answers of data sources.
 DATA = {
     "data_aws_region": {"region": "us-east-1"},
     "data_aws_ssm_parameter": {"insecure_value": "ami-0"},
@@ -52,7 +52,7 @@ def hidden(name: str) -> bool:
 
 
 def value(module: Module, item, within: str = ""):
-    """A value of the parser as Terraform's JSON syntax has it."""
+    """Returns a value of the parser in Terraform's JSON syntax."""
     if isinstance(item, str):
         text = item[1:-1] if item.startswith('"') else item
         if within == "depends_on" or (within == "variable" and not item.startswith('"')):
@@ -73,12 +73,12 @@ def value(module: Module, item, within: str = ""):
 
 
 def bare(text: str) -> str:
-    """References in `depends_on` and types are not templates."""
+    """Removes the template's marks: references in `depends_on` and types are not templates."""
     return text.removeprefix("${").removesuffix("}")
 
 
 def renamed(module: Module, text: str, plain: bool = False) -> str:
-    """Text with references to the stand-ins."""
+    """Replaces references by those to the stand-ins."""
 
     def name(match: re.Match) -> str:
         word, rest = match[1], match[2]

@@ -1,5 +1,5 @@
-"""deploy/kubernetes: the files have the form that Kubernetes takes, and the commands of their
-containers do what the files say. They were not run on Kubernetes.
+"""deploy/kubernetes: the files have the form that Kubernetes accepts, and the commands of their
+containers do as the files say. They were not run on Kubernetes.
 """
 
 import os
@@ -15,7 +15,7 @@ from serving import AWS, CLEAN, PROGRAM, serving
 from waiting import WAIT_LIMIT, until
 
 FILES = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
-# The oldest with sidecars that stay, and a newer one.
+# Oldest version with native sidecars, and a newer one.
 VERSIONS = ["1.29", "1.33"]
 KEY, SECRET = "app", "not-a-secret"
 CONTENT = os.urandom(300_000)
@@ -26,7 +26,7 @@ def documents(path: Path) -> list[dict]:
 
 
 def containers(path: Path) -> dict[str, dict]:
-    """Every container of a file, by its name."""
+    """Returns every container of a file, by its name."""
     found = {}
     for document in documents(path):
         spec = document.get("spec", {})
@@ -37,7 +37,7 @@ def containers(path: Path) -> dict[str, dict]:
 
 
 def command(container: dict, places: dict[str, str], **variables: str) -> list[str]:
-    """What the container runs, with paths and addresses of this machine."""
+    """Returns the container's command, with paths and addresses of this machine."""
     words = [PROGRAM, *container["args"]]
     for name, value in [*variables.items()]:
         words = [str(word).replace(f"$({name})", value) for word in words]
@@ -48,7 +48,7 @@ def command(container: dict, places: dict[str, str], **variables: str) -> list[s
 
 @pytest.fixture
 def origin(tmp_path):
-    """A bucket with two objects."""
+    """Makes a bucket with two objects."""
     data = tmp_path / "origin" / "bucket" / "run7"
     data.mkdir(parents=True)
     for name in ("a", "b"):
@@ -92,7 +92,7 @@ def test_the_gateway_serves_with_the_keys_of_the_secret(origin, tmp_path):
             reader = CLEAN | {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": "us-east-1"}
             read = [PROGRAM, "--endpoint-url", url, "cat", "s3://bucket/run7/a"]
             assert subprocess.run(read, env=reader, capture_output=True, check=True).stdout == CONTENT
-            # By the name of the service.
+            # Addressed by the name of the service.
             service = documents(DEPLOY / "kubernetes" / "gateway.yaml")[-1]
             request = urllib.request.Request(url + "/", headers={"Host": f"{service['metadata']['name']}:8090"})
             with pytest.raises(urllib.error.HTTPError) as refused:

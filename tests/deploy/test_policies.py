@@ -1,8 +1,8 @@
-"""Policies of deploy/policies: complete for what the code calls, and no more than that.
+"""Policies of deploy/policies: complete for the code's calls, and no wider.
 
 `S3Operation` in crates/store names every operation of S3 that is called, with the actions it needs.
-moto enforces the policies as far as it knows the service: it asks for an action `HeadBucket` that
-AWS does not have, and for `DeleteObject` of the bucket where AWS asks for each object.
+moto enforces the policies as far as it knows the service: it requires an action `HeadBucket` that
+AWS does not have, and `DeleteObject` on the bucket, which AWS requires on each object.
 """
 
 import copy
@@ -21,9 +21,9 @@ SOURCE = ROOT / "crates" / "store" / "src" / "s3" / "operation.rs"
 PAGE = ROOT / "docs" / "reference" / "deploy.md"
 BUCKET = "arn:aws:s3:::data"
 DIRECTORY_BUCKET = "arn:aws:s3express:us-east-1:111122223333:bucket/data--use1-az4--x-s3"
-# Sent in three parts.
+# Large enough to be sent in three parts.
 BIG = 20 << 20
-# `ls s3://`, `mb` and `rb`, which concern all buckets, and `ls --versions` ask for them. No role
+# Actions of `ls s3://`, `mb` and `rb`, which concern all buckets, and of `ls --versions`. No role
 # gets them.
 UNGRANTED = {"s3:CreateBucket", "s3:DeleteBucket", "s3:ListAllMyBuckets", "s3:ListBucketVersions"}
 
@@ -49,7 +49,7 @@ def actions(statement: dict) -> set[str]:
 
 
 def called() -> dict[str, set[str]]:
-    """Operations of S3 in the source, with the actions that each needs."""
+    """Returns the operations of S3 in the source, with the actions that each needs."""
     source = SOURCE.read_text()
     names = re.search(r"enum S3Operation \{\n(.*?)\n\}", source, re.DOTALL)[1]
     needs = dict(re.findall(r"Self::(\w+) => &\[(.*?)\]", source))
@@ -82,7 +82,7 @@ def test_each_call_of_s3_is_allowed_and_nothing_else_is(rendered):
 
 
 def test_a_reader_of_a_directory_bucket_gets_sessions_that_cannot_write(rendered):
-    """Whether a session may write is a condition of the one action that objects there need."""
+    """A condition of the only action that objects there need decides if a session may write."""
     for name, mode in (("express-read", "ReadOnly"), ("express-write", None)):
         [statement] = rendered[name]["Statement"]
         condition = {"StringEquals": {"s3express:SessionMode": mode}} if mode else None
@@ -90,8 +90,8 @@ def test_a_reader_of_a_directory_bucket_gets_sessions_that_cannot_write(rendered
 
 
 def test_each_call_goes_through_the_list():
-    """A call without an operation does not compile; one built without `Call` would be missed. Those
-    of credential providers are no operations of S3."""
+    """A call without an operation does not compile, but a request built without `Call` would be
+    missed. Requests of credential providers are not operations of S3."""
     for path in SOURCE.parent.rglob("*.rs"):
         text = path.read_text()
         assert re.findall(r"Call::new\((?!S3Operation::|operation\b)\w+", text) == [], path
@@ -99,14 +99,14 @@ def test_each_call_goes_through_the_list():
             assert not re.search(r"\bRequest \{", text), f"{path}: a request beside `Call`"
 
 
-# Calls of Lambda's API, by method and the end of the path.
+# Calls of Lambda's API, by method and the end of the path, and their actions.
 LAMBDA = {
     ("Get", "configuration"): "lambda:GetFunctionConfiguration",
     ("Post", "invocations"): "lambda:InvokeFunction",
     ("Put", "configuration"): "lambda:UpdateFunctionConfiguration",
 }
 PATH_AND_METHOD = re.compile(r'format!\("\{API\}/\{\}/(\w+)".*?ServiceMethod::(\w+)', re.DOTALL)
-# Calls of Batch's API, by the end of the path.
+# Calls of Batch's API, by the end of the path, and their actions.
 BATCH = {
     "describecomputeenvironments": "batch:DescribeComputeEnvironments",
     "describejobdefinitions": "batch:DescribeJobDefinitions",
@@ -119,7 +119,7 @@ BATCH_PATH = re.compile(r'self\.post\("(\w+)"|"/v1/(\w+)"')
 
 
 def test_each_call_of_another_service_is_allowed(rendered):
-    """Such calls are made by `Api`. A file with another service is noticed here."""
+    """Calls of these services are made by `Api`. The test finds a file with another service."""
     allowed = {name: set.union(*map(actions, rendered[name]["Statement"])) for name in ("measure", "submit")}
     assert allowed == {"measure": set(LAMBDA.values()), "submit": set(BATCH.values())}
     services = set()
@@ -154,7 +154,7 @@ def test_wildcards_are_where_aws_has_no_narrower_resource(rendered):
     assert wide == {("function", "JoinNetwork"), ("instance", "BeInstance"), ("submit", "FollowJobs")}
     for name, document in rendered.items():
         for statement in document["Statement"]:
-            # The service's own list for its role has them.
+            # Only the service's own list for its role has wildcards.
             assert name == "s3files-service" or not any("*" in action for action in actions(statement)), name
 
 
@@ -181,7 +181,7 @@ class User:
 
 
 def plant(moto) -> None:
-    """Something to copy, to delete and to abort, whatever was done before."""
+    """Makes something to copy, to delete and to abort, or restores it."""
     s3 = moto.client("s3")
     s3.put_object(Bucket="data", Key="tree/gone", Body=b"gone")
     s3.delete_object(Bucket="data", Key="tree/new")
@@ -190,7 +190,7 @@ def plant(moto) -> None:
 
 @pytest.fixture
 def moto_with_data(moto, tmp_path):
-    """A versioned bucket with an object, an unfinished upload, and local files."""
+    """Makes a versioned bucket with an object, an unfinished upload, and local files."""
     s3 = moto.client("s3")
     s3.create_bucket(Bucket="data")
     s3.put_bucket_versioning(Bucket="data", VersioningConfiguration={"Status": "Enabled"})
@@ -202,7 +202,7 @@ def moto_with_data(moto, tmp_path):
     return moto
 
 
-# What a user does, and the statements without which it must fail.
+# Verbs of a user, and the statements without which each must fail.
 VERBS = {
     "ls": (lambda at: ["ls", "s3://data/"], {"ListObjects"}),
     "stat": (lambda at: ["stat", "s3://data/small"], {"ReadObjects"}),
@@ -221,7 +221,7 @@ VERBS = {
 
 def whole(rendered) -> dict:
     statements = copy.deepcopy([*rendered["read"]["Statement"], *rendered["write"]["Statement"]])
-    # As moto wants it.
+    # moto requires the action on the bucket.
     [deletes] = [statement for statement in statements if statement["Sid"] == "DeleteObjects"]
     deletes["Resource"] = [BUCKET, deletes["Resource"]]
     return {"Version": "2012-10-17", "Statement": statements}

@@ -1,6 +1,6 @@
-"""deploy/verify against moto: whatever ends a run at whatever step, nothing it made stays.
+"""deploy/verify against moto: a run leaves no resource, at whatever step it ends.
 
-moto stands in for AWS and cloud.py for Terraform; firstbyte is a script that notes its calls.
+moto replaces AWS, and cloud.py replaces Terraform; firstbyte is a script that records its calls.
 provision.py runs with Terraform itself, on a stack that needs no provider.
 """
 
@@ -23,7 +23,8 @@ KIT = DEPLOY / "verify" / "verify.py"
 PROVISION = DEPLOY / "verify" / "provision.py"
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGKILL]
 
-# firstbyte: notes each call, writes results, and at the call KILL_AT sends KILL_WITH to its caller.
+# Stand-in for firstbyte: records each call, writes results, and at the call KILL_AT sends KILL_WITH
+# to its caller.
 STAND_IN = r"""#!/bin/sh
 [ "$1" = --json ] && exit 1
 echo "$*" >>"$CALLS"
@@ -36,14 +37,14 @@ esac
 kill -"$KILL_WITH" $PPID
 exec sleep 60
 """
-# In a run: two copies, two functions that fill EFS, two suites; a copy, a suite.
+# Calls in a run: two copies, two functions that fill EFS, two suites; a copy, a suite.
 CALLS = 8
-# What is made, then destroyed.
+# Resources that are made, then destroyed.
 CHANGES = 2 * sum(map(len, STACKS.values()))
 
 
 class Kit:
-    """verify.py in a directory of its own."""
+    """verify.py in a new directory."""
 
     def __init__(self, cloud: Cloud, socket: Path, folder: Path):
         self.cloud, self.folder = cloud, folder
@@ -82,7 +83,8 @@ class Kit:
         return ended(self.start("destroy", run))
 
     def check(self, run: str, code: int, said: str) -> None:
-        """A signal ended the run, and nothing of it is left once `destroy` has followed kill -9."""
+        """Checks that a signal ended the run, and that no resource is left; after kill -9, once
+        `destroy` has run."""
         if code == -signal.SIGKILL:
             code, said = self.destroy(run)
             assert code == 0, said
@@ -130,7 +132,8 @@ def test_a_run_makes_measures_and_destroys_in_order(kit):
 
 @pytest.mark.parametrize("suite", ["s1", "s3"])
 def test_whatever_change_a_signal_meets_nothing_stays(kit, suite):
-    # Each change meets one of the signals. With s3 those of the budget's stack were met already.
+    # Each change meets one of the signals. For s3 those of the budget's stack are left out: s1 has
+    # met them.
     first, last = (1, 0) if suite == "s1" else (2, 1)
     for step in range(first, 2 * len(STACKS["guard"] + STACKS[suite]) + 1 - last):
         kit.cloud.begin()
@@ -157,7 +160,7 @@ def test_whatever_call_a_signal_meets_nothing_stays(kit):
 
 
 def test_an_interrupted_clean_up_goes_on(kit):
-    """A second Ctrl-C, and one while it destroys, change nothing."""
+    """Neither a second Ctrl-C nor one during destruction changes the outcome."""
     process = kit.begin("twice", "--yes")
     kit.cloud.on_change = lambda number: process.send_signal(signal.SIGINT)
     kit.check("twice", *ended(process))
@@ -194,7 +197,7 @@ def test_a_mistake_of_the_program_leaves_nothing_either(kit):
 
 
 def test_a_job_is_submitted_to_batch(kit, moto):
-    """By `bench run --on batch`, to moto, which runs no job and says that it succeeded."""
+    """Measures by `bench run --on batch`, at moto, which runs no job and reports its success."""
     moto.post("/moto-api/config", b'{"batch": {"use_docker": false}}')
     kit.program.write_text(f'#!/bin/sh\n[ "$1" != bench ] || exec "{TARGET}/debug/firstbyte" "$@"\n')
     env = {"AWS_ENDPOINT_URL": moto.url, "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "a"}
@@ -211,7 +214,7 @@ def test_what_cannot_be_destroyed_at_once_is_tried_again(kit):
 
 
 def test_what_stays_is_named(kit):
-    """A resource that is not in the state: Terraform was killed between making and noting it."""
+    """Terraform was killed between making a resource and recording it in the state."""
     process = kit.begin("leak", "--yes")
 
     def leak(number):
@@ -268,7 +271,7 @@ def test_bad_input_gets_a_line(kit, verb, words, line):
     assert code in (1, 2) and line in said and "Traceback" not in said
 
 
-# A stack for Terraform that needs no provider: what is built in makes a file and removes it.
+# A stack for Terraform that needs no provider: built-in resources make a file and remove it.
 STACK = """
 variable "region" { type = string }
 variable "run" { type = string }
@@ -299,7 +302,7 @@ output "bucket" { value = "of ${var.run}" }
 
 @pytest.fixture
 def stack(tmp_path):
-    """A run with one stack, and Terraform before any other of that name."""
+    """Makes a run with one stack."""
     folder = tmp_path / "run" / "terraform" / "s1"
     folder.mkdir(parents=True)
     (folder / "main.tf").write_text(STACK)

@@ -1,4 +1,4 @@
-"""The code blocks of README.md and docs/*.md.
+"""Finds the code blocks of README.md and docs/*.md.
 
 The first word behind the fence is the language. A shell block runs in `make test`, unless a word
 follows: ```sh long``` runs in `make soak`, and ```sh not-run: REASON``` nowhere.
@@ -15,7 +15,7 @@ FENCE = re.compile(r"^```(?P<info>.*)\n(?P<text>(?:.*\n)*?)```$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Block:
-    """One block, and where it is."""
+    """A block, and its place."""
 
     page: Path
     line: int
@@ -28,7 +28,7 @@ class Block:
 
     @property
     def reason(self) -> str | None:
-        """Why a shell block does not run."""
+        """Returns the reason why a shell block does not run; `None` if it runs."""
         found = re.fullmatch(r"sh not-run: (.+)", self.info)
         return found[1] if found else None
 
@@ -37,12 +37,12 @@ class Block:
 
 
 def pages() -> list[Path]:
-    """README, every page of docs, and every reference page."""
+    """Returns README, every page of docs, and every reference page."""
     return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs/reference").glob("*.md"))]
 
 
 def blocks() -> list[Block]:
-    """All blocks of all pages."""
+    """Returns all blocks of all pages."""
     found = []
     for page in pages():
         text = page.read_text()

@@ -1,4 +1,4 @@
-"""The world of the examples, made once. `--long` runs those that take minutes, and nothing else."""
+"""The world of the examples, made once. `--long` runs only the examples that take minutes."""
 
 import pytest
 from privileges import pytest_collection_modifyitems  # noqa: F401
@@ -11,7 +11,7 @@ def pytest_addoption(parser):
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory):
-    """MinIO, a web server and files."""
+    """Makes MinIO, a web server and files."""
     world = World(tmp_path_factory.mktemp("world"))
     yield world
     world.close()

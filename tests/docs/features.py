@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PROGRAMS = ("rclone", "s5cmd", "aws", "firstbyte")
-# What scripts use beside the programs. rclone 1.60 cannot have certificates by this variable.
+# Lines before each script. rclone 1.60 cannot have certificates by this variable.
 PRELUDE = """
 unset AWS_CA_BUNDLE
 there() { firstbyte stat "s3://bucket/$1" > /dev/null; }
@@ -21,7 +21,7 @@ touch big.bam
 
 @dataclass(frozen=True)
 class Cell:
-    """What one program was asked for one feature."""
+    """A program's script for one feature."""
 
     feature: str
     program: str
@@ -30,7 +30,7 @@ class Cell:
 
     @property
     def has(self) -> bool:
-        """Whether the program has the feature."""
+        """Returns true if the program has the feature."""
         return not self.script.startswith("! ")
 
     def __str__(self) -> str:
@@ -39,7 +39,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """One feature."""
+    """A feature, with a cell for each program."""
 
     group: str
     feature: str
@@ -47,7 +47,7 @@ class Row:
 
 
 def rows() -> list[Row]:
-    """All features, in their order. A row without a group is of the one above."""
+    """Returns all features, in their order. A row without a group belongs to the one above."""
     group, found = "", []
     for row in tomllib.loads(Path(__file__).with_suffix(".toml").read_text())["row"]:
         group = row.get("group", group)
@@ -61,7 +61,7 @@ def rows() -> list[Row]:
 
 
 def table() -> list[str]:
-    """The lines of the tables, a heading for each group, and the notes that their numbers name."""
+    """Returns the lines of the tables, a heading for each group, and the numbered notes."""
     lines, notes, group = [], [], ""
     for row in rows():
         if row.group != group:

@@ -5,7 +5,7 @@ import re
 import pytest
 from blocks import Block, blocks
 
-# Why a block may not run. A new reason needs an argument as good as these.
+# Reasons for a block not to run. A new reason needs an argument as good as these.
 REASONS = {
     "builds for minutes",
     "changes the machine",
@@ -16,10 +16,10 @@ REASONS = {
     "needs what make dist builds",
     "runs until it is stopped",
 }
-# Their suites take minutes to hours, by a release build: `make bench` runs them.
+# Pages of suites that take minutes to hours with a release build: `make bench` runs them.
 ELSEWHERE = {"suites.md"}
 LANGUAGES = {"", "json", "nginx", "python", "rust", "sh", "sql", "text", "toml", "yaml"}
-# Of generated pages, whose blocks without a language are usage texts and command lines.
+# Generated pages, whose blocks without a language are usage texts and command lines.
 GENERATED = {"benchmarks.md", "options.md"}
 
 SHELL = [block for block in blocks() if block.language == "sh" and block.page.name not in ELSEWHERE]

@@ -1,4 +1,4 @@
-"""What docs/reference/compare.md says is so: firstbyte's column here, all with `--long`."""
+"""Firstbyte's column of docs/reference/compare.md is true here, all of it with `--long`."""
 
 import re
 
@@ -17,7 +17,7 @@ def pytest_generate_tests(metafunc):
 
 def test_the_program_has_what_the_table_says(cell, world):
     done = world.run(PRELUDE + cell.script.removeprefix("! "))
-    # 127: a program that is not there has nothing to say.
+    # Code 127 proves nothing: the program is not installed.
     expected = done.returncode == 0 if cell.has else done.returncode not in (0, 127)
     assert expected, f"{cell.script}: exit code {done.returncode}\n{done.stdout[-3000:]}"
 
@@ -27,7 +27,7 @@ def test_the_page_has_the_table():
 
 
 def test_each_missing_feature_is_argued():
-    """A heading of the page for every N of firstbyte."""
+    """Every N of firstbyte has a row in the section of reasons."""
     section = PAGE[PAGE.index("## Where firstbyte has N") :]
     missing = [row.feature for row in rows() if not row.cells[-1].has]
     assert missing

@@ -1,4 +1,5 @@
-"""Every command in backticks of README and docs runs in the world of the examples, or says why not.
+"""Every command in backticks of README and docs runs in the world of the examples, or has a reason
+not to.
 
 A command that only names a verb must be one; one with a placeholder (`DIR`, `...`) cannot run.
 """
@@ -11,10 +12,10 @@ from blocks import FENCE, pages
 from serving import ROOT
 from test_options import SPAN
 
-# Written by the program.
+# Pages written by the program.
 GENERATED = {"options.md"}
 PLACEHOLDER = re.compile(r"(?<![\w-])(?:[A-Z][A-Z0-9]{2,}|\.\.\.)(?![\w-])")
-# Why a command does not run here. A new reason needs an argument as good as these.
+# Commands that do not run here, with the reason. A new reason needs an argument as good as these.
 NOT_RUN = {
     "firstbyte advise init workload.toml --from results.jsonl": "needs what a measurement of minutes writes",
     "firstbyte advise run workload.toml --results results.jsonl": "needs what a measurement of minutes writes",
@@ -26,12 +27,12 @@ NOT_RUN = {
     "firstbyte link --preset function": "names an option, which needs a server",
     "firstbyte unmount --lazy /mnt/data && mount /mnt/data": "needs a line of fstab: tests/deploy/test_operations.py",
 }
-# Files that a command reads and another one writes.
+# Commands that write a file, by the command that reads it.
 BEFORE = {"firstbyte advise run workload.toml": "firstbyte advise init workload.toml"}
 
 
 def spans(begin: str) -> dict[str, str]:
-    """Each inline command that begins so, and a page that has it."""
+    """Returns each inline command that begins so, and a page that has it."""
     found = {}
     for page in pages():
         if page.name not in GENERATED:
@@ -52,7 +53,8 @@ def is_run(command: str) -> bool:
 
 
 def has_options_alone(command: str) -> bool:
-    """A verb and an option without a value or operand, as a sentence names them."""
+    """Returns true for a verb with only options, without a value or operand, as a sentence names
+    it."""
     words = shlex.split(command)[2:]
     return all(word.startswith("-") for word in words) and not command.startswith("firstbyte doctor")
 
@@ -75,7 +77,7 @@ def test_a_verb_exists(command, world):
 @pytest.mark.parametrize("command", RUN)
 def test_the_command_runs(command, world):
     before = next((script for begin, script in BEFORE.items() if command.startswith(begin)), "true")
-    # A server is started, and then answers.
+    # Servers are started in the background, and have to answer.
     serves = re.match(r"firstbyte (serve|link)\b", command)
     done = world.run(f"{before}\n{command}{' &' if serves else ''}")
     assert done.returncode == 0, f"{COMMANDS[command]}: {command}: exit code {done.returncode}\n{done.stdout[-2000:]}"

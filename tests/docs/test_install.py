@@ -1,5 +1,5 @@
-"""install.sh and the image, with a directory as `make dist` makes it, and the program of the tests
-in it.
+"""install.sh and the image, with a directory as `make dist` makes it that holds the program under
+test.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ def sums(dist) -> None:
 
 @pytest.fixture
 def dist(tmp_path):
-    """What `make dist` makes, as far as it is installed."""
+    """Makes the installed part of the output of `make dist`."""
     place = tmp_path / "dist"
     place.mkdir()
     shutil.copy(PROGRAM, place / NAME)
@@ -42,21 +42,21 @@ def dist(tmp_path):
 
 
 def install(*words, path: str = "", script=None) -> subprocess.CompletedProcess:
-    """Runs the installer; `script` is given to it on standard input."""
+    """Runs the installer; `script` is its standard input."""
     env = CLEAN | {"PATH": f"{path}{os.pathsep if path else ''}{CLEAN['PATH']}"}
     command = ["sh", *map(str, words)]
     return subprocess.run(command, env=env, input=script, capture_output=True, text=True, timeout=CLIENT_TIMEOUT)
 
 
 def refused(done: subprocess.CompletedProcess, prefix, words: str) -> None:
-    """It said why in its last line, and left nothing."""
+    """Checks that the last line gave the reason, and that nothing was installed."""
     assert done.returncode == 1
     assert words in done.stderr.splitlines()[-1], done.stderr
     assert not prefix.exists() or not [path for path in prefix.rglob("*") if not path.is_dir()]
 
 
 def installed(prefix) -> None:
-    """The program runs, and what belongs to it is where shells and man look."""
+    """Checks that the program runs, and that its pages are where shells and man search."""
     version = subprocess.check_output([prefix / "bin" / "firstbyte", "--version"], text=True)
     assert version.startswith("firstbyte ")
     assert [path.name for path in (prefix / "bin").iterdir()] == ["firstbyte"]
@@ -133,7 +133,7 @@ def test_a_script_that_was_cut_does_nothing(dist, tmp_path):
 
 
 def with_libraries(root) -> None:
-    """The tests' program is not static: what it loads, in the image's root."""
+    """Copies the libraries of the tests' program, which is not static, into the image's root."""
     for library in re.findall(r"(/\S+) \(0x", subprocess.check_output(["ldd", PROGRAM], text=True)):
         target = root / library.lstrip("/")
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -150,7 +150,7 @@ def test_the_image_runs_the_program_alone_as_its_user(dist, tmp_path, capfd):
     assert copied == {"firstbyte", "etc/ssl/certs/ca-certificates.crt", "THIRD-PARTY-NOTICES.txt"}
     assert made.user == (65532, 65532)
     with_libraries(root)
-    # pytest's directories are closed to other users.
+    # Opened, because pytest's directories are closed to other users.
     for parent in (tmp_path, *tmp_path.parents[:2]):
         parent.chmod(0o755)
     assert image.run(made, root, ["--version"]) == 0

@@ -1,5 +1,5 @@
-"""docs/reference/migration.md gives a reason for each option that has no counterpart: beside it, or
-as a row of compare.md.
+"""Each option without a counterpart in docs/reference/migration.md has a reason: beside it, or as a
+row of compare.md.
 """
 
 import re
@@ -9,17 +9,17 @@ from serving import ROOT
 
 REFERENCE = ROOT / "docs" / "reference"
 LINES = (REFERENCE / "migration.md").read_text().splitlines()
-# The cells of each row; a bar within a cell is escaped.
+# Cells of each row; a bar within a cell is escaped.
 ROWS = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in LINES if line.startswith("| ")]
 
 
 def lacks(cell, after=""):
-    """Whether the cell says "none", other than as a value of an option."""
+    """Returns true if the cell says "none", other than as a value of an option."""
     return re.search(rf"\bnone\b{after}", re.sub(r"`[^`]*`", "`", cell))
 
 
 def has_reason(cell):
-    """Whether a reason follows each "none"."""
+    """Returns true if a reason follows each "none"."""
     return not lacks(cell, after=r"(?!: \S)")
 
 
@@ -38,7 +38,7 @@ def test_what_has_no_counterpart_has_a_reason(row):
 
 
 def test_reasons_elsewhere_are_rows_of_the_comparison():
-    """Each word of a row that only links to compare.md is argued there."""
+    """Every word of a row that only links to compare.md has its reason there."""
     argued = (REFERENCE / "compare.md").read_text().partition("## Where firstbyte has N")[2].lower()
     linked = [row for row in MISSING if row[-1].endswith("[why](compare.md#where-firstbyte-has-n)")]
     assert linked

@@ -1,8 +1,8 @@
-"""Every option that a page gives to a verb is one that the verb has.
+"""Every option that a page gives to a verb exists.
 
-Examples run, but tables and sentences do not. What is held against docs/options.md, which the
-program writes, is code that begins with `firstbyte`, and in the tables of migration.md and
-stores.md also code that begins with a verb or an option.
+Examples run, but tables and sentences do not. So code that begins with `firstbyte` is compared with
+docs/options.md, which the program writes, and in the tables of migration.md and stores.md also code
+that begins with a verb or an option.
 """
 
 import re
@@ -18,12 +18,12 @@ SECTION = re.compile(r"^#+ (?:firstbyte (?P<verb>[a-z ]+)|Global options)$", re.
 OPTION = re.compile(r"^\| (?:`(-\w)`, )?`(-[\w-]+)", re.MULTILINE)
 SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 ENDS = {"|", "||", "&&", ";", ">", ">>", "<", "&"}
-# Of other programs, in tables that compare.
+# Pages with tables that compare with other programs.
 COMPARING = {"migration.md", "stores.md"}
 
 
 def grammar() -> dict[str, set[str]]:
-    """The options of each verb, those that all have included."""
+    """Returns the options of each verb, including the common ones."""
     parts = SECTION.split(OPTIONS)
     have = defaultdict(set)
     for verb, text in zip(parts[1::2], parts[2::2], strict=True):
@@ -36,7 +36,7 @@ GRAMMAR = grammar()
 
 
 def options_in(words: list[str]) -> list[str]:
-    """The options among the words of one command, single letters apart."""
+    """Returns the options among the words of one command, grouped letters one by one."""
     found = []
     for word in words:
         if word in ENDS or word == "--":
@@ -50,7 +50,7 @@ def options_in(words: list[str]) -> list[str]:
 
 
 def unknown(code: str) -> list[str]:
-    """What is wrong with a command, if its verb or an option does not exist."""
+    """Returns the faults of a command: an unknown verb or option."""
     try:
         words = shlex.split(code, comments=True)
     except ValueError:
@@ -66,14 +66,14 @@ def unknown(code: str) -> list[str]:
 
 
 def commands() -> list[tuple[str, str]]:
-    """Every command of the program in the pages, with its page."""
+    """Returns every command of the program in the pages, with its page."""
     found = [(str(block), line) for block in blocks() if block.language == "sh" for line in block.text.splitlines()]
     found += [(page.name, span) for page in pages() for span in SPAN.findall(page.read_text())]
     return [(where, code.removeprefix("firstbyte ")) for where, code in found if code.startswith("firstbyte ")]
 
 
 def compared() -> list[tuple[str, str]]:
-    """What the last cells of the comparing tables give as ours."""
+    """Returns our side of the comparing tables: the code in their last cells."""
     lines = [(page.name, line) for page in pages() if page.name in COMPARING for line in page.read_text().splitlines()]
     return [(where, code) for where, line in lines if line.startswith("|") for code in SPAN.findall(line.split("|")[-2])]
 
@@ -100,7 +100,7 @@ def test_a_wrong_option_is_found():
 
 
 def test_no_option_goes_and_none_comes_unnoticed():
-    """What docs/stability.md promises of verbs and options."""
+    """Verbs and options do not change unnoticed, as docs/stability.md promises."""
     common = set.intersection(*GRAMMAR.values())
     have = {f"{verb} {option}" for verb, options in GRAMMAR.items() for option in options - common}
     have |= {f"all {option}" for option in common}

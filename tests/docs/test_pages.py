@@ -1,4 +1,4 @@
-"""Pages of docs/: one task each, the example first, at most 900 words. What is more is in
+"""Pages of docs/: one task each, the example first, at most 900 words; the rest is in
 docs/reference/. Figures and answers that stand twice are the same.
 """
 
@@ -11,7 +11,7 @@ from serving import ROOT
 
 DOCS = ROOT / "docs"
 WORDS = 900
-# Written by the program: the whole grammar.
+# Pages written by the program: the whole grammar.
 GENERATED = {"options.md"}
 TASKS = [page for page in sorted(DOCS.glob("*.md")) if page.name not in GENERATED]
 

@@ -1,4 +1,4 @@
-"""What `make install`, the wheel and `make dist` put beside the program."""
+"""Files that `make install`, the wheel and `make dist` put beside the program."""
 
 import subprocess
 
@@ -19,7 +19,7 @@ def test_man_pages_and_completions_are_where_shells_and_man_look(tmp_path):
 
 
 def completed(world, typed: str) -> list[str]:
-    """What bash offers for the last word of a line. It breaks words at `:`."""
+    """Returns bash's completions for the last word of a line. Bash breaks words at `:`."""
     script = (
         f"source <(firstbyte completions bash); COMP_LINE='firstbyte cp {typed}'; COMP_POINT=${{#COMP_LINE}}; "
         "COMP_WORDS=(firstbyte cp); COMP_CWORD=1; compopt() { :; }; set +x; _firstbyte_or_locations firstbyte; "

@@ -13,13 +13,14 @@ import pytest
 from serving import PROGRAM
 from waiting import until
 
-# 3 MiB at this rate are drawn many times, on any machine. The test ends the copy.
+# Rate at which 3 MiB are drawn many times, on any machine. The test ends the copy.
 SLOW = "200KB"
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def drawn_until(world, columns: int, seen: str, env: dict[str, str], *words: str) -> str:
-    """What a command writes on a terminal until a line matches `seen`: a slow copy, or `words`."""
+    """Returns the output of a command on a terminal until a line matches `seen`: of a slow copy, or
+    of `words`."""
     world.reset()
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
@@ -46,7 +47,7 @@ def drawn_until(world, columns: int, seen: str, env: dict[str, str], *words: str
 
 
 def lines(text: str) -> list[str]:
-    """The lines that were drawn, without what moves the cursor and colours them."""
+    """Returns the drawn lines, without codes for the cursor and colours."""
     return [line for line in re.split(r"[\r\n]+", ESCAPE.sub("", text)) if line.strip()]
 
 
@@ -69,7 +70,7 @@ def test_a_user_without_colours_gets_none(world):
 
 @pytest.mark.needs_root
 def test_one_bar_is_drawn_for_all_sources(world):
-    """A second one would draw over it, with nothing to show but `listing`."""
+    """A second bar would draw over the first, and show only `listing`."""
     drawn = lines(drawn_until(world, 80, "[3-9][0-9] %", {}, "cp", "--limit-rate", SLOW, "s3://bucket/big", "s3://bucket/sample.bam", "data/"))
     begun = next(place for place, line in enumerate(drawn) if " %" in line)
     assert "listing" not in [line.strip() for line in drawn[begun:]], drawn

@@ -1,9 +1,9 @@
 """The machine that the documentation's examples assume: a MinIO with the bucket `bucket`, a
 versitygw with the bucket `cold`, emulators of Google's and Azure's stores, a web server, a host
-with SSH, and files of the names that the examples use.
+with SSH, and files with the names in the examples.
 
-It has a network namespace of its own, so that the ports that the documents name are free. Before
-each script everything is as at first, and after it nothing that it started runs.
+It has a separate network namespace, so that the ports in the documents are free. Each script starts
+from the original state, and its processes are ended after it.
 """
 
 import ctypes
@@ -28,24 +28,25 @@ MINIO = "http://127.0.0.1:9000"
 VERSITYGW = "127.0.0.1:7070"
 GOOGLE = "127.0.0.1:4443"
 AZURE = "127.0.0.1:10000"
-# Not a port that a document names.
+# Addresses of the web server, on ports that no document names.
 WEB = ("127.0.0.1:8098", "127.0.0.1:8453")
 SSHD = "127.0.0.1:8022"
 CLONE_NEWNET = 0x40000000
-# Top-level directories of the examples lie below the world's own, and hosts are this machine.
+# Places and hosts in scripts: top-level directories are moved below the world's own, and hosts are
+# this machine.
 PLACES = re.compile(r"(?<![\w./:~$-])/(?=(?:scratch|mnt|nfs|data|backup)(?:[/\s'\"]|$))")
 HOSTS = re.compile(r"https://(?:host|storage\.local)/")
-# `firstbyte serve ... &`, without its comment.
+# Matches `firstbyte serve ... &`, without its comment.
 STARTED = re.compile(r"^(.*?)\s&\s*(?:#.*)?$")
 
 
 def content(name: str, size: int) -> bytes:
-    """The same bytes for the same name."""
+    """Returns the same bytes for the same name."""
     return random.Random(name).randbytes(size)
 
 
 def objects() -> dict[str, bytes]:
-    """What the bucket holds."""
+    """Returns the objects of the bucket."""
     sizes = {"big": 3 << 20, "big.bam": 1 << 20, "sample.bam": 2 << 20}
     names = ["one.fasta", "old.bam", "key", "results.tar", "table.csv", "dir.tar", "tmp/1.part", "tmp/2.part"]
     names += ["tmp/x.vcf.gz", "2025-12/w.vcf.gz", "2026-01/x.vcf.gz", "2026-02/y.vcf.gz", "prefix/a", "prefix/b/c"]
@@ -59,12 +60,13 @@ def objects() -> dict[str, bytes]:
 
 
 def results() -> dict[str, bytes]:
-    """The files in `results`, which the bucket has too."""
+    """Returns the files in `results`, which the bucket has too."""
     return {name: content(name, 2000) for name in ("a.csv", "b.csv", "plots/c.png")}
 
 
 def files() -> dict[str, bytes]:
-    """What the directory holds in which a script begins, and, with a `/` in front, the world."""
+    """Returns the files of the directory in which a script begins, and, with a `/` in front, of the
+    world."""
     here = {f"results/{name}": body for name, body in results().items()}
     here |= {name: content(name, 1500) for name in ("big.bam", "upload.bin", "new", "results.tar", "data/file")}
     here |= {f"data/{name}": content(name, 1200) for name in ("x.gz", "y.tmp", "bucket/key", "bucket/key2")}
@@ -81,17 +83,18 @@ def files() -> dict[str, bytes]:
 
 
 def lists() -> dict[str, bytes]:
-    """Files from which a program takes names, patterns or commands."""
+    """Returns files from which a program takes names, patterns or commands."""
     return {"names": b"a.bam\nold/c.tmp\n", "patterns": b"*.tmp\n", "commands.txt": b"cp s3://bucket/big .\n"}
 
 
 def site() -> dict[str, bytes]:
-    """What the web server has."""
+    """Returns the files of the web server."""
     return {name: content(name, 3000) for name in ("data.tar", "old/data.tar", "dir/a", "dir/b/c", "file")}
 
 
 def endpoints() -> str:
-    """The user's config.toml: the two named endpoints of the examples, both with the one key."""
+    """Returns the user's config.toml: the two named endpoints of the examples, both with the same
+    key."""
     return f'[endpoint.lab]\nurl = "{MINIO}"\n[endpoint.archive]\nurl = "http://{VERSITYGW}"\n'
 
 
@@ -104,14 +107,14 @@ def write(root: Path, given: dict[str, bytes]) -> None:
 
 
 def separate_network() -> None:
-    """Moves this thread, and what it starts, into a network that has a loopback alone."""
+    """Moves this thread, and its later children, into a network with only a loopback."""
     if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET) != 0:
         raise PermissionError(ctypes.get_errno(), "a network namespace takes root")
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 
 
 def wait_for(address: str, process: subprocess.Popen) -> None:
-    """Returns when a server answers."""
+    """Waits until a server answers."""
     host, port = address.split(":")
 
     def ready() -> bool:
@@ -122,7 +125,7 @@ def wait_for(address: str, process: subprocess.Popen) -> None:
 
 
 class World:
-    """The servers and files. `run` runs a script in it."""
+    """The servers and files. `run` runs a script among them."""
 
     def __init__(self, root: Path):
         separate_network()
@@ -141,7 +144,7 @@ class World:
         self.prepare()
 
     def certificate(self) -> None:
-        """Makes a certificate for the web server, which the examples have under these names too."""
+        """Makes a certificate for the web server, which the examples use under these names too."""
         subprocess.run(
             ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
             + ["-subj", "/CN=site", "-addext", "subjectAltName=IP:127.0.0.1", "-out", "chain.pem", "-keyout", "key.pem"],
@@ -150,7 +153,8 @@ class World:
         shutil.copy(self.pristine / "chain.pem", self.pristine / "site.pem")
 
     def start_servers(self) -> None:
-        """MinIO with the bucket, versitygw, the emulators, the web servers, the host with SSH."""
+        """Starts MinIO with the bucket, versitygw, the emulators, the web servers, and the host
+        with SSH."""
         minio = {"MINIO_ROOT_USER": KEY, "MINIO_ROOT_PASSWORD": KEY, "MINIO_BROWSER": "off", "MINIO_UPDATE": "off"}
         self.start("127.0.0.1:9000", ["minio", "server", "--quiet", "--address", "127.0.0.1:9000", self.root / "minio"], minio)
         (self.root / "versitygw/cold").mkdir(parents=True)
@@ -180,7 +184,7 @@ class World:
         self.version = first["VersionId"]
 
     def start_sshd(self) -> None:
-        """A host that the examples call `storage`: a login begins in `remote`."""
+        """Starts the host that the examples call `storage`: a login begins in `remote`."""
         state = self.root / "ssh"
         state.mkdir(mode=0o700)
         for key in ("host", "user"):
@@ -207,7 +211,8 @@ class World:
         wait_for(address, self.servers[-1])
 
     def prepare(self) -> None:
-        """Makes by the program what examples take as given: a manifest, a receipt, man pages."""
+        """Makes the files that examples assume, by the program: a manifest, a receipt, man
+        pages."""
         made = self.run(
             "firstbyte plan s3://bucket/run-43 --shards 8 --out m.parquet\n"
             "firstbyte cp --manifest m.parquet --shard 0/8 --receipt r0.json /scratch/run-43\n"
@@ -218,7 +223,7 @@ class World:
             shutil.move(self.here / name, self.pristine / name)
 
     def reset(self) -> None:
-        """Brings files and objects back to what they were at first."""
+        """Restores files and objects."""
         for path in (self.here, self.home, self.root / "top", self.root / "remote"):
             shutil.rmtree(path, ignore_errors=True)
         shutil.copytree(self.pristine, self.here)
@@ -234,7 +239,7 @@ class World:
                 self.reset_bucket(bucket["Name"])
 
     def reset_bucket(self, name: str) -> None:
-        """Puts back what is missing or changed, and deletes what is new."""
+        """Restores missing and changed objects of a bucket, and deletes new ones."""
         wanted = self.objects if name == "bucket" else {}
         listed = self.s3.list_objects_v2(Bucket=name).get("Contents", [])
         found = {entry["Key"]: entry["ETag"].strip('"') for entry in listed}
@@ -247,7 +252,7 @@ class World:
             self.s3.delete_bucket(Bucket=name)
 
     def environment(self) -> dict[str, str]:
-        """What a user of this MinIO would have set."""
+        """Returns the environment of a user of this MinIO."""
         path = [str(PROGRAM.parent), str(ROOT / ".venv" / "bin"), CLEAN["PATH"]]
         return CLEAN | {
             "PATH": os.pathsep.join(path),
@@ -265,7 +270,7 @@ class World:
             "AWS_EC2_METADATA_DISABLED": "true",
             "VERSION": self.version,
             "FIRSTBYTE_SSH": f"ssh -F {self.root}/ssh/client",
-            # Of s5cmd and rclone.
+            # Variables of s5cmd and rclone.
             "S3_ENDPOINT_URL": MINIO,
             "RCLONE_CONFIG": "",
             "RCLONE_CONFIG_S3_TYPE": "s3",
@@ -279,15 +284,15 @@ class World:
         }
 
     def located(self, script: str) -> str:
-        """A document's script as it runs here: places and hosts are the world's, and a line that
-        starts a server waits for it.
+        """Adapts a document's script: places and hosts are the world's, and each line that starts a
+        server also waits for it.
         """
         script = PLACES.sub(f"{self.root}/top/", script)
         return "\n".join(map(waiting, HOSTS.sub(f"https://{WEB[1]}/", script).splitlines()))
 
     def run(self, script: str) -> subprocess.CompletedProcess:
-        """Runs a script by bash in the world as it was at first, and ends what it has left running
-        or mounted.
+        """Runs a script by bash in the restored world. Ends the processes and mounts that it
+        leaves.
         """
         self.reset()
         with tempfile.TemporaryFile() as output:
@@ -328,8 +333,8 @@ class World:
 
 
 def waiting(line: str) -> str:
-    """A line that starts a server or a slow file system in the background, followed by a wait for
-    it, which fails if it has ended.
+    """Adds to a line that starts a server or a slow file system in the background a wait for it,
+    which fails if the process has ended.
     """
     started = STARTED.match(line)
     verb = re.search(r"firstbyte (serve|link)\b", started[1]) if started else None

@@ -1,8 +1,8 @@
 """Boots the guest, a Debian kernel under qemu by plain emulation, and runs a job inside it.
 
-A job is a module of `inside/` with its arguments. What it reports comes back as lines of JSON by a
-channel of its own; the console goes to a file. The guest ends with the job, at its deadline, or
-with this process.
+A job is a module of `inside/` with its arguments. Its reports are lines of JSON on a separate
+channel; the console goes to a file. The guest ends with the job, at its deadline, or with this
+process.
 """
 
 import json
@@ -18,14 +18,14 @@ import image
 from waiting import patience
 
 HERE = Path(__file__).resolve().parent
-# Bytes of the guest's memory. qemu takes what is used.
+# Maximum of the guest's memory in bytes. qemu allocates it as it is used.
 MEMORY = 3 << 30
-# Disks of the guest beside its system, for file systems that it makes: sparse files.
+# Number and bytes of the guest's scratch disks, for file systems that it makes: sparse files.
 SCRATCH_DISKS = 6
 SCRATCH_SIZE = 8 << 30
-# Two processors that run as fast as the host lets them.
+# Two processors at the speed of the host.
 PARALLEL = ["-accel", "tcg,thread=multi", "-smp", "2"]
-# One processor of 10^9 instructions a second by the guest's own clock, which skips waits.
+# A single processor of 10^9 instructions a second by the guest's own clock, which skips waits.
 COUNTED = ["-accel", "tcg,thread=single", "-smp", "1", "-icount", "shift=0,sleep=off"]
 # Lines of the console that an error repeats.
 REPEATED = 40
@@ -37,16 +37,16 @@ class GuestFailed(Exception):
 
 @dataclass
 class Job:
-    """A module with its arguments, and programs of the host that lie in /job/bin."""
+    """A module with its arguments, and programs of the host that are copied to /job/bin."""
 
     module: str
     arguments: Iterable[str] = ()
     programs: tuple[Path, ...] = ()
-    # Files and directories that lie in /job, where Python finds modules.
+    # Files and directories that are copied to /job, where Python finds modules.
     others: tuple[Path, ...] = ()
     # Seconds of an idle host after which the guest is killed.
     deadline: float = 300
-    # Whether the clock counts instructions, so that times do not depend on the host.
+    # True if the clock counts instructions, so that times do not depend on the host.
     counted: bool = False
 
 
@@ -76,14 +76,14 @@ def run(job: Job, console: Path | None = None) -> list[dict]:
 
 
 def remove_abandoned() -> None:
-    """Removes what killed runs have left."""
+    """Removes the directories of killed runs."""
     for stage in image.TARGET.glob("run-*"):
         if not Path("/proc", stage.name.split("-")[1]).exists():
             shutil.rmtree(stage, ignore_errors=True)
 
 
 def pack(job: Job, home: Path) -> None:
-    """Makes the disk of the job, and the empty ones."""
+    """Makes the job's disk, and the empty disks."""
     content = home / "job"
     shutil.copytree(HERE / "inside", content, ignore=shutil.ignore_patterns("__pycache__"))
     (content / "bin").mkdir()
@@ -91,7 +91,7 @@ def pack(job: Job, home: Path) -> None:
     (content / "command").write_text("".join(f"{word}\n" for word in (job.module, *job.arguments)))
     for program in job.programs:
         to = content / "bin" / program.name
-        # The symbols for debuggers are most of a test program.
+        # Symbols for debuggers are most of a test program.
         subprocess.run(["strip", "--strip-debug", "-o", to, program], check=True)
     for other in job.others:
         if other.is_dir():
@@ -109,14 +109,15 @@ def pack(job: Job, home: Path) -> None:
 
 
 def command(boot: image.Image, home: Path, counted: bool) -> list[str]:
-    """How qemu is started."""
+    """Returns the command line of qemu."""
     drive = "if=virtio,format=raw,cache=unsafe,file="
-    # The system and the job are as before after each run.
+    # Snapshots: each run leaves the system and the job unchanged.
     disks = [f"{drive}{boot.disk},snapshot=on", f"{drive}{home}/job.disk,snapshot=on"]
     disks += [f"{drive}{home}/scratch{number}.disk,discard=unmap" for number in range(SCRATCH_DISKS)]
     words = ["setpriv", "--pdeathsig", "KILL", "qemu-system-x86_64", "-cpu", "max", *(COUNTED if counted else PARALLEL)]
     words += ["-m", f"{MEMORY >> 20}M", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
-    # The check compares two clocks, which fails where the emulator is not given a processor.
+    # Without the timer check, which compares two clocks and fails if the host is too busy for the
+    # emulator.
     words += ["-kernel", str(boot.kernel), "-initrd", str(boot.initramfs)]
     words += ["-append", "console=ttyS0 panic=-1 quiet mitigations=off random.trust_cpu=on no_timer_check"]
     words += ["-serial", f"file:{home}/console", "-device", "virtio-rng-pci", "-device", "virtio-serial-pci"]

@@ -2,7 +2,7 @@
 mmdebstrap without running any of their scripts, and an initramfs that mounts it.
 
 The packages are those of the host's own release, so that programs built on the host run inside.
-What was made stays in `target/guest` and is made again when this file changes.
+Images stay in `target/guest`, and a change of this file makes a new one.
 """
 
 import hashlib
@@ -16,17 +16,17 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "guest"
 
-# The kernel for virtual machines has every module that is needed here and boots fastest.
+# The kernel for virtual machines has every module needed here and boots fastest.
 PACKAGES = """linux-image-cloud-amd64 busybox-static kmod iproute2 nfs-common nfs-kernel-server samba cifs-utils
     python3 dosfstools exfatprogs e2fsprogs btrfs-progs xfsprogs util-linux mount coreutils findutils bash libc-bin tar procps
     strace libgcc-s1 fuse3""".split()
-# The user that an NFS server makes of a root without rights.
+# User that an NFS server assigns to a root without rights.
 NOBODY = "no" "body"
 # Packages of Python's library that jobs import.
 COMPILED = ("collections", "concurrent/futures", "ctypes", "email", "encodings", "http", "importlib", "json", "logging", "re", "urllib")
-# What brings the disk: needed before any other module can be read.
+# Modules of the disk, without which no other module can be read.
 DISK_MODULES = ["virtio_ring", "virtio", "virtio_pci_modern_dev", "virtio_pci_legacy_dev", "virtio_pci", "virtio_blk"]
-# The program of the initramfs. /dev/vda is the system, /dev/vdb the job.
+# Program of the initramfs. /dev/vda is the system, /dev/vdb the job.
 INIT = """#!/bin/busybox sh
 export PATH=/bin
 /bin/busybox --install /bin
@@ -49,7 +49,7 @@ class Image:
 
 
 def image() -> Image:
-    """The guest's image, made if it is not there."""
+    """Returns the guest's image; makes it first if there is none."""
     stamp = hashlib.sha256(Path(__file__).read_bytes() + suite().encode()).hexdigest()[:16]
     home = TARGET / f"image-{stamp}"
     if not home.exists():
@@ -65,7 +65,7 @@ def image() -> Image:
 
 
 def suite() -> str:
-    """The host's release of Debian."""
+    """Returns the host's release of Debian."""
     lines = Path("/etc/os-release").read_text().splitlines()
     return dict(line.split("=", 1) for line in lines if "=" in line)["VERSION_CODENAME"].strip('"')
 
@@ -96,7 +96,7 @@ def complete(root: Path) -> None:
     (root / "etc/exports").touch()
     (root / "etc/mtab").symlink_to("/proc/mounts")
     (root / "job").mkdir()
-    # Without these, each start of Python in the guest compiles its imports.
+    # Compiled here, because each start of Python in the guest would compile its imports again.
     for library in (root / "usr/lib").glob("python3.*"):
         for folder in (library, *(library / name for name in COMPILED)):
             run(sys.executable, "-m", "compileall", "-q", "-l", "--invalidation-mode", "unchecked-hash", "-s", str(root), str(folder))
@@ -105,7 +105,7 @@ def complete(root: Path) -> None:
 
 
 def initramfs(root: Path, release: str) -> bytes:
-    """A cpio archive for the kernel: a static busybox and the modules of the disk."""
+    """Returns a cpio archive for the kernel: a static busybox and the modules of the disk."""
     modules = {path.stem: path for path in (root / "lib/modules" / release).rglob("*.ko")}
     present = [name for name in DISK_MODULES if name in modules]
     entries = {"bin": (0o40755, b""), "bin/busybox": (0o100755, (root / "bin/busybox").read_bytes())}
@@ -124,14 +124,14 @@ def initramfs(root: Path, release: str) -> bytes:
 
 
 def disk(content: Path, to: Path, size: int) -> None:
-    """An ext4 image with a directory's content."""
+    """Makes an ext4 image with a directory's content."""
     with to.open("wb") as file:
         file.truncate(size)
     run("mkfs.ext4", "-q", "-F", "-O", "^has_journal", "-E", "root_owner=0:0", "-d", str(content), str(to))
 
 
 def run(*words: str) -> str:
-    """Runs a command; returns its output."""
+    """Runs a command and returns its output."""
     path = os.environ["PATH"] + ":/usr/sbin:/sbin"
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=os.environ | {"PATH": path})
     if done.returncode != 0:

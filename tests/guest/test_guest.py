@@ -1,4 +1,4 @@
-"""A small part of what the guest runs: real NFS clients and a real server list the same names.
+"""A small part of the guest's jobs: real NFS clients and a real server list the same names.
 
 The whole is `make soak SOAK_FLAGS="--runs guest"`.
 """
@@ -15,13 +15,13 @@ DEADLINE = 600
 
 @pytest.fixture(scope="module")
 def listed():
-    """Reports of listings on NFS 3 and 4.2."""
+    """Returns the reports of listings on NFS 3 and 4.2."""
     scenes = "names:3000,details:500,tree:64,tree with details:64"
     return guest.run(guest.Job("listings", (scenes, "3,4.2", "0"), (PROGRAM,), deadline=DEADLINE, counted=True))
 
 
 def chosen(reports: list[dict], **wanted: object) -> list[dict]:
-    """Reports with these fields."""
+    """Returns the reports with these fields."""
     return [row for row in reports if all(row.get(name) == value for name, value in wanted.items())]
 
 

@@ -1,6 +1,6 @@
-"""Everything that the guest tries, two boots at once for each processor. Reports go to a file.
+"""Runs all jobs of the guest, two boots at once for each processor. Reports go to a file.
 
-    whole.py [NAME...]    which of JOBS, else all
+    whole.py [NAME...]    these of JOBS, else all
 
 `make soak SOAK_FLAGS="--runs guest"` runs this.
 """
@@ -29,21 +29,22 @@ from serving import PROGRAM, ROOT, TARGET  # noqa: E402
 REPORTS = image.TARGET / "reports.jsonl"
 # Kinds of file systems that the suites run on.
 KINDS = "xfs,btrfs,overlay,vfat,exfat,casefold,cifs,nfs3,nfs4.1,nfs4.2"
-# What our own listing is called, of those that are compared with other programs.
+# Names of our own listing, for each scene that other programs list too.
 OURS = {"names": "firstbyte ls", "layout": "firstbyte ls -R", "details": "firstbyte ls -l", "tree": "firstbyte ls -R", "tree with details": "firstbyte ls -R -l"}
-# Calls of a listing with types, or with another buffer, over those of the best listing of names.
+# Maximum ratio of the calls of a listing with types, or with another buffer, to those of the best
+# listing of names.
 NAMES_EACH = 4
 WALKS = ("layout", "tree", "tree with details")
 TREES = "details:500,tree:400,tree with details:400,usage:400"
 MODEL = ROOT / "crates/advise/examples/nfs.toml"
 VERSIONS = ("3", "4.1", "4.2")
-# Boots at once for each processor: cuts, restarts and outages are waited for.
+# Boots at once for each processor: cuts, restarts and outages are mostly waiting.
 BOOTS = 2
 
 
 @dataclass
 class Part:
-    """A job, and which of its reports are failures."""
+    """A job, and a function that finds the failures in its reports."""
 
     job: Callable[[], Job]
     failures: Callable[[list[dict]], Iterator[str]]
@@ -51,7 +52,7 @@ class Part:
 
 @functools.cache
 def built(*words: str) -> Path:
-    """Builds one program of the workspace with cargo, and returns where it is."""
+    """Builds a program of the workspace with cargo, and returns its path."""
     command = ["cargo", "build", "--locked", "--workspace", "--message-format", "json", "--quiet", *words]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     messages = [json.loads(line) for line in done.stdout.splitlines()]
@@ -62,7 +63,7 @@ def built(*words: str) -> Path:
 
 @functools.cache
 def package() -> Path:
-    """The Python package with its module, for the Python of the guest."""
+    """Makes the Python package with its module, for the Python of the guest."""
     subprocess.run(["cargo", "build", "--locked", "--workspace", "--all-targets", "--quiet"], cwd=ROOT, check=True)
     home = image.TARGET / "package/firstbyte"
     shutil.rmtree(home, ignore_errors=True)
@@ -72,7 +73,7 @@ def package() -> Path:
 
 
 def wrong_listings(reports: list[dict]) -> Iterator[str]:
-    """Listings that are not exact, or for which another program made fewer calls."""
+    """Yields listings that are not exact, or for which another program made fewer calls."""
     for row in reports:
         if row.get("exact") is False:
             yield f"{row['method']} on NFS {row['version']} at {row['delay']} ms: not exact"
@@ -88,7 +89,7 @@ def wrong_listings(reports: list[dict]) -> Iterator[str]:
 
 
 def first_calls(reports: list[dict]) -> dict[tuple[str, str, float], dict[str, int]]:
-    """Calls of each method with nothing cached, by what it lists, the version and the delay."""
+    """Returns the calls of each method with nothing cached, by scene, version and delay."""
     found: dict[tuple[str, str, float], dict[str, int]] = {}
     for row in reports:
         if row.get("access") == "first":
@@ -98,7 +99,8 @@ def first_calls(reports: list[dict]) -> dict[tuple[str, str, float], dict[str, i
 
 
 def slow_trees(reports: list[dict]) -> Iterator[str]:
-    """Trees whose names take us more than 0.35 of the time of `find`, by the guest's own clock."""
+    """Yields trees whose names take us more than 0.35 of the time of `find`, by the guest's own
+    clock."""
     yield from wrong_listings(reports)
     seconds = {(row["version"], row["method"]): row["seconds"] for row in reports if row.get("access") == "first"}
     for (version, method), took in seconds.items():
@@ -107,28 +109,28 @@ def slow_trees(reports: list[dict]) -> Iterator[str]:
 
 
 def far_predictions(reports: list[dict]) -> Iterator[str]:
-    """A median error of predictions above 20 %."""
+    """Yields a median error of predictions above 20 %."""
     errors = [abs(row["error"]) for row in reports if row["case"] == "prediction"]
     if not errors or statistics.median(errors) > 0.2:
         yield f"median error of {len(errors)} predictions: {statistics.median(errors or [9])}"
 
 
 def failed_cases(reports: list[dict]) -> Iterator[str]:
-    """Cases that did not hold."""
+    """Yields cases that failed."""
     for row in reports:
         if row.get("ok") is False:
             yield f"{row['case']} on {row.get('version') or row.get('kind')}: {row}"
 
 
 def wrong_layouts(reports: list[dict]) -> Iterator[str]:
-    """Lost or doubled names, and rules that a neighbour saw broken."""
+    """Yields lost or doubled names, and rules that a neighbour saw broken."""
     for row in reports:
         if row.get("lost") or row.get("doubled") or row.get("differing") or row.get("broken") or row["case"] == "conversion":
             yield f"layout: {row}"
 
 
 def unexpected_tests(reports: list[dict]) -> Iterator[str]:
-    """Tests that failed and are no documented exception, and suites that did not end."""
+    """Yields tests that failed and are no documented exception, and suites that did not end."""
     for row in reports:
         if row.get("ended") is False:
             yield f"{row['suite']} on {row['kind']} did not end"
@@ -137,21 +139,22 @@ def unexpected_tests(reports: list[dict]) -> Iterator[str]:
 
 
 def exceptions() -> list[tuple[str, list[str]]]:
-    """Tests that ask for more than a file system has; docs/filesystems.md gives the reasons."""
+    """Returns the tests that need more than a file system has; docs/filesystems.md gives the
+    reasons."""
     lines = (HERE / "exceptions.txt").read_text().splitlines()
     pairs = [line.split() for line in lines if line.strip() and not line.startswith("#")]
     return [(test, kinds.split(",")) for test, kinds in pairs]
 
 
 def suites() -> Job:
-    """The suites of local stores and of trees."""
+    """Returns the job of the suites of local stores and of trees."""
     programs = (PROGRAM, built("--test", "conformance"), built("--test", "cli"))
     named = tuple(shorter(path) for path in programs)
     return Job("suites", (KINDS, str(PROGRAM), "conformance:local::", "cli:trees::"), named, deadline=1500)
 
 
 def shorter(program: Path) -> Path:
-    """The same program by a name without cargo's number."""
+    """Links a program under a name without cargo's number."""
     link = image.TARGET / program.name.split("-")[0]
     if link != program:
         link.unlink(missing_ok=True)
@@ -160,21 +163,21 @@ def shorter(program: Path) -> Path:
 
 
 def layouts(version: str) -> Part:
-    """Layouts with two clients."""
+    """Returns the job of layouts with two clients."""
     return Part(lambda: Job("layouts", (version, "60", "100", "1"), (PROGRAM, built("--example", "neighbour")), deadline=1200), wrong_layouts)
 
 
 def listings(scenes: str, versions: str, delays: str) -> Callable[[], Job]:
-    """Listings by a clock that counts instructions."""
+    """Returns a job of listings, by a clock that counts instructions."""
     return lambda: Job("listings", (scenes, versions, delays), (PROGRAM,), (package(),), deadline=1500, counted=True)
 
 
 def ours(module: str, *arguments: str, deadline: float = 900, counted: bool = False, others: tuple[Path, ...] = ()) -> Callable[[], Job]:
-    """A job that needs the program alone."""
+    """Returns a job that needs only the program."""
     return lambda: Job(module, arguments, (PROGRAM,), others, deadline, counted)
 
 
-# The longest first, and those that wait.
+# The longest jobs first, and those that mostly wait.
 JOBS = {
     "layouts 3": layouts("3"),
     "layouts 4.1": layouts("4.1"),
@@ -193,7 +196,7 @@ JOBS = {
 
 
 def run(name: str, job: Job) -> tuple[list[dict], list[str]]:
-    """Runs one part. Returns its reports, and what failed."""
+    """Runs one part. Returns its reports and failures."""
     began = time.monotonic()
     try:
         reports = guest.run(job)
@@ -209,7 +212,7 @@ def main() -> int:
     """Runs the parts; the exit code is the number of failures."""
     failed = 0
     names = sys.argv[1:] or list(JOBS)
-    # One after the other: they share what cargo builds.
+    # Made one after the other: they share cargo's files.
     jobs = [JOBS[name].job() for name in names]
     image.image()
     with REPORTS.open("a") as out, ThreadPoolExecutor(BOOTS * (os.cpu_count() or 1)) as pool:

@@ -21,18 +21,18 @@ from serving import AWS, PROGRAM, ROOT, serving
 
 from firstbyte.filesystem import FirstbyteFileSystem
 
-# Last, since a file there and one here have the same name.
+# Last, because a module there and one here have the same name.
 sys.path.append(str(ROOT / "tests" / "soak"))
 from servers import KEY, SECRET, Servers  # noqa: E402
 from waiting import WAIT_LIMIT
 
-# More than two of the buffers a directory is read by, so that a thread reads on.
+# More names than two of the buffers that a directory is read by, so that a thread reads on.
 MANY = 20_000
 
 
 @pytest.fixture
 def odd(tmp_path) -> Path:
-    """A directory with every kind of entry, and names of every kind."""
+    """Makes a directory with every kind of entry, and names of every kind."""
     root = tmp_path / "odd"
     root.mkdir()
     (root / "file").write_bytes(b"content")
@@ -44,7 +44,7 @@ def odd(tmp_path) -> Path:
     os.symlink("loop", root / "loop")
     os.mkfifo(root / "fifo")
     with socket.socket(socket.AF_UNIX) as listener:
-        # Bound by a short name: a socket's path has 108 bytes at most.
+        # Bound from inside the directory: a socket's path has 108 bytes at most.
         here = os.getcwd()
         os.chdir(root)
         try:
@@ -59,7 +59,7 @@ def odd(tmp_path) -> Path:
 
 @pytest.fixture(scope="session")
 def many(tmp_path_factory) -> Path:
-    """A directory with so many names that it is read ahead."""
+    """Makes a directory with enough names that it is read ahead."""
     root = tmp_path_factory.mktemp("many")
     for number in range(MANY):
         os.close(os.open(root / f"name-{number:06}", os.O_CREAT | os.O_WRONLY))
@@ -69,7 +69,7 @@ def many(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def tree(tmp_path) -> Path:
-    """A tree of some 300 directories with links, so that directories are read ahead."""
+    """Makes a tree of some 300 directories with links, so that directories are read ahead."""
     root, seeded = tmp_path / "tree", random.Random(3)
     directories = [root]
     root.mkdir()
@@ -87,9 +87,10 @@ def tree(tmp_path) -> Path:
 
 @pytest.fixture
 def audited():
-    """A function that says which events of os's directory functions a call raises."""
+    """Returns a function that lists the audit events of os's directory functions that a call
+    raises."""
     events = None
-    # Threads of fixtures may list directories meanwhile.
+    # Fixtures' threads, which may list directories meanwhile, are left out.
     own = threading.get_ident()
 
     def hook(event, arguments):
@@ -113,7 +114,7 @@ def audited():
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    """A server with the bucket `bucket`. It is the S3 endpoint of all tests of the module."""
+    """Starts a server with the bucket `bucket`, the S3 endpoint of all tests of the module."""
     root = tmp_path_factory.mktemp("served")
     (root / "bucket").mkdir()
     with serving(root) as served, pytest.MonkeyPatch.context() as patch:
@@ -123,14 +124,14 @@ def served(tmp_path_factory):
             patch.setenv(name, value)
         patch.setenv("AWS_ENDPOINT_URL", served.url)
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        # fsspec keeps file systems, and with them where their server was.
+        # fsspec keeps file systems, and with them a previous server's address.
         FirstbyteFileSystem.clear_instance_cache()
         yield served
 
 
 @pytest.fixture
 def place(served):
-    """A function that makes an object and returns its location."""
+    """Returns a function that makes an object and returns its location."""
 
     def place(name: str, content: bytes) -> str:
         # A new file each time, because the version of a file is its identity.
@@ -146,7 +147,7 @@ def place(served):
 
 @dataclass
 class Store:
-    """A service with the bucket `bucket`, the options that reach it, and a client of AWS's own."""
+    """A service with the bucket `bucket`, the options that reach it, and AWS's own client of it."""
 
     options: dict[str, str]
     client: Any
@@ -157,36 +158,36 @@ class Store:
         client = boto3.client(
             "s3", endpoint_url=url, region_name="us-east-1", aws_access_key_id=key, aws_secret_access_key=secret, config=style
         )
-        # Where the answer to it is late, the client takes it for that to the request.
+        # If the answer to `Expect` is late, the client takes it for the answer to the request.
         client.meta.events.unregister("before-call.s3", add_expect_header)
         options = {"endpoint_url": url, "region": "us-east-1", "access_key_id": key, "secret_access_key": secret}
         return cls(options, client)
 
     def put(self, name: str, content: bytes) -> str:
-        """Makes an object; returns its location."""
+        """Makes an object and returns its location."""
         self.client.put_object(Bucket="bucket", Key=name, Body=content)
         return f"s3://bucket/{name}"
 
     def put_all(self, contents: dict[str, bytes]) -> list[str]:
-        """Makes many objects at once; returns their locations."""
+        """Makes many objects at once and returns their locations."""
         with ThreadPoolExecutor(16) as pool:
             return list(pool.map(self.put, contents.keys(), contents.values()))
 
     def get(self, name: str) -> bytes | None:
-        """The content of an object, or None."""
+        """Returns the content of an object, or None without one."""
         try:
             return self.client.get_object(Bucket="bucket", Key=name)["Body"].read()
         except self.client.exceptions.NoSuchKey:
             return None
 
     def unfinished(self) -> list[dict[str, Any]]:
-        """Uploads that were begun and neither completed nor aborted."""
+        """Returns the uploads that were neither completed nor aborted."""
         return self.client.list_multipart_uploads(Bucket="bucket").get("Uploads", [])
 
 
 @pytest.fixture(scope="session")
 def minio(tmp_path_factory):
-    """MinIO."""
+    """Starts MinIO."""
     stage = tmp_path_factory.mktemp("minio")
     with Servers(stage, PROGRAM) as servers:
         store = Store.at(servers.minio(stage / "root").url, KEY, SECRET)
@@ -196,7 +197,7 @@ def minio(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def ours(tmp_path_factory):
-    """Our own server."""
+    """Starts our own server."""
     root = tmp_path_factory.mktemp("ours")
     (root / "bucket").mkdir()
     with serving(root) as served:
@@ -205,7 +206,7 @@ def ours(tmp_path_factory):
 
 @pytest.fixture(params=["minio", "ours"])
 def store(request, monkeypatch):
-    """Each of the services. Nothing in the environment leads to it: only its options do."""
+    """Yields each of the services. The environment does not lead to it, only its options do."""
     for name in [name for name in os.environ if name.startswith(("AWS_", "FIRSTBYTE_"))]:
         monkeypatch.delenv(name)
     return request.getfixturevalue(request.param)
@@ -213,7 +214,8 @@ def store(request, monkeypatch):
 
 @pytest.fixture
 def interrupted():
-    """Has another Python call a function of the package, and sends it Ctrl-C once it has begun."""
+    """Returns a function that runs a call of the package in another Python, and sends Ctrl-C once
+    it has begun."""
 
     def run(call: str, begun: Callable[[], bool]) -> None:
         program = (

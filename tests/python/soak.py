@@ -27,7 +27,7 @@ def scandir(path: Path) -> int:
 
 
 def stat(path: Path) -> int:
-    # States cost a system call each: some are enough.
+    # `stat` costs a system call for each entry, so some entries are enough.
     entries = firstbyte.scandir(path)
     some = list(itertools.islice(entries, 100))
     entries.close()
@@ -62,7 +62,7 @@ def errors(path: Path) -> int:
 
 
 def resident() -> int:
-    """Bytes of memory the process has."""
+    """Returns the process's bytes of memory."""
     gc.collect()
     with open("/proc/self/statm") as figures:
         return int(figures.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -76,8 +76,8 @@ def main() -> int:
     present = len(os.listdir(chosen.directory))
     grown = []
     for function in (scandir, stat, listdir, walk, list_arrow, iter_batches, errors):
-        # A function that returns few entries per call is called as often as the others, not until
-        # it has returned as many entries.
+        # Functions that return few entries per call are called as often as the others, and not
+        # until they have returned as many entries.
         each = function(chosen.directory)
         rounds = max(8, chosen.entries // max(each, present))
         settled = 0

@@ -17,10 +17,10 @@ import firstbyte
 import firstbyte.aio
 from firstbyte.filesystem import FirstbyteFileSystem
 
-# More than one part of an upload.
+# Longer than one part of an upload.
 CONTENT = random.Random(4).randbytes(17_000_003)
 NAMES = ["a.txt", "d/b c.gz", "d/e/n\u00e4me +1", "z.gz"]
-# The account of Azure's emulator and its key, which are published.
+# Published account and key of Azure's emulator.
 ACCOUNT = "devstoreaccount1"
 ACCOUNT_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 
@@ -54,17 +54,17 @@ def servers(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def google(servers):
-    """The variables that lead to fake-gcs-server."""
+    """Starts fake-gcs-server and returns the variables that lead to it."""
     port = free_port()
     command = ["fake-gcs-server", "-scheme", "http", "-backend", "memory", "-log-level", "error"]
-    # It takes any other name than the public host for that of a bucket.
+    # fake-gcs-server takes any host other than its public one for the name of a bucket.
     command += ["-host", "127.0.0.1", "-port", str(port), "-public-host", f"127.0.0.1:{port}"]
     return {"STORAGE_EMULATOR_HOST": servers.start(command, port).url}
 
 
 @pytest.fixture(scope="module")
 def azure(servers):
-    """The variables that lead to Azurite."""
+    """Starts Azurite and returns the variables that lead to it."""
     port = free_port()
     program = ROOT / ".venv/azurite/node_modules/.bin/azurite-blob"
     command = [str(program), "--inMemoryPersistence", "--silent", "--disableTelemetry", "--skipApiVersionCheck"]
@@ -75,13 +75,13 @@ def azure(servers):
 
 @pytest.fixture(scope="module")
 def host(servers):
-    """Where OpenSSH listens, and the variables with which it is reached."""
+    """Starts OpenSSH's server. Returns its address, and the variables that lead to it."""
     state, port = servers.stage / "ssh", free_port()
     state.mkdir(mode=0o700)
     for key in ("host", "user"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", state / key], check=True)
     if os.geteuid() == 0:
-        # It holds nothing: where the server gives its rights up.
+        # An empty directory that the server requires for its process without rights.
         Path("/run/sshd").mkdir(exist_ok=True)
     (state / "server").write_text(
         f"ListenAddress 127.0.0.1:{port}\nHostKey {state}/host\nAuthorizedKeysFile {state}/user.pub\nPidFile none\n"
@@ -92,7 +92,7 @@ def host(servers):
         f"IdentityFile {state}/user\nIdentitiesOnly yes\nIdentityAgent none\nUserKnownHostsFile {state}/known\n"
         "GlobalKnownHostsFile none\nStrictHostKeyChecking yes\n"
     )
-    # It asks for its own absolute path.
+    # OpenSSH's server has to be started by its absolute path.
     sshd = shutil.which("sshd", path=f"{CLEAN['PATH']}:/usr/sbin")
     servers.start([sshd, "-D", "-e", "-f", str(state / "server")], port)
     return f"sftp://127.0.0.1:{port}", {"FIRSTBYTE_SSH": f"ssh -F {state}/client"}
@@ -100,7 +100,7 @@ def host(servers):
 
 @pytest.fixture(params=["gs", "az", "sftp"])
 def cloud(request, tmp_path, monkeypatch):
-    """Each of the services, reached by what the environment says."""
+    """Yields each of the services, reached through the environment."""
     for name in [name for name in os.environ if name.startswith(("AWS_", "AZURE_", "FIRSTBYTE_", "GOOGLE_"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -111,7 +111,7 @@ def cloud(request, tmp_path, monkeypatch):
         root = f"{url}{tmp_path}/there"
     else:
         variables = request.getfixturevalue({"gs": "google", "az": "azure"}[request.param])
-        # A bucket for each test.
+        # Each test has its own bucket.
         root = f"{request.param}://{tmp_path.name.lower().replace('_', '-')[:60].strip('-')}"
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
@@ -131,7 +131,7 @@ def test_a_file_is_written_and_read(cloud):
         text.write("one\n\u00e4\n")
     with firstbyte.open(cloud.at("text"), "r", encoding="utf-8", cache=False) as text:
         assert text.readlines() == ["one\n", "\u00e4\n"]
-    # Old or new, and nothing between.
+    # The object has the old or the new content, and never a mix.
     with pytest.raises(ZeroDivisionError), firstbyte.open(location, "wb") as file:
         file.write(CONTENT[:10_000_000])
         raise ZeroDivisionError
@@ -200,7 +200,7 @@ def test_objects_are_hydrated_and_released(cloud):
     assert [row["pinned"] for row in firstbyte.status(tree, recursive=True)] == [True] * 4
     assert firstbyte.open(location).read() == CONTENT
     assert firstbyte.release(tree, recursive=True)["objects"] == 4
-    # Another version is another content, whatever is here of the old one.
+    # Another version is other content, even if bytes of the old one are cached.
     cloud.write("big", CONTENT[::-1])
     assert firstbyte.open(location).read(1000) == CONTENT[::-1][:1000]
     with pytest.raises(FileNotFoundError):
@@ -258,7 +258,7 @@ def test_options_of_s3_are_refused_by_other_targets(target, option):
 def test_another_account_in_the_environment_is_another_engine(cloud, monkeypatch):
     location = cloud.write("x", b"x")
     assert firstbyte.open(location, cache=False).read() == b"x"
-    # Nothing listens there.
+    # A port that nothing listens on.
     nowhere = f"http://127.0.0.1:{free_port()}"
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", nowhere)
     monkeypatch.setenv(

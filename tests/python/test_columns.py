@@ -1,4 +1,4 @@
-"""`list_arrow` and `iter_batches` as pyarrow, polars and duckdb read them, against `os`."""
+"""`list_arrow` and `iter_batches`, read by pyarrow, polars and duckdb, compared with `os`."""
 
 import gc
 import os
@@ -17,7 +17,7 @@ KINDS = {modes.S_IFREG: "file", modes.S_IFDIR: "directory", modes.S_IFLNK: "syml
 
 
 def rows(path, links=False):
-    """Name, inode and kind of each entry, by os."""
+    """Yields the name, inode and kind of each entry, by os."""
     with os.scandir(path) as entries:
         for entry in entries:
             mode = os.lstat(entry.path).st_mode
@@ -25,7 +25,7 @@ def rows(path, links=False):
 
 
 def table(columns):
-    """The rows of a pyarrow table, in order of their names."""
+    """Returns the rows of a pyarrow table, sorted by name."""
     return sorted(zip(*(column.to_pylist() for column in columns.columns)))
 
 
@@ -120,7 +120,7 @@ def test_polars_and_duckdb_read_the_same_rows(many):
 def test_columns_outlive_the_listing_and_one_another(many):
     listing = firstbyte.list_arrow(many)
     first, second = pyarrow.table(listing), pyarrow.table(listing)
-    # The same memory, not a copy.
+    # The columns share memory, instead of being copied.
     address = [chunk.buffers()[2].address for chunk in first["name"].chunks]
     assert address == [chunk.buffers()[2].address for chunk in second["name"].chunks]
     name = second["name"]

@@ -1,5 +1,5 @@
-"""Files of ours keep the contract of `io`: a model compares them with io.BytesIO and builtin files,
-and CPython's own tests of `io` and `zipfile` read through them.
+"""Our files keep the contract of `io`: a model compares them with io.BytesIO and builtin files, and
+CPython's own tests of `io` and `zipfile` read through them.
 """
 
 import errno
@@ -21,11 +21,11 @@ LENGTHS = [0, 1, 2, 100, 8191, 40_000, 500_000, -1, None]
 
 
 def outcome(call):
-    """What a call returns or raises, as it is compared."""
+    """Returns the result or the exception of a call in a form that compares."""
     try:
         result = call()
     except Exception as error:
-        # A subclass counts as what it is derived from.
+        # A subclass counts as its base class.
         kind = next(kind for kind in (io.UnsupportedOperation, OSError, ValueError, TypeError, OverflowError) if isinstance(error, kind))
         return kind, getattr(error, "errno", None)
     return bytes(result) if isinstance(result, (bytearray, memoryview)) else result
@@ -38,7 +38,7 @@ def into(file, method, length):
 
 
 def calls(choice):
-    """A random call of a file's methods."""
+    """Returns a random call of a file's methods."""
     length, offset = choice.choice(LENGTHS), choice.randrange(-50, len(CONTENT) + 50)
     whence = choice.choice([0, 0, 1, 2])
     return choice.choice(
@@ -75,7 +75,7 @@ def test_a_buffered_file_does_what_a_builtin_one_does(place, tmp_path, seed):
             choice.setstate(after)
             want = outcome(lambda: call(theirs))
             assert have == want, (step, state)
-            # A builtin file may have more in its buffer.
+            # Builtin files may have more in their buffer.
             position = outcome(theirs.tell)
             if outcome(ours.tell) != position:
                 ours.seek(position)
@@ -101,7 +101,7 @@ def test_a_raw_file_does_what_a_builtin_one_does(place, tmp_path):
                 ]
             )
             have, want = outcome(lambda: call(ours)), outcome(lambda: call(theirs))
-            # The system's limits of a position, and ours.
+            # Positions beyond the system's limits, or ours, are refused differently.
             are_limits = all(isinstance(result, tuple) and result[:1] in [(OSError,), (OverflowError,)] for result in (have, want))
             assert have == want or are_limits
             assert ours.tell() == theirs.tell()
@@ -153,7 +153,7 @@ def test_zipfile_looks_at_any_file(place):
     assert caught.value.errno == errno.EINVAL
 
 
-# Tests of CPython's that cannot pass, each with the reason.
+# Tests of CPython that cannot pass, each with the reason.
 EXCEPTIONS = {
     "test.test_io.CIOTest.test_fileio_closefd": "opens the descriptor of a file, and an object has none",
     "test.test_io.CIOTest.test_read_closed": "opens the descriptor of a file, and an object has none",

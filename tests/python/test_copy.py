@@ -1,4 +1,4 @@
-"""`cp`: as the program's verb of that name."""
+"""`cp`, compared with the program's verb."""
 
 import json
 import random
@@ -53,8 +53,8 @@ def test_the_receipt_is_that_of_the_program(place, tmp_path):
     copy = [TARGET / "debug" / "firstbyte", "--json", "cp", location, tmp_path / "one"]
     printed = json.loads(subprocess.run(copy, check=True, capture_output=True).stdout)
     returned = firstbyte.cp(location, tmp_path / "two")
-    # What bound a copy is said only where a limit was met, and each copy meets its own. A process
-    # shares a store among its copies, which counts kinds of requests for all of them together.
+    # Receipts name a bound only if a limit was met, and each copy meets its own. Copies in one
+    # process share a store, which counts kinds of requests for all of them together.
     apart = {"bound_by", "requests_by_kind", "received_bytes", "sent_bytes"}
     first, second = ([field for field in receipt if field not in apart] for receipt in (returned, printed))
     assert first == second
@@ -82,7 +82,7 @@ def test_errors_name_the_side_they_are_about(place, tmp_path):
 
 def test_ctrl_c_ends_it_and_the_next_one_goes_on(place, tmp_path, interrupted):
     location, target = place("data", CONTENT), tmp_path / "data"
-    # Slow enough never to be over before it is interrupted.
+    # Slow enough that the copy is interrupted before it ends.
     interrupted(f"cp({location!r}, {str(target)!r}, limit_rate='200kB')", lambda: any(tmp_path.iterdir()))
     assert not target.exists()
     firstbyte.cp(location, target)

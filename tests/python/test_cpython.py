@@ -1,11 +1,11 @@
-"""CPython's own tests pass when `os` is ours."""
+"""CPython's own tests pass with `os`'s functions replaced by ours."""
 
 import json
 import subprocess
 import sys
 from pathlib import Path
 
-# Tests of CPython's that cannot pass, each with the reason. None, so far.
+# Tests of CPython that cannot pass, each with the reason. None so far.
 EXCEPTIONS: dict[str, str] = {}
 
 

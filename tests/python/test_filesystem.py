@@ -1,4 +1,5 @@
-"""The fsspec file system: fsspec's own tests of one, and what they do not ask."""
+"""The fsspec file system: fsspec's own tests of one, and tests of everything that those leave
+out."""
 
 import io
 import os
@@ -18,7 +19,7 @@ CONTENT = random.Random(3).randbytes(1_000_001)
 
 
 class Fixtures(abstract.AbstractFixtures):
-    """A place in a bucket, for fsspec's tests."""
+    """Fixtures of fsspec's tests: a place in a bucket."""
 
     @pytest.fixture
     def fs(self, served):
@@ -268,7 +269,8 @@ def test_it_is_imported_only_when_it_is_wanted():
 
 @pytest.fixture
 def asked(monkeypatch):
-    """An S3 service that accepts any key. Yields its URL and each request's `Authorization`."""
+    """Starts an S3 service that accepts any key. Yields its URL and each request's
+    `Authorization`."""
     import http.server
     import threading
 

@@ -1,4 +1,4 @@
-"""`hydrate`, `status`, `release`, and what the cache keeps between opens and between processes."""
+"""`hydrate`, `status`, `release`, and the cache's content between opens and between processes."""
 
 import random
 import shutil
@@ -25,7 +25,8 @@ def states(**options):
 
 
 def here(**options):
-    """Cached bytes. They count at once; a version counts as hydrated only once it is verified."""
+    """Returns the cached bytes by location. They count at once; a version counts as hydrated only
+    once it is verified."""
     return {row["location"]: row["bytes_here"] for row in firstbyte.status(**options)}
 
 
@@ -82,8 +83,8 @@ def test_an_object_is_here_released_and_here_again(place, cache):
         assert file.read() == CONTENT
     released = firstbyte.release(location, cache=cache)
     assert released["objects"] == 1 and released["bytes"] >= len(CONTENT)
-    # A thread that has just ended a read may still hold the file. Its name then remains, without
-    # a block.
+    # Threads that have just ended a read may still hold the file. Its name then remains, without a
+    # block.
 
     def gone() -> bool:
         firstbyte.release(location, cache=cache)

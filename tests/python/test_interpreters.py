@@ -13,7 +13,7 @@ from waiting import WAIT_LIMIT
 
 import firstbyte
 
-# A process that hangs fails its test by this.
+# Functions that import the package in a subinterpreter, and use it in the main interpreter.
 PROGRAM = """
 import sys
 try:
@@ -34,7 +34,8 @@ def here():
     with firstbyte.open(sys.argv[1], cache=False) as file:
         print('read', file.read(), len(list(firstbyte.scandir('.'))) > 0, flush=True)
 """
-# As mod_wsgi does it: the server's own program, with an interpreter for each application.
+# Embeds Python as mod_wsgi does: the server's own program, with an interpreter for each
+# application.
 EMBEDDING = r"""
 #include <Python.h>
 

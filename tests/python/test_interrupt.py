@@ -15,12 +15,12 @@ import pytest
 from serving import AWS, CLEAN, PROGRAM
 from waiting import CLIENT_TIMEOUT, WAIT_LIMIT, patience
 
-# The promised time from Ctrl-C to the end, with what a slow machine adds.
+# Promised seconds from Ctrl-C to the end, scaled for a slow machine.
 PROMISED = patience(2)
 
 
 class Stalling(BaseHTTPRequestHandler):
-    """Describes `/described`, and answers nothing else."""
+    """Describes `/described`, and leaves all other requests without an answer."""
 
     protocol_version = "HTTP/1.1"
 
@@ -44,7 +44,7 @@ class Stalling(BaseHTTPRequestHandler):
 
 @contextmanager
 def stalling():
-    """A server that stalls, as a web server and as S3."""
+    """Starts a server that stalls, both as a web server and as S3."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Stalling)
     server.asked, server.over = threading.Event(), threading.Event()
     server.daemon_threads = True
@@ -136,8 +136,8 @@ def test_no_call_waits_for_its_work_once_ctrl_c_is_handled(call, tmp_path):
                 os.kill(process.pid, signal.SIGINT)
                 return float(process.communicate(timeout=WAIT_LIMIT)[0])
 
-    # A call that waits for work which does not end waits a second each time. One whose work ends
-    # takes some milliseconds, and longer only where the machine is busy at that moment.
+    # Calls that wait for endless work take a second each time. Calls whose work ends take some
+    # milliseconds, and longer only if the machine is busy at that moment.
     times = [elapsed()]
     while min(times) >= patience(0.1) and len(times) < 3:
         times.append(elapsed())
@@ -225,7 +225,7 @@ print(os.waitpid(child, 0)[1], flush=True)
 
 
 def test_no_signal_is_handled_otherwise_than_before_the_import(place, served, tmp_path):
-    """Handlers belong to the process, also those of faults in mapped files."""
+    """Handlers belong to the process, including those of faults in mapped files."""
     location, at = place("signals/one", bytes(3 << 20)), tmp_path / "at"
     place("signals/two", b"x")
     at.mkdir()

@@ -1,4 +1,4 @@
-"""Nothing is left behind: the short form of soak.py."""
+"""Memory does not leak: the short form of soak.py."""
 
 import subprocess
 import sys

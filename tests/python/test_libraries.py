@@ -1,4 +1,4 @@
-"""What other libraries read through our files."""
+"""Other libraries read through our files."""
 
 import io
 import random

@@ -1,4 +1,4 @@
-"""Events of the native half as Python's `logging` has them."""
+"""Events of the native half in Python's `logging`."""
 
 import subprocess
 import sys

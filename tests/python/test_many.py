@@ -88,7 +88,7 @@ class Counting(BaseHTTPRequestHandler):
             server.failing[number] = failures - 1
         server.go.wait()
         if failures > 0:
-            # A body that breaks off.
+            # Ends the body early.
             self.head()
             self.wfile.write(b"x" * 1000)
             self.close_connection = True
@@ -108,7 +108,7 @@ class Counting(BaseHTTPRequestHandler):
 
 class Server(ThreadingHTTPServer):
     daemon_threads = True
-    # Connections that wait to be accepted.
+    # Connections that may wait to be accepted.
     request_queue_size = 128
 
 
@@ -129,7 +129,7 @@ def counting(held=False):
 
 
 def settled(server, expected: int = 1) -> int:
-    """How many requests were made, once there are as many as expected and no more come."""
+    """Returns the number of requests once `expected` were made and no more come."""
     until("requests", lambda: len(server.asked) >= expected)
     before = -1
     while before != len(server.asked):
@@ -158,7 +158,7 @@ def test_what_is_read_ahead_stays_below_the_memory_ceiling():
     with counting() as server:
         reading = firstbyte.iter_many([f"{server.url}/{n}" for n in range(200)], concurrency=8, memory=2 << 20)
         assert next(reading) == first
-        # At most 2 MiB wait; 1 MiB is assumed for the next.
+        # At most 2 MiB wait, and the next one counts as 1 MiB.
         assert settled(server) <= 1 + (2 << 20) // 100_000
         assert len(list(reading)) == 199
 
@@ -168,7 +168,7 @@ def test_a_body_that_breaks_off_is_read_again_whole():
         server.failing = {3: 2, 7: 1}
         read = firstbyte.read_many([f"{server.url}/{n}" for n in range(10)])
         assert read == [bytes([number]) * 100_000 for number in range(10)]
-        # A slow machine hedges some: those are asked for once more.
+        # Slow machines hedge some requests, which then come twice.
         assert not Counter([*range(10), 3, 3, 7]) - Counter(server.asked)
 
 
@@ -200,7 +200,7 @@ def test_the_children_of_a_fork_read_by_themselves(samples, store):
         assert pool.map(child, range(4)) == [True] * 4
     inherited = os.fork()
     if inherited == 0:
-        # Never back into pytest, whatever happens.
+        # The child must never return into pytest.
         try:
             next(begun)
         except RuntimeError as error:
@@ -213,7 +213,7 @@ def test_the_children_of_a_fork_read_by_themselves(samples, store):
 
 
 def test_large_objects_keep_to_the_ceiling_one_at_a_time(served):
-    """24 objects of 33 MiB by a ceiling of 32 MiB: one is read at a time."""
+    """Reads 24 objects of 33 MiB with a limit of 32 MiB: one at a time."""
     size = 33 << 20
     (served.root / "bucket" / "large").mkdir()
     with open(served.root / "bucket" / "large" / "0", "wb") as file:
@@ -230,7 +230,8 @@ assert lengths == [{size}] * 24
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    # The one that the caller has, as the caller's, and as it was read; and the next one.
+    # Room for the caller's object twice, as bytes of Python and in the buffer it was read into, and
+    # for the next one.
     assert int(done.stdout) < 4.5 * size, done.stdout
 
 

@@ -1,4 +1,4 @@
-"""`open`: a file like any other, of which only what is read is fetched."""
+"""`open`: a file like any other, which fetches only the bytes that are read."""
 
 import array
 import errno
@@ -34,7 +34,7 @@ def test_it_reads_as_a_local_file_does(data, tmp_path):
         for _ in range(2000):
             step = choice.randrange(7)
             if step == 0:
-                # As everywhere: never to before the beginning.
+                # Positions before the beginning are never drawn, as everywhere here.
                 offset, whence = choice.choice([(choice.randrange(len(CONTENT) + 9), 0), (choice.randrange(9), 1), (-choice.randrange(9), 2)])
                 assert have.seek(offset, whence) == want.seek(offset, whence)
             elif step == 1:
@@ -87,7 +87,7 @@ def test_without_a_buffer_it_is_its_raw_file(data):
         with pytest.raises(BufferError):
             raw.readinto(memoryview(bytearray(20))[::2])
         for offset, whence in [(-1, 0), (-len(CONTENT) - 1, 2), (0, 7)]:
-            # As io.FileIO.
+            # The error is io.FileIO's.
             with pytest.raises(OSError) as error:
                 raw.seek(offset, whence)
             assert error.value.errno == errno.EINVAL
@@ -175,7 +175,7 @@ def test_a_fork_during_reads_hangs_no_process(place, tmp_path, cached):
         for _ in range(30):
             child = os.fork()
             if child == 0:
-                # Never back into pytest, whatever happens.
+                # The child must never return into pytest.
                 try:
                     os._exit(0 if file.read_at(7, 200_000) == CONTENT[7:200_007] else 1)
                 except BaseException:

@@ -1,4 +1,4 @@
-"""Options: one list for all functions; what is not known is an error that names what was meant."""
+"""Options: one list for all functions; an unknown name is an error that suggests the likely one."""
 
 import inspect
 

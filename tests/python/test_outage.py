@@ -11,23 +11,24 @@ import firstbyte
 from firstbyte.filesystem import FirstbyteFileSystem
 
 DEADLINE = 3
-# The promised end of a call: a second after the deadline, scaled by the machine.
+# Promised seconds until a call ends: one after the deadline, scaled by the machine.
 BOUND = DEADLINE + patience(1)
 THREADS = 10
-# Sparse, and so large that nothing fetches all of it ahead.
+# Bytes of a sparse object, too many to be fetched ahead.
 SIZE = 64 << 30
 
 
 @pytest.fixture
 def big(served):
-    """An object far larger than anything reads ahead."""
+    """Makes an object far larger than any read-ahead."""
     with open(served.root / "bucket" / "big", "wb") as file:
         os.ftruncate(file.fileno(), SIZE)
     return "s3://bucket/big"
 
 
 def slowest(call) -> float:
-    """The longest of ten threads that make the same call, each of which has to fail."""
+    """Returns the longest time of ten threads that make the same call, each of which has to
+    fail."""
 
     def one(_) -> float:
         began = time.monotonic()
@@ -40,7 +41,7 @@ def slowest(call) -> float:
 
 
 def until_it_works(call):
-    """What the call returns once the server's return has been noticed."""
+    """Repeats the call until the server's return has been noticed, and returns its result."""
     results = []
 
     def works() -> bool:
@@ -60,7 +61,7 @@ def test_ten_threads_fail_within_one_deadline_and_read_again_afterwards(served, 
     with firstbyte.open(big, buffering=0, cache=where, deadline=DEADLINE) as file:
         with served.stopped():
             assert slowest(lambda: file.read_at(40 << 30, 4096)) < BOUND
-            # Calls made now do not wait for a deadline of their own.
+            # New calls do not wait for their own deadline.
             assert slowest(lambda: file.read_at(50 << 30, 4096)) < BOUND
         assert until_it_works(lambda: file.read_at(40 << 30, 4096)) == bytes(4096)
 

@@ -1,4 +1,4 @@
-"""What the package is: its names, types and texts, and what importing it brings along."""
+"""The package: its names, types and texts, and the modules that importing it loads."""
 
 import inspect
 import os
@@ -34,11 +34,11 @@ def test_signatures_begin_as_those_of_os():
 
 def test_importing_brings_no_other_package_along_nor_what_is_slow_to_import():
     program = "import sys; before = set(sys.modules); import firstbyte; print(sorted(set(sys.modules) - before))"
-    # Without the site's own modules, which may have imported anything.
+    # Without the site's own modules, which may have imported any module.
     path = {"PYTHONPATH": str(Path(firstbyte.__file__).parents[1])}
     done = subprocess.run([sys.executable, "-S", "-c", program], capture_output=True, text=True, check=True, env=os.environ | path)
     brought = {name.split(".")[0] for name in eval(done.stdout)}
-    # Python does not list the module that distinguishes interpreters, which is its own.
+    # Python's list of its modules lacks the one that distinguishes interpreters.
     assert brought - set(sys.stdlib_module_names) - {"_xxsubinterpreters"} == {"firstbyte"}
     assert not brought & {"typing", "re", "dataclasses", "collections", "contextlib", "asyncio"}
 
@@ -50,8 +50,8 @@ def test_the_package_is_typed_and_carries_its_version():
 
 
 def test_the_stub_names_what_the_module_has(tmp_path):
-    # fsspec and pyarrow have no types, so the metaclasses that they bring are not known.
-    # Type checkers alone see what these import for them, and the name of an except clause.
+    # fsspec and pyarrow have no types, so their metaclasses are unknown. Only type checkers see the
+    # names that are imported for them, and the name of an except clause.
     known = [
         "firstbyte.filesystem.FirstbyteFileSystem",
         "firstbyte._arrow.pyarrow",

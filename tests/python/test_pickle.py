@@ -1,4 +1,4 @@
-"""Opened files are pickled and copied: location, options, version and position travel."""
+"""Opened files are pickled and copied with their location, options, version and position."""
 
 import copy
 import errno

@@ -1,4 +1,4 @@
-"""Many ranges at once, hints, and reads over several blocks, in each way to read."""
+"""Many ranges at once, hints, and reads over several blocks, by each kind of read."""
 
 import errno
 import io
@@ -156,7 +156,7 @@ def test_a_fork_after_a_prefetch_reads_on_in_both(data):
             file.prefetch([(0, len(CONTENT))])
             child = os.fork()
             if child == 0:
-                # Never back into pytest, whatever happens.
+                # The child must never return into pytest.
                 try:
                     os._exit(0 if file.read_ranges([(7, 200_000)]) == [CONTENT[7:200_007]] else 1)
                 except BaseException:
@@ -204,7 +204,7 @@ def chunk_bytes(parquet: bytes, columns: list[int]) -> int:
 
 
 def readers(url: str) -> Iterator[tuple[str, pandas.DataFrame]]:
-    """Columns c2 and c5, each time by another way to read."""
+    """Yields the columns c2 and c5, by each way to read them."""
     columns = ["c2", "c5"]
     with firstbyte.open(url, cache=False) as file:
         yield "open", pyarrow.parquet.read_table(file, columns=columns).to_pandas()
@@ -236,7 +236,7 @@ def test_parquet_columns_are_requested_before_they_are_read(parquet):
         chunks = [groups.row_group(group).column(6) for group in range(GROUPS)]
         web.taken()
         file.read_at(chunks[0].data_page_offset, chunks[0].total_compressed_size)
-        # The four that follow, and no more until one of them is read.
+        # The following four chunks, and no more until one of them is read.
         wanted = [chunk.data_page_offset // BLOCK for chunk in chunks[1:5]]
         until(
             "four chunks are requested",

@@ -19,7 +19,7 @@ FUNCTIONS = [(os.scandir, firstbyte.scandir), (os.listdir, firstbyte.listdir)]
 
 
 class Path:
-    """An os.PathLike that gives what it was made with."""
+    """An os.PathLike that returns the value it was made with."""
 
     def __init__(self, path):
         self.path = path
@@ -29,7 +29,7 @@ class Path:
 
 
 def outcome(function, *arguments):
-    """What a call gives: its names, or its error, in a form that compares."""
+    """Returns the names or the error of a call in a form that compares."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -41,7 +41,7 @@ def outcome(function, *arguments):
 
 
 def facts(entry):
-    """All attributes of an entry."""
+    """Returns all attributes of an entry."""
     answers = [entry.name, entry.path, os.fspath(entry), repr(entry), entry.inode(), entry.is_symlink()]
     ways = [{}] + [{"follow_symlinks": follow} for follow in (True, False, 1, 0, None, "yes")]
     for question in (entry.is_dir, entry.is_file, entry.stat):
@@ -180,7 +180,7 @@ def test_only_an_iterator_dropped_while_open_warns(many, tmp_path):
     assert dropped(lambda iterator: iterator.__exit__(None, None, None))[0] == []
 
 
-# In a process of its own: in this one, threads of other tests may still be closing descriptors.
+# In another process: in this one, threads of other tests may still be closing descriptors.
 DESCRIPTORS = """
 import gc, os, sys, warnings, firstbyte
 

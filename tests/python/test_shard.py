@@ -1,4 +1,4 @@
-"""`plan`, `cp` and `hydrate` of a shard, and `merge`: as the program's."""
+"""`plan`, `cp` and `hydrate` of a shard, and `merge`, as by the program."""
 
 import json
 
@@ -9,7 +9,7 @@ import firstbyte
 
 @pytest.fixture
 def manifest(place, tmp_path):
-    """A manifest of 12 objects in 3 shards."""
+    """Makes a manifest of 12 objects in 3 shards."""
     for number in range(12):
         place(f"sharded/d{number % 2}/{number}", b"x" * (1_000 + number))
     place("sharded/skipped.tmp", b"")

@@ -12,7 +12,7 @@ from firstbyte.filesystem import FirstbyteFileSystem
 
 
 class Bar:
-    """What tqdm's bar has of what is used."""
+    """The members of tqdm's bar that the package uses."""
 
     def __init__(self):
         self.n, self.total, self.refreshed = 0, None, 0
@@ -131,7 +131,7 @@ def test_a_copy_reports_its_progress_and_chooses(place, tmp_path):
         firstbyte.cp("s3://bucket/t/", tmp_path / "w", recursive=True, progress=stop)
 
 
-# Calls of an object, with a bucket in its place. Those that read one that is not there say so.
+# Calls of an object, with a bucket in its place. Calls that read a missing one raise an error.
 WITHOUT_A_KEY = {
     "open to write": lambda fs, bucket: firstbyte.open(f"s3://{bucket}", "wb").close(),
     "open to write a slash": lambda fs, bucket: firstbyte.open(f"s3://{bucket}/", "wb").close(),
@@ -194,7 +194,7 @@ def test_a_bucket_is_neither_made_nor_missed(place, served):
 
 
 class OwnPrefix(BaseHTTPRequestHandler):
-    """A store whose keys may use a prefix alone: requests of the bucket itself are denied."""
+    """A store whose keys allow only a prefix: requests of the bucket itself are denied."""
 
     protocol_version = "HTTP/1.1"
 

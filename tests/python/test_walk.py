@@ -12,7 +12,7 @@ import firstbyte
 
 
 def both(*arguments, **options):
-    """The triples of both."""
+    """Returns the triples of both."""
     return list(firstbyte.walk(*arguments, **options)), list(os.walk(*arguments, **options))
 
 
@@ -72,7 +72,7 @@ def test_what_the_caller_changes_in_directories_to_come_is_seen(tree):
         for number, (place, dirs, files) in enumerate(walk(root)):
             seen.append((os.path.relpath(place, root), sorted(dirs), sorted(files)))
             dirs.sort()
-            # Anywhere: in directories already walked, and in those only read ahead.
+            # Changes any directories: some already walked, and some only read ahead.
             for target in seeded.sample(places, 5):
                 (root / target / f"file {number}").write_bytes(b"")
                 (root / target / f"directory {number}").mkdir()
@@ -106,7 +106,7 @@ def test_errors_go_to_onerror_and_the_walk_goes_on(tree, topdown):
     def walked(walk):
         errors = []
         steps = []
-        # What is listed and gone when it is its turn.
+        # Adds a directory that does not exist, as if it had vanished before its turn.
         for root, dirs, files in walk(tree, topdown, lambda error: errors.append((type(error), error.filename))):
             steps.append((root, list(dirs), files))
             dirs.append("gone")
@@ -150,7 +150,7 @@ def test_audit_events_are_those_of_os(tree, audited):
 
 
 def test_a_walk_may_be_left_at_any_point(tree):
-    # Threads of tests before this one may end meanwhile.
+    # Threads of earlier tests may end meanwhile.
     before = set(os.listdir("/proc/self/fd")), set(os.listdir("/proc/self/task"))
     for steps in (1, 20, 100):
         walk = firstbyte.walk(tree)
@@ -175,7 +175,7 @@ def test_a_tree_deeper_than_the_stack_of_calls_is_walked(tmp_path):
         assert sum(1 for _ in firstbyte.walk(tmp_path)) == depth + 1
         assert sum(1 for _ in firstbyte.walk(tmp_path, topdown=False)) == depth + 1
     finally:
-        # The standard library's removal recurses.
+        # The standard library's removal recurses too deeply.
         os.chdir(tmp_path)
         for _ in range(depth):
             os.rename("d/d", "e") if os.path.isdir("d/d") else None

@@ -1,5 +1,5 @@
-"""Open files in other processes, by the lines that dask, xarray and DataLoader take: each worker
-has threads and connections of its own."""
+"""Open files in other processes, sent as dask, xarray and DataLoader do: each worker has its own
+threads and connections."""
 
 import importlib
 import multiprocessing
@@ -22,7 +22,7 @@ RECORD = 1000
 
 @pytest.fixture
 def cluster(tmp_path):
-    """Two processes, spawned as dask does it."""
+    """Starts two processes, spawned as dask does it."""
     with LocalCluster(
         n_workers=2, threads_per_worker=2, processes=True, dashboard_address=None, local_directory=str(tmp_path)
     ) as cluster, Client(cluster) as client:
@@ -31,20 +31,20 @@ def cluster(tmp_path):
 
 @pytest.fixture
 def field(place, tmp_path):
-    """An array, and the location of a NetCDF file with it."""
+    """Makes an array, and the location of a NetCDF file with it."""
     array = numpy.random.default_rng(7).random((12, 40, 50))
     xarray.Dataset({"t2m": (("time", "y", "x"), array)}).to_netcdf(tmp_path / "field.nc", engine="h5netcdf")
     return array, place("field.nc", (tmp_path / "field.nc").read_bytes())
 
 
 def part(file, index):
-    """A record of a file, and the process that read it."""
+    """Returns a record of a file, and the process that read it."""
     file.seek(index * RECORD)
     return file.read(RECORD), os.getpid()
 
 
 class Records:
-    """A map-style dataset over one open file, as torch's documentation has them."""
+    """A map-style dataset over one open file, as in torch's documentation."""
 
     def __init__(self, location):
         self.file = firstbyte.open(location)
@@ -57,7 +57,7 @@ class Records:
 
 
 def fetch(dataset, indices):
-    """What a worker of a DataLoader does with the dataset that it was given."""
+    """Reads samples from the dataset, as a worker of a DataLoader does."""
     return [dataset[index] for index in indices]
 
 

@@ -1,4 +1,4 @@
-"""`open`: every mode of `builtins.open` that reads, and those that write an object whole."""
+"""`open`: every mode of `builtins.open` that reads, and the modes that write an object whole."""
 
 import gc
 import io
@@ -19,7 +19,8 @@ TEXT = "first \u00e4\r\nsecond \U0001f600\n\nthird\rno end"
 
 @pytest.fixture
 def place(request, tmp_path, monkeypatch):
-    """Where objects are written: `name` in a directory or a bucket, how it is read, and options."""
+    """Places for written objects: `name` in a directory or a bucket, a function that reads it, and
+    options."""
 
     class Place:
         def __init__(self, root, options, read):
@@ -165,7 +166,8 @@ def test_an_exclusive_write_refuses_what_exists(place):
 @everywhere
 @pytest.mark.parametrize("length", [10, 6_000_000, 11_000_000])
 def test_of_two_exclusive_writes_one_is_refused_when_it_is_closed(place, length):
-    # A local file has one unfinished copy at a time, so there the other one comes from elsewhere.
+    # A local file has only one unfinished copy at a time, so another program makes the competing
+    # one.
     first = place.open("race", "xb")
     first.write(b"1" * length)
     if place.root.startswith("/"):

@@ -1,11 +1,11 @@
-"""A web server with one object, for tests of what is asked for, and when."""
+"""A web server with one object, for tests of the requested ranges and their times."""
 
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class Web(ThreadingHTTPServer):
-    """Notes the ranges it is asked for, and answers once `go` is set: at once unless `held`."""
+    """Records the requested ranges, and answers once `go` is set: at once unless `held`."""
 
     def __init__(self, content: bytes, held: bool = False):
         super().__init__(("127.0.0.1", 0), Answer)
@@ -25,7 +25,7 @@ class Web(ThreadingHTTPServer):
         self.server_close()
 
     def taken(self) -> list[tuple[int, int]]:
-        """The ranges since the last call, in order."""
+        """Returns the ranges since the last call, in order."""
         ranges, self.ranges = sorted(self.ranges), []
         return ranges
 

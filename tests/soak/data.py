@@ -1,4 +1,4 @@
-"""Test data from a seed, and digests of what arrived."""
+"""Test data from a seed, and digests of files."""
 
 import hashlib
 import random
@@ -9,11 +9,11 @@ SEED = 20
 
 
 class Failed(Exception):
-    """A run that did not end as it must, or delivered wrong content."""
+    """A run ended wrongly, or delivered wrong content."""
 
 
 def big(path: Path, size: int, seed: int = SEED) -> Path:
-    """A file of `size` random bytes."""
+    """Makes a file of `size` random bytes."""
     source = random.Random(seed)
     with open(path, "wb") as file:
         for at in range(0, size, MIB):
@@ -22,6 +22,6 @@ def big(path: Path, size: int, seed: int = SEED) -> Path:
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of a file."""
+    """Returns the SHA-256 of a file."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

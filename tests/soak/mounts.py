@@ -24,13 +24,13 @@ OBJECTS = 20
 SIZE = 16 * MIB
 READERS = 100
 DEADLINE = 30
-# A call may take so much longer than the deadline.
+# Seconds that a call may take beyond the deadline.
 GRACE = 5
 GROUP_BYTES = 128 * MIB
 
 
 class Group:
-    """A memory group of `GROUP_BYTES`, as version 1 or 2 of control groups have it."""
+    """A memory group of `GROUP_BYTES`, in version 1 or 2 of control groups."""
 
     def __init__(self) -> None:
         old = Path("/sys/fs/cgroup/memory")
@@ -42,28 +42,29 @@ class Group:
         (self.path / ("memory.limit_in_bytes" if self.is_old else "memory.max")).write_text(str(GROUP_BYTES))
 
     def join(self) -> None:
-        """Puts this process into it; a daemon it starts is born there."""
+        """Puts this process, and so a daemon that it starts, into the group."""
         (self.path / "cgroup.procs").write_text("0")
 
     def was_killed(self) -> bool:
-        """Whether the kernel killed one of it for want of memory."""
+        """Returns true if the kernel killed a process of the group for lack of memory."""
         events = (self.path / ("memory.oom_control" if self.is_old else "memory.events")).read_text()
         return "oom_kill 0" not in events
 
 
 def resident(process: int) -> int:
-    """Anonymous resident memory of a process, in bytes. The kernel can reclaim pages of files."""
+    """Returns the anonymous resident memory of a process, in bytes. The kernel can reclaim pages of
+    files."""
     lines = dict(line.split(":", 1) for line in Path(f"/proc/{process}/status").read_text().splitlines())
     return int(lines["RssAnon"].split()[0]) * 1024
 
 
 def stamp(number: int, version: int, page: int) -> bytes:
-    """What a page begins with: which object, which version of it, where."""
+    """Returns the beginning of a page: object, version, position."""
     return b"object %04d version %08d page %08d\n" % (number, version, page)
 
 
 def write(root: Path, number: int, version: int) -> None:
-    """Puts a version of an object in the place of the one before, at once."""
+    """Replaces an object by another version, atomically."""
     new = root / f"new-{number}"
     with open(new, "wb") as file:
         for page in range(SIZE // PAGE):
@@ -72,7 +73,7 @@ def write(root: Path, number: int, version: int) -> None:
 
 
 def version_of(page: bytes, number: int, at: int) -> int:
-    """The version a page says it is of; fails where it is not the page asked for."""
+    """Returns the version in a page; fails if it is another page than the requested one."""
     words = page.split(b"\n", 1)[0].split()
     if len(words) != 6 or int(words[1]) != number or int(words[5]) != at:
         raise Failed(f"object {number} page {at}: got {page[:48]!r}")
@@ -92,7 +93,7 @@ class Reader:
             try:
                 self.one(number)
             except OSError as error:
-                # Overwritten while it was open: the only error allowed.
+                # Overwritten while open: the only error allowed.
                 if error.errno != errno.ESTALE:
                     raise Failed(f"object {number}: {error}") from error
                 self.stale += 1
@@ -131,7 +132,8 @@ class Reader:
         else:
             with mmap.mmap(descriptor, 0, prot=mmap.PROT_READ) as view:
                 view.madvise(mmap.MADV_RANDOM)
-                # A mapped page that cannot be read raises a signal, so touch only pages just read.
+                # A mapped page that cannot be read raises a signal, so only pages just read are
+                # touched.
                 for _ in range(16):
                     at = self.draws.randrange(pages)
                     self.timed(lambda at=at: os.pread(descriptor, PAGE, at * PAGE))
@@ -146,13 +148,14 @@ def reader(mount: Path, seed: int, until: float, results) -> None:
 
 
 def cache_of(soak) -> Path:
-    """The cache's place, on a disk: files in memory would count as the daemon's own memory."""
+    """Returns the cache's path, on a disk: files in memory would count as the daemon's own
+    memory."""
     return Path(os.environ.get("TMPDIR", "/var/tmp")) / soak.stage.name / "cache"
 
 
 @contextlib.contextmanager
 def mounted(soak, server: Server, *flags: str, group: Group | None = None) -> Iterator[tuple[Path, int]]:
-    """The bucket mounted; its place and the daemon's process id."""
+    """Mounts the bucket; yields the path and the daemon's process id."""
     at = soak.stage / "mnt"
     at.mkdir(exist_ok=True)
     command = [str(soak.firstbyte), "--json", "--endpoint-url", server.url, "mount", "s3://bench", str(at), "--cache", str(cache_of(soak))]
@@ -166,8 +169,8 @@ def mounted(soak, server: Server, *flags: str, group: Group | None = None) -> It
 
 
 def crowd(soak, seconds: int) -> int:
-    """100 readers for some minutes, behind a link that cuts 1 % of the connections, in a small
-    cgroup, while objects are overwritten.
+    """Reads a mount by 100 readers for some minutes, behind a link that cuts 1 % of the
+    connections, in a small cgroup, while objects are overwritten.
     """
     root = soak.stage / "root"
     (root / "bench").mkdir(parents=True)
@@ -222,7 +225,7 @@ def kills(soak, times: int) -> int:
             failed += 1
             print(f"  {number}: FAILED: {error}", flush=True)
         if before == OBJECTS * SIZE:
-            # All here: begin anew.
+            # Everything is cached: the next round starts with an empty cache.
             own(soak, "release", "--all")
             before = 0
     print(f"  {times} kills, {failed} failed", flush=True)
@@ -231,7 +234,7 @@ def kills(soak, times: int) -> int:
 
 
 def kill_once(soak, link: Server, before: int) -> int:
-    """One life of the daemon; returns the bytes that are here after it."""
+    """Runs the daemon until it is killed. Returns the cached bytes after it."""
     results = multiprocessing.Queue()
     with mounted(soak, link) as (at, daemon):
         hydrate = [str(soak.firstbyte), "-q", "hydrate", "-r", str(at)]
@@ -278,7 +281,7 @@ def until_it_fails(at: Path, seed: int, results) -> None:
                     page = draws.randrange(SIZE // PAGE)
                     version_of(os.pread(file.fileno(), PAGE, page * PAGE), number, page)
     except OSError:
-        # The daemon was killed: an error at once is what is promised.
+        # The daemon was killed, so reads end with an error at once, as promised.
         results.put("")
     except Failed as error:
         results.put(str(error))

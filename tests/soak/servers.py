@@ -14,12 +14,12 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-# The long runs are a program of their own, beside the tests.
+# Imports from the directory above: the long runs are a separate program beside the tests.
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 from waiting import WAIT_LIMIT, answers, until  # noqa: E402
 
 KEY, SECRET = "benchbench", "benchbench-secret"
-# What S3 tools read.
+# Variables that S3 tools read.
 AWS = {
     "AWS_ACCESS_KEY_ID": KEY,
     "AWS_SECRET_ACCESS_KEY": SECRET,
@@ -27,7 +27,7 @@ AWS = {
     "AWS_REGION": "us-east-1",
     "AWS_EC2_METADATA_DISABLED": "true",
 }
-# The environment of every process here, without variables that change endpoints or trust.
+# Environment of every process here, without variables that change endpoints or trust.
 CLEAN = {
     name: value
     for name, value in os.environ.items()
@@ -48,14 +48,14 @@ class Server:
 
 
 def free_port() -> int:
-    """A port that no process listens on now."""
+    """Returns a port that no process listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
 
 
 def wait_for(port: int, process: subprocess.Popen) -> None:
-    """Returns once a server answers on `port`."""
+    """Waits until a server answers on `port`."""
 
     def ready() -> bool:
         assert process.poll() is None, f"{process.args[0]} does not listen on port {port}"
@@ -83,7 +83,8 @@ class Servers(contextlib.ExitStack):
         return Server(process.pid, port)
 
     def nginx(self, root: Path) -> Server:
-        """nginx over `root` with sendfile and no access log, as its manual advises; allows PUT."""
+        """Starts nginx over `root` with sendfile and no access log, as its manual advises; it
+        allows PUT."""
         port = free_port()
         home = self.stage / f"nginx-{port}"
         home.mkdir()
@@ -101,7 +102,7 @@ class Servers(contextlib.ExitStack):
         return self.start(["nginx", "-p", str(home), "-c", str(home / "nginx.conf")], port)
 
     def minio(self, root: Path) -> Server:
-        """MinIO over `root`."""
+        """Starts MinIO over `root`."""
         port, console = free_port(), free_port()
         command = ["minio", "server", "--quiet", "--address", f"127.0.0.1:{port}"]
         command += ["--console-address", f"127.0.0.1:{console}"]
@@ -110,22 +111,22 @@ class Servers(contextlib.ExitStack):
         # MinIO keeps deleted objects for minutes: uploads would fill the stage, which is in memory.
         trash = root / ".minio.sys" / "tmp" / ".trash"
         threading.Thread(target=self.empty, args=(trash,), daemon=True).start()
-        # It accepts before it can serve.
+        # MinIO accepts connections before it can serve.
         time.sleep(2)
         return server
 
     def empty(self, directory: Path) -> None:
-        """Removes what appears in `directory`, until the servers are stopped."""
+        """Removes new entries of `directory`, until the servers are stopped."""
         while not self.closing.wait(1):
             for entry in directory.glob("*"):
                 shutil.rmtree(entry, ignore_errors=True)
 
     def serve(self, root: Path, *flags: str) -> Server:
-        """Our own server over `root`; it says on standard output where it listens."""
+        """Starts our own server over `root`; it prints its address on standard output."""
         return self.own(["serve", str(root), "--listen", "127.0.0.1:0", *flags])
 
     def link(self, to: Server, *flags: str) -> Server:
-        """Our link proxy in front of `to`."""
+        """Starts our link proxy in front of `to`."""
         return self.own(["--json", "link", "--listen", "127.0.0.1:0", "--to", f"127.0.0.1:{to.port}", *flags])
 
     def own(self, arguments: list[str], env: dict[str, str] | None = None) -> Server:
@@ -142,7 +143,7 @@ class Servers(contextlib.ExitStack):
         return Server(process.pid, int(found[1]))
 
     def end_link(self, link: Server) -> dict[str, int]:
-        """Ends a link and returns what it counted."""
+        """Ends a link and returns its counts."""
         process = self.ours[link.pid]
         process.terminate()
         return json.loads(process.communicate(timeout=WAIT_LIMIT)[0])

@@ -26,15 +26,15 @@ from tools import Tools
 
 ROOT = Path(__file__).resolve().parents[2]
 GIB = 1 << 30
-# What a kill may cost at most: for each of these requests its chunk and what its socket held; for
-# an upload a part (crates/transfer/src/plan.rs).
+# Bytes that a kill may cost at most: for each of these requests its chunk and the content of its
+# socket; for an upload a part (crates/transfer/src/plan.rs).
 CONCURRENCY = 8
 MAY_REREAD = CONCURRENCY * 8 * data.MIB
-# Requests' and answers' heads, beside the bytes themselves.
+# Ratio of the heads of requests and answers to the bytes themselves.
 HEADS = 0.01
-# Slow enough that a kill lands in the middle, fast enough for fifty of them.
+# Bytes per second: slow enough that a kill lands in the middle, fast enough for fifty of them.
 RATE = 400_000_000
-# The first ones of CALLS in crates/cli/tests/support/refusals.rs.
+# Number of the first CALLS in crates/cli/tests/support/refusals.rs, which have a stand-in.
 CALLS_WITH_A_STAND_IN = 14
 # Cuts, delays and damage of 1 % each. Stalls take long, so only the second list has them.
 WITH_CRC = ("--corrupt", "1%", "--cut", "1%", "--delay", "1%:200ms", "--duplicate", "1%")
@@ -43,7 +43,7 @@ WITHOUT_CRC = ("--cut", "1%", "--delay", "1%:200ms", "--stall", "1%:3s")
 
 @dataclass
 class Soak:
-    """What every run needs."""
+    """Program, servers, stage and random draws of the runs."""
 
     firstbyte: Path
     stage: Path
@@ -52,7 +52,7 @@ class Soak:
     draws: random.Random
 
     def cp(self, *words: str) -> subprocess.Popen:
-        """Starts a copy with a fixed number of requests, so that what a kill may cost is known."""
+        """Starts a copy with a fixed number of requests, so that the cost of a kill is bounded."""
         command = [str(self.firstbyte), "--json", "--concurrency", str(CONCURRENCY), "cp", *words]
         state = {"XDG_CACHE_HOME": str(self.stage / "cache")}
         return subprocess.Popen(
@@ -60,7 +60,7 @@ class Soak:
         )
 
     def to_the_end(self, *words: str) -> dict:
-        """A whole copy; returns its receipt."""
+        """Runs a copy to its end and returns its receipt."""
         process = self.cp(*words)
         out, err = process.communicate(timeout=600)
         if process.returncode != 0:
@@ -68,7 +68,7 @@ class Soak:
         return json.loads(out)
 
     def minio(self, size: int) -> tuple[Tools, Path]:
-        """MinIO holding `big.bin` with a full-object checksum, as firstbyte stores it."""
+        """Starts MinIO with `big.bin`, which has a full-object checksum, as firstbyte stores it."""
         tools = Tools(self.servers.minio(fresh(self.stage / "minio")))
         tools.make_bucket()
         file = data.big(self.stage / "big.bin", size)
@@ -77,7 +77,7 @@ class Soak:
 
 
 def fresh(path: Path) -> Path:
-    """An empty directory."""
+    """Makes an empty directory."""
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir(parents=True)
     return path
@@ -112,7 +112,7 @@ def kills(soak: Soak, make: Callable[[Server], list[str]], to: Server, counted: 
 
 
 def arrived(out: Path, original: Path) -> Callable[[], None]:
-    """Checks that `out` holds a copy of `original` and nothing else, and empties it."""
+    """Returns a check that `out` holds only a copy of `original`; the check empties it."""
     want = data.digest(original)
 
     def check() -> None:
@@ -160,7 +160,8 @@ def kill_upload(soak: Soak) -> int:
 
 
 def faults(soak: Soak, words: list[str], out: Path, original: Path, verified: str, may_fail: int) -> int:
-    """Copies behind a faulty link: none may be wrong, `may_fail` may end in an error."""
+    """Copies behind a faulty link: none may be wrong, and `may_fail` of them may end in an
+    error."""
     want, wrong, ended = data.digest(original), 0, 0
     for _ in range(soak.times * 4):
         try:
@@ -193,8 +194,8 @@ def faults_without_crc(soak: Soak) -> int:
 
 
 def tested(crate: str, test: str, **counts: int) -> int:
-    """Whether the tests of a module in Rust fail with this much work. The tests of most crates are
-    one program, of which `test` is a module; elsewhere it is a program.
+    """Runs the tests of a module in Rust with this much work. Returns 1 if they fail, else 0. The
+    tests of most crates are one program, of which `test` is a module; elsewhere it is a program.
     """
     name = crate.removeprefix("firstbyte-")
     is_module = (ROOT / "crates" / name / "tests" / "main.rs").exists()
@@ -206,7 +207,7 @@ def tested(crate: str, test: str, **counts: int) -> int:
 
 def kill_layout(soak: Soak) -> int:
     """kill -9 while 1,000,000 files become a layout and back, with writers and readers"""
-    # The same test as in `make test`, with more of everything.
+    # Uses the test of `make test` with larger numbers.
     return tested("firstbyte-cli", "layout_kill", FIRSTBYTE_LAYOUT_FILES=1_000_000, FIRSTBYTE_LAYOUT_KILLS=2 * soak.times)
 
 
@@ -223,7 +224,7 @@ def serve_model(soak: Soak) -> int:
 
 def properties(soak: Soak) -> int:
     """every property of the crates with 10,000 cases that `make test` does not try"""
-    # `make test` tries the same cases each time: what fails there was broken by a change.
+    # `make test` tries the same cases each time, so that a failure there comes from a change.
     counts = {"PROPTEST_CASES": str(200 * soak.times), "PROPTEST_RNG_SEED": str(soak.draws.randrange(1 << 32))}
     command = ["cargo", "test", "--locked", "--workspace", "--lib", "--bins", "--quiet", "--no-fail-fast"]
     return int(subprocess.run(command, env=os.environ | counts, check=False).returncode != 0)
@@ -232,7 +233,7 @@ def properties(soak: Soak) -> int:
 def serve_hostile(soak: Soak) -> int:
     """1,000,000 odd and hostile heads, chunked bodies, forms and documents to `serve`"""
     counts = {"FIRSTBYTE_HOSTILE_CASES": 20_000 * soak.times, "FIRSTBYTE_SEED": soak.draws.randrange(1 << 32)}
-    # One heap, as the program has it: heaps of threads would count as growth.
+    # A single heap, as in the program: heaps of threads would count as growth.
     counts["MALLOC_ARENA_MAX"] = 1
     return tested("firstbyte-serve", "hostile", **counts)
 
@@ -252,7 +253,7 @@ def manifests(soak: Soak) -> int:
 
 def array_jobs(soak: Soak) -> int:
     """100,000 objects in 8 array jobs of Slurm on four nodes: one lost, a shard run twice"""
-    # The same test as in `make test`, with more and smaller objects.
+    # Uses the test of `make test` with more and smaller objects.
     counts = {"OBJECTS": "100000", "SIZE": "1500", "SHARDS": "8", "NODES": "4"}
     counts = {f"FIRSTBYTE_SLURM_{name}": count for name, count in counts.items()}
     return python_tested(soak, "tests/clients/test_slurm.py", counts)
@@ -282,7 +283,7 @@ def install(soak: Soak) -> int:
 
 
 def python_tested(soak: Soak, test: str, counts: dict[str, str], *options: str) -> int:
-    """Whether one of the tests in Python fails with this much work."""
+    """Runs tests in Python with this much work. Returns 1 if they fail, else 0."""
     command = [sys.executable, "-m", "pytest", "-q", "-rP", f"--basetemp={soak.stage}/tests", test, *options]
     program = {"FIRSTBYTE_PROGRAM": str(soak.firstbyte)}
     return int(subprocess.run(command, env=os.environ | program | counts, check=False).returncode != 0)
@@ -357,7 +358,7 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=50, help="kills of each kind; four times as many faulty copies [50]")
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args()
-    # After a signal, servers must still be stopped and the stage, which is in memory, removed.
+    # After a signal too, servers must be stopped and the stage, which is in memory, removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     failed = 0
     for name in chosen.runs:

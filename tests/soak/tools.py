@@ -1,4 +1,4 @@
-"""s5cmd, which puts objects into a server and fetches them."""
+"""Runs s5cmd, which puts objects into a server and fetches them."""
 
 import subprocess
 import sys
@@ -7,14 +7,14 @@ from pathlib import Path
 
 from servers import AWS, CLEAN, Server
 
-# Beside the Python of this environment.
+# Installed beside the Python of this environment.
 S5CMD = str(Path(sys.executable).parent / "s5cmd")
 BUCKET = "s3://bench"
 
 
 @dataclass
 class Tools:
-    """s5cmd, pointed at one S3 server."""
+    """s5cmd for one S3 server."""
 
     server: Server
 

@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 /// Part of the sources whose worst fitted row of a kind lies within its factor.
 const HELD: f64 = 0.9;
 
-/// Rows closer than this gave a model its figure, so their residuals mean nothing.
+/// Residual below which a row is taken to have given a model its figure, so that it proves nothing.
 const GAVE: f64 = 0.015;
 
 #[derive(Deserialize)]
@@ -236,7 +236,7 @@ fn factor(rows: &[&Graded]) -> Option<f64> {
     let mut worst: Vec<f64> = worst.into_values().collect();
     worst.sort_by(f64::total_cmp);
     let at = (worst.len() as f64 * HELD).ceil() as usize;
-    // Two decimals, rounded up.
+    // Rounded up to two decimals.
     (worst.len() >= SOURCES)
         .then(|| (worst[at - 1].exp() * 100.0).ceil() / 100.0)
         .map(|factor| factor.max(LEAST))

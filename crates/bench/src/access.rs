@@ -1,9 +1,8 @@
-//! Gives a job access to its target in one of several ways: a local path, firstbyte's lazy files, a
-//! mount, or a copy.
+//! Gives a job access to its target: as a local path, by firstbyte's lazy files, by a mount, or by
+//! a copy.
 //!
-//! A [`Session`] makes the target reachable. Workloads open, list and read through it without
-//! knowing the way. After the session has started, a mount or a copy is used like any other
-//! directory.
+//! A [`Session`] makes the target reachable. Workloads open, list and read through it whatever the
+//! access is. After the session has started, a mount or a copy is used like any other directory.
 
 mod client;
 mod mount;
@@ -34,41 +33,39 @@ pub(crate) struct Session<'j> {
     copied: Metrics,
 }
 
-/// The place of the bytes.
+/// The form in which the bytes are reached.
 enum Place {
-    /// Files on a file system. The root is a directory, or the one file.
+    /// A directory or a single file on a file system.
     Files(PathBuf),
-    /// A mount.
     Mounted(Mounted),
-    /// A store.
     Store(Box<Client>),
 }
 
 /// An object of a directory or prefix.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Found {
-    /// Its name below the target.
+    /// Name below the target.
     pub(crate) name: String,
-    /// Its bytes, if the listing has them.
+    /// Length in bytes; `None` if the listing has no sizes.
     pub(crate) size: Option<u64>,
 }
 
 impl<'j> Session<'j> {
-    /// Makes the target reachable: the stage `ready`.
+    /// Makes the target reachable, which ends the stage `ready`.
     pub(crate) fn start(job: &'j Job) -> Result<Self> {
         let mut copied = Metrics::new();
         let place = match job.access {
             Access::Path => Place::Files(PathBuf::from(&job.target)),
             Access::Mount => Place::Mounted(Mounted::start(job)?),
             Access::Open => Place::Store(Box::new(client::new(job)?)),
-            // These copy themselves, and that is the work.
+            // For these workloads the copy is the measured work.
             Access::Cp if is_copy(job.workload) => Place::Store(Box::new(client::new(job)?)),
             Access::Cp => Place::Files(Self::copy(job, &mut copied)?),
         };
         Ok(Self { job, place, copied })
     }
 
-    /// Copies the target to the destination and returns where it is.
+    /// Copies the target to the destination and returns the path of the copy.
     fn copy(job: &Job, metrics: &mut Metrics) -> Result<PathBuf> {
         let destination = destination(job)?;
         let (source, depth) = match (job.is_of_one_object(), job.object.is_empty()) {
@@ -85,7 +82,7 @@ impl<'j> Session<'j> {
         }
     }
 
-    /// The client, if the way is one.
+    /// Returns the library's client. Error if this access does not use one.
     pub(crate) fn client(&self) -> Result<&Client> {
         match &self.place {
             Place::Store(client) => Ok(client),
@@ -93,7 +90,7 @@ impl<'j> Session<'j> {
         }
     }
 
-    /// The directory or file that shows the target, if the way is one.
+    /// Returns the directory or file that shows the target. `None` if the access is by a client.
     pub(crate) fn root(&self) -> Option<&Path> {
         match &self.place {
             Place::Files(root) => Some(root),
@@ -102,15 +99,16 @@ impl<'j> Session<'j> {
         }
     }
 
-    /// The path of the one object that the job is about, or of its root.
+    /// Returns the path of the job's one object. If the job names no object, the root is the
+    /// object.
     pub(crate) fn object_path(&self) -> Result<PathBuf> {
         let Some(root) = self.root() else {
             return Err(Error::job(format!("{}: no path by {}", self.job.workload, self.job.access)));
         };
         Ok(match &self.place {
-            // A copy is of the one object, whatever the target.
+            // The copy holds only the one object, whatever the target is.
             Place::Files(root) if self.job.access == Access::Cp => root.clone(),
-            // A mount of one object is a directory with its name in it.
+            // A mount of one object is a directory that contains its name.
             Place::Mounted(_)
                 if self.job.object.is_empty() && root.join(base_name(&self.job.target)).is_file() =>
             {
@@ -121,7 +119,7 @@ impl<'j> Session<'j> {
         })
     }
 
-    /// The location of the target as text.
+    /// Returns the location of the target.
     pub(crate) fn location(&self) -> Result<Location> {
         Ok(Location::parse(OsStr::new(&self.job.target)).map_err(firstbyte::Error::from)?)
     }
@@ -156,7 +154,7 @@ impl<'j> Session<'j> {
         }
     }
 
-    /// The objects below the target, in byte order of their names.
+    /// Lists the objects below the target, in byte order of their names.
     pub(crate) fn list(&self) -> Result<Vec<Found>> {
         let mut found = Vec::new();
         match (&self.place, self.root()) {
@@ -178,7 +176,7 @@ impl<'j> Session<'j> {
         }
     }
 
-    /// Ends the session: unmounts. Returns what firstbyte counted.
+    /// Unmounts if there is a mount. Returns the metrics of the copy and the mount.
     pub(crate) fn end(self) -> Result<Metrics> {
         let mut metrics = self.copied;
         match self.place {
@@ -190,14 +188,14 @@ impl<'j> Session<'j> {
     }
 }
 
-/// The destination of the job, a directory that is made if it is missing.
+/// Returns the destination of the job, a directory. Makes it if it is missing.
 pub(crate) fn destination(job: &Job) -> Result<&Path> {
     let directory = job.destination.as_deref().ok_or_else(|| Error::job("destination is missing"))?;
     fs::create_dir_all(directory).map_err(Error::at(directory))?;
     Ok(directory)
 }
 
-/// Copies by firstbyte. A copy of which a part failed is an error.
+/// Copies by the library. Error if any part of the copy failed.
 pub(crate) fn copied(client: &Client, from: &str, to: &str, depth: OperandKind) -> Result<Summary> {
     let summary = client.cp_observed(from, to, &Copy { depth, ..Copy::default() }, &NoObserver)?;
     match summary.failed.first() {
@@ -210,23 +208,23 @@ pub(crate) fn copied(client: &Client, from: &str, to: &str, depth: OperandKind) 
     }
 }
 
-/// True if a copy by firstbyte is the work itself.
+/// True if the copy is the measured work, not its preparation.
 fn is_copy(workload: Workload) -> bool {
     matches!(workload, Workload::OneBig | Workload::ManySmall | Workload::CopyTree | Workload::Upload)
 }
 
-/// The location of `name` below another, as text; without a name what is in the directory.
+/// Returns the location of `name` below `target`. An empty `name` gives the directory's contents.
 pub(crate) fn join(target: &str, name: &str) -> String {
     format!("{}/{name}", target.trim_end_matches('/'))
 }
 
-/// The last component of a location.
+/// Returns the last component of a location.
 pub(crate) fn base_name(target: &str) -> &str {
     let path = target.split(['?', '#']).next().unwrap_or(target);
     path.trim_end_matches('/').rsplit('/').next().unwrap_or(path)
 }
 
-/// The files below a local directory, in byte order of their names.
+/// Lists the files below a local directory, in byte order of their names.
 pub(crate) fn names_below(root: &Path) -> Result<Vec<Found>> {
     let files = files_below(root).map_err(|(path, error)| Error::at(&path)(error))?;
     let name = |path: &PathBuf| Some(path.strip_prefix(root).ok()?.to_string_lossy().into_owned());

@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use crate::error::{Error, Result};
 
-/// Characters that are shown of an answer that is no JSON.
+/// Characters shown of a response that is not JSON.
 const MOST_SHOWN: usize = 300;
 
-/// A service, and what of it is called.
+/// An endpoint of one AWS service, with credentials and a client.
 pub(crate) struct Api {
     store: Store,
     service: &'static str,
@@ -23,8 +23,8 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    /// A service, reached with the credentials, the region and the proxies of `options`. `place` is
-    /// what is called, for messages. No answer may take longer than `longest`.
+    /// Makes the API of `service` with the credentials, the region and the proxies of `options`.
+    /// Messages name `place`. A response must arrive within `longest`.
     pub(crate) fn new(
         service: &'static str,
         options: StoreOptions,
@@ -40,7 +40,8 @@ impl Api {
         }
     }
 
-    /// One request. An error of the API is an answer too: see [`accepted`](Self::accepted).
+    /// Sends one request. An error of the API is returned as a response: see
+    /// [`accepted`](Self::accepted).
     pub(crate) fn call(
         &self,
         method: ServiceMethod,
@@ -53,7 +54,7 @@ impl Api {
         self.store.call_service(&request).map_err(|error| self.wrong(&error.to_string()))
     }
 
-    /// The answer, unless it is an error of the API.
+    /// Returns the response, or the API's error as an error.
     pub(crate) fn accepted(&self, answer: ServiceAnswer) -> Result<ServiceAnswer> {
         if answer.status < 300 {
             return Ok(answer);
@@ -65,14 +66,14 @@ impl Api {
         Err(self.wrong(&format!("{kind} ({}): {message}", answer.status)))
     }
 
-    /// The JSON of an answer, unless it is an error of the API.
+    /// Parses the JSON of a response. Returns the API's error as an error.
     pub(crate) fn value(&self, answer: ServiceAnswer) -> Result<Value> {
         let answer = self.accepted(answer)?;
         serde_json::from_slice(&answer.body)
             .map_err(|error| self.wrong(&format!("its answer is no JSON: {error}")))
     }
 
-    /// An error about what is called.
+    /// Returns an error that names the called service.
     pub(crate) fn wrong(&self, what: &str) -> Error {
         let place = format!("{}: ", self.place);
         let what = what.strip_prefix(&place).unwrap_or(what);
@@ -80,7 +81,7 @@ impl Api {
     }
 }
 
-/// The start of an answer that is not the API's own, such as that of a proxy.
+/// Returns the start of a body that is not the API's, such as a proxy's error page.
 fn start_of(body: &[u8]) -> String {
     let text: String = String::from_utf8_lossy(body).chars().take(MOST_SHOWN).collect();
     if text.trim().is_empty() { "no message".into() } else { text.trim().to_owned() }

@@ -1,7 +1,7 @@
-//! Runs one line of the shell as a job of AWS Batch: submits it, waits for its end, ends it early.
+//! Runs one shell command line as a job of AWS Batch: submits it, waits for its end, ends it early.
 //!
-//! A job that was submitted is ended by its caller's [`Batch::terminate`] whenever the wait fails:
-//! this module starts nothing else. Called by `bench run --on batch:QUEUE:DEFINITION`.
+//! If the wait fails, the caller must end the submitted job by [`Batch::terminate`]. Called by
+//! `bench run --on batch:QUEUE:DEFINITION`.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,55 +12,56 @@ use serde_json::{Value, json};
 use crate::aws::Api;
 use crate::error::{Error, Result};
 
-/// No answer may take longer.
+/// Longest time for a response.
 const LONGEST: Duration = Duration::from_secs(30);
-/// The first and the longest pause between two looks at a job.
+/// The first and the longest pause between two requests for a job's state.
 const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(10)];
-/// How long a service that does not answer, or is throttling, is asked again.
+/// Time after which a service that does not answer, or only throttles, is given up.
 const SILENCE: Duration = Duration::from_secs(120);
-/// How often a pause looks whether the user has stopped the measurement.
+/// Interval at which a pause checks whether the user has stopped the measurement.
 const LOOK: Duration = Duration::from_millis(20);
-/// What a definition's command has in the place of the line.
+/// Placeholder in a definition's command that the command line replaces.
 const PARAMETER: &str = "Ref::command";
 
-/// A queue, and the definition of the jobs for it.
+/// A job queue, and the definition of jobs submitted to it.
 pub struct Batch {
     api: Api,
     queue: String,
     definition: String,
 }
 
-/// A job.
+/// A job to submit.
 #[derive(Clone, Debug, Default)]
 pub struct Job {
-    /// Its name.
+    /// Name of the job.
     pub name: String,
-    /// What its shell does.
+    /// Command line for the job's shell.
     pub line: String,
-    /// Its processors, if not those of the definition.
+    /// Number of processors; `None` for the definition's.
     pub cpus: Option<u32>,
-    /// Its memory in MiB, if not that of the definition.
+    /// Memory in MiB; `None` for the definition's.
     pub memory_mib: Option<u64>,
-    /// The time after which Batch ends it.
+    /// Time after which Batch ends the job.
     pub limit: Option<Duration>,
-    /// True: it is not run again after its instance was lost, whatever the definition says.
+    /// True if Batch must not repeat the job after its instance was lost, whatever the definition
+    /// says.
     pub once: bool,
-    /// Variables of its environment.
+    /// Environment variables of the job.
     pub env: Vec<(String, String)>,
 }
 
-/// The end of a job.
+/// The outcome of a job.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Ended {
-    /// Why it failed; `None` if it succeeded.
+    /// Reason for the failure; `None` if the job succeeded.
     pub failed: Option<String>,
-    /// The stream of its log.
+    /// Name of the job's log stream.
     pub log: Option<String>,
 }
 
 impl Batch {
-    /// The queue and the definition of these names, reached with the credentials and the region of
-    /// `options`; `endpoint` is that of Batch, if it is not AWS's.
+    /// Makes a client for the queue and the definition, with the credentials and the region of
+    /// `options`. `endpoint` replaces AWS's endpoint of Batch.
     ///
     /// # Errors
     /// The options cannot be used.
@@ -71,8 +72,8 @@ impl Batch {
 
     /// Submits a job and returns its id.
     ///
-    /// The line takes the place of the parameter `command` where the definition's command has one,
-    /// as those of `deploy/terraform` do, and else that of the whole command.
+    /// The command line replaces the parameter `command` if the definition's command has one, as in
+    /// `deploy/terraform`. Otherwise it replaces the whole command.
     ///
     /// # Errors
     /// There is no such queue or definition, or the job may not be submitted.
@@ -108,7 +109,7 @@ impl Batch {
         self.text(&answer, "/jobId")
     }
 
-    /// Whether the definition's command has a parameter for the line.
+    /// True if the definition's command has a parameter for the command line.
     fn takes_line(&self) -> Result<bool> {
         let exact = self.definition.contains(':');
         let which = match exact {
@@ -128,12 +129,12 @@ impl Batch {
         Ok(command.is_some_and(|words| words.iter().any(|word| word == PARAMETER)))
     }
 
-    /// Waits for the end of a job. `watch` gets each state that it reaches. A job that has not
-    /// started `start_within` this time is an error; how long it runs is bounded by Batch.
+    /// Waits for the end of a job and calls `watch` with each new state. If the job has not started
+    /// after `start_within`, returns an error. Batch itself limits the running time.
     ///
     /// # Errors
-    /// The user stopped it, its state cannot be found out, or it has not started in time. The
-    /// caller ends the job.
+    /// The user stopped the measurement, the state cannot be found out, or the job has not started
+    /// in time. The caller ends the job.
     pub fn wait(
         &self,
         id: &str,
@@ -181,11 +182,11 @@ impl Batch {
         }
     }
 
-    /// A job as Batch describes it; `None` if it does not say so now.
+    /// Returns a job as Batch describes it. `None` if the request must be repeated.
     fn look(&self, id: &str) -> Result<Option<Value>> {
         let body = json!({ "jobs": [id] }).to_string();
         let cancel = Cancel::new();
-        // A job is not given up for a network that is down for a moment.
+        // A short outage of the network must not give up the job.
         let Ok(answer) = self.api.call(ServiceMethod::Post, "/v1/describejobs", body.as_bytes(), &cancel)
         else {
             return Ok(None);
@@ -196,15 +197,15 @@ impl Batch {
         Ok(self.api.value(answer)?.pointer("/jobs/0").cloned())
     }
 
-    /// Ends a job, whether it waits or runs.
+    /// Ends a job, waiting or running.
     ///
     /// # Errors
-    /// It may not be ended, or Batch does not answer.
+    /// The job may not be ended, or Batch does not answer.
     pub fn terminate(&self, id: &str, reason: &str) -> Result<()> {
         self.post("terminatejob", &json!({ "jobId": id, "reason": reason })).map(drop)
     }
 
-    /// The types of the instances that the queue may start, such as `m6i.xlarge`, or `fargate`.
+    /// Returns the instance types that the queue may start, such as `m6i.xlarge`, or `fargate`.
     ///
     /// # Errors
     /// There is no such queue, or it may not be described.
@@ -229,7 +230,7 @@ impl Batch {
     fn post(&self, action: &str, body: &Value) -> Result<Value> {
         let (path, body) = (format!("/v1/{action}"), body.to_string());
         let answer = self.api.call(ServiceMethod::Post, &path, body.as_bytes(), &Cancel::new())?;
-        // Some actions answer with nothing.
+        // Some actions have empty responses.
         if answer.status < 300 && answer.body.is_empty() {
             return Ok(Value::Null);
         }
@@ -244,7 +245,7 @@ impl Batch {
     }
 }
 
-/// Why a job failed, as far as Batch says it.
+/// Returns the reason for a job's failure, from all that Batch says about it.
 fn reason(job: &Value) -> String {
     let of = |pointer: &str| job.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
     let code = job.pointer("/container/exitCode").and_then(Value::as_i64);

@@ -26,23 +26,23 @@ pub use environments::of_environments;
 use observe::Observation;
 pub use spec::{Object, Spec, Tools, Traffic};
 
-/// A file, a directory or a listing of the target that cannot be read.
+/// Returns the error for a file, a directory or a listing of the target that cannot be read.
 fn unreadable(path: &Path, error: &io::Error) -> Error {
     let what = format!("{error}; the cache state of a run needs every file of its target to be readable");
     Error::Target { location: path.display().to_string(), what }
 }
 
-/// A state that was brought about, and what was seen of it since.
+/// An established cache state, with its first observation.
 #[derive(Debug)]
 pub struct Prepared {
     spec: Spec,
     tools: Tools,
-    /// The actions taken, a sentence each.
+    /// Actions taken, one sentence each.
     done: Vec<String>,
     before: Option<Observation>,
 }
 
-/// Establishes the state. It may read, evict, fetch and release; it writes no target.
+/// Establishes the state. May read, evict, fetch and release, but never writes to the target.
 ///
 /// # Errors
 /// A file of the target cannot be read, or firstbyte fails.
@@ -56,15 +56,17 @@ pub fn prepare(spec: &Spec, tools: &Tools) -> Result<Prepared> {
 }
 
 impl Prepared {
-    /// Looks at the caches. Call it last before the run, and before counters of bytes are read:
-    /// looking at a file on a network opens it, which may send a request, but reads no content.
+    /// Observes the caches. Must be the last step before the run and precede reading the byte
+    /// counters: observing a file on a network opens it, which may send a request, but reads no
+    /// content.
     pub fn observe_before(&mut self) {
         self.before = Some(Observation::of(&self.spec, &self.tools));
     }
 }
 
-/// Looks again after the run, and decides. The sentences are marks: reasons to keep the run out of
-/// the summary. Read the counters of `traffic` before calling this.
+/// Observes the caches after the run, and judges the state. The returned sentences are marks:
+/// reasons to keep the run out of the summary. Counters for `traffic` must be read before this
+/// call.
 #[must_use]
 pub fn conclude(prepared: Prepared, traffic: &Traffic) -> (CacheEvidence, Vec<String>) {
     let after = Observation::of(&prepared.spec, &prepared.tools);

@@ -1,5 +1,5 @@
-//! Overrides the figures of a model by results of `bench` on the user's own system, and fills a
-//! workload file from them.
+//! Replaces figures of a model by results of `bench` on the user's own system, and fills a workload
+//! file from them.
 //!
 //! A contender belongs to a model if its name, or the name of its case, contains the model's name.
 //! Its runs give the rate of a client. Runs that print `ready_seconds` or `first_byte_seconds` also
@@ -19,7 +19,7 @@ use crate::statistics::{Summary, summarise};
 /// Name of the source of measured figures.
 const SOURCE: &str = "measured";
 
-/// Figures of one model, measured by results.
+/// Measured figures of one model.
 #[derive(Clone, Debug)]
 pub struct Calibration {
     /// Name of the model.
@@ -32,7 +32,7 @@ pub struct Calibration {
     source: FigureSource,
 }
 
-/// The calibrations that `results` give for the models of `catalogue`.
+/// Returns a calibration for each model of `catalogue` that `results` measure.
 #[must_use]
 pub fn calibrations(catalogue: &ModelCatalogue, results: &Results) -> Vec<Calibration> {
     let mut found = Vec::new();
@@ -42,7 +42,7 @@ pub fn calibrations(catalogue: &ModelCatalogue, results: &Results) -> Vec<Calibr
             let named = |model: &&ServiceModel| {
                 contender.name.contains(&model.name) || case.name.contains(&model.name)
             };
-            // The longest name: `ebs-gp3-snapshot` rather than `ebs-gp3`.
+            // The longest matching name wins: `ebs-gp3-snapshot` rather than `ebs-gp3`.
             let model = catalogue.services.iter().filter(named).max_by_key(|model| model.name.len());
             let Some(model) = model.filter(|_| !runs.is_empty()) else { continue };
             let from = format!("{} / {}, {} runs", case.name, contender.name, runs.len());
@@ -63,7 +63,7 @@ pub fn calibrations(catalogue: &ModelCatalogue, results: &Results) -> Vec<Calibr
     found
 }
 
-/// The day of results; the first day of all without one.
+/// Returns the day of the results, or 1970-01-01 if they have none.
 fn day(results: &Results) -> Day {
     let day = results.header.started.get(..10).and_then(|day| day.parse().ok());
     day.unwrap_or_else(|| Day::from_unix(0).expect("1970-01-01 is a day"))
@@ -74,11 +74,12 @@ fn summary(runs: &[&Run], figure: impl Fn(&Run) -> Option<f64>) -> Option<Summar
     summarise(&figures).filter(|summary| summary.min > 0.0)
 }
 
-/// Bytes per second of a run that opened an object, read a part and then all: its reading after the
-/// part. A mount or a cache has the part already, so that is not counted as read again.
+/// Returns the bytes per second of a run that opened an object, read a part and then the whole.
+/// Counts only the time after the part. A mount or a cache already has the part, so its bytes are
+/// not counted again.
 fn reading_rate(run: &Run) -> Option<f64> {
     let at = |name: &str| run.metrics.get(name).copied();
-    // A copy is read from here.
+    // A copy is read locally.
     if at("copy_seconds").is_some() {
         return None;
     }
@@ -88,7 +89,7 @@ fn reading_rate(run: &Run) -> Option<f64> {
 }
 
 impl Calibration {
-    /// Overrides figures of a model by measured ones.
+    /// Replaces figures of a model by measured ones.
     pub fn apply(&self, model: &mut ServiceModel) {
         model.sources.insert(SOURCE.to_owned(), self.source.clone());
         let latency = |summary: &Summary| Latency {
@@ -97,7 +98,7 @@ impl Calibration {
             p99: None,
             source: SOURCE.to_owned(),
         };
-        // The slowest and the fastest run, as a factor.
+        // The spread is the slowest or the fastest run, as a factor of the median.
         let mut spread = 1.0_f64;
         if let Some(rate) = &self.rate {
             spread = spread.max(rate.median / rate.min).max(rate.max / rate.median);
@@ -110,7 +111,7 @@ impl Calibration {
                 each: Each::Service,
                 source: SOURCE.to_owned(),
             };
-            // A measured rate is that of the whole way: no other rate of the service adds to it.
+            // The measured rate covers the whole path, so no other rate of the service limits it.
             let connection = model.rates.connection.take();
             model.rates = ServiceRates { connection, client: Some(client), ..ServiceRates::default() };
         }
@@ -125,7 +126,7 @@ impl Calibration {
     }
 }
 
-/// Figures of the contender with the first run that counts; `None` if nothing counts.
+/// Returns the figures of the contender with the first run that counts; `None` if no run counts.
 #[must_use]
 pub fn measured(results: &Results) -> Option<Measured> {
     let first = results.runs.iter().find(|run| run.counts())?;

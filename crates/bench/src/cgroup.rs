@@ -1,10 +1,9 @@
-//! A control group for one run: it limits memory and processors, and counts what the run read from
-//! devices.
+//! A control group for one run: limits memory and processors, and counts bytes read from devices.
 //!
 //! The kernel charges pages of files to the group that reads them first, so a limit of memory
 //! includes the page cache, as a function's limit does. A group is made below this process's own
-//! group, or beside it where cgroup version 2 forbids that. Dropping a [`Group`] kills its
-//! processes and removes it. Called by the engine for `--memory-limit`, `--cpus` and `--function`.
+//! group, or beside it if cgroup version 2 forbids that. Dropping a [`Group`] kills its processes
+//! and removes it. Called by the engine for `--memory-limit`, `--cpus` and `--function`.
 
 mod parent;
 pub(crate) mod places;
@@ -23,16 +22,16 @@ use places::{Place, Places, Version};
 pub(crate) struct Limits {
     /// Memory in bytes, page cache included, without swap.
     pub(crate) memory_bytes: Option<u64>,
-    /// Processors. A fraction limits the time in each tenth of a second.
+    /// Number of processors. A fraction limits the time in each 100 ms.
     pub(crate) cpus: Option<f64>,
 }
 
-/// A group. Dropping it kills the processes in it and removes it.
+/// A control group. Dropping it kills its processes and removes it.
 #[derive(Debug)]
 pub(crate) struct Group {
-    /// Its directory in each hierarchy, without repetition.
+    /// Directory of the group in each hierarchy, without repetition.
     directories: Vec<Directory>,
-    /// The one in which memory and bytes of devices are counted.
+    /// The directory in which memory is counted.
     memory: Option<Directory>,
     io: Option<Directory>,
 }
@@ -40,26 +39,27 @@ pub(crate) struct Group {
 /// A directory of a group, and the version of its hierarchy.
 type Directory = (PathBuf, Version);
 
-/// Makes the directories of a group, one in each hierarchy.
+/// Builder of a group: one directory in each hierarchy.
 struct Maker<'a> {
     places: &'a Places,
     name: String,
-    /// The controllers that are needed for limits.
+    /// Controllers required for the limits.
     needed: &'a [&'a str],
     made: Vec<Directory>,
 }
 
-/// The kernel shares processors out anew after each period, in microseconds. 100 ms is its default.
+/// Period after which the kernel shares out processors again, in microseconds; 100 ms is its
+/// default.
 const PERIOD: u64 = 100_000;
-/// The least quota that the kernel takes, in microseconds.
+/// Smallest quota that the kernel accepts, in microseconds.
 const LEAST_QUOTA: u64 = 1_000;
-/// The time that killed processes may take to disappear.
+/// Longest wait for killed processes to disappear.
 const GRACE: Duration = Duration::from_secs(5);
-/// The start of the names of groups; the id of the process that made the group follows.
+/// Start of a group's name, before the id of the process that made the group.
 const PREFIX: &str = "firstbyte-bench-";
 
 impl Group {
-    /// Makes a group with these limits. `name` (letters, digits, `-`, `_`) is part of its name.
+    /// Makes a group with these limits. Its name contains `name` (letters, digits, `-`, `_`).
     pub(crate) fn create(name: &str, limits: &Limits) -> Result<Self> {
         let places = Places::current().map_err(|error| {
             let what = "the control groups of this process cannot be read";
@@ -75,7 +75,7 @@ impl Group {
         needed.extend(limits.cpus.map(|_| "cpu"));
         let mut maker = Maker { places, name: unique(name), needed: &needed, made: Vec::new() };
         let made = maker.make_all();
-        // From here on dropping the group removes what was made, also after an error.
+        // From here on, dropping the group removes its directories, also after an error.
         let mut group = Self { directories: maker.made, memory: None, io: None };
         let cpu;
         [group.memory, cpu, group.io] = made?;
@@ -89,8 +89,8 @@ impl Group {
         Ok(group)
     }
 
-    /// Since Linux 6.10, version 1 counts a device's bytes only once a limit exists for it. One
-    /// that no device reaches is set for each disk.
+    /// Makes the kernel count bytes. Since Linux 6.10, version 1 counts a device's bytes only if a
+    /// limit exists for it, so each disk gets one that it cannot reach.
     fn count_reads(&self) {
         const UNREACHABLE: u64 = 1 << 44;
         let Some((group, Version::One)) = &self.io else { return };
@@ -104,19 +104,19 @@ impl Group {
         }
     }
 
-    /// The files that a process writes `0` or its number to, to join the group: one in version 2,
-    /// one for each hierarchy in version 1. Children are born into the group of their parent.
+    /// Returns the files through which a process joins the group by writing `0` or its id: one in
+    /// version 2, one for each hierarchy in version 1. Children start in the group of their parent.
     pub(crate) fn procs(&self) -> Vec<PathBuf> {
         self.directories.iter().map(|(directory, _)| directory.join("cgroup.procs")).collect()
     }
 
-    /// Bytes that the processes of the group have read from block devices. `None` if the kernel
-    /// does not count them.
+    /// Returns the bytes that the group's processes have read from block devices. `None` if the
+    /// kernel does not count them.
     pub(crate) fn read_bytes(&self) -> Option<u64> {
         self.io.as_ref().and_then(|(group, version)| read_bytes(group, *version))
     }
 
-    /// True if the kernel ended processes because the group had no memory left.
+    /// True if the kernel killed processes because the group ran out of memory.
     pub(crate) fn is_exhausted(&self) -> bool {
         let kills = self.memory.as_ref().and_then(|(group, version)| {
             field(&group.join(version.of("memory.oom_control", "memory.events")), "oom_kill")
@@ -126,15 +126,15 @@ impl Group {
 }
 
 impl Maker<'_> {
-    /// The directories of memory, of limits for processors, and of devices.
+    /// Makes the directories for memory, processors and devices.
     fn make_all(&mut self) -> Result<[Option<Directory>; 3]> {
         let memory = self.make(&["memory"])?;
         let cpu = if self.needed.contains(&"cpu") { self.make(&["cpu"])? } else { None };
         Ok([memory, cpu, self.make(&["blkio", "io"])?])
     }
 
-    /// The directory of the first of these controllers that exists. It is an error only for one
-    /// that is needed that there is none.
+    /// Makes a directory for the first of these controllers that exists. `None` without one; an
+    /// error if a limit needs it.
     fn make(&mut self, controllers: &[&str]) -> Result<Option<Directory>> {
         let is_needed = controllers.iter().any(|name| self.needed.contains(name));
         let Some(place) = controllers.iter().find_map(|name| self.places.of(name)) else {
@@ -146,8 +146,8 @@ impl Maker<'_> {
         }
     }
 
-    /// Returns the group's directory in a hierarchy, and makes it unless it was made for another
-    /// controller before.
+    /// Returns the group's directory in a hierarchy. Makes it unless another controller needed it
+    /// before.
     fn directory(&mut self, place: &Place) -> Result<Directory> {
         let known = self.made.iter().find(|(directory, _)| directory.starts_with(&place.root));
         if let Some(known) = known {
@@ -166,8 +166,7 @@ impl Maker<'_> {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // What cannot be removed now, because of a read that hangs, is removed by the next run that
-        // makes a group beside it.
+        // A hanging read can keep a directory. The next run that makes a group here removes it.
         let until = Instant::now() + GRACE;
         for (directory, _) in &self.directories {
             kill(directory);
@@ -181,7 +180,7 @@ impl Drop for Group {
 
 /// Kills every process in a group.
 fn kill(group: &Path) {
-    // Linux 5.14 has a file for that in version 2.
+    // Linux 5.14 has a file for killing, in version 2.
     if fs::OpenOptions::new()
         .write(true)
         .open(group.join("cgroup.kill"))
@@ -198,20 +197,20 @@ fn kill(group: &Path) {
     }
 }
 
-/// Removes groups that a killed engine left empty.
+/// Removes empty groups that a killed engine left.
 fn sweep(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let pid =
             name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('-').next()?.parse::<u32>().ok());
         if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
-            // A group with processes in it stays: the kernel refuses to remove it.
+            // A group with processes stays, because the kernel refuses to remove it.
             let _ = fs::remove_dir(entry.path());
         }
     }
 }
 
-/// A name that no other group has.
+/// Returns a name that no other group has.
 fn unique(name: &str) -> String {
     static MADE: AtomicU32 = AtomicU32::new(0);
     let number = MADE.fetch_add(1, Ordering::Relaxed);
@@ -227,7 +226,7 @@ fn no_controller(name: &str) -> Error {
     ))
 }
 
-/// Microseconds of each period for this many processors.
+/// Returns the quota for this many processors, in microseconds of each period.
 fn quota(cpus: f64) -> Result<u64> {
     let quota = (cpus * PERIOD as f64).round();
     if !cpus.is_finite() || quota < LEAST_QUOTA as f64 {
@@ -243,7 +242,7 @@ fn limit_memory((group, version): &Directory, bytes: u64) -> Result<()> {
         ("memory.max", "memory.swap.max", 0),
     );
     write(&group.join(file), &bytes.to_string())?;
-    // Kernels without swap accounting have no such file; then there is no limit to set.
+    // Kernels without swap accounting have no such file, and no limit to set.
     let _ = fs::write(group.join(swap), most_swap.to_string());
     Ok(())
 }
@@ -265,13 +264,14 @@ fn write(file: &Path, value: &str) -> Result<()> {
     })
 }
 
-/// The number behind `name` in a file of lines `NAME NUMBER`.
+/// Returns the number behind `name` in a file of lines `NAME NUMBER`.
 fn field(file: &Path, name: &str) -> Option<u64> {
     let text = fs::read_to_string(file).ok()?;
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
-/// The sum over all devices. `None` if no device is listed, because then nothing is counted.
+/// Sums the bytes read over all devices. `None` if no device is listed, because then the kernel
+/// counts none.
 fn read_bytes(group: &Path, version: Version) -> Option<u64> {
     match version {
         Version::One => {
@@ -283,7 +283,7 @@ fn read_bytes(group: &Path, version: Version) -> Option<u64> {
             is_counted.then(|| reads.sum())
         }
         Version::Two => {
-            // An empty file means that nothing was read or written.
+            // An empty file means that no bytes were read or written.
             let text = fs::read_to_string(group.join("io.stat")).ok()?;
             let words = text.split_whitespace();
             Some(words.filter_map(|word| word.strip_prefix("rbytes=")?.parse::<u64>().ok()).sum())

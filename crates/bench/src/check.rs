@@ -1,5 +1,5 @@
 //! Compares the tree or file that a run delivered with its original. Called by the engine after a
-//! run whose plan asks for a comparison.
+//! run whose plan requires the comparison.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -11,8 +11,8 @@ use crate::walk::files_below;
 /// Bytes compared at once.
 const PIECE: usize = 1 << 20;
 
-/// Whether `found` holds `original` byte for byte: a file as itself or as the only file of a
-/// directory, a directory by names and contents. The error says what differs.
+/// Checks that `found` equals `original`: a file as such or as the only file of a directory, a
+/// directory by names and contents. The error names the first difference.
 pub(crate) fn same(original: &Path, found: &Path) -> Result<(), String> {
     if original.is_dir() {
         return same_trees(original, found);
@@ -30,7 +30,7 @@ pub(crate) fn same(original: &Path, found: &Path) -> Result<(), String> {
 fn same_trees(original: &Path, found: &Path) -> Result<(), String> {
     let expected = files_of(original)?;
     let mut here = files_of(found)?;
-    // A tool that copies a directory makes one of its name, or gives its contents.
+    // Some tools copy a directory's contents, others make a directory of its name.
     if let Some(name) = original.file_name().map(PathBuf::from)
         && here.keys().all(|path| path.starts_with(&name))
     {
@@ -49,7 +49,7 @@ fn same_trees(original: &Path, found: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// All files below a directory, by their path within it.
+/// Lists all files below a directory, by their relative paths.
 fn files_of(root: &Path) -> Result<BTreeMap<PathBuf, PathBuf>, String> {
     let files = files_below(root).map_err(|(path, error)| format!("{}: {error}", path.display()))?;
     let within = |path: PathBuf| Some((path.strip_prefix(root).ok()?.to_owned(), path));
@@ -114,7 +114,7 @@ mod tests {
     fn trees_are_compared_by_names_and_contents() {
         let original = tree(&[("a", "1"), ("d/b", "22")]);
         assert_eq!(same(original.path(), tree(&[("a", "1"), ("d/b", "22")]).path()), Ok(()));
-        // A tool kept the directory's name.
+        // Some tools keep the directory's name.
         let name = original.path().file_name().unwrap().to_str().unwrap();
         let (one, two) = (format!("{name}/a"), format!("{name}/d/b"));
         assert_eq!(same(original.path(), tree(&[(&one, "1"), (&two, "22")]).path()), Ok(()));

@@ -1,10 +1,9 @@
-//! What the runs of a plan cost at the services that they read, estimated before anything runs.
+//! Estimates the cost of a plan's runs at the services that they read, before any run.
 //!
-//! A contender's target says which service bills it, or the user does. What is read is counted from
-//! above: each block of 128 KiB is a request of its own. Stand-ins, and files on disks of this
-//! machine, bill nothing. What is not known (a service, a region, a price, whether bytes
-//! leave the region) is listed as missing and never guessed. Called by `bench run` for `--dry-run`
-//! and `--budget`.
+//! The service that bills a contender follows from its target or is declared by the user. Reads are
+//! counted from above: each block of 128 KiB is one request. Stand-ins, and files on disks of this
+//! machine, are free. An unknown service, region, price or network path is listed as missing and
+//! never guessed. Called by `bench run` for `--dry-run` and `--budget`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,50 +22,50 @@ use crate::plan::{Billed, Case, Contender, Invoke, Plan};
 use crate::slow_link::LINK;
 use crate::words::Words;
 
-/// Bytes of the smallest request for data: a block of the cache.
+/// Bytes of the smallest data request: one block of the cache.
 const BLOCK: f64 = 131_072.0;
 
-/// The longest call of a function, in seconds.
+/// Longest call of a function, in seconds.
 const LONGEST_CALL: f64 = 900.0;
 
-/// What the user knows of the services, and the prices.
+/// Prices, and the user's statements about the services.
 pub struct Tariff {
-    /// Models of the services, which say what is billed.
+    /// Models of the services, which define what is billed.
     pub services: model::ModelCatalogue,
     /// Prices.
     pub prices: prices::PriceCatalogue,
-    /// The day whose prices count.
+    /// Day whose prices apply.
     pub day: Day,
-    /// The region of the services.
+    /// Region of the services.
     pub region: Option<String>,
-    /// Where this machine is, seen from the services.
+    /// Network path between the services and this machine.
     pub transfer: Option<Transfer>,
-    /// The endpoint of S3 targets, if it is not that of AWS.
+    /// Endpoint of S3 targets; `None` for AWS.
     pub endpoint: Option<String>,
-    /// What bills paths and other endpoints.
+    /// Service that bills paths and other endpoints.
     pub declared: Option<Declared>,
 }
 
-/// What all runs on one target cost.
+/// The cost of all runs on one target.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Line {
     /// The target.
     pub target: String,
-    /// Name of the service's model; `None` if it is not known, or bills nothing.
+    /// Name of the service's model; `None` if it is unknown, or bills nothing.
     pub service: Option<String>,
-    /// Runs, with warm-ups.
+    /// Number of runs, warm-ups included.
     pub runs: u32,
-    /// Requests for data.
+    /// Number of data requests.
     pub gets: f64,
-    /// Requests for names.
+    /// Number of list requests.
     pub lists: f64,
-    /// Bytes.
+    /// Bytes read.
     pub bytes: f64,
-    /// Dollars of what has a price.
+    /// Dollars of all items that have a price.
     pub usd: f64,
-    /// Why nothing is billed, if so.
+    /// Reason why the runs are free; `None` if they are billed.
     pub free: Option<String>,
-    /// What is not known.
+    /// Unknown facts that the estimate needs.
     pub missing: Vec<String>,
     /// Age of the oldest price in days.
     pub oldest_days: Option<i64>,
@@ -75,20 +74,20 @@ pub struct Line {
 /// The costs of a plan.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Costs {
-    /// One line for each target and service.
+    /// A line for each target and service.
     pub lines: Vec<Line>,
-    /// Dollars of a run by case and contender, and whether only the first run costs them.
+    /// Dollars of one run by case and contender, and whether only the first run costs them.
     runs: BTreeMap<(String, String), (f64, bool)>,
 }
 
 impl Costs {
-    /// Dollars of all runs.
+    /// Returns the dollars of all runs.
     #[must_use]
     pub fn usd(&self) -> f64 {
         self.lines.iter().map(|line| line.usd).sum()
     }
 
-    /// What is not known, with its target.
+    /// Lists the unknown facts, each with its target.
     pub fn missing(&self) -> impl Iterator<Item = String> {
         let of = |line: &'_ Line| {
             let target = line.target.clone();
@@ -97,28 +96,29 @@ impl Costs {
         self.lines.iter().flat_map(of)
     }
 
-    /// Dollars of one run; `first` if the contender had none before.
+    /// Returns the dollars of one run. `first` if the contender has not run before.
     pub(crate) fn of_run(&self, case: &str, contender: &str, first: bool) -> f64 {
         let found = self.runs.get(&(case.to_owned(), contender.to_owned()));
         found.map_or(0.0, |(usd, once)| if first || !once { *usd } else { 0.0 })
     }
 }
 
-/// Which service bills a contender.
+/// The service that bills a contender.
 enum Service<'a> {
     Known(&'a model::ServiceModel),
     Unbilled(String),
     Unknown(String),
 }
 
-/// What the runs of `plan` cost; `rounds` replaces those of the plan.
+/// Estimates the cost of the runs of `plan`. `rounds` replaces the plan's own number.
 #[must_use]
 pub fn estimate(plan: &Plan, rounds: Option<u32>, tariff: &Tariff) -> Costs {
     let mut costs = Costs::default();
     let mounts = Mounts::current().ok();
     for case in &plan.cases {
         let mut words = plan.words_of(case);
-        // Known only to a run; where it writes and which job it is does not decide what it costs.
+        // Only a run knows these values. They do not affect the cost, so any path or job number
+        // will do.
         for name in ["firstbyte", "plan", "memory", "disk", "out", "run"] {
             words.set(name, format!("/{name}"));
         }
@@ -156,7 +156,7 @@ pub fn estimate(plan: &Plan, rounds: Option<u32>, tariff: &Tariff) -> Costs {
     costs
 }
 
-/// Adds a line to that of the same target and service.
+/// Adds a line to the line of the same target and service.
 fn add(lines: &mut Vec<Line>, line: Line) {
     let same = |known: &&mut Line| {
         (&known.target, &known.service, &known.free) == (&line.target, &line.service, &line.free)
@@ -179,7 +179,7 @@ fn add(lines: &mut Vec<Line>, line: Line) {
 }
 
 impl Tariff {
-    /// The target that a contender reads, for people, and what bills it.
+    /// Returns the target that a contender reads, as text, and the service that bills it.
     fn service(
         &self,
         plan: &Plan,
@@ -212,13 +212,14 @@ impl Tariff {
         (target, service)
     }
 
-    /// What the calls of a function cost: each may take all of its timeout. Returns the line of all
-    /// runs, and the dollars of one. Without a service it is a function on this machine.
+    /// Estimates the calls of a function, each as long as its timeout. Returns the line of all
+    /// runs, and the dollars of one run. The line has no service if the function is on this
+    /// machine.
     fn calls(&self, invoke: &Invoke, contender: &Contender, words: &Words, runs: u32) -> (Line, f64) {
         let filled = |text: &String| words.fill(text);
         let name = filled(&invoke.function).unwrap_or_else(|_| invoke.function.clone());
         let mut line = Line { target: format!("lambda:{name}"), runs, ..Line::default() };
-        // The address of a service of the plan is not known yet.
+        // Only an endpoint that the plan itself starts has no address yet.
         if filled(&invoke.endpoint).is_err() {
             line.free = Some("on this machine".into());
             return (line, 0.0);
@@ -234,7 +235,7 @@ impl Tariff {
                 return (line, 0.0);
             }
         };
-        // Lambda's MB are MiB. The call that changes the configuration costs nothing.
+        // Lambda's MB are MiB. The call that changes the configuration is free.
         let gib = memory / 1e6 / 1024.0;
         let items = vec![
             UsageItem::per_job("lambda/x86", gib * timeout * jobs, Unit::GiBSeconds),
@@ -248,8 +249,7 @@ impl Tariff {
         (line, usd)
     }
 
-    /// What an instance of the dearest of these types costs in so many hours. A spot instance costs
-    /// less.
+    /// Estimates `hours` of an instance of the most expensive type. A spot instance costs less.
     #[must_use]
     pub fn of_instance(&self, target: &str, types: &[String], hours: f64) -> Costs {
         let mut line =
@@ -262,7 +262,7 @@ impl Tariff {
         Costs { lines: vec![line], ..Costs::default() }
     }
 
-    /// A bucket of AWS.
+    /// Returns the service that bills a bucket of AWS.
     fn bucket(&self, name: &str) -> Service<'_> {
         let service = service_of_bucket(name);
         let found = self.services.service(service);
@@ -300,7 +300,7 @@ impl Tariff {
         })
     }
 
-    /// Fills a line, and returns the dollars of a run and whether only the first costs them.
+    /// Fills a line. Returns the dollars of a run and whether only the first run costs them.
     fn price(
         &self,
         line: &mut Line,
@@ -318,7 +318,7 @@ impl Tariff {
         };
         let all = reads.times(if once { 1.0 } else { f64::from(line.runs) });
         (line.gets, line.lists, line.bytes) = (all.gets, all.lists, all.bytes);
-        // A function reads in its own region.
+        // A function reads within its own region.
         let transfer = self.transfer.or(contender.invoke.as_ref().map(|_| Transfer::None));
         let usage = billing::usage(model, &reads, transfer);
         if transfer.is_none() && reads.bytes > 0.0 {
@@ -332,7 +332,8 @@ impl Tariff {
         (usd, once)
     }
 
-    /// Dollars of a usage. Items without a price are noted in the line. `None` without a region.
+    /// Returns the dollars of a usage, and notes items without a price in the line. `None` without
+    /// a region.
     fn priced(&self, line: &mut Line, usage: &OptionUsage) -> Option<f64> {
         let Some(region) = &self.region else {
             line.missing.push("its region is not known; give --region".into());
@@ -348,14 +349,14 @@ impl Tariff {
     }
 }
 
-/// The directory that a function has mounted, if its call reads a file of it.
+/// Returns the directory mounted for a function whose call reads a file of it.
 fn mounted(contender: &Contender, words: &Words) -> Option<String> {
     let event = &contender.invoke.as_ref()?.event;
     event.get("file")?;
     words.fill(event.get("directory")?.as_str()?).ok()
 }
 
-/// Everything in which a contender may name a service.
+/// Returns all text in which a contender may name a service.
 fn text_of(contender: &Contender) -> String {
     let job = contender.job.as_ref().map(ToString::to_string).unwrap_or_default();
     let env = contender.env.values().map(String::as_str);
@@ -363,7 +364,7 @@ fn text_of(contender: &Contender) -> String {
     words.chain([contender.target.as_str(), &job]).collect::<Vec<_>>().join(" ")
 }
 
-/// The location that a contender reads; `None` if it names none.
+/// Returns the location that a contender reads; `None` if it names none.
 fn target_of(contender: &Contender, words: &Words) -> Result<Option<String>, String> {
     let billed = contender.billed.as_ref().map(|billed| billed.target.clone());
     let of_job = contender.job.as_ref().and_then(|job| Some(job.get("target")?.as_str()?.to_owned()));
@@ -372,11 +373,11 @@ fn target_of(contender: &Contender, words: &Words) -> Result<Option<String>, Str
         return words.fill(&named).map(Some);
     }
     let filled = contender.command.iter().filter_map(|word| words.fill(word).ok());
-    // An endpoint is a URL too.
+    // The command may also contain an endpoint, which is a URL but not the target.
     Ok(filled.filter(|word| word.contains("://")).max_by_key(|word| word.starts_with("s3://")))
 }
 
-/// The endpoint that a contender is given, on its command line or in its environment.
+/// Returns a contender's endpoint, from its command line or its environment.
 fn endpoint_of(contender: &Contender, words: &Words) -> Option<String> {
     let all: Vec<&str> =
         contender.job_options().chain(contender.command.iter().map(String::as_str)).collect();
@@ -387,7 +388,7 @@ fn endpoint_of(contender: &Contender, words: &Words) -> Option<String> {
     named.and_then(|url| words.fill(url).ok())
 }
 
-/// What all jobs of a run read, and whether only the first run does.
+/// Returns the reads of all jobs of a run, and whether only the first run makes them.
 fn reads_of(contender: &Contender, words: &Words) -> Result<(JobTraffic, bool), String> {
     if contender.workload == "upload" {
         return Err("what an upload is billed is not estimated".into());

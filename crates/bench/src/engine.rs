@@ -3,9 +3,9 @@
 //!
 //! Absolute times drift (other tenants, frequency, caches). So contenders take turns, in another
 //! order each round, and only runs of one case are compared. Round 0 warms page cache, connections
-//! and code for all contenders and is kept out of summaries; a case may leave it out. A contender
-//! that fails twice in a row is left out of the rest of its case. The engine makes no choice by
-//! measured times, so a continued measurement ends with the same set of runs.
+//! and code for all contenders and is kept out of summaries; a case may skip it. A contender that
+//! fails twice in a row is skipped for the rest of its case. The engine makes no choice by measured
+//! times, so a continued measurement ends with the same set of runs.
 
 mod function;
 mod one_run;
@@ -32,77 +32,77 @@ use crate::stage::Stage;
 use one_run::Scene;
 use outlook::Outlook;
 
-/// Failures in a row after which a contender is left out of the rest of its case.
+/// Failures in a row after which a contender is skipped for the rest of its case.
 const FAILURES: usize = 2;
-/// Measured rounds that a case has at least, however slow its contenders are.
+/// Fewest measured rounds of a case, however slow its contenders are.
 const LEAST_ROUNDS: u32 = 3;
-/// How often a wait looks whether the user has stopped the measurement.
+/// Interval at which a wait checks whether the user has stopped the measurement.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Settings that the caller supplies.
 pub struct Settings<'a> {
     /// The binary that replaces `{firstbyte}`.
     pub firstbyte: PathBuf,
-    /// The environment of all processes, without what would send a tool elsewhere.
+    /// Environment of all processes, without variables that would redirect a tool.
     pub env: BTreeMap<OsString, OsString>,
-    /// The directory for what is to be on a disk.
+    /// Directory on a disk for data and destinations whose place is `disk`.
     pub disk: PathBuf,
-    /// More placeholders.
+    /// Additional placeholders.
     pub words: BTreeMap<String, String>,
-    /// Rounds, instead of those of the plan.
+    /// Number of rounds; `None` for the plan's.
     pub rounds: Option<u32>,
-    /// Most bytes that all runs together may read or move.
+    /// Limit on the bytes that all runs together read or move.
     pub max_bytes: Option<u64>,
-    /// Most dollars that all runs together may cost by `costs`.
+    /// Limit on the dollars of all runs together, according to `costs`.
     pub max_usd: Option<f64>,
-    /// What the runs cost.
+    /// Estimated costs of the runs.
     pub costs: Costs,
-    /// Most seconds that the measurement may take.
+    /// Limit on the time of the measurement, in seconds.
     pub max_seconds: Option<f64>,
-    /// True: what was made on the disk stays when the measurement is complete, but for the
-    /// destinations of runs.
+    /// True if data on the disk stays when the measurement is complete. Destinations of runs are
+    /// removed even then.
     pub keep: bool,
-    /// True once the user has stopped the measurement.
+    /// Returns true once the user has stopped the measurement.
     pub stop: &'a dyn Fn() -> bool,
 }
 
 impl Settings<'_> {
-    /// True if the environment has this program.
+    /// True if this program is on the `PATH` of the environment.
     fn has_program(&self, name: &str) -> bool {
         let path = self.env.get(std::ffi::OsStr::new("PATH")).cloned().unwrap_or_default();
         services::find_program(name, &path.to_string_lossy()).is_some()
     }
 }
 
-/// An event of a measurement, for progress.
+/// Progress of a measurement.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A case begins.
     Case(&'a Case),
     /// A run ended.
     Run(&'a Run),
-    /// A case is complete; all results so far.
+    /// A case is complete. Carries all results so far.
     Complete(&'a Case, &'a Results),
-    /// Seconds that the rest may take, after a round.
+    /// Estimated seconds until the end, after each round.
     Left(f64),
-    /// Something that the user should know.
+    /// A note for the user.
     Note(&'a str),
-    /// Where what was made stays.
+    /// Path of the data that stays on the disk.
     Kept(&'a Path),
 }
 
-/// The way in which a measurement ended.
+/// Reason for the end of a measurement.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Ending {
     /// All cases are complete.
     Complete,
-    /// A limit was reached before this run.
+    /// The next run would exceed this limit, or the time is over.
     Limit(String),
-    /// The user stopped it. What was measured is written.
+    /// The user stopped the measurement. Completed runs are written.
     Interrupted,
 }
 
-/// The header of the results of a plan.
+/// Makes the header of the results of a plan.
 #[must_use]
 pub fn header(
     plan: &Plan,
@@ -146,7 +146,7 @@ fn described(case: &Case, plan: &Plan, settings: &Settings<'_>) -> result::Case 
     }
 }
 
-/// The stand-ins of a case with their numbers: services, and emulated functions.
+/// Lists the stand-ins of a case with their numbers: services, and emulated functions.
 fn stand_ins(case: &Case, plan: &Plan) -> Vec<String> {
     let words = plan.words_of(case);
     let services = plan.services_of(case).filter_map(|service| {
@@ -166,7 +166,7 @@ fn stand_ins(case: &Case, plan: &Plan) -> Vec<String> {
     all
 }
 
-/// Whether the machine holds the functions of all cases.
+/// Checks that the machine has room for the functions of every case.
 fn check_functions(plan: &Plan) -> Result<()> {
     for case in &plan.cases {
         let words = plan.words_of(case);
@@ -177,12 +177,12 @@ fn check_functions(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// The error of a contender that the plan has wrong.
+/// Returns an error for a contender that the plan defines wrongly.
 fn wrong(plan: &Plan, case: &Case, contender: &Contender) -> impl Fn(String) -> Error {
     move |what| Error::in_case(&plan.name, &case.name, format!("contender {}: {what}", contender.name))
 }
 
-/// A command line as a reader can repeat it.
+/// Formats a command line so that a reader can repeat it.
 fn shown(contender: &Contender) -> String {
     let quoted = |word: &String| match word.contains([' ', '*', '"', '\'']) {
         true => format!("'{}'", word.replace('\'', "'\\''")),
@@ -197,10 +197,10 @@ fn shown(contender: &Contender) -> String {
     words.replace("{firstbyte}", "firstbyte").replace("{out}", "$OUT")
 }
 
-/// Executes a plan. Runs that `writer` has already are not repeated.
+/// Executes a plan. Runs that `writer` already has are not repeated.
 ///
 /// # Errors
-/// Nothing more can be measured: see [`Error`]. A case that cannot be prepared is an error too.
+/// The measurement cannot continue: see [`Error`]. A case that cannot be prepared is an error too.
 pub fn execute(
     plan: &Plan,
     settings: &Settings<'_>,
@@ -234,7 +234,7 @@ fn rounds_of(case: &Case, settings: &Settings<'_>) -> Case {
     Case { rounds: settings.rounds.unwrap_or(case.rounds), ..case.clone() }
 }
 
-/// True if every contender has its last round, or was left out after its failures.
+/// True if every contender has its last round, or is skipped after its failures.
 fn is_complete(case: &Case, writer: &Writer) -> bool {
     case.contenders.iter().all(|contender| {
         let rounds = writer.rounds_of(&case.name, &contender.name);
@@ -243,25 +243,26 @@ fn is_complete(case: &Case, writer: &Writer) -> bool {
     })
 }
 
-/// True if the last runs of a contender failed.
+/// True if the last [`FAILURES`] runs of a contender failed.
 fn left_out(writer: &Writer, case: &Case, contender: &Contender) -> bool {
     let of = |run: &&Run| run.case == case.name && run.contender == contender.name;
     let last: Vec<&Run> = writer.results().runs.iter().rev().filter(of).take(FAILURES).collect();
     last.len() == FAILURES && last.iter().all(|run| run.outcome != Outcome::Ok)
 }
 
-/// The time and bytes that may still be spent.
+/// The time, bytes and dollars spent, and their limits.
 struct Budget<'a> {
     began: Instant,
     bytes: u64,
     usd: f64,
-    /// Case and contender of the runs that were made.
+    /// Case and contender of runs already paid for.
     paid: BTreeSet<(String, String)>,
     settings: &'a Settings<'a>,
 }
 
 impl Budget<'_> {
-    /// The reason for which a run of so many bytes and dollars must not begin; `None` if it may.
+    /// Returns the limit that a run of so many bytes and dollars would exceed; `None` if it may
+    /// begin.
     fn refuses(&self, bytes: u64, usd: f64) -> Option<String> {
         let spent = self.began.elapsed().as_secs_f64();
         if self.settings.max_seconds.is_some_and(|most| spent >= most) {
@@ -277,7 +278,8 @@ impl Budget<'_> {
         Some(format!("--max-bytes {most}: {} bytes were moved, the next run needs {bytes}", self.bytes))
     }
 
-    /// The longest that a run may take, of the `longest` that its case allows.
+    /// Returns the timeout of a run: `longest`, or the time left for the measurement if that is
+    /// less.
     fn time_for(&self, longest: f64) -> Duration {
         let left = self.settings.max_seconds.map(|most| most - self.began.elapsed().as_secs_f64());
         Duration::from_secs_f64(left.map_or(longest, |left| left.clamp(0.0, longest)))
@@ -347,8 +349,8 @@ fn run_case(
     Ok(None)
 }
 
-/// Writes out what was prepared, which the kernel would do beside the first runs. It takes as long
-/// as the disks need, and cannot be stopped, so a thread waits for them.
+/// Writes prepared data to the disks; otherwise the kernel would do it during the first runs. The
+/// sync cannot be interrupted, so a thread waits for it.
 fn write_out(settings: &Settings<'_>) -> Result<()> {
     let (done, written) = mpsc::channel();
     std::thread::spawn(move || {
@@ -363,7 +365,7 @@ fn write_out(settings: &Settings<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Computes the modelled contenders of a case, before anything of it is measured.
+/// Computes the modelled contenders of a case, before any measurement of it.
 fn compute(
     plan: &Plan,
     case: &Case,
@@ -392,7 +394,7 @@ fn compute(
     Ok(())
 }
 
-/// The median seconds of what was measured before: `CASE / CONTENDER`.
+/// Returns the median seconds of an earlier measurement, named as `CASE / CONTENDER`.
 fn measured(of: &str, writer: &Writer) -> std::result::Result<f64, String> {
     let (case, contender) = of.split_once(" / ").ok_or_else(|| format!("{of:?} is not CASE / CONTENDER"))?;
     let seconds: Vec<f64> = writer.results().counted(case, contender).map(|run| run.seconds).collect();
@@ -402,15 +404,15 @@ fn measured(of: &str, writer: &Writer) -> std::result::Result<f64, String> {
     })
 }
 
-/// The contenders in the order of a round: another one each round, the same in each measurement.
-/// It matters which comes before: the host of a virtual machine may take back idle memory.
+/// Returns the contenders in the order of a round, which changes each round but not between
+/// measurements. The order matters: the host of a virtual machine may take back idle memory.
 fn order(contenders: &[Contender], round: u32) -> Vec<&Contender> {
     let mut order: Vec<&Contender> = contenders.iter().collect();
     fastrand::Rng::with_seed(u64::from(round)).shuffle(&mut order);
     order
 }
 
-/// The optional contenders of which a program is missing, and which.
+/// Returns the optional contenders that lack a program, each with the program's name.
 fn missing_programs(
     case: &Case,
     prepared: &prepare::Prepared,

@@ -8,8 +8,8 @@ use crate::result;
 /// The result of an operation of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// The reason for which a measurement cannot begin or continue. A contender that fails is not an
-/// error: its run has that outcome.
+/// The reason why a measurement cannot begin or continue. A failed contender is not an error, but
+/// the outcome of its run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file could not be read, written or made.
@@ -39,7 +39,7 @@ pub enum Error {
     /// A service did not become ready, or ended early.
     #[error("service {name}: {what}")]
     Service {
-        /// Its name in the plan.
+        /// Name of the service in the plan.
         name: String,
         /// The failure, with the last line of the service's log.
         what: String,
@@ -49,7 +49,7 @@ pub enum Error {
     Prepare {
         /// The command line.
         command: String,
-        /// Its exit code and the last line that it printed.
+        /// The exit code and the last line of the command's output.
         what: String,
     },
     /// A results file is malformed, newer, or of another plan.
@@ -66,7 +66,8 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
-    /// Limits on memory or processors cannot be set: the group, the reason, and what to do.
+    /// Limits on memory or processors cannot be set. The text names the group, the reason and the
+    /// remedy.
     #[error("{0}")]
     Limits(String),
     /// The user stopped the measurement.
@@ -75,12 +76,12 @@ pub enum Error {
 }
 
 impl Error {
-    /// A mistake in a case of a plan.
+    /// Returns the error for a mistake in a case of a plan.
     pub(crate) fn in_case(plan: &str, case: &str, what: impl std::fmt::Display) -> Self {
         Self::Plan { plan: plan.to_owned(), what: format!("case {case}: {what}") }
     }
 
-    /// A file error with its path.
+    /// Returns a function that makes a file error with this path.
     pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         |cause| Self::File { path, cause }

@@ -10,27 +10,27 @@ use serde::Deserialize;
 
 use crate::job::{Error, Fio, Metrics, Pattern, Result, program};
 
-/// One run of fio.
+/// Parameters of one fio process tree.
 #[derive(Clone, Debug)]
 pub(crate) struct Run<'a> {
-    /// The file that is read.
+    /// File to read.
     pub(crate) path: &'a Path,
     /// Parameters that only fio has.
     pub(crate) fio: &'a Fio,
-    /// Bytes of a read.
+    /// Bytes per read.
     pub(crate) block: u64,
-    /// The first byte.
+    /// Offset of the first byte.
     pub(crate) offset: u64,
-    /// Bytes that all its processes read together.
+    /// Bytes that all processes read together.
     pub(crate) size: u64,
-    /// Its processes.
+    /// Number of processes.
     pub(crate) jobs: usize,
     /// Seed of random offsets.
     pub(crate) seed: u64,
 }
 
 impl Run<'_> {
-    /// The command line, without the program.
+    /// Returns the arguments of the command line.
     pub(crate) fn arguments(&self) -> Vec<String> {
         let Self { fio, jobs, .. } = self;
         let depth = fio.depth.unwrap_or(1);
@@ -46,7 +46,7 @@ impl Run<'_> {
                 .chain(["--allow_file_create=0", "--invalidate=0", "--randrepeat=1", "--thread"])
                 .map(str::to_owned)
                 .collect();
-        // `:` separates names of files.
+        // fio separates file names by `:`.
         words.push(format!("--filename={}", self.path.to_string_lossy().replace(':', "\\:")));
         for (name, value) in [
             ("rw", pattern.to_owned()),
@@ -72,7 +72,7 @@ impl Run<'_> {
         words
     }
 
-    /// Runs it.
+    /// Runs fio and returns its metrics.
     pub(crate) fn run(&self) -> Result<Metrics> {
         let length = std::fs::metadata(self.path).map_err(Error::at(self.path))?.len();
         if self.size / (self.jobs as u64) < self.block || self.offset + self.size > length {
@@ -88,10 +88,10 @@ impl Run<'_> {
     }
 }
 
-/// The metrics in what fio printed.
+/// Parses the metrics from fio's output.
 fn parse(output: &Output) -> Result<Metrics> {
     let failed = |what: String| Error::Program { program: "fio".into(), what };
-    // Notes may stand before the JSON.
+    // fio may print notes before the JSON.
     let start = output.stdout.iter().position(|byte| *byte == b'{').unwrap_or(0);
     let report: Report = serde_json::from_slice(&output.stdout[start..])
         .map_err(|error| failed(format!("its JSON: {error}")))?;
@@ -129,7 +129,7 @@ struct Report {
 
 #[derive(Deserialize)]
 struct JobReport {
-    /// An errno.
+    /// errno of the first failure, or 0.
     error: i32,
     read: Reads,
 }
@@ -137,15 +137,15 @@ struct JobReport {
 #[derive(Deserialize)]
 struct Reads {
     io_bytes: u64,
-    /// Bytes a second.
+    /// Bytes per second.
     bw_bytes: f64,
     iops: f64,
-    /// Milliseconds.
+    /// Duration in milliseconds.
     runtime: f64,
     total_ios: u64,
-    /// From submission to completion.
+    /// Latency from submission to completion.
     lat_ns: Latency,
-    /// From the kernel's acceptance to completion; percentiles are of these.
+    /// Latency from the kernel's acceptance to completion. The percentiles are taken from this one.
     clat_ns: Latency,
 }
 

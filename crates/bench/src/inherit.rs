@@ -1,5 +1,4 @@
-//! Completes cases that are `like` an earlier one: fields that a case does not set are copied from
-//! the earlier case.
+//! Completes cases that are `like` an earlier one: copies the fields that a case does not set.
 //!
 //! This works on the TOML, before the plan is parsed into values: in a value, an unset field and
 //! one that is set to its default look alike. Called by [`crate::plan`].
@@ -7,7 +6,7 @@
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Tables of a case that are merged; every other field replaces that of the earlier case.
+/// Tables of a case that are merged. Any other field of the case replaces the earlier case's.
 const MERGED: [&str; 2] = ["vars", "env"];
 
 /// Completes each case that is `like` an earlier one.
@@ -22,7 +21,7 @@ pub(crate) fn complete_cases(plan: &mut DeTable<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Adds to `case` what it does not have of the one that it is like.
+/// Copies to `case` the fields that it lacks from the case that it is like.
 fn complete<'i>(case: &mut DeTable<'i>, earlier: &[Spanned<DeValue<'i>>]) -> Result<(), String> {
     let Some(like) = case.remove("like") else { return Ok(()) };
     let like = like.get_ref().as_str().ok_or("like: the name of a case is needed")?;

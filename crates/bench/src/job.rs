@@ -1,8 +1,8 @@
-//! A job: one workload, done once in a process of its own, with its figures.
+//! A job: one workload, done once in its own process, with its figures.
 //!
 //! The engine starts `firstbyte bench job JSON`, measures the process from outside, and reads the
 //! figures from the last line of its output. A workload is written once, over `access::Session`,
-//! and works for every way to reach a target.
+//! and works for every access to a target.
 
 mod error;
 mod fio;

@@ -8,14 +8,15 @@ use crate::workloads;
 /// Does the work of `job` once. `watch` was started with the process.
 ///
 /// Metrics are seconds since then (`ready_seconds`, `opened_seconds`, `first_byte_seconds`,
-/// `part_seconds`, `all_seconds`), counts and rates, each with its unit in its name. `bytes` is the
-/// data that the work was about; `requests`, `retries` and `wire_bytes` are there if firstbyte
-/// itself moved it. `seconds` is what contenders are compared by: from the start to the end of the
-/// work, without mounting and unmounting, but for `open` and `cold-start`, which are about that.
+/// `part_seconds`, `all_seconds`), counts and rates; each name contains the unit. `bytes` is the
+/// data that the work is about. `requests`, `retries` and `wire_bytes` exist only if firstbyte
+/// itself moved the data. Contenders are compared by `seconds`: the time from the start to the end
+/// of the work, without mounting and unmounting, except that `open` and `cold-start` include
+/// mounting.
 ///
 /// # Errors
-/// Its target is not reached or not what it should be, or the content is
-/// wrong: see [`is_wrong_content`](crate::job::Error::is_wrong_content). What the job mounted is
+/// The target is not reached or does not fit, or the content is wrong: see
+/// [`is_wrong_content`](crate::job::Error::is_wrong_content). Everything that the job mounted is
 /// unmounted.
 pub fn run(job: &Job, watch: &Watch) -> Result<Metrics> {
     let session = Session::start(job)?;
@@ -23,7 +24,7 @@ pub fn run(job: &Job, watch: &Watch) -> Result<Metrics> {
     watch.note(&mut metrics, "ready_seconds");
     metrics.append(&mut workloads::run(job, &session, watch)?);
     for (name, value) in session.end()? {
-        // What the work was about comes before what a copy was about.
+        // Figures of the work take precedence over those of a preparing copy.
         metrics.entry(name).or_insert(value);
     }
     let seconds = seconds(job, &metrics);
@@ -31,8 +32,8 @@ pub fn run(job: &Job, watch: &Watch) -> Result<Metrics> {
     Ok(metrics)
 }
 
-/// The time that contenders are compared by. A mount is made once for many reads, so only the
-/// stages of `open` include it; unmounting is in none.
+/// Returns the time by which contenders are compared. A mount is made once for many reads, so only
+/// the stages of `open` include it. No time includes unmounting.
 fn seconds(job: &Job, metrics: &Metrics) -> f64 {
     let at = |name: &str| metrics.get(name).copied().unwrap_or_default();
     match (job.access, job.workload) {

@@ -1,11 +1,11 @@
 //! Runs one process from start to exit, and measures its time, processor time and peak memory.
 //!
-//! A process's peak memory as the kernel reports it includes that of its parent at the moment of
+//! The kernel's figure for a process's peak memory includes its parent's memory at the moment of
 //! the fork. The engine holds plans and results, so it does not start contenders itself. It starts
-//! a *launcher*, which is a small process (this program under a hidden name), and the launcher
-//! starts the contender. The launcher waits until its standard input ends, so that parallel jobs
-//! begin at one moment, and writes its figures into a file. Services run under a launcher too,
-//! which replaces itself by the service, so that they end with the engine even if that is killed.
+//! a *launcher*, a small process (this program under a hidden name), which starts the contender.
+//! The launcher waits until its standard input ends, so that parallel jobs begin at one moment, and
+//! writes its figures into a file. Services also start under a launcher, which replaces itself by
+//! the service, so that they end with the engine even if it is killed.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -24,75 +24,75 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::functions::sandbox::Sandbox;
 
-/// The first argument of a launcher. Not a verb: it is looked for before arguments are parsed.
+/// First argument of a launcher, checked before arguments are parsed. It is not a verb.
 const LAUNCHER: &str = "bench-launcher";
 
-/// Bytes kept of the end of each output.
+/// Bytes kept from the end of each output.
 const TAIL: u64 = 64 << 10;
 
 /// Figures that a launcher measured.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct Figures {
-    /// Wall time, seconds.
+    /// Wall time in seconds.
     pub(crate) seconds: f64,
-    /// Processor time in user mode, seconds.
+    /// Processor time in user mode, in seconds.
     pub(crate) user_seconds: f64,
-    /// Processor time in the kernel, seconds.
+    /// Processor time in the kernel, in seconds.
     pub(crate) system_seconds: f64,
-    /// Largest resident set of any one of its processes, bytes.
+    /// Largest resident set of any single process, in bytes.
     pub(crate) peak_memory_bytes: u64,
-    /// Exit code, `None` after a signal.
+    /// Exit code; `None` after a signal.
     pub(crate) code: Option<i32>,
-    /// The signal that ended it.
+    /// Signal that ended the process.
     pub(crate) signal: Option<i32>,
-    /// The reason for which the program could not be started.
+    /// Reason why the program could not be started.
     pub(crate) error: Option<String>,
 }
 
-/// The command to run.
+/// A command to run, and its surroundings.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Launch {
     /// Program and arguments.
     pub(crate) command: Vec<String>,
-    /// Environment: all of it.
+    /// Complete environment; no variable is inherited.
     pub(crate) env: BTreeMap<OsString, OsString>,
     /// Working directory.
     pub(crate) at: PathBuf,
-    /// Files into which the launcher writes its process id: it joins a cgroup by that.
+    /// Files to which the launcher writes its process id, which makes it join a cgroup.
     pub(crate) join: Vec<PathBuf>,
-    /// For a command that runs on another machine: words before it, and a file that both machines
-    /// see. A launcher there writes its figures into it.
+    /// For a command that runs on another machine: the words before it, and a file that both
+    /// machines see. A launcher on the other machine writes its figures there.
     pub(crate) through: Option<(Vec<String>, PathBuf)>,
 }
 
-/// A run that ended.
+/// The result of a launched command.
 #[derive(Debug)]
 pub(crate) struct Ended {
     /// Figures that the launcher measured.
     pub(crate) figures: Figures,
-    /// The end of its standard output.
+    /// End of its standard output.
     pub(crate) output: String,
-    /// The end of its standard error.
+    /// End of its standard error.
     pub(crate) errors: String,
-    /// Ended by the engine, after the longest time or because the user stopped it.
+    /// True if the engine ended the command, after the timeout or because the user stopped it.
     pub(crate) killed: bool,
 }
 
-/// A launcher that waits for its start.
+/// A launcher that waits for the start signal.
 struct Waiting {
     child: Child,
     figures: PathBuf,
-    /// The figures that a launcher on another machine writes.
+    /// File with the figures of a launcher on another machine.
     elsewhere: Option<PathBuf>,
     output: PathBuf,
     errors: PathBuf,
 }
 
-/// Runs all of `launches`, which start at one moment, and waits for them. A command that fails is
-/// no error.
+/// Starts all of `launches` at one moment, and waits for their end. A failed command is not an
+/// error.
 ///
-/// `scratch` is a directory for their outputs. After `timeout`, or once `stop` says so, what still
-/// runs is killed.
+/// Their outputs go to the directory `scratch`. After `timeout`, or once `stop` returns true, the
+/// remaining commands are killed.
 pub(crate) fn run_together(
     launches: &[Launch],
     scratch: &Path,
@@ -106,7 +106,7 @@ pub(crate) fn run_together(
         waiting.push(prepare(launch, started, &scratch.join(format!("job-{index}")))?);
     }
     drop(start);
-    // A launcher has opened everything once it has written its file of figures for the first time.
+    // A launcher creates its file of figures once everything is open.
     let ready = Instant::now() + Duration::from_secs(10);
     while waiting.iter().any(|one| !one.figures.exists()) && Instant::now() < ready && !stop() {
         thread::sleep(Duration::from_millis(1));
@@ -115,8 +115,8 @@ pub(crate) fn run_together(
     wait_for_all(waiting, timeout, stop)
 }
 
-/// Runs so many of `launches` together, then the next, until all have run: see [`run_together`].
-/// `timeout` is for all of them; `before` is called before each wave.
+/// Runs `launches` in waves of `at_once`, each by [`run_together`]. `timeout` applies to all waves
+/// together; `before` is called before each wave.
 pub(crate) fn run_in_waves(
     launches: &[Launch],
     at_once: usize,
@@ -135,7 +135,7 @@ pub(crate) fn run_in_waves(
     Ok(ended)
 }
 
-/// Starts the launcher of one command. It waits until `start` ends.
+/// Starts the launcher of one command. The launcher waits until `start` ends.
 fn prepare(launch: &Launch, start: io::PipeReader, scratch: &Path) -> Result<Waiting> {
     let [figures, output, errors] = ["figures", "out", "err"].map(|kind| scratch.with_extension(kind));
     let create = |path: &PathBuf| File::create(path).map_err(Error::file(path));
@@ -154,15 +154,15 @@ fn prepare(launch: &Launch, start: io::PipeReader, scratch: &Path) -> Result<Wai
     Ok(Waiting { child, figures, elsewhere, output, errors })
 }
 
-/// A command that is this program as a launcher.
+/// Returns the command that starts this program as a launcher.
 pub(crate) fn launcher() -> Command {
-    // Also if the file was replaced or removed since the engine started.
+    // This path works even if the file was replaced or removed since the engine started.
     let mut command = Command::new("/proc/self/exe");
     command.arg(LAUNCHER);
     command
 }
 
-/// A launcher that enters a sandbox and becomes `command`.
+/// Returns the command of a launcher that enters a sandbox and becomes `command`.
 pub(crate) fn environment(sandbox: &Sandbox, command: &[PathBuf]) -> Command {
     let mut launcher = launcher();
     let sandbox = serde_json::to_string(sandbox).unwrap_or_default();
@@ -204,9 +204,9 @@ fn wait_for_all(waiting: Vec<Waiting>, timeout: Duration, stop: &dyn Fn() -> boo
 /// Reads the files that an ended launcher wrote.
 fn read(one: &Waiting, killed: bool) -> Result<Ended> {
     let text = std::fs::read(&one.figures).map_err(Error::file(&one.figures))?;
-    // Killed, it wrote no figures.
+    // A killed launcher wrote no figures.
     let figures: Figures = serde_json::from_slice(&text).unwrap_or_default();
-    // If what goes to the other machine failed, its own figures say why.
+    // If the program that reaches the other machine failed, its own figures explain why.
     let elsewhere = one.elsewhere.as_ref().filter(|_| figures.code == Some(0));
     let figures = match elsewhere.map(std::fs::read) {
         Some(Ok(text)) => serde_json::from_slice(&text).unwrap_or(figures),
@@ -215,7 +215,7 @@ fn read(one: &Waiting, killed: bool) -> Result<Ended> {
     Ok(Ended { figures, output: tail(&one.output)?, errors: tail(&one.errors)?, killed })
 }
 
-/// The end of a file as text.
+/// Returns the end of a file as text.
 pub(crate) fn tail(path: &Path) -> Result<String> {
     let read = || {
         let mut file = File::open(path)?;
@@ -228,17 +228,17 @@ pub(crate) fn tail(path: &Path) -> Result<String> {
     read().map_err(Error::file(path))
 }
 
-/// Whether the program's arguments are those of a launcher.
+/// True if the program's arguments are those of a launcher.
 #[must_use]
 pub fn is_launcher(mut arguments: impl Iterator<Item = OsString>) -> bool {
     arguments.nth(1).is_some_and(|first| first == LAUNCHER)
 }
 
-/// Runs this process as a launcher, to its end. The arguments are those of the program.
+/// Runs this process as a launcher, until the process ends or becomes another program. Takes the
+/// program's arguments, and returns the exit code.
 ///
 /// `run FIGURES [FILE...] -- COMMAND...` measures a command; `serve -- COMMAND...` becomes it;
 /// `environment SANDBOX -- COMMAND...` enters a sandbox and becomes it.
-/// Returns the exit code.
 pub fn launcher_main(arguments: impl Iterator<Item = OsString>) -> u8 {
     // Services and launchers end with the engine.
     let _ = set_parent_process_death_signal(Some(Signal::TERM));
@@ -263,7 +263,7 @@ pub fn launcher_main(arguments: impl Iterator<Item = OsString>) -> u8 {
     measure(Path::new(figures), join, program, words)
 }
 
-/// Enters the sandbox that the only option describes.
+/// Enters the sandbox described by the first option.
 fn enter(options: &[OsString]) -> std::result::Result<(), String> {
     let text = options.first().and_then(|text| text.to_str()).unwrap_or_default();
     let sandbox: Sandbox = serde_json::from_str(text).map_err(|error| error.to_string())?;
@@ -282,7 +282,7 @@ fn measure(path: &Path, join: &[OsString], program: &OsStr, words: &[OsString]) 
     if std::fs::write(path, "").is_err() {
         return 2;
     }
-    // The start is the end of standard input: it ends for all launchers at one moment.
+    // The end of standard input is the start signal, at one moment for all launchers.
     let _ = io::stdin().read(&mut [0]);
     let began = Instant::now();
     let status = command.spawn().and_then(|mut child| child.wait());
@@ -301,9 +301,9 @@ fn written(path: &Path, figures: &Figures) -> u8 {
     u8::from(std::fs::write(path, text).is_err())
 }
 
-/// Resource usage of the children that were waited for.
+/// Returns the resource usage of all children that were waited for.
 fn of_children(seconds: f64) -> Figures {
-    // SAFETY: a `rusage` of zeros is valid, and the call writes into it only.
+    // SAFETY: a `rusage` of zeros is valid, and the call writes only to it.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage);
@@ -314,7 +314,7 @@ fn of_children(seconds: f64) -> Figures {
         seconds,
         user_seconds: of(usage.ru_utime),
         system_seconds: of(usage.ru_stime),
-        // In KiB on Linux.
+        // Linux reports KiB.
         peak_memory_bytes: usage.ru_maxrss as u64 * 1024,
         ..Figures::default()
     }

@@ -1,8 +1,8 @@
 //! Describes the measuring machine for results: processors, memory, kernel, and the file systems of
 //! paths.
 //!
-//! A fact that cannot be read is left empty. The only error is a path that is not on the file
-//! system that the caller expects. Called by the engine once for each results file.
+//! A fact that cannot be read is left empty. The only error is a path that is not on the expected
+//! file system. Called by the engine once for each results file.
 
 mod metadata;
 
@@ -15,8 +15,8 @@ use firstbyte::environment;
 use crate::cgroup::places::{self, Places};
 use crate::mounts::{self, MountTableEntry, Mounts};
 
-/// Describes this machine, and the file systems that `paths` are on. `env` looks a variable of the
-/// environment up. On EC2, and only there, it asks the instance's metadata, for at most 1 s.
+/// Describes this machine, and the file systems of `paths`. `env` looks up an environment variable.
+/// Only on EC2, requests the instance's metadata, for at most 1 s.
 #[must_use]
 pub fn describe(paths: &[PathBuf], env: &dyn Fn(&str) -> Option<String>) -> Machine {
     let system = rustix::system::uname();
@@ -35,11 +35,12 @@ pub fn describe(paths: &[PathBuf], env: &dyn Fn(&str) -> Option<String>) -> Mach
     }
 }
 
-/// Checks that `path` is on a file system of type `expected`, for example `lustre`. `nfs` is also
+/// Checks that `path` is on a file system of type `expected`, for example `lustre`. `nfs` includes
 /// `nfs4`, and `fuse` every `fuse.NAME`.
 ///
 /// # Errors
-/// If it is on another one: a message with that, and with mounts that it hides.
+/// The path is on another file system. The message names that one, and an expected one hidden by
+/// it.
 pub fn expect_file_system(path: &Path, expected: &str) -> Result<(), String> {
     let (real, mounts) = (mounts::real(path), Mounts::current().unwrap_or_default());
     let Some(mount) = mounts.of(&real) else {
@@ -51,7 +52,7 @@ pub fn expect_file_system(path: &Path, expected: &str) -> Result<(), String> {
     }
     let shown =
         |mount: &MountTableEntry| format!("{} ({} at {})", mount.kind, mount.device, mount.at.display());
-    // The expected one may be below it.
+    // The expected file system may be mounted below the actual one.
     let hidden = mounts.iter().find(|one| is_kind(&one.kind, expected) && real.starts_with(&one.at));
     let hidden = hidden.map_or_else(String::new, |one| format!(", which hides {}", shown(one)));
     Err(format!(
@@ -68,7 +69,7 @@ fn is_kind(kind: &str, expected: &str) -> bool {
         || kind.split_once('.').is_some_and(|(family, _)| family == expected)
 }
 
-/// `PATH: TYPE on DEVICE (OPTIONS)` for each path.
+/// Returns `PATH: TYPE on DEVICE (OPTIONS)` for each path.
 fn lines(paths: &[PathBuf], mounts: &Mounts) -> Vec<String> {
     let line = |path: &PathBuf| {
         let mount = mounts.of(&mounts::real(path))?;
@@ -77,7 +78,7 @@ fn lines(paths: &[PathBuf], mounts: &Mounts) -> Vec<String> {
     paths.iter().filter_map(line).collect()
 }
 
-/// The name of the processor: `model name` on x86, `Model` or `CPU part` elsewhere.
+/// Returns the name of the processor: `model name` on x86, `Model` or `CPU part` elsewhere.
 fn cpu_name(text: &str) -> String {
     let value = |key: &str| {
         text.lines().find_map(|line| {
@@ -89,15 +90,15 @@ fn cpu_name(text: &str) -> String {
     value("model name").or_else(|| value("Model")).or_else(part).unwrap_or_default()
 }
 
-/// Processors that this process may use: the scheduler's set, and at most the quota of its cgroup,
-/// rounded up.
+/// Returns the number of processors that this process may use: the scheduler's set, limited by the
+/// quota of its cgroup, rounded up.
 pub(crate) fn processors() -> usize {
     let allowed = rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count() as usize);
     let quota = Places::current().ok().and_then(|places| places.least("cpu", places::cpu_limit));
     quota.map_or(allowed, |quota| allowed.min(quota.ceil() as usize)).max(1)
 }
 
-/// Memory in bytes that this process may use.
+/// Returns the memory that this process may use, in bytes.
 pub(crate) fn memory(env: &dyn Fn(&str) -> Option<String>) -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let total = text.lines().find_map(|line| {
@@ -107,7 +108,7 @@ pub(crate) fn memory(env: &dyn Fn(&str) -> Option<String>) -> u64 {
     total.into_iter().chain(environment::memory_limit(env)).min().unwrap_or(0)
 }
 
-/// The limits of this process's cgroups, those above included.
+/// Returns the limits of this process's cgroups, including the groups above.
 fn cgroup() -> Vec<String> {
     let Ok(places) = Places::current() else { return Vec::new() };
     let memory = places.least("memory", places::memory_limit).map(|bytes| format!("memory={bytes}"));

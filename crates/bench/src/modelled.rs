@@ -18,27 +18,28 @@ use crate::error::{Error, Result};
 use crate::result::{Basis, Run};
 use crate::words::Words;
 
-/// Parameters of a modelled contender. All texts may have placeholders.
+/// Parameters of a modelled contender. All texts may contain placeholders.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Modelled {
-    /// The option of `firstbyte advise run`: `s3-standard-download`.
+    /// Option of `firstbyte advise run`, such as `s3-standard-download`.
     pub option: String,
-    /// The text of a workload file.
+    /// Text of a workload file.
     pub workload: String,
-    /// A directory of more models.
+    /// Directory of additional models.
     pub models: String,
-    /// Placeholders with measured values: the median seconds of a contender, as
-    /// `CASE / CONTENDER`, by the placeholder's name.
+    /// Placeholders with measured values: by name, the contender whose median seconds to insert, as
+    /// `CASE / CONTENDER`.
     pub measured: BTreeMap<String, String>,
-    /// The limit that the case is about; a model that names another one is an error.
+    /// Limiting resource that the case is about. Another limit in the prediction is an error.
     pub limit: String,
 }
 
-/// Adds the models in a TOML file, or in all TOML files of a directory, by name.
+/// Adds the models in a TOML file, or in all TOML files of a directory. A model replaces a built-in
+/// one of its name.
 ///
 /// # Errors
-/// A file cannot be read, or has a wrong field.
+/// A file cannot be read, has a wrong field, or defines a name that another file has defined.
 pub fn add_models(catalogue: &mut ModelCatalogue, place: &Path) -> Result<()> {
     let mut paths = vec![place.to_owned()];
     if place.is_dir() {
@@ -57,7 +58,7 @@ pub fn add_models(catalogue: &mut ModelCatalogue, place: &Path) -> Result<()> {
 }
 
 impl Modelled {
-    /// Computes the run that the model predicts; `now` is RFC 3339. The error describes a wrong
+    /// Computes the run that the model predicts. `now` is in RFC 3339. The error describes a wrong
     /// parameter.
     pub(crate) fn run(&self, words: &Words, now: &str) -> std::result::Result<Run, String> {
         let mut catalogue = ModelCatalogue::current();
@@ -78,7 +79,7 @@ impl Modelled {
         }
         let metrics = [("low_seconds", row.low), ("high_seconds", row.high), ("ready_seconds", row.ready)];
         Ok(Run {
-            // No warm-up: that run counts.
+            // Round 1 counts; round 0 would be a warm-up.
             round: 1,
             at: now.to_owned(),
             basis: Basis::Modelled,

@@ -10,14 +10,14 @@ use std::path::PathBuf;
 
 use crate::result::Noise;
 
-/// Processor time of the whole machine since it started, seconds.
+/// Processor time of the whole machine since its start, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Total {
     busy: f64,
     steal: f64,
 }
 
-/// Reads the machine's processor time at both ends of a run.
+/// The machine's processor time at the start of a run.
 #[derive(Debug)]
 pub(crate) struct Meter {
     place: PathBuf,
@@ -27,8 +27,8 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// Begins. `services` are the process ids of the plan's services. A machine without
-    /// `/proc/stat` gives a [`Noise`] without figures.
+    /// Starts a measurement. `services` are the process ids of the plan's services. On a machine
+    /// without `/proc/stat` the result has no figures.
     pub(crate) fn start(services: Vec<u32>) -> Self {
         Self::reading("/proc/stat".into(), services)
     }
@@ -39,9 +39,9 @@ impl Meter {
         Self { place, before, services, services_before }
     }
 
-    /// Ends. `own_cpu_seconds` is the processor time of the run.
+    /// Ends the measurement. `own_cpu_seconds` is the processor time of the run.
     ///
-    /// The kernel counts in ticks of 10 ms per processor, so less than some ticks says nothing.
+    /// The kernel counts in ticks of 10 ms per processor, so a few ticks of noise mean nothing.
     pub(crate) fn finish(self, own_cpu_seconds: f64) -> Noise {
         let (Some(before), Some(after)) = (self.before, Total::read(&self.place)) else {
             return Noise::default();
@@ -54,7 +54,7 @@ impl Meter {
     }
 }
 
-/// Processor seconds of processes and of all that descend from them, those that ended included.
+/// Sums the processor seconds of processes and all their descendants, ended ones included.
 fn cpu_seconds_below(roots: &[u32]) -> f64 {
     let Ok(processes) = std::fs::read_dir("/proc") else { return 0.0 };
     if roots.is_empty() {
@@ -80,9 +80,10 @@ fn cpu_seconds_below(roots: &[u32]) -> f64 {
     ticks as f64 / rustix::param::clock_ticks_per_second() as f64
 }
 
-/// The parent of a process, and the ticks that it and its children that ended have used (proc(5)).
+/// Returns the parent of a process, and the ticks used by the process and its ended children
+/// (proc(5)).
 fn parent_and_ticks(stat: &str) -> Option<(u32, u64)> {
-    // The name stands in brackets and may hold anything.
+    // The name is in brackets and may contain any character.
     let (_, fields) = stat.rsplit_once(") ")?;
     let fields: Vec<&str> = fields.split(' ').collect();
     let used = fields.get(11..15)?.iter().map(|ticks| ticks.parse::<u64>());
@@ -95,8 +96,8 @@ impl Total {
         Self::parse(&std::fs::read_to_string(place).ok()?, ticks)
     }
 
-    /// Reads `cpu  user nice system idle iowait irq softirq steal guest guest_nice`. The time of
-    /// guests is part of `user` and `nice`.
+    /// Parses `cpu  user nice system idle iowait irq softirq steal guest guest_nice`. Guest time is
+    /// already included in `user` and `nice`.
     fn parse(text: &str, ticks_per_second: u64) -> Option<Self> {
         let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
         let fields: Vec<u64> = line.split_whitespace().map_while(|field| field.parse().ok()).collect();

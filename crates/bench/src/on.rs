@@ -1,8 +1,8 @@
-//! Where the jobs of a measurement run, if not as processes of this machine: in functions here or
-//! on Lambda, on the nodes of a Slurm cluster, or all of it in a job of AWS Batch.
+//! Chooses where the jobs of a measurement run: as functions here or on Lambda, on the nodes of a
+//! Slurm cluster, or all inside one job of AWS Batch.
 //!
-//! For all but Batch it changes a plan before it is executed, so that the engine, its results and
-//! its tables stay the same. Called by `bench run --on`.
+//! For all but Batch, the plan is changed before it is executed, so that the engine, its results
+//! and its tables stay the same. Called by `bench run --on`.
 
 use std::path::PathBuf;
 
@@ -10,36 +10,36 @@ use firstbyte_location::units::parse_size;
 
 use crate::plan::Plan;
 
-/// A place for jobs.
+/// Place where jobs run.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum On {
-    /// Functions on this machine, with this code; `None` for that beside this program.
+    /// Functions on this machine, with this code; `None` for the code next to this program.
     Local(Option<PathBuf>),
     /// A function of Lambda.
     Lambda {
-        /// Its name. `{memory}` in it is the memory in MB.
+        /// Name of the function. `{memory}` in it stands for the memory in MB.
         name: String,
-        /// The endpoint, if it is not that of AWS.
+        /// Endpoint; `None` for AWS.
         endpoint: Option<String>,
     },
     /// The nodes of a Slurm cluster.
     Slurm,
-    /// A job of AWS Batch, which measures what is mounted on its instance.
+    /// A job of AWS Batch, which measures the file systems mounted on its instance.
     Batch {
-        /// The name of its queue.
+        /// Name of the job queue.
         queue: String,
-        /// The name of its definition, and its revision if that is not the newest.
+        /// Name of the job definition, with a revision unless it is the newest.
         definition: String,
-        /// The endpoint, if it is not that of AWS.
+        /// Endpoint; `None` for AWS.
         endpoint: Option<String>,
     },
 }
 
 impl On {
-    /// From text such as `lambda:NAME`.
+    /// Parses text such as `lambda:NAME`.
     ///
     /// # Errors
-    /// It is no such place.
+    /// The text has another form.
     pub fn parse(text: &str) -> Result<Self, String> {
         match text.split_once(':') {
             None if text == "local" => Ok(Self::Local(None)),
@@ -65,7 +65,7 @@ impl On {
     }
 }
 
-/// `NAME` or `NAME@ENDPOINT`.
+/// Splits `NAME` or `NAME@ENDPOINT`.
 fn at_endpoint(text: &str) -> (String, Option<String>) {
     match text.split_once('@') {
         Some((name, endpoint)) => (name.to_owned(), Some(endpoint.to_owned())),
@@ -73,9 +73,8 @@ fn at_endpoint(text: &str) -> (String, Option<String>) {
     }
 }
 
-/// Has the calls of a plan go to functions that exist: nothing of it is emulated, and all calls of
-/// a run go out at once. Contenders that name a variable in `unknown`, which has no value there,
-/// are left out.
+/// Sends the calls of a plan to existing functions: nothing is emulated, and all calls of a run
+/// start at once. Drops contenders that name a variable in `unknown`, which has no value there.
 pub fn in_lambda(plan: &mut Plan, unknown: &[&str]) {
     plan.env.clear();
     for case in &mut plan.cases {
@@ -91,7 +90,7 @@ pub fn in_lambda(plan: &mut Plan, unknown: &[&str]) {
     plan.cases.retain(|case| !case.contenders.is_empty());
 }
 
-/// Has functions on this machine use the caller's credentials, for a store of the caller's own.
+/// Gives functions on this machine the caller's credentials, for the caller's own store.
 pub fn as_caller(plan: &mut Plan) {
     plan.env.clear();
     let of_cases = plan.cases.iter_mut().flat_map(|case| &mut case.services);
@@ -100,11 +99,11 @@ pub fn as_caller(plan: &mut Plan) {
     }
 }
 
-/// Has every command and job of a plan run by `srun`, as Slurm jobs of this name. Limits of memory
-/// and processors are Slurm's.
+/// Runs every command and job of a plan by `srun`, as Slurm jobs of this name. Slurm applies the
+/// limits of memory and processors.
 ///
 /// # Errors
-/// A limit is no size.
+/// A limit is not a size.
 pub fn in_slurm(plan: &mut Plan, name: &str) -> Result<(), String> {
     for contender in plan.cases.iter_mut().flat_map(|case| &mut case.contenders) {
         if contender.modelled.is_some() || contender.invoke.is_some() {

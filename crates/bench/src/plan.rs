@@ -1,8 +1,8 @@
 //! A plan: the data, services and contenders of a measurement, as TOML or made by the command line.
 //!
 //! A plan is a value: nothing here touches files or processes. Every word of a command may have
-//! placeholders such as `{data}`, see `words.rs`. The engine executes a plan; `bench run` and the
-//! suites make plans, and `peers/*.toml` are those of the published benchmarks.
+//! placeholders such as `{data}`, see `words.rs`. The engine executes a plan. `bench run` and the
+//! suites make plans; `peers/*.toml` are the plans of the published benchmarks.
 
 mod checks;
 mod contender;
@@ -27,20 +27,20 @@ pub use contender::{Billed, Cache, Check, Command, Contender, Count, Invoke, Pri
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Plan {
-    /// Name, for messages.
+    /// Name of the plan, for messages.
     pub name: String,
-    /// Values that a command line may replace, by name: `size = "1GiB"`.
+    /// Variables that a command line may replace, by name: `size = "1GiB"`.
     pub vars: BTreeMap<String, String>,
     /// Environment variables of contenders and commands, not of services.
     pub env: BTreeMap<String, String>,
-    /// The services that cases have in common. Each case starts its own.
+    /// Services shared by the cases. Each case starts its own instances.
     pub services: Vec<Service>,
-    /// The data that cases have in common. Each case makes its own.
+    /// Data shared by the cases. Each case makes its own copy.
     pub data: Vec<Data>,
-    /// The comparisons.
+    /// Cases to measure.
     #[serde(rename = "case")]
     pub cases: Vec<Case>,
-    /// Tables that set figures of these cases beside published ones.
+    /// Tables that show figures of these cases beside published ones.
     #[serde(rename = "table")]
     pub tables: Vec<Table>,
 }
@@ -49,54 +49,55 @@ pub struct Plan {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Case {
-    /// Unique in the plan.
+    /// Name, unique in the plan.
     pub name: String,
-    /// One line for people.
+    /// Title for readers, one line.
     pub title: String,
-    /// Notes for readers, a paragraph each.
+    /// Notes for readers, one paragraph each.
     pub notes: Vec<String>,
     /// Name of an earlier case. Fields that this case does not set are copied from it; `vars` and
     /// `env` are merged.
     pub like: Option<String>,
-    /// Names of the plan's data and services that this case needs; absent: all of them.
+    /// Names of the plan's data and services that this case needs; `None` for all of them.
     pub uses: Option<Vec<String>>,
-    /// Variables of the plan that must not be empty; otherwise the case is left out. A suite has
+    /// Variables of the plan that the case needs; if one is empty, the case is skipped. A suite has
     /// two kinds of cases: those that need a target, and those that start a local stand-in instead.
     /// [`Plan::choose_cases`] chooses between them.
     pub needs: Vec<String>,
-    /// Values of placeholders, before those of the plan.
+    /// Values of placeholders. They take precedence over the plan's.
     pub vars: BTreeMap<String, String>,
-    /// Environment variables, before those of the plan.
+    /// Environment variables. They take precedence over the plan's.
     pub env: BTreeMap<String, String>,
-    /// Data of this case alone, made before its services start.
+    /// Data of this case only, made before its services start.
     pub data: Vec<Data>,
-    /// Services of this case alone, started in order and ended with the case.
+    /// Services of this case only, started in order and ended with the case.
     pub services: Vec<Service>,
     /// Commands that prepare the services or the data, run once.
     pub setup: Vec<Command>,
-    /// Commands before each run, untimed: they bring all contenders to the same state.
+    /// Commands before each run, untimed. They bring all contenders to the same state.
     pub before: Vec<Command>,
-    /// Commands after each run, untimed, after its content was checked.
+    /// Commands after each run, untimed, after the check of its content.
     pub after: Vec<Command>,
     /// The contenders.
     #[serde(rename = "contender")]
     pub contenders: Vec<Contender>,
-    /// The contender that ratios are about; empty: the first.
+    /// Contender that ratios are about; empty for the first.
     pub subject: String,
-    /// Bounds to hold.
+    /// Bounds that the figures must keep.
     pub goals: Vec<Goal>,
-    /// Rounds that are measured.
+    /// Number of measured rounds.
     pub rounds: u32,
-    /// True: a round that is not measured comes first. A copy behind a slow link warms nothing.
+    /// True if an unmeasured round comes first. Copies over a slow link need none: they warm
+    /// nothing.
     pub warm_up: bool,
-    /// After so many seconds the case ends with its third round.
+    /// Seconds after which the case ends, but not before its third round.
     pub seconds: f64,
-    /// The longest that a run may take, seconds.
+    /// Timeout of a run in seconds.
     pub timeout: f64,
-    /// The place of destinations: `memory` or `disk`.
+    /// Medium of the destinations: `memory` or `disk`.
     pub destination: Place,
-    /// True: destinations stay until the case ends. ext4 makes no inode of one that was deleted
-    /// within the last half minute, so deleting a thousand slows the next thousand down.
+    /// True if destinations stay until the case ends. ext4 does not reuse an inode within half a
+    /// minute of its deletion, so deleting a thousand files would slow down the next thousand.
     pub keep: bool,
 }
 
@@ -130,7 +131,8 @@ impl Default for Case {
 }
 
 impl Case {
-    /// Number of runs of each contender, the warm-up included; `rounds` replaces those of the plan.
+    /// Returns the number of runs of each contender, warm-up included. `rounds` replaces the
+    /// plan's.
     #[must_use]
     pub fn runs(&self, rounds: Option<u32>) -> u32 {
         rounds.unwrap_or(self.rounds) + u32::from(self.warm_up)
@@ -141,7 +143,7 @@ impl Case {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
-    /// tmpfs: no disk hides a difference. Its files are always in memory, so they are never cold.
+    /// tmpfs: no disk hides a difference. Files are always in memory, so they are never cold.
     #[default]
     Memory,
     /// The file system of the temporary directory.
@@ -152,27 +154,28 @@ pub enum Place {
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Data {
-    /// Its path is `{data.NAME}`; that of all data of a case is `{data}`, or `{data.disk}`.
+    /// Name. `{data.NAME}` is the path of this data; `{data}` or `{data.disk}` contains all data of
+    /// a case.
     pub name: String,
     /// The kind of data.
     pub kind: DataKind,
-    /// A subdirectory of the stage, for data below the root of a service.
+    /// Subdirectory of the stage, for data below the root of a service.
     pub under: String,
-    /// Bytes of a file.
+    /// Size of a file in bytes.
     pub size: Option<String>,
     /// Number of files.
     pub files: Option<String>,
-    /// Directories of a tree.
+    /// Number of directories of a tree.
     pub directories: Option<String>,
-    /// Bytes of each of many files: `10KiB..100KiB`.
+    /// Sizes of many files, such as `10KiB..100KiB`.
     pub file_size: Option<String>,
-    /// Most bytes of a volume of a BLAST database.
+    /// Largest volume of a BLAST database, in bytes.
     pub volume: Option<String>,
     /// Number of BLAST queries.
     pub sequences: Option<String>,
-    /// Content is a function of the seed.
+    /// Seed of the content.
     pub seed: u64,
-    /// The medium that the data is made on.
+    /// Medium that the data is made on.
     pub place: Place,
 }
 
@@ -180,15 +183,15 @@ pub struct Data {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DataKind {
-    /// One file that does not compress.
+    /// A file that does not compress.
     #[default]
     File,
-    /// One directory of files that do not compress.
+    /// A directory of files that do not compress.
     Files,
-    /// One directory of empty files.
+    /// A directory of empty files.
     Names,
-    /// The same names, as links to few inodes. To a listing they are alike, and they are made in a
-    /// tenth of the time.
+    /// The same names, as links to few inodes. A listing sees no difference, and making them takes
+    /// a tenth of the time.
     Links,
     /// Directories of empty files.
     Tree,
@@ -204,28 +207,28 @@ pub enum DataKind {
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Service {
-    /// Its placeholders are `{NAME.port}`, `{NAME.url}`, `{NAME.dir}`, `{NAME.pid}`.
+    /// Name, for the placeholders `{NAME.port}`, `{NAME.url}`, `{NAME.dir}` and `{NAME.pid}`.
     pub name: String,
-    /// The command; `{port}` is a free port and `{dir}` a directory of its own.
+    /// Command. `{port}` stands for a free port and `{dir}` for the service's directory.
     pub command: Command,
     /// Environment variables.
     pub env: BTreeMap<String, String>,
-    /// Files below `{dir}` with placeholders, by name: configurations.
+    /// Files to make below `{dir}`, by name, such as configurations. Their text may have
+    /// placeholders.
     pub files: BTreeMap<String, String>,
     /// The sign that the service is ready.
     pub ready: Ready,
-    /// Commands that fill it once it is ready.
+    /// Commands that fill the service once it is ready.
     pub setup: Vec<Command>,
-    /// `http` unless given.
+    /// URL scheme; `http` if empty.
     pub scheme: String,
-    /// Programs without which it is not started, and has port 0: contenders that are left out for
-    /// the same reason need it.
+    /// Programs without which the service is not started. Its port is then 0, and contenders that
+    /// require the same programs are skipped.
     pub requires: Vec<String>,
-    /// The stand-in that this service provides, with its numbers: `link function: 0.6 Gbit/s, 20
-    /// ms`.
+    /// Stand-in that this service provides, with its numbers: `link function: 0.6 Gbit/s, 20 ms`.
     pub stand_in: Option<String>,
-    /// True: each job of a run has one of its own, and its placeholders are those of the job's own
-    /// in what is about one job: its command, environment, cache state and check.
+    /// True if each job of a run has its own instance. In a job's command, environment, cache state
+    /// and check, the placeholders are then those of the job's instance.
     pub for_each_job: bool,
 }
 
@@ -233,20 +236,21 @@ pub struct Service {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ready {
-    /// Once it accepts connections on `{port}`.
+    /// The service accepts connections on `{port}`.
     #[default]
     Port,
-    /// Once it prints a line with `HOST:PORT`, as `serve` and `link` do: that is `{NAME.port}`.
+    /// The service prints a line with `HOST:PORT`, as `serve` and `link` do; this sets
+    /// `{NAME.port}`.
     Address,
-    /// Once it prints any line.
+    /// The service prints any line.
     Line,
 }
 
 impl Plan {
-    /// Parses a plan and replaces `vars` by those given.
+    /// Parses a plan, with `vars` replacing its variables.
     ///
     /// # Errors
-    /// The text is no plan, a variable is not one of its own, or the plan contradicts itself.
+    /// The text is not a plan, a variable is unknown to it, or the plan contradicts itself.
     pub fn parse(name: &str, text: &str, vars: &BTreeMap<String, String>) -> Result<Self> {
         let wrong = |what: String| Error::Plan { plan: name.to_owned(), what };
         let located = |error: toml::de::Error| {
@@ -267,30 +271,30 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The data of a case: what it uses of the plan's, then its own.
+    /// Returns the data of a case: the plan's that it uses, then its own.
     pub(crate) fn data_of<'a>(&'a self, case: &'a Case) -> impl Iterator<Item = &'a Data> {
         self.data.iter().filter(|data| case.needs(&data.name)).chain(&case.data)
     }
 
-    /// The services of a case: what it uses of the plan's, then its own.
+    /// Returns the services of a case: the plan's that it uses, then its own.
     pub(crate) fn services_of<'a>(&'a self, case: &'a Case) -> impl Iterator<Item = &'a Service> {
         self.services.iter().filter(|service| case.needs(&service.name)).chain(&case.services)
     }
 }
 
 impl Case {
-    /// The contender that ratios are about.
+    /// Returns the contender that ratios are about.
     #[must_use]
     pub fn subject(&self) -> &str {
         subject(&self.subject, self.contenders.first().map(|first| &first.name))
     }
 
-    /// True if it has a contender of this name.
+    /// True if the case has a contender of this name.
     fn has(&self, name: &str) -> bool {
         self.contenders.iter().any(|contender| contender.name == name)
     }
 
-    /// True if it needs the data or the service of this name, which the plan has.
+    /// True if the case needs the plan's data or service of this name.
     fn needs(&self, name: &String) -> bool {
         self.uses.as_ref().is_none_or(|uses| uses.contains(name))
     }
@@ -314,7 +318,7 @@ impl Case {
     }
 }
 
-/// Replaces the variables of a plan by those given, and returns all of them.
+/// Replaces variables of a plan by `given` ones, and returns all of them.
 fn set_vars(plan: &mut DeTable<'_>, given: &BTreeMap<String, String>) -> std::result::Result<Words, String> {
     let mut none = DeTable::new();
     let vars = match plan.get_mut("vars").map(Spanned::get_mut) {
@@ -335,7 +339,7 @@ fn set_vars(plan: &mut DeTable<'_>, given: &BTreeMap<String, String>) -> std::re
     Ok(words)
 }
 
-/// Whether names are unique and fit for the names of files.
+/// Checks that names are unique and not empty.
 fn unique<'a>(what: &str, names: impl Iterator<Item = &'a String>) -> std::result::Result<(), String> {
     let mut seen = std::collections::BTreeSet::new();
     for name in names {

@@ -1,4 +1,5 @@
-//! Processes that are not measured: how they end, and what a failed one said.
+//! Runs processes that are not measured: reads their output, ends them, and describes their
+//! failure.
 
 use std::io::{self, BufRead, BufReader};
 use std::process::{Child, ChildStdout, ExitStatus, Output};
@@ -8,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The last line that is not blank.
+/// Returns the last line that is not blank.
 pub(crate) fn last_line(text: &str) -> Option<&str> {
     text.lines().rfind(|line| !line.trim().is_empty())
 }
 
-/// How a program ended, with the last line of its standard error.
+/// Describes the end of a program: its status and the last line of its standard error.
 pub(crate) fn ending(output: &Output) -> String {
     match last_line(&String::from_utf8_lossy(&output.stderr)) {
         Some(line) => format!("{}: {}", output.status, line.trim()),
@@ -21,7 +22,8 @@ pub(crate) fn ending(output: &Output) -> String {
     }
 }
 
-/// The lines that a child prints, read by a thread so that it never waits for us.
+/// Returns the lines that a child prints. A thread reads them, so that the child never waits for a
+/// reader.
 pub(crate) fn lines_of(output: ChildStdout) -> Receiver<String> {
     let (line, lines) = mpsc::sync_channel(1024);
     thread::spawn(move || {
@@ -32,7 +34,7 @@ pub(crate) fn lines_of(output: ChildStdout) -> Receiver<String> {
     lines
 }
 
-/// Asks a child to end, waits for it, and kills it after `patience`.
+/// Signals a child to end and waits for it; kills it after `patience`.
 pub(crate) fn end(child: &mut Child, patience: Duration) -> io::Result<ExitStatus> {
     if let Some(status) = child.try_wait()? {
         return Ok(status);

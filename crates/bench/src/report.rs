@@ -1,6 +1,6 @@
 //! Reports of results: an HTML page that needs no network, Markdown, and text for a terminal.
 //!
-//! Pure: results in, text out. `advise::statistics` computes the figures; this module formats and
+//! Pure: results in, text out. [`crate::statistics`] computes the figures; this module formats and
 //! arranges them. Called by `bench report` and `bench compare`, by `advise run --page`, and by
 //! `demo`.
 

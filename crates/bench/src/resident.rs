@@ -5,8 +5,8 @@ use std::fs;
 
 use crate::throughput::Sampler;
 
-/// Samples the greatest resident memory so far of the process `pid` with its descendants, in bytes.
-/// Servers that start a process per connection are why they are added.
+/// Samples the largest resident memory so far of the process `pid`, in bytes. Descendants are
+/// included, because some servers start a process per connection.
 pub(crate) fn peak_of(pid: u32) -> Sampler {
     let mut peak = 0;
     Sampler::start(move || {
@@ -15,7 +15,7 @@ pub(crate) fn peak_of(pid: u32) -> Sampler {
     })
 }
 
-/// The resident memory of a process and its descendants, bytes. A process that has ended has none.
+/// Returns the resident memory of a process and its descendants, in bytes; 0 for an ended process.
 fn resident(pid: u32) -> u64 {
     let own = fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
     let pages = own.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0);

@@ -1,9 +1,9 @@
 //! The schema of a results file: JSON lines, one [`Record`] each.
 //!
-//! The first line is a [`Header`], every other line one [`Run`], written at once when it ended. A
-//! file is never rewritten, so a process that is killed loses at most the run under way.
-//! Summaries are not stored: readers compute them (see [`crate::statistics`]). Called by `bench`,
-//! which writes and reads, and by `advise`, which calibrates its models by results.
+//! The first line is a [`Header`], every other line is a [`Run`], written at once when it ended. A
+//! file is never rewritten, so a process that is killed loses at most the current run. Summaries
+//! are not stored: readers compute them (see [`crate::statistics`]). Called by `bench`, which
+//! writes and reads, and by `advise`, which calibrates its models by results.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,64 +12,64 @@ use serde::{Deserialize, Serialize};
 
 use crate::table::Table;
 
-/// Version of this schema. A reader refuses a file whose header has a higher one.
+/// Version of this schema. A reader refuses a file with a higher version in its header.
 pub const SCHEMA: u32 = 1;
 
-/// One line of a results file.
+/// A line of a results file.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(tag = "record", rename_all = "snake_case")]
 pub enum Record {
-    /// Facts that all runs of the file have in common.
+    /// Facts common to all runs of the file.
     Header(Box<Header>),
-    /// One measurement.
+    /// A measurement.
     Run(Box<Run>),
 }
 
-/// Facts that all runs of a file have in common.
+/// Facts common to all runs of a file.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct Header {
     /// Version of the schema, see [`SCHEMA`].
     pub schema: u32,
-    /// Version of the firstbyte that measured.
+    /// Version of the firstbyte that made the measurement.
     pub firstbyte: String,
-    /// The command line, without its program.
+    /// Command line, without the program's name.
     pub command: Vec<String>,
     /// Digest of the plan. A file is continued only by the same plan.
     pub plan_digest: String,
-    /// The moment of the first run, RFC 3339 in UTC.
+    /// Time of the first run, RFC 3339 in UTC.
     pub started: String,
-    /// The machine.
+    /// Machine that made the measurement.
     pub machine: Machine,
-    /// The cases of the plan, in order.
+    /// Cases of the plan, in order.
     pub cases: Vec<Case>,
-    /// Tables of published figures beside those of the runs.
+    /// Tables that set published figures beside those of the runs.
     pub tables: Vec<Table>,
 }
 
-/// The machine that measured.
+/// The machine that made the measurement.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct Machine {
-    /// The processor's name as the kernel gives it.
+    /// Name of the processor, as reported by the kernel.
     pub cpu: String,
-    /// Processors that the process may use.
+    /// Number of processors that the process may use.
     pub processors: usize,
-    /// Memory in bytes that the process may use: the least of the machine's and its cgroup's.
+    /// Memory that the process may use, in bytes: the machine's, or its cgroup's limit if less.
     pub memory_bytes: u64,
     /// Name and release of the kernel.
     pub kernel: String,
     /// Architecture, for example `x86_64`.
     pub architecture: String,
-    /// The cgroup and its limits, one `name=value` each; empty without limits.
+    /// Cgroup and its limits, one `name=value` each; empty without limits.
     pub cgroup: Vec<String>,
-    /// File systems that targets and stages are on: `PATH: TYPE on DEVICE (OPTIONS)`.
+    /// File systems of targets and stages: `PATH: TYPE on DEVICE (OPTIONS)`.
     pub mounts: Vec<String>,
-    /// Versions of contenders' programs, by name.
+    /// Versions of the contenders' programs, by name.
     pub versions: BTreeMap<String, String>,
-    /// Region, if the metadata of the instance or function gives it.
+    /// Region, from the metadata of the instance or function, if available.
     pub region: Option<String>,
-    /// Instance type or function memory, if metadata or environment give it.
+    /// Instance type or function memory, from metadata or the environment, if available.
     pub instance_type: Option<String>,
 }
 
@@ -77,81 +77,82 @@ pub struct Machine {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct Case {
-    /// Unique in the file: letters, digits, `-`, `_`, `/`, `.`.
+    /// Name, unique in the file: letters, digits, `-`, `_`, `/`, `.`.
     pub name: String,
-    /// One line for people.
+    /// Title for readers, one line.
     pub title: String,
-    /// Notes for readers, a paragraph each.
+    /// Notes for readers, one paragraph each.
     pub notes: Vec<String>,
-    /// The contender that goals and ratios are about; else the first.
+    /// Contender that goals and ratios are about; empty for the first.
     pub subject: String,
-    /// Names of the contenders, in order, with the command line that a reader can repeat.
+    /// Contenders, in order, each with a command line that a reader can repeat.
     pub contenders: Vec<ContenderLine>,
-    /// Goals: bounds that the case's figures must keep.
+    /// Bounds that the case's figures must keep.
     pub goals: Vec<Goal>,
     /// Rounds planned; each contender runs once per round.
     pub rounds: u32,
-    /// Stand-ins in the way, each with its numbers: `link function: 0.6 Gbit/s sustained, 20 ms`.
+    /// Stand-ins between the contenders and their targets, each with its numbers: `link function:
+    /// 0.6 Gbit/s sustained, 20 ms`.
     pub stand_ins: Vec<String>,
 }
 
-/// A contender as a reader sees it.
+/// A contender, with the command line for readers.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct ContenderLine {
-    /// Unique in its case.
+    /// Name, unique in its case.
     pub name: String,
-    /// The command line; generated paths are replaced by words such as `$OUT`.
+    /// Command line. Generated paths are replaced by words such as `$OUT`.
     pub command: String,
-    /// The workload that it runs, for example `one-big`; empty for a plain command.
+    /// Workload, for example `one-big`; empty for a plain command.
     pub workload: String,
-    /// The location that it reads, empty if that is in the command only.
+    /// Location that is read; empty if only the command names it.
     pub target: String,
     /// Parameters by name, for charts: `size_bytes`, `jobs`, `memory_bytes`, `chunk_bytes`, ...
     pub parameters: BTreeMap<String, f64>,
 }
 
-/// A bound.
+/// A bound on a figure of a case.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct Goal {
-    /// The figure: `seconds`, `user_seconds`, `system_seconds`, `peak_memory_bytes`, or the name of
-    /// one of a run's metrics.
+    /// Figure: `seconds`, `user_seconds`, `system_seconds`, `peak_memory_bytes`, or the name of one
+    /// of a run's metrics.
     pub metric: String,
-    /// The contender that is bounded; empty: the case's subject.
+    /// Contender to which the bound applies; empty for the case's subject.
     pub of: String,
-    /// The contender that it is divided by; `None`: the figure itself is bounded. `best` is the
-    /// fastest other contender.
+    /// Contender by whose figure to divide; `None` bounds the figure itself. `best` is the fastest
+    /// other contender.
     pub over: Option<String>,
-    /// The greatest value that meets the goal.
+    /// Largest value that meets the goal.
     pub at_most: Option<f64>,
-    /// The least value that meets the goal.
+    /// Smallest value that meets the goal.
     pub at_least: Option<f64>,
 }
 
 impl Case {
-    /// The contender that goals and ratios are about; empty if there are no contenders.
+    /// Returns the contender that goals and ratios are about; empty if there are no contenders.
     #[must_use]
     pub fn subject(&self) -> &str {
         subject(&self.subject, self.contenders.first().map(|first| &first.name))
     }
 }
 
-/// Returns the contender that ratios are about: the `named` one, else the first, else none.
+/// Returns the contender that ratios are about: `named`, or the first if that is empty.
 pub(crate) fn subject<'a>(named: &'a str, first: Option<&'a String>) -> &'a str {
     first.filter(|_| named.is_empty()).map_or(named, String::as_str)
 }
 
-/// The origin of a figure, the less certain the greater.
+/// The origin of a figure. A less certain origin compares greater.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
-    /// Of the real thing.
+    /// Measured on the real service or machine.
     #[default]
     Measured,
     /// Measured through a stand-in.
     Emulated,
-    /// Computed.
+    /// Computed by a model.
     Modelled,
 }
 
@@ -165,14 +166,14 @@ impl fmt::Display for Basis {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CacheState {
-    /// Not controlled.
+    /// The state is not controlled.
     #[default]
     Any,
-    /// Nothing is cached on this machine.
+    /// No data is cached on this machine.
     Cold,
-    /// Everything is in the page cache.
+    /// All data is in the page cache.
     Warm,
-    /// Everything is in firstbyte's cache on disk.
+    /// All data is in firstbyte's cache on disk.
     Hydrated,
 }
 
@@ -186,32 +187,32 @@ impl fmt::Display for CacheState {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct CacheEvidence {
-    /// The state that the plan asks for.
+    /// State that the plan requires.
     pub wanted: CacheState,
-    /// True if evidence shows that state; false if evidence contradicts it; `None` if there is no
+    /// True if evidence shows that state; false if evidence contradicts it; `None` without
     /// evidence.
     pub held: Option<bool>,
-    /// Observations before and after the run, a sentence each:
-    /// `before: 0 of 268435456 bytes in the page cache (cachestat)`.
+    /// Observations before and after the run, one sentence each: `before: 0 of 268435456 bytes in
+    /// the page cache (cachestat)`.
     pub evidence: Vec<String>,
 }
 
-/// The way in which a run ended.
+/// The result of a run.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// To its end, with the right content.
+    /// Completed, with the right content.
     #[default]
     Ok,
-    /// With an error.
+    /// Failed with an error.
     Failed,
-    /// Ended by the engine after the time that a run may take.
+    /// Ended by the engine at the timeout of a run.
     TimedOut,
-    /// Wrong content.
+    /// Delivered wrong content.
     Wrong,
 }
 
-/// One measurement of one contender.
+/// A measurement of a contender.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct Run {
@@ -219,46 +220,47 @@ pub struct Run {
     pub case: String,
     /// Name of the contender.
     pub contender: String,
-    /// From 1; 0 is the warm-up, which is kept out of summaries.
+    /// Round, from 1; 0 is the warm-up, which is kept out of summaries.
     pub round: u32,
-    /// Place within its round, from 0.
+    /// Position within the round, from 0.
     pub position: u32,
-    /// The moment it began, RFC 3339 in UTC.
+    /// Start time, RFC 3339 in UTC.
     pub at: String,
     /// The origin of the figures.
     pub basis: Basis,
     /// The way in which the run ended.
     pub outcome: Outcome,
-    /// The error of a run that did not end well, in one line.
+    /// Error of a run that was not [`Ok`](Outcome::Ok), in one line.
     pub error: Option<String>,
-    /// Reasons to keep this run out of the summary, a sentence each; empty: it counts.
+    /// Reasons to keep this run out of the summary, one sentence each; empty if it counts.
     pub marks: Vec<String>,
-    /// What a model names as the limit, or a receipt as `bound_by`.
+    /// Limiting resource according to a model, or to `bound_by` of a receipt.
     pub limit: Option<String>,
     /// Wall time in seconds.
     pub seconds: f64,
-    /// Processor time in user mode, seconds.
+    /// Processor time in user mode, in seconds.
     pub user_seconds: f64,
-    /// Processor time in the kernel, seconds.
+    /// Processor time in the kernel, in seconds.
     pub system_seconds: f64,
-    /// Largest resident set of the process, bytes.
+    /// Largest resident set of the process, in bytes.
     pub peak_memory_bytes: u64,
     /// Bytes of data that the work is about.
     pub bytes: Option<u64>,
-    /// Bytes that came over the wire, where something counts them.
+    /// Bytes received over the network, if counted.
     pub wire_bytes: Option<u64>,
-    /// Requests on the wire or to the file system, where something counts them.
+    /// Requests on the network or to the file system, if counted.
     pub requests: Option<u64>,
-    /// Requests that were repeated.
+    /// Repeated requests.
     pub retries: Option<u64>,
-    /// Bytes read from storage; divided by `bytes` these are the passes over the data.
+    /// Bytes read from storage. Divided by `bytes`, they are the passes over the data.
     pub storage_bytes: Option<u64>,
     /// Figures that the contender printed itself: `ready_seconds`, `first_byte_seconds`,
-    /// `operations_per_second`, ... Units are in the names. Of several jobs, the median of each.
+    /// `operations_per_second`, ... Each name contains the unit. For several jobs, each figure is
+    /// their median.
     pub metrics: BTreeMap<String, f64>,
-    /// The parallel jobs of the run, in order; empty for a run of one.
+    /// Parallel jobs of the run, in order; empty for a single job.
     pub jobs: Vec<Job>,
-    /// Progress: seconds since the start and bytes so far.
+    /// Progress: seconds since the start, with the bytes so far.
     pub throughput: Vec<(f64, u64)>,
     /// The cache state and its evidence.
     pub cache: CacheEvidence,
@@ -266,15 +268,15 @@ pub struct Run {
     pub noise: Noise,
 }
 
-/// One of the parallel jobs of a run.
+/// A parallel job of a run.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct Job {
     /// Wall time in seconds, from the common start.
     pub seconds: f64,
-    /// Processor time, seconds.
+    /// Processor time in seconds.
     pub cpu_seconds: f64,
-    /// Largest resident set, bytes.
+    /// Largest resident set in bytes.
     pub peak_memory_bytes: u64,
     /// Bytes of data.
     pub bytes: Option<u64>,
@@ -294,13 +296,13 @@ pub struct Noise {
 }
 
 impl Run {
-    /// True if the run belongs in a summary: it ended well, is no warm-up and bears no mark.
+    /// True if the run belongs in a summary: it succeeded, is not a warm-up and has no mark.
     #[must_use]
     pub fn counts(&self) -> bool {
         self.round > 0 && self.outcome == Outcome::Ok && self.marks.is_empty()
     }
 
-    /// A figure by its name: see [`Goal::metric`].
+    /// Returns a figure by its name: see [`Goal::metric`].
     #[must_use]
     pub fn figure(&self, metric: &str) -> Option<f64> {
         let optional = |value: Option<u64>| value.map(|value| value as f64);
@@ -314,14 +316,14 @@ impl Run {
             "wire_bytes" => optional(self.wire_bytes),
             "requests" => optional(self.requests),
             "retries" => optional(self.retries),
-            // Behind a link or a mount, what crossed is what came from storage.
+            // Bytes over a link or a mount are the bytes read from storage behind it.
             "passes" => Some(self.wire_bytes.or(self.storage_bytes)? as f64 / self.bytes? as f64),
             name => self.metrics.get(name).copied(),
         }
     }
 }
 
-/// All of a results file.
+/// The contents of a results file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Results {
     /// Facts that all runs have in common.
@@ -330,20 +332,20 @@ pub struct Results {
     pub runs: Vec<Run>,
 }
 
-/// The reason for which text is not a results file.
+/// The reason why text is not a results file.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The first line is something else.
+    /// The first line is not a header.
     #[error("no results of firstbyte: the first line is no header")]
     NoHeader,
-    /// The file comes from a newer build.
+    /// The file was written by a newer build.
     #[error("these results have schema {0}, this build reads up to {SCHEMA}: use a newer firstbyte")]
     Newer(u32),
-    /// A line is malformed. An incomplete last line is not an error: a process that was killed
+    /// A line is malformed. An incomplete last line is not an error, because a killed process
     /// leaves one.
     #[error("line {line}: {cause}")]
     Line {
-        /// From 1.
+        /// Line number, from 1.
         line: usize,
         /// The parser's error.
         cause: serde_json::Error,
@@ -351,7 +353,7 @@ pub enum Error {
 }
 
 impl Results {
-    /// Reads the text of a results file. An incomplete last line is left out.
+    /// Parses the text of a results file. Ignores an incomplete last line.
     ///
     /// # Errors
     /// See [`Error`].
@@ -376,14 +378,15 @@ impl Results {
         Ok(Self { header, runs })
     }
 
-    /// The error for a header of a newer schema, whatever else that header has.
+    /// Returns the error for a header of a newer schema, even if the rest of the header cannot be
+    /// parsed.
     fn newer(text: &str) -> Option<Error> {
         let first: serde_json::Value = serde_json::from_str(text.lines().next()?).ok()?;
         let schema = u32::try_from(first.get("schema")?.as_u64()?).ok()?;
         (schema > SCHEMA).then_some(Error::Newer(schema))
     }
 
-    /// The runs of one contender that count, in order.
+    /// Returns the runs of one contender that count, in order.
     pub fn counted<'a>(&'a self, case: &'a str, contender: &'a str) -> impl Iterator<Item = &'a Run> {
         self.runs.iter().filter(move |run| run.case == case && run.contender == contender && run.counts())
     }

@@ -1,8 +1,8 @@
 //! Writes a results file during a measurement: a header, then each run when it ends. Reads such
 //! files for reports.
 //!
-//! An existing file of the same plan is continued. So after an interruption the same command line
-//! ends with the same set of runs.
+//! An existing file of the same plan is continued, so that after an interruption the same command
+//! line ends with the same set of runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
@@ -23,14 +23,14 @@ pub struct Writer {
 /// Reads a results file.
 ///
 /// # Errors
-/// It cannot be read, is malformed, or has a newer schema.
+/// The file cannot be read, is malformed, or has a newer schema.
 pub fn read(path: &Path) -> Result<Results> {
     let text = std::fs::read_to_string(path).map_err(Error::file(path))?;
     Results::parse(&text).map_err(|cause| Error::Results { path: path.to_owned(), cause })
 }
 
 /// Joins files in which one build measured cases of one suite on one machine, so that they share
-/// the suite's tables. All other files stay as they are, in their order.
+/// the suite's tables. All other files are unchanged, in their order.
 #[must_use]
 pub fn join(all: Vec<Results>) -> Vec<Results> {
     let mut joined: Vec<Results> = Vec::new();
@@ -54,7 +54,7 @@ pub fn join(all: Vec<Results>) -> Vec<Results> {
     joined
 }
 
-/// Whether two files are parts of one suite. The same case in both is a repetition of it.
+/// True if two files are parts of one suite. A case in both files is a repetition, so they are not.
 fn is_one_suite(one: &Header, other: &Header) -> bool {
     let bare =
         |machine: &Machine| Machine { mounts: Vec::new(), versions: BTreeMap::new(), ..machine.clone() };
@@ -72,8 +72,7 @@ impl Writer {
         Self { file: None, results: Results { header, runs: Vec::new() } }
     }
 
-    /// Opens `path` for results with this header: a new file, or one of the same plan, which is
-    /// continued.
+    /// Opens `path` for results with this header. A file of the same plan is continued.
     ///
     /// # Errors
     /// The file cannot be opened, is malformed, newer, or of another plan.
@@ -102,13 +101,13 @@ impl Writer {
         Ok(Self { file: Some((path.to_owned(), file)), results })
     }
 
-    /// The header, and the runs so far.
+    /// Returns the header, and the runs so far.
     #[must_use]
     pub fn results(&self) -> &Results {
         &self.results
     }
 
-    /// The rounds of a contender that were written.
+    /// Returns the rounds of a contender that were written.
     #[must_use]
     pub fn rounds_of(&self, case: &str, contender: &str) -> BTreeSet<u32> {
         let of = |run: &&Run| run.case == case && run.contender == contender;
@@ -128,8 +127,8 @@ impl Writer {
     }
 }
 
-/// Writes one record as one line, by one call: a process that is killed leaves whole lines, or one
-/// incomplete last line.
+/// Writes one record as one line by a single call, so that a killed process leaves at most one
+/// incomplete line, the last.
 fn append(file: &mut File, record: &Record) -> std::io::Result<()> {
     let mut line = serde_json::to_vec(record)?;
     line.push(b'\n');

@@ -1,9 +1,9 @@
-//! For tests: an API on loopback that gives answers in an order of its own.
+//! An API on loopback for tests, which gives scripted answers.
 
 use firstbyte_testkit::{Scripted, ScriptedReply};
 use serde_json::Value;
 
-/// Gives these answers, a status and a body, one after another.
+/// Starts an API that gives these answers, a status and a body each, one after another.
 pub(crate) fn serve(answers: &[(u16, &str)]) -> Scripted {
     let answer = |(status, body): &(u16, &str)| {
         let kind = "x-amzn-errortype: SomeException:";
@@ -13,7 +13,7 @@ pub(crate) fn serve(answers: &[(u16, &str)]) -> Scripted {
     Scripted::start(move |number, _| answers[number].clone())
 }
 
-/// The bodies that such an API was sent.
+/// Returns the bodies of the requests that an API received.
 pub(crate) fn bodies(api: &Scripted) -> Vec<Value> {
     api.requests().iter().map(|request| serde_json::from_slice(&request.body).unwrap()).collect()
 }

@@ -1,7 +1,7 @@
 //! Starts the servers of a case on free ports, and ends them by their process ids.
 //!
 //! A service is any command. It runs under a launcher that replaces itself by the service, so it
-//! ends with the engine even if that is killed. Called by the engine.
+//! ends with the engine even if the engine is killed. Called by the engine.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -22,19 +22,19 @@ use crate::plan::{Ready, Service};
 use crate::process;
 use crate::words::Words;
 
-/// The longest that a service may take to become ready.
+/// Longest wait for a service to become ready.
 const START: Duration = Duration::from_secs(30);
-/// The longest that it may take to end by itself.
+/// Longest wait for a service to end by itself.
 const END: Duration = Duration::from_secs(5);
-/// The longest that a link may take to report its counters.
+/// Longest wait for a link to report its counters.
 const ANSWER: Duration = Duration::from_secs(2);
 
-/// Counters of a link since it started.
+/// Counters of a link since its start.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {
-    /// Bytes to clients.
+    /// Bytes sent to clients.
     pub(crate) bytes: u64,
-    /// Requests.
+    /// Number of requests.
     pub(crate) requests: u64,
 }
 
@@ -43,11 +43,12 @@ pub(crate) struct Counters {
 pub(crate) struct Running {
     name: String,
     child: Child,
-    /// The lines that it prints.
+    /// Lines that the service prints.
     lines: Receiver<String>,
 }
 
-/// Starts a service and sets its placeholders in `words`. `root` is the directory for its own.
+/// Starts a service and sets its placeholders in `words`. `root` contains the directories of
+/// services.
 pub(crate) fn start(
     service: &Service,
     root: &Path,
@@ -82,7 +83,7 @@ pub(crate) fn start(
     Ok(running)
 }
 
-/// Sets the placeholders of a service that cannot be started, so that commands can be filled.
+/// Sets the placeholders of a service that cannot be started, so that commands can still be filled.
 pub(crate) fn leave_out(service: &Service, root: &Path, words: &mut Words) {
     set_words(service, 0, &root.join(&service.name), 0, words);
 }
@@ -97,17 +98,18 @@ fn set_words(service: &Service, port: u16, dir: &Path, pid: u32, words: &mut Wor
 }
 
 impl Running {
-    /// Its name in the plan.
+    /// Returns the service's name in the plan.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The id of its process.
+    /// Returns the id of the service's process.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Its counters since it started; `None` if it does not count, or gives no answer.
+    /// Requests the counters since the start; `None` if the service does not count, or does not
+    /// answer.
     pub(crate) fn counters(&self) -> Option<Counters> {
         while self.lines.try_recv().is_ok() {}
         kill_process(Pid::from_child(&self.child), Signal::USR1).ok()?;
@@ -119,7 +121,7 @@ impl Running {
         })
     }
 
-    /// Returns its port once it is ready.
+    /// Waits until the service is ready. Returns its port.
     fn wait(&mut self, ready: Ready, port: u16, log: &Path) -> Result<u16> {
         let until = Instant::now() + START;
         let mut printed = String::new();
@@ -157,19 +159,20 @@ impl Drop for Running {
     }
 }
 
-/// The port in a line with `HOST:PORT`, alone or in a URL.
+/// Returns the port in a line with `HOST:PORT`, alone or in a URL.
 fn port_in(line: &str) -> Option<u16> {
     let after = line.rsplit_once("127.0.0.1:").or_else(|| line.rsplit_once("localhost:"))?.1;
     let digits: String = after.chars().take_while(char::is_ascii_digit).collect();
     digits.parse().ok()
 }
 
-/// A port that no process listens on now.
+/// Returns a port on which no process listens now.
 fn free_port() -> std::io::Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
 
-/// The directory of a program, for a message about a missing one.
+/// Returns the path of a program, found in the directories of `path`. `None` if it is not
+/// installed.
 pub(crate) fn find_program(name: &str, path: &str) -> Option<PathBuf> {
     if name.contains('/') {
         return Some(PathBuf::from(name)).filter(|path| path.is_file());

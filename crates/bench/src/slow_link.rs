@@ -1,19 +1,20 @@
-//! The services that put the network of a serverless function before a job: a proxy, or a slow file
-//! system. Called for the targets of `--function` and by the host for functions.
+//! Services that put the network of a serverless function between a job and its target: a proxy, or
+//! a slow file system. Called for the targets of `--function` and by the host for functions.
 
 use crate::plan::{Ready, Service};
 
 /// Name of the service.
 pub(crate) const LINK: &str = "function";
 
-/// The network of a function before the server `to`.
+/// Returns the proxy for a server `to`, with the network of a function.
 pub(crate) fn proxy(to: &str) -> Service {
     service(&["{firstbyte}", "--json", "link", "--to", to, "--preset", "function"], Ready::Address)
 }
 
-/// A slow file system, with these options of `link`, that shows the directory `root` as `mnt`.
+/// Returns a slow file system that shows the directory `root` as `mnt`. `options` are options of
+/// `firstbyte link`.
 pub(crate) fn slow_directory(root: &str, options: &[&str]) -> Service {
-    // A link shows a directory at one that exists.
+    // `link` needs an existing mount point.
     let make = "mkdir mnt && exec \"$@\"";
     let command = ["sh", "-c", make, "sh", "{firstbyte}", "--json", "link", "--mount", "mnt", "--to", root];
     service(&[&command[..], options].concat(), Ready::Line)

@@ -1,9 +1,9 @@
 //! Temporary directories for data, services and destinations, removed when the measurement ends.
 //! Such a directory is called a stage.
 //!
-//! A stage is locked while it is used. The next measurement removes the stages that are not locked,
-//! which killed processes left, and unmounts what is mounted below them. A process that ends
-//! without unwinding calls [`remove_stages`].
+//! A stage is locked while it is used. The next measurement removes stages without a lock, which
+//! killed processes left, and unmounts everything below them. A process that ends without unwinding
+//! calls [`remove_stages`].
 
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -14,26 +14,26 @@ use crate::error::{Error, Result};
 use crate::mounts::Mounts;
 use crate::plan::Place;
 
-/// The start of the names of stages.
+/// Start of the names of stages.
 const PREFIX: &str = "firstbyte-bench-";
-/// The file that is locked.
+/// Name of the locked file.
 const LOCK: &str = ".lock";
-/// The directory of a file system in memory.
+/// Directory on a file system in memory.
 const SHARED_MEMORY: &str = "/dev/shm";
 
-/// The longest that [`remove_stages`] tries: files may still be made in a stage meanwhile.
+/// Time limit of [`remove_stages`]: other processes may still be making files in a stage.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The pause between two tries.
+/// Pause between two tries.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The stages of this process.
+/// Directories of this process's stages.
 static IN_USE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 fn in_use() -> MutexGuard<'static, Vec<PathBuf>> {
     IN_USE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One directory per place. Dropping it removes them.
+/// A pair of stages, one per medium. Dropping it removes both.
 #[derive(Debug)]
 pub(crate) struct Stage {
     memory: Locked,
@@ -49,8 +49,8 @@ struct Locked {
 }
 
 impl Stage {
-    /// Makes a stage, after it removed those that killed processes left. `disk` is the directory
-    /// for what is to be on a disk.
+    /// Makes the stages, after removing those that killed processes left. `disk` is a directory on
+    /// a disk.
     pub(crate) fn new(disk: &Path) -> Result<Self> {
         let memory = Path::new(SHARED_MEMORY);
         let memory = if memory.is_dir() { memory } else { disk };
@@ -60,7 +60,7 @@ impl Stage {
         Ok(Self { memory: Locked::new(memory)?, disk: Locked::new(disk)?, destinations: 0 })
     }
 
-    /// The directory of a place.
+    /// Returns the directory on a medium.
     pub(crate) fn path(&self, place: Place) -> &Path {
         match place {
             Place::Memory => &self.memory.path,
@@ -68,21 +68,21 @@ impl Stage {
         }
     }
 
-    /// A new directory below a place. It has a number, so that no tool finds what an earlier run
-    /// left.
+    /// Makes a new directory for a run. Its number is unique, so that no tool finds files of an
+    /// earlier run.
     pub(crate) fn destination(&mut self, place: Place) -> Result<PathBuf> {
         self.destinations += 1;
         self.directory(place, &format!("out-{}", self.destinations))
     }
 
-    /// Lets the directory on the disk stay when the stage ends, and returns it.
+    /// Keeps the directory on the disk when the stage ends, and returns it.
     pub(crate) fn keep(&mut self) -> &Path {
         self.disk.stays = true;
         in_use().retain(|path| *path != self.disk.path);
         &self.disk.path
     }
 
-    /// A directory below a place, made if it is missing.
+    /// Returns a directory below the stage, made if it is missing.
     pub(crate) fn directory(&self, place: Place, name: &str) -> Result<PathBuf> {
         let path = self.path(place).join(name);
         fs::create_dir_all(&path).map_err(Error::file(&path))?;
@@ -105,7 +105,8 @@ impl Locked {
 impl Drop for Locked {
     fn drop(&mut self) {
         if self.stays {
-            // Without its lock it is no stage any more, and no later measurement removes it.
+            // Without its lock file, the directory is no longer a stage, so no later measurement
+            // removes it.
             let _ = fs::remove_file(self.path.join(LOCK));
         } else {
             remove(&self.path);
@@ -126,11 +127,11 @@ pub fn remove_stages() {
     }
 }
 
-/// Removes the stages below `root` whose lock is free.
+/// Removes the stages below `root` that are not locked.
 fn sweep(root: &Path) {
     let Ok(entries) = fs::read_dir(root) else { return };
     for entry in entries.flatten() {
-        // Only stages are opened: beside them there may be mounts whose server does not answer.
+        // Only stages are opened: other entries may be mounts whose server does not answer.
         if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
             continue;
         }
@@ -141,7 +142,7 @@ fn sweep(root: &Path) {
     }
 }
 
-/// Removes a stage. What is mounted below it is unmounted first.
+/// Unmounts everything below a stage, and removes it.
 fn remove(stage: &Path) {
     let mounts = Mounts::current().unwrap_or_default();
     for mount in mounts.iter().filter(|mount| mount.at.starts_with(stage)) {
@@ -160,7 +161,7 @@ mod tests {
         let used = Locked::new(root.path()).unwrap();
         let dead = Locked::new(root.path()).unwrap();
         let left = dead.path.clone();
-        // Killed, it would leave its directory and free the lock.
+        // A killed process leaves its directory and a free lock.
         let Locked { path, _lock, .. } = &dead;
         assert!(path.is_dir());
         _lock.unlock().unwrap();

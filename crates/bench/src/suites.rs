@@ -1,10 +1,9 @@
-//! Built-in plans. Most repeat published measurements; `advise` compares the models of `firstbyte
-//! advise` with measurements made on this machine.
+//! Built-in plans. Most repeat published measurements; the suite `advise` compares the models of
+//! `firstbyte advise` with measurements on this machine.
 //!
-//! A suite is a plan (`suites/NAME.toml`) with a table that sets the published figures beside those
-//! measured here, and the programs that are its contenders. Without a target, its cases measure
-//! local stand-ins. If a target is given, cases that need one replace them. Called by `bench run
-//! --suite`.
+//! A suite is a plan (`suites/NAME.toml`), the programs of its contenders, and a table that sets
+//! published figures beside measured ones. Without a target, its cases measure local stand-ins. If
+//! a target is given, cases that need one replace them. Called by `bench run --suite`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,17 +14,17 @@ use crate::plan::Plan;
 /// A suite.
 #[derive(Debug)]
 pub struct Suite {
-    /// Its name on the command line.
+    /// Name on the command line.
     pub name: &'static str,
-    /// The plan, TOML.
+    /// Text of the plan, TOML.
     text: &'static str,
-    /// The plan of the same measurements in functions.
+    /// Text of the plan for the same measurements in functions.
     functions: Option<&'static str>,
-    /// The programs of its contenders: name below `{plan}`, and content.
+    /// Programs of the contenders: name below `{plan}`, and content.
     programs: &'static [(&'static str, &'static str)],
 }
 
-/// Files of `suites/`, and those of `deploy/`, by their names from there.
+/// Includes files of `suites/` and of `deploy/`, each with its name below that directory.
 macro_rules! programs {
     ($($name:literal),* $(; $($deployed:literal),*)?) => {
         &[
@@ -99,14 +98,14 @@ pub static SUITES: [Suite; 6] = [
 ];
 
 impl Suite {
-    /// The suite of this name.
+    /// Returns the suite of this name.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
         SUITES.iter().find(|suite| suite.name == name)
     }
 
-    /// Its plan. The first remote target is the variable `target`, the first local one
-    /// `directory`; others are refused.
+    /// Makes the suite's plan. The first remote target becomes the variable `target`, the first
+    /// local one `directory`; further targets are refused.
     ///
     /// # Errors
     /// A variable is unknown, or the suite has no case for these targets.
@@ -126,10 +125,10 @@ impl Suite {
         Ok(plan)
     }
 
-    /// The plan of its measurements in functions, with these variables.
+    /// Makes the plan of the suite's measurements in functions, with these variables.
     ///
     /// # Errors
-    /// It has none, or a variable is unknown.
+    /// The suite has no such plan, or a variable is unknown.
     pub fn plan_in_functions(&self, vars: &BTreeMap<String, String>) -> Result<Plan> {
         let Some(text) = self.functions else {
             let known = SUITES.iter().filter(|suite| suite.functions.is_some());
@@ -139,7 +138,7 @@ impl Suite {
         Plan::parse(&format!("{} in functions", self.name), text, vars)
     }
 
-    /// Writes its programs into `directory`.
+    /// Writes the suite's programs into `directory`.
     ///
     /// # Errors
     /// The directory cannot be written.

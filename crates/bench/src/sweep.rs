@@ -12,11 +12,11 @@ use toml::de::{DeArray, DeTable, DeValue};
 
 use crate::words::Words;
 
-/// Names with one value each.
+/// Names, each with one of its values.
 type Combination = Vec<(String, String)>;
 
-/// Replaces each table with `each`, in any array, by its expansion. `vars` has the variables of the
-/// plan.
+/// Replaces each table with `each`, in any array, by its expansion. `vars` are the plan's
+/// variables.
 pub(crate) fn expand(table: &mut DeTable<'_>, vars: &Words) -> Result<(), String> {
     for (_, value) in table {
         match value.get_mut() {
@@ -56,7 +56,8 @@ fn expanded<'i>(array: &DeArray<'i>, vars: &Words) -> Result<DeArray<'i>, String
     Ok(all)
 }
 
-/// Without its placeholders in the name, the tables of a sweep would be called alike.
+/// Checks that the name contains every placeholder; otherwise all tables of a sweep would have one
+/// name.
 fn check_name(name: &str, combination: &Combination) -> Result<(), String> {
     match combination.iter().find(|(of, _)| !name.contains(&format!("{{{of}}}"))) {
         Some((of, _)) => Err(format!("{name:?} is for each {of}, but has no {{{of}}} in its name")),
@@ -64,7 +65,7 @@ fn check_name(name: &str, combination: &Combination) -> Result<(), String> {
     }
 }
 
-/// All combinations of the values in `each`; the last name changes fastest.
+/// Returns all combinations of the values in `each`; the last name changes fastest.
 fn combinations(each: &DeValue<'_>, vars: &Words) -> Result<Vec<Combination>, String> {
     let names = each.as_table().ok_or("each: write each = { NAME = [VALUE, ...] }")?;
     let mut all = vec![Combination::new()];
@@ -84,7 +85,7 @@ fn combinations(each: &DeValue<'_>, vars: &Words) -> Result<Vec<Combination>, St
     Ok(all)
 }
 
-/// The values of one name: a list, or a text of words, which may be those of a variable.
+/// Returns the values of one name: a list, or the words of a text, which may be a variable.
 fn values_of(values: &DeValue<'_>, vars: &Words) -> Result<Vec<String>, String> {
     let wrong = || "a list of texts is needed, or a text with words".to_owned();
     match values {
@@ -106,7 +107,8 @@ fn fill(value: &mut DeValue<'_>, combination: &Combination) {
     }
 }
 
-/// `text` with the placeholders of a combination replaced. All others, and doubled braces, stay.
+/// Returns `text` with the placeholders of a combination replaced. All others, and doubled braces,
+/// stay.
 fn filled(text: &str, combination: &Combination) -> String {
     let mut filled = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,20 +1,19 @@
 //! The schema of tables that set measured figures beside published ones.
 //!
-//! A table is part of a plan and of its results. It names, for each cell, the runs and the figure
-//! of them that the cell shows. [`crate::statistics::cells`] computes the cells.
+//! A table is part of a plan and of its results. For each cell, it names the runs and their figure
+//! to show. [`crate::statistics::cells`] computes the cells.
 
 use serde::{Deserialize, Serialize};
 
-/// A table. A property that a cell needs is taken from its row, else from its column, else from the
-/// table.
+/// A table. Each property of a cell comes from its row, else from its column, else from the table.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Table {
-    /// One line for people.
+    /// Title for readers, one line.
     pub title: String,
-    /// Notes for readers, a paragraph each.
+    /// Notes for readers, one paragraph each.
     pub notes: Vec<String>,
-    /// Properties that all cells have in common; its title heads the first column.
+    /// Properties common to all cells. Its title heads the first column.
     pub all: Axis,
     /// The columns, from left to right.
     #[serde(rename = "column")]
@@ -24,31 +23,33 @@ pub struct Table {
     pub rows: Vec<Axis>,
 }
 
-/// Properties that the cells of a row or a column have in common. An empty field is not set here.
+/// Properties common to the cells of a row or a column. An empty field is not set here.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Axis {
-    /// The text that heads the row or the column.
+    /// Title of the row or the column.
     pub title: String,
-    /// The case.
+    /// Name of the case.
     pub case: String,
-    /// The contender. `{row}` and `{column}` are the titles of the cell's.
+    /// Name of the contender. `{row}` and `{column}` stand for the titles of the cell's row and
+    /// column.
     pub contender: String,
-    /// The figure, see `result::Run::figure`; `seconds` unless any of them says another.
+    /// Name of the figure, see `result::Run::figure`; `seconds` if neither row, column nor table
+    /// sets it.
     pub metric: String,
-    /// The statistic over several runs; the default is the median.
+    /// Statistic over several figures; the default is the median.
     pub statistic: Option<Statistic>,
-    /// The unit that counts as one figure; the default is a run.
+    /// Unit that counts as one figure; the default is a run.
     pub of: Option<Of>,
-    /// Rows only: the published figure of each column, as it was published; empty: none.
+    /// Rows only: the published figure for each column, as it was published; empty for none.
     pub published: Vec<String>,
 }
 
-/// One figure for several.
+/// The statistic that reduces several figures to one.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Statistic {
-    /// The middle one.
+    /// The median.
     #[default]
     Median,
     /// The arithmetic mean.
@@ -73,20 +74,21 @@ pub enum Of {
 }
 
 impl Table {
-    /// Case and contender of every cell. Each is empty if neither row, column nor table sets it.
+    /// Returns case and contender of every cell, each empty if neither row, column nor table sets
+    /// it.
     pub fn subjects(&self) -> impl Iterator<Item = (&str, String)> {
         let pairs = self.rows.iter().flat_map(|row| self.columns.iter().map(move |column| (row, column)));
         pairs.map(|(row, column)| (self.said(row, column, |axis| &axis.case), self.contender(row, column)))
     }
 
-    /// The contender of a cell.
+    /// Returns the contender of a cell.
     pub(crate) fn contender(&self, row: &Axis, column: &Axis) -> String {
         let contender = self.said(row, column, |axis| &axis.contender);
         contender.replace("{row}", &row.title).replace("{column}", &column.title)
     }
 
-    /// The property as set by the row, else by the column, else by the table; empty if none sets
-    /// it.
+    /// Returns a property as set by the row, else by the column, else by the table; empty if none
+    /// sets it.
     pub(crate) fn said<'a>(
         &'a self,
         row: &'a Axis,

@@ -1,8 +1,8 @@
 //! Makes the plan of `bench run TARGET...` from its targets.
 //!
 //! Each target is examined once ([`probe`]): its kind and its size. Each workload that fits becomes
-//! a case, whose contenders are the ways to reach the data. Targets are only read, unless writing
-//! is allowed. The plan is a value, so `--dry-run` can show it.
+//! a case, whose contenders are the accesses to the data. Targets are only read, unless writing is
+//! allowed. The plan is a value, so `--dry-run` can show it.
 
 mod called;
 mod cases;
@@ -21,51 +21,51 @@ use crate::plan::Plan;
 /// The request: targets, workloads and options.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
-    /// The workloads, by name; empty: those that fit.
+    /// Names of workloads; empty for all that fit.
     pub workloads: Vec<String>,
-    /// Most bytes of one object that a run reads.
+    /// Most bytes of one object to read in a run.
     pub size: Option<u64>,
-    /// Most files that a run reads.
+    /// Most files to read in a run.
     pub files: Option<u64>,
-    /// Bytes of a read in `seq-read` and `rand-read`.
+    /// Bytes per read in `seq-read` and `rand-read`.
     pub block: Option<u64>,
-    /// The part of an object that `open` reads before all of it: `1%` or a size.
+    /// Part of an object that `open` reads before the whole: `1%` or a size.
     pub read: String,
-    /// Threads or requests of a job at once.
+    /// Threads or requests at once in a job.
     pub concurrency: Option<usize>,
-    /// Jobs at once, one contender for each number.
+    /// Numbers of parallel jobs; each gives a contender.
     pub parallel_jobs: Vec<u32>,
-    /// Permission to write to the targets.
+    /// True if targets may be written to.
     pub write: bool,
-    /// Global options of firstbyte, which jobs use too.
+    /// Global options of firstbyte, also for jobs.
     pub options: Vec<String>,
-    /// Other programs, by name: words with `{target}` and `{out}`.
+    /// Other programs, by name: their commands, with `{target}` and `{out}`.
     pub peers: Vec<(String, Vec<String>)>,
-    /// Memory of each contender, as a size.
+    /// Memory limit of each contender, as a size.
     pub memory_limit: Option<String>,
-    /// Processors of each contender.
+    /// Processor limit of each contender.
     pub cpus: Option<f64>,
-    /// Memory of the serverless function that each job runs in, as a size.
+    /// Memory of the serverless function in which each job runs, as a size.
     pub function: Option<String>,
-    /// The function that does the work, with the memory that `function` says.
+    /// Function that does the work, with the memory given in `function`.
     pub called: Option<Called>,
-    /// Functions that the machine does not hold at once run one after another.
+    /// True if functions beyond the machine's size run one after another.
     pub waves: bool,
-    /// The endpoint of the S3 targets, if it is not that of AWS.
+    /// Endpoint of the S3 targets; `None` for AWS.
     pub endpoint: Option<String>,
-    /// Directories of programs, as `PATH` has them: s5cmd, aws, rclone and mount-s3 contend where
-    /// they are installed.
+    /// Directories of programs, in the form of `PATH`: s5cmd, aws, rclone and mount-s3 become
+    /// contenders if installed.
     pub path: String,
-    /// A command for the workload `command`, words with `{target}`.
+    /// Command for the workload `command`, with `{target}`.
     pub command: Vec<String>,
-    /// The local file or directory that `upload` copies.
+    /// Local file or directory that `upload` copies.
     pub source: Option<PathBuf>,
 }
 
-/// The plan for targets that were probed.
+/// Makes the plan for targets that were examined.
 ///
 /// # Errors
-/// No workload fits, or one that was asked for does not.
+/// No workload fits, or a requested one does not.
 pub fn plan(targets: &[Target], request: &Request) -> Result<Plan> {
     let wrong = |what: String| Error::Plan { plan: "bench run".into(), what };
     let jobs = if request.parallel_jobs.is_empty() { &[1][..] } else { &request.parallel_jobs };

@@ -1,8 +1,9 @@
-//! Divides work among threads, for workloads and for data that is made.
+//! Divides work among threads, for workloads and for generating data.
 
 use crate::job::Result;
 
-/// Does `work` on `count` threads, each with its number, and returns the results in that order.
+/// Runs `work` on `count` threads, each with its number. Returns the results in the order of the
+/// numbers.
 pub(crate) fn on_threads<T: Send>(count: usize, work: impl Fn(usize) -> Result<T> + Sync) -> Result<Vec<T>> {
     std::thread::scope(|scope| {
         let work = &work;

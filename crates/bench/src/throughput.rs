@@ -1,9 +1,9 @@
 //! Records the progress of a run over time, for the chart of throughput.
 //!
-//! A thread samples a counter. There are never more than [`MOST`] samples: when they are full,
-//! every second one is dropped and the interval is doubled. Sampling takes about 1 % of a processor
-//! at most, and never enters a file system that the run mounts: it would load what is measured,
-//! and keep it from being unmounted. Called by the engine around each run.
+//! A thread samples a counter. There are never more than [`MOST`] samples: at the limit, every
+//! second one is dropped and the interval is doubled. Sampling takes at most about 1 % of a
+//! processor, and never enters a file system that the run mounts: that would add load to the
+//! measurement, and prevent unmounting. Called by the engine around each run.
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, Dir, DirEntry, FileType, Mode, OFlags, ResolveFlags};
 
-/// The most samples that are kept: about one for two pixels of a phone's chart.
+/// Most samples: about one for two pixels of a phone's chart.
 pub(crate) const MOST: usize = 200;
 /// The first interval.
 const FIRST_INTERVAL: Duration = Duration::from_millis(5);
-/// The shortest wait for a sample, as a multiple of what the last one cost.
+/// Shortest wait for a sample, as a multiple of the last sample's duration.
 const WAIT_PER_COST: u32 = 100;
 
 /// A thread that samples a counter of bytes.
@@ -30,7 +30,7 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// Samples what `counter` returns, in bytes, until [`Sampler::finish`]. `None` means that there
+    /// Samples the bytes that `counter` returns, until [`Sampler::finish`]. `None` means that there
     /// is nothing to count yet.
     pub(crate) fn start(mut counter: impl FnMut() -> Option<u64> + Send + 'static) -> Self {
         let (stop, stopped) = channel();
@@ -56,16 +56,16 @@ impl Sampler {
         Self { stop, thread: Some(thread) }
     }
 
-    /// Samples the bytes that are allocated to the files at `destination` and below it. Programs
-    /// that download often give a file its length first, so lengths say nothing.
+    /// Samples the bytes that are allocated to the files at `destination` and below. Lengths would
+    /// mean nothing: programs that download often set a file's length first.
     pub(crate) fn of_destination(destination: PathBuf) -> Self {
         Self::start(move || allocated(&destination))
     }
 
-    /// Ends, and gives seconds since the start with the bytes so far.
+    /// Stops sampling. Returns seconds since the start with the bytes so far.
     pub(crate) fn finish(mut self) -> Vec<(f64, u64)> {
         let _ = self.stop.send(());
-        // A counter that panicked leaves a run without a chart.
+        // If the counter panicked, the run has no chart.
         self.thread.take().and_then(|thread| thread.join().ok()).map_or(Vec::new(), |series| series.points)
     }
 }
@@ -74,7 +74,7 @@ impl Sampler {
 #[derive(Debug)]
 struct Series {
     points: Vec<(f64, u64)>,
-    /// Seconds between two of them.
+    /// Seconds between two samples.
     interval: f64,
 }
 
@@ -84,7 +84,7 @@ impl Series {
     }
 
     fn push(&mut self, seconds: f64, bytes: u64) {
-        // One place is left for the last sample.
+        // A place is reserved for the last sample.
         if self.points.len() + 1 >= MOST {
             let mut is_kept = false;
             self.points.retain(|_| {
@@ -102,8 +102,8 @@ impl Series {
     }
 }
 
-/// The bytes allocated to a file, or to everything below a directory on the same file system. At
-/// most `MOST_FILES` files are examined. `None`: nothing is there, or too much.
+/// Sums the bytes allocated to a file, or to everything below a directory on the same file system.
+/// `None` if nothing exists there, or more than `MOST_FILES` entries.
 fn allocated(place: &Path) -> Option<u64> {
     const MOST_FILES: usize = 2_000;
     let first = rustix::fs::lstat(place).ok()?;
@@ -116,7 +116,7 @@ fn allocated(place: &Path) -> Option<u64> {
     let mut directories = vec![PathBuf::from(".")];
     while let Some(path) = directories.pop() {
         let within = ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS;
-        // A directory that has gone meanwhile has nothing; one on which the run mounted is left.
+        // A directory that was removed meanwhile, or on which the run mounted, is skipped.
         let Ok(directory) = rustix::fs::openat2(&root, &path, flags, Mode::empty(), within) else { continue };
         let Ok(entries) = Dir::read_from(&directory) else { continue };
         for entry in entries.flatten() {
@@ -138,12 +138,12 @@ fn allocated(place: &Path) -> Option<u64> {
 
 /// An entry of a destination.
 enum Found {
-    /// With the bytes allocated to it.
+    /// A file, with the bytes allocated to it.
     File(u64),
     Directory,
 }
 
-/// What an entry is. A directory is not looked at: another file system may lie on it.
+/// Examines an entry. A directory is not opened, as another file system may be mounted on it.
 fn of_entry(directory: &OwnedFd, entry: &DirEntry) -> Option<Found> {
     let name = entry.file_name();
     match entry.file_type() {
@@ -220,7 +220,7 @@ mod tests {
             Some(1)
         });
         std::thread::sleep(Duration::from_millis(90));
-        // One at the begin, one at the end.
+        // One sample at the start, one at the end.
         assert_eq!(sampler.finish().len(), 2);
     }
 

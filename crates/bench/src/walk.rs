@@ -1,5 +1,5 @@
-//! Lists the files below a directory, links not followed. Called wherever a tree is read, copied or
-//! compared.
+//! Lists the files below a directory without following links. Called wherever a tree is read,
+//! copied or compared.
 
 use std::fs;
 use std::io;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// A path that cannot be read, and the error.
 pub(crate) type UnreadPath = (PathBuf, io::Error);
 
-/// All but the directories below `root`, sorted.
+/// Returns everything below `root` except directories, sorted.
 pub(crate) fn files_below(root: &Path) -> Result<Vec<PathBuf>, UnreadPath> {
     let mut files = Vec::new();
     let mut directories = vec![root.to_owned()];

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-/// A text that is filled to itself, whatever braces it has.
+/// Escapes the braces of `text`, so that filling returns it unchanged.
 pub(crate) fn literal(text: &str) -> String {
     text.replace('{', "{{").replace('}', "}}")
 }
@@ -13,23 +13,23 @@ pub(crate) fn literal(text: &str) -> String {
 pub(crate) struct Words(BTreeMap<String, String>);
 
 impl Words {
-    /// Sets a value; the latest one counts.
+    /// Sets a value, replacing an earlier one.
     pub(crate) fn set(&mut self, name: impl Into<String>, value: impl ToString) {
         self.0.insert(name.into(), value.to_string());
     }
 
-    /// `text` with every placeholder replaced. Values may have placeholders themselves.
+    /// Returns `text` with every placeholder replaced. Values may contain placeholders themselves.
     pub(crate) fn fill(&self, text: &str) -> Result<String, String> {
         self.fill_within(text, 0)
     }
 
-    /// Every word of a command filled.
+    /// Returns the words of a command with all placeholders replaced.
     pub(crate) fn fill_all(&self, words: &[String]) -> Result<Vec<String>, String> {
         words.iter().map(|word| self.fill(word)).collect()
     }
 
     fn fill_within(&self, text: &str, depth: u32) -> Result<String, String> {
-        // Values that mention each other would be filled for ever.
+        // Values that refer to each other would be filled forever.
         if depth > 8 {
             return Err(format!("{text:?}: placeholders name each other"));
         }

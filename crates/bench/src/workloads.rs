@@ -23,7 +23,7 @@ mod upload;
 use crate::access::Session;
 use crate::job::{Job, Metrics, Result, Share, Watch, Workload};
 
-/// Bytes of a read unless the job says otherwise.
+/// Default for the bytes of a read.
 const BLOCK: u64 = 1 << 20;
 
 /// Does the work of a workload once.
@@ -47,12 +47,12 @@ pub(crate) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
     }
 }
 
-/// Bytes that `open` reads of an object of `size` bytes, if it reads it in part.
+/// Returns the bytes that `open` reads from an object of `size` bytes when it reads a part.
 pub(crate) fn part_bytes(share: Option<Share>, size: u64) -> u64 {
     open::part_bytes(share, size)
 }
 
-/// Bytes of a read.
+/// Returns the bytes of a read.
 fn block(job: &Job, default: u64) -> usize {
     usize::try_from(job.block.map_or(default, |block| block.0)).unwrap_or(usize::MAX)
 }

@@ -1,5 +1,5 @@
-//! The real blastn over a database from a seed: queries find the sequences that they are pieces
-//! of.
+//! Searches a generated database with the real blastn: queries find the sequences from which they
+//! were cut.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -28,7 +28,7 @@ fn blastn_finds_each_query_in_its_sequence() {
     assert_eq!((metrics["sequences"], metrics["searches"]), (QUERIES as f64, 3.0));
     let total = metrics["sequence_seconds"] * (QUERIES * 3) as f64;
     assert!(metrics["first_search_seconds"] < total && metrics["next_search_seconds"] < total);
-    // Query, sequence, identity in percent, length, ...
+    // Columns: query, sequence, identity in percent, length, ...
     let text = fs::read_to_string(found.join("results.tsv")).unwrap();
     let whole = text.lines().map(|line| line.split('\t').collect::<Vec<_>>());
     let whole = whole.filter(|hit| hit[2] == "100.000" && hit[3] == "150");

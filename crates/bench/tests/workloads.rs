@@ -1,5 +1,5 @@
-//! Every workload, once for each way to a target that needs no mount: against local files and
-//! against our own server. Content is checked, and wrong bytes are errors.
+//! Runs every workload with each access that needs no mount: on local files and against our own
+//! server. Content is checked, and wrong bytes are errors.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,15 +11,15 @@ use firstbyte_testkit::{Backend, Subject, scratch};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Bytes of the large object: a few blocks and a rest.
+/// Size of the large object: a few blocks and a remainder.
 const SIZE: u64 = (3 << 20) + 12_345;
 /// Number of small files.
 const FILES: u64 = 24;
 const SIZES: FileSizes = FileSizes { min: 0, max: 20_000, spread: Spread::Uniform };
 const SEED: u64 = 11;
 
-/// A server with the object `big` and the files `small/file_00000`, ..., and the same as local
-/// files.
+/// A server with the object `big` and the files `small/file_00000`, ..., and the same files as
+/// local paths.
 struct World {
     server: Subject,
     scratch: TempDir,
@@ -43,7 +43,7 @@ impl World {
         self.scratch.path().join(name)
     }
 
-    /// A job by each way, which differ in target and options.
+    /// Makes a job for each access. Target and options depend on it.
     fn jobs(&self, name: &str, accesses: &[&str], parameters: &Value) -> Vec<(Job, PathBuf)> {
         let mut jobs = Vec::new();
         for access in accesses {
@@ -67,7 +67,7 @@ impl World {
         jobs
     }
 
-    /// Runs a workload by each way, and shows the figures to `check`.
+    /// Runs a workload with each access, and passes the figures to `check`.
     #[track_caller]
     fn each(&self, name: &str, accesses: &[&str], parameters: &Value, check: impl Fn(&str, &Metrics)) {
         for (job, _) in self.jobs(name, accesses, parameters) {
@@ -79,7 +79,7 @@ impl World {
         }
     }
 
-    /// The error of one job.
+    /// Runs a job that must fail. Returns its error.
     #[track_caller]
     fn refused(&self, name: &str, access: &str, parameters: &Value) -> Error {
         let (job, destination) = self.jobs(name, &[access], parameters).remove(0);
@@ -88,7 +88,7 @@ impl World {
         result.err().unwrap_or_else(|| panic!("{parameters} by {access} succeeds"))
     }
 
-    /// Changes one byte of a file, on the server and so here.
+    /// Changes one byte of a file, on the server and locally, since they share the file.
     fn spoil(&self, name: &str, at: usize) {
         let path = self.server.file(name);
         let mut bytes = fs::read(&path).unwrap();
@@ -103,7 +103,7 @@ const ALL: &[&str] = &["path", "open", "cp"];
 fn a_probe_reports_what_limits_the_target() {
     let world = World::new();
     world.each("small", &["open"], &json!({"workload": "probe", "limit_seconds": 2}), |what, metrics| {
-        // More is seen in the time on an idle machine.
+        // Only these figures are certain on a busy machine; an idle one measures more in the time.
         for name in ["first_byte_seconds", "disk_write_bytes_per_second", "bytes"] {
             assert!(metrics.get(name).is_some_and(|value| *value > 0.0), "{what}: {name} of {metrics:?}");
         }
@@ -120,7 +120,7 @@ fn one_object_is_read_by_every_way_and_wrong_bytes_are_found() {
     let read = json!({"workload": "seq-read", "block": "64KiB", "offset": "128KiB", "size": 200_001, "expect": expect});
     world.each("big", ALL, &read, |what, metrics| {
         assert_eq!((metrics["bytes"], metrics["operations"]), (200_001.0, 4.0), "{what}");
-        // Of four reads there is no 99th percentile.
+        // Four reads have no 99th percentile.
         assert!(metrics["latency_max_seconds"] >= metrics["latency_p50_seconds"], "{what}");
         assert!(!metrics.contains_key("latency_p99_seconds"), "{what}");
     });
@@ -144,10 +144,10 @@ fn one_object_is_read_by_every_way_and_wrong_bytes_are_found() {
         }
     }
     assert!(world.refused("big", "path", &mapped).is_wrong_content());
-    // Every block of the object is among these.
+    // These reads cover every block of the object.
     let random = json!({"workload": "rand-read", "count": 20_000, "seed": 5, "expect": expect});
     assert!(world.refused("big", "path", &random).is_wrong_content());
-    // The ends of each read are compared by default: this is the end of one.
+    // By default only the ends of each read are compared, and the changed byte is one.
     let ends = json!({"workload": "seq-read", "block": "64KiB", "expect": {"seed": SEED}});
     assert!(world.refused("big", "open", &ends).is_wrong_content());
 }
@@ -202,7 +202,7 @@ fn many_files_are_read_at_once_and_one_after_another() {
         });
         fs::remove_dir_all(world.new_path("to-cp-2")).unwrap();
     }
-    // From the directory above, where the names have it before them.
+    // A target above the directory has the directory in the names.
     let below =
         json!({"workload": "many-small", "names": "small/..small0", "count": FILES, "expect": expect});
     world.each("", ALL, &below, |what, metrics| assert_eq!(metrics["bytes"], world.small as f64, "{what}"));
@@ -295,7 +295,7 @@ fn a_mixture_has_its_shares() {
         let of = |name: &str| metrics[&format!("{name}_operations")];
         let names = ["rand_read", "seq_read", "list", "open", "many_small"];
         assert_eq!(names.map(of).iter().sum::<f64>(), 240.0, "{what}");
-        // Half of the tickets; three standard deviations are 23.
+        // Expected: half of the tickets; three standard deviations are 23.
         assert!((of("rand_read") - 120.0).abs() < 24.0, "{what}: {}", of("rand_read"));
         assert_eq!(metrics["rand_read_bytes"], of("rand_read") * 16.0, "{what}");
         assert!(!metrics.contains_key("one_big_operations"), "{what}");

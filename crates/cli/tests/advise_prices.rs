@@ -90,7 +90,7 @@ fn an_import_overrides_the_embedded_price_and_keeps_what_was_imported() {
     assert_eq!((own["usd"].as_f64(), own["day"].as_str()), (Some(3e-7), Some("2026-11-02")));
     assert_eq!(own["source"], "AWS Price List, AmazonS3");
 
-    // A second import keeps the first, and standard input is a file as well.
+    // A second import keeps the first. `-` reads the file from standard input.
     let second = offer(10).replace("Requests-Tier2", "Requests-Tier1");
     let ran = world
         .run_with_input(&["advise", "prices", "import", "-", "--region", "us-east-1"], second.as_bytes());

@@ -62,12 +62,12 @@ fn everything_is_kept_and_a_second_copy_finds_nothing_to_do() {
     let world = World::new();
     plant(&world);
     let copy = |words: &[&str]| world.run(&[&["--json", "cp", "-a"], words].concat()).ok().receipt();
-    // Two files and three links.
+    // Objects are two files and three links.
     assert_eq!(copy(&["src", "dst"])["objects"], 5);
     same(&world, "dst");
     let again = copy(&["src", "dst"]);
     assert_eq!((&again["objects"], &again["skipped"]), (&0.into(), &5.into()));
-    // Changes since are undone, even for files with the same content.
+    // Changes made to the copy are undone, even in files with the same content.
     fs::set_permissions(world.path("dst/bin/tool"), Permissions::from_mode(0o600)).unwrap();
     fs::remove_file(world.path("dst/tool")).unwrap();
     symlink("elsewhere", world.path("dst/tool")).unwrap();
@@ -142,7 +142,7 @@ fn only_copies_of_what_the_source_is_now_take_its_attributes() {
     plant(&world);
     fs::create_dir(world.path("dst")).unwrap();
     fs::set_permissions(world.path("dst"), Permissions::from_mode(0o1777)).unwrap();
-    // Another file of that name, which is kept.
+    // An existing file of the same name is kept.
     let own = world.write("dst/tool", b"another");
     fs::set_permissions(&own, Permissions::from_mode(0o640)).unwrap();
     world.run(&["cp", "-a", "--no-clobber", "src/bin/", "dst"]).ok();

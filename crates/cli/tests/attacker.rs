@@ -1,6 +1,6 @@
-//! Another local user has prepared the directories that this program uses without a home or as a
-//! shared cache: links, pipes, modes, foreign owners. Nothing of the victim's is written or read,
-//! as root and as an ordinary user.
+//! Attacks by another local user, who prepares the directories that this program uses without a
+//! home or as a shared cache: links, pipes, modes, foreign owners. No file of the victim is written
+//! or read, as root and as an ordinary user.
 
 use crate::support;
 
@@ -24,11 +24,11 @@ const GROUP: u32 = 23_456;
 struct Scene {
     world: World,
     victim: u32,
-    /// A file in a directory of its own that only the victim may read.
+    /// A file that only the victim may read, in its own directory.
     secret: PathBuf,
-    /// The program must make root's runtime directory, which the attacker left out.
+    /// True if the program itself must make root's runtime directory, which the attacker left out.
     is_runtime_new: bool,
-    /// An S3 service that begins each upload and accepts no part of it.
+    /// An S3 service that begins each upload but accepts no part.
     service: Scripted,
 }
 
@@ -186,7 +186,7 @@ const PREPARED: [(&str, Prepare); 6] = [
 /// An upload that [`Scene::service`] begins.
 const UPLOAD: &str = "s3://bucket/large";
 
-/// Returns whether a run has printed the victim's secret on either stream.
+/// Returns true if a run printed the victim's secret on either stream.
 fn shows_the_secret(ran: &Ran) -> bool {
     ran.stderr.contains("of the victim") || String::from_utf8_lossy(&ran.stdout).contains("of the victim")
 }
@@ -242,7 +242,7 @@ fn an_upload_keeps_its_journal_in_a_directory_of_the_victim_alone_and_follows_no
     for victim in [0, 65_534] {
         let scene = Scene::new(victim);
         let upload = |deadline: &str| scene.run(&["cp", "large", UPLOAD, "--deadline", deadline]);
-        // The first deadline that is long enough here for an upload to begin.
+        // Searches for the first deadline that lets an upload begin on this machine.
         let long_enough = |deadline: &&str| {
             let ran = upload(deadline);
             assert_eq!(ran.code, Some(1), "{ran:?}");

@@ -62,7 +62,7 @@ fn a_wrong_region_is_corrected_where_the_service_names_the_right_one() {
 fn damage_on_every_way_is_no_success() {
     let s3 = S3::minio();
     let mut world = World::with_s3(&s3);
-    // Small enough for one request, and several chunks.
+    // One size fits into a single request, the other needs several chunks.
     for length in [1 << 20, 6 << 20] {
         world.write("source", &bytes(9, length));
         world.set("FIRSTBYTE_ENDPOINT_URL", &s3.url);
@@ -145,7 +145,7 @@ fn a_black_hole_is_given_up_after_the_deadline() {
     let hole = Rogue::start(Manner::BlackHole, Vec::new());
     let world = World::new();
     let url = format!("{}/x", hole.url);
-    // Only the copy's own request.
+    // Without a comparison, the copy's request is the only one.
     let args = ["--compare", "none", "--read-timeout", "200ms", "--deadline", "5s", &url];
     fails_and_keeps_the_destination(&world, &args, &[&url]);
 }
@@ -340,7 +340,7 @@ fn an_interrupt_ends_with_130_and_the_next_run_resumes() {
     world.set("FIRSTBYTE_ENDPOINT_URL", &format!("http://{}", link.address()));
     let args = ["--concurrency", "1", "--json", "cp", "s3://bucket/slow", "out"];
     let child = world.spawn(&args);
-    // More than one chunk has to be there.
+    // Waits for more than one chunk.
     until("chunks", || link.counters().bytes_to_client >= 20 << 20);
     let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(killed.success());
@@ -358,7 +358,7 @@ fn an_unreadable_source_file_is_named() {
     let world = World::new();
     let path = world.write("locked", b"secret");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o000)).unwrap();
-    // Root may read everything, so nothing is refused, and the copy must be right.
+    // Root may read everything: then the copy must succeed and be right.
     let ran = world.run(&["cp", "locked", "out"]);
     match std::fs::read(&path) {
         Ok(content) => assert_eq!((ran.code, world.read("out")), (Some(0), content)),

@@ -1,5 +1,5 @@
-//! Another process warms caches between their emptying and the run. The run is then marked, and
-//! without that process it is not.
+//! Caches that another process warms after they were emptied and before the run. Such a run is
+//! marked, and an undisturbed one is not.
 
 use crate::support;
 
@@ -41,8 +41,8 @@ fn only_the_adversary_is_seen(spec: &Spec, tools: &Tools, adversary: impl FnOnce
     );
 }
 
-/// Makes a directory on a file system that can have files outside memory, unlike tmpfs, which the
-/// build may use.
+/// Makes a directory on a disk. The build directory may be on tmpfs, whose files are always in
+/// memory.
 fn on_a_disk() -> tempfile::TempDir {
     const TMPFS: i64 = 0x0102_1994;
     let is_disk = |place: &&str| rustix::fs::statfs(*place).is_ok_and(|found| found.f_type != TMPFS);
@@ -101,7 +101,7 @@ fn an_object_that_was_hydrated() {
     });
 }
 
-/// The kernel does not report which names are cached. On ext4, reads from the device show it.
+/// Cached names are not reported by the kernel. On ext4, reads from the device reveal them.
 #[test]
 fn names_that_were_listed() {
     let directory = on_a_disk();

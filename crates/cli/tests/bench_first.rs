@@ -1,5 +1,5 @@
-//! The first lines that a new user of `bench` types: those of docs/measure.md and
-//! docs/reference/bench.md, in order, in a fresh directory.
+//! The first command lines of a new user of `bench`: those of docs/measure.md and
+//! docs/reference/bench.md, in order, in a new directory.
 
 use crate::support;
 
@@ -8,13 +8,13 @@ use firstbyte_testkit::{BUCKET, bytes, lacks_root};
 use support::World;
 use support::servers::S3;
 
-/// More bytes than a run reads of one object.
+/// Size of an object from which a run reads only a part.
 const LARGE: u64 = 257 << 20;
 
 fn results(world: &World, name: &str) -> Results {
     let results = Results::parse(&String::from_utf8(world.read(name)).unwrap()).unwrap();
     for run in &results.runs {
-        // Files of these tests may be in memory, and are then never cold.
+        // The test's files may be in memory, which is never cold.
         let marks = run.marks.iter().filter(|mark| !mark.starts_with("meant to be cold"));
         assert!(run.outcome == Outcome::Ok && marks.count() == 0, "{run:?}");
     }

@@ -1,4 +1,4 @@
-//! Workloads through a mount by the real binary: they end unmounted, whatever happens to the job.
+//! Workloads through a mount by the real binary. They end unmounted, whatever happens to the job.
 
 use crate::support;
 
@@ -18,7 +18,7 @@ const SIZE: u64 = (2 << 20) + 99;
 const FILES: u64 = 12;
 const SIZES: FileSizes = FileSizes { min: 1, max: 9_000, spread: Spread::Uniform };
 const SEED: u64 = 3;
-/// The job of [`a_job_of_its_own_process`].
+/// Environment variable with the job of [`a_job_of_its_own_process`].
 const JOB: &str = "FIRSTBYTE_TEST_JOB";
 
 /// A server with `big` and `small/`, and a mount point.
@@ -143,7 +143,7 @@ fn a_job_of_its_own_process() {
     run(&Job::parse(&job).unwrap(), &Watch::of_process()).unwrap();
 }
 
-/// Starts this test binary as that job, in a separate process group like the engine.
+/// Starts this test binary to run that job, in a separate process group like the engine.
 fn spawn(job: &str) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "bench_job::a_job_of_its_own_process"]).env(JOB, job).process_group(0);

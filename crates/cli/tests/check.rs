@@ -63,7 +63,7 @@ fn single_objects_and_missing_places() {
     let ran = world.run(&["check", "tree/a", "s3://bucket/t/d/c"]);
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(String::from_utf8(ran.stdout).unwrap().contains("size differs"));
-    // A typing error does not count as lost data.
+    // A mistyped name must not be reported as lost data.
     world.run(&["check", "tree", "s3://bucket/missing"]).fails(1, &["s3://bucket/missing", "not found"]);
     std::fs::create_dir(world.path("empty")).unwrap();
     let empty = world.run(&["check", "tree", "empty"]);

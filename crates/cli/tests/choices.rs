@@ -46,7 +46,7 @@ fn what_the_destination_has_is_skipped_by_the_rule_that_was_asked_for() {
                 assert_eq!(again("--update"), (1, 2), "{name}");
             }
         }
-        // This applies to single objects too.
+        // The rules apply to single objects too.
         write(&world, "dst/same", b"SAME", 500);
         for rule in ["--no-clobber", "--size-only", "--update"] {
             assert_eq!(copied(&world, &["cp", rule, "src/same", "dst/same"]), (0, 1), "{rule}");

@@ -10,7 +10,7 @@ use firstbyte_testkit::{
 use support::place::Place;
 use support::{World, names_below};
 
-/// A server and a world with it; the bucket is `ROOT`.
+/// A server, a world that uses it, and the location of a bucket.
 struct Cloud<S> {
     _server: S,
     world: World,
@@ -26,7 +26,8 @@ fn google() -> Cloud<Process> {
     Cloud { _server: server, world, root }
 }
 
-/// The server is shared, so each test names a separate container.
+/// Makes a world for the shared Azurite server. Each test names a separate container, as the server
+/// is shared.
 fn azure(root: &'static str) -> Cloud<Arc<Process>> {
     let server = azurite();
     let mut world = World::new();
@@ -59,7 +60,8 @@ impl<S> Cloud<S> {
         assert_eq!(counts, (Some(copied), Some(skipped)), "{receipt}");
     }
 
-    /// Copies a file in several parts or by a session, and an empty one, there and back.
+    /// Copies a large file (several parts or a session), a small one and an empty one, there and
+    /// back.
     fn files_go_there_and_come_back(&self) {
         for (name, content) in
             [("big", bytes(7, (20 << 20) + 3)), ("small", bytes(8, 9)), ("empty", Vec::new())]
@@ -197,7 +199,7 @@ fn mistakes_with_azure_are_explained() {
     let connection = azure_connection(&azurite().url(), wrong);
     cloud.world.set("AZURE_STORAGE_CONNECTION_STRING", &connection);
     cloud.world.run(&["ls", cloud.root]).fails(1, &["access denied", "AZURE_STORAGE_KEY"]);
-    // The log contains neither the key nor what it signs.
+    // The log contains neither the key nor the signatures.
     let ran = cloud.world.run(&["-vvv", "ls", cloud.root]);
     let said = format!("{}{}", String::from_utf8_lossy(&ran.stdout), ran.stderr);
     assert!(!said.contains(wrong) && !said.contains("SharedKey"), "{said}");
@@ -226,8 +228,8 @@ fn a_shared_access_signature_is_not_shown() {
     assert!(!ran.stderr.contains(secret) && !log.contains(secret), "{ran:?}: {log}");
 }
 
-/// Azurite does not check tokens. The managed identity issues them; the store refuses the first as
-/// if it were revoked, and accepts the second.
+/// Checks renewal: Azurite does not check tokens, so a scripted store refuses the first token as if
+/// it were revoked, and accepts the second.
 #[test]
 fn a_token_is_asked_for_once_and_again_after_it_was_refused() {
     let tokens = Scripted::start(|number, _| {

@@ -1,5 +1,5 @@
-//! AWS's configuration files and variables: each setting is honoured, or refused by name. The bytes
-//! of a private service never go to AWS.
+//! AWS's configuration files and variables. Each setting is honoured or refused by name, and the
+//! bytes of a private service never go to AWS.
 
 use crate::support;
 
@@ -136,7 +136,7 @@ fn settings_that_cannot_be_honoured_are_refused_by_name() {
 #[test]
 fn the_endpoints_of_fips_and_dual_stack_are_those_of_aws() {
     let sent = |config: &str| {
-        // The proxy refuses the tunnel after it has seen its target.
+        // The proxy sees the tunnel's target before it refuses.
         let proxy = Scripted::start(|_, _| ScriptedReply::answer("403 Forbidden", &[], b"").then_close());
         let mut world = world_with(config);
         world.set("https_proxy", proxy.url());

@@ -234,7 +234,7 @@ fn what_is_said_of_an_upload_is_kept_with_it() {
     for s3 in [S3::ours(), S3::minio()] {
         let world = World::with_s3(&s3);
         let said = ["--metadata", "run=7,lab=grün", "--metadata", "note=a,b", "--content-type", "text/x-vcf"];
-        // One request, several parts, and a stream.
+        // The sources need one request, several parts, and a stream.
         world.write("small", b"content");
         world.write("large", &bytes(7, 17 << 20));
         for source in ["small", "large", "-"] {

@@ -1,5 +1,5 @@
-//! Credentials that expire during use are renewed without interruption or reported plainly, and
-//! never refused for good.
+//! Credentials that expire during use are renewed without interruption or reported plainly. No key
+//! is refused for ever.
 
 use crate::support;
 
@@ -49,7 +49,7 @@ fn answer(head: &str, valid: &str) -> ScriptedReply {
     ScriptedReply::answer("200 OK", &["etag: \"1\""], CONTENT)
 }
 
-/// Returns a listing of everything, of the directories, or of the content of one.
+/// Returns a listing of everything, of the directories, or of one directory.
 fn listing(head: &str) -> String {
     let object =
         |name: &str| format!("<Contents><Key>{name}/x</Key><Size>21</Size><ETag>\"1\"</ETag></Contents>");
@@ -63,7 +63,7 @@ fn listing(head: &str) -> String {
     format!("<ListBucketResult><IsTruncated>false</IsTruncated>{entries}</ListBucketResult>")
 }
 
-/// Makes a world whose credentials come from a program. It prints the file `now`, and appends a
+/// Makes a world whose credentials come from a program that prints the file `now`, and appends a
 /// line to `asked`.
 fn world(service: &Service) -> World {
     let mut world = World::new();
@@ -115,8 +115,8 @@ fn a_source_that_goes_on_giving_credentials_about_to_end_is_not_asked_with_every
     assert_eq!(world.read("asked").len(), 1);
 }
 
-/// Makes a world on a machine with an identity, such as a container or instance, besides the given
-/// configuration; and its service, which accepts every key.
+/// Makes a world with this configuration on a machine with an identity, like a container or an
+/// instance, and its service, which accepts every key.
 fn world_with_a_role(config: &str, credentials: &str) -> (World, Scripted) {
     let server = Scripted::start(|_, head| {
         if head.contains("GET /role ") {

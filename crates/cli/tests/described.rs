@@ -13,7 +13,7 @@ fn stat(world: &World, location: &str) -> Value {
 
 #[test]
 fn uploads_get_the_content_type_of_their_extension() {
-    // This server does not guess types.
+    // versitygw does not guess content types.
     let s3 = S3::versitygw();
     let world = World::with_s3(&s3);
     for name in ["site/index.html", "site/d/style.CSS", "site/d/reads.bam", "site/none"] {
@@ -101,7 +101,7 @@ fn objects_of_the_customers_own_key_are_written_read_and_copied() {
     // Reads without the key and with another key both fail.
     assert_eq!(world.run(&["cat", "s3://bucket/small"]).code, Some(1));
     assert_eq!(with("other", &["cat", "s3://bucket/small"]).code, Some(1));
-    // Objects without a key are read too, and their copies get one.
+    // Objects without encryption are still read, and their copies are encrypted.
     world.run(&["cp", "small", "s3://bucket/plain"]).ok();
     assert_eq!(with("key", &["cat", "s3://bucket/plain"]).ok().stdout, b"small");
     with("key", &["cp", "s3://bucket/plain", "s3://bucket/encrypted"]).ok();

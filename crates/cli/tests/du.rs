@@ -143,6 +143,6 @@ fn memory_does_not_grow_with_the_number_of_rows() {
     let (few, least) = du(&["tree"]);
     let (many, most) = du(&["-d", "1", "tree"]);
     assert_eq!((few, many), (1, ROWS + 1));
-    // 8 MiB for sums, as much for sorted rows, and buffers. Without a limit, 25 MiB would be used.
+    // 8 MiB for sums, 8 MiB for sorted rows, and buffers. Without limits, 25 MiB would be used.
     assert!(most <= least + (14 << 20), "{most} bytes for {many} rows, {least} for one");
 }

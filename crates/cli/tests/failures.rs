@@ -44,7 +44,7 @@ impl Case {
         if let Some(raw) = self.text("raw") {
             return ScriptedReply::SendAndClose(raw.as_bytes().to_vec());
         }
-        // GET reports what HEAD does not: the object exists until it is read.
+        // HEAD hides the error, and only GET reports it: the object exists until it is read.
         if head.starts_with("HEAD") && self.text("store") == Some("s3") {
             return ScriptedReply::raw("200 OK", &["content-length: 9", "etag: \"x\""], b"");
         }
@@ -116,7 +116,7 @@ fn cases() -> Vec<Case> {
     table.into_iter().map(|fields| Case { fields }).collect()
 }
 
-/// Runs many cases concurrently, which mostly wait between attempts.
+/// All cases run concurrently, because they mostly wait between attempts.
 #[test]
 fn kind_status_and_request_id_of_each_failure_are_in_receipt_log_and_text() {
     let cases = Arc::new(cases());
@@ -158,7 +158,7 @@ fn try_case(cases: &Arc<Vec<Case>>, index: usize) -> Result<(), String> {
     case.check(&json, &text.stderr)
 }
 
-/// Returns the last failure of a run: kind, status, and whether it has a request id.
+/// Returns kind and status of a run's last failure, and whether it has a request id.
 #[track_caller]
 fn failure(ran: &Ran) -> (String, Option<u64>, bool) {
     let failed = ran.receipt()["failed"].as_array().unwrap().last().unwrap().clone();
@@ -171,7 +171,7 @@ fn assert_failure(ran: &Ran, kind: &str, status: Option<u64>, has_id: bool) {
     assert_eq!(failure(ran), (kind.to_owned(), status, has_id), "{ran:?}");
 }
 
-/// Checks failures that every S3 server has, except those of keys.
+/// Checks failures that every S3 server reports, except those about keys.
 fn assert_of_server(server: &S3) {
     let mut world = World::with_s3(server);
     world.write("some", b"content");

@@ -1,5 +1,5 @@
 //! Every method of reading or writing an object under the same faults: the same number of requests,
-//! the same outcome, the same words. A mount reports EIO, and the words in its log.
+//! the same outcome, the same words. A mount reports EIO; its log has the words.
 
 use crate::support;
 
@@ -24,7 +24,7 @@ const LENGTH: usize = 100_000;
 const SEED: u64 = 3;
 /// Bytes after which a body is cut.
 const CUT: usize = 20_000;
-/// Bytes after which it is cut often: twenty requests for the object.
+/// Bytes after which a body is cut in the fault `often`: twenty requests for the object.
 const OFTEN: usize = LENGTH / 20;
 /// Pause between the pieces of a slow body, too short to count as silence.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -36,7 +36,7 @@ const CREATED: &[u8] =
 /// Requests of a write or read whose every attempt fails: the first, and nine retries.
 const ALL: usize = 10;
 
-/// Reply to a read: the number of the read from 0, the offset, and the bytes from there.
+/// Reply to a read. Arguments: the number of the read from 0, the offset, and the bytes from there.
 type Answer = fn(usize, usize, &[u8]) -> ScriptedReply;
 
 /// A fault and its expected outcome.
@@ -53,7 +53,7 @@ const FAULTS: [Fault; 9] = [
     Fault { name: "cut", answer: |_, at, rest| sent(at, rest, CUT).then_close(), reads: 5, says: "" },
     // Cut more often than retries are allowed in a row: progress starts a new row.
     Fault { name: "often", answer: |_, at, rest| sent(at, rest, OFTEN).then_close(), reads: 20, says: "" },
-    // All bytes arrive slowly, which is no reason for another request.
+    // All bytes arrive slowly, which must not cause another request.
     Fault {
         name: "slow",
         answer: |_, at, rest| match sent(at, rest, LENGTH) {
@@ -149,7 +149,7 @@ impl Faulty {
     }
 }
 
-/// A method of reading the object. It returns the content, or the message.
+/// A method of reading the object. Returns the content, or the error message.
 type Way = (&'static str, fn(&str) -> Result<Vec<u8>, String>);
 
 const WAYS: [Way; 6] = [
@@ -165,7 +165,7 @@ const WAYS: [Way; 6] = [
     ("hydrate", |url| {
         let world = World::new();
         let ran = world.run(&["hydrate", "--cache", "cache", url]);
-        // A reader of the cache sends no request.
+        // Reading from the cache sends no request.
         let rows = world.run(&["--json", "status", "--cache", "cache", url]).ok().stdout;
         let is_hydrated = String::from_utf8_lossy(&rows).contains("\"hydrated\"");
         match (ran.code, is_hydrated) {
@@ -195,7 +195,7 @@ const WAYS: [Way; 6] = [
     }),
 ];
 
-/// Returns the deviations of one method under one fault.
+/// Returns the deviations of one method from the expected outcome of one fault.
 fn differences(fault: &Fault, (way, read): &Way) -> Vec<String> {
     let faulty = Faulty::start(fault);
     let got = read(&faulty.url());
@@ -215,8 +215,7 @@ fn differences(fault: &Fault, (way, read): &Way) -> Vec<String> {
     found.into_iter().map(|what| format!("{way} under {}: {what}", fault.name)).collect()
 }
 
-/// Takes some 17 s, the pauses of nine retries, which users also wait for. All cases wait
-/// concurrently.
+/// Takes some 17 s, the pauses of nine retries. All cases wait concurrently.
 #[test]
 fn every_way_to_read_makes_as_many_requests_and_says_the_same() {
     let differing = Mutex::new(Vec::new());
@@ -253,7 +252,7 @@ fn a_write_is_sent_as_often_as_a_read() {
     assert_eq!(server.heads().iter().filter(|head| head.starts_with("PUT")).count(), ALL);
 }
 
-/// Checks the same codes inside a 200 and with a status of their own. S3 sends both.
+/// Checks the same codes inside a 200 and with an error status. S3 sends both.
 #[test]
 fn a_completion_is_sent_as_often_with_an_error_inside_a_200_as_with_one_of_its_status() {
     for status in ["200 OK", "500 Internal Server Error"] {

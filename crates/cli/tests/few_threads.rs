@@ -1,5 +1,5 @@
-//! Limits on processes and memory: a run has fewer threads, or ends with a line. It neither panics
-//! nor waits for ever.
+//! Limits on processes and memory: a run has fewer threads, or ends with one line. It never panics
+//! or waits for ever.
 
 use crate::support;
 
@@ -57,7 +57,7 @@ fn run_all(world: &World, files: &Scripted, limits: &'static [(Resource, u64)], 
     }
     let read = mounts_cleanly(world, &format!("mnt-{number}"), |line| limited(world, line, limits, user));
     match read {
-        // A read takes a descriptor; without one, the mount continues.
+        // Without a free descriptor a read fails, but the mount continues.
         Err(error) if limits[0].0 == Resource::Nofile => {
             assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::IO.raw_os_error()), "{limits:?}");
         }
@@ -82,8 +82,8 @@ fn limited(world: &World, line: &str, limits: &'static [(Resource, u64)], user: 
     command
 }
 
-/// Mounts a directory with the limited command, and reads a file there. A refused mount counts as
-/// read.
+/// Mounts a directory with the limited command, and reads a file in it. If the mount is refused, or
+/// impossible without root, returns the expected content.
 #[track_caller]
 fn mounts_cleanly(world: &World, name: &str, limited: impl Fn(&str) -> Command) -> std::io::Result<Vec<u8>> {
     let line = format!("mount --allow-other many {name}");
@@ -109,7 +109,7 @@ fn files() -> Scripted {
     })
 }
 
-/// Runs a program that ends by itself, with a result or a line.
+/// Runs a program that must end by itself, with a result or an error line.
 #[track_caller]
 fn ends_cleanly(mut command: Command, what: &str) -> Ran {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -125,7 +125,7 @@ fn ends_cleanly(mut command: Command, what: &str) -> Ran {
 struct Group(PathBuf);
 
 impl Group {
-    /// Makes a group; `None` if this user or container may not.
+    /// Makes a group; `None` without the permission to make one.
     fn new(most: u32) -> Option<Self> {
         let name = format!("firstbyte-test-{}-{most}", std::process::id());
         let group = ["/sys/fs/cgroup/pids", "/sys/fs/cgroup"].into_iter().find_map(|root| {
@@ -135,7 +135,7 @@ impl Group {
         std::fs::write(group.0.join("pids.max"), most.to_string()).ok().map(|()| group)
     }
 
-    /// Starts a command in the group.
+    /// Makes a command start in the group.
     fn take(&self, command: &mut Command) {
         let members = std::fs::File::options().write(true).open(self.0.join("cgroup.procs")).unwrap();
         // SAFETY: the closure makes one system call.
@@ -191,7 +191,7 @@ fn few_processes_mean_fewer_threads_or_one_line() {
         std::fs::create_dir_all(world.path(directory)).unwrap();
         std::fs::set_permissions(world.path(directory), std::fs::Permissions::from_mode(0o777)).unwrap();
     }
-    // A user without processes.
+    // A user id without other processes.
     let user = 50_000 + std::process::id() % 10_000;
     for limits in [
         &[(Resource::Nproc, 1)],

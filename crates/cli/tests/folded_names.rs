@@ -1,4 +1,4 @@
-//! A destination that treats two names as one: the second source is refused by name, and neither a
+//! Destinations that treat two names as one. The second source is refused by name, and neither a
 //! copy nor a move loses the first.
 
 use crate::support;
@@ -55,7 +55,7 @@ fn the_second_of_two_names_that_become_one_file_is_refused() {
         let target = format!("m/{place}");
         let args = [args, &[target.as_str()]].concat();
         assert_one_refused(&world, &world.run(&args), &format!("back/{place}"));
-        // In the second run the existing one is unchanged, and the other is refused again.
+        // In the second run the first file is unchanged, and the other is refused again.
         let again = world.run(&args);
         assert_one_refused(&world, &again, &format!("back/{place}"));
         assert_eq!(again.receipt()["objects"], 0, "{args:?}: {again:?}");
@@ -98,7 +98,7 @@ fn two_named_sources_do_not_become_one_file() {
         world.write(name, name.as_bytes());
     }
     fs::create_dir(world.path("plain")).unwrap();
-    // Both have one name, so they are refused before a byte is copied.
+    // Both sources have one name, so they are refused before any byte is copied.
     let ran = world.run(&["cp", "one/x", "two/x", "plain/"]);
     assert!(ran.code == Some(2) && names_below(&world.path("plain")).is_empty(), "{ran:?}");
     let ran = world.run(&["--json", "cp", "one/x", "two/X", "m/"]);

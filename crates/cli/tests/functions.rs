@@ -1,5 +1,5 @@
 //! Emulated functions as users run them: a group and a link for each job, waves, exhausted memory.
-//! They need root, because limits do.
+//! Their limits need root.
 
 use crate::support;
 
@@ -27,7 +27,7 @@ fn complete(world: &World, plan: &str) -> Results {
     results.unwrap()
 }
 
-/// Prints the limit of the group that it runs in, the group's inode, and the port of its link.
+/// Plan whose jobs print the memory limit and the inode of their group, and the port of their link.
 const WITNESS: &str = r#"
 [vars]
 starts = "2"
@@ -82,7 +82,7 @@ fn each_job_has_a_group_and_a_link_of_its_own() {
     );
     let run = &results.runs[1];
     assert_eq!((run.basis, run.jobs.len()), (Basis::Emulated, 2));
-    // The links count together: a request and a reply of each job.
+    // The links' counters are summed: one request for each job.
     assert_eq!(run.requests, Some(2));
     let of = |name: &str| [0, 1].map(|job| run.jobs[job].metrics[name]);
     assert_eq!(of("limit"), [134_217_728.0; 2]);
@@ -98,7 +98,7 @@ fn what_one_job_did_not_deliver_is_wrong_content() {
     assert!(results.unwrap().runs.iter().all(|run| run.outcome == Outcome::Wrong));
 }
 
-/// Returns a plan of functions with half of the machine's memory, of which only one fits.
+/// Returns a plan of functions that each have half of the machine's memory, so that only one fits.
 fn halves(waves: bool) -> String {
     let text = fs::read_to_string("/proc/meminfo").unwrap();
     let kib: u64 = text

@@ -1,4 +1,4 @@
-//! `serve` of a remote location, and `--via`: gateways as processes that are killed, wrong or
+//! `serve` of a remote location, and `--via`, with gateways as processes that are killed, wrong or
 //! missing.
 
 use crate::support;
@@ -114,7 +114,7 @@ fn memory_stays_within_the_ceiling_with_many_clients() {
     (0..50).for_each(|number| put(&s3, &format!("small-{number}"), &content[..100_000]));
     let gateway = Gateway::start(&world, "cache", &["--memory", "32MiB"]);
     let clients = usize::try_from(count("FIRSTBYTE_GATEWAY_CLIENTS", 300)).unwrap();
-    // None of them reads its response.
+    // No client reads its response.
     let open: Vec<TcpStream> = (0..clients)
         .map(|number| {
             let mut stream = gateway.connect();
@@ -128,7 +128,7 @@ fn memory_stays_within_the_ceiling_with_many_clients() {
     let status = std::fs::read_to_string(format!("/proc/{}/status", gateway.child.id())).unwrap();
     let peak = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
     let kib: u64 = peak.split_whitespace().nth(1).unwrap().parse().unwrap();
-    // The ceiling, and the needs of a connection and a debug build.
+    // Limit: the memory ceiling, and the needs of each connection and of a debug build.
     assert!(kib < (32 << 10) + 24 * 1024 + 16 * clients as u64, "{peak}");
     drop(open);
 }
@@ -147,8 +147,8 @@ fn several_gateways_fetch_each_byte_once_and_one_that_is_killed_costs_no_read() 
         assert!(world.read(copy) == content, "{copy}");
     }
     let fetched: u64 = gateways.iter().map(|it| it.counter("firstbyte_gateway_origin_bytes_total")).sum();
-    // On a busy machine requests are late and a few are sent twice. Separate gateways would have
-    // fetched everything each.
+    // On a busy machine requests are late, and a few are repeated. Separate gateways would each
+    // have fetched everything.
     assert!(fetched > 100 << 20 && fetched < 2 * (150 << 20), "{fetched}");
     gateways[1].child.kill().unwrap();
     gateways[1].child.wait().unwrap();
@@ -159,7 +159,7 @@ fn several_gateways_fetch_each_byte_once_and_one_that_is_killed_costs_no_read() 
     assert!(String::from_utf8(again.stdout).unwrap().contains("hydrated"));
 }
 
-/// Returns the bytes of bodies that a server has sent.
+/// Returns the number of body bytes that a server has sent.
 fn sent(address: &str) -> u64 {
     let text = String::from_utf8(ask(address, "/.firstbyte/metrics", "")).unwrap();
     ["firstbyte_sendfile_bytes_total ", "firstbyte_copied_bytes_total "]
@@ -197,7 +197,7 @@ fn mounts_that_share_read_from_each_other_and_a_killed_one_costs_no_read() {
     let other = [&reach[..], &["127.0.0.1:1", "--via", "http://127.0.0.1:2"]].concat();
     places[0].world.run(&other).fails(2, &["none of the gateways of --via is here"]);
     places[0].unmount().ok();
-    // Only the mount point of the killed one remains.
+    // Only the mount point of the killed mount remains.
     places[1].unmount();
 }
 
@@ -226,7 +226,7 @@ fn wrong_gateways_are_passed_by() {
         .unwrap();
         let mut all = Vec::new();
         stream.read_to_end(&mut all).unwrap();
-        // One bit of the second half differs.
+        // A bit of the second half differs.
         let at = all.len() / 2;
         all[at] ^= 1;
         ScriptedReply::SendAndClose(all)
@@ -326,7 +326,7 @@ fn a_gateway_speaks_tls_and_its_certificate_is_checked() {
     assert!(gateway.url.starts_with("https://"), "{}", gateway.url);
     let direct = ["--endpoint-url", &gateway.url, "cat", "s3://bucket/k"];
     world.run(&direct).fails(1, &["not signed by a trusted authority"]);
-    // It is bypassed like any failed gateway.
+    // An untrusted gateway is bypassed like any failed gateway.
     assert!(world.run(&["cat", "s3://bucket/k", "--via", &gateway.url]).ok().stdout == content);
     world.set("FIRSTBYTE_CA_BUNDLE", chain.to_str().unwrap());
     assert!(world.run(&direct).ok().stdout == content);

@@ -65,8 +65,8 @@ fn each_object_is_named_as_it_ends() {
 
 #[test]
 fn a_login_portal_is_passed_by_netrc_redirects_and_a_cookie() {
-    // The portal logs in by Basic authentication, and the data host requires the cookie that it
-    // sets for the code.
+    // The portal logs in by Basic authentication and redirects with a code. The data host sets a
+    // cookie for the code, and then requires it.
     let portal =
         Scripted::start(|_, head| match head.to_lowercase().contains("authorization: basic bwu6c2vjcmv0") {
             true => {
@@ -76,7 +76,7 @@ fn a_login_portal_is_passed_by_netrc_redirects_and_a_cookie() {
             }
             false => ScriptedReply::answer("401 Unauthorized", &["www-authenticate: Basic"], b""),
         });
-    // Another name of the same machine, as with portals and data hosts.
+    // The second host name leads to the same machine.
     let login = portal.url().replace("127.0.0.1", "localhost");
     let data = Scripted::start(move |_, head| {
         let host = head.lines().find_map(|line| line.strip_prefix("host: ")).unwrap_or_default();
@@ -105,7 +105,7 @@ fn a_login_portal_is_passed_by_netrc_redirects_and_a_cookie() {
         "{:?}",
         data.heads()
     );
-    // A signed URL has its own user.
+    // A signed URL authenticates by its signature, so it gets no login.
     let signed = portal.url().replace("127.0.0.1", "localhost");
     let before = portal.count();
     assert_ne!(world.run(&["cp", &format!("{signed}/x?X-Amz-Signature=1"), "y"]).code, Some(0));

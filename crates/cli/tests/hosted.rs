@@ -56,7 +56,7 @@ struct Host {
     world: World,
     child: Child,
     url: String,
-    /// A directory that its functions see too.
+    /// Directory that the host's functions see too.
     shared: tempfile::TempDir,
 }
 
@@ -65,7 +65,7 @@ impl Host {
         let world = World::new();
         let code = world.write("code/bootstrap", RUNTIME.as_bytes());
         fs::set_permissions(&code, fs::Permissions::from_mode(0o755)).unwrap();
-        // Not below /tmp, because each function has a separate one.
+        // The directory is not below /tmp, because each function has a private one.
         let shared = tempfile::tempdir_in("/dev/shm").unwrap();
         let variable = format!("SHARED={}", shared.path().display());
         let code = world.path("code");
@@ -96,7 +96,7 @@ impl Host {
         Command::new("curl").args(words).stdout(Stdio::piped()).spawn().unwrap()
     }
 
-    /// Returns the body of the reply, its status, and the kind of a function's error.
+    /// Returns the body of a reply, its status, and the kind of the function's error.
     fn call(&self, event: &str) -> (Value, String) {
         ended(self.begin(event))
     }
@@ -108,7 +108,7 @@ impl Host {
         assert!(ran.status.success(), "{ran:?}");
     }
 
-    /// Waits until `calls` calls of `wait` have begun.
+    /// Waits until `calls` invocations of the action `wait` have begun.
     fn waiting(&self, calls: usize) {
         let begun = || {
             let names = fs::read_dir(self.shared.path()).unwrap().flatten();
@@ -182,7 +182,7 @@ fn an_environment_is_limited_used_again_and_replaced_after_a_change() {
         (first["limit"].as_u64(), first["memory"].as_u64()),
         (Some(64_000_000 / 4096 * 4096), Some(64))
     );
-    // Its /tmp has its own files, and none of this machine's.
+    // The function's /tmp has its own files and none of this machine's.
     assert_eq!((first["files"].as_str(), first["data"].as_str()), (Some("head "), Some("one")));
     assert_eq!((first["name"].as_str(), first["task"].as_str()), (Some("firstbyte"), Some("bootstrap")));
     assert!(first["link"].as_str().unwrap().starts_with("http://127.0.0.1:"), "{first}");
@@ -203,7 +203,7 @@ fn an_environment_is_limited_used_again_and_replaced_after_a_change() {
 
 #[test]
 fn an_environment_is_killed_at_the_deadline_with_all_that_it_started() {
-    // Long enough for the next call on this machine.
+    // The timeout suffices for the next call on this machine.
     let timeout = patience(Duration::from_millis(400));
     let host = Host::start(&["--timeout", &format!("{}ms", timeout.as_millis())]);
     let (error, status) = host.call(r#"{"do": "sleep"}"#);
@@ -212,7 +212,7 @@ fn an_environment_is_killed_at_the_deadline_with_all_that_it_started() {
     let timed_out = format!("Task timed out after {:.2} seconds", timeout.as_secs_f64());
     assert!(error["errorMessage"].as_str().unwrap().contains(&timed_out), "{error}");
     let sleeper = fs::read_to_string(host.shared.path().join("sleeper")).unwrap();
-    // It was killed before the reply, but may not have ended yet.
+    // The process was killed before the reply, but may not have ended yet.
     until("the end of what the runtime has started", || !is_alive(sleeper.trim()));
     let (next, status) = host.call("{}");
     assert_eq!((status.as_str(), next["invocation"].as_u64()), ("200", Some(1)));
@@ -224,11 +224,11 @@ fn errors_of_the_function_have_the_kinds_of_lambda() {
     if lacks_root() {
         return;
     }
-    // With this share of a processor, filling the memory takes long beside other work.
+    // With this share of a processor, filling the memory takes long if the machine is busy.
     let host = Host::start(&["--function", "64MB", "--timeout", "10m"]);
     let (error, status) = host.call(r#"{"do": "error"}"#);
     assert_eq!((status.as_str(), error["errorType"].as_str()), ("200 Unhandled", Some("Own.Kind")));
-    // After an error of its own the environment is used again.
+    // After an error of the function, its environment is used again.
     assert_eq!(host.call("{}").0["invocation"], 2);
     for (event, kind, message) in [
         (r#"{"do": "crash"}"#, "Runtime.ExitError", "Runtime exited with error: signal: killed"),
@@ -255,7 +255,7 @@ fn an_environment_that_cannot_start_says_why() {
     host.end(Signal::INT);
 }
 
-/// A runtime client for Python that replies to each call with its own path.
+/// Runtime client in Python that replies to each call with its own path.
 const CLIENT: &str = r#"
 import http.client, json, os, sys
 api = http.client.HTTPConnection(os.environ["AWS_LAMBDA_RUNTIME_API"])
@@ -275,7 +275,7 @@ fn a_python_below_tmp_with_modules_elsewhere_below_it_is_seen_by_its_functions()
     let environment = home.path().join("environment");
     let made = Command::new("python3").args(["-m", "venv", "--without-pip"]).arg(&environment).status();
     assert!(made.unwrap().success());
-    // Installed as a link to its sources, like a package under development.
+    // The module is installed as a link to its sources, like a package under development.
     let modules = home.path().join("elsewhere/awslambdaric");
     fs::create_dir_all(&modules).unwrap();
     fs::write(modules.join("__main__.py"), CLIENT).unwrap();
@@ -288,7 +288,7 @@ fn a_python_below_tmp_with_modules_elsewhere_below_it_is_seen_by_its_functions()
     assert_eq!(status, "200", "{answer}");
     assert_eq!(answer["prefix"], environment.to_str().unwrap());
     assert!(answer["module"].as_str().unwrap().starts_with(elsewhere), "{answer}");
-    // As root it sees nothing else of this machine's /tmp.
+    // As root the function sees nothing else of this machine's /tmp.
     if rustix::process::geteuid().is_root() {
         assert_eq!(answer["tmp"], json!([home.path().file_name().unwrap().to_str().unwrap()]));
     }

@@ -122,7 +122,7 @@ fn pinned_objects_stay_when_others_need_room() {
     let world = world(&server);
     let limit = ["--cache-size", "6MiB"];
     hydrate(&world, &[&limit[..], &["-r", "--pin", "s3://bucket/run"]].concat()).ok();
-    // Larger than the room that they leave.
+    // The object is larger than the space that the hydrated ones leave.
     fs::write(server.root.join(BUCKET).join("huge"), bytes(3, 8 << 20)).unwrap();
     hydrate(&world, &[&limit[..], &["s3://bucket/big"]].concat()).ok();
     hydrate(&world, &[&limit[..], &["s3://bucket/huge"]].concat());
@@ -151,7 +151,7 @@ fn a_killed_hydration_goes_on_where_it_was() {
     let kept = row["bytes_here"].as_u64().unwrap();
     assert!(kept > 0 && row["state"] == "partial", "{row}");
     let receipt = world.run(&args).ok().receipt();
-    // After a kill, the report may be ahead by the blocks that were being filled.
+    // A kill may lose the blocks that were being filled, although they were reported.
     let being_filled = 16 * 131_072;
     assert!(receipt["resumed_bytes"].as_u64().unwrap() + being_filled >= kept, "{receipt} after {row}");
     assert_eq!(status(&world, &["s3://bucket/slow"])[0]["state"], "hydrated");

@@ -12,9 +12,9 @@ use support::kills::{Survival, slow_link, survive};
 use support::servers::S3;
 
 const LENGTH: u64 = 96 << 20;
-/// Bytes that a download's sockets may hold behind the chunk in flight, because a request spans
-/// several chunks and a client without processor time leaves them there. A part is a separate
-/// request.
+/// Bytes that a killed download may leave in its sockets, in addition to the chunk in flight: a
+/// request spans several chunks, and a client without processor time does not read them. Uploads
+/// need no such margin, because each part is one request.
 const IN_SOCKETS: u64 = 4 << 20;
 
 fn kills() -> u64 {
@@ -43,7 +43,7 @@ fn a_killed_download_over_http_resumes() {
     for seed in 0..kills() {
         let link = slow_link(&s3, LENGTH);
         let url = format!("http://{}/bucket/big", link.address());
-        // Another port is another source, so all runs of a seed use one link.
+        // All runs of a seed use one link, because another port would be another source.
         download_survives(&world, survive(&world, &[&url, "out"], link, LENGTH, seed, 1));
     }
 }
@@ -85,7 +85,7 @@ fn an_upload_abandoned_for_good_is_found_and_aborted() {
     let link = slow_link(&s3, 64 << 20);
     world.set("FIRSTBYTE_ENDPOINT_URL", &format!("http://{}", link.address()));
     let mut child = world.spawn(&["cp", "source", "s3://bucket/abandoned"]);
-    // More than one part has gone through.
+    // Waits for more than one part.
     until("parts", || link.counters().bytes_to_server >= 20 << 20);
     child.kill().unwrap();
     child.wait().unwrap();

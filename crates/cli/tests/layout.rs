@@ -124,7 +124,7 @@ fn a_target_that_is_taken_is_left_alone_and_named() {
 fn a_full_disk_stops_a_conversion_that_goes_on_when_there_is_room() {
     let world = World::new();
     world.write("keep", b"");
-    // A file system with few inodes, in which the layout's directories do not fit.
+    // A file system with too few inodes for the layout's directories.
     let script = "mkdir disk && mount -t tmpfs -o nr_inodes=130 none disk && cd disk && mkdir data \
         && (cd data && touch $(seq -f file-%g 100)) \
         && { \"$0\" layout shard data --levels 1 --width 2 || echo \"code $?\"; } \
@@ -249,9 +249,9 @@ fn damage(world: &World) -> (u64, u64) {
         let path = world.run(&["layout", "path", "data", &name]).ok().stdout;
         String::from_utf8(path).unwrap().trim_end().to_owned()
     };
-    // So many strays that some are met again in the directories to which they are moved.
+    // The number of strays is large, so that some are met again after they were moved.
     (0..40).for_each(|number| drop(world.write(&format!("data/stray-{number}"), b"stray")));
-    // Files in other directories than their own.
+    // Files in wrong directories.
     for number in 0..5 {
         let right = place(number);
         let level = if right.starts_with("data/0/") { "1" } else { "0" };
@@ -259,7 +259,7 @@ fn damage(world: &World) -> (u64, u64) {
         let wrong = format!("data/{level}/0/sample-{number}.json");
         fs::rename(world.path(&right), world.path(&wrong)).unwrap();
     }
-    // Files with the same name: three equal ones, two that differ.
+    // Files with the name of another file: three with equal content, two with other content.
     (10..13).for_each(|number| {
         drop(world.write(&format!("data/sample-{number}.json"), number.to_string().as_bytes()));
     });
@@ -284,9 +284,9 @@ fn a_check_counts_each_file_once_and_what_it_found_mended_and_left() {
         assert_eq!(receipt["findings"], rows, "one row for each: {ran:?}");
         ["objects", "findings", "mended", "left", "failures"].map(|name| receipt[name].as_u64().unwrap())
     };
-    // 300 files and 40 strays, with 5 more of existing names.
+    // 300 files and 40 strays, and 5 with the name of another file.
     assert_eq!(counts(&["--json", "layout", "check", "data"]), [345, can + cannot, 0, can + cannot, 0]);
-    // The equal ones are removed.
+    // The three equal files are removed.
     let mended = counts(&["--json", "layout", "check", "data", "--mend"]);
     assert_eq!(mended, [342, can + cannot, can, cannot, 0]);
     assert_eq!(counts(&["--json", "layout", "check", "data"]), [342, cannot, 0, cannot, 0]);
@@ -304,8 +304,8 @@ fn a_dry_run_and_the_run_after_it_count_the_same_also_where_files_lie_wrong() {
     let ran = world.run(&["--json", "layout", "unshard", "data"]);
     let receipt = ran.receipt();
     let names = |name: &str| receipt[name].as_u64().unwrap();
-    // Two have names that exist in the root, and so do three equal ones; the link blocks one
-    // directory.
+    // Two different files, and three equal ones, have names that exist in the root. The link blocks
+    // one directory.
     assert_eq!(
         (names("objects") + 5, names("failures")),
         (dry["would_move"].as_u64().unwrap(), 5 + 1),

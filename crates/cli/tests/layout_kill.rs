@@ -1,5 +1,5 @@
-//! `kill -9` at random instants of conversions there and back, while writers and readers work:
-//! nothing is lost or doubled, no reader fails to find an existing file, and in the end every file
+//! `kill -9` at random instants of conversions there and back, while writers and readers work.
+//! Nothing is lost or doubled, no reader fails to find an existing file, and at the end every file
 //! is the same inode.
 //!
 //! `FIRSTBYTE_LAYOUT_FILES` (1,000,000) and `FIRSTBYTE_LAYOUT_KILLS` (100) make it the long run.
@@ -20,8 +20,8 @@ use support::World;
 
 const WRITERS: u64 = 4;
 const READERS: u64 = 4;
-/// Period in the order of files: the first four of each belong to a writer, no process changes the
-/// others.
+/// Files per group. Each of the four writers owns one file of each group; no process changes the
+/// other four.
 const STRIDE: u64 = 8;
 
 fn name(number: u64) -> String {
@@ -76,7 +76,7 @@ impl Field {
         layout.unwrap()
     }
 
-    /// Replaces, removes and creates files of its own, and checks each. Returns their final
+    /// Replaces, removes and creates files of one writer, and checks each. Returns their final
     /// content.
     fn write(&self, writer: u64) -> HashMap<u64, Option<String>> {
         let (layout, mut draws, mut mine) = (self.open(), Draws::new(writer), HashMap::new());
@@ -122,8 +122,8 @@ fn convert(world: &World, verb: &str, root: &Path, scheme: LayoutScheme) -> Chil
     world.command(&args).stdin(Stdio::null()).spawn().unwrap()
 }
 
-/// Kills conversions there and back until `kills` were killed. Returns how many were completed
-/// meanwhile.
+/// Runs conversions there and back until `kills` of them were killed. Returns the number of
+/// completed ones.
 fn kill_conversions(world: &World, field: &Field, scheme: LayoutScheme, kills: u64) -> u64 {
     let (mut draws, mut killed, mut completed, mut verb) = (Draws::new(7), 0, 0, "shard");
     let other = |verb| if verb == "shard" { "unshard" } else { "shard" };
@@ -132,8 +132,8 @@ fn kill_conversions(world: &World, field: &Field, scheme: LayoutScheme, kills: u
             break;
         }
         let mut child = convert(world, verb, &field.root, scheme);
-        // From the first milliseconds, in which the layout file is made, to enough for whole
-        // conversions.
+        // Delays range from the first milliseconds, in which the layout file is made, to several
+        // whole conversions.
         let longest = (1000 << (attempt % 12)) * (field.files / 100_000).max(1);
         std::thread::sleep(Duration::from_micros(draws.below(longest)));
         child.kill().unwrap();
@@ -147,7 +147,7 @@ fn kill_conversions(world: &World, field: &Field, scheme: LayoutScheme, kills: u
                 verb = other(verb);
             }
         }
-        // From time to time the direction is reversed half-way.
+        // Sometimes the direction is reversed half-way.
         if draws.below(10) == 0 {
             verb = other(verb);
         }

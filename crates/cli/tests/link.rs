@@ -1,4 +1,4 @@
-//! `link` as users run it: its two forms, the counters that it prints, and bad command lines.
+//! `link` as users run it: both forms, the printed counters, and bad command lines.
 
 use crate::support;
 
@@ -39,7 +39,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It has already ended unless the test failed.
+        // The process has already ended unless the test failed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

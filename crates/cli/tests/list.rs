@@ -53,7 +53,7 @@ fn a_list_is_stopped_with_its_lines() {
     let mut child = world.spawn(&["run", "-"]);
     let mut input = child.stdin.as_ref().unwrap();
     input.write_all(b"link --to 127.0.0.1:1\n").unwrap();
-    // The link's address: the line is running.
+    // The line is running once it has printed the link's address.
     let mut output = BufReader::new(child.stdout.take().unwrap());
     output.read_line(&mut String::new()).unwrap();
     let pid = rustix::process::Pid::from_child(&child);

@@ -38,7 +38,7 @@ fn plant(world: &World) {
     symlink(".", world.path("tree/loop")).unwrap();
 }
 
-/// Returns the names that `find` prints, which must be listed.
+/// Returns the names that `find` prints, as the expected listing.
 fn find(world: &World, arguments: &[&str]) -> BTreeSet<Vec<u8>> {
     let mut command = Command::new("find");
     command

@@ -1,4 +1,4 @@
-//! The program's tests: one test program, so that the world is linked once. Each file is a module.
+//! The tests of the program in one binary, which is linked once. Each file is a module.
 
 #![allow(unreachable_pub, reason = "a test program exports nothing; its modules share what is `pub`")]
 

@@ -1,4 +1,4 @@
-//! Common mistakes, and what the message for each must say: what, where, why, what to try.
+//! Common mistakes, and the required parts of each message: what, where, why, what to try.
 
 use crate::support;
 
@@ -9,7 +9,7 @@ use firstbyte_testkit::{Scripted, ScriptedReply, until};
 use support::servers::S3;
 use support::{Ran, World};
 
-/// A command line, its exit code, and what its one line must contain.
+/// A command line, its exit code, and the texts that its one line of error must contain.
 type Mistake<'a> = (&'a str, i32, &'a [&'a str]);
 
 fn check(world: &World, mistakes: &[Mistake<'_>]) {
@@ -104,7 +104,7 @@ fn options_as_other_programs_call_them() {
         let words: Vec<&str> = line.split(' ').collect();
         world.run(&words).fails(2, &[words[0], ours, "--help"]);
     }
-    // An option of another verb is not suggested.
+    // A similar option of another verb is not suggested.
     let unknown = world.run(&["stat", "a", "--delete-after"]);
     assert!(unknown.code == Some(2) && !unknown.stderr.contains("is called"), "{unknown:?}");
 }
@@ -274,7 +274,7 @@ fn http_and_https_confused() {
 fn an_interrupted_stream_has_nothing_to_resume() {
     let world = World::new();
     let mut child = world.spawn(&["cp", "-", "out"]);
-    // Kept open: at the end of its input the run would end.
+    // Standard input stays open, because its end would end the run.
     let mut input = child.stdin.take().unwrap();
     input.write_all(&[7; 9 << 20]).unwrap();
     until("it writes", || !world.names().is_empty());

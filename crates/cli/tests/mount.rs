@@ -97,8 +97,8 @@ fn every_signal_that_ends_programs_unmounts() {
     }
 }
 
-/// The kernel sends the death of a parent once for each of its threads that had the child, and
-/// users press Ctrl-C twice.
+/// Two signals are common: the kernel sends one for each thread of a dying parent, and users press
+/// Ctrl-C twice.
 #[test]
 fn a_second_signal_leaves_no_dead_mount() {
     let place = Place::new(World::new());
@@ -134,7 +134,7 @@ fn silent_s3(silent: Arc<AtomicBool>) -> Scripted {
         if silent.load(Ordering::SeqCst) {
             return ScriptedReply::Silence;
         }
-        // Small enough to be requested as a whole.
+        // The object is small enough to be requested as a whole.
         ScriptedReply::answer("200 OK", &["etag: \"1\""], b"content of the object")
     })
 }
@@ -210,8 +210,8 @@ fn a_mount_whose_daemon_does_not_answer_can_be_detached() {
     until("the daemon ends", || !is_running(daemon));
 }
 
-/// Runs `firstbyte mount src mnt` in a shell line that first removes something; `"$@"` is the
-/// command.
+/// Runs `firstbyte mount src mnt` in the shell line `line`, which first removes something. `"$@"`
+/// in it is the command.
 fn mount_without(place: &Place, line: &str) -> Ran {
     let command = place.world.command(&["mount", "src", "mnt"]);
     let mut shell = Command::new("unshare");
@@ -228,7 +228,7 @@ fn without_the_device_or_the_privilege_it_says_what_to_do() {
     }
     let place = Place::new(World::new());
     place.world.write("src/x", b"content");
-    // Another /dev, in a separate mount name space, with only what this test needs.
+    // Another /dev, in a separate mount namespace, with only the devices that this test needs.
     let without_device = "mount --bind /dev/shm /mnt && mount -t tmpfs none /dev && mkdir /dev/shm \
                           && mount --bind /mnt /dev/shm && mknod /dev/null c 1 3 && cd \"$PWD\" && exec \"$@\"";
     mount_without(&place, without_device).fails(1, &["/dev/fuse", "modprobe fuse", "--device /dev/fuse"]);
@@ -260,7 +260,8 @@ fn a_user_without_privileges_mounts_by_fusermount3() {
     let place = Place::new(World::new());
     let content = bytes(4, 500_000);
     place.world.write("src/x", &content);
-    // Another user who may enter here, with a reachable copy of the program.
+    // Another user who may enter the directory, with a copy of the program that this user can
+    // reach.
     let (root, program) =
         (place.directory.parent().unwrap().parent().unwrap(), place.world.path("firstbyte"));
     fs::copy(env!("CARGO_BIN_EXE_firstbyte"), &program).unwrap();
@@ -274,7 +275,8 @@ fn a_user_without_privileges_mounts_by_fusermount3() {
         Ran::from(command.current_dir(place.world.path("")).stdin(Stdio::null()).output().unwrap())
     };
     as_nobody("./firstbyte mount src mnt --cache cache").ok();
-    // Twice: from the source, then from the kernel's pages. Nothing can be passed through.
+    // The first read is from the source, the second from the kernel's pages. Passthrough is not
+    // available.
     for _ in 0..2 {
         assert!(as_nobody("cat mnt/x").ok().stdout == content);
     }
@@ -343,13 +345,13 @@ fn the_daemon_holds_no_descriptor_of_the_process_that_started_it() {
     let (mut reader, writer) = std::io::pipe().unwrap();
     let command = place.world.command(&["mount", "src", "mnt"]);
     let mut shell = Command::new("sh");
-    // Descriptors 3 and 9 of the shell, which the program inherits.
+    // The program inherits descriptors 3 and 9 of the shell.
     shell.args(["-c", "exec 3>&0 9>lock; flock 9; \"$@\" >/dev/null", "sh"]).arg(command.get_program());
     shell.args(command.get_args()).env_clear().current_dir(command.get_current_dir().unwrap());
     shell.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     assert!(shell.stdin(writer).status().unwrap().success());
     drop(shell);
-    // Ends when no process has the other end.
+    // The read ends when no process holds the other end.
     let mut rest = Vec::new();
     std::io::Read::read_to_end(&mut reader, &mut rest).unwrap();
     let mut lock = Command::new("flock");
@@ -415,7 +417,7 @@ fn a_truncated_file_of_the_cache_ends_the_daemon_with_a_line_in_its_log() {
     assert!(place.read("x").is_ok());
     fs::File::options().write(true).open(place.world.path("cache/usage")).unwrap().set_len(0).unwrap();
     until("the daemon ends", || {
-        // Each read of new bytes looks for room in the cache.
+        // Each read of new bytes makes the daemon look for space in the cache.
         place.world.write("src/y", &bytes(6, 1 << 20));
         let _ = place.read("y");
         !is_running(pid(&receipt))
@@ -440,7 +442,7 @@ fn a_mount_whose_named_cache_is_on_a_full_disk_reads_without_it() {
     place.unmount().ok();
 }
 
-/// An S3 service with one object, whose ETag and length equal those of every other.
+/// An S3 service with one object, whose ETag and length are the same for every content.
 fn tagged_s3(content: &'static [u8]) -> Scripted {
     Scripted::start(move |_, head| {
         if head.contains("list-type=2") {
@@ -468,7 +470,7 @@ fn a_cache_keeps_two_stores_apart_whose_objects_have_one_name_and_tag() {
         assert_eq!(place.read("x").unwrap(), content);
         place.unmount().ok();
     }
-    // One store at two addresses has one name.
+    // With `--cache-store`, one store at two addresses has one name.
     let named = ["--cache", "cache", "--cache-store", "mine"];
     for server in &stores {
         place.world.set("FIRSTBYTE_ENDPOINT_URL", server.url());

@@ -190,7 +190,7 @@ fn a_directory_that_becomes_a_link_leads_no_deletion_outside() {
         let link = support::kills::slow_link(&s3, 8 << 20);
         world.set("FIRSTBYTE_ENDPOINT_URL", &format!("http://{}", link.address()));
         let mut child = world.spawn(&["mv", "-r", "tree", &format!("s3://bucket/{round}/")]);
-        // During or just after sending.
+        // The swap happens during or just after the file is sent.
         let sent = round * 1_400_000 + 100_000;
         until("it sends", || link.counters().bytes_to_server >= sent || child.try_wait().unwrap().is_some());
         let swapped = std::fs::rename(world.path("tree/d"), world.path("aside"))
@@ -257,7 +257,7 @@ fn what_would_overwrite_what_was_moved_is_refused() {
     world.run(&["mv", "http://127.0.0.1:1/x", "new"]).fails(2, &["web server", "cp"]);
     world.run(&["mv", "nowhere", "new"]).fails(1, &["nowhere", "not found"]);
     assert_eq!(world.names().len(), NAMES.len() + 2);
-    // Patterns below one directory meet nowhere.
+    // Patterns of one directory never give two files the same target.
     world.run(&["mv", "tree/run/*.txt", "tree/run/*.bam", "one/"]).ok();
     assert_eq!(names_below(&world.path("one")), ["a.txt", "b.bam", "x"]);
 }

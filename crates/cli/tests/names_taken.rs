@@ -1,5 +1,5 @@
-//! Names that are taken literally, skipped or refused: objects that are complete, two sources with
-//! one target, directories in lists, wildcards, and keys that look like our temporary files.
+//! Names that are taken literally, skipped or refused: complete objects, two sources with one
+//! target, directories in lists, wildcards, and keys that look like our temporary files.
 
 use crate::support;
 
@@ -57,7 +57,7 @@ fn keys_that_look_like_our_temporary_files_are_content_of_a_store() {
     world.run(&["check", "s3://bucket/t", "s3://bucket/u"]).ok();
     let copied = String::from_utf8(world.run(&["ls", "-R", "s3://bucket/u/"]).ok().stdout).unwrap();
     assert_eq!(copied.lines().count(), 3, "{copied}");
-    // A directory cannot hold them, so each is named, and none is omitted silently.
+    // Such names cannot exist in a directory, so each is reported, and none is omitted silently.
     let ran = world.run(&["cp", "-r", "s3://bucket/t/", "out"]);
     assert!(ran.code == Some(3) && ran.stderr.contains(".x.firstbyte-part"), "{ran:?}");
 }

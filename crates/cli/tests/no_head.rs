@@ -1,5 +1,5 @@
-//! Web servers and URLs that can be read by GET and not by HEAD: every verb works, and none shows
-//! another length than GET delivers.
+//! Web servers and URLs that can be read by GET but not by HEAD. Every verb works, and shows only
+//! the length that GET delivers.
 
 use crate::support;
 
@@ -9,7 +9,7 @@ use support::place::Place;
 
 const LEN: usize = 300_000;
 
-/// HEAD is refused, or states no true length.
+/// Quirks by which HEAD is refused, or states no true length.
 const NO_HEAD: [Quirk; 4] = [Quirk::NoHead, Quirk::HeadDenied, Quirk::HeadsLengthZero, Quirk::HeadsNoLength];
 
 fn store_with(quirks: &[Quirk]) -> (QuirkStore, Vec<u8>, String) {

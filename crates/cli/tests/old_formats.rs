@@ -1,5 +1,5 @@
-//! Files that other builds have written: old ones are read or dropped, newer ones refused by name.
-//! docs/stability.md promises it.
+//! Files written by other builds: old ones are read or dropped, newer ones refused by name, as
+//! docs/stability.md promises.
 
 use crate::support;
 
@@ -10,8 +10,8 @@ use firstbyte_testkit::bytes;
 use support::servers::S3;
 use support::{World, names_below};
 
-/// Checks a journal of a download by builds that did not record the source's service: the copy
-/// starts anew and is right.
+/// A download's journal from builds that did not record the source's service is not continued: the
+/// copy starts anew and is right.
 #[test]
 fn a_journal_without_a_service_is_not_continued_and_the_copy_is_right() {
     let s3 = S3::ours();
@@ -45,7 +45,7 @@ fn an_old_cache_is_emptied_and_a_newer_one_refused() {
     let number: u32 = title.trim().rsplit(' ').next().unwrap().parse().unwrap();
     let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/stability.md")).unwrap();
     assert!(page.contains(&format!("| cache | {number}, ")), "the number in docs/stability.md");
-    // As builds left it before a store was part of an object's name.
+    // The format as builds wrote it before an object's name contained its store.
     fs::write(&format, title.replace(&number.to_string(), "2")).unwrap();
     let status =
         world.run(&["--json", "hydrate", "--wait", "s3://bucket/some", "--cache", "cache"]).ok().receipt();
@@ -69,12 +69,12 @@ fn a_receipt_of_a_newer_schema_is_refused_with_its_number() {
     world.run(&["receipts", "merge", "manifest.parquet", "newer.json"]).fails(1, &["schema 2", "newer.json"]);
 }
 
-/// Files that the build 5c495d8 of 2026-11-26 has written.
+/// Returns the path of a file that the build 5c495d8 of 2026-11-26 has written.
 fn kept(name: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/formats/5c495d8")).join(name)
 }
 
-/// Copies a directory of such files.
+/// Copies a directory of files of that build.
 fn restore(from: &Path, to: &Path) {
     for name in names_below(from) {
         let path = to.join(&name);

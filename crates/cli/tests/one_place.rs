@@ -1,4 +1,4 @@
-//! One location under two names: a move onto itself deletes nothing.
+//! A location with two names: moving it onto itself deletes nothing.
 
 use crate::support;
 
@@ -59,7 +59,7 @@ fn a_move_between_two_names_of_a_directory_on_a_host_is_refused() {
         assert!(ran.code != Some(0) && ran.stderr.contains("the same place"), "{ran:?}");
         assert_untouched(&tree);
     }
-    // A link on the path to the destination.
+    // The path to the destination contains a link.
     fs::create_dir(scratch.path().join("new")).unwrap();
     symlink("../home/tree/deep", scratch.path().join("new/deep")).unwrap();
     let ran = world.run(&["mv", "-r", &there("home/tree/"), &there("new")]);
@@ -92,7 +92,7 @@ fn a_move_between_a_bucket_and_the_directory_that_holds_it_is_refused() {
     let ran = world.run(&["mv", "s3://bucket/tree/a", &format!("{local}/")]);
     assert!(ran.code != Some(0) && ran.stderr.contains("the same place"), "{ran:?}");
     assert_untouched(&tree);
-    // Two keys of one bucket are two objects.
+    // Two keys of one bucket are different objects.
     world.run(&["mv", "-r", "s3://bucket/tree/", "s3://bucket/new"]).ok();
     assert_untouched(&s3.root.join("bucket/new"));
 }
@@ -179,7 +179,7 @@ fn a_sync_that_deletes_is_refused_where_a_bind_mount_is_the_source_or_the_destin
     assert_eq!(world.read("data/other"), b"other");
 }
 
-/// A second path to a directory: writes and deletions there affect the directory.
+/// A directory mounted at a second path: writes and deletions there affect the directory itself.
 struct Overlay(PathBuf);
 
 impl Overlay {
@@ -214,7 +214,7 @@ fn a_sync_that_deletes_is_refused_where_another_file_system_shows_the_source_or_
         (["sync", "--delete", "data", "again"], "again"),
         (["sync", "--delete", "data/tree", "again/deep"], "again"),
         (["mv", "-r", "data/", "again"], "again"),
-        // A mount below the destination shows the source.
+        // The source is mounted below the destination.
         (["sync", "--delete", "data/tree", "whole"], "whole/mirror"),
     ] {
         let world = World::new();

@@ -1,5 +1,5 @@
-//! A server that stops answering: every call returns within its deadline, however many wait, and
-//! work continues when it is back.
+//! A server that stops answering. Every call returns within its deadline, however many wait, and
+//! work continues when the server is back.
 
 use crate::support;
 
@@ -17,19 +17,20 @@ use support::servers::S3;
 
 const DEADLINE: Duration = Duration::from_secs(3);
 
-/// Most requests on the wire of one call: silent ones are cut and repeated, each after twice as
-/// long. Ten calls that share a deadline need no more, except after a second's pause of the
-/// machine, after which one of them repeats its request.
+/// Most requests of one call. Silent requests are cut and repeated, each after twice the time. Ten
+/// calls that share a deadline need no more, except after the machine has paused for a second: then
+/// one of them repeats its request.
 const REQUESTS_OF_ONE: u64 = 10;
 
-/// Stops a server until dropped.
+/// A stopped server, which continues when this is dropped.
 struct Stopped(Pid);
 
 impl Stopped {
     fn of(server: &S3) -> Self {
         let pid = Pid::from_raw(i32::try_from(server.pid()).unwrap()).unwrap();
         kill_process(pid, Signal::STOP).unwrap();
-        // `kill` returns before the signal is handled; this waits until all threads have stopped.
+        // `kill` returns before the signal is handled, so this waits until all threads have
+        // stopped.
         waitid(WaitId::Pid(pid), WaitIdOptions::STOPPED).unwrap();
         Self(pid)
     }
@@ -51,11 +52,11 @@ fn requests_of_ten(link: &RunningLink, call: impl Fn() -> std::io::Result<()> + 
     link.counters().requests - before
 }
 
-/// A mount of a server behind a link that counts the requests.
+/// Mounts a server behind a link that counts requests.
 fn mounted() -> (S3, RunningLink, Place) {
     let server = S3::ours();
     let link = Link::start(LinkConfig::new("127.0.0.1:0".parse().unwrap(), server.address())).unwrap();
-    // Sparse, and so large that nothing fetches all of it ahead.
+    // The file is sparse, and too large for any read-ahead to fetch all of it.
     fs::File::create(server.root.join("bucket/big")).unwrap().set_len(64 << 30).unwrap();
     fs::write(server.root.join("bucket/other"), "other").unwrap();
     let mut world = World::with_s3(&server);
@@ -111,13 +112,13 @@ fn a_copy_survives_an_outage_that_outlasts_several_read_timeouts() {
     let content = bytes(2, 24 << 20);
     fs::write(server.root.join("bucket/big"), &content).unwrap();
     let mut world = World::with_s3(&server);
-    // Long enough, 4 s, that the server stops before the end.
+    // The download takes 4 s, so the server stops before its end.
     let link = slow_link(&server, 12 << 20);
     world.set("FIRSTBYTE_ENDPOINT_URL", &format!("http://{}", link.address()));
     let mut child = world.spawn(&["--read-timeout", "1s", "cp", "s3://bucket/big", "out"]);
     until("a part of it", || link.counters().bytes_to_client >= 1 << 20);
     let stopped = Stopped::of(&server);
-    // Three timeouts long, because time itself is tested.
+    // Three timeouts, because the test is about time.
     std::thread::sleep(Duration::from_millis(3_500));
     assert_eq!(child.try_wait().unwrap(), None, "it ended before the server was back");
     drop(stopped);

@@ -12,7 +12,7 @@ use support::streams::{Stream, closing};
 use support::trouble::{Trouble, Troubled};
 use support::{Ran, World};
 
-/// Runs to the end with these streams. A run that hangs is killed, and fails the test.
+/// Runs the program to its end with these streams. A run that hangs is killed, and fails the test.
 #[track_caller]
 fn run(world: &World, args: &[&str], stdout: Stream, stderr: Stream) -> Ran {
     let mut command = closing(&world.command(args), stdout, stderr);
@@ -99,7 +99,7 @@ fn a_reader_that_has_left_ends_a_run_quietly() {
     for args in PRINTING {
         let ran = run(&world, args, Stream::Broken, Stream::Read);
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{args:?}");
-        // As in `2>&1 | head -1`.
+        // Both streams are broken, as in `2>&1 | head -1`.
         assert_eq!(run(&world, args, Stream::Broken, Stream::Broken).code, Some(0), "{args:?}");
     }
 }

@@ -1,5 +1,4 @@
-//! The plans of this repository and its documentation, and the resources that cases of a plan
-//! share.
+//! The plans of this repository and its documentation, and resources shared by the cases of a plan.
 
 use crate::support;
 
@@ -116,7 +115,7 @@ startup = "{start} s"
     let results = measured(&world, plan, &["--rounds", "1"]);
     let of = |case: &str| results.runs.iter().rfind(|run| run.case == case).unwrap();
     let (start, job) = (of("start").seconds, of("job").seconds);
-    // The rest of the time is the mount and the round trips of one file.
+    // The remaining time is the mount and the round trips of one file.
     assert!(job > start && job < start + 0.2, "{start} {job}");
     let file = world.write("plan.toml", plan.as_bytes());
     world

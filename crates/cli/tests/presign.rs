@@ -1,4 +1,4 @@
-//! What `presign` prints works with curl, until it expires and for nothing else.
+//! URLs of `presign` work with curl until they expire, and for no other request.
 
 use crate::support;
 
@@ -42,7 +42,7 @@ fn curl_reads_and_writes_one_object_until_the_url_expires() {
         let get = url(&world, &["--expires", "2m", key]);
         assert!(get.contains("X-Amz-Expires=120"), "{get}");
         assert!(curl(&[], &get) == (200, content.clone()), "{get}");
-        // Valid for one method and one object, and only with its own signature.
+        // The URL is valid only for its method, its object and its signature.
         assert_eq!(curl(&["-T", path.to_str().unwrap()], &get).0, 403);
         assert_eq!(curl(&["-X", "DELETE"], &put).0, 403);
         assert_eq!(curl(&[], &get.replace(".bin", ".bim")).0, 403);

@@ -1,5 +1,5 @@
-//! `probe` and `doctor LOCATION` as users run them, and what follows from the model: `advise`,
-//! `link`, predictions in receipts and their grades.
+//! `probe` and `doctor LOCATION` as users run them, and the uses of the model: `advise`, `link`,
+//! predictions in receipts and their grades.
 
 use crate::support;
 
@@ -108,7 +108,7 @@ fn a_probe_that_cannot_measure_is_one_line() {
 #[test]
 fn a_budget_without_prices_is_refused_and_a_probe_without_one_is_not() {
     let (s3, mut world) = bucket();
-    // By the name of another host its billing is unknown.
+    // The billing of another host name is unknown.
     world.set("FIRSTBYTE_ENDPOINT_URL", &s3.url.replace("127.0.0.1", "0.0.0.0"));
     world
         .run(&["cp", "s3://bucket/data/1", "x", "--budget", "1USD", "--transfer", "none"])

@@ -1,5 +1,5 @@
-//! Settings of a network, in variables or options: an unusable one stops only the requests that
-//! need it, and is named.
+//! Network settings in variables or options. An unusable setting is named, and stops only the
+//! requests that need it.
 
 use crate::support;
 

@@ -1,6 +1,6 @@
-//! Every verb against a store with every quirk: the result is right, or the verb says that it
-//! failed, and nothing is lost. `docs/reference/quirks.md` has the table of results, which this
-//! test checks, and writes with `FIRSTBYTE_WRITE_QUIRKS=1`.
+//! Every verb against a store with every quirk: the result is right, or the verb reports a failure,
+//! and nothing is lost. The test checks the table of results in `docs/reference/quirks.md`, and
+//! writes it with `FIRSTBYTE_WRITE_QUIRKS=1`.
 
 use crate::support;
 
@@ -19,13 +19,13 @@ use firstbyte_testkit::{Quirk, QuirkStore, bytes};
 use support::place::Place;
 use support::{Ran, World, names_below};
 
-/// The test writes its tables between these lines.
+/// Markers in the document. The table is between them.
 const BEGIN: &str = "<!-- results: begin -->";
 const END: &str = "<!-- results: end -->";
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/quirks.md");
 
 /// Keys whose order, encoding or length some store gets wrong, with the lengths of their contents.
-/// They fill more than one page of the store.
+/// Together they need more than one page of a listing.
 const KEYS: [(&str, usize); 10] = [
     ("a+b", 11),
     ("a-b", 12),
@@ -34,12 +34,12 @@ const KEYS: [(&str, usize); 10] = [
     ("a/y z", 15),
     ("b/deep/k", 16),
     ("empty", 0),
-    // Three blocks of the cache.
+    // The object has three blocks of the cache.
     ("large", 300_000),
     ("m", 30_000),
     ("z", 17),
 ];
-/// Longer than two parts of an upload.
+/// Length of an object of more than two parts of an upload.
 const LARGE: usize = 17 << 20;
 
 type Tree = BTreeMap<String, Vec<u8>>;
@@ -61,16 +61,16 @@ const VERBS: [Verb; 11] = [
     ("open", open),
 ];
 
-/// Cells that differ between runs. A key that is listed twice is moved twice or is gone. The thirty
-/// requests of a read of the large object end before its deadline or not. It is read by one request
-/// from its beginning, or by several.
+/// Cells that differ between runs. A key that is listed twice is moved twice or is gone. A read of
+/// the large object needs up to thirty requests, which may end after its deadline. The object is
+/// read by one request from its beginning, or by several.
 const RACES: [(&str, &str); 3] =
     [("repeats-keys", "mv -r from"), ("cut-bodies", "mount"), ("wrong-ranges", "mount")];
 
 /// Outcome of a verb.
 enum Outcome {
     Right,
-    /// A failure without loss, with its reasons.
+    /// A failure without loss, with the reported reasons.
     Refused(BTreeSet<String>),
     /// A success with a wrong result, or a loss.
     Wrong(String),
@@ -95,13 +95,13 @@ impl Case {
         Self { world, store, quirk }
     }
 
-    /// Gives the store its quirk from now on.
+    /// Sets the quirk of the store.
     fn begin(&self) {
         self.store.set_quirks(&[self.quirk]);
     }
 
-    /// Stores the tree in the bucket, dated an hour ago: newer than the local files by more than
-    /// seconds.
+    /// Stores the tree in the bucket, dated an hour ago, so that it is clearly newer than the local
+    /// files.
     fn plant_objects(&self) -> Tree {
         let tree = contents(1);
         let modified = SystemTime::now() - Duration::from_secs(3600);
@@ -133,7 +133,7 @@ impl Case {
     }
 }
 
-/// The tree of a seed.
+/// Returns the tree of a seed.
 fn contents(seed: u64) -> Tree {
     KEYS.iter().map(|(key, length)| ((*key).to_owned(), bytes(seed, *length))).collect()
 }
@@ -144,8 +144,8 @@ fn read_below(root: &Path) -> Tree {
     names.map(|name| (name.clone(), fs::read(root.join(name)).unwrap())).collect()
 }
 
-/// Returns the outcome of a run whose result should be `right` and that must not have `lost`
-/// anything.
+/// Returns the outcome of a run. `right` is whether its result is right; `lost` names anything that
+/// was lost.
 fn outcome(ran: &Ran, right: bool, lost: Option<String>) -> Outcome {
     match (ran.code, lost) {
         (_, Some(lost)) => Outcome::Wrong(format!("{lost}: {ran:?}")),
@@ -246,7 +246,7 @@ fn remove(case: &Case) -> Outcome {
     outcome(&ran, case.objects().is_empty(), lost)
 }
 
-/// Checks that equal trees are equal, and that a difference is found.
+/// Checks that `check` accepts equal trees and finds a difference.
 fn check(case: &Case) -> Outcome {
     case.plant_objects();
     case.plant_files("tree");
@@ -260,7 +260,7 @@ fn check(case: &Case) -> Outcome {
         (Some(0), _) => Outcome::Refused(reasons(&other.stderr)),
         // A failure has a line on standard error, a difference a row on standard output.
         (_, _) if equal.stderr.contains("error: ") => Outcome::Refused(reasons(&equal.stderr)),
-        // The listing states other lengths than the files have, and `check` reports this.
+        // If the listing states wrong lengths, `check` reports them.
         (_, _) if !String::from_utf8_lossy(&equal.stdout).contains("only in") => {
             Outcome::Refused(["size differs".to_owned()].into())
         }
@@ -306,7 +306,7 @@ fn mount(case: &Case) -> Outcome {
     }
 }
 
-/// Names of files below a directory, as the mount lists them.
+/// Returns the names of files below a directory, as the mount lists them.
 fn list_below(root: &Path) -> std::io::Result<BTreeSet<String>> {
     let (mut names, mut pending) = (BTreeSet::new(), vec![root.to_owned()]);
     while let Some(directory) = pending.pop() {
@@ -322,7 +322,7 @@ fn list_below(root: &Path) -> std::io::Result<BTreeSet<String>> {
     Ok(names)
 }
 
-/// Reads with the library's `open`, which Python's calls.
+/// Reads with the library's `open`, which the Python module uses too.
 fn open(case: &Case) -> Outcome {
     let tree = case.plant_objects();
     let mut options = ClientOptions::default();
@@ -360,7 +360,7 @@ fn with(tree: &Tree, other: &Tree) -> Tree {
     tree.iter().chain(other).map(|(name, content)| (name.clone(), content.clone())).collect()
 }
 
-/// Finds a name whose content is neither the right one nor an old one.
+/// Finds a name whose content is neither right nor allowed.
 fn torn(found: &Tree, allowed: &Tree) -> Option<String> {
     let right = contents(1);
     found.iter().find_map(|(name, content)| {
@@ -377,7 +377,7 @@ fn missing(tree: &Tree, here: &Tree, there: &Tree) -> Option<String> {
     })
 }
 
-/// The results of all cases.
+/// Runs all cases and returns their outcomes.
 fn run_all() -> BTreeMap<(Quirk, usize), Outcome> {
     let cases: Vec<(Quirk, usize)> =
         Quirk::ALL.iter().flat_map(|quirk| (0..VERBS.len()).map(|verb| (*quirk, verb))).collect();
@@ -395,7 +395,7 @@ fn run_all() -> BTreeMap<(Quirk, usize), Outcome> {
     results.into_inner().unwrap()
 }
 
-/// The tables of the document.
+/// Formats the tables of the document.
 fn table(results: &BTreeMap<(Quirk, usize), Outcome>) -> String {
     let names: Vec<&str> = VERBS.iter().map(|(name, _)| *name).collect();
     let mut text = format!("| quirk | {} |\n|{}\n", names.join(" | "), " --- |".repeat(names.len() + 1));

@@ -1,5 +1,5 @@
-//! Rate limits hold from the first second: never more has passed than the rate and one second's
-//! worth.
+//! Rate limits hold from the first second: at any time, at most the rate times the time has passed,
+//! and one second's worth more.
 
 use crate::support;
 
@@ -16,10 +16,10 @@ use support::place::Place;
 use support::servers::S3;
 
 const RATE: u64 = 3_000_000;
-/// Heads and listings, which are not limited.
+/// Bytes of heads and listings, which are not limited.
 const TALK: u64 = 128 << 10;
 
-/// A link without limits that counts.
+/// Starts an unlimited link that counts bytes.
 fn counting(server: &S3) -> RunningLink {
     Link::start(LinkConfig::new("127.0.0.1:0".parse().unwrap(), server.address())).unwrap()
 }
@@ -30,7 +30,7 @@ fn world_behind(link: &RunningLink, server: &S3) -> World {
     world
 }
 
-/// Checks until four seconds' worth has passed that the rate holds at all times.
+/// Checks that the rate holds at all times, until four seconds' worth has passed.
 #[track_caller]
 fn assert_held(passed: impl Fn() -> u64) {
     until("bytes pass", || passed() >= TALK);
@@ -43,7 +43,7 @@ fn assert_held(passed: impl Fn() -> u64) {
     });
 }
 
-/// Slow enough for any machine.
+/// The rate is slow enough for any machine.
 #[test]
 fn a_run_at_its_rate_says_that_the_rate_limited_it() {
     let server = S3::ours();

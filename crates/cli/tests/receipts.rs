@@ -1,4 +1,4 @@
-//! Receipts: every applicable field, in every verb.
+//! Receipts: every field that applies, in every verb.
 
 use crate::support;
 
@@ -170,7 +170,7 @@ fn retries_are_counted_whatever_is_repeated() {
         let ran = world.run(&[&["--json"], words].concat());
         let text = [ran.stdout.clone(), ran.stderr.clone().into_bytes()].concat();
         let text = String::from_utf8(text).unwrap();
-        // The content of `cat` does not end in a line feed.
+        // The content that `cat` prints before the receipt does not end in a line feed.
         let receipt =
             text.rfind("{\"schema\"").map_or("{}", |at| text[at..].lines().next().unwrap_or_default());
         let receipt: serde_json::Value = serde_json::from_str(receipt).unwrap();

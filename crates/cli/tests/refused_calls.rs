@@ -1,5 +1,5 @@
-//! File systems and sandboxes may refuse calls that only improve a copy, which then works without
-//! them.
+//! System calls that only improve a copy, refused as some file systems and sandboxes do. The copy
+//! works without them.
 
 use crate::support;
 
@@ -51,7 +51,7 @@ fn a_tree_is_copied_without_each_call_that_only_improves_it() {
             ] {
                 let ran = run_without(&world, call, error, args);
                 assert_eq!(ran.code, Some(0), "{what}: {args:?}: {ran:?}");
-                // A refusal is one line.
+                // Each refusal is reported in one line.
                 let lines = ran.stderr.lines().filter(|line| line.contains("the file system")).count();
                 assert_eq!(ran.stderr.lines().count(), lines, "{what}: {args:?}: {ran:?}");
                 assert!(lines <= 2, "{what}: {args:?}: {ran:?}");
@@ -114,7 +114,7 @@ fn without_locks_two_copies_at_once_do_not_mix() {
     }
     assert!(contents.contains(&world.read("same")));
     assert_eq!(names_below(&world.path("")), ["same"]);
-    // A killed run leaves a name that no later run mistakes for its own.
+    // A killed run leaves a name that no later run takes for its own.
     symlink("nowhere", world.path(".same.firstbyte-part")).unwrap();
     let ran = run_without(&world, named("flock"), libc::EOPNOTSUPP, &["cp", "s3://bucket/one", "same"]);
     assert!(ran.code != Some(0) || world.read("same") == contents[0], "{ran:?}");

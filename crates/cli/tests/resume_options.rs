@@ -1,4 +1,4 @@
-//! A killed copy is only continued towards the same result: with the same options, at the same
+//! A killed copy is continued only if the result is the same: with the same options, at the same
 //! service.
 
 use crate::support;
@@ -9,9 +9,9 @@ use std::time::SystemTime;
 use firstbyte_testkit::{Quirk, QuirkStore, bytes, until};
 use support::World;
 
-/// Bytes of several parts, of which a killed run has sent some.
+/// Length of an upload of several parts, some of which a killed run has sent.
 const LEN: usize = 24 << 20;
-/// Slow enough that the run is killed in the middle.
+/// Rate that leaves time to kill the run in the middle.
 const RATE: &str = "16MB";
 
 fn world_of(store: &QuirkStore) -> World {
@@ -35,7 +35,7 @@ fn begun_uploads(store: &QuirkStore) -> usize {
     store.requests().iter().filter(|line| line.starts_with("POST") && line.contains("uploads")).count()
 }
 
-/// A store and a world in which an upload of `source` to `s3://bucket/key` was killed.
+/// Makes a store, and a world in which an upload of `source` to `s3://bucket/key` was killed.
 fn killed_upload() -> (QuirkStore, World, Vec<u8>) {
     let store = QuirkStore::start(&[]);
     let world = world_of(&store);
@@ -79,7 +79,7 @@ fn an_upload_with_other_options_starts_anew_and_the_old_one_is_aborted() {
 #[test]
 fn an_upload_at_another_service_is_neither_continued_nor_aborted() {
     let (first, mut world, content) = killed_upload();
-    // The ids of uploads are the same at both.
+    // Both stores give their uploads the same ids.
     let second = QuirkStore::start(&[]);
     world.set("FIRSTBYTE_ENDPOINT_URL", second.url());
     world.run(&["cp", "source", "s3://bucket/key"]).ok();
@@ -93,7 +93,7 @@ fn an_upload_at_another_service_is_neither_continued_nor_aborted() {
 #[test]
 fn a_download_from_another_service_starts_anew() {
     let stores = [QuirkStore::start(&[Quirk::NoTags]), QuirkStore::start(&[Quirk::NoTags])];
-    // These objects differ by the service and the content only.
+    // These objects differ only in service and content.
     let modified = SystemTime::UNIX_EPOCH;
     let contents = [bytes(2, LEN), bytes(3, LEN)];
     for (store, content) in stores.iter().zip(&contents) {

@@ -144,7 +144,7 @@ fn what_is_not_meant_to_be_deleted_is_refused() {
         world.run(&["rm", "-r", special]).fails(2, &[]);
     }
     world.run(&["rm", "s3://bucket/missing"]).fails(1, &["missing"]);
-    // Nothing is deleted if one operand is wrong.
+    // If one operand is wrong, nothing is deleted.
     world.run(&["rm", "s3://bucket/f", "s3://bucket/missing"]).fails(1, &[]);
     assert_eq!(keys(&world).len(), NAMES.len());
     world.run(&["rm", "--yes", "s3://bucket/missing", "s3://bucket/f"]).ok();
@@ -180,7 +180,7 @@ fn a_killed_run_deletes_nothing_beyond_and_the_next_one_ends_it() {
     world.run(&["sync", "tree", "s3://bucket"]).ok();
     for round in 0..4 {
         let mut child = world.spawn(&["rm", "-r", "s3://bucket/run"]);
-        // Any instant is suitable: the next run completes this one's work.
+        // Any instant will do, because the next run completes the work.
         std::thread::sleep(std::time::Duration::from_millis(20 + 30 * round));
         child.kill().unwrap();
         child.wait().unwrap();

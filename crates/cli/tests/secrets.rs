@@ -1,5 +1,4 @@
-//! Passwords, signatures and tokens in locations: they appear in no file, no line and no process
-//! title.
+//! Passwords, signatures and tokens in locations appear in no file, no output and no process title.
 
 use crate::support;
 
@@ -52,7 +51,7 @@ fn everything_below(root: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Checks that only the owner can access a state directory, and that it has no secret.
+/// Checks that only the owner can access a state directory, and that it contains no secret.
 #[track_caller]
 fn assert_private(root: &Path) {
     for path in everything_below(root) {
@@ -65,7 +64,7 @@ fn assert_private(root: &Path) {
     }
 }
 
-/// A server with one object, reached through a link of this rate.
+/// Starts a server with one object, reached through a link of this rate.
 fn served(content: &[u8], rate: u64) -> (S3, RunningLink) {
     let server = S3::ours();
     fs::write(server.root.join("bucket/big"), content).unwrap();
@@ -258,7 +257,7 @@ fn what_a_mount_leaves_in_files_tables_and_titles_holds_no_secret() {
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600, "{file}");
         assert_harmless(file, &fs::read(&path).unwrap());
     }
-    // The request to the daemon uses the location as it is displayed, and still works.
+    // The request to the daemon shows the location without its secrets, and still works.
     let ran = place.world.run(&["--json", "hydrate", "--wait", "mnt"]).ok();
     assert_harmless("hydrate's receipt", &ran.stdout);
     let ran = place.world.run(&["--json", "status", "mnt"]).ok();

@@ -9,7 +9,7 @@ use support::World;
 use support::place::Place;
 use support::servers::S3;
 
-/// Our own server with keys, below a base path, as behind a reverse proxy.
+/// Starts our own server with keys, below a base path, as behind a reverse proxy.
 fn below_a_base_path(world: &World) -> S3 {
     let keys = world.write("keys", format!("{ACCESS_KEY} {SECRET_KEY} write\n").as_bytes());
     S3::ours_with(&["--write", "--base-path", "/some/files", "--auth", keys.to_str().unwrap()])
@@ -20,7 +20,7 @@ fn signed_copies_go_both_ways_below_a_base_path() {
     let keys = World::new();
     let s3 = below_a_base_path(&keys);
     let world = World::with_s3(&s3);
-    // One request, and several parts.
+    // The objects need one request, and several parts.
     for (name, length) in [("small ü+", 1_000), ("large", 40 << 20)] {
         let content = bytes(1, length);
         world.write("source", &content);
@@ -54,7 +54,7 @@ fn an_object_from_the_year_11476_is_shown_and_copied() {
     let s3 = S3::ours_with(&["--write"]);
     let world = World::with_s3(&s3);
     let far = std::time::UNIX_EPOCH + std::time::Duration::from_secs(300_000_000_000);
-    // `cp` sends the file's time along; a file system with 64-bit times keeps it.
+    // `cp` sends the file's time, which a file system with 64-bit times can store.
     let memory = tempfile::tempdir_in("/dev/shm").unwrap();
     let source = memory.path().join("source");
     std::fs::write(&source, "content").unwrap();
@@ -79,7 +79,7 @@ fn an_object_from_the_year_11476_is_shown_and_copied() {
 
 #[test]
 fn a_client_that_signs_nothing_reads_a_directory_served_as_one_bucket() {
-    // The directory has another bucket of the same name, which must not be served.
+    // The served directory contains another bucket of the same name, which must not be served.
     let s3 = S3::ours_with(&["--write", "--bucket", BUCKET]);
     let (small, large) = (bytes(1, 1_000), bytes(2, 40 << 20));
     std::fs::write(s3.root.join("small"), &small).unwrap();
@@ -121,12 +121,12 @@ fn the_access_log_shows_no_signature() {
         format!("GET /{BUCKET}/x?{forged} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
     stream.read_to_end(&mut Vec::new()).unwrap();
-    // Log lines are written after their responses, by the thread of each connection.
+    // Each connection's thread writes its log line after the response.
     let log = || String::from_utf8(keys.read("log")).unwrap();
     until("both lines", || log().contains("X-Amz-Signature=") && log().contains(&format!(" {ACCESS_KEY} ")));
     let log = log();
     assert!(log.contains("X-Amz-Signature=..."), "{log}");
     assert!(!log.contains(signature) && !log.contains(SECRET_KEY), "{log}");
-    // Clients cannot forge log lines: there is no such key, and each line is a request.
+    // Clients cannot forge log lines: the forged key does not appear, and each line is a request.
     assert!(!log.contains(" mallory") && !log.lines().any(|line| line.starts_with('x')), "{log}");
 }

@@ -1,4 +1,4 @@
-//! Files on a host that is reached by SSH, with OpenSSH's server.
+//! Files on a host reached by SSH, with OpenSSH's server.
 
 use crate::support;
 
@@ -14,7 +14,7 @@ use support::place::Place;
 use support::servers::S3;
 use support::{World, names_below};
 
-/// A host with a directory of files, and a world that may log in.
+/// A host with a directory of files, and a world that can log in.
 struct Host {
     world: World,
     sshd: Sshd,
@@ -36,12 +36,12 @@ impl Host {
         Self { world, sshd, root, _scratch: scratch }
     }
 
-    /// The location of a name on the host.
+    /// Returns the location of a name on the host.
     fn at(&self, name: &str) -> String {
         format!("{}{}/{name}", self.sshd.url(), self.root.display())
     }
 
-    /// Waits until no process is connected to it.
+    /// Waits until no process is connected to the host.
     fn wait_for_end_of_sessions(&self) {
         let ssh = self.sshd.ssh(SshClientKind::Friend).replace(' ', "\0");
         let connects = |pid: String| {
@@ -101,7 +101,7 @@ fn a_tree_goes_there_and_back_with_names_of_any_bytes() {
     assert!(world.path("back/empty").is_dir());
     world.run(&["check", "--content", "tree", &there]).ok();
 
-    // Content decides if times do not, and files that only the host has are deleted.
+    // Equal times are not trusted with `--content`, and files that only the host has are deleted.
     fs::write(root.join("100%"), "TREE/100%").unwrap();
     fs::create_dir(root.join("extra")).unwrap();
     fs::write(root.join("extra/file"), "x").unwrap();

@@ -16,7 +16,7 @@ use support::{Ran, World, names_below};
 const SHARDS: u64 = 3;
 const OBJECTS: usize = 40;
 
-/// A world with a bucket of objects below `run`, a manifest `m` of it, and the server.
+/// Makes a bucket of objects below `run` and a manifest `m` of them. Returns the server too.
 fn planned() -> (S3, World) {
     let s3 = S3::ours();
     let world = World::with_s3(&s3);
@@ -33,7 +33,7 @@ fn plan(world: &World, source: &str) -> Value {
     world.run(&["--json", "plan", source, "--shards", "3", "--out", "m"]).ok().receipt()
 }
 
-/// Runs a shard. Its receipt is in the file `r<SHARD>`.
+/// Runs a shard, with its receipt in the file `r<SHARD>`.
 fn shard(world: &World, verb: &str, shard: u64, destination: &[&str]) -> Ran {
     let (shard, receipt) = (format!("{shard}/{SHARDS}"), format!("r{shard}"));
     let words = ["--json", verb, "--manifest", "m", "--shard", &shard, "--receipt", &receipt];
@@ -50,7 +50,7 @@ fn same_tree(one: &Path, other: &Path) {
     assert!(one == other, "other content");
 }
 
-/// The content of every file below a directory.
+/// Returns the content of every file below a directory.
 fn contents(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut directories = vec![root.to_owned()];

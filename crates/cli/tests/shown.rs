@@ -1,5 +1,5 @@
-//! Names on a terminal, in error lines and in receipts: enough to identify the file, and no control
-//! sequences.
+//! Names on a terminal, in error lines and in receipts. They identify the file, and contain no
+//! control sequences.
 
 use crate::support;
 
@@ -33,7 +33,7 @@ fn plant(world: &World) {
     }
 }
 
-/// Runs it with a terminal for all its streams.
+/// Runs the program with a terminal for all its streams.
 fn on_a_terminal(world: &World, arguments: &[&str]) -> String {
     let line = format!("\"$PROGRAM\" {}", arguments.join(" "));
     let mut command = support::shell("script");
@@ -112,7 +112,7 @@ fn an_error_line_shows_a_name_that_is_not_utf8_and_no_control_characters() {
 /// A name that would forge a line of a log, and clear the screen of its reader.
 const FORGED: &str = "x\n1999-01-01T00:00:00Z ERROR forged\r\x1b[2Jy";
 
-/// Whether a log line is genuine.
+/// Predicate: true if a log line is genuine.
 type OwnLine = fn(&str) -> bool;
 
 /// Asserts that a log names [`FORGED`], and that all its lines are genuine and have no control
@@ -145,7 +145,7 @@ fn a_name_in_the_log_of_a_mount_begins_no_line_and_acts_on_no_terminal() {
     let source = place.world.write(&format!("src/{FORGED}"), &bytes(1, 300_000));
     place.mount("src", &["--log", "log"]);
     let mut opened = fs::File::open(place.directory.join(FORGED)).unwrap();
-    // Another version of the file, which a reader of the first must not get.
+    // A changed source must not be read by the reader of the first version.
     fs::write(source, bytes(2, 200_000)).unwrap();
     std::io::copy(&mut opened, &mut std::io::sink()).unwrap_err();
     drop(opened);
@@ -186,7 +186,7 @@ fn every_verb_shows_a_name_that_is_not_utf8() {
         world.path("tree").join(OsStr::from_bytes(b"l\xff")),
     )
     .unwrap();
-    // A question mark stands for the byte.
+    // A question mark in the line stands for the byte.
     for line in [
         "ls none?",
         "du none?",

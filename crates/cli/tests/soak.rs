@@ -1,8 +1,8 @@
-//! The long runs: small by default, large by variables. Kills and faulty links have a separate
-//! program (`tests/soak`); these are about large numbers of clients, unchanged objects and bytes.
+//! Long runs: small by default, large by variables. They test large numbers of clients, unchanged
+//! objects and bytes; `tests/soak` tests kills and faulty links.
 //!
 //! `FIRSTBYTE_CLIENTS` (1000) clients of `FIRSTBYTE_CLIENT_MIB` (16) each, `FIRSTBYTE_UNCHANGED`
-//! (100000) objects, `FIRSTBYTE_SPARSE_GIB` (50): the promises hold for the values in brackets.
+//! (100000) objects, `FIRSTBYTE_SPARSE_GIB` (50). The promises hold for the values in brackets.
 
 use crate::support;
 
@@ -51,13 +51,13 @@ fn fetch(address: &str) -> Vec<u8> {
 #[test]
 fn a_sync_of_unchanged_objects_only_lists() {
     let objects = count("FIRSTBYTE_UNCHANGED", 2_000);
-    // Objects of `serve` have the dates of their files, which prove nothing.
+    // `serve` dates objects by their files, which proves nothing, so another server is used.
     let s3 = S3::versitygw();
     let world = World::with_s3(&s3);
     for number in 0..objects {
         world.write(&format!("tree/{}/{number}", number % 100), b"same");
     }
-    // An object that is two seconds younger than its file proves that the file is unchanged.
+    // An object at least two seconds newer than its file proves that the file is unchanged.
     std::thread::sleep(std::time::Duration::from_millis(3_100));
     world.run(&["sync", "tree", "s3://bucket/tree"]).ok();
     let receipt = world.run(&["--json", "sync", "tree", "s3://bucket/tree"]).ok().receipt();
@@ -66,7 +66,7 @@ fn a_sync_of_unchanged_objects_only_lists() {
         (Some(0), Some(objects)),
         "{receipt}"
     );
-    // A page of a listing has 1,000 keys; beyond the pages there is nothing to ask.
+    // Each page of a listing has 1,000 keys, and no other requests are needed.
     assert!(receipt["requests"].as_u64().unwrap() <= objects.div_ceil(1_000) + 1, "{receipt}");
 }
 

@@ -1,4 +1,4 @@
-//! Dollars of receipts against the server's own count, and budgets that end a verb in time.
+//! Dollars of receipts compared with the server's own count, and budgets that end a verb in time.
 
 use crate::support;
 
@@ -35,7 +35,7 @@ fn check(receipt: &Value, requests: u64) {
     let kinds = ["get", "head", "list", "put", "delete", "other"];
     let all: f64 = kinds.iter().map(|name| kind(receipt, name)).sum();
     assert_eq!(receipt["requests"].as_f64(), Some(all), "{receipt}");
-    // A repeated request may have been lost with a closed connection.
+    // A repeated request may have been lost with its closed connection.
     let lost = all as u64 - requests;
     assert!(lost <= receipt["retries"].as_u64().unwrap(), "{requests} reached the server: {receipt}");
     let usd = (kind(receipt, "get") + kind(receipt, "head")) * GET
@@ -76,14 +76,14 @@ fn a_budget_ends_a_copy_before_it_is_passed_and_the_next_run_continues() {
     world.write("large", &bytes(5, 60 << 20));
     world.run(&["-q", "cp", "large", "s3://bucket/large"]).ok();
     let before = link.counters().bytes_to_client;
-    // 0.003 dollars are some 34 MiB to the internet.
+    // 0.003 dollars pay for some 34 MiB to the internet.
     let words = [&["--json", "cp", "s3://bucket/large", "back", "--budget", "0.003USD"][..], &BILL].concat();
     let ran = world.run(&words);
     let receipt = ran.receipt();
     ran.fails(1, &["s3://bucket/large", "budget of 0.003 USD", "--budget"]);
     assert!(receipt["usd"].as_f64().unwrap() <= 0.003, "{receipt}");
     assert_eq!(receipt["failed"][0]["kind"], "full", "{receipt}");
-    // Bytes that crossed the link, with heads and buffered data.
+    // The link's bytes include heads and buffered data.
     assert!(link.counters().bytes_to_client - before < 40 << 20);
     assert!(!world.path("back").exists());
     let resumed = world.run(&["--json", "cp", "s3://bucket/large", "back"]).ok().receipt();
@@ -108,7 +108,7 @@ fn a_budget_ends_a_tree_and_an_upload_as_well() {
     let there = receipt["objects"].as_u64().unwrap();
     assert!(there <= 12, "{receipt}");
     let rest = world.run(&["--json", "sync", "data", "s3://bucket/data"]).ok().receipt();
-    // Objects in flight at the end have arrived without being counted.
+    // Objects in flight when the budget ended the run have arrived, but were not counted.
     let (copied, skipped) = (rest["objects"].as_u64().unwrap(), rest["skipped"].as_u64().unwrap());
     assert!(copied + skipped == 40 && skipped >= there && skipped <= 12, "{there} {rest}");
 }
@@ -121,7 +121,7 @@ fn a_budget_ends_a_move_and_each_object_is_on_one_side() {
         world.write(&format!("data/{}", name(number)), &bytes(number, 10_000));
     }
     world.run(&["-q", "cp", "-r", "data/", "s3://bucket/data/"]).ok();
-    // 20 objects of 10 kB are some 0.00002 dollars to the internet.
+    // 20 objects of 10 kB cost some 0.00002 dollars to the internet.
     let words = ["--json", "mv", "-r", "s3://bucket/data/", "moved/", "--budget", "0.00004USD"];
     let ran = world.run(&[&words[..], &BILL].concat());
     let receipt = ran.receipt();

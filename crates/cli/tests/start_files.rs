@@ -12,7 +12,7 @@ use support::servers::S3;
 
 const MIB: u64 = 1 << 20;
 
-/// A bucket with some objects, and a mount of it that has recorded the beginning of two of them.
+/// A bucket with some objects, and a mount that has recorded reads of the beginning of two of them.
 struct Recorded {
     server: S3,
     place: Place,
@@ -38,7 +38,7 @@ impl Recorded {
         Self { server, place }
     }
 
-    /// The state and bytes of each object in a cache.
+    /// Returns the state and the bytes of each object in a cache.
     fn cached(&self, cache: &str) -> Vec<(String, u64)> {
         let ran = self.place.world.run(&["--json", "status", "-r", "--cache", cache]).ok();
         let rows = String::from_utf8(ran.stdout).unwrap();
@@ -57,7 +57,7 @@ impl Recorded {
 fn put(server: &S3, key: &str, seed: u64, size: u64) {
     let path = server.root.join(BUCKET).join(key);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
-    // A new inode, and so a new version, each time.
+    // Each write makes a new inode, and so a new version.
     let fresh = server.root.join("fresh");
     fs::write(&fresh, bytes(seed, usize::try_from(size).unwrap())).unwrap();
     fs::rename(fresh, path).unwrap();
@@ -72,7 +72,7 @@ fn reads(place: &Place) -> usize {
 fn a_mount_fetches_what_an_earlier_one_recorded_and_says_so_beforehand() {
     let recorded = Recorded::new();
     let place = &recorded.place;
-    // Stored beside the data, and read from there.
+    // The start file is stored with the data, and read from there.
     place.world.run(&["-q", "cp", "start", "s3://bucket/db/.start"]).ok();
     let options = ["--cache", "second", "--replay", "s3://bucket/db/.start", "--model", "s3-standard"];
     let receipt = place.mount("s3://bucket/db", &options);

@@ -1,6 +1,6 @@
-//! Files whose content differs from their stated length: none in `/proc`, too much in `/sys`, and
-//! more while they grow. A copy has the bytes that reading returns, and a move never deletes the
-//! only copy.
+//! Files whose content differs from their stated length: none stated in `/proc`, too much in
+//! `/sys`, and more while they grow. A copy has the bytes that reading returns, and a move never
+//! deletes the only copy.
 
 use crate::support;
 
@@ -147,7 +147,7 @@ fn uploaded_while(content: &[u8], change: fn(&std::path::Path)) -> (Ran, Vec<Vec
                 }
             }
             let answer = b"HTTP/1.1 200 OK\r\netag: \"e\"\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
-            // The client may be gone, as the test intends.
+            // The client may already have disconnected, as the test intends.
             let _ = stream.write_all(answer);
         }
         whole

@@ -1,8 +1,8 @@
-//! Every run can be stopped: each verb, even against servers that would keep it for ever, ends
-//! within two seconds of a signal and of its deadline, with any standard streams.
+//! Every run can be stopped. Each verb ends within two seconds of a signal and of its deadline,
+//! even against servers that would keep it for ever, and with any standard streams.
 //!
 //! `FIRSTBYTE_STOP_ALL=1` runs every verb with every server, every ending, and every failure of one
-//! of its streams; otherwise the streams and endings take turns over all pairs of verb and server.
+//! of its streams. Otherwise the streams and endings take turns over all pairs of verb and server.
 
 use crate::support;
 
@@ -20,13 +20,13 @@ use support::{Ran, World};
 
 /// Promised time from a signal or the deadline to the end, on an idle machine.
 const PROMISE: Duration = Duration::from_secs(2);
-/// Time from the last visible sign of a run to its signal. Later steps, such as reading a response,
-/// are not visible elsewhere. An earlier signal must be obeyed too.
+/// Time from the last visible sign of a run to its signal, since later steps, such as reading a
+/// response, are not visible. An earlier signal must be obeyed too.
 const MEANWHILE: Duration = Duration::from_millis(100);
-/// Concurrent cases: they mostly wait.
+/// Cases that run concurrently, since they mostly wait.
 const AT_ONCE: usize = 12;
 
-/// How a run is ended.
+/// Signal or deadline that ends a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
     Interrupted,
@@ -34,7 +34,7 @@ enum Ending {
     Deadline,
 }
 
-/// A verb with its operands, in which `URL` stands for the server, and whether it has a deadline.
+/// A verb with its operands, in which `URL` stands for the server.
 struct Verb {
     args: &'static [&'static str],
     has_deadline: bool,
@@ -108,7 +108,7 @@ const AT_A_MOUNT: &[&[&str]] = &[
     &["layout", "path", "--find", "mnt", "x"],
 ];
 
-/// One run that is ended.
+/// A run to end, and the way to end it.
 struct Case<'a> {
     verb: &'a Verb,
     trouble: Trouble,
@@ -144,7 +144,7 @@ fn signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
 }
 
-/// Runs a case. Returns what is wrong with it.
+/// Runs a case. The error describes what is wrong with it.
 fn run(case: &Case<'_>) -> Result<(), String> {
     let server = Troubled::start(case.trouble);
     let world = world(&server);
@@ -155,7 +155,7 @@ fn run(case: &Case<'_>) -> Result<(), String> {
     let mut command = closing(&world.command(&args), case.stdout, case.stderr);
     let ((stdout, _out), (stderr, _err)) = (case.stdout.open(), case.stderr.open());
     let mut child = command.stdin(Stdio::null()).stdout(stdout).stderr(stderr).spawn().unwrap();
-    // Its output is read, so that only the intended stream is stuck.
+    // Standard output is read here, so that only the intended stream is stuck.
     let read = child
         .stdout
         .take()
@@ -184,8 +184,8 @@ fn run(case: &Case<'_>) -> Result<(), String> {
     }
 }
 
-/// Returns whether a run may succeed. A transfer may only if the server answers, or if its results
-/// are not read. Some other verbs end only by a signal, and some need only a head.
+/// Returns true if a run may succeed: if the server answers, if the results have no reader, or if
+/// the verb has no deadline (some end only by a signal, some need only a head).
 fn may_succeed(case: &Case<'_>) -> bool {
     let answers = matches!(case.trouble, Trouble::ListsForEver | Trouble::NestsForEver);
     answers || !case.verb.has_deadline || case.stdout == Stream::Broken
@@ -236,7 +236,7 @@ fn every_verb_ends_soon_after_a_signal_or_its_deadline_whatever_the_server_does(
     assert!(wrong.is_empty(), "{} cases:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Ends a run without a server. Returns its exit code.
+/// Ends a run without a server by the signal `with`. Returns its exit code.
 #[track_caller]
 fn stopped(world: &World, args: &[&str], with: Signal) -> Option<i32> {
     let mut child = world.spawn(args);
@@ -294,7 +294,7 @@ fn an_interrupted_hydration_says_to_run_it_again_and_blames_no_server() {
             assert_eq!(ran.code, Some(130), "{trouble:?}, {args:?}: {ran:?}");
             assert!(ran.stderr.contains("run it again"), "{trouble:?}, {args:?}: {ran:?}");
             assert!(!ran.stderr.contains("no answer"), "{trouble:?}, {args:?}: {ran:?}");
-            // The run itself failed, none of its objects.
+            // The run as a whole failed, and none of its objects.
             let receipt = ran.receipt();
             let kinds: Vec<_> =
                 receipt["failed"].as_array().unwrap().iter().map(|failed| &failed["kind"]).collect();
@@ -333,10 +333,11 @@ fn a_mount_in_the_background_that_is_interrupted_leaves_no_daemon_and_no_mount()
                     signal(&child, with);
                     let status = ends_within(PROMISE, &mut child);
                     let status = status.unwrap_or_else(|| panic!("{trouble:?}, {with:?}: still alive"));
-                    // Some servers answer well enough to be mounted before the signal.
+                    // Some servers answer well enough for the mount to succeed before the signal.
                     let is_alone = || processes_of(&place.directory).is_empty();
                     if status.success() || !holds_within(PROMISE, is_alone) {
-                        // A mount may be made at the moment of the signal; its daemon then answers.
+                        // If the mount succeeded at the moment of the signal, its daemon must
+                        // answer.
                         place.world.run(&["status", "mnt"]).ok();
                         place.unmount().ok();
                     }
@@ -357,7 +358,7 @@ fn a_mount_interrupted_at_any_instant_of_its_start_is_whole_or_not_there() {
         let args = ["mount", "--foreground", "src", directory];
         let mut child =
             place.world.command(&args).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
-        // The test is about each of these instants.
+        // The test needs each of these instants.
         std::thread::sleep(Duration::from_millis(after));
         signal(&child, Signal::INT);
         assert!(ends_within(PROMISE, &mut child).is_some(), "after {after} ms: still alive");
@@ -365,7 +366,7 @@ fn a_mount_interrupted_at_any_instant_of_its_start_is_whole_or_not_there() {
     }
 }
 
-/// Output of a demo when it works on each of its sections.
+/// Text that a demo prints when it begins each of its sections.
 const SECTIONS: [&str; 4] = ["link ", "1 READY", "2 SMALL", "3 LIST"];
 
 #[test]
@@ -480,7 +481,7 @@ fn a_server_ends_soon_after_ctrl_c_and_at_once_after_a_second_signal_whatever_it
         let mut serve = world.command(&["serve", "data", "--listen", "127.0.0.1:0"]);
         serve.stdout(Stdio::piped()).spawn().unwrap()
     };
-    // A client that requests more than sockets hold, and reads nothing.
+    // Starts a client that requests more than sockets hold, and reads nothing.
     let ask = |child: &mut Child| {
         let mut url = String::new();
         std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut url)
@@ -496,7 +497,7 @@ fn a_server_ends_soon_after_ctrl_c_and_at_once_after_a_second_signal_whatever_it
     std::thread::sleep(MEANWHILE);
     signal(&child, Signal::INT);
     assert!(ends_within(PROMISE, &mut child).is_some(), "serve is still alive");
-    // SIGTERM leaves a running request half a minute; a second SIGTERM does not.
+    // After a SIGTERM a running request has half a minute; a second SIGTERM ends it.
     let mut child = start();
     let _client = ask(&mut child);
     std::thread::sleep(MEANWHILE);

@@ -1,5 +1,5 @@
 //! The suite s3 in tiny sizes: every case runs to its end, results of blastn are compared, and the
-//! states and passes in its tables are those of its runs.
+//! tables show the states and passes of the runs.
 
 use crate::support;
 
@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use firstbyte_bench::result::{Outcome, Results, Run};
 use support::{Ran, World};
 
-/// Sizes at which the whole suite takes seconds.
+/// Variables with which the whole suite takes seconds.
 const TINY: [&str; 9] = [
     "size=2MB",
     "volume=1MB",
@@ -39,7 +39,7 @@ fn measured(world: &World, cases: &[&str], more: &[&str]) -> Results {
     Results::parse(&fs::read_to_string(out).unwrap()).unwrap()
 }
 
-/// Returns the last run of a contender, which is not the warm-up.
+/// Returns the measured run of a contender, which follows the warm-up.
 fn run_of<'a>(results: &'a Results, case: &str, contender: &str) -> &'a Run {
     let mut of = results.runs.iter().filter(|run| run.case == case && run.contender == contender);
     let run = of.next_back().unwrap_or_else(|| panic!("{case}: no run of {contender}"));
@@ -49,7 +49,7 @@ fn run_of<'a>(results: &'a Results, case: &str, contender: &str) -> &'a Run {
 
 #[test]
 fn searches_find_their_queries_in_every_state() {
-    // The other sizes of queries differ in their number only.
+    // Cases with other numbers of queries differ in nothing else.
     let case = "search-50000";
     let results = measured(&World::new(), &[case], &[]);
     for contender in ["own rate, cold", "shared rate, warm", "lazily, half hydrated", "lazily, hydrated"] {
@@ -99,7 +99,7 @@ fn fio_reads_as_much_as_the_plan_says_and_its_absence_is_one_line() {
             assert_eq!(run_of(&results, case, contender).metrics["operations"], operations);
         }
     }
-    // cp and sh are here, fio is not.
+    // The directory has cp and sh, but not fio.
     let bin = world.path("bin");
     fs::create_dir_all(&bin).unwrap();
     for name in ["sh", "cp", "mkdir"] {

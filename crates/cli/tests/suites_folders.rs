@@ -1,5 +1,5 @@
-//! The suites s2 and s4 in tiny sizes: every installed contender does its work, and the published
-//! figures are shown beside theirs.
+//! The suites s2 and s4 in tiny sizes: every installed contender does its work, and the tables show
+//! the published figures beside the measured ones.
 
 use crate::support;
 
@@ -9,7 +9,8 @@ use firstbyte_bench::result::{CacheState, Outcome, Results, Run};
 use firstbyte_bench::statistics::cells;
 use support::World;
 
-/// Runs cases of a suite, one round, and returns its results. The exit code is 4 if a run failed.
+/// Runs cases of a suite for one round and returns their results. Exit code 4 (a run failed) is
+/// allowed.
 fn measured(world: &World, suite: &str, words: &[&str]) -> Results {
     let out = world.path("results.jsonl");
     let mut line =
@@ -21,7 +22,7 @@ fn measured(world: &World, suite: &str, words: &[&str]) -> Results {
     Results::parse(&fs::read_to_string(out).unwrap()).unwrap_or_else(|error| panic!("{error}: {said}"))
 }
 
-/// The measured run of a contender, which must have succeeded.
+/// Returns the measured run of a contender, which must have succeeded.
 #[track_caller]
 fn run<'a>(results: &'a Results, case: &str, contender: &str) -> &'a Run {
     let is = |run: &&Run| run.case == case && run.contender == contender && run.round == 1;
@@ -107,7 +108,7 @@ const TRANSFERS: [&str; 20] = [
     "30m",
 ];
 
-/// Contenders whose programs are missing are left out; all others succeed.
+/// Contenders whose programs are missing are skipped; all others succeed.
 #[test]
 fn files_arrive_by_every_server_and_design() {
     let results = measured(&World::new(), "s2", &TRANSFERS);

@@ -1,4 +1,5 @@
-//! The suites of functions, s1 and s5, end to end with tiny sizes: stand-ins and given targets.
+//! The suites for functions, s1 and s5, from start to end in tiny sizes: with stand-ins and with
+//! given targets.
 
 use crate::support;
 
@@ -12,8 +13,8 @@ use rustix_futex_sync::Mutex;
 use support::World;
 use support::servers::S3;
 
-/// Runs one suite at a time: a cold run may drop the page cache of the whole machine, including
-/// what another suite has just warmed.
+/// Lock for one suite at a time: a cold run may drop the page cache of the whole machine, including
+/// files that another suite has just warmed.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// Runs a suite once and reads its results. Only a contender without boto3 may fail.
@@ -37,7 +38,7 @@ fn run(world: &World, suite: &str, words: &[&str]) -> Results {
     results
 }
 
-/// Returns the cells of a table that have a figure, by the titles of row and column.
+/// Returns the cells of a table that have a figure, as the titles of row and column.
 fn figures(results: &Results, table: usize) -> Vec<(String, String)> {
     let table = &results.header.tables[table];
     let mut found = Vec::new();
@@ -96,7 +97,7 @@ fn given_targets_take_the_place_of_stand_ins() {
     let server = S3::ours_with(&[]);
     let mut world = World::with_s3(&server);
     world.set("AWS_ENDPOINT_URL", &server.url);
-    // A directory on a disk: files in memory are never cold.
+    // The directory must be on a disk, because files in memory are never cold.
     let disk = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     for root in [&server.root.join(BUCKET), disk.path()] {
         data::file(&root.join("big"), 2 << 20, 1).unwrap();

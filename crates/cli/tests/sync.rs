@@ -1,4 +1,4 @@
-//! `sync`: afterwards there is nothing left to do, in both directions, for every kind of store.
+//! `sync` in both directions, for every kind of store: a second run has nothing to do.
 
 use crate::support;
 

@@ -15,7 +15,7 @@ fn collector() -> Scripted {
     Scripted::start(|_, _| ScriptedReply::answer("200 OK", &["content-type: application/json"], b"{}"))
 }
 
-/// A store that answers the second request.
+/// Starts a store that refuses the first request and answers the second.
 fn store() -> Scripted {
     Scripted::start(|number, _| match number {
         0 => ScriptedReply::answer("503 Slow Down", &["x-amz-request-id: BUSY"], b""),

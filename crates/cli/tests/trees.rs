@@ -1,4 +1,4 @@
-//! Files that `cp -r` and `sync` change or leave alone, and the effect of a repeated command.
+//! Files that `cp -r` and `sync` change or keep, and the effect of a repeated command.
 
 use crate::support;
 
@@ -20,7 +20,7 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-// What is deleted.
+// Deletions.
 
 #[test]
 fn deleting_never_follows_a_link_out_of_the_destination() {
@@ -162,7 +162,7 @@ fn a_source_inside_the_destination_is_not_deleted_with_the_extras() {
     world.run(&["sync", "data/new", "data"]).ok();
 }
 
-// Sources that match nothing.
+// Sources without a match.
 
 #[test]
 fn a_source_that_matches_nothing_is_not_found_and_deletes_nothing() {
@@ -221,7 +221,7 @@ fn an_empty_source_empties_a_destination_only_when_it_is_allowed() {
     world.run(&["sync", "empty", "dst"]).ok();
 }
 
-// Variables.
+// Settings from environment variables.
 
 #[test]
 fn extras_are_kept_where_the_source_cannot_be_listed_and_the_failure_says_so() {
@@ -271,7 +271,7 @@ fn a_unit_means_the_same_to_every_verb() {
     world.run(&["cp", "--limit-rate", "100Mbit", "a", "b"]).ok();
 }
 
-// Modes.
+// File modes.
 
 #[test]
 fn modes_of_files_and_directories_are_kept_between_local_places() {
@@ -293,7 +293,7 @@ fn modes_of_files_and_directories_are_kept_between_local_places() {
             ("secret", 0o600),
             ("script", 0o755),
             ("group", 0o664),
-            // Not the bits that let others act as the owner.
+            // Special bits are not copied, since they let others act as the owner.
             ("odd", 0o755),
             ("ro", 0o444),
             ("private/deep/er", 0o640),
@@ -389,7 +389,7 @@ fn hostile_names_are_copied_compared_and_deleted_as_they_are() {
     assert_eq!(again["skipped"], 6, "{again}");
 }
 
-// The same command again.
+// Repeated commands.
 
 fn plant(world: &World, root: &str) {
     for (seed, name) in (1..).zip(["a", "dir/b", "dir/ü c", "dir/-rf", "z\n.gz"]) {
@@ -449,7 +449,7 @@ fn a_repeated_copy_brings_back_what_was_changed_on_either_side() {
     for source in ["src/", "s3://bucket/src/"] {
         let line = ["--json", "cp", "-r", source, "dst"];
         world.run(&line).ok();
-        // The same length, other content and a later time, as after an edit of the copy.
+        // An edit of the copy: the same length, other content and a later time.
         let path = world.write("dst/a", &bytes(99, 10_000));
         let later = std::time::SystemTime::now() + Duration::from_secs(100);
         fs::File::options().write(true).open(&path).unwrap().set_modified(later).unwrap();
@@ -480,7 +480,7 @@ fn a_copy_killed_again_and_again_ends_with_the_same_tree_and_nothing_else() {
         };
         for kill in 0..count("FIRSTBYTE_KILLS", 6) {
             let mut child = world_by_link.spawn(&line);
-            // Any instant is suitable: the last run completes the work.
+            // Any instant will do, because the last run completes the work.
             std::thread::sleep(Duration::from_millis(60 + 97 * kill % 700));
             child.kill().unwrap();
             child.wait().unwrap();

@@ -1,5 +1,6 @@
-//! Named endpoints: `s3+NAME://` is the service that `config.toml` names, on either side of every
-//! verb. Each service here knows one key, so that a request to the wrong one is refused.
+//! Named endpoints: `s3+NAME://` is the service with this name in `config.toml`, on either side of
+//! every verb. Each service here knows a different key, so that a request to the wrong one is
+//! refused.
 
 use crate::support;
 
@@ -11,7 +12,7 @@ use support::{World, kills};
 
 const NAMES: [&str; 4] = ["a", "dir/b", "dir/\u{fc} +%41", "z.html"];
 
-/// A world whose `config.toml` is this.
+/// Makes a world with this `config.toml`.
 fn world_with(config: &str) -> World {
     let mut world = World::new();
     let directory = world.write("config/firstbyte/config.toml", config.as_bytes());
@@ -62,7 +63,7 @@ fn every_verb_takes_a_named_endpoint_on_either_side() {
         world.write(&format!("tree/{name}"), &bytes(seed, 10_000));
     }
     world.run(&["cp", "-r", "tree/", "s3+one://bucket/t/", "--metadata", "run=7"]).ok();
-    // From one service to the other, and within one.
+    // Copies from one service to the other, and within one.
     world.run(&["cp", "-r", "s3+one://bucket/t/", "s3+two://bucket/t/"]).ok();
     world.run(&["check", "s3+one://bucket/t", "s3+two://bucket/t"]).ok();
     let receipt = world.run(&["--json", "sync", "s3+one://bucket/t", "s3+two://bucket/t"]).ok().receipt();
@@ -94,7 +95,7 @@ fn every_verb_takes_a_named_endpoint_on_either_side() {
 #[test]
 fn a_tree_goes_from_one_stranger_to_another_whatever_kills_it() {
     let (minio, versity) = (S3::minio(), S3::versitygw());
-    // The large object is sent in parts.
+    // The large object is sent in several parts.
     let (count, each, large) = (24_u64, 512 << 10, 20 << 20);
     let length = count * each + large;
     let link = kills::slow_link(&minio, length);
@@ -154,7 +155,7 @@ fn a_named_endpoint_is_mounted_and_hydrated() {
     assert!(read.unwrap() == content);
     hydrated.ok();
     assert!(String::from_utf8_lossy(&status.ok().stdout).contains("hydrated"));
-    // The same version by its other name uses the cache.
+    // The other name of the same version uses the cache too.
     let receipt = world.run(&["--json", "hydrate", "--wait", "s3+one://bucket/d/other"]).ok().receipt();
     assert_eq!(receipt["received_bytes"], 0, "{receipt}");
 }
@@ -207,7 +208,7 @@ fn two_names_of_one_endpoint_copy_in_the_server_if_their_profile_is_the_same() {
         let ran = world.run(&["-vv", "cp", "s3+one://bucket/d/file", &target]).ok();
         assert_eq!(ran.stderr.contains("CopyObject"), in_server, "{name}: {}", ran.stderr);
         assert!(world.run(&["cat", &target]).ok().stdout == world.read("file"));
-        // An object is never moved onto itself, which would delete it.
+        // Moving an object onto itself would delete it, so it is refused.
         for words in [
             ["mv", "s3+one://bucket/d/file", &format!("s3+{name}://bucket/d/file")].as_slice(),
             &["mv", "-r", "s3+one://bucket/d/", &format!("s3+{name}://bucket/d/")],
@@ -233,7 +234,7 @@ fn doctor_lists_the_endpoints_and_an_unknown_name_is_one_line() {
     let wrong = world_with("[endpoint.lab]\nadressing = 'path'\n");
     wrong.run(&["ls", "s3+lab://b"]).fails(2, &["config.toml", "line 2", "adressing"]);
     wrong.write("x", b"x");
-    // The file matters only to runs that need it.
+    // A broken file affects only runs that need it.
     wrong.run(&["cp", "x", "y"]).ok();
 }
 
@@ -251,7 +252,7 @@ fn an_endpoint_says_how_buckets_are_addressed_and_listed() {
     world.run(&["cp", "f", "s3+old://bucket/f"]).ok();
     let requests = store.requests();
     assert!(!requests.iter().any(|request| request.contains("list-type")), "{requests:?}");
-    // By the host's name, with a proxy that replaces a name server.
+    // Addressing by host name, with a proxy instead of a name server.
     let hosted = QuirkStore::start(&[Quirk::HostStyleOnly]);
     hosted.insert("k", b"x");
     for (addressing, code) in [("host", 0), ("path", 1)] {

@@ -13,7 +13,7 @@ use firstbyte_testkit::{ends_within, until, write_file};
 use support::World;
 use support::servers::S3;
 
-/// Time for a failure that is noticed at once; the rest of the upload takes longer.
+/// Limit for a failure that is noticed at once; the rest of the upload would take longer.
 const AT_ONCE: Duration = Duration::from_secs(4);
 
 /// Makes a server behind a link of `rate` bytes per second, and a world that uses it.
@@ -31,7 +31,7 @@ fn wait_for_bytes(link: &RunningLink, bytes: u64) {
     until("bytes", || link.counters().bytes_to_server >= bytes);
 }
 
-/// Waits for its end, which must come soon. Returns its standard error.
+/// Waits for the end of a run, which must come soon. Returns its standard error.
 fn fails_at_once(mut child: Child) -> String {
     let status = ends_within(AT_ONCE, &mut child).expect("an end at once");
     let mut message = String::new();
@@ -103,7 +103,7 @@ fn an_upload_killed_on_a_thin_link_has_finished_most_of_what_it_sent() {
     wait_for_bytes(&link, 56 << 20);
     child.kill().unwrap();
     child.wait().unwrap();
-    // The same address without a limit, because another address would be another service.
+    // The unlimited link has the same address, because another one would be another service.
     let address = link.address();
     drop(link);
     let _link = Link::start(LinkConfig::new(address, server.address())).unwrap();

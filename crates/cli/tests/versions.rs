@@ -1,5 +1,5 @@
-//! Versions of objects: `ls --versions` shows them, and `cp`, `cat` and `stat` find each; tags and
-//! access lists go with uploads.
+//! Versions of objects: `ls --versions` lists them, and `cp`, `cat` and `stat` read each of them.
+//! Tags and access lists are sent with uploads.
 
 use crate::support;
 
@@ -29,7 +29,7 @@ fn versioned() -> (S3, World) {
 
 fn keep_versions(s3: &S3) {
     let on = "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";
-    // curl signs no body by itself.
+    // curl does not sign the body by itself.
     let hash = Hasher::of(Algorithm::Sha256, on.as_bytes()).to_hex();
     let hash = format!("x-amz-content-sha256: {hash}");
     curl(&["-X", "PUT", "-H", &hash, "-d", on, &format!("{}/bucket?versioning=", s3.url)]);
@@ -47,7 +47,7 @@ fn versions(world: &World, words: &[&str]) -> Vec<(String, String, String)> {
 #[test]
 fn every_version_is_listed_and_can_be_read() {
     let (_s3, world) = versioned();
-    // Of one part, and of several.
+    // The versions have one part, several parts, and one part.
     let contents = [b"first".to_vec(), bytes(7, 20 << 20), b"third".to_vec()];
     for content in &contents {
         world.write("file", content);
@@ -68,7 +68,7 @@ fn every_version_is_listed_and_can_be_read() {
     world.run(&["ls", "--versions", "s3://bucket/none"]).fails(1, &["not found"]);
     world.run(&["ls", "--versions", "."]).fails(1, &["a version of an object"]);
 
-    // The newest first.
+    // The newest version is listed first.
     for ((_, id, _), content) in found[1..].iter().zip(contents.iter().rev()) {
         world.run(&["cp", "s3://bucket/d/key", "copy", "--version-id", id]).ok();
         assert_eq!(&world.read("copy"), content);
@@ -120,7 +120,7 @@ fn tags_and_access_lists_go_with_uploads() {
         for tag in ["<Key>run</Key><Value>7</Value>", "<Value>a@b c</Value>", "<Key>kind</Key>"] {
             assert!(tags(name).contains(tag), "{name}: {}", tags(name));
         }
-        // A copy within the service keeps them, or has its own.
+        // A copy within the service keeps the tags, or has its own.
         world.run(&["cp", &to, "s3://bucket/kept"]).ok();
         assert!(tags("kept").contains("<Key>run</Key>"), "{}", tags("kept"));
         world.run(&["cp", &to, "s3://bucket/own", "--tag", "run=8"]).ok();

@@ -1,4 +1,4 @@
-//! One directory with very many long names: what compares, plans or deletes stays within the
+//! A directory with very many long names. Verbs that compare, plan or delete stay within the
 //! memory that the README promises.
 
 use crate::support;
@@ -11,14 +11,14 @@ use support::{Ran, World};
 
 const FILES: usize = 200_000;
 
-/// The promise of the README for a release build, in bytes.
+/// Ceiling of a release build in bytes, as promised in the README.
 const CEILING: u64 = 44_000_000;
 
-/// The least that a run of a release build needs, in bytes. A development build, whose code is
-/// larger, needs more.
+/// Memory that a run of a release build needs at least, in bytes. A development build needs more,
+/// because its code is larger.
 const LEAST: u64 = 11_000_000;
 
-/// The peak memory of a run, in bytes, as its receipt has it.
+/// Returns the peak memory of a run in bytes, from its receipt.
 #[track_caller]
 fn peak(ran: &Ran) -> u64 {
     let text = String::from_utf8_lossy(&ran.stdout);

@@ -8,10 +8,10 @@ use firstbyte_hydrate::cache::{Pin, VersionState};
 use firstbyte_store::ListOptions;
 use firstbyte_testkit::{ACCESS_KEY, Backend, SECRET_KEY, Subject, bytes, scratch, wait_limit};
 
-/// A few blocks and a rest.
+/// Length of a few blocks and a remainder.
 const LEN: usize = 700_001;
 
-/// A server with the object `data`, a client of it, and the object's content.
+/// Starts a server with the object `data`. Returns a client and the object's content too.
 fn served() -> (Subject, Client, Vec<u8>) {
     let subject = Subject::start(Backend::ServeS3);
     let content = bytes(1, LEN);
@@ -207,7 +207,8 @@ fn files_listings_and_copies_have_asynchronous_forms() {
         let options = ListOptions { recursive: true, ..ListOptions::default() };
         let names: Vec<_> = client.list_async("s3://bucket/many/", &options).try_collect().await.unwrap();
         assert_eq!(names.len(), 2500);
-        // More than a stream reads ahead: its thread ends with it.
+        // The listing is longer than a stream reads ahead; its thread ends when the stream is
+        // dropped.
         drop(client.list_async("s3://bucket/many/", &options).try_next().await.unwrap());
 
         let to = here.path().join("copy");

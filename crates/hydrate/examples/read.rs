@@ -9,7 +9,7 @@ use firstbyte_hydrate::{File, HydrationItem, HydrationJob, HydrationSettings, Hy
 use firstbyte_location::Location;
 use firstbyte_store::{Store, StoreOptions};
 
-/// Bytes of a random read.
+/// Bytes per random read.
 const PAGE: usize = 4096;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Starts to hydrate, and returns when that has reached its full rate.
+/// Starts a hydration, and returns when it has reached its full rate.
 fn hydrate(hydrator: &Hydrator, location: &str) -> Result<HydrationJob, Box<dyn Error>> {
     let wanted = HydrationItem { location: Location::parse(location.as_ref())?, version: None, range: None };
     let job = hydrator.hydrate(Box::new(std::iter::once(Ok(wanted))), None)?;

@@ -14,7 +14,7 @@ use firstbyte_testkit::{Backend, Subject, bytes, scratch};
 
 const OBJECTS: usize = 120;
 const PROCESSES: usize = 8;
-/// Sizes of the caches, MiB.
+/// Sizes of the caches in MiB.
 const SMALL: u64 = 8;
 const LARGE: u64 = 200;
 

@@ -1,4 +1,4 @@
-//! Processes that share a small cache, compared with the content: some are killed, some stopped,
+//! Processes that share a small cache, compared with the content. Some are killed, some stopped,
 //! files of the cache are cut short, and its disk is full at times. No read returns a wrong byte or
 //! an error, and none lasts beyond its deadline. The longest read is printed.
 //!
@@ -21,27 +21,27 @@ use firstbyte_store::{FailureKind, Store, StoreOptions};
 use firstbyte_testkit::{Backend, Subject, bytes, lacks_root, patience, scratch};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The part that a process of this program plays: seed, bytes of the cache, URL of the objects,
-/// directory of the cache.
+/// Environment variable with the arguments of a child process: seed, size of the cache in bytes,
+/// URL of the objects, directory of the cache.
 const PART: &str = "FIRSTBYTE_CACHE_PART";
 const SECONDS: &str = "FIRSTBYTE_CACHE_SECONDS";
 const PROCESSES: usize = 8;
 const OBJECTS: u64 = 24;
 const MIB: u64 = 1 << 20;
-/// Sizes of caches, one for each round.
+/// Sizes of the caches, one per round.
 const CACHES: [u64; 4] = [MIB, 64 * MIB, 4 * MIB, 16 * MIB];
-/// The disk of the cache, where this process may mount one: the largest cache fills it.
+/// Mount options of the cache's disk, if this process may mount one: the largest cache fills it.
 const DISK: &str = "size=48m";
-/// The deadline of a read.
+/// Deadline of a read.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Time that a read needs beyond its deadline to return.
+/// Time allowed for a read to return after its deadline.
 const RETURN: Duration = Duration::from_secs(2);
-/// The interval at which a process notes that it runs.
+/// Interval at which a process records that it runs.
 const TICK: Duration = Duration::from_millis(10);
-/// The longest tick that counts as running: in a longer one the process was stopped.
+/// Longest interval that counts as running. In a longer one, the process was stopped.
 const LONGEST_TICK: Duration = Duration::from_millis(200);
 
-/// Time by which the two clocks differ in a process that was not stopped.
+/// Difference of the two clocks that is possible in a process that was not stopped.
 const LONGEST_STALL: Duration = Duration::from_secs(2);
 
 /// Pseudo-random numbers from a seed.
@@ -55,8 +55,8 @@ impl Draws {
     }
 }
 
-/// The length of an object: some are packed, some have a few blocks, some are larger than the
-/// smallest cache.
+/// Returns the length of an object: some are packed, some have a few blocks, and some are larger
+/// than the smallest cache.
 fn size_of(object: u64) -> usize {
     match object % 3 {
         0 => 10_000 + 3_001 * object as usize,
@@ -65,7 +65,7 @@ fn size_of(object: u64) -> usize {
     }
 }
 
-/// The time that a process has run, without the time for which it was stopped.
+/// The time for which a process has run, without the time for which it was stopped.
 #[derive(Clone, Default)]
 struct RunClock(Arc<AtomicU64>);
 
@@ -90,13 +90,12 @@ impl RunClock {
     }
 }
 
-/// Makes an engine that reads without the cache in the cases in which a mount of the default cache
-/// does.
+/// Makes an engine that reads without the cache when a mount of the default cache would do so.
 fn reader(settings: HydrationSettings) -> Hydrator {
     let store = Store::new(StoreOptions::default()).unwrap();
     let uncached = HydrationSettings { cache: None, ..settings.clone() };
     let opened = match Hydrator::reading(store.clone(), settings) {
-        // The process that prepares the cache is stopped.
+        // The process that prepares the cache is stopped, so its lock times out.
         Err(Error::Cache { source, .. }) if source.kind() == ErrorKind::TimedOut => {
             Hydrator::new(store, uncached)
         }
@@ -105,7 +104,7 @@ fn reader(settings: HydrationSettings) -> Hydrator {
     opened.unwrap()
 }
 
-/// The wrong bytes of a read, in words.
+/// Describes the wrong bytes of a read.
 fn difference(found: &[u8], expected: &[u8]) -> String {
     let wrong: Vec<usize> = (0..found.len()).filter(|at| expected.get(*at) != Some(&found[*at])).collect();
     let zeros = wrong.iter().filter(|at| found[**at] == 0).count();
@@ -113,13 +112,13 @@ fn difference(found: &[u8], expected: &[u8]) -> String {
     format!("{} wrong from its byte {first:?} to {last:?}, {zeros} of them 0", wrong.len())
 }
 
-/// Whether a call failed because its process was stopped until the deadline had passed.
+/// Returns true if a call failed because its process was stopped until the deadline had passed.
 fn was_stopped(error: &Error, took: Duration, wall: Duration) -> bool {
     error.kind() == FailureKind::TimedOut && took + LONGEST_STALL < wall
 }
 
-/// Reads random ranges of random objects until it is killed. Prints errors, and the time of each
-/// read that was the longest so far.
+/// Reads random ranges of random objects until the process is killed. Prints errors, and the time
+/// of each new longest read.
 fn reads(part: &str) {
     let mut words = part.splitn(4, ' ');
     let mut next = || words.next().unwrap();
@@ -182,7 +181,7 @@ fn reads(part: &str) {
     }
 }
 
-/// A process that reads, and the lines that it prints.
+/// A process that reads and prints its results.
 struct Reader {
     child: Child,
     stopped: bool,
@@ -224,7 +223,7 @@ impl Reader {
         let output = BufReader::new(child.stdout.take().unwrap());
         let lines = lines.clone();
         thread::spawn(move || {
-            // The receiver is gone at the end of the test.
+            // At the end of the test the receiver no longer exists.
             output.lines().map_while(Result::ok).for_each(|line| drop(lines.send(line)));
         });
         Self { child, stopped: false }
@@ -232,7 +231,7 @@ impl Reader {
 
     fn signal(&mut self, signal: Signal) {
         self.stopped = signal == Signal::STOP;
-        // The process may have ended.
+        // The process may already have ended.
         let _ = kill_process(Pid::from_child(&self.child), signal);
     }
 }
@@ -244,7 +243,7 @@ impl Drop for Reader {
     }
 }
 
-/// A separate file system for the cache, if this process may mount one.
+/// A separate file system for the cache if this process may mount one (`true`), or a directory.
 struct Disk(tempfile::TempDir, bool);
 
 impl Disk {
@@ -277,14 +276,14 @@ impl Drop for Disk {
     }
 }
 
-/// Files of blocks and maps below a directory.
+/// Lists files of blocks and maps below a directory.
 fn files(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let below = |path: PathBuf| if path.is_dir() { files(&path) } else { vec![path] };
     entries.flat_map(|entry| below(entry.path())).collect()
 }
 
-/// One kind of disturbance, chosen at random.
+/// Disturbs the readers, their cache or its disk at random. Returns the kind of disturbance.
 fn disturb(draws: &mut Draws, readers: &mut [Reader], cache: &Path, disk: &Disk) -> &'static str {
     let victim = draws.below(readers.len() as u64) as usize;
     match draws.below(5) {
@@ -321,8 +320,8 @@ fn disturb(draws: &mut Draws, readers: &mut [Reader], cache: &Path, disk: &Disk)
     }
 }
 
-/// Whether a process ended as it may: by a kill, or because a file that it had mapped was cut
-/// short.
+/// Returns whether a process ended as allowed: by a kill, or because a file that it had mapped was
+/// cut short. `None` if it still runs.
 fn ended_well(reader: &mut Reader) -> Option<bool> {
     let status = reader.child.try_wait().unwrap()?;
     Some(matches!(status.signal(), Some(libc::SIGKILL | libc::SIGBUS)))
@@ -362,7 +361,7 @@ fn round(url: &str, size: u64, time: Duration, draws: &mut Draws) -> Found {
     found
 }
 
-/// The number in an environment variable, or the `usual` one.
+/// Returns the number in an environment variable, or the `usual` one.
 fn number(name: &str, usual: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
@@ -371,7 +370,7 @@ fn number(name: &str, usual: u64) -> u64 {
 fn a_process_of_the_model() {
     if let Ok(part) = std::env::var(PART) {
         reads(&part);
-        // The error is printed; the process that started this one ends it.
+        // The error is printed. The parent process ends the test.
         std::process::exit(1);
     }
 }

@@ -1,4 +1,4 @@
-//! Reads over a network that fails: transient failures are retried, others are an error within the
+//! Reads over a failing network: transient failures are retried, others are errors within the
 //! deadline, and cached blocks stay readable.
 
 use std::net::SocketAddr;
@@ -57,7 +57,7 @@ impl Far {
         Self { content, hydrator, file, config, link: Some(link), subject, cache }
     }
 
-    /// Another engine on the same cache, like that of another process.
+    /// Makes another engine on the same cache, like another process.
     fn other(&self) -> Hydrator {
         let settings = HydrationSettings {
             cache: Some(self.cache.path().into()),
@@ -74,7 +74,7 @@ impl Far {
         Ok(())
     }
 
-    /// Reads a block as a mount does.
+    /// Reads three blocks asynchronously, like a mount.
     fn read_then(&self, block: u64) -> Result<Vec<u8>, Error> {
         let (send, receive) = mpsc::channel();
         let done = move |result: Result<&[u8], Error>| send.send(result.map(<[u8]>::to_vec)).unwrap();
@@ -109,7 +109,7 @@ fn cut_connections_are_retried() {
 
 #[test]
 fn engines_that_share_a_cache_share_the_fetching() {
-    // The round trip is long enough that both fetch at the same time.
+    // The round trip is long enough for both engines to fetch at the same time.
     let far = Far::behind(Duration::from_millis(20), 256, Faults::default(), wait_limit());
     let others = far.other().file(far.file.location(), far.file.version().clone());
     std::thread::scope(|scope| {
@@ -124,15 +124,15 @@ fn engines_that_share_a_cache_share_the_fetching() {
             });
         }
     });
-    // A reader that would wait long may fetch a block of a running request again.
+    // A reader that would wait long may repeat a block of a running request.
     let received = far.subject.store.counters().received;
     assert!(received <= far.content.len() as u64 * 9 / 8, "{received}");
 }
 
-/// Without a cache such readers request their own bytes alone, which the other one does not need.
+/// Without a cache, such readers request only their own bytes, which no other reader needs.
 #[test]
 fn random_readers_that_want_a_block_at_once_all_get_their_bytes() {
-    // The round trip is long enough that both requests are in flight together.
+    // The round trip is long enough for both requests to be in flight together.
     let far = Far::behind(Duration::from_millis(20), 256, Faults::default(), wait_limit());
     let settings = HydrationSettings { reserve: 0, ..HydrationSettings::default() };
     let alone = Hydrator::new(far.subject.store.clone(), settings).unwrap();
@@ -145,7 +145,7 @@ fn random_readers_that_want_a_block_at_once_all_get_their_bytes() {
     (1..12).for_each(|number| read((number * 67 % 256) * BLOCK));
     let together = Barrier::new(2);
     std::thread::scope(|scope| {
-        // One read begins in the block before and ends in the first quarter, the other reads the
+        // One read begins in the block before and ends in the first quarter; the other reads the
         // end.
         for place in [BLOCK / 4 * 3, BLOCK / 8 * 11] {
             let (read, together) = (&read, &together);
@@ -187,13 +187,13 @@ fn an_endpoint_that_is_gone_is_an_error_and_cached_blocks_stay_readable() {
     }
     far.read(0).unwrap();
     assert!(far.hydrator.counters().failed == 2);
-    // The endpoint is back: the same file can be read.
+    // When the endpoint is back, the same file can be read.
     let _link = Link::start(far.config.clone()).unwrap();
     far.read(20).unwrap();
     assert!(far.read_then(40).unwrap() == far.content[40 * BLOCK_LEN..43 * BLOCK_LEN]);
 }
 
-/// A server whose first `bad` responses are `reply`, and whose later ones are right.
+/// Starts a server that sends `reply` to the first `bad` requests, and right responses later.
 fn scripted(
     bad: usize,
     reply: impl Fn() -> ScriptedReply + Send + Sync + 'static,
@@ -284,7 +284,7 @@ fn a_body_that_is_cut_within_a_block_is_continued_where_it_broke() {
     }
 }
 
-/// Takes some 17 s: the pauses of nine retries.
+/// Takes some 17 s, the pauses of nine retries.
 #[test]
 fn a_whole_response_that_always_breaks_is_not_requested_without_end() {
     let server = Scripted::start(|_, _| {
@@ -299,15 +299,16 @@ fn a_whole_response_that_always_breaks_is_not_requested_without_end() {
     let handle = hydrator.file(&location, version).handle();
     let error = handle.read_at(&mut vec![0; BLOCK_LEN], 6 * BLOCK).unwrap_err();
     assert!(error.to_string().contains("ended"), "{error}");
-    // One request by range, and ten of everything, of which the later ones bring nothing new.
+    // One request for a range, and ten for the whole object. The later ones bring nothing new.
     assert!((10..=13).contains(&server.heads().len()), "{}", server.heads().len());
 }
 
-/// A server without ranges. If not `versioned`, it sends no ETag, and different content every time.
+/// Starts a server without ranges. If not `versioned`, it sends no ETag, and different content
+/// every time.
 fn rangeless(versioned: bool) -> (Scripted, Location, Version) {
     let size = 40 * BLOCK_LEN;
-    // The contents are made before: a server that makes them for each answer is so slow that
-    // requests are cut.
+    // The contents are made in advance: making them for each answer would be so slow that requests
+    // are cut.
     let seeds = if versioned { SEED..SEED + 1 } else { 0..3 };
     let contents: Vec<Vec<u8>> = seeds.map(|seed| bytes(seed, size)).collect();
     let server = Scripted::start(move |number, _| {
@@ -344,7 +345,8 @@ fn content_without_a_version_is_read_once_and_never_mixed() {
         let (_server, location, version) = rangeless(false);
         let cache = scratch();
         let dir = cached.then(|| cache.path().into());
-        // Without a cache the response has to wait for its reader: memory holds only a part of it.
+        // Without a cache the response must wait for its reader, because memory holds only a part
+        // of it.
         let settings =
             HydrationSettings { cache: dir, reserve: 0, memory: 4 << 20, ..HydrationSettings::default() };
         let hydrator = Hydrator::new(Store::new(StoreOptions::default()).unwrap(), settings).unwrap();

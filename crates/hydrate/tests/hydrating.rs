@@ -89,7 +89,7 @@ fn cached_blocks_are_not_fetched_again_and_ranges_fetch_only_their_blocks() {
 #[test]
 fn readers_do_not_wait_for_a_job_and_cancelling_it_keeps_cached_blocks() {
     let subject = Subject::start(Backend::ServeS3);
-    // The rate is so slow that the job would take minutes.
+    // At this rate the job would take minutes.
     let (hydrator, _cache) = engine(
         &subject,
         HydrationSettings { background_rate: Some(1 << 20), ..HydrationSettings::default() },

@@ -1,5 +1,5 @@
-//! Reads of many ranges, reads over several blocks, and hints: right bytes, few requests. Requests
-//! and bytes are counted by the store; nothing depends on timing.
+//! Reads of many ranges, reads over several blocks, and hints: right bytes, few requests. The store
+//! counts requests and bytes, and nothing depends on timing.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 const SEED: u64 = 12;
 const BLOCK_LEN: usize = BLOCK as usize;
-/// Bytes of a request before the server has been measured.
+/// Length of a request in bytes, before the server was measured.
 const REQUEST: u64 = 1 << 20;
 
 struct Setting {
@@ -22,7 +22,7 @@ struct Setting {
     _cache: TempDir,
 }
 
-/// An object on a server, with a cache and without.
+/// Makes an object on a server, with a cache and without.
 fn both(len: usize) -> impl Iterator<Item = Setting> {
     [true, false].into_iter().map(move |cached| {
         let subject = Subject::start(Backend::ServeS3);
@@ -38,7 +38,7 @@ fn both(len: usize) -> impl Iterator<Item = Setting> {
 }
 
 impl Setting {
-    /// Requests and bytes received since the last call.
+    /// Returns the requests and the received bytes of an action.
     fn cost(&self, of: impl FnOnce()) -> (u64, u64) {
         let before = self.subject.store.counters();
         of();
@@ -46,7 +46,7 @@ impl Setting {
         (now.requests - before.requests, now.received - before.received)
     }
 
-    /// Reads ranges at once and compares each with the content.
+    /// Reads ranges in one call and compares each with the content.
     fn check(&self, handle: &Handle, ranges: &[(u64, usize)]) {
         let mut memory: Vec<Vec<u8>> = ranges.iter().map(|(_, length)| vec![0xa5; *length]).collect();
         let counts = read_ranges(handle, ranges, &mut memory).unwrap();
@@ -70,7 +70,7 @@ fn read_ranges(
     handle.read_ranges_while(&mut wanted, Duration::MAX, &mut || true)
 }
 
-/// A generator of numbers, the same for the same seed.
+/// Random numbers from a seed.
 struct Random(u64);
 
 impl Random {
@@ -92,7 +92,7 @@ fn a_read_over_blocks_is_one_request_and_a_long_one_is_cut() {
         assert!(buffer == setting.content[at as usize..][..buffer.len()]);
         assert_eq!(several, (1, 4 * BLOCK));
         drop(handle);
-        // Requests have at most 4 MiB, and at least half of one.
+        // A request has at most 4 MiB, and at least half a MiB.
         let long = setting.cost(|| setting.check(&setting.file.handle(), &[(20 * BLOCK, 72 * BLOCK_LEN)]));
         assert_eq!(long.1, 72 * BLOCK);
         assert!((3..=36).contains(&long.0), "{long:?}");
@@ -109,8 +109,8 @@ fn a_caller_that_reads_in_pieces_says_how_much_it_wants() {
             assert_eq!(read.unwrap(), BLOCK_LEN);
             assert!(buffer == setting.content[at as usize..][..BLOCK_LEN]);
             let counters = setting.hydrator.counters();
-            // The third block is expected after the second read alone, and the blocks after it by
-            // no request that a reader waits for.
+            // The third block is expected only after the second read, and no reader waits for the
+            // request of the blocks after it.
             let ahead = if at == BLOCK { counters.ahead_fetches } else { 0 };
             assert!(counters.demand_fetches + ahead <= at / BLOCK, "both blocks at once: {counters:?}");
         }
@@ -146,11 +146,11 @@ fn a_random_reader_without_a_cache_requests_its_bytes_alone() {
             cost
         };
         let has_cache = setting.file.status().is_some();
-        // The reads cross into a second block, and do not yet show that no other follows.
+        // The reads cross into a second block, which does not yet show that none follows.
         assert_eq!((0..8).map(read).max(), Some((1, 2 * BLOCK)));
         let expected = if has_cache { 2 * BLOCK } else { LEN as u64 };
         assert!((8..20).map(read).all(|cost| cost == (1, expected)));
-        // After a read of the neighbour, whole blocks are useful again.
+        // After a read of the adjacent block, whole blocks are useful again.
         let mut next = vec![0; BLOCK_LEN / 2];
         let at = (19 * 37 % 50) * 4 * BLOCK + 100_001 + LEN as u64;
         assert_eq!(handle.read_at(&mut next, at).unwrap(), next.len());
@@ -262,7 +262,7 @@ fn a_cancelled_read_ends_and_leaves_the_memory_to_its_owner() {
         let mut memory = vec![0; setting.content.len()];
         let mut wanted = [(0, memory.as_mut_slice())];
         let cancelled = handle.read_ranges_while(&mut wanted, Duration::ZERO, &mut || false);
-        // The read may have been done before it called `go_on`.
+        // The read may have ended before it called `go_on`.
         if let Err(error) = cancelled {
             assert!(
                 matches!(&error, Error::Store(cause) if matches!(**cause, StoreError::Cancelled)),
@@ -290,7 +290,7 @@ fn a_hint_fetches_ranges_before_they_are_read() {
 #[test]
 fn a_hint_of_very_many_ranges_queues_few_requests() {
     for setting in both(1 << 20) {
-        // The hinted bytes do not exist: the version is known, but the object is missing.
+        // The hinted bytes do not exist: the version says so, but the object is missing.
         let mut version = setting.file.version().clone();
         version.size = Some(1 << 40);
         let file = setting.hydrator.file(&setting.subject.at("none"), version);

@@ -1,5 +1,5 @@
-//! Reads through the engine from real servers, with a cache and without: right bytes, one fetch of
-//! a block, no unrequested blocks.
+//! Reads through the engine from real servers, with a cache and without: right bytes, one fetch per
+//! block, no unrequested blocks.
 
 use std::sync::mpsc;
 
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 const SEED: u64 = 4;
 const BLOCK_LEN: usize = BLOCK as usize;
 
-/// The place of fetched blocks.
+/// Place of fetched blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kept {
     Cached,
@@ -120,8 +120,8 @@ fn sixteen_readers_of_the_same_blocks_share_their_fetches() {
                 scope.spawn(move || {
                     let handle = file.handle();
                     for turn in 0..64 {
-                        // All readers begin with the same block; then each reads all blocks in its
-                        // own order.
+                        // All readers begin with the same block; then each reads all blocks in
+                        // another order.
                         let block = turn * (2 * (reader % 8) + 1) % 64;
                         let at = (block * BLOCK) as usize;
                         assert!(read(&handle, block * BLOCK, BLOCK_LEN) == content[at..][..BLOCK_LEN]);
@@ -130,9 +130,8 @@ fn sixteen_readers_of_the_same_blocks_share_their_fetches() {
             }
         });
         let received = subject.store.counters().received - received;
-        // No block that arrived for one reader is requested for another. Only without a cache, a
-        // reader may overtake a fetch ahead of others, or fetch the bytes of a random read for
-        // itself.
+        // A block that arrived for one reader is not requested for another. Only without a cache, a
+        // reader may overtake a read-ahead, or fetch the bytes of a random read for itself.
         let most = if kept == Kept::Cached { 64 } else { 96 };
         assert!((64 * BLOCK..=most * BLOCK).contains(&received), "{kept:?} {:?}", hydrator.counters());
     }
@@ -184,8 +183,8 @@ fn without_room_in_the_cache_reads_continue_uncached() {
     let content = bytes(SEED, 200 * BLOCK_LEN);
     subject.place("data", &content);
     let dir = Some(cache.path().into());
-    // A cache without room, and one with room for a part: cached blocks are evicted for those that
-    // are read.
+    // One cache has no room, the other has room for a part: cached blocks are evicted for those
+    // being read.
     for cache_size in [0, 30 * BLOCK] {
         let settings = HydrationSettings {
             cache: dir.clone(),

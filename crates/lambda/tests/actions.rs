@@ -102,7 +102,7 @@ fn a_prefix_is_copied_and_listed() {
     function.fails(&event, "BadInput", &["has files already", "\"keep\": true"]);
     assert_eq!(function.names(), ["run"]);
 
-    // In the other direction, from the files to the store.
+    // In the other direction, `copy-many` uploads.
     let back = json!({"action": "copy-many", "source": function.path("run").to_str().unwrap(), "destination": format!("s3://{BUCKET}/back")});
     assert_eq!(function.answer(&back)["objects"], 40);
     assert_eq!(
@@ -177,7 +177,7 @@ fn what_cannot_be_done_is_one_line_with_a_stable_type() {
     );
     let unreachable = json!({"action": "open", "source": source, "endpoint_url": "http://127.0.0.1:9"});
     function.fails(&unreachable, "Unreachable", &["127.0.0.1:9", "VPC endpoint"]);
-    // The function works after every failure.
+    // The function still works after every failure.
     assert_eq!(function.answer(&json!({"action": "open", "source": source}))["bytes"], MIB);
     assert!(function.names().is_empty(), "{:?}", function.names());
 }

@@ -1,5 +1,5 @@
 //! The example API: its figures are right, it refuses parts that do not fit and names the largest
-//! that does, and it is never killed at its deadline.
+//! part that does, and it is never killed at its deadline.
 
 use crate::support;
 
@@ -65,7 +65,8 @@ fn a_share_or_a_range_is_answered_with_its_lines_and_its_checksum() {
 fn a_share_that_does_not_fit_is_refused_early_with_one_that_does() {
     let store = Store::start();
     let (source, _) = store.put_seeded("big", 64 * MIB);
-    // Longer on a slow machine, for the same number of bytes.
+    // The timeout is longer on a slow machine, and the rate lower, so that the number of bytes is
+    // the same.
     let timeout = patience(Duration::from_millis(750));
     let link = store.behind((48.0 * MIB as f64 / timeout.as_secs_f64()) as u64);
     let tmp = scratch();
@@ -83,7 +84,7 @@ fn a_share_that_does_not_fit_is_refused_early_with_one_that_does() {
 
 #[test]
 fn no_random_share_and_deadline_has_it_killed() {
-    // The long run has more calls, and a function's own rate.
+    // The long run has more calls, and the rate of a real function.
     let calls = count("FIRSTBYTE_API_CALLS", 40);
     let mib = to_usize(count("FIRSTBYTE_API_MIB", 16));
     let longest = count("FIRSTBYTE_API_LONGEST_MS", 1_000);

@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 use support::{Function, Outcome, Store};
 
 const MIB: usize = 1 << 20;
-/// The rate of the link to the store in bytes per second. Each parallel request completes a chunk
+/// Rate of the link to the store in bytes per second. Each parallel request completes a chunk
 /// before the deadline, but at most two thirds of an object arrive in that time.
 const RATE: u64 = 32 << 20;
 const SIZE: usize = 64 * MIB;
-/// A deadline that stops work. `answer_within` raises it if the function makes no progress.
+/// Deadline that stops the work. `answer_within` raises it if the function makes no progress.
 const SHORT: Duration = Duration::from_millis(1_300);
 
 fn bytes_of(answer: &Value, name: &str) -> u64 {
@@ -58,7 +58,7 @@ fn another_environment_begins_a_download_anew_and_says_so() {
     assert!(event["continue"].is_string() && bytes_of(&stopped, "done_bytes") > 0, "{stopped}");
     let mut other = Function::start(&store.url());
     event["keep"] = json!(true);
-    // The token has the destination, a directory of the first environment.
+    // The token names the destination, a directory of the first environment.
     event["destination"] = json!(other.path("big").to_str().unwrap());
     let answer = other.answer(&event);
     assert_eq!(answer["began_anew"], true, "{answer}");
@@ -100,7 +100,7 @@ fn a_read_continues_at_its_offset_in_any_environment() {
             assert_eq!(answer["crc32c"], Hasher::of(Algorithm::Crc32c, part).to_hex());
             break;
         }
-        // The token has the range.
+        // The token contains the range.
         event = json!({"action": "open", "source": source, "continue": answer["continue"]});
     }
     assert_eq!(read, part.len() as u64);
@@ -123,7 +123,7 @@ fn a_copy_of_many_continues_behind_the_last_name_that_is_done() {
     for (name, content) in &objects {
         assert!(fs::read(function.path("run").join(name)).unwrap() == *content, "{name}");
     }
-    // Each call continues the previous one, so none copies all.
+    // Each call continues the previous one, so no call copies everything.
     assert!(answers.iter().all(|answer| bytes_of(answer, "objects") < 600), "{answers:#?}");
 }
 

@@ -3,10 +3,10 @@
 //!
 //!     neighbour ROOT CLIENT CLIENTS FILES STOP
 //!
-//! The files `sample-0` to `sample-FILES` are there from the start. Of each row of 2 x CLIENTS
-//! files this client changes the one with its number, and reads those that no client changes. It
-//! ends when the file STOP exists, and prints the files it changed, each with its content if it
-//! exists.
+//! The files `sample-0` to `sample-FILES` exist at the start. Of each row of 2 x CLIENTS files,
+//! this client changes the file with its number, and reads the files that no client changes. When
+//! the file STOP exists, it prints the files that it changed, each with its content if it exists,
+//! and ends.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use firstbyte_layout::{Error, Layout};
 
-/// A sequence of numbers from a seed: a linear congruential generator by Knuth.
+/// Random numbers from a seed, by Knuth's linear congruential generator.
 struct Draws(u64);
 
 impl Draws {
@@ -28,7 +28,7 @@ fn name(number: u64) -> String {
     format!("sample-{number}")
 }
 
-/// The layout, as soon as there is one.
+/// Opens the layout as soon as it exists. `None` if STOP exists before.
 fn open(root: &Path, stop: &Path) -> Option<Layout> {
     loop {
         match Layout::open(root) {
@@ -42,7 +42,7 @@ fn open(root: &Path, stop: &Path) -> Option<Layout> {
     }
 }
 
-/// Complains about a rule that was broken; the number of complaints is the exit code.
+/// Reports a broken rule. The exit code is the number of reports.
 fn complain(broken: &mut u8, what: &str) {
     eprintln!("{what}");
     *broken = broken.saturating_add(1);

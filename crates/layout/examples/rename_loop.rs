@@ -1,10 +1,9 @@
-//! What a conversion to a hash layout is measured against: the same renames with nothing around
-//! them.
+//! Baseline for a conversion to a hash layout: the same renames and nothing else.
 //!
-//! `rename_loop there|back DIRECTORY LEVELS WIDTH` makes all directories ahead, reads the directory
-//! and renames each file to its place by XXH3, in the order it is read, in one thread; `back`
-//! undoes that. No layout file, no locks, no second look, nothing synced: killed half-way it leaves
-//! a mess.
+//! `rename_loop there|back DIRECTORY LEVELS WIDTH` makes all directories in advance, reads the
+//! directory and renames each file to its place by XXH3, in the order of reading, in one thread.
+//! `back` undoes this. There is no layout file, no lock, no second pass and no sync: a killed run
+//! leaves a mess.
 
 use std::ffi::CString;
 use std::os::fd::OwnedFd;
@@ -28,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 }
 
-/// All directories, each behind the one it is in.
+/// Returns all directories, each after its parent.
 fn directories(levels: usize, width: usize) -> Vec<String> {
     let mut all = vec![String::new()];
     let mut upper = 0..1;

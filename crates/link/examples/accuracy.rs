@@ -128,7 +128,7 @@ fn delay(config: LinkConfig) {
     println!("{name:44} {asked:>10.2} {median:>10.2} {:>+5.1} %", (median / asked - 1.0) * 100.0);
 }
 
-/// CPU time of the link's thread.
+/// Returns the CPU time of the link's thread in seconds.
 fn link_cpu_seconds() -> f64 {
     let tasks = std::fs::read_dir("/proc/self/task").expect("procfs");
     let stats = tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("stat")).ok());

@@ -13,7 +13,7 @@ use firstbyte_testkit::wait_limit;
 
 const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// Pseudo-random bytes that depend on `seed`.
+/// Returns pseudo-random bytes that depend on `seed`.
 fn content(seed: u64, length: usize) -> Vec<u8> {
     let mut state = seed | 1;
     let next = || {
@@ -23,7 +23,7 @@ fn content(seed: u64, length: usize) -> Vec<u8> {
     std::iter::repeat_with(next).take(length).collect()
 }
 
-/// Serves every connection on a thread of its own, until the process ends.
+/// Serves every connection on its own thread, until the process ends.
 fn server(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind(ANY).unwrap();
     let address = listener.local_addr().unwrap();
@@ -36,17 +36,17 @@ fn server(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> SocketAddr {
     address
 }
 
-/// Sends back what it receives, and closes after the client.
+/// Starts a server that sends back what it receives, and closes after the client.
 fn echo() -> SocketAddr {
     server(|mut stream| {
         let mut other = stream.try_clone().unwrap();
-        // Fails in tests in which the client closes early.
+        // This fails in tests in which the client closes early.
         let _ = std::io::copy(&mut stream, &mut other);
         let _ = other.shutdown(Shutdown::Write);
     })
 }
 
-/// Answers each line with an HTTP head and a body of `length` bytes.
+/// Starts a server that answers each line with an HTTP head and a body of `length` bytes.
 fn web(length: usize) -> SocketAddr {
     server(move |mut stream| {
         let mut answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n").into_bytes();
@@ -83,7 +83,8 @@ fn request(stream: &mut TcpStream, length: usize) -> Vec<u8> {
     answer
 }
 
-/// Writes and reads concurrently: otherwise each side would wait until the other reads.
+/// Sends bytes and reads the same number. Writes and reads concurrently, because otherwise each
+/// side would wait for the other to read.
 fn exchange(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).unwrap();
     thread::scope(|scope| {
@@ -127,7 +128,8 @@ fn bytes_come_out_as_they_went_in_over_every_kind_of_link() {
             bytes_to_client: length,
             ..LinkCounts::default()
         };
-        // The number of requests depends on timing: an echo server answers parts of a message.
+        // The number of requests depends on timing, because an echo server answers parts of a
+        // message.
         assert_eq!(LinkCounts { requests: 0, ..counters }, expected);
     }
 }
@@ -184,7 +186,7 @@ fn client_bytes_after_server_bytes_count_as_a_request() {
     assert_eq!(link.stop().requests, 9);
 }
 
-/// Length of a response of `web(length)`.
+/// Returns the length of a response of `web(length)`.
 fn answer_length(length: usize) -> usize {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n").len() + length
 }
@@ -221,7 +223,7 @@ fn a_duplicated_segment_shifts_what_follows() {
     let (clean, _) = twenty(Faults::default(), 3);
     let (answers, counters) = twenty(Faults { duplicate: Chance::new(1.0), ..Faults::default() }, 3);
     assert!(answers.iter().zip(&clean).all(|(answer, clean)| answer[..1024] == clean[..1024]));
-    // If the segment is the last one, its copy comes after the bytes that are read.
+    // If the last segment is duplicated, its copy comes after the bytes that are read.
     assert!(answers.iter().zip(&clean).filter(|(answer, clean)| answer != clean).count() >= 15);
     assert_eq!(counters.duplicates, 20);
     assert!(counters.bytes_to_client >= 20 * answer_length(50_000) as u64);
@@ -250,7 +252,8 @@ fn the_same_seed_gives_the_same_faults_and_another_seed_others() {
 
 #[test]
 fn a_response_of_unknown_length_is_cut_too() {
-    // Positions end at 64 MiB if the length is unknown, so a cut with probability 1 comes before.
+    // If the length is unknown, positions of faults are within the first 64 MiB, so a cut with
+    // probability 1 comes before.
     let endless = server(|mut stream| while stream.write_all(&[7; 65_536]).is_ok() {});
     let link = start(endless, |config| LinkConfig {
         faults: Faults { cut: Chance::new(1.0), ..Faults::default() },
@@ -296,8 +299,7 @@ fn a_client_that_does_not_read_slows_the_server_down() {
     let link = start(endless, |config| config);
     let mut idle = TcpStream::connect(link.address()).unwrap();
     idle.read_exact(&mut [0; 1]).unwrap();
-    // Another connection still works, and its duration gives the first one time to fill its
-    // buffers.
+    // Another connection still works, and meanwhile the first one has time to fill its buffers.
     let mut busy = TcpStream::connect(link.address()).unwrap();
     busy.read_exact(&mut vec![0; 256 << 20]).unwrap();
     let delivered = link.counters().bytes_to_client;

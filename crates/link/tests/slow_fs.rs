@@ -10,7 +10,7 @@ use firstbyte_link::{BurstBucket, Error, LinkRate, SlowFs, SlowFsConfig};
 use firstbyte_testkit::wait_limit;
 use tempfile::TempDir;
 
-/// Length of the planted file: several of the kernel's largest requests and a part of a page.
+/// Length of the planted file: several of the kernel's largest requests, and a part of a page.
 const LENGTH: usize = 3 * (1 << 20) + 12_345;
 
 /// A directory to mirror, and its mount points.
@@ -45,7 +45,7 @@ impl World {
     }
 }
 
-/// Pseudo-random bytes that depend on `seed`.
+/// Returns pseudo-random bytes that depend on `seed`.
 fn content(seed: u64, length: usize) -> Vec<u8> {
     let mut state = seed | 1;
     let next = || {
@@ -59,7 +59,7 @@ fn rate(megabytes: u64) -> Option<LinkRate> {
     Some(LinkRate::bytes_per_second(megabytes * 1_000_000))
 }
 
-/// Everything below a directory: path, kind and mode, length, owner, time, target.
+/// Describes everything below a directory: path, kind and mode, length, owner, time, target.
 fn tree(root: &Path) -> Vec<String> {
     let (mut found, mut left) = (Vec::new(), vec![root.to_owned()]);
     while let Some(directory) = left.pop() {
@@ -95,7 +95,7 @@ fn names_attributes_and_content_are_those_of_the_directory() {
         assert_eq!(tree(world.mounts[0].path()), tree(world.source.path()));
         let expected = content(1, LENGTH);
         let file = File::open(world.at(0, "big")).unwrap();
-        // First parts, in no order and beyond the end; then the whole file.
+        // First parts are read, in no order and beyond the end; then the whole file.
         let mut offset = 7;
         for _ in 0..100 {
             offset = offset * 48_271 % 0x7fff_ffff;
@@ -132,7 +132,7 @@ fn each_mount_has_a_page_cache_of_its_own_and_counts_what_it_is_asked() {
         assert_eq!(counted.bytes_to_client, LENGTH as u64, "{counted:?}");
         assert!(counted.reads > 0 && counted.requests > counted.reads, "{counted:?}");
     }
-    // The second open reads from the page cache, but looks the name up again.
+    // The second open reads from the page cache, but looks up the name again.
     read(2);
     let second = fs.counters();
     assert_eq!(second[2].bytes_to_client, LENGTH as u64, "not cached");

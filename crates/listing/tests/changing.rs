@@ -1,4 +1,4 @@
-//! A name that is there all the while is listed exactly once, whatever comes and goes beside it.
+//! Names that exist all the time are listed exactly once, while others come and go.
 
 mod support;
 
@@ -11,10 +11,10 @@ use firstbyte_testkit::lacks_root;
 use support::mount::Mounted;
 use support::{Found, TREE, ahead};
 
-/// Enough for a large ext4 directory to be read from several positions.
+/// Number of files with which a large ext4 directory is read from several positions.
 const STAY: usize = 60_000;
 
-/// Lists `root` again and again while names come and go in it.
+/// Lists `root` repeatedly while names come and go in it.
 fn list_while_it_changes(root: &Path) {
     for number in 0..STAY {
         File::create(root.join(format!("stays-{number}"))).unwrap();

@@ -1,5 +1,5 @@
-//! How many directories a listing has open stays below a cap, whatever the tree. Alone in its
-//! process, whose limit it lowers.
+//! The number of directories that a listing has open stays below a limit for any tree. The test has
+//! its own process, because it lowers the process's limit.
 
 mod support;
 
@@ -14,7 +14,8 @@ fn a_tree_deep_and_wide_is_listed_with_few_descriptors() {
     let root = tempfile::tempdir().unwrap();
     let mut path = root.path().to_owned();
     for _ in 0..LEVELS {
-        // Whichever of them is entered first, the others keep the directory they are in waiting.
+        // The listing enters one of the three first; the other two must wait with their parent
+        // open.
         for name in ["x", "y", "z"] {
             fs::create_dir(path.join(name)).unwrap();
         }

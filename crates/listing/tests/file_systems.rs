@@ -1,4 +1,4 @@
-//! A listing's names are those of `find`, byte for byte, on every kind of file system.
+//! Listings return the names of `find`, byte for byte, on every kind of file system.
 
 mod support;
 
@@ -10,10 +10,10 @@ use firstbyte_testkit::lacks_root;
 use support::mount::Mounted;
 use support::{Found, TREE, ahead, find, in_order, plant};
 
-/// Enough for a large ext4 directory to be read from several positions.
+/// Number of files with which a large ext4 directory is read from several positions.
 const MANY: u32 = 80_000;
 
-/// Lists a tree in every way there is.
+/// Lists a tree by every method and compares the names.
 fn compare(name: &str, root: &Path) {
     let wanted = find(root);
     assert!(!wanted.is_empty());
@@ -33,7 +33,7 @@ fn compare(name: &str, root: &Path) {
         walk(root, EntryOrder::Bytes, &TREE).unwrap().map(|entry| entry.unwrap().name).collect();
     sorted.sort();
     check("sorted", sorted);
-    // Below an overlay its files lie in its upper directory.
+    // The files of an overlay are in its upper directory.
     let flat =
         ["flat", "upper/flat"].map(|flat| root.join(flat)).into_iter().find(|flat| flat.is_dir()).unwrap();
     assert!(ahead(&flat) == in_order(&flat), "{name}, read ahead: other names, or in another order");

@@ -96,7 +96,7 @@ fn directories_below(root: &Path) -> impl Iterator<Item = std::path::PathBuf> {
     fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path())
 }
 
-/// Counts errors, and does something at every batch.
+/// A visitor that counts errors and calls a function for every batch.
 struct Tally<F>(usize, F);
 
 impl<F: FnMut()> firstbyte_listing::Visitor for Tally<F> {
@@ -196,6 +196,6 @@ fn a_tree_far_deeper_than_a_path_may_be_long_is_listed() {
     let sorted =
         walk(root.path(), EntryOrder::Bytes, &ListingOptions { detail: Detail::Size, ..TREE }).unwrap();
     assert_eq!(sorted.filter(Result::is_ok).count(), LEVELS);
-    // The standard library's way would hold a descriptor a level.
+    // `rm` removes the tree, because the standard library would hold a descriptor for each level.
     assert!(Command::new("rm").arg("-rf").arg(root.path().join("deeper")).status().unwrap().success());
 }

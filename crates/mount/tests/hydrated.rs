@@ -1,5 +1,5 @@
 //! Cached files are read without the store: passed through if they are complete, and described by
-//! attributes.
+//! extended attributes.
 
 use crate::support;
 
@@ -109,7 +109,7 @@ fn handles_opened_before_hydration_go_on_and_keep_others_with_them() {
     assert!(read == content);
     assert_eq!(counter(&mounted, "passed_through_opens_total"), 0);
     drop(before);
-    // The kernel reports the close when it has time; until then the file stays cached.
+    // The kernel reports the close with a delay; until then the file stays cached.
     until("the file is closed", || counter(&mounted, "open_files") == 0);
     assert!(mounted.read("x") == content);
     assert_eq!(counter(&mounted, "passed_through_opens_total"), 1);
@@ -124,7 +124,7 @@ fn what_is_cached_is_read_right_at_any_place_where_the_kernel_has_to_ask() {
     until_hydrated(&mounted.path("x"));
     mounted.again(&options);
     assert!(mounted.read("x") == content);
-    // Direct reads bypass the kernel's cache, so each is requested as it is.
+    // Direct reads bypass the kernel's cache, so the mount gets exactly these requests.
     let direct = i32::try_from(OFlags::DIRECT.bits()).unwrap();
     let file = fs::File::options().read(true).custom_flags(direct).open(mounted.path("x")).unwrap();
     for (at, length) in [(0, 1 << 20), (1, 200_000), (4095, 131_073), (131_071, 65_536), (3 << 20, 70_000)] {
@@ -197,7 +197,7 @@ fn small_files_read_in_order_are_fetched_before_they_are_opened() {
     for (name, content) in &files[..3] {
         assert!(mounted.read(name) == *content);
     }
-    // Three files were opened; those behind them are fetched ahead.
+    // Three files were opened, and those that follow are fetched ahead.
     until_hydrated(&mounted.path("d/name-0010"));
     assert_eq!(
         attribute(&mounted.path("d/name-0199"), "state"),
@@ -236,7 +236,8 @@ fn the_kernel_gets_a_small_cached_file_with_its_first_open() {
         (1, 0),
         "the kernel asks for nothing"
     );
-    // The kernel requests pages that it has dropped, and is not given those again that it keeps.
+    // The kernel requests the pages that it has dropped again, but is not given the pages that it
+    // still has.
     let file = fs::File::open(mounted.path("x")).unwrap();
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
     assert!(mounted.read("x") == content);
@@ -252,7 +253,8 @@ fn a_file_that_was_evicted_and_fetched_again_is_passed_through_again() {
         subject.place("d/a", &first);
         subject.place("d/b", &second);
     });
-    // Of files read in order the next one is fetched ahead, and the daemon holds it from then on.
+    // When files are read in order, the next is fetched ahead, and the daemon holds it from then
+    // on.
     assert_eq!(fs::read_dir(mounted.path("d")).unwrap().count(), 2);
     assert!(mounted.read("d/a") == first);
     let path = mounted.path("d/b");
@@ -262,8 +264,8 @@ fn a_file_that_was_evicted_and_fetched_again_is_passed_through_again() {
         let before = through();
         assert!(mounted.read("d/b") == second);
         assert_eq!(through(), before + 1, "round {round}");
-        // The kernel reports the close when it has time, and a verified file may still be syncing
-        // to disk: none of it is evicted before.
+        // The kernel reports the close with a delay, and a verified file may still be syncing to
+        // disk. Until then none of it is evicted.
         let release = || mounted.cache().release(&mounted.subject.at("d/b")).unwrap();
         until("the file is released", || release().busy == 0);
         assert_ne!(attribute(&path, "state"), "hydrated", "round {round}");

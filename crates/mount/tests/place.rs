@@ -1,4 +1,4 @@
-//! Where a mount may be made, and how it ends.
+//! Mount points: where a mount may be made, and how it ends.
 
 use crate::support;
 

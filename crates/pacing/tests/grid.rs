@@ -12,18 +12,17 @@ use firstbyte_pacing::{Controller, LONGEST_REQUEST};
 use simulator::{Hedging, Outcome, Setting, run};
 
 const MIB: u64 = 1 << 20;
-/// The fixed concurrencies that the controller is compared with. Its own limits are not in general
-/// powers of two.
+/// Fixed concurrencies that the controller is compared with.
 const FIXED: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 256];
 
 fn cap(setting: &Setting) -> usize {
     if setting.object.is_some() { Controller::MOST } else { Controller::MOST_OF_ONE }
 }
 
-/// Returns when the controller has converged: after 30 round trips, and a second for the windows of
-/// a short path. With refusals it takes three times as long and sixteen requests, because the
-/// controller searches for the accepted number, and a lower limit counts only when the requests in
-/// flight have ended.
+/// Returns the time at which the controller must have converged: after 30 round trips, and a second
+/// for the windows of a short path. With refusals it takes three times as long and sixteen requests
+/// more, because the controller searches for the accepted number, and a lower limit takes effect
+/// only when requests in flight have ended.
 fn converged(setting: &Setting) -> Duration {
     let time = setting.round_trip * 30 + Duration::from_secs(1);
     let request = setting.object.unwrap_or(u64::MAX).min(LONGEST_REQUEST) as f64 / setting.each;
@@ -40,7 +39,7 @@ fn automatic(setting: &Setting, hedging: Hedging) -> Outcome {
     measured(setting, Controller::new(setting.work(), cap), cap, hedging)
 }
 
-/// Returns the rate and the number of the best fixed concurrency.
+/// Returns the rate and the concurrency of the best fixed one.
 fn best(setting: &Setting) -> (f64, usize) {
     let rate = |limit: usize| measured(setting, Controller::fixed(limit), limit, Hedging::On).rate;
     let fixed = FIXED.into_iter().filter(|limit| *limit <= cap(setting));
@@ -68,7 +67,7 @@ fn settings(round_trip: Duration) -> impl Iterator<Item = Setting> {
     })
 }
 
-/// Counts changes of direction. A steady limit is probed now and then, which changes it twice.
+/// Counts changes of direction. A steady limit is probed now and then, which makes two changes.
 fn turns(limits: &[usize]) -> usize {
     let mut steps: Vec<bool> =
         limits.windows(2).filter(|two| two[0] != two[1]).map(|two| two[1] > two[0]).collect();

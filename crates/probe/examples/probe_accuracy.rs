@@ -110,8 +110,7 @@ impl Bench {
         probe(&store(&format!("http://{}", link.address())), &location, &options).expect("a report")
     }
 
-    /// Returns the server's median seconds to the first byte without a link, which every link adds
-    /// to.
+    /// Returns the server's median seconds to the first byte without a link. Every link adds to it.
     fn own_first_byte(&self) -> f64 {
         let store = store(&format!("http://{}", self.address));
         let location = Location::parse(format!("s3://{BUCKET}/large").as_ref()).expect("a location");

@@ -1,3 +1,3 @@
-//! The probe against real files and servers: one test program.
+//! The tests of the probe with real files and servers, in one program.
 
 mod probe;

@@ -91,7 +91,7 @@ fn what_a_probe_reports_as_sent_is_what_the_server_got() {
     store
         .put(&place(&format!("{bucket}large")), firstbyte_store::Payload::Bytes(&large), &Default::default())
         .unwrap();
-    // On a busy machine a short probe may not reach its end.
+    // On a busy machine a short probe may end early.
     let is_whole = [4.0, 16.0, 60.0].into_iter().any(|seconds| {
         let before = link.counters().requests;
         let report = probe(&store, &place(&bucket), &options(seconds, root.path())).unwrap();
@@ -112,7 +112,7 @@ fn what_a_probe_reports_as_sent_is_what_the_server_got() {
 
 #[test]
 fn no_request_is_sent_that_the_budget_does_not_hold() {
-    // S3 Standard in us-east-1, to the internet.
+    // Prices of S3 Standard in us-east-1, to the internet.
     let prices = Prices { get: 4e-7, put: 5e-6, received: 0.09 / 1_073_741_824.0, sent: 0.0 };
     let root = scratch();
     let server = minio(root.path());
@@ -169,14 +169,14 @@ fn a_server_that_throttles_is_not_pushed_and_the_report_says_so() {
     };
     let disk = scratch();
     let object = place("s3://bucket/one");
-    // Throttling begins while requests are counted.
+    // Throttling begins only while requests are counted.
     let quiet = throttling(usize::MAX);
     let report = probe(&anonymous(quiet.url()), &object, &options(2.0, disk.path())).unwrap();
     assert!(!report.ceiling.unwrap().throttled);
     let server = throttling(30);
     let report = probe(&anonymous(server.url()), &object, &options(2.0, disk.path()));
     let refused = server.count().saturating_sub(30);
-    // Each of the at most 64 workers of a step meets one refusal.
+    // Each worker of a step, at most 64, meets one refusal.
     assert!(refused <= 64, "{refused} requests after the first refusal");
     let said = match report {
         Ok(report) => format!("{:?} {:?}", report.lines(), report.rates),

@@ -1,4 +1,4 @@
-//! TLS with unusual records, key updates and closures, and with untrusted servers: content is
+//! TLS with unusual records, key updates and closures, and with untrusted servers. Content is
 //! compared byte by byte, truncation is detected, and no call takes longer than its deadline.
 
 use std::io::{Read, Write};
@@ -37,7 +37,7 @@ fn read(store: &Store, location: &Location, range: Option<ByteRange>, step: usiz
     }
 }
 
-/// Runs `work` on a thread; fails if it does not end in time.
+/// Runs `work` on a thread. Panics if it does not end in time.
 fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, wait) = channel();
     thread::spawn(move || done.send(work()));

@@ -38,7 +38,7 @@ fn modified(path: &Path) -> SystemTime {
     std::fs::metadata(path).unwrap().modified().unwrap()
 }
 
-/// Uploads an object with a modification time in its metadata, at the time the test chooses.
+/// Uploads an object that has its file's modification time in its metadata.
 fn upload(server: &QuirkStore, path: &Path, key: &str) {
     engine(server, TransferSettings::default()).copy(&here(path), &object(key), &NoObserver).unwrap();
 }
@@ -97,7 +97,8 @@ fn objects_that_are_younger_than_their_files_are_not_asked_for() {
     let server = QuirkStore::start(&[]);
     let local = scratch();
     write(&local.path().join("f"), b"one", SystemTime::now() - HOUR);
-    // The inode has changed now; the object is dated as if it were written a little later.
+    // The inode has changed just now. The object gets a slightly later date, as if it were uploaded
+    // then.
     server.insert_at("t/f", b"one", SystemTime::now() + Duration::from_secs(3));
     std::thread::sleep(Duration::from_millis(1_100));
     let (summary, asked) = sync(&server, here(local.path()), object("t"));

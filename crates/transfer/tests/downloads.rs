@@ -9,14 +9,15 @@ use firstbyte_testkit::{Scripted, ScriptedReply, bytes, scratch};
 use firstbyte_transfer::{Engine, Error, Hedging, NoObserver, Observer, Stop, TransferSettings, Verified};
 
 const SEED: u64 = 7;
-/// Some twenty chunks of 2 MiB, cut finer at the end: enough for a front, a middle and a tail.
+/// Length of some twenty chunks of 2 MiB, cut finer at the end: enough for a front, a middle and a
+/// tail.
 const LENGTH: usize = (40 << 20) + 12_345;
 
-/// The content of the object, made once: a server that makes it for each answer is so slow that
-/// requests are cut.
+/// Content of the object, made once: making it for each answer would be so slow that requests are
+/// cut.
 static CONTENT: LazyLock<Vec<u8>> = LazyLock::new(|| bytes(SEED, LENGTH));
 
-/// The range that a request asks for, cut to the object.
+/// Returns the range of a request, limited to the object.
 fn asked(head: &str) -> Option<(usize, usize)> {
     let value = head
         .lines()
@@ -26,7 +27,7 @@ fn asked(head: &str) -> Option<(usize, usize)> {
     Some((start.parse().ok()?, end))
 }
 
-/// An honest answer to a request for `content`.
+/// Makes a right answer to a request for `content`.
 fn honest(content: &[u8], head: &str, etag: &str) -> ScriptedReply {
     let etag = format!("etag: {etag}");
     match asked(head) {
@@ -38,7 +39,7 @@ fn honest(content: &[u8], head: &str, etag: &str) -> ScriptedReply {
     }
 }
 
-/// Damages the first byte of the body: the rest of a long answer may be left to another request.
+/// Damages the first byte of a body, because another request may replace the rest of a long answer.
 fn damaged(reply: ScriptedReply) -> ScriptedReply {
     let ScriptedReply::Send(mut bytes) = reply else { return reply };
     let head = bytes.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap();
@@ -46,7 +47,7 @@ fn damaged(reply: ScriptedReply) -> ScriptedReply {
     ScriptedReply::Send(bytes)
 }
 
-/// Bytes in any of these ranges: slow ones may be requested twice.
+/// Counts the bytes in any of these ranges, each once, since slow ranges may be requested twice.
 fn covered(ranges: &mut [(usize, usize)]) -> u64 {
     ranges.sort_unstable();
     let mut until = 0;
@@ -71,7 +72,7 @@ fn names(directory: &std::path::Path) -> Vec<String> {
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-/// Stops the run once a number of bytes have arrived.
+/// An observer that stops the run once a number of bytes have arrived.
 struct StopAfter {
     stop: Stop,
     left: AtomicU64,
@@ -115,7 +116,7 @@ fn a_stopped_download_goes_on_with_the_chunks_it_has() {
     );
 }
 
-/// Stops the run when an object is complete.
+/// An observer that stops the run when an object is complete.
 struct StopAtTheEnd(Stop);
 
 impl Observer for StopAtTheEnd {
@@ -144,7 +145,7 @@ fn a_stopped_download_that_is_hashed_as_it_comes_goes_on_in_the_same_process() {
     let directory = scratch();
     let path = directory.path().join("object");
     let to = Location::Local(path.clone());
-    // The checksum cannot be combined from those of chunks, so a thread reads the partial file.
+    // A SHA-256 cannot be combined from those of chunks, so a thread reads the partial file.
     let checksum = Some(Hasher::of(Algorithm::Sha256, &CONTENT));
     let stop = Stop::default();
     let watch = StopAfter { stop: stop.clone(), left: AtomicU64::new(30 << 20) };
@@ -213,7 +214,7 @@ fn damage_on_the_way_is_found_by_the_checksum_and_only_the_damage_replaced() {
     let directory = scratch();
     let to = Location::Local(directory.path().join("object"));
     let checksum = Some(Hasher::of(Algorithm::Crc64Nvme, &CONTENT));
-    // A damaged answer that is slow would be replaced.
+    // A hedged request would replace a damaged answer that is slow.
     let settings = TransferSettings { checksum, hedging: Hedging::Off, ..TransferSettings::default() };
     let summary = engine(settings).copy(&at(&server), &to, &NoObserver).unwrap();
     assert_eq!(summary.verified, Some(Verified::Full));

@@ -1,6 +1,6 @@
 //! `sync --delete` of random trees against a model: between files and stores, with filters, edits
-//! within a second, interruptions, and stores that deviate. No name that the model keeps is ever
-//! deleted, and a run that reports success leaves the destination as the model has it.
+//! within a second, interruptions, and stores with quirks. No name that the model keeps is ever
+//! deleted, and a run that reports success leaves the destination equal to the model.
 //!
 //! `FIRSTBYTE_SYNC_TREES` (10000 in the long runs) trees from `FIRSTBYTE_SEED` on.
 
@@ -19,7 +19,7 @@ use firstbyte_transfer::{
     TransferSettings, Tree, TreeNames,
 };
 
-/// Deviations that a sync must bear. Each may also make a run fail, but never lose a name.
+/// Quirks that a sync must tolerate. Each may make a run fail, but must not lose a name.
 const QUIRKS: [Quirk; 14] = [
     Quirk::UnsortedPages,
     Quirk::UnsortedListing,
@@ -37,10 +37,10 @@ const QUIRKS: [Quirk; 14] = [
     Quirk::NoChecksums,
 ];
 
-/// Parts of names, which sort differently as keys and as parts.
+/// Components of names, which sort differently as keys and as components.
 const PARTS: [&str; 9] = ["a", "a-", "a.b", "a b", "b", "b0", "B", "ü", "z~"];
 
-/// Random numbers from one seed.
+/// Random numbers from a seed.
 struct Draws {
     seed: u64,
     at: u64,
@@ -61,8 +61,7 @@ impl Draws {
         items[self.below(items.len())]
     }
 
-    /// Draws names of which none is a directory of another, so that a file system can hold them
-    /// all.
+    /// Draws names. No name is a directory of another, so that a file system can hold all of them.
     fn names(&mut self) -> BTreeSet<String> {
         let mut names: BTreeSet<String> = BTreeSet::new();
         for _ in 0..self.below(14) {
@@ -77,7 +76,7 @@ impl Draws {
     }
 }
 
-/// A place of a tree: a directory, or a prefix of the store.
+/// A side of a sync: a directory, or a prefix of the store.
 struct Side<'a> {
     server: &'a QuirkStore,
     root: Option<PathBuf>,
@@ -94,7 +93,7 @@ impl Side<'_> {
         }
     }
 
-    /// Writes a file, or uploads one: an object has its time.
+    /// Writes a file, or uploads one with its time in the object's metadata.
     fn write(&self, name: &str, content: &[u8], age: Option<Duration>) {
         let path = match &self.root {
             Some(root) => root.join(name),
@@ -119,7 +118,7 @@ impl Side<'_> {
         }
     }
 
-    /// Every name with its content, length and date.
+    /// Returns every name with its content, length and date.
     fn state(&self) -> BTreeMap<String, (Vec<u8>, u64, Option<SystemTime>)> {
         let options = ListOptions { recursive: true, ..ListOptions::default() };
         let objects = self.server.objects();
@@ -138,7 +137,7 @@ impl Side<'_> {
     }
 }
 
-/// Stops a run after some objects.
+/// An observer that stops a run after some objects.
 struct Interrupting {
     left: AtomicUsize,
     stop: Stop,
@@ -204,7 +203,7 @@ fn sync(
     engine.sync(&tree, Extras::Delete(EmptySource::Allow), observer).unwrap()
 }
 
-/// The state of the destination after a sync, by the rules alone.
+/// Computes the destination after a sync, from the rules alone.
 fn model(from: &Side<'_>, to: &Side<'_>, filters: Filters) -> BTreeMap<String, Vec<u8>> {
     let (source, before) = (from.state(), to.state());
     let takes = |name: &str, size: u64, modified: Option<SystemTime>| {
@@ -224,7 +223,7 @@ fn model(from: &Side<'_>, to: &Side<'_>, filters: Filters) -> BTreeMap<String, V
     after
 }
 
-/// Draws an age: half of the files are older than a filter by age allows.
+/// Draws an age. Half of the files are older than a filter by age allows.
 fn age(draws: &mut Draws) -> Option<Duration> {
     draws.one_in(2).then(|| Duration::from_secs(9 * 3_600))
 }
@@ -270,7 +269,7 @@ fn run(seed: u64) {
     let to = side(to_local, other.path().join("to"), "to");
     let what = format!("seed {seed}, {quirk:?}, {} to {}", from.location(), to.location());
 
-    // A destination that is partly a copy of the source.
+    // The destination starts as a partial copy of the source.
     for side in [&from, &to] {
         side.write("keep", b"kept", None);
         if let Some(root) = &side.root {

@@ -30,7 +30,8 @@ fn tree(source: &Path, destination: &Path) -> Tree<'static> {
     }
 }
 
-/// Two files that sort differently as names and as paths, and one in a directory between them.
+/// Makes two files that sort differently as names and as paths, and one in a directory between
+/// them.
 fn fill(root: &Path) {
     std::fs::create_dir_all(root.join("a")).unwrap();
     for (index, name) in ["a.txt", "a/x", "b"].iter().enumerate() {
@@ -100,8 +101,7 @@ fn comparing_content_sees_what_times_do_not_tell() {
     assert_eq!(std::fs::read(to.path().join("b")).unwrap(), bytes(2, 1_002));
 }
 
-/// Requests that a server holds back until enough of them have arrived; `false` if they did not
-/// come.
+/// A barrier: a server holds requests back until enough have arrived. `false` if they did not come.
 #[derive(Default)]
 struct Gathering {
     there: Mutex<usize>,
@@ -150,7 +150,7 @@ fn several_objects_are_compared_at_once() {
 
 #[test]
 fn a_web_server_may_work_on_a_large_object_for_longer_than_on_others() {
-    // Enough objects that one of their writes may be sent again.
+    // So many objects that one write among them may be repeated.
     const SMALL: usize = 120;
     let (small, large) = (Gathering::default(), Arc::new(AtomicUsize::new(0)));
     let counted = Arc::clone(&large);
@@ -158,7 +158,7 @@ fn a_web_server_may_work_on_a_large_object_for_longer_than_on_others() {
         if head.starts_with("PUT /large ") {
             counted.fetch_add(1, Ordering::Relaxed);
             small.join(SMALL + 1);
-            // Longer than the others took together, because time itself is tested.
+            // The delay is longer than all other requests together, because the test is about time.
             std::thread::sleep(Duration::from_secs(2));
         } else if head.starts_with("PUT ") {
             small.join(0);

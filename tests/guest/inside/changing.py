@@ -1,5 +1,5 @@
-"""Lists a directory on NFS while another client creates and deletes its files, and looks how it is
-read: from one position after the other.
+"""Lists a directory on NFS while another client creates and deletes its files, and checks that it
+is read from one position after the other.
 
     changing NAMES VERSIONS
 """
@@ -14,7 +14,8 @@ from measured import cost
 from report import report
 from world import AT, World
 
-# The other client makes and removes files, one after the other, until the file is gone.
+# Program of the other client: makes and removes files, one after the other, until the file `flag`
+# is gone.
 CHURN = """
 import os, sys
 root, flag, number = sys.argv[1], sys.argv[2], 0
@@ -26,7 +27,7 @@ while os.path.exists(flag):
 print(number)
 """
 RUNS = 2
-# Threads that split a directory take positions of their own in it.
+# Seeks in a directory: threads that split one jump to positions of their own.
 SEEK = re.compile(r"lseek\((\d+), (\d+)")
 READ = re.compile(r"getdents64\((\d+)")
 
@@ -51,7 +52,7 @@ def main(names: str, versions: str) -> None:
                 lost = doubled = 0
                 for _ in range(RUNS):
                     mount.forget()
-                    # A name that is gone before it is looked at is an error of `find`.
+                    # `find` fails if a name is gone before `find` examines it.
                     output = cost(mount, *line.format(f"{AT}/flat").split(), fails=True).output
                     counts = Counter(record for record in output.split(b"\0") if record)
                     lost += len(wanted - counts.keys())
@@ -62,7 +63,7 @@ def main(names: str, versions: str) -> None:
 
 
 def seeks(world: World, directory: str) -> int:
-    """How often `ls` goes to a position of its own in a directory that it reads."""
+    """Counts the seeks of `ls` in a directory that it reads."""
     words = ["strace", "-f", "-qq", "-e", "trace=lseek,getdents64", "-o", "/tmp/trace", "firstbyte", "-q", "ls", "-0", directory]
     world.cable.client.run(*words)
     trace = Path("/tmp/trace").read_text()

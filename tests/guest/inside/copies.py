@@ -1,5 +1,5 @@
-"""Copies from, to and within NFS: what holds, and what ends how, in the cases that only a real
-client and a real server have.
+"""Copies from, to and within NFS: their results, and the ends of failed ones, in cases that need a
+real client and a real server.
 
     copies VERSION CASE ...
 """
@@ -22,15 +22,15 @@ from report import report
 from world import AT, World
 
 MIB = 1 << 20
-# The server's own view of what the client has at AT.
+# Directory on the server that the client has at AT.
 SRV = Path("/srv/ext4")
-# Seconds a command may take that must end by itself.
+# Maximum seconds of a command that must end by itself.
 PATIENCE = 120
 
 
 @dataclass
 class Case:
-    """What a case works with."""
+    """World and mount of a case."""
 
     world: World
     mount: Mount
@@ -38,7 +38,7 @@ class Case:
 
     @property
     def client(self) -> Host:
-        """The first client."""
+        """First client."""
         return self.mount.client
 
     def cp(self, *words: str, limit: float = PATIENCE) -> "subprocess.CompletedProcess[str]":
@@ -47,24 +47,24 @@ class Case:
 
 
 def data(path: Path, size: int, seed: int = 1) -> str:
-    """A file of pseudo-random bytes; returns its digest."""
+    """Makes a file of pseudo-random bytes and returns its digest."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(random.Random(seed).randbytes(size))
     return digest(path)
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of a file."""
+    """Returns the SHA-256 of a file."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def names(directory: Path) -> list[str]:
-    """Names in a directory."""
+    """Returns the names in a directory."""
     return sorted(entry.name for entry in directory.iterdir())
 
 
 def kill_and_resume(case: Case) -> dict:
-    """Copies from, to and within NFS are killed and run again: the content is right."""
+    """Kills copies from, to and within NFS and runs them again: the content is right."""
     found = {}
     size = 48 * MIB
     want = data(SRV / "big", size)
@@ -91,7 +91,7 @@ def kill_and_resume(case: Case) -> dict:
 
 
 def stale_attributes(case: Case) -> dict:
-    """A file is edited by another client, to the same length: sync copies it as soon as the cached
+    """Edits a file from another client, to the same length: sync copies it as soon as the cached
     attributes have expired."""
     data(SRV / "tree/one", 1000)
     case.cp("sync", f"{AT}/tree", "/tmp/tree")
@@ -110,7 +110,7 @@ def stale_attributes(case: Case) -> dict:
 
 
 def same_second(case: Case) -> dict:
-    """Edits of the same length within a second, by this client: each sync copies the last."""
+    """Edits with the same length within a second, by this client: each sync copies the last one."""
     wrong = 0
     (SRV / "edits").mkdir()
     for number in range(12):
@@ -121,7 +121,7 @@ def same_second(case: Case) -> dict:
 
 
 def replaced_while_read(case: Case) -> dict:
-    """The server replaces or removes a file that is being copied: an error, or one version."""
+    """Replaces or removes a file on the server while it is copied: an error, or a whole version."""
     found: dict[str, object] = {"ok": True}
     for how in ("replaced", "removed", "overwritten"):
         old = data(SRV / "moving", 32 * MIB, 1)
@@ -148,7 +148,7 @@ def replaced_while_read(case: Case) -> dict:
 
 
 def silly_rename(case: Case) -> dict:
-    """A file is removed while a program of the client has it open: its `.nfs...` is left alone."""
+    """Removes a file while a program of the client has it open: its `.nfs...` is left alone."""
     (SRV / "silly").mkdir()
     (SRV / "silly/kept").write_bytes(b"kept")
     (SRV / "silly/open").write_bytes(b"open")
@@ -167,8 +167,8 @@ def silly_rename(case: Case) -> dict:
 
 
 def squashed_root(case: Case) -> dict:
-    """The client's root has no rights on the server: a copy to a closed directory is one line and
-    leaves nothing; to an open one it works."""
+    """Root without rights on the server: a copy to a closed directory ends with one line and leaves
+    nothing; a copy to an open directory works."""
     case.world.server.host.run("exportfs", "-o", "rw,root_squash,no_subtree_check,fsid=9", "*:/srv/squash")
     closed = Path("/srv/squash/closed")
     closed.mkdir(mode=0o755)
@@ -189,7 +189,8 @@ def squashed_root(case: Case) -> dict:
 
 
 def connections(case: Case) -> dict:
-    """A mount by several connections. A second mount of a server would share those of the first."""
+    """Mounts by several connections. A second mount of the server would share those of the
+    first."""
     want = data(SRV / "wide", 16 * MIB)
     case.mount.end()
     try:
@@ -202,20 +203,20 @@ def connections(case: Case) -> dict:
 
 
 def server_side(case: Case) -> dict:
-    """A copy within one export: bytes that cross the network, beside those of `cp`."""
+    """Copies within one export: bytes that cross the network, compared with those of `cp`."""
     want = data(SRV / "inside", 16 * MIB)
     case.mount.forget()
     ours = measured.cost(case.mount, "firstbyte", "-q", "cp", f"{AT}/inside", f"{AT}/ours")
     case.mount.forget()
     theirs = measured.cost(case.mount, "cp", f"{AT}/inside", f"{AT}/theirs")
     moved = {name: {call: count for call, count in cost.calls.items() if call in ("READ", "WRITE", "COPY", "CLONE")} for name, cost in (("ours", ours), ("cp", theirs))}
-    # The journal of a copy is written, of some hundred bytes.
+    # Writes of some hundred bytes are those of the copy's journal.
     right = case.version != "4.2" or "READ" not in moved["ours"]
     return {"ok": digest(SRV / "ours") == want and right, **moved}
 
 
 def clone(case: Case) -> dict:
-    """A copy within one export of XFS, which shares blocks: NFS 4.2 sends one CLONE."""
+    """Copies within one export of XFS, which shares blocks: NFS 4.2 sends one CLONE."""
     want = data(Path("/srv/xfs/inside"), 16 * MIB)
     with case.world.mounted(case.version, "/srv/xfs", "/mnt/xfs") as mount:
         ours = measured.cost(mount, "firstbyte", "-q", "cp", "/mnt/xfs/inside", "/mnt/xfs/ours")
@@ -225,7 +226,7 @@ def clone(case: Case) -> dict:
 
 
 def sparse(case: Case) -> dict:
-    """A file of 256 MiB with two blocks: copied to and from NFS without writing its holes."""
+    """Copies a file of 256 MiB with two blocks to and from NFS, without writing its holes."""
     with (SRV / "sparse").open("wb") as file:
         file.truncate(256 * MIB)
         file.seek(100 * MIB)
@@ -242,12 +243,12 @@ def sparse(case: Case) -> dict:
         took[name] = {"seconds": round(time.monotonic() - began, 1), "code": done.returncode, "length": seen.st_size, "kept": seen.st_blocks * 512}
     same = filecmp.cmp(SRV / "sparse", SRV / "sparse2", shallow=False)
     has_holes = case.version == "4.2"
-    # Before 4.2 a client does not know of holes, so that copies of them are read.
+    # Before 4.2 a client does not see holes, so their zeros are read.
     return {"ok": same and (not has_holes or all(one["kept"] < 64 * MIB for one in took.values())), **took}
 
 
 def without_locks(case: Case) -> dict:
-    """A mount whose locks stay on the client (`nolock` of NFS 3, `local_lock`)."""
+    """Mounts with locks that stay on the client (`nolock` of NFS 3)."""
     if case.version != "3":
         return {"ok": True, "not": "NFS 3 only"}
     want = data(SRV / "unlocked", 4 * MIB)
@@ -257,7 +258,7 @@ def without_locks(case: Case) -> dict:
 
 
 def full_at_close(case: Case) -> dict:
-    """The server's disk is full, as the client may learn when it syncs or closes: an error of one
+    """Fills the server's disk, as the client may learn when it syncs or closes: an error of one
     line, and no file that looks complete."""
     host = case.world.server.host
     subprocess.run(["truncate", "-s", "64M", "/srv/small.image"], check=True)
@@ -279,13 +280,13 @@ def full_at_close(case: Case) -> dict:
         case.cp("cp", "/tmp/fits", "/mnt/small/fits")
         found["ok"] &= digest(host.see("/srv/small/fits")) == small
     host.run("exportfs", "-u", "*:/srv/small")
-    # The server may hold what it exported for some seconds.
+    # The server may keep its exports open for some seconds.
     host.run("umount", "--lazy", "/srv/small")
     return found
 
 
 def outage(case: Case) -> dict:
-    """The network is gone for long: which copies end by their deadline, or by a signal."""
+    """Cuts the network for long: copies that end by their deadline, or by a signal."""
     data(SRV / "far", 32 * MIB)
     found: dict[str, object] = {}
     for kind, options in (("soft", "soft,timeo=20,retrans=2"), ("hard", "hard,timeo=20")):
@@ -309,7 +310,7 @@ def outage(case: Case) -> dict:
                 case.world.cable.mend()
                 process.kill()
                 process.wait()
-            # After an outage that is shorter than the patience, a copy is complete.
+            # After an outage shorter than the program's patience, the copy is complete.
             process = case.client.start_command("firstbyte", "-q", "cp", "--limit-rate", "8MB", f"{at}/far", "/tmp/far2", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
             time.sleep(1)
             case.world.cable.cut()
@@ -346,7 +347,7 @@ def main(versions: str, *chosen: str) -> None:
 
 
 def clean(world: World) -> None:
-    """Removes what the case before has left."""
+    """Removes the files of the previous case."""
     world.cable.mend()
     for place in ("/srv/ext4/*", "/srv/xfs/*", "/srv/squash/*", "/tmp/*"):
         subprocess.run(["bash", "-c", f"rm -rf {place}"], check=False)

@@ -7,7 +7,7 @@ waits.
 import subprocess
 from pathlib import Path
 
-# How each is made, and mounted.
+# Commands that make each kind of file system.
 MAKE = {
     "ext4": ["mkfs.ext4", "-q", "-N", "600000"],
     "casefold": ["mkfs.ext4", "-q", "-O", "casefold", "-E", "encoding=utf8"],
@@ -16,16 +16,16 @@ MAKE = {
     "vfat": ["mkfs.vfat"],
     "exfat": ["mkfs.exfat"],
 }
-# Without these two, vfat has names of one code page only.
+# Mount options. Without them, vfat has names of one code page only.
 OPTIONS = {"vfat": ["-o", "iocharset=utf8,shortname=mixed"]}
-# The first two disks are the system's and the job's.
+# Empty disks. The first two disks are the system's and the job's.
 EMPTY = [f"/dev/vd{letter}" for letter in "cdefgh"]
-# KiB of a disk in memory, which takes what is written.
+# KiB of a disk in memory, which is allocated as it is written.
 SIZE = 4 << 20
 
 
 class Disks:
-    """The disks that are left."""
+    """The unused disks."""
 
     def __init__(self, in_memory: bool = False) -> None:
         if in_memory:

@@ -1,7 +1,7 @@
-"""Hosts of the guest: each has a network, a name, and mounts of its own, as a machine has.
+"""Hosts of the guest: each has its own network, name and mounts, as a machine has.
 
-A host lives until the guest ends. Commands run inside by `nsenter`; paths of the system are the
-same in all of them, but `/run`, `/var/lib/nfs` and what is mounted later.
+A host lives until the guest ends. Commands run inside by `nsenter`. All hosts have the same paths
+of the system, except `/run`, `/var/lib/nfs` and later mounts.
 """
 
 import os
@@ -25,7 +25,7 @@ class Host:
 
     @staticmethod
     def start(name: str) -> "Host":
-        """A host without a network."""
+        """Makes a host without a network."""
         ready = f"/tmp/{name}.ready"
         script = f"""echo {name} > /proc/sys/kernel/hostname; ip link set lo up
             mount -t tmpfs -o mode=755 run /run; mkdir -p /run/rpcbind /run/lock /run/samba
@@ -39,18 +39,18 @@ class Host:
         return Host(name, process.pid)
 
     def inside(self, *words: str) -> list[str]:
-        """The command line that runs words in this host."""
+        """Returns the command line that runs words in this host."""
         return ["nsenter", f"--target={self.pid}", "--mount", "--net", "--uts", f"--wdns={os.getcwd()}", *words]
 
     def run(self, *words: str, limit: float = 120, env: dict[str, str] | None = None, check: bool = True) -> str:
-        """Runs a command to its end; returns what it wrote to stdout."""
+        """Runs a command to its end and returns its stdout."""
         done = self.ended(*words, limit=limit, env=env)
         if check and done.returncode != 0:
             raise CommandFailed(f"{self.name}: {' '.join(words)[:300]}: exit {done.returncode}: {done.stderr[-1500:]}")
         return done.stdout
 
     def ended(self, *words: str, limit: float = 120, env: dict[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
-        """Runs a command to its end, whatever that is."""
+        """Runs a command to its end, successful or not."""
         try:
             return subprocess.run(
                 self.inside(*words), capture_output=True, text=True, errors="surrogateescape", timeout=limit, env=os.environ | (env or {}), check=False
@@ -63,7 +63,7 @@ class Host:
         return subprocess.Popen(self.inside(*words), text=True, **options)
 
     def see(self, path: str) -> Path:
-        """A path of this host as the guest's first host sees it."""
+        """Returns a path of this host as the guest's first host sees it."""
         return Path(f"/proc/{self.pid}/root{path}")
 
 
@@ -96,11 +96,11 @@ class Cable:
 
     @property
     def address(self) -> str:
-        """The server, as the client sees it."""
+        """Address of the server, as the client sees it."""
         return f"10.0.{self.number}.1"
 
     def delay(self, milliseconds: float) -> None:
-        """Sets the time of a round trip that the network adds, half of it each way."""
+        """Sets the delay of a round trip in milliseconds, half of it each way."""
         for host, device in ((self.server, f"s{self.number}"), (self.client, f"c{self.number}")):
             if milliseconds:
                 host.run("tc", "qdisc", "replace", "dev", device, "root", "netem", "limit", "100000", "delay", f"{milliseconds * 500:.0f}us")
@@ -108,9 +108,9 @@ class Cable:
                 host.run("tc", "qdisc", "del", "dev", device, "root", check=False)
 
     def cut(self) -> None:
-        """Lets nothing through."""
+        """Cuts the connection."""
         self.server.run("ip", "link", "set", f"s{self.number}", "down")
 
     def mend(self) -> None:
-        """Connects them again."""
+        """Restores the connection."""
         self.server.run("ip", "link", "set", f"s{self.number}", "up")

@@ -1,5 +1,5 @@
 """Two clients of one export write to a layout while it is converted there and back, and conversions
-are killed, networks cut and the server restarted. In the end no name is lost or doubled.
+are killed, networks cut and the server restarted. No name may be lost or doubled.
 
     layouts VERSION FILES KILLS SEED
 """
@@ -16,14 +16,14 @@ from world import AT, World
 
 ROOT = "/srv/ext4/field"
 STOP = "/srv/ext4/stop"
-# Of so many files in a row the first ones are changed, by one client each.
+# Clients, of which each changes a file in each row of ROW files; the others stay as they are.
 CLIENTS = 2
 ROW = 2 * CLIENTS
 
 
 @dataclass
 class Field:
-    """What the conversions are tried on."""
+    """World, random draws and counts of the conversions."""
 
     world: World
     draws: random.Random
@@ -36,7 +36,7 @@ class Field:
         return host.start_command("firstbyte", "-q", "layout", self.verb, f"{AT}/field", *shape, stderr=subprocess.PIPE, **options)
 
     def disturb(self) -> None:
-        """One conversion, killed or disturbed at a random instant."""
+        """Runs a conversion, killed or disturbed at a random instant."""
         cable = self.draws.choice(self.world.cables)
         process = self.convert(cable.client)
         time.sleep(self.draws.uniform(0, 3) ** 2 / 3)
@@ -57,14 +57,14 @@ class Field:
             report(case="conversion", verb=self.verb, code=process.returncode, why=errors[-400:])
 
     def cut(self, cable: Cable) -> None:
-        """A network that is gone for less than a lease."""
+        """Cuts a network for less than a lease."""
         cable.cut()
         time.sleep(self.draws.uniform(0.2, 2))
         cable.mend()
 
 
 def plant(files: int) -> None:
-    """The files, each with its name as content."""
+    """Makes the files, each with its name as content."""
     Path(ROOT).mkdir()
     for number in range(files):
         (Path(ROOT) / f"sample-{number}").write_text(f"sample-{number}")
@@ -77,7 +77,7 @@ def neighbour(cable: Cable, number: int, files: int) -> "subprocess.Popen[str]":
 
 
 def expected(files: int, logs: list[str]) -> dict[str, str]:
-    """Every file there must be, and its content."""
+    """Returns every file that must exist, with its content."""
     wanted = {f"sample-{number}": f"sample-{number}" for number in range(files)}
     for log in logs:
         for line in log.splitlines():
@@ -90,17 +90,18 @@ def expected(files: int, logs: list[str]) -> dict[str, str]:
 
 
 def found() -> list[tuple[str, str]]:
-    """Every file there is on the server, wherever it lies, and its content."""
+    """Returns every file on the server, at any level, with its content."""
     return [(path.name, path.read_text()) for path in Path(ROOT).rglob("*") if path.is_file() and not path.name.startswith(".")]
 
 
 def main(version: str, files: str, kills: str, seed: str) -> None:
-    """Disturbs conversions, then compares."""
+    """Disturbs conversions, then compares the files."""
     world = World.make(["ext4"], clients=CLIENTS)
     plant(int(files))
     with world.mounted(version, cable=world.cables[0]), world.mounted(version, cable=world.cables[1]):
         field = Field(world, random.Random(int(seed)))
-        # Writers of a directory without a layout file do not see that another client makes one.
+        # Converted first: writers of a directory without a layout file do not see that another
+        # client makes one.
         world.cables[0].client.run("firstbyte", "-q", "layout", "shard", f"{AT}/field", "--levels", "1", "--width", "1")
         field.verb = "unshard"
         neighbours = [neighbour(cable, number, int(files)) for number, cable in enumerate(world.cables)]

@@ -17,7 +17,7 @@ from nfs import Mount
 from report import report
 from world import AT, World
 
-# How the names of one directory are printed, each with a zero byte. `{}` is the directory.
+# Commands that print the names of a directory `{}`, each with a zero byte.
 NAMES = {
     "ls -f": "ls -f --zero {}",
     "find": "find {} -mindepth 1 -printf %f\\0",
@@ -28,9 +28,9 @@ NAMES = {
     "firstbyte ls --buffer 10MiB": "firstbyte -q ls -0 --buffer 10MiB {}",
     "firstbyte list_arrow": "python3 /job/names.py list_arrow {}",
 }
-# The same with lengths and times.
+# Commands that print them with sizes and times.
 DETAILS = {"ls -l": "ls -lU --zero {}", "find -size": "find {} -mindepth 1 -size -1 -printf %f\\0", "firstbyte ls -l": "firstbyte -q ls -l -0 {}"}
-# Whole trees.
+# Commands that print whole trees.
 TREES = {
     "find": "find {} -mindepth 1 -printf %P\\0",
     "firstbyte ls -R": "firstbyte -q ls -R -0 {}",
@@ -44,18 +44,18 @@ TREE_DETAILS = {
     "find -printf %s": "find {} -mindepth 1 -printf %s\\t%P\\0",
     "firstbyte ls -R -l": "firstbyte -q ls -R -l -0 {}",
 }
-# One row for all.
+# Commands that print one total.
 USAGE = {"du": "du -s {}", "firstbyte du": "firstbyte -q du -s {}"}
 
 
-# The package of Python, in jobs that have it.
+# Package of Python, in jobs that have it.
 PACKAGE = Path("/job/firstbyte")
-# The server's directory with all of it, and a directory of the client's own disk without names.
+# The server's directory of all scenes, and an empty directory on the client's own disk.
 HOME, EMPTY = Path("/srv/ext4"), "/tmp/empty"
 
 
 def flat(root: Path, names: int) -> None:
-    """Makes a directory of so many files, on the server itself."""
+    """Makes a directory of `names` files, on the server itself."""
     root.mkdir()
     at = os.open(root, os.O_RDONLY)
     for number in range(names):
@@ -64,13 +64,13 @@ def flat(root: Path, names: int) -> None:
 
 
 def spread(root: Path, names: int) -> None:
-    """The same names in a layout."""
+    """Makes a layout with the same names."""
     flat(root, names)
     subprocess.run(["firstbyte", "-q", "layout", "shard", root], check=True)
 
 
 def tree(root: Path, directories: int) -> None:
-    """Makes a tree of about so many directories, with a file in each."""
+    """Makes a tree of about `directories` directories, with a file in each."""
     side = max(int(directories**0.5), 1)
     for outer in range(side):
         for inner in range(side):
@@ -81,7 +81,7 @@ def tree(root: Path, directories: int) -> None:
 
 @dataclass
 class Scene:
-    """How a directory is made, and the methods that list it."""
+    """Function that makes a directory, and the methods that list it."""
 
     plant: Callable[[Path, int], None]
     methods: dict[str, str]
@@ -99,19 +99,19 @@ SCENES = {
 
 
 def below(root: Path) -> set[bytes]:
-    """Paths of everything in a directory, as the server sees it."""
+    """Returns the paths of everything in a directory, as the server sees it."""
     return {os.fsencode(path.relative_to(root)) for path in root.rglob("*")}
 
 
 def present(methods: dict[str, str]) -> dict[str, str]:
-    """The methods that this job has the modules for."""
+    """Returns the methods whose modules this job has."""
     return {method: words for method, words in methods.items() if PACKAGE.exists() or "list_arrow" not in method}
 
 
 def measure(mount: Mount, where: str, methods: dict[str, str], wanted: set[bytes] | None, **said: object) -> None:
     """Runs each method with nothing cached and again, and compares its names."""
     for method, words in present(methods).items():
-        # The program itself is read before, not by the way.
+        # The program itself is read before, so that the measurement does not include it.
         mount.client.run(*words.format(EMPTY).split())
         mount.forget()
         for access in ("first", "again"):
@@ -120,7 +120,8 @@ def measure(mount: Mount, where: str, methods: dict[str, str], wanted: set[bytes
 
 
 def exact(found: Cost, wanted: set[bytes] | None) -> bool:
-    """Whether every name came once, and no other. The names have no spaces, and stand last."""
+    """Returns true if every name came once, and no other. The names have no spaces, and come last
+    in a line."""
     if wanted is None:
         return True
     # `ls -l` begins with a total.

@@ -1,4 +1,4 @@
-"""Runs a command of a client, and says what it cost: time, processor time, calls to the server."""
+"""Runs a command of a client and measures its cost: time, processor time, calls to the server."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ class Cost:
     output: bytes
 
     def fields(self) -> dict[str, object]:
-        """As a report has them."""
+        """Returns the fields of a report."""
         return {"seconds": round(self.seconds, 3), "cpu": round(self.cpu, 3), "calls": self.calls}
 
 

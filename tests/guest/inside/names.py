@@ -8,17 +8,17 @@ import os
 import sys
 
 GETDENTS64 = 217
-# A record: inode and position of 8 bytes each, its length of 2, its type of 1, then the name.
+# Bytes before the name in a record: inode and position of 8 bytes each, length of 2, type of 1.
 NAME = 19
 
 
 def by_scandir(path: bytes) -> list[bytes]:
-    """As Python lists a directory, by readdir."""
+    """Lists as Python does, by readdir."""
     return [entry.name for entry in os.scandir(path)]
 
 
 def by_getdents(path: bytes, size: int) -> list[bytes]:
-    """By the system call, with a buffer of so many bytes."""
+    """Lists by the system call, with a buffer of `size` bytes."""
     libc, buffer, names = ctypes.CDLL(None, use_errno=True), ctypes.create_string_buffer(size), []
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     while (read := libc.syscall(GETDENTS64, fd, buffer, size)) > 0:
@@ -35,13 +35,13 @@ def by_getdents(path: bytes, size: int) -> list[bytes]:
 
 
 def by_walk(path: bytes) -> list[bytes]:
-    """Relative paths of everything below, by `os.walk`."""
+    """Returns the relative paths of everything below, by `os.walk`."""
     paths = [os.path.join(at, name) for at, below, files in os.walk(path) for name in (*below, *files)]
     return [os.path.relpath(one, path) for one in paths]
 
 
 def by_arrow(path: bytes, recursive: bool) -> list[bytes]:
-    """The first column of `firstbyte.list_arrow`."""
+    """Returns the first column of `firstbyte.list_arrow`."""
     import arrow
     import firstbyte
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from host import Cable, Host, wait_for
 
-# Options of the versions that are tried.
+# Mount options of the tested versions.
 VERSIONS = {"3": "vers=3", "4.1": "vers=4.1", "4.2": "vers=4.2"}
-# Seconds: leases and grace periods of 90 s would be waited for after each restart. A busy host
-# must not let one of this length pass during a cut of two seconds.
+# Seconds of leases and grace periods, instead of 90 s after each restart. On a busy host, a cut of
+# two seconds must not outlast a lease.
 LEASE = 12
-# Calls that keep sessions alive depend on time, not on what a program does.
+# Calls that keep sessions alive depend on time, and not on the program.
 OF_TIME = {"SEQUENCE", "RENEW", "NULL"}
 
 
@@ -26,7 +26,7 @@ class Server:
 
     @staticmethod
     def start(host: Host, exports: dict[str, str]) -> "Server":
-        """Starts everything a server needs, with directories and their options exported."""
+        """Starts a server with all that it needs, and exports directories with their options."""
         host.run("mount", "-t", "nfsd", "nfsd", "/proc/fs/nfsd")
         lock_services(host)
         host.start_command("nfsdcld", "--foreground")
@@ -38,16 +38,16 @@ class Server:
         return server
 
     def up(self) -> None:
-        """Starts the threads of the server, after `down` too."""
+        """Starts the threads of the server, also after `down`."""
         self.host.run("rpc.nfsd", f"--lease-time={LEASE}", f"--grace-time={LEASE}", "8")
 
     def down(self) -> None:
-        """Ends the threads: what is open is forgotten, as after a crash."""
+        """Ends the threads: the server forgets open files, as after a crash."""
         self.host.run("rpc.nfsd", "0")
 
 
 def lock_services(host: Host) -> None:
-    """Starts what NFS 3 needs for locks, on a server and on a client."""
+    """Starts the services that NFS 3 needs for locks, on a server and on a client."""
     host.run("sysctl", "-q", f"fs.nfs.nlm_grace_period={LEASE}", check=False)
     host.run("rpcbind", "-w")
     wait_for("rpcbind", lambda: host.see("/run/rpcbind.sock").exists())
@@ -56,7 +56,7 @@ def lock_services(host: Host) -> None:
 
 @dataclass
 class Mount:
-    """An export as a client has it mounted."""
+    """An export mounted by a client."""
 
     client: Host
     at: str
@@ -75,13 +75,13 @@ class Mount:
         self.client.run("umount", self.at)
 
     def forget(self) -> None:
-        """Drops what the client has cached of names and content: it mounts anew. Another mount of
-        the same export with the same options would keep it."""
+        """Drops the client's cached names and content by a new mount. Another mount of the same
+        export with the same options would keep them."""
         self.end()
         self.client.run(*self.words)
 
     def calls(self) -> dict[str, int]:
-        """Calls sent so far, by their name."""
+        """Returns the number of calls so far, by name."""
         text = Path(f"/proc/{self.client.pid}/mountstats").read_text(errors="replace")
         for part in re.split(r"^device ", text, flags=re.MULTILINE):
             if re.match(rf"\S+ mounted on {re.escape(self.at)} with fstype nfs", part):
@@ -91,5 +91,5 @@ class Mount:
 
 
 def since(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
-    """Calls between two counts."""
+    """Returns the calls between two counts."""
     return {name: count - before.get(name, 0) for name, count in after.items() if count > before.get(name, 0)}

@@ -21,26 +21,26 @@ from report import report
 from world import AT, World
 
 MODEL = Path("/job/nfs.toml")
-# Sizes as in the reports this program is built from: 10 to 100 KB.
+# Bytes of a file, as in the reports this program is built from: 10 to 100 KB.
 SIZES = (10_000, 100_000)
 LARGE = 16 << 20
 FILES, NAMES = 100, 4000
-# Calls by which the time of one is measured.
+# Number of calls by which the time of a call is measured.
 PROBES = 100
 
 
 @dataclass
 class Work:
-    """What a job does, and how its workload says so."""
+    """Work of a job, and its description as a workload."""
 
     what: str
     count: int
     threads: int
 
     def workload(self, directory: Path, cpu: float) -> str:
-        """A workload for `firstbyte advise run`."""
+        """Returns a workload for `firstbyte advise run`."""
         sizes = [path.stat().st_size for path in sorted(directory.glob("file-*"))[: self.count]]
-        # The least that a workload can read.
+        # Smallest read that a workload accepts.
         files, size, read, access, request = 1, "1 B", "1 B", "sequential", "128 KiB"
         if self.what == "files":
             files, size = self.count, f"{sum(sizes)} B"
@@ -85,7 +85,7 @@ WORKS = [
 
 
 def plant(root: Path) -> None:
-    """Files of each kind of work."""
+    """Makes the files of each kind of work."""
     draws = random.Random(1)
     root.mkdir()
     for number in range(FILES):
@@ -97,14 +97,14 @@ def plant(root: Path) -> None:
 
 
 def done(mount: Mount, work: Work, where: str) -> tuple[float, dict[str, int]]:
-    """Seconds and calls of the work."""
+    """Does the work and returns its seconds and calls."""
     directory = f"{where}/names" if work.what == "list" else where
     found = cost(mount, "python3", "/job/work.py", work.what, directory, str(work.count), str(work.threads))
     return float(found.output), found.calls
 
 
 def call(mount: Mount) -> float:
-    """Seconds of one call: the state of the file system, which is never cached."""
+    """Returns the seconds of a call for the state of the file system, which is never cached."""
     loop = f"for _ in range({PROBES}): os.statvfs('{AT}')"
     script = f"import os, time\nbegan = time.monotonic()\n{loop}\nprint(time.monotonic() - began)"
     return float(cost(mount, "python3", "-c", script).output) / PROBES
@@ -132,7 +132,7 @@ class Alone:
 
 
 def prediction(mount: Mount, workload: str) -> float:
-    """Seconds that the model says."""
+    """Returns the predicted seconds."""
     Path("/tmp/workload.toml").write_text(workload)
     out = mount.client.run("firstbyte", "--json", "advise", "run", "/tmp/workload.toml", "--models", "/tmp/nfs.toml", "--all")
     (row,) = [row for row in json.loads(out)["rows"] if row["name"] == "nfs"]
@@ -140,7 +140,7 @@ def prediction(mount: Mount, workload: str) -> float:
 
 
 def main(versions: str, delays: str) -> None:
-    """Predicts and does."""
+    """Predicts each work and does it."""
     world = World.make(["ext4"], in_memory=True)
     plant(Path("/srv/ext4/work"))
     for version in versions.split(","):
@@ -154,7 +154,7 @@ def main(versions: str, delays: str) -> None:
             report(case="alone", version=version, **vars(alone))
             cpu = {}
             for work in WORKS:
-                # The work itself, with all data in memory.
+                # The same work on the server's own file system, with all data in memory.
                 cpu[work.what, work.threads] = done(mount, work, "/srv/ext4/work")[0]
                 report(case="in memory", what=work.what, threads=work.threads, seconds=cpu[work.what, work.threads])
                 remove_new()
@@ -174,6 +174,6 @@ def main(versions: str, delays: str) -> None:
 
 
 def remove_new() -> None:
-    """Removes what `create` has made."""
+    """Removes the files that `create` has made."""
     for path in Path("/srv/ext4/work").glob("*.new"):
         path.unlink()

@@ -1,4 +1,4 @@
-"""What a job reports to the host: lines of JSON by a virtual serial port."""
+"""Reports of a job to the host: lines of JSON on a virtual serial port."""
 
 import json
 from functools import cache

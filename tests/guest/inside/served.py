@@ -36,28 +36,28 @@ print(answer.status, answer.headers.get("etag"), "cut" if body is None else hash
 
 @dataclass
 class Case:
-    """Two clients of one export; the first serves, the second changes."""
+    """Two clients of one export: the first serves, the second changes."""
 
     world: World
     version: str
 
     @property
     def server(self) -> Host:
-        """The client that serves, mounts or caches."""
+        """Client that serves, mounts or caches."""
         return self.world.cables[0].client
 
     @property
     def other(self) -> Host:
-        """The client that changes."""
+        """Client that changes."""
         return self.world.cables[1].client
 
     def get(self, path: str, condition: str = "") -> list[str]:
-        """Status, entity tag and digest of a request."""
+        """Returns status, entity tag and digest of a request."""
         return self.server.run("python3", "-c", GET, path, *filter(None, [condition])).split()
 
     @contextmanager
     def serving(self, *words: str) -> Iterator[None]:
-        """`serve` of the directory on NFS."""
+        """Runs `serve` of the directory on NFS during the block."""
         with running(self.server, "firstbyte", "-q", "serve", f"{AT}/site", *words):
             wait_for("serve", lambda: self.server.ended("python3", "-c", GET, "/").returncode == 0)
             yield
@@ -65,7 +65,7 @@ class Case:
 
 @contextmanager
 def running(host: Host, *words: str) -> Iterator["subprocess.Popen[str]"]:
-    """A program for as long as the block lasts."""
+    """Runs a program during the block."""
     process = host.start_command(*words, stdout=subprocess.DEVNULL)
     try:
         yield process
@@ -75,7 +75,7 @@ def running(host: Host, *words: str) -> Iterator["subprocess.Popen[str]"]:
 
 
 def write(path: Path, size: int, seed: int) -> str:
-    """Makes a file of pseudo-random bytes; returns its digest."""
+    """Makes a file of pseudo-random bytes and returns its digest."""
     path.parent.mkdir(parents=True, exist_ok=True)
     content = random.Random(seed).randbytes(size)
     path.write_bytes(content)
@@ -83,7 +83,7 @@ def write(path: Path, size: int, seed: int) -> str:
 
 
 def change(case: Case, how: str, name: str, size: int, seed: int) -> str:
-    """Lets the other client change a file of the site; returns the new digest."""
+    """Changes a file of the site by the other client, and returns the new digest."""
     new = write(Path("/tmp/new"), size, seed)
     commands = {
         "replaced": f"cp /tmp/new {AT}/site/.draft && mv {AT}/site/.draft {AT}/site/{name}",
@@ -95,7 +95,7 @@ def change(case: Case, how: str, name: str, size: int, seed: int) -> str:
 
 
 def tags(case: Case) -> dict:
-    """A file changes again and again: each entity tag stands for one content, and the newest
+    """Changes a file again and again: each entity tag belongs to one content, and the newest
     content is served at once."""
     found: dict[str, object] = {}
     write(SRV / "site/file", 100_000, 0)
@@ -117,7 +117,7 @@ def tags(case: Case) -> dict:
 
 
 def while_sent(case: Case) -> dict:
-    """A file is changed while it is sent: one version whole, or a response that is cut short."""
+    """Changes a file while it is sent: a whole version, or a response that is cut short."""
     found: dict[str, object] = {"ok": True}
     for how in ("replaced", "removed", "overwritten"):
         old = write(SRV / "site/large", 24 * MIB, 1)
@@ -132,8 +132,8 @@ def while_sent(case: Case) -> dict:
 
 
 def cached(case: Case) -> dict:
-    """Two clients with one cache directory on NFS, while the source changes: the right content, or
-    a line that refuses."""
+    """Uses one cache directory on NFS by two clients, while the source changes: the right content,
+    or a line that refuses."""
     wrong, said = 0, []
     source = SRV.parent / "xfs/source"
     hosts = [case.server, case.other]
@@ -156,20 +156,20 @@ def cached(case: Case) -> dict:
 
 
 def size(number: int) -> int:
-    """Bytes of a file of the source: a few are large."""
+    """Returns the bytes of a file of the source: a few are large."""
     return 6 * MIB if number % 8 == 0 else 10_000 + 3_000 * number
 
 
 def reader(url: str, number: int) -> str:
-    """Mounts the source with the shared cache, and reads all of it."""
+    """Returns a script that mounts the source with the shared cache, and reads all of it."""
     at = f"/tmp/fast-{number}"
     return f"""mkdir -p {at} && firstbyte -q mount {url} {at} --cache {AT}/cache --cache-store source || exit 1
         (cd {at} && for file in file-*; do sha256sum $file; done); firstbyte -q unmount {at}"""
 
 
 def mounted(case: Case) -> dict:
-    """Our mount of a directory on NFS, while the other client changes files: each open sees the
-    newest version."""
+    """Mounts a directory on NFS by firstbyte, while the other client changes files: each open sees
+    the newest version."""
     write(SRV / "site/file", 300_000, 0)
     late = 0
     case.server.run("mkdir", "-p", "/mnt/fast")

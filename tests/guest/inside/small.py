@@ -1,4 +1,4 @@
-"""Many small files from NFS to a local directory: calls a file, and time at each delay.
+"""Copies many small files from NFS to a local directory: calls per file, and time at each delay.
 
     small FILES VERSIONS DELAYS
 """
@@ -11,7 +11,7 @@ from measured import cost
 from report import report
 from world import AT, World
 
-# Sizes as in the reports this program is built from: 10 to 100 KB.
+# Bytes of a file, as in the reports this program is built from: 10 to 100 KB.
 SIZES = (10_000, 100_000)
 TO = "/tmp/to"
 METHODS = {
@@ -29,7 +29,7 @@ def main(files: str, versions: str, delays: str) -> None:
         path = tree / f"{number % 10}" / f"file-{number:05}"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(draws.randbytes(draws.randint(*SIZES)))
-    # The programs themselves are read before, not by the way.
+    # The programs themselves are read before, so that the measurement does not include them.
     Path("/tmp/empty").mkdir()
     for words in METHODS.values():
         world.cable.client.run(*(word.replace("\0", " ") for word in words.replace(f"{AT}/small", "/tmp/empty").split(" ")))

@@ -2,8 +2,8 @@
 
     suites KINDS PROGRAM PROGRAM:FILTER,FILTER ...
 
-A kind is one of `disks`, or one seen from a client: nfs3, nfs4.1, nfs4.2, cifs. PROGRAM is where
-the tests expect the command line's program.
+A kind is one of `disks`, or one seen from a client: nfs3, nfs4.1, nfs4.2, cifs. PROGRAM is the path
+at which the tests expect the command line's program.
 """
 
 import os
@@ -19,7 +19,7 @@ from host import Host
 from report import report
 from world import AT, World
 
-# A test that hangs must not take the others with it.
+# Maximum seconds of a suite, so that a hanging test does not stop the others.
 LIMIT = 240
 RESULT = re.compile(r"^test (\S+)(?: - should panic)? \.\.\. (ok|FAILED|ignored)", re.MULTILINE)
 
@@ -28,7 +28,7 @@ def main(kinds: str, program: str, *suites: str) -> None:
     """Runs every suite on every kind."""
     Path(program).parent.mkdir(parents=True, exist_ok=True)
     Path(program).symlink_to("/job/bin/firstbyte")
-    # Tests prefer memory to the directory for temporary files, where it is there.
+    # Tests prefer memory to the directory for temporary files, if /dev/shm exists.
     subprocess.run("umount /dev/shm && rmdir /dev/shm", shell=True, check=True)
     wanted = kinds.split(",")
     on_disks = [kind for kind in wanted if not remote(kind)]
@@ -40,13 +40,13 @@ def main(kinds: str, program: str, *suites: str) -> None:
 
 
 def remote(kind: str) -> bool:
-    """Whether a client sees it over the network."""
+    """Returns true if a client sees it over the network."""
     return kind.startswith("nfs") or kind == "cifs"
 
 
 @contextmanager
 def placed(world: World, kind: str) -> Iterator[tuple[Host, str]]:
-    """A directory on that kind of file system, and the host that has it."""
+    """Yields a directory on a file system of that kind, and the host that has it."""
     client = world.cable.client
     if kind.startswith("nfs"):
         with world.mounted(kind.removeprefix("nfs")):
@@ -63,7 +63,7 @@ def placed(world: World, kind: str) -> Iterator[tuple[Host, str]]:
 
 
 def overlay(host: Host) -> str:
-    """An overlay over ext4."""
+    """Mounts an overlay over ext4 and returns its path."""
     host.run("bash", "-c", "cd /srv/ext4 && mkdir -p lower upper work merged && mount -t overlay -o lowerdir=lower,upperdir=upper,workdir=work overlay merged")
     return "/srv/ext4/merged"
 
@@ -91,6 +91,6 @@ def run(kind: str, host: Host, directory: str, suite: str) -> None:
 
 
 def reason(output: str, test: str) -> str:
-    """What a failed test wrote."""
+    """Returns the output of a failed test."""
     part = output.partition(f"---- {test} stdout ----")[2]
     return part.partition("\n---- ")[0].partition("\nfailures:")[0].strip()[:1500]

@@ -1,4 +1,4 @@
-"""What the kernel's read-ahead and several connections do to reading from NFS.
+"""Measures the effect of the kernel's read-ahead and of several connections on reading from NFS.
 
     tuned VERSIONS DELAYS
 """
@@ -12,7 +12,7 @@ from report import report
 from world import AT, World
 
 LARGE = 64 << 20
-# The default since Linux 5.4, and 15 reads of 1 MiB, the default before.
+# Read-aheads in KiB: the default since Linux 5.4, and 15 reads of 1 MiB, the default before.
 AHEAD = (128, 15360)
 READERS = {
     "cat": f"cat {AT}/large",
@@ -37,7 +37,7 @@ def main(versions: str, delays: str) -> None:
         path = Path(f"/srv/ext4/small/{number % 10}/file-{number:05}")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(draws.randbytes(draws.randint(10_000, 100_000)))
-    # The programs themselves are read before, not by the way.
+    # The programs themselves are read before, so that the measurement does not include them.
     for words in ("cat /etc/passwd", "cp /etc/passwd /tmp/large", "firstbyte -q cat /etc/passwd"):
         world.cable.client.run(*words.split())
     for delay in delays.split(","):
@@ -52,7 +52,7 @@ def main(versions: str, delays: str) -> None:
 
 
 def advised(mount: Mount, said: dict) -> None:
-    """Whether `doctor` warns of the short read-ahead alone."""
+    """Checks that `doctor` warns of the short read-ahead, and not of the long one."""
     for ahead, verdict in zip(AHEAD, ("warn", "ok"), strict=True):
         set_ahead(mount, ahead)
         text = mount.client.ended("firstbyte", "doctor", AT).stdout
@@ -60,7 +60,8 @@ def advised(mount: Mount, said: dict) -> None:
 
 
 def ahead_of(mount: Mount, connections: int, said: dict) -> None:
-    """Reads with each read-ahead. Reading one file after the other starts with nothing cached."""
+    """Reads with each read-ahead. Each reading of one file after the other starts with nothing
+    cached."""
     for ahead in AHEAD if connections == 1 else AHEAD[:1]:
         for method, words in {**READERS, **MANY}.items():
             mount.client.run("rm", "-rf", "/tmp/large", "/tmp/small")

@@ -20,7 +20,7 @@ from world import World
 
 MIB = 1 << 20
 GIB = 1 << 30
-# Two names of each pair are one where letter case or forms of Unicode are folded.
+# Pairs of names that are the same if letter case or forms of Unicode are folded.
 PAIRS = [("Readme", "README"), ("stra\u00dfe", "STRASSE"), ("caf\u00e9", "cafe\u0301")]
 # Directories of which two are one where letter case is folded, or where dots at the end are dropped.
 DIRECTORIES = ["Data", "DATA", "notes", "notes.", "aux"]
@@ -30,7 +30,7 @@ NAMES = ["colon:", "question?", "star*", "quote\"", "less<", "pipe|", "back\\sla
 
 @dataclass
 class Case:
-    """A host, a directory of the kind, and one of ext4 to copy from."""
+    """A kind of file system, its host and directory, and a directory of ext4 to copy from."""
 
     kind: str
     host: Host
@@ -38,7 +38,7 @@ class Case:
     source: Path
 
     def see(self, name: str = "") -> Path:
-        """A path in the directory of the kind."""
+        """Returns a path in the directory of the kind."""
         return self.host.see(f"{self.there}/{name}".rstrip("/"))
 
     def run(self, *words: str) -> "subprocess.CompletedProcess[str]":
@@ -47,7 +47,7 @@ class Case:
 
 
 def copied(case: Case, content: dict[str, bytes]) -> dict:
-    """Copies files, then compares: each is there with its content or named as failed."""
+    """Copies files and compares them: each exists with its content or is named as failed."""
     for name, text in content.items():
         (case.source / name).parent.mkdir(exist_ok=True)
         (case.source / name).write_bytes(text)
@@ -79,17 +79,18 @@ def directories(case: Case) -> dict:
 
 
 def pairs(case: Case) -> dict:
-    """Names that are one there: the first is copied, the second reported."""
+    """Copies names that are the same there: the first is copied, the second reported."""
     return copied(case, {name: name.encode() for pair in PAIRS for name in pair})
 
 
 def refused_names(case: Case) -> dict:
-    """Names that are not allowed there: all others are copied."""
+    """Copies names that are not allowed there: all others are copied."""
     return copied(case, {name: b"x" for name in [*NAMES, "plain"]})
 
 
 def times(case: Case) -> dict:
-    """Times of two seconds: a second sync copies nothing, an edit of the same length is copied."""
+    """Syncs with times of two seconds: a second sync copies nothing, an edit of the same length is
+    copied."""
     for number in range(20):
         path = case.source / f"file-{number}"
         path.write_bytes(b"%04d" % number)
@@ -112,7 +113,7 @@ def times(case: Case) -> dict:
 
 
 def links(case: Case) -> dict:
-    """A tree with a symbolic link, a hard link and a file that only its owner may read."""
+    """Copies a tree with a symbolic link, a hard link and a file that only its owner may read."""
     (case.source / "file").write_bytes(b"file")
     (case.source / "file").chmod(0o600)
     os.link(case.source / "file", case.source / "hard")
@@ -125,7 +126,7 @@ def links(case: Case) -> dict:
 
 
 def holes(case: Case) -> dict:
-    """A sparse file of 64 MiB: the right content, whether or not holes can be kept."""
+    """Copies a sparse file of 64 MiB: the content is right, with or without holes."""
     with (case.source / "sparse").open("wb") as file:
         file.seek(64 * MIB - 5)
         file.write(b"ended")
@@ -136,7 +137,7 @@ def holes(case: Case) -> dict:
 
 
 def four_gib(case: Case) -> dict:
-    """A sparse file of more than 4 GiB to FAT: one line, and nothing is left."""
+    """Copies a sparse file of more than 4 GiB to FAT: one line, and no file is left."""
     if case.kind != "vfat":
         return {"ok": True, "not": "vfat only"}
     with (case.source / "huge").open("wb") as file:

@@ -1,4 +1,4 @@
-"""Does one kind of work in a directory, and prints how many seconds it took.
+"""Does one kind of work in a directory, and prints its seconds.
 
     work.py stat|create|list|files|sequential|random DIR COUNT THREADS
 """
@@ -9,22 +9,22 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-# Bytes of a read, and of a random one.
+# Bytes of a sequential read, and of a random read.
 CHUNK, BLOCK = 1 << 17, 4096
 
 
 def stat(path: str) -> None:
-    """Attributes of a file."""
+    """Reads the attributes of a file."""
     os.stat(path)
 
 
 def create(path: str) -> None:
-    """A new empty file."""
+    """Makes a new empty file."""
     os.close(os.open(f"{path}.new", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
 
 
 def files(path: str) -> None:
-    """All bytes of a file."""
+    """Reads all bytes of a file."""
     at = os.open(path, os.O_RDONLY)
     while os.read(at, CHUNK):
         pass
@@ -32,7 +32,7 @@ def files(path: str) -> None:
 
 
 def main() -> None:
-    """Does it."""
+    """Does the work."""
     what, directory, count, threads = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     paths = [f"{directory}/file-{number:05}" for number in range(count)]
     large = os.open(f"{directory}/large", os.O_RDONLY) if what == "random" else -1

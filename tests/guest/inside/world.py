@@ -1,4 +1,4 @@
-"""A server with file systems, and clients: what jobs about NFS begin with."""
+"""A server with file systems, and clients: the start of jobs about NFS."""
 
 import subprocess
 from collections.abc import Iterable, Iterator
@@ -11,17 +11,17 @@ from host import Cable, Host
 from nfs import Mount
 
 MODULES = "nfs nfsv3 nfsv4 nfsd lockd veth sch_netem loop".split()
-# Programs and libraries that jobs measure.
+# Programs and libraries of the jobs, as patterns.
 READ = "/job /usr/lib/python3.* /usr/lib/x86_64-linux-gnu/lib[cdefmpsuz]*.so* /bin/find /bin/ls /bin/cp /bin/cat /bin/du /bin/python3 /bin/nsenter".split()
-# Root of the client is root of the server, so that tests may make what they like.
+# Options of an export. Root of the client is root of the server, so that tests may make any file.
 EXPORT = "rw,no_root_squash,no_subtree_check"
 AT = "/mnt/nfs"
-# File systems that can be exported: the others' handles do not last.
+# File systems that can be exported: the handles of the others do not last.
 EXPORTED = ("ext4", "xfs", "btrfs")
 
 
 def read_programs() -> None:
-    """Brings the programs of the jobs into memory, so that none waits for the disk of the host."""
+    """Reads the programs of the jobs into memory, so that none waits for the disk of the host."""
     subprocess.run(f"find -H {' '.join(READ)} -maxdepth 2 -type f '(' -size -6M -o -path '/job/*' ')' -exec cat {{}} + > /dev/null", shell=True, check=False)
 
 
@@ -52,12 +52,12 @@ class World:
 
     @property
     def cable(self) -> Cable:
-        """The first client's."""
+        """Cable of the first client."""
         return self.cables[0]
 
     @contextmanager
     def mounted(self, version: str, path: str = "/srv/ext4", at: str = AT, options: str = "", cable: Cable | None = None) -> Iterator[Mount]:
-        """Mounts an export for a while."""
+        """Mounts an export during the block."""
         words = ",".join(filter(None, [nfs.VERSIONS[version], options]))
         mount = Mount.of(cable or self.cable, path, at, words)
         try:

@@ -8,13 +8,13 @@ use crate::job::{Error, Job, Metrics, Order, Result, Workload};
 
 /// Global options without a value.
 const SWITCHES: &[&str] = &["--no-sign-request", "--request-payer", "--allow-plain-redirects"];
-/// Global options that say how the command line prints, which a client does not do.
+/// Global options that only affect what the command line prints. A client has no use for them.
 const IGNORED: &[&str] = &["-q", "--quiet", "-v", "--verbose", "--json"];
 /// Global options with a value.
 const VALUES: &[&str] =
     &["--endpoint-url", "--profile", "--region", "--ca-bundle", "--read-timeout", "--memory", "--limit-rate"];
 
-/// A client with the job's options; the environment supplies the options that are not given.
+/// Makes a client with the job's options. The environment supplies all others.
 pub(super) fn new(job: &Job) -> Result<Client> {
     let given = variables(&job.options)?;
     let lookup = |name: &str| {
@@ -38,7 +38,7 @@ pub(super) fn new(job: &Job) -> Result<Client> {
     Ok(Client::new(options)?)
 }
 
-/// The environment variables that correspond to the options: each is also `FIRSTBYTE_<OPTION>`.
+/// Returns the environment variables of the options: each option is also `FIRSTBYTE_<OPTION>`.
 fn variables(options: &[String]) -> Result<Vec<(String, String)>> {
     let mut found = Vec::new();
     let mut words = options.iter();
@@ -63,9 +63,9 @@ fn variables(options: &[String]) -> Result<Vec<(String, String)>> {
     Ok(found)
 }
 
-/// The counters of a store as metrics.
+/// Adds the counters of a store as metrics.
 pub(super) fn add_counters(counters: &StoreCounts, metrics: &mut Metrics) {
-    // A local path has none.
+    // A local path makes no requests.
     if counters.requests > 0 {
         metrics.insert("requests".into(), counters.requests as f64);
         metrics.insert("retries".into(), counters.retries as f64);

@@ -1,5 +1,5 @@
 //! Mounts the target for the duration of a job. The mount is a child process in the foreground, so
-//! the kernel counts its processor time and memory with those of the job.
+//! the kernel adds its processor time and memory to those of the job.
 //!
 //! The mount always ends with the job: on an error when the session is dropped, and by a signal
 //! from the kernel if the job's process dies.
@@ -18,20 +18,20 @@ use tempfile::TempDir;
 use crate::job::{Error, Job, Metrics, Result};
 use crate::process::{end, last_line, lines_of};
 
-/// A mount that is not ready by then never will be.
+/// Longest wait for a mount to become ready. A slower one never will.
 const READY: Duration = Duration::from_secs(30);
-/// A mount without open files ends within the time for its last requests.
+/// Longest wait for a mount to end. Without open files it only has its last requests to finish.
 const END: Duration = Duration::from_secs(20);
-/// Longest wait for its counters.
+/// Longest wait for the mount's counters.
 const COUNTERS: Duration = Duration::from_secs(5);
 
 /// A mounted target.
 pub(super) struct Mounted {
     root: PathBuf,
     child: Option<Child>,
-    /// Address of its counters: `http://HOST:PORT/metrics`.
+    /// Address of the mount's counters: `http://HOST:PORT/metrics`.
     counters: Option<String>,
-    /// Of the mount and its cache, where the job names none.
+    /// Directory for the mount point and the cache, if the job does not name both.
     _own: Option<TempDir>,
 }
 
@@ -63,12 +63,12 @@ impl Mounted {
         }
     }
 
-    /// The directory where the target is.
+    /// Returns the directory that shows the target.
     pub(super) fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Unmounts and waits for the end. Returns what the mount counted.
+    /// Unmounts and waits for the end. Returns the metrics that the mount counted.
     pub(super) fn end(mut self) -> Result<Metrics> {
         let mut metrics = Metrics::new();
         if let Some(text) = self.counters.as_deref().and_then(|url| fetch(url).ok()) {
@@ -93,7 +93,7 @@ impl Mounted {
         }
     }
 
-    /// The error for a mount that did not become ready.
+    /// Returns the error for a mount that did not become ready.
     fn failed(&mut self) -> Error {
         let Some(mut child) = self.child.take() else { return self.error("not mounted".into()) };
         let ended = matches!(child.try_wait(), Ok(Some(_)));
@@ -116,7 +116,7 @@ impl Drop for Mounted {
     }
 }
 
-/// The command that mounts.
+/// Returns the command that mounts.
 fn command(job: &Job, root: &Path, cache: &Path) -> Result<Command> {
     let mut command = if job.firstbyte.as_os_str().is_empty() {
         Command::new(std::env::current_exe().map_err(Error::at(Path::new("/proc/self/exe")))?)
@@ -126,12 +126,13 @@ fn command(job: &Job, root: &Path, cache: &Path) -> Result<Command> {
     command.args(&job.options).args(["--json", "mount", &job.target]).arg(root).arg("--cache").arg(cache);
     command.args(["--foreground", "--metrics", "127.0.0.1:0"]).args(&job.mount_options);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // In a group of its own: what kills the job's group must not leave a dead mount behind.
+    // The mount has its own process group: killing the job's group must not leave a dead mount
+    // behind.
     command.process_group(0);
     let parent = std::process::id();
     let ends_with_parent = move || {
         set_parent_process_death_signal(Some(Signal::TERM))?;
-        // The parent may have died before that.
+        // The parent may have died before the signal was requested.
         match rustix::process::getppid().map(Pid::as_raw_pid) {
             Some(now) if now.cast_unsigned() == parent => Ok(()),
             _ => Err(io::Error::from_raw_os_error(libc::ESRCH)),
@@ -142,7 +143,7 @@ fn command(job: &Job, root: &Path, cache: &Path) -> Result<Command> {
     Ok(command)
 }
 
-/// The last line on its standard error, after a colon.
+/// Returns a colon and the last line of the child's standard error, or an empty text.
 fn last_words(child: &mut Child) -> String {
     let mut text = String::new();
     let read = child.stderr.take().map(|mut stderr| stderr.read_to_string(&mut text));

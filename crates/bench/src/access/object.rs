@@ -1,5 +1,5 @@
-//! An open object of a job: a local file or a lazy file of the library. It is read at offsets, and
-//! its bytes are compared with the expected content. Workloads get it from a session.
+//! An open object of a job: a local file or a lazy file of the library. Reads at offsets are
+//! compared with the expected content. Workloads get objects from a session.
 
 use std::fs::File;
 use std::io;
@@ -12,15 +12,15 @@ use firstbyte_location::shown;
 use crate::data::first_difference;
 use crate::job::{Compare, Error, Result};
 
-/// Bytes at each end of a read that are compared.
+/// Bytes compared at each end of a read.
 const ENDS: usize = 64;
 
-/// An open object. Threads share it.
+/// An open object, which threads share.
 pub(crate) struct Object {
     place: String,
     size: u64,
     bytes: Bytes,
-    /// Seed of the content, and how much is compared.
+    /// Seed of the content, and the part of each read that is compared.
     expected: Option<(u64, Compare)>,
 }
 
@@ -40,24 +40,24 @@ impl Object {
         Ok(Self { place: shown(path).to_string(), size: metadata.len(), bytes: Bytes::File(file), expected })
     }
 
-    /// A lazy file that was opened.
+    /// Wraps a lazy file that is open.
     pub(crate) fn lazy(file: LazyFile, expected: Option<(u64, Compare)>) -> Self {
         let (place, size) = (file.location().to_string(), file.size());
         Self { place, size, bytes: Bytes::Lazy(Box::new(file)), expected }
     }
 
-    /// Its bytes.
+    /// Returns the length in bytes.
     pub(crate) fn size(&self) -> u64 {
         self.size
     }
 
-    /// Its name, for messages.
+    /// Returns the path or location, for messages.
     pub(crate) fn place(&self) -> &str {
         &self.place
     }
 
-    /// Reads at most `buffer` from `offset` on, by one call; less at the end, and then or if the
-    /// kernel returns less.
+    /// Reads into `buffer` from `offset` by one call. Returns fewer bytes at the end of the object,
+    /// or if the kernel did.
     pub(crate) fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
         let length = match &self.bytes {
             Bytes::Lazy(file) => file.read_at(buffer, offset)?,
@@ -72,7 +72,7 @@ impl Object {
         Ok(length)
     }
 
-    /// Fills `buffer` from `offset` on.
+    /// Fills `buffer` from `offset`. Error if the object ends before.
     pub(crate) fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
         let mut done = 0;
         while done < buffer.len() {
@@ -84,7 +84,7 @@ impl Object {
         Ok(())
     }
 
-    /// The object ends before it should.
+    /// Returns the error for an object that ends before its length.
     pub(crate) fn too_short(&self, at: u64) -> Error {
         Error::target(self.place.clone(), format!("ends at byte {at} although it has {}", self.size))
     }

@@ -15,11 +15,10 @@ use super::spec::{Spec, Tools};
 use super::tolerance::tolerance;
 use super::unreadable;
 
-/// A file is read at most so many times to make it resident. More do not help where memory is too
-/// small for it.
+/// Most reads of a file to make it resident. More do not help if memory is too small for it.
 const PASSES: usize = 3;
 
-/// Brings the state about.
+/// Establishes the state, and returns the actions taken.
 pub(super) fn about(spec: &Spec, tools: &Tools) -> Result<Vec<String>> {
     let mut done = Vec::new();
     match spec.state {
@@ -47,7 +46,7 @@ fn cold(spec: &Spec, tools: &Tools, done: &mut Vec<String>) -> Result<()> {
     names::write_back(&spec.names)?;
     let stays = evicted.resident > tolerance(evicted.total);
     if stays || !spec.names.is_empty() {
-        // 1 drops pages, 3 names and attributes as well; both for the whole machine.
+        // 1 drops pages; 3 also drops names and attributes. Both affect the whole machine.
         let what = if spec.names.is_empty() { "1" } else { "3" };
         match fs::write("/proc/sys/vm/drop_caches", what) {
             Ok(()) => done.push(format!("done: drop_caches {what}")),
@@ -57,7 +56,7 @@ fn cold(spec: &Spec, tools: &Tools, done: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// The bytes that stay resident after eviction, of files that can be evicted.
+/// Bytes still resident after eviction, and all bytes, of files that can be evicted.
 struct Evicted {
     resident: u64,
     total: u64,
@@ -68,18 +67,18 @@ fn evict(paths: &[PathBuf]) -> Result<Evicted> {
     for path in paths {
         let failed = |error| unreadable(path, &error);
         let opened = Opened::open(path).map_err(failed)?;
-        // Memory is the storage of such files: there is nothing to evict them to.
+        // Files in memory (tmpfs) cannot be evicted: memory is their storage.
         if opened.kind != Kind::Memory {
             opened.evict().map_err(failed)?;
             sum.total += opened.bytes;
-            // Where the kernel does not say, there is no reason to drop everything.
+            // If the kernel cannot count resident pages, that is no reason to drop everything.
             sum.resident += opened.resident().map_or(0, |(bytes, _)| bytes);
         }
     }
     Ok(sum)
 }
 
-/// Writes dirty pages back, which cannot be evicted: once for each file system.
+/// Writes dirty pages back, once for each file system: a dirty page cannot be evicted.
 fn write_back(paths: &[PathBuf]) -> Result<()> {
     let mut devices = Vec::new();
     for path in paths {

@@ -1,15 +1,15 @@
-//! The cache state of calls of a function: whether each got a new environment.
+//! The cache state of function calls: whether each call got a new environment.
 //!
-//! An answer says how many invocations its environment has had, and when it started. Called by the
-//! engine.
+//! A response reports the number of invocations in its environment and the environment's start
+//! time. Called by the engine.
 
 use crate::result::{CacheEvidence, CacheState, Run};
 
-/// What the clocks of this machine and of a function may differ by, in seconds.
+/// Tolerated difference between the clocks of this machine and of a function, in seconds.
 const CLOCKS: f64 = 1.0;
 
-/// The evidence that the answers of a run give, and its marks. `began` is the time before new
-/// environments were asked for, in seconds since 1970.
+/// Returns the evidence from a run's responses, and the run's marks. `began` is the time at which
+/// new environments were requested, in seconds since 1970.
 #[must_use]
 pub fn of_environments(wanted: CacheState, began: f64, run: &Run) -> (CacheEvidence, Vec<String>) {
     let mut evidence = CacheEvidence { wanted, ..CacheEvidence::default() };

@@ -17,19 +17,19 @@ use crate::walk::{UnreadPath, files_below};
 /// The kind of a file system, as it affects the caching of pages.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Kind {
-    /// Its files' pages are in the page cache of the file itself.
+    /// Pages are cached with the file itself.
     Plain,
-    /// Pages may belong to another file below.
+    /// Pages may be cached with a file of a lower file system.
     Stacked,
-    /// Its files exist only in memory (tmpfs, ramfs), so their pages are always resident.
+    /// Files exist only in memory (tmpfs, ramfs), so their pages are always resident.
     Memory,
-    /// It has a cache of its own beside the page cache.
+    /// The file system has a cache in addition to the page cache.
     OwnCache,
 }
 
 impl Kind {
     pub(super) fn of(file: &File) -> Self {
-        // linux/magic.h; zfs is not in the kernel.
+        // Magic numbers of linux/magic.h, and of zfs, which is not in the kernel.
         const MEMORY: [u64; 3] = [0x0102_1994, 0x8584_58F6, 0x9584_58F6];
         const STACKED: [u64; 3] = [0x794C_7630, 0xF15F, 0x6573_5546];
         const OWN_CACHE: [u64; 1] = [0x2FC1_2FC1];
@@ -44,18 +44,17 @@ impl Kind {
     }
 }
 
-/// An open file.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) file: File,
     pub(super) kind: Kind,
-    /// Its length.
+    /// Length in bytes.
     pub(super) bytes: u64,
-    /// Bytes that are allocated on the device.
+    /// Bytes allocated on the device.
     pub(super) allocated: u64,
-    /// The device's number.
+    /// Device number.
     pub(super) device: u64,
-    /// True if mincore gives this process true answers.
+    /// True if mincore reports real residency to this process.
     may_map: bool,
 }
 
@@ -75,7 +74,7 @@ impl Opened {
         })
     }
 
-    /// Bytes of it in the page cache.
+    /// Counts the file's bytes in the page cache.
     pub(super) fn resident(&self) -> io::Result<(u64, Method)> {
         if self.kind != Kind::Stacked
             && let Ok(bytes) = pages::by_cachestat(&self.file, &(0..self.bytes))
@@ -91,18 +90,18 @@ impl Opened {
         Ok((pages::by_mincore(&self.file, &(0..self.bytes))?, Method::Mincore))
     }
 
-    /// Asks the kernel to drop its pages. Those that are dirty or mapped stay.
+    /// Asks the kernel to drop the file's pages. Dirty and mapped pages stay.
     pub(super) fn evict(&self) -> io::Result<()> {
         rustix::fs::fadvise(&self.file, 0, None, Advice::DontNeed).map_err(io::Error::from)
     }
 
-    /// Reads it, so that its pages are in the page cache.
+    /// Reads the file into the page cache.
     pub(super) fn read(&self) -> io::Result<()> {
         io::copy(&mut &self.file, &mut io::sink()).map(drop)
     }
 }
 
-/// The regular files among `paths` and below them, sorted. Links below a directory are not
+/// Lists the regular files among `paths` and below them, sorted. Links below a directory are not
 /// followed.
 pub(super) fn expand(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let failed = |(path, error): UnreadPath| unreadable(&path, &error);
@@ -120,7 +119,7 @@ pub(super) fn expand(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The files of the caches of blocks.
+/// Lists the files of the block caches.
 pub(super) fn of_caches(spec: &Spec) -> Result<Vec<PathBuf>> {
     let caches = spec.objects.iter().map(|object| object.cache.clone());
     expand(&caches.filter(|directory| directory.is_dir()).collect::<Vec<_>>())

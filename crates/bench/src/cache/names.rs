@@ -1,6 +1,6 @@
-//! Directories of a target. The kernel does not report which names it has in memory, so a cold
-//! listing is proved by the bytes that the device delivers. This module computes the expected bytes
-//! and reads names into memory. Called by `cache` and `bring`.
+//! Directories of a target. The kernel does not report which names it caches, so a cold listing is
+//! proved by the bytes read from the device. This module computes the expected bytes and reads
+//! names into memory. Called by `cache` and `bring`.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -10,11 +10,11 @@ use super::unreadable;
 use crate::error::Result;
 use crate::mounts::{self, Mounts};
 
-/// File systems whose directories have the size of their blocks, all of which a listing reads.
+/// File systems that report a directory's size in whole blocks, all of which a listing reads.
 const BLOCKS: [&str; 3] = ["ext2", "ext3", "ext4"];
 
-/// Bytes that a first listing of `directories` and all below them reads from a device. `None` if
-/// their file system does not tell.
+/// Returns the bytes that a first listing of `directories` and all below them reads from a device.
+/// `None` if their file system does not report the size.
 pub(super) fn bytes(directories: &[PathBuf]) -> Result<Option<u64>> {
     let mounts = Mounts::current().unwrap_or_default();
     let tells = |directory: &PathBuf| {
@@ -32,12 +32,13 @@ pub(super) fn bytes(directories: &[PathBuf]) -> Result<Option<u64>> {
     Ok(Some(sum))
 }
 
-/// Lists `directories` and all below them, so that the kernel has their names. Returns how many.
+/// Lists `directories` and all below them, so that the kernel caches their names. Returns the
+/// number of names.
 pub(super) fn read(directories: &[PathBuf]) -> Result<u64> {
     visit(directories, |_| Ok(()))
 }
 
-/// Writes back the file systems of `directories`: what is dirty cannot be dropped.
+/// Writes back the file systems of `directories`: dirty metadata cannot be dropped.
 pub(super) fn write_back(directories: &[PathBuf]) -> Result<()> {
     for directory in directories {
         let synced = File::open(directory).and_then(|opened| Ok(rustix::fs::syncfs(&opened)?));
@@ -46,7 +47,7 @@ pub(super) fn write_back(directories: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// Calls `act` with each directory. Returns the number of names in all of them.
+/// Calls `act` for each directory. Returns the number of names in all of them.
 fn visit(directories: &[PathBuf], mut act: impl FnMut(&Path) -> std::io::Result<()>) -> Result<u64> {
     let mut count = 0;
     let mut waiting = directories.to_vec();

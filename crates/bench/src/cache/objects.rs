@@ -10,16 +10,16 @@ use super::spec::{Object, Tools};
 use crate::error::{Error, Result};
 use crate::process::ending;
 
-/// The sums of the output of `status` for some objects.
+/// Sums over the output of `status` for some objects.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Blocks {
     /// Bytes in the cache.
     pub(super) here: u64,
-    /// Bytes of the objects that the cache knows.
+    /// Total size of the objects that the cache knows.
     pub(super) size: u64,
-    /// Objects named that are not wholly in the cache.
+    /// Number of incomplete objects, including named objects that the cache does not know.
     pub(super) incomplete: u64,
-    /// Objects that are.
+    /// Number of objects wholly in the cache.
     pub(super) hydrated: u64,
 }
 
@@ -31,7 +31,7 @@ struct Row {
     size: Option<u64>,
 }
 
-/// Lets go of everything that the cache has of an object. A cache that does not exist has nothing.
+/// Releases all blocks of an object. A cache that does not exist has none.
 pub(super) fn release(object: &Object, tools: &Tools) -> Result<()> {
     if is_new(&object.cache) {
         return Ok(());
@@ -39,12 +39,12 @@ pub(super) fn release(object: &Object, tools: &Tools) -> Result<()> {
     run(&["release"], object, tools).map(drop)
 }
 
-/// Brings an object into the cache, wholly.
+/// Hydrates an object completely.
 pub(super) fn hydrate(object: &Object, tools: &Tools) -> Result<()> {
     run(&["hydrate", "--wait"], object, tools).map(drop)
 }
 
-/// Reads what the cache contains of the objects.
+/// Reads the state of the objects in the cache.
 pub(super) fn status(objects: &[Object], tools: &Tools) -> Result<Blocks> {
     let mut sum = Blocks::default();
     for object in objects {
@@ -68,18 +68,18 @@ pub(super) fn status(objects: &[Object], tools: &Tools) -> Result<Blocks> {
                 sum.incomplete += 1;
             }
         }
-        // Below a prefix only objects that the cache knows have rows.
+        // For a prefix, `status` prints only objects that the cache knows.
         sum.incomplete += u64::from(rows == 0);
     }
     Ok(sum)
 }
 
-/// True if there is no cache at `directory` yet.
+/// True if `directory` does not exist or is empty.
 fn is_new(directory: &Path) -> bool {
     std::fs::read_dir(directory).map_or(true, |mut names| names.next().is_none())
 }
 
-/// Runs a verb on an object, and gives what it printed.
+/// Runs a verb on an object and returns its output.
 fn run(verb: &[&str], object: &Object, tools: &Tools) -> Result<String> {
     let mut command = Command::new(&tools.firstbyte);
     command.arg("--json").args(&tools.options).args(verb).arg("--cache").arg(&object.cache);

@@ -9,27 +9,28 @@ use super::pages::Method;
 use super::spec::{Spec, Tools};
 use crate::mounts::{self, Mounts};
 
-/// The observations at one moment.
+/// The observations of one moment.
 #[derive(Debug, Default)]
 pub(super) struct Observation {
-    /// Pages of the files that the run reads. `None`: there are none, or nothing is known.
+    /// Pages of the files that the run reads. `None` if there are no files, or their pages are
+    /// unknown.
     pub(super) pages: Option<Pages>,
     /// Blocks of the objects.
     pub(super) blocks: Option<Blocks>,
-    /// Pages of the caches of blocks.
+    /// Pages of the block caches.
     pub(super) block_pages: Option<Pages>,
-    /// Reasons for which a state is unknown or doubtful, a sentence each.
+    /// Reasons why a state is unknown or doubtful, one sentence each.
     pub(super) unproven: Vec<String>,
     /// Other notes for the reader.
     pub(super) notes: Vec<String>,
 }
 
-/// Bytes of files, and how many of them are in the page cache.
+/// Bytes of files, and bytes of them in the page cache.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Pages {
     pub(super) resident: u64,
     pub(super) total: u64,
-    /// Bytes of the files that are allocated on a device: less than `total` if they have holes.
+    /// Bytes allocated on a device: less than `total` if the files have holes.
     pub(super) allocated: u64,
     pub(super) method: Method,
 }
@@ -47,13 +48,13 @@ impl Observation {
                 Err(error) => seen.unproven.push(error.to_string()),
             }
             let caches = of_caches(spec).unwrap_or_default();
-            // What cannot be seen of them is no part of any state's proof but warm's.
+            // Failures here are dropped: only a warm state needs these pages as proof.
             seen.block_pages = Self::default().look_at(&caches);
         }
         seen
     }
 
-    /// The sum over files. Files of which nothing is known make the whole sum unknown.
+    /// Sums over files. One file with unknown pages makes the sum unknown.
     fn look_at(&mut self, paths: &[PathBuf]) -> Option<Pages> {
         let mut sum: Option<Pages> = None;
         let mut is_known = true;
@@ -97,13 +98,13 @@ impl Observation {
         sum.filter(|_| is_known)
     }
 
-    /// The file behind a loop device has pages of its own.
+    /// Notes that the file behind a loop device has its own pages, which are not observed.
     fn on_loop_device(&mut self, paths: &[PathBuf]) {
         let Ok(mounts) = Mounts::current() else { return };
         let on_loop = |path: &PathBuf| {
             mounts.of(&mounts::real(path)).is_some_and(|mount| mount.device.starts_with("/dev/loop"))
         };
-        // Files of one target are on one file system, as a rule: the first speaks for all.
+        // The first file represents all: files of one target usually share a file system.
         if let Some(path) = paths.first().filter(|path| on_loop(path)) {
             let path = path.display();
             self.unproven

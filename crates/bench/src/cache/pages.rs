@@ -13,7 +13,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 pub(super) enum Method {
     /// Linux 6.5 and later.
     Cachestat,
-    /// Older, slower, and the only one that sees through file systems stacked on others.
+    /// Slower, for older kernels. Also sees through stacked file systems.
     Mincore,
 }
 
@@ -26,9 +26,9 @@ impl Method {
     }
 }
 
-/// `cachestat`, the same number on every architecture.
+/// The number of `cachestat`, equal on all architectures.
 const SYS_CACHESTAT: libc::c_long = 451;
-/// Bytes that one call of mincore examines; a multiple of every page size.
+/// Bytes mapped for one call of mincore; a multiple of every page size.
 const WINDOW: u64 = 1 << 30;
 
 /// `struct cachestat_range` of linux/mman.h.
@@ -38,7 +38,7 @@ struct CachestatRange {
     len: u64,
 }
 
-/// `struct cachestat` of linux/mman.h: pages.
+/// `struct cachestat` of linux/mman.h, in pages.
 #[repr(C)]
 #[derive(Default)]
 struct Cachestat {
@@ -49,11 +49,11 @@ struct Cachestat {
     recently_evicted: u64,
 }
 
-/// Bytes of `range` that are in the page cache, in whole pages but at most the range.
+/// Counts the bytes of `range` in the page cache: whole pages, at most the range.
 pub(super) fn by_cachestat(file: &File, range: &Range<u64>) -> io::Result<u64> {
     let length = range.end.saturating_sub(range.start);
     if length == 0 {
-        // The kernel takes 0 for "up to the end".
+        // The kernel would take a length of 0 as "to the end".
         return Ok(0);
     }
     let asked = CachestatRange { off: range.start, len: length };
@@ -68,8 +68,8 @@ pub(super) fn by_cachestat(file: &File, range: &Range<u64>) -> io::Result<u64> {
     Ok((found.cache * page_size()).min(length))
 }
 
-/// Counts cached bytes through mappings of the file. The kernel reports all of a file as resident
-/// to a process that neither owns it nor may write it, so the caller must check that.
+/// Counts cached bytes through mappings of the file. The caller must own the file or be able to
+/// write it: to other processes the kernel reports every page as resident.
 pub(super) fn by_mincore(file: &File, range: &Range<u64>) -> io::Result<u64> {
     let page = page_size();
     let first = range.start / page * page;
@@ -96,7 +96,7 @@ fn mapped_pages(file: &File, offset: u64, length: u64) -> io::Result<u64> {
     // its pages.
     let result = unsafe { libc::mincore(start, bytes, resident.as_mut_ptr()) };
     let outcome = if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
-    // SAFETY: nothing else uses the mapping.
+    // SAFETY: no other code uses the mapping.
     unsafe { rustix::mm::munmap(start, bytes) }?;
     outcome?;
     // The other bits are reserved.
@@ -118,7 +118,6 @@ mod tests {
         file.write_all_at(&vec![1; 1 << 20], 0).unwrap();
         file.sync_all().unwrap();
         let both = |range: Range<u64>| {
-            // An old kernel has no cachestat.
             let mincore = by_mincore(&file, &range).unwrap();
             assert_eq!(by_cachestat(&file, &range).unwrap_or(mincore), mincore, "{range:?}");
             mincore

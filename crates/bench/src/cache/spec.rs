@@ -5,48 +5,48 @@ use std::path::PathBuf;
 
 use crate::result::CacheState;
 
-/// The state that a run is to have, and of what.
+/// A required cache state, and the files and objects that must be in it.
 #[derive(Clone, Debug, Default)]
 pub struct Spec {
-    /// The state.
+    /// The required state.
     pub state: CacheState,
-    /// Files that the run reads by path, below a mount as well. Of a directory all files below it
-    /// are meant, without following links.
+    /// Files that the run reads by path, also below a mount. A directory stands for all files below
+    /// it; links are not followed.
     pub files: Vec<PathBuf>,
     /// Directories whose names the run lists.
     pub names: Vec<PathBuf>,
-    /// Objects that the run reads, with the cache of blocks that it uses.
+    /// Objects that the run reads, each with its block cache.
     pub objects: Vec<Object>,
     /// Bytes of content that the run needs; a cold run must fetch them.
     pub expected_bytes: Option<u64>,
 }
 
-/// An object and the directory of blocks that is used for it.
+/// An object and its block cache.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Object {
-    /// Its location; one that ends in `/` means everything below it.
+    /// Location. One that ends in `/` stands for everything below it.
     pub location: String,
     /// The directory given to `--cache`.
     pub cache: PathBuf,
 }
 
-/// The programs that bring a state about.
+/// The programs that establish a state.
 #[derive(Clone, Debug, Default)]
 pub struct Tools {
     /// The firstbyte program.
     pub firstbyte: PathBuf,
-    /// Global options that it gets: how the objects are reached.
+    /// Global options for it, with which the objects are reached.
     pub options: Vec<String>,
-    /// Variables that it gets beside those of this process.
+    /// Environment variables for it, in addition to this process's.
     pub env: Vec<(String, String)>,
 }
 
 /// Traffic during the run. A field is `None` if nothing counted it.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Traffic {
-    /// Bytes that came over the network, as a link or a server counted them.
+    /// Bytes over the network, counted by a link or a server.
     pub wire_bytes: Option<u64>,
-    /// Requests.
+    /// Number of requests.
     pub requests: Option<u64>,
     /// Bytes read from block devices.
     pub storage_bytes: Option<u64>,

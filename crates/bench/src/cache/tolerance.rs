@@ -1,9 +1,8 @@
-//! The deviation from a cache state that is accepted. `bring` and `verdict` share it, so that both
-//! apply the same limit.
+//! The accepted deviation from a cache state, one limit for `bring` and `verdict`.
 
-/// Bytes by which a state may be missed. The kernel keeps pages that are mapped, dirty or part of a
-/// large folio, and protocols add heads, so 1 %, or 64 KiB where that is more. Of less than 640 KiB
-/// a tenth, else a small file could be wholly cached and count as cold.
+/// Bytes by which a state may be missed: 1 %, at least 64 KiB, because the kernel keeps pages that
+/// are mapped, dirty or part of a large folio, and protocols add headers. Below 640 KiB a tenth, so
+/// that a small file that is wholly cached does not count as cold.
 pub(super) fn tolerance(total: u64) -> u64 {
     const LEAST: u64 = 64 << 10;
     (total / 100).max(LEAST.min(total / 10))

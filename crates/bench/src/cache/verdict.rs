@@ -7,18 +7,18 @@ use super::observe::{Observation, Pages};
 use super::spec::{Spec, Traffic};
 use super::tolerance::tolerance;
 
-/// Collects sentences while looking.
+/// The state of a judgement, with the sentences collected.
 struct Case<'a> {
     spec: &'a Spec,
     evidence: Vec<String>,
     marks: Vec<String>,
-    /// Reasons why nothing is proved.
+    /// Reasons why no state is proved.
     unproven: Vec<String>,
-    /// Facts that show the state.
+    /// Number of facts that prove the state.
     shown: u32,
 }
 
-/// The evidence, and the marks of a run that was not in its state.
+/// Returns the evidence, and the marks of a run that was not in the required state.
 pub(super) fn judge(
     spec: &Spec,
     done: Vec<String>,
@@ -101,14 +101,14 @@ impl Case<'_> {
         self.crossed(before, traffic);
     }
 
-    /// Checks that the bytes which a cold run needs crossed the wire, or came from a device if
-    /// there is no wire.
+    /// Checks that a cold run received its bytes over the wire, or from a device if the wire is not
+    /// counted.
     fn crossed(&mut self, before: Option<&Observation>, traffic: &Traffic) {
         let Some(expected) = self.spec.expected_bytes else { return };
         let pages = before.and_then(|seen| seen.pages.as_ref());
         let (bytes, expected, what) = match (traffic.wire_bytes, traffic.storage_bytes) {
             (Some(bytes), _) => (bytes, expected, "crossed the wire"),
-            // Holes come from no device.
+            // Holes are not read from a device.
             (None, Some(bytes)) => {
                 let holes = pages.map_or(0, |pages| pages.total - pages.allocated);
                 (bytes, expected.saturating_sub(holes), "came from block devices")
@@ -119,7 +119,7 @@ impl Case<'_> {
             self.mark(&format!("only {bytes} of {expected} bytes {what}"));
         } else {
             self.shown += 1;
-            // Bytes that crossed show more than any look beforehand.
+            // Bytes that crossed are stronger evidence than an observation beforehand.
             self.unproven.clear();
         }
     }
@@ -129,12 +129,12 @@ impl Case<'_> {
             self.warm_content(before, after);
         }
         self.nothing_crossed(traffic.wire_bytes, "crossed the wire", before);
-        // Where the way to the files is counted, other bytes are those of programs.
+        // If a wire to the files is counted, device reads are those of programs.
         if self.spec.files.is_empty() || traffic.wire_bytes.is_none() {
             self.nothing_crossed(traffic.storage_bytes, "came from block devices", before);
         }
-        // Names cannot be looked at. That no device gave them shows where they were, if this file
-        // system is on one.
+        // Cached names cannot be observed. Without device reads they were in memory, if the file
+        // system is on a device.
         self.shown +=
             u32::from(self.lists() && self.spec.expected_bytes.is_some() && traffic.storage_bytes.is_some());
     }
@@ -147,7 +147,7 @@ impl Case<'_> {
     fn warm_content(&mut self, before: Option<&Observation>, after: &Observation) {
         for (when, seen) in [("before", before), ("after", Some(after))] {
             let Some(seen) = seen else { continue };
-            // Where the run reads files, their pages decide; else those of the blocks.
+            // If the run reads files, their pages decide; otherwise those of the block caches.
             let looked = if self.spec.files.is_empty() { &seen.block_pages } else { &seen.pages };
             match looked {
                 Some(pages) if pages.resident + tolerance(pages.total) < pages.total => {
@@ -184,7 +184,7 @@ impl Case<'_> {
         }
     }
 
-    /// Checks that no bytes came from beyond the cache.
+    /// Checks that no bytes came from outside the cache.
     fn nothing_crossed(&mut self, crossed: Option<u64>, what: &str, before: Option<&Observation>) {
         let total = || before.and_then(|seen| Some(seen.pages.as_ref()?.total));
         let size = self.spec.expected_bytes.or_else(total).unwrap_or(u64::MAX);

@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 use super::places::{Place, Version, words};
 use crate::error::{Error, Result};
 
-/// The name of the group that this process moves to where its own one has to become a parent.
+/// Name of the group that this process moves to if its own group must become a parent.
 const ENGINE: &str = "firstbyte-engine";
-/// Controllers that are only counted. They are enabled where possible, and their absence is not an
-/// error.
+/// Controllers used only for counting. They are enabled if possible; their absence is not an error.
 const COUNTED: [&str; 3] = ["memory", "cpu", "io"];
 
-/// A group whose children may have `needed` limited: this process's own, else the nearest above.
+/// Returns a group whose children can have the limits of `needed`: this process's own group, or the
+/// nearest above.
 pub(super) fn find(place: &Place, needed: &[&str]) -> Result<PathBuf> {
     if place.version == Version::One {
         return Ok(place.own.clone());
@@ -31,7 +31,7 @@ pub(super) fn find(place: &Place, needed: &[&str]) -> Result<PathBuf> {
     step_aside(place, needed, &above.join("; "))
 }
 
-/// Makes `group` offer the controllers to its children.
+/// Makes the controllers available to the children of `group`.
 fn offer(group: &Path, needed: &[&str]) -> std::result::Result<(), String> {
     let offered = words(group, "cgroup.subtree_control");
     let available = words(group, "cgroup.controllers");
@@ -51,8 +51,8 @@ fn enable(group: &Path, controller: &str) -> std::io::Result<()> {
     fs::write(group.join("cgroup.subtree_control"), format!("+{controller}"))
 }
 
-/// Moves this process to a child of its group, if it is alone in the group, so that the group can
-/// have other children. The process stays there: later groups are found above it.
+/// Moves this process to a child of its group, if it is alone there, so that the group can have
+/// other children. The process stays in the child: later groups are found above it.
 fn step_aside(place: &Place, needed: &[&str], above: &str) -> Result<PathBuf> {
     let text = fs::read_to_string(place.own.join("cgroup.procs")).unwrap_or_default();
     let own = std::process::id();
@@ -72,8 +72,8 @@ fn step_aside(place: &Place, needed: &[&str], above: &str) -> Result<PathBuf> {
     }
 }
 
-/// Version 2 lets a group with processes have no children with limits. `above` names the attempts
-/// in the groups above, and their errors.
+/// Returns the error for a group with processes, whose children cannot have limits in version 2.
+/// `above` names the attempts in the groups above, and their errors.
 fn crowded(group: &Path, processes: usize, above: &str) -> Error {
     Error::Limits(format!(
         "{}: this group holds {processes} processes, and no group above it can be used ({above}), so version 2 allows \
@@ -82,7 +82,7 @@ fn crowded(group: &Path, processes: usize, above: &str) -> Error {
     ))
 }
 
-/// This process may not do `action`, for example `make a group in`, there.
+/// Returns the error for an `action`, such as `make a group in`, that is not permitted at `path`.
 pub(super) fn forbidden(action: &str, path: &Path, error: std::io::Error) -> Error {
     Error::Limits(format!(
         "cannot {action} {}: {error}; run as root, or inside `systemd-run --user --scope -p Delegate=yes`, or without \

@@ -1,14 +1,14 @@
 //! Finds the control groups of this process: version 1, version 2, or both (hybrid).
 //!
-//! A controller is in exactly one hierarchy. The places come from `/proc/self/cgroup` and the mount
-//! table. Called by `cgroup` to make groups, and by `machine` for the limits of this process.
+//! A controller belongs to exactly one hierarchy. The places come from `/proc/self/cgroup` and the
+//! mount table. Called by `cgroup` to make groups, and by `machine` for the limits of this process.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::mounts::Mounts;
 
-/// The form of a hierarchy.
+/// The version of a hierarchy.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Version {
     One,
@@ -25,30 +25,31 @@ impl Version {
     }
 }
 
-/// A hierarchy, as this process sees it.
+/// A mounted hierarchy, and the group of this process in it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Place {
     pub(crate) version: Version,
     /// The mount point of the hierarchy.
     pub(crate) root: PathBuf,
-    /// The directory of this process's own group, `root` or below.
+    /// Directory of this process's own group, at or below `root`.
     pub(crate) own: PathBuf,
-    /// Version 1: the controllers of this hierarchy. Empty for version 2, which says so in files.
+    /// Version 1: the controllers of this hierarchy. Version 2 lists them in files, so this is
+    /// empty.
     controllers: Vec<String>,
 }
 
-/// All hierarchies that are mounted.
+/// The cgroup of this process in every mounted hierarchy.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Places(Vec<Place>);
 
 impl Places {
-    /// The places of this process.
+    /// Reads the cgroups of this process.
     pub(crate) fn current() -> io::Result<Self> {
         let membership = std::fs::read_to_string("/proc/self/cgroup")?;
         Ok(Self::new(&membership, &Mounts::current()?))
     }
 
-    /// From the text of `/proc/self/cgroup` and the mount table.
+    /// Finds the cgroups from the text of `/proc/self/cgroup` and the mount table.
     pub(crate) fn new(membership: &str, mounts: &Mounts) -> Self {
         let places = membership.lines().filter_map(|line| {
             let mut parts = line.splitn(3, ':').skip(1);
@@ -58,13 +59,14 @@ impl Places {
                 controllers.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
             let mount = mounts.iter().find(|mount| match version {
                 Version::Two => mount.kind == "cgroup2",
-                // A controller is an option of its mount, `name=systemd` as well.
+                // A mount's options contain its controllers, `name=systemd` as well.
                 Version::One => {
                     mount.kind == "cgroup"
                         && controllers.iter().all(|name| mount.options.split(',').any(|one| one == name))
                 }
             })?;
-            // In a container the path is often the host's: what is mounted is then a part of it.
+            // In a container the path is often the host's, and only a part of the hierarchy is
+            // mounted.
             let inside = path.strip_prefix(&mount.root).or_else(|_| path.strip_prefix("/"));
             let own = inside.map(|inside| mount.at.join(inside)).unwrap_or_else(|_| mount.at.clone());
             let own = if own.is_dir() { own } else { mount.at.clone() };
@@ -73,7 +75,7 @@ impl Places {
         Self(places.collect())
     }
 
-    /// The hierarchy that `controller` is in.
+    /// Returns the hierarchy of `controller`.
     pub(crate) fn of(&self, controller: &str) -> Option<&Place> {
         let old = self.0.iter().find(|place| place.controllers.iter().any(|name| name == controller));
         old.or_else(|| {
@@ -82,13 +84,13 @@ impl Places {
         .or_else(|| self.two().filter(|place| words(&place.own, "cgroup.controllers").contains(controller)))
     }
 
-    /// The hierarchy of version 2.
+    /// Returns the hierarchy of version 2.
     pub(crate) fn two(&self) -> Option<&Place> {
         self.0.iter().find(|place| place.version == Version::Two)
     }
 
-    /// The least value over this process's group and the groups above it. `parse` reads the value
-    /// from `file`, and returns `None` for "no limit".
+    /// Returns the smallest value over this process's group and the groups above. `parse` reads the
+    /// value from `file`, and returns `None` for "no limit".
     pub(crate) fn least<T: PartialOrd>(
         &self,
         controller: &str,
@@ -108,7 +110,7 @@ impl Places {
     }
 }
 
-/// The words of a file of a group; none if it cannot be read.
+/// Words of a control file; empty if the file cannot be read.
 pub(crate) struct Words(String);
 
 impl Words {
@@ -117,12 +119,12 @@ impl Words {
     }
 }
 
-/// Reads a file of words.
+/// Reads the words of a control file.
 pub(crate) fn words(group: &Path, file: &str) -> Words {
     Words(std::fs::read_to_string(group.join(file)).unwrap_or_default())
 }
 
-/// The limit of memory in bytes that `group` itself has.
+/// Returns the memory limit of `group` itself, in bytes.
 pub(crate) fn memory_limit(group: &Path, version: Version) -> Option<u64> {
     // Version 1 writes "no limit" as the largest multiple of the page size, version 2 as `max`.
     const UNLIMITED: u64 = 1 << 60;
@@ -131,7 +133,7 @@ pub(crate) fn memory_limit(group: &Path, version: Version) -> Option<u64> {
     text.trim().parse().ok().filter(|limit| *limit < UNLIMITED)
 }
 
-/// The processors that `group` itself may use; may be a fraction.
+/// Returns the number of processors that `group` itself may use, possibly a fraction.
 pub(crate) fn cpu_limit(group: &Path, version: Version) -> Option<f64> {
     let read = |file: &str| std::fs::read_to_string(group.join(file)).ok();
     let (quota, period) = match version {
@@ -142,7 +144,7 @@ pub(crate) fn cpu_limit(group: &Path, version: Version) -> Option<f64> {
             (quota.to_owned(), period.to_owned())
         }
     };
-    // No quota is -1 in version 1, `max` in version 2.
+    // Without a quota, version 1 has -1, and version 2 has `max`.
     let quota: f64 = quota.trim().parse().ok().filter(|quota| *quota > 0.0)?;
     Some(quota / period.trim().parse::<f64>().ok()?)
 }

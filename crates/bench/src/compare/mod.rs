@@ -1,10 +1,10 @@
 //! Compares two results files and reports the differences that exceed noise.
 //!
-//! A contender is one of the programs or ways that a case compares. Contenders are matched by the
-//! names of case and contender, and compared by wall time. A change is reported only if three
-//! things agree: the ratio of medians passes the threshold, its 95 % interval does not contain 1,
-//! and the probability of a difference by chance is at most 1 %, corrected for the number of
-//! comparisons. Called by `bench compare`.
+//! A contender is one program or access that a case compares. Contenders are matched by the names
+//! of case and contender, and compared by wall time. A change is reported only if three things
+//! agree: the ratio of medians passes the threshold, its 95 % interval does not contain 1, and the
+//! probability of a difference by chance is at most 1 %, corrected for the number of comparisons.
+//! Called by `bench compare`.
 
 mod obstacles;
 
@@ -15,10 +15,10 @@ use crate::statistics::significance::{chance, corrected};
 use crate::statistics::{FEW_BELOW, Ratio, Summary, disturbance, ratio, summarise};
 use obstacles::{Obstacles, of_cases, of_contenders, of_files};
 
-/// The usual threshold. On two shared processors, times of the same program repeat within it.
+/// Default threshold. On two shared processors, times of the same program repeat within it.
 pub const THRESHOLD: f64 = 0.05;
 
-/// The greatest probability of chance that still counts as a finding.
+/// Largest probability of chance at which a difference is reported.
 const LEVEL: f64 = 0.01;
 
 /// The result of comparing a contender's times.
@@ -29,41 +29,41 @@ pub enum Outcome {
     Slower,
     /// Faster by more than threshold and noise.
     Faster,
-    /// No change is found, but one as large as the threshold could hide in the noise.
+    /// No change was found, but a change as large as the threshold could hide in the noise.
     TooNoisy,
     /// The interval of the ratio lies within the threshold.
     NoChange,
-    /// The figures do not belong together, or are missing on one side: see the notes.
+    /// The figures are of different things, or are missing on one side: see the notes.
     NotComparable,
 }
 
-/// One contender of one case in both files.
+/// A contender of a case in both files.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Change {
     /// Name of the case.
     pub case: String,
     /// Name of the contender.
     pub contender: String,
-    /// Its seconds in the first file; `None` if no run counts.
+    /// Seconds in the first file; `None` if no run counts.
     pub before: Option<Summary>,
-    /// Its seconds in the second file.
+    /// Seconds in the second file; `None` if no run counts.
     pub after: Option<Summary>,
-    /// Median after over median before: above 1 is slower.
+    /// Median after, divided by median before: above 1 is slower.
     pub ratio: Option<Ratio>,
-    /// The probability that chance alone makes such a difference, corrected for the number of
+    /// Probability that chance alone makes such a difference, corrected for the number of
     /// comparisons; `None` if not compared.
     pub chance: Option<f64>,
     /// The result of the comparison.
     pub outcome: Outcome,
-    /// Facts that a reader of this comparison must know, a sentence each.
+    /// Notes that a reader of this comparison needs, one sentence each.
     pub notes: Vec<String>,
 }
 
-/// Compares all contenders of two files, `a` the earlier one. Those of one file only come last, as
+/// Compares all contenders of two files, `a` the earlier. Contenders of only one file come last, as
 /// not comparable.
 ///
-/// `threshold` is the least relative change that matters: 0.05 is a ratio above 1.05 or below
-/// 1 / 1.05.
+/// `threshold` is the smallest relative change that matters: 0.05 is a ratio above 1.05 or below 1
+/// / 1.05.
 #[must_use]
 pub fn compare(a: &Results, b: &Results, threshold: f64) -> Vec<Change> {
     let mut files = of_files(&a.header, &b.header);
@@ -92,13 +92,13 @@ pub fn compare(a: &Results, b: &Results, threshold: f64) -> Vec<Change> {
     changes
 }
 
-/// True if a contender of a case is in both files: else there is nothing to compare.
+/// True if any contender of a case is in both files, so that there is something to compare.
 #[must_use]
 pub fn have_common(a: &Results, b: &Results) -> bool {
     lines(a).any(|(case, line)| has(b, case, line))
 }
 
-/// All contenders of a file, with their cases.
+/// Lists all contenders of a file, with their cases.
 fn lines(results: &Results) -> impl Iterator<Item = (&Case, &ContenderLine)> {
     results.header.cases.iter().flat_map(|case| case.contenders.iter().map(move |line| (case, line)))
 }
@@ -107,7 +107,7 @@ fn has(results: &Results, case: &Case, line: &ContenderLine) -> bool {
     lines(results).any(|(other, own)| other.name == case.name && own.name == line.name)
 }
 
-/// One comparison, still without its outcome, and the chance of its difference, if it counts.
+/// Returns a comparison without its outcome, and the chance of its difference if it is comparable.
 fn pair(key: (&str, &str), before: &[&Run], after: &[&Run], obstacles: Obstacles) -> (Change, Option<f64>) {
     let seconds = |runs: &[&Run]| runs.iter().map(|run| run.seconds).collect::<Vec<f64>>();
     let (one, two) = (seconds(before), seconds(after));
@@ -125,7 +125,7 @@ fn pair(key: (&str, &str), before: &[&Run], after: &[&Run], obstacles: Obstacles
     (change, comparable.then(|| chance(&one, &two)))
 }
 
-/// Gives outcomes to those `changes` that have a chance.
+/// Sets the outcomes of the `changes` that have a chance.
 fn decide(changes: &mut [Change], chances: &[Option<f64>], threshold: f64) {
     let plain: Vec<f64> = chances.iter().copied().flatten().collect();
     let compared = changes.iter_mut().zip(chances).filter(|(_, chance)| chance.is_some());
@@ -151,7 +151,7 @@ fn outcome(ratio: Ratio, chance: f64, threshold: f64) -> Outcome {
     }
 }
 
-/// A note for each file whose machine was noisy.
+/// Returns a note for each file whose machine was noisy.
 fn noise_notes(a: &Results, b: &Results) -> Vec<String> {
     let mut notes = Vec::new();
     for (when, results) in [("before", a), ("after", b)] {
@@ -168,14 +168,14 @@ fn noise_notes(a: &Results, b: &Results) -> Vec<String> {
     notes
 }
 
-/// A note for each side with few runs.
+/// Returns a note for each side with few runs.
 fn few_notes(before: &[&Run], after: &[&Run]) -> Vec<String> {
     let sides = [("before", before), ("after", after)].into_iter();
     let few = sides.filter(|(_, runs)| (1..FEW_BELOW).contains(&runs.len()));
     few.map(|(when, _)| format!("{when}: fewer than {FEW_BELOW} runs.")).collect()
 }
 
-/// Contenders of `one` that `other` lacks; `when` names `one`.
+/// Lists contenders of `one` that `other` lacks. `when` is the side of `one`: before or after.
 fn unmatched(one: &Results, other: &Results, when: &str) -> Vec<Change> {
     lines(one)
         .filter(|(case, line)| !has(other, case, line))

@@ -1,4 +1,4 @@
-//! Finds the differences that make two figures incomparable, and those that a reader must know of.
+//! Finds differences that make two figures incomparable, and differences that only need a note.
 //!
 //! A different machine, stand-in, parameter, cache state or basis makes figures incomparable. A
 //! different build, kernel, plan, command line or program version is only noted, because `compare`
@@ -8,16 +8,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::result::{Case, ContenderLine, Header, Machine, Run};
 
-/// The relative difference up to which the memory of two machines counts as the same. The kernel
-/// reserves a little for itself, and not always the same amount.
+/// Relative difference up to which two machines have the same memory. The kernel reserves a small
+/// part of it, which varies.
 const SAME_MEMORY: f64 = 0.05;
 
 /// The differences found, and whether they prevent a comparison.
 #[derive(Clone, Debug)]
 pub(super) struct Obstacles {
-    /// False if the figures do not belong together.
+    /// False if the figures are not comparable.
     pub(super) comparable: bool,
-    /// A sentence each.
+    /// The differences, one sentence each.
     pub(super) notes: Vec<String>,
 }
 
@@ -26,7 +26,7 @@ impl Obstacles {
         Self { comparable: true, notes: Vec::new() }
     }
 
-    /// Notes `what` if both sides differ.
+    /// Notes `what` if the sides differ. Returns whether they do.
     fn note<T: PartialEq + std::fmt::Display>(&mut self, what: &str, before: T, after: T) -> bool {
         let differ = before != after;
         if differ {
@@ -37,7 +37,7 @@ impl Obstacles {
         differ
     }
 
-    /// Notes `what` and refuses the comparison if both sides differ.
+    /// Refuses the comparison, with a note of `what`, if the sides differ.
     fn refuse<T: PartialEq + std::fmt::Display>(&mut self, what: &str, before: T, after: T) {
         self.comparable &= !self.note(what, before, after);
     }
@@ -48,7 +48,7 @@ impl Obstacles {
     }
 }
 
-/// Differences of the files as wholes.
+/// Compares the headers of the files.
 pub(super) fn of_files(a: &Header, b: &Header) -> Obstacles {
     let mut found = of_machines(&a.machine, &b.machine);
     found.note("build", &a.firstbyte, &b.firstbyte);
@@ -83,14 +83,14 @@ fn of_machines(a: &Machine, b: &Machine) -> Obstacles {
     found
 }
 
-/// Differences of one case.
+/// Compares a case on both sides.
 pub(super) fn of_cases(a: &Case, b: &Case) -> Obstacles {
     let mut found = Obstacles::new();
     found.refuse("stand-in", a.stand_ins.join("; "), b.stand_ins.join("; "));
     found
 }
 
-/// Differences of one contender, and of the runs that count.
+/// Compares a contender and its counted runs on both sides.
 pub(super) fn of_contenders(
     a: &ContenderLine,
     b: &ContenderLine,
@@ -125,13 +125,13 @@ pub(super) fn of_contenders(
     found
 }
 
-/// The values that runs have, each once.
+/// Joins the different values that the runs have.
 fn all_of(runs: &[&Run], value: impl Fn(&Run) -> String) -> String {
     let all: BTreeSet<String> = runs.iter().map(|run| value(run)).collect();
     all.into_iter().collect::<Vec<_>>().join(" and ")
 }
 
-/// Text without the port numbers of this machine's own servers, which differ each time.
+/// Removes the port numbers of this machine's own servers, which differ each time.
 fn without_ports(text: &str) -> String {
     let mut parts = text.split("127.0.0.1:").flat_map(|part| part.split("localhost:"));
     let mut rest = parts.next().unwrap_or_default().to_owned();

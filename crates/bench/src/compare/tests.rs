@@ -3,8 +3,8 @@ use crate::result::{Basis, CacheState, Header, Machine};
 use crate::statistics::normal;
 
 /// Results of `cases` cases with one contender and `runs` runs each. Times are log-normal around
-/// `seconds` with a standard deviation of `spread`. On a machine that is not quiet (a spread from
-/// 0.05) one run in twenty takes half as long again.
+/// `seconds` with a standard deviation of `spread`. On a noisy machine (`spread` from 0.05) one run
+/// in twenty takes half as long again.
 fn planted(seed: u64, cases: usize, runs: u32, seconds: f64, spread: f64) -> Results {
     let random = &mut fastrand::Rng::with_seed(seed);
     let mut results = Results {
@@ -29,7 +29,7 @@ fn planted(seed: u64, cases: usize, runs: u32, seconds: f64, spread: f64) -> Res
     results
 }
 
-/// Of a hundred pairs of files, those whose only case has an outcome of `wanted`.
+/// Counts, among a hundred pairs of files, those whose only case has an outcome of `wanted`.
 fn found(wanted: &[Outcome], runs: u32, spread: f64, slower: f64) -> usize {
     (0..100u64)
         .filter(|&seed| {
@@ -46,7 +46,7 @@ fn two_runs_of_one_build_differ_in_at_most_one_of_twenty() {
         let unchanged = found(&[Outcome::NoChange], runs, 0.02, 1.0);
         assert!(unchanged >= 95, "{unchanged} of 100 with {runs} runs");
     }
-    // With few runs or much noise some remain undecided; they still do not differ.
+    // With few runs or much noise some pairs stay undecided, which is not a difference either.
     for (runs, spread) in [(3, 0.02), (5, 0.02), (5, 0.1), (10, 0.3), (20, 0.3)] {
         let alike = found(&[Outcome::NoChange, Outcome::TooNoisy], runs, spread, 1.0);
         assert!(alike >= 95, "{alike} of 100 with {runs} runs at {spread}");

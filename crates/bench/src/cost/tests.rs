@@ -12,7 +12,7 @@ fn tariff() -> Tariff {
     }
 }
 
-/// A plan of one case and one contender, with these lines.
+/// A plan of one case and one contender, with these TOML lines.
 fn plan(contender: &str, more: &str) -> Plan {
     let text = format!(
         "[vars]\nsize = \"1GiB\"\ntarget = \"s3://bucket/big\"\n{more}\n[[case]]\nname = \"one\"\nrounds = 3\n\
@@ -108,7 +108,7 @@ fn what_is_read_once_is_paid_once() {
     assert!(costs.of_run("one", "reader", false).abs() < 1e-12);
 }
 
-/// A call of a function by 20 jobs; the endpoint is that of AWS unless given.
+/// A function called by 20 jobs. An empty `endpoint` is AWS's.
 fn called(endpoint: &str) -> String {
     format!(
         "jobs = 20\ntarget = \"{{target}}\"\nbytes = \"{{size}}\"\n[case.contender.invoke]\nfunction = \"f\"\n\
@@ -121,7 +121,7 @@ fn called(endpoint: &str) -> String {
 fn calls_of_a_function_cost_all_of_their_timeouts_and_what_they_read() {
     let costs = estimate(&plan(&called(""), ""), None, &tariff());
     let of = |target: &str| costs.lines.iter().find(|line| line.target == target).unwrap();
-    // 1,024 MB of Lambda are one GiB. Four rounds with the warm-up.
+    // 1,024 MB of Lambda are one GiB. There are four rounds, warm-up included.
     let calls = 20.0 * 30.0 * 1.66667e-5 + 20.0 * 2e-7;
     assert!((of("lambda:f").usd - 4.0 * calls).abs() < 1e-9, "{costs:?}");
     let data = of("s3://bucket/big");

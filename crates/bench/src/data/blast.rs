@@ -1,8 +1,8 @@
 //! Generates a nucleotide database for BLAST of any size, and queries that match sequences in it.
 //!
-//! The sequences are random. They have no biological meaning, but make blastn work as it does with
-//! real ones: it maps every volume and scans all of it. Queries are pieces of sequences, and are
-//! computed from the seed without the database.
+//! The sequences are random, without biological meaning, but blastn works as it does with real
+//! ones: it maps every volume and scans all of it. Queries are pieces of sequences, computed from
+//! the seed without the database.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -12,27 +12,27 @@ use std::process::{Command, Stdio};
 use super::stream::{fill, seed_of};
 use crate::job::{Error, Result, program};
 
-/// Bases of a sequence: those of a contig of a bacterial genome.
+/// Bases in a sequence: the size of a contig of a bacterial genome.
 const LENGTH: usize = 100_000;
-/// Bases of a byte in the database.
+/// Bases per byte of the database.
 const BASES_PER_BYTE: u64 = 4;
-/// The part of its sequence that a query is. 150 bases are a read of a sequencer; blastn searches
+/// Range of a sequence that a query contains. 150 bases are a read of a sequencer; blastn searches
 /// queries together until they have `BATCH_SIZE` bases.
 const PIECE: std::ops::Range<usize> = 1000..1150;
 /// Name of the database in its directory.
 const NAME: &str = "db";
 
-/// A database.
+/// Figures of a generated database.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Database {
-    /// Sequences in it.
+    /// Number of sequences.
     pub sequences: u64,
-    /// Bytes of its files.
+    /// Size of the files in bytes.
     pub bytes: u64,
 }
 
-/// Makes the directory `directory` with a database `db` of about `size` bytes in volumes of at
-/// most `volume` bytes, by makeblastdb.
+/// Makes `directory` with a database `db` of about `size` bytes by makeblastdb, in volumes of at
+/// most `volume` bytes.
 ///
 /// # Errors
 /// makeblastdb is missing or fails, or the directory exists.
@@ -46,7 +46,7 @@ pub fn database(directory: &Path, size: u64, volume: u64, seed: u64) -> Result<D
     let mut maker = program::spawn(&mut command, "makeblastdb", program::BLAST)?;
     let written =
         maker.stdin.take().map_or(Ok(()), |pipe| write_all(&mut BufWriter::new(pipe), sequences, seed));
-    // If it ended early, how it ended says more than the broken pipe.
+    // If makeblastdb ended early, its own error says more than the broken pipe.
     program::finish(maker, "makeblastdb")?;
     written.map_err(Error::at(directory))?;
     let mut bytes = 0;
@@ -56,7 +56,7 @@ pub fn database(directory: &Path, size: u64, volume: u64, seed: u64) -> Result<D
     Ok(Database { sequences, bytes })
 }
 
-/// Sequences of a database of `size` bytes; argument of [`queries`].
+/// Returns the number of sequences in a database of `size` bytes; an argument of [`queries`].
 #[must_use]
 pub fn sequences_of(size: u64) -> u64 {
     (size * BASES_PER_BYTE).div_ceil(LENGTH as u64)
@@ -80,13 +80,14 @@ fn write_all(out: &mut dyn Write, sequences: u64, seed: u64) -> std::io::Result<
 pub fn queries(path: &Path, count: u64, sequences: u64, seed: u64) -> Result<()> {
     let mut out = BufWriter::new(File::create(path).map_err(Error::at(path))?);
     let mut bases = vec![0; LENGTH];
-    // Spread over the database, so that many queries do not all lie in its first volume.
+    // The stride spreads queries over the database, so that they do not all lie in its first
+    // volume.
     let stride = (sequences / count.max(1)).max(1);
     let mut write = || {
         for query in 0..count {
             let number = query * stride % sequences.max(1);
             sequence(number, seed, &mut bases);
-            // A database with fewer sequences than queries has several pieces of each.
+            // If there are more queries than sequences, each sequence gives several pieces.
             let shift = (query * stride / sequences.max(1)) as usize * PIECE.len() % (LENGTH - PIECE.end);
             writeln!(out, ">query{query}")?;
             out.write_all(&bases[PIECE.start + shift..PIECE.end + shift])?;
@@ -97,7 +98,7 @@ pub fn queries(path: &Path, count: u64, sequences: u64, seed: u64) -> Result<()>
     write().map_err(Error::at(path))
 }
 
-/// The bases of sequence `number`.
+/// Computes the bases of sequence `number`.
 fn sequence(number: u64, seed: u64, bases: &mut [u8]) {
     fill(seed_of(seed, &format!("seq{number}")), 0, bases);
     for base in bases {

@@ -10,7 +10,7 @@ use super::make::{FileSizes, name_of, size_of};
 use super::stream::{first_difference, seed_of};
 use crate::job::{Error, Result};
 
-/// Bytes of a read.
+/// Bytes per read.
 const STEP: usize = 1 << 20;
 
 /// Checks that the file `path` has `size` bytes of the stream of `seed`.
@@ -42,11 +42,11 @@ fn check(path: &Path, size: u64, seed: u64, buffer: &mut [u8]) -> Result<()> {
     }
 }
 
-/// Checks that `directory` holds exactly the files of [`files`](super::files) with these
-/// arguments, and returns their bytes.
+/// Checks that `directory` holds exactly the files of [`files`](super::files) with these arguments.
+/// Returns their size in bytes.
 ///
 /// # Errors
-/// Those of [`check_file`], and [`Error::Target`] for a file that is missing or too much.
+/// Those of [`check_file`], and [`Error::Target`] for a file that is missing or unexpected.
 pub fn check_files(directory: &Path, count: u64, sizes: &FileSizes, seed: u64) -> Result<u64> {
     let mut buffer = vec![0; STEP];
     let mut bytes = 0;

@@ -12,30 +12,30 @@ use super::stream::{fill, seed_of};
 use crate::job::{Error, Result};
 use crate::threads::on_threads;
 
-/// Bytes of a write.
+/// Bytes per write.
 const STEP: usize = 1 << 20;
-/// Names of one inode; ext4 allows 65,000.
+/// Names per inode; ext4 allows 65,000.
 const LINKS: u64 = 60_000;
 /// Threads that make names.
 const THREADS: u64 = 4;
-/// Names above this number are links to few inodes: to a listing they are names like any others,
-/// and take a tenth of the time to make.
+/// Number of names above which they become links to few inodes. A listing sees no difference, and
+/// making them takes a tenth of the time.
 const LINKED_FROM: u64 = 2_000_000;
 /// Permissions of files.
 const MODE: Mode = Mode::from_raw_mode(0o644);
 
-/// Bytes of each of many files.
+/// Range and distribution of the sizes of many files.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct FileSizes {
-    /// The least, bytes.
+    /// Smallest size in bytes.
     pub min: u64,
-    /// The greatest, bytes.
+    /// Largest size in bytes.
     pub max: u64,
     /// The distribution of sizes.
     pub spread: Spread,
 }
 
-/// The distribution of sizes between the least and the greatest.
+/// The distribution of sizes between the smallest and the largest.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Spread {
     /// Every size is equally likely.
@@ -66,13 +66,13 @@ impl FileSizes {
     }
 }
 
-/// Name of file `number` of [`files`].
+/// Returns the name of file `number` of [`files`].
 #[must_use]
 pub fn name_of(number: u64) -> String {
     format!("file_{number:05}")
 }
 
-/// Bytes of the file `name` of [`files`].
+/// Returns the size of the file `name` of [`files`] in bytes.
 #[must_use]
 pub fn size_of(name: &str, sizes: &FileSizes, seed: u64) -> u64 {
     let mut random = fastrand::Rng::with_seed(seed_of(seed, name));
@@ -87,7 +87,7 @@ pub fn size_of(name: &str, sizes: &FileSizes, seed: u64) -> u64 {
     }
 }
 
-/// Writes the file `path` of `size` bytes: the stream of `seed`.
+/// Writes the file `path` of `size` bytes with the stream of `seed`.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -108,8 +108,8 @@ fn write(path: &Path, size: u64, seed: u64, buffer: &mut [u8]) -> Result<()> {
     Ok(())
 }
 
-/// Fills the new directory `directory` with `count` files, named by [`name_of`], and returns their
-/// bytes. The content of each is the stream of [`seed_of`] its name.
+/// Fills the new directory `directory` with `count` files, named by [`name_of`]. Returns their size
+/// in bytes. The content of each file is the stream of the seed that [`seed_of`] gives its name.
 ///
 /// # Errors
 /// The directory or a file cannot be written.
@@ -127,7 +127,7 @@ pub fn files(directory: &Path, count: u64, sizes: &FileSizes, seed: u64) -> Resu
 }
 
 /// Makes the directory `root` with `count` empty files `image_00000000.tif`, by several threads.
-/// Of more than `LINKED_FROM` most are links.
+/// Above `LINKED_FROM` files, most are links.
 ///
 /// # Errors
 /// The directory cannot be made, or a name exists or cannot be made.
@@ -135,7 +135,7 @@ pub fn names(root: &Path, count: u64) -> Result<()> {
     make_names(root, count, count > LINKED_FROM)
 }
 
-/// The names of [`names`], as links to few inodes where the file system has links.
+/// Makes the same names as [`names`], as links to few inodes where the file system has links.
 ///
 /// # Errors
 /// Those of [`names`].
@@ -153,7 +153,7 @@ fn make_names(root: &Path, count: u64, linked: bool) -> Result<()> {
         for number in from..(from + share).min(count) {
             let name = format!("image_{number:08}.tif");
             let links = linked && !(number - from).is_multiple_of(LINKS);
-            // A file system has no links, or fewer.
+            // If the file system has no links, or allows fewer, a new file takes the name.
             if !links || linkat(&at, &first, &at, &name, AtFlags::empty()).is_err() {
                 mknodat(&at, &name, FileType::RegularFile, MODE, 0).map_err(failed(root))?;
                 first = name;
@@ -228,7 +228,7 @@ mod tests {
             let sizes = FileSizes::parse(text).unwrap();
             let all: Vec<u64> = (0..2000).map(|number| size_of(&name_of(number), &sizes, 1)).collect();
             assert!(all.iter().all(|size| (sizes.min..=sizes.max).contains(size)));
-            // Half of the uniform ones, and log10(5.5) = 0.74 of the others.
+            // Expected: half of the uniform sizes, and log10(5.5) = 0.74 of the others.
             let share = all.iter().filter(|size| **size < 55_000).count() as f64 / 2000.0;
             assert!(below_middle.contains(&share), "{text}: {share}");
             assert_eq!(all[3], size_of(&name_of(3), &sizes, 1));

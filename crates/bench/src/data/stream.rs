@@ -4,12 +4,12 @@
 //! Any range of a file can be made or compared without the bytes before it and without the
 //! original. The words are those of SplitMix64, so they do not compress.
 
-/// Bytes of a word.
+/// Bytes per word.
 const WORD: usize = 8;
-/// The step of the generator's state.
+/// Increment of the generator's state.
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Word `index` of the stream of `seed`. The state is a counter, which gives random access.
+/// Returns word `index` of the stream of `seed`. The state is a counter, which gives random access.
 const fn word(seed: u64, index: u64) -> u64 {
     let mut z = seed.wrapping_add(index.wrapping_add(1).wrapping_mul(STEP));
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -17,14 +17,15 @@ const fn word(seed: u64, index: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Seed of the file `name` among many files of `seed`: FNV-1a of the name, mixed with the seed.
+/// Returns the seed of the file `name` among the files of `seed`: FNV-1a of the name, mixed with
+/// the seed.
 #[must_use]
 pub fn seed_of(seed: u64, name: &str) -> u64 {
     let fold = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3);
     word(seed, name.as_bytes().iter().fold(0xCBF2_9CE4_8422_2325, fold))
 }
 
-/// Fills `buffer` with the bytes of the stream from `offset` on.
+/// Fills `buffer` with the bytes of the stream from `offset`.
 pub fn fill(seed: u64, offset: u64, buffer: &mut [u8]) {
     let (head, rest) = buffer.split_at_mut(head_of(offset, buffer.len()));
     let begin = lead(offset);
@@ -39,8 +40,8 @@ pub fn fill(seed: u64, offset: u64, buffer: &mut [u8]) {
     tail.copy_from_slice(&word(seed, index).to_le_bytes()[..length]);
 }
 
-/// The offset of the first byte of `bytes` that differs from the stream. `offset` is the position
-/// of `bytes` in the stream.
+/// Returns the offset of the first byte of `bytes` that differs from the stream. `offset` is the
+/// position of `bytes` in the stream.
 #[must_use]
 pub fn first_difference(seed: u64, offset: u64, bytes: &[u8]) -> Option<u64> {
     let (head, rest) = bytes.split_at(head_of(offset, bytes.len()));
@@ -50,7 +51,8 @@ pub fn first_difference(seed: u64, offset: u64, bytes: &[u8]) -> Option<u64> {
     }
     let (words, tail) = rest.as_chunks::<WORD>();
     let mut index = at / WORD as u64;
-    // In groups without a branch each, which the compiler turns into a few instructions a word.
+    // A comparison for each group, not each word: the compiler then needs few instructions per
+    // word.
     for group in words.chunks(64) {
         let mut differing = 0;
         for (step, bytes) in (0_u64..).zip(group) {
@@ -68,19 +70,19 @@ pub fn first_difference(seed: u64, offset: u64, bytes: &[u8]) -> Option<u64> {
     difference_in_word(seed, at, tail)
 }
 
-/// The first difference among bytes that lie in one word.
+/// Finds the first difference among bytes that lie in one word.
 fn difference_in_word(seed: u64, offset: u64, bytes: &[u8]) -> Option<u64> {
     let wanted = word(seed, offset / WORD as u64).to_le_bytes();
     let wanted = &wanted[lead(offset)..];
     (offset..).zip(bytes.iter().zip(wanted)).find(|(_, (is, wanted))| is != wanted).map(|(at, _)| at)
 }
 
-/// Bytes of the word at `offset` that lie before it.
+/// Returns the position of `offset` within its word.
 const fn lead(offset: u64) -> usize {
     (offset % WORD as u64) as usize
 }
 
-/// Bytes up to the next word, at most `length`; 0 at a word's start.
+/// Returns the number of bytes up to the next word, at most `length`; 0 at a word's start.
 fn head_of(offset: u64, length: usize) -> usize {
     ((WORD - lead(offset)) % WORD).min(length)
 }

@@ -1,9 +1,9 @@
-//! Limits the jobs of a run by control groups: one group for all its jobs, or one for each emulated
+//! Limits the jobs of a run by control groups: one group for all jobs, or one for each emulated
 //! function.
 //!
 //! Each emulated function gets its own memory, and the share of a processor that belongs to that
-//! memory. A machine may be too small for all functions of a run. Then either as many jobs run at
-//! once as fit ([`Limited::at_once`]) and the others afterwards, or the run is refused.
+//! memory. If the machine is too small for all functions of a run, either as many jobs as fit run
+//! at once ([`Limited::at_once`]) and the others afterwards, or the run is refused.
 
 use crate::result::CacheState;
 use firstbyte_location::units;
@@ -14,25 +14,25 @@ use crate::functions::{FunctionSize, Machine};
 use crate::plan::Contender;
 use crate::words::Words;
 
-/// The groups of a run.
+/// The control groups of a run.
 #[derive(Debug, Default)]
 pub(super) struct Limited {
-    /// None without limits, one for all jobs, or one for each function.
+    /// Empty without limits; one group for all jobs, or one for each function.
     pub(super) groups: Vec<Group>,
     /// Number of functions that run at once; `None` for all jobs.
     pub(super) at_once: Option<u32>,
     function: Option<FunctionSize>,
 }
 
-/// The function of a contender, if it is one.
+/// Returns the size of a contender's emulated function; `None` if it has none.
 pub(super) fn of(contender: &Contender, words: &Words) -> Result<Option<FunctionSize>, String> {
     let Some(text) = &contender.function else { return Ok(None) };
     FunctionSize::parse(&words.fill(text)?).map(Some).map_err(|what| format!("function: {what}"))
 }
 
 impl Limited {
-    /// Makes the groups of a run of so many jobs. `wrong` makes an error of what the plan has
-    /// wrong.
+    /// Makes the groups of a run of so many jobs. `wrong` makes an error from a mistake in the
+    /// plan.
     pub(super) fn create(
         contender: &Contender,
         jobs: u32,
@@ -44,7 +44,7 @@ impl Limited {
         };
         let at_once = at_once(function, jobs, contender.waves, Machine::current()).map_err(wrong)?;
         let limits = Limits { memory_bytes: Some(function.memory_bytes), cpus: Some(function.processors()) };
-        // The host of an invoked function limits its environments itself.
+        // The host of an invoked function already limits its environments.
         let limited = if contender.invoke.is_some() { 0 } else { jobs };
         let groups = (0..limited).map(|job| Group::create(&format!("function-{job}"), &limits));
         Ok(Self {
@@ -54,9 +54,8 @@ impl Limited {
         })
     }
 
-    /// The one group whose limits hold for all jobs together, if there are limits. Without limits,
-    /// a group is made only to count the bytes read from devices, for runs whose cache state cannot
-    /// be shown in another way.
+    /// Makes one group that limits all jobs together. Without limits, makes a group only if bytes
+    /// read from devices are the only evidence of a cache state.
     fn together(
         contender: &Contender,
         words: &Words,
@@ -75,12 +74,12 @@ impl Limited {
         Ok(Self { groups: vec![Group::create("run", &limits)?], ..Self::default() })
     }
 
-    /// The group of a job.
+    /// Returns the group of a job.
     pub(super) fn group(&self, job: u32) -> Option<&Group> {
         self.groups.get(job as usize).or(self.groups.first())
     }
 
-    /// Bytes that all groups read from block devices.
+    /// Sums the bytes that all groups read from block devices.
     pub(super) fn read_bytes(&self) -> Option<u64> {
         if self.groups.is_empty() {
             return None;
@@ -88,7 +87,7 @@ impl Limited {
         self.groups.iter().map(|group| group.read_bytes()).sum()
     }
 
-    /// For a run that failed: a message if its memory was exhausted.
+    /// Returns a message if a failed run exhausted its memory.
     pub(super) fn exhausted(&self) -> Option<String> {
         let limit = self.function.map_or("its memory limit".to_owned(), |function| function.to_string());
         self.groups
@@ -98,8 +97,8 @@ impl Limited {
     }
 }
 
-/// Whether this machine holds the functions of a contender, as text if not: a measurement is to be
-/// refused before its first run.
+/// Checks that this machine has room for a contender's functions, so that a measurement is refused
+/// before its first run.
 pub(super) fn check(contender: &Contender, words: &Words) -> Result<(), String> {
     match of(contender, words)? {
         None => Ok(()),
@@ -109,7 +108,7 @@ pub(super) fn check(contender: &Contender, words: &Words) -> Result<(), String> 
     }
 }
 
-/// Number of these functions that run at once.
+/// Returns how many of these functions run at once.
 fn at_once(function: FunctionSize, jobs: u32, waves: bool, machine: Machine) -> Result<u32, String> {
     let fitting = function.fitting(machine).min(jobs);
     if fitting == jobs || (waves && fitting > 0) {
@@ -143,11 +142,11 @@ mod tests {
     #[test]
     fn as_many_run_at_once_as_memory_and_processors_allow() {
         assert_eq!(at_once(function(128), 20, false, MACHINE), Ok(20));
-        // 19.2 GB hold six of them, eight processors four.
+        // 19.2 GB have room for six functions, eight processors for four.
         assert_eq!(at_once(function(3008), 20, true, MACHINE), Ok(4));
         let roomy = Machine { processors: 64, ..MACHINE };
         assert_eq!(at_once(function(3008), 20, true, roomy), Ok(6));
-        // One alone may want more processors than there are.
+        // A single function may require more processors than there are.
         assert_eq!(at_once(function(3008), 1, false, Machine { processors: 1, ..MACHINE }), Ok(1));
     }
 

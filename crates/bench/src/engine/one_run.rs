@@ -1,4 +1,4 @@
-//! Runs one contender once: makes a fresh destination, runs the jobs, checks the delivered content,
+//! Runs one contender once: makes a new destination, runs the jobs, checks the delivered content,
 //! and collects the figures into a [`Run`]. Called by the engine.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,13 +29,12 @@ use crate::stage::Stage;
 use crate::throughput::Sampler;
 use crate::words::Words;
 
-/// Longest error text of a run.
+/// Longest error text of a run, in characters.
 const ERROR: usize = 300;
-/// How long a link may take to count what it has delivered: its thread needs one turn on a
-/// processor.
+/// Longest wait for a link to count delivered bytes: its thread needs one turn on a processor.
 const COUNTED_WITHIN: Duration = Duration::from_secs(1);
 
-/// A case with what was prepared for it.
+/// A case that is prepared to run.
 pub(super) struct Scene<'a> {
     /// Name of the plan, for messages.
     pub(super) plan: &'a str,
@@ -44,13 +43,13 @@ pub(super) struct Scene<'a> {
     pub(super) settings: &'a Settings<'a>,
 }
 
-/// The present moment, RFC 3339 in UTC.
+/// Returns the present time, RFC 3339 in UTC.
 pub(super) fn now() -> String {
     OffsetDateTime::now_utc().format(&Rfc3339).unwrap_or_default()
 }
 
 impl Scene<'_> {
-    /// Bytes that all jobs of a run move or read, if the plan says so.
+    /// Returns the bytes that all jobs of a run move or read. `None` if the plan does not say.
     pub(super) fn bytes_of(&self, contender: &Contender) -> Result<Option<u64>> {
         let Some(text) = &contender.bytes else { return Ok(None) };
         let text = self.prepared.words.fill(text).map_err(|what| self.wrong(contender, what))?;
@@ -59,12 +58,12 @@ impl Scene<'_> {
         Ok(Some(bytes * u64::from(self.jobs(contender)?)))
     }
 
-    /// The number of jobs of a run.
+    /// Returns the number of jobs of a run.
     fn jobs(&self, contender: &Contender) -> Result<u32> {
         contender.jobs(&self.prepared.words).map_err(|what| self.in_case(what))
     }
 
-    /// Runs a contender once. If the contender fails, the result says so; an error means that the
+    /// Runs a contender once. Its failure becomes the run's outcome; an error means that the
     /// measurement cannot continue.
     pub(super) fn run(&self, contender: &Contender, stage: &mut Stage, longest: Duration) -> Result<Run> {
         let destination = stage.destination(self.case.destination)?;
@@ -145,7 +144,7 @@ impl Scene<'_> {
         Ok(run)
     }
 
-    /// The placeholders of a run, from those of its case or of one of its jobs.
+    /// Returns the placeholders of a run: `words` of its case or job, with the destination added.
     fn words(&self, destination: &Path, words: &Words) -> Words {
         let mut words = words.clone();
         words.set("out", destination.display());
@@ -153,7 +152,7 @@ impl Scene<'_> {
         words
     }
 
-    /// The placeholders of each job: `{job}`, and those of the services that it has to itself.
+    /// Returns the placeholders of each job: `{job}`, and the job's own services.
     fn words_of_jobs(&self, contender: &Contender, destination: &Path) -> Result<Vec<Words>> {
         let of_job = |job: u32| {
             let case = self.prepared.jobs.get(job as usize).unwrap_or(&self.prepared.words);
@@ -164,14 +163,14 @@ impl Scene<'_> {
         Ok((0..self.jobs(contender)?).map(of_job).collect())
     }
 
-    /// A directory for outputs, beside the destination, which belongs to the contender.
+    /// Makes a directory for outputs beside the destination, which belongs to the contender.
     fn scratch(&self, destination: &Path) -> Result<PathBuf> {
         let scratch = destination.with_extension("scratch");
         std::fs::create_dir_all(&scratch).map_err(Error::file(&scratch))?;
         Ok(scratch)
     }
 
-    /// Brings the cache state of a contender about, for all of its jobs.
+    /// Establishes the cache state of a contender, for all of its jobs.
     fn prepare_cache(&self, contender: &Contender, jobs: &[Words], bytes: Option<u64>) -> Result<Prepared> {
         let plan = &contender.cache;
         let (mut files, mut names, mut objects) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
@@ -190,7 +189,7 @@ impl Scene<'_> {
             }
         }
         let spec = Spec {
-            // The caches of a function are in its environments.
+            // The caches of a function are in its environments, not on this machine.
             state: if contender.invoke.is_some() { CacheState::Any } else { plan.state },
             files: files.into_iter().collect(),
             names: names.into_iter().collect(),
@@ -234,7 +233,7 @@ impl Scene<'_> {
         jobs.iter().enumerate().map(launch).collect()
     }
 
-    /// Has a function start new environments for its next calls, if it is to be called cold.
+    /// Makes the function's next calls start new environments, if the calls must be cold.
     fn refresh(&self, contender: &Contender, words: &Words) -> Result<()> {
         if contender.invoke.is_none() || contender.cache.state != CacheState::Cold {
             return Ok(());
@@ -244,7 +243,7 @@ impl Scene<'_> {
         do_command(&command, &self.prepared.env, self.settings.stop)
     }
 
-    /// The counters of the contender's link, or their sum if each job has its own link.
+    /// Returns the counters of the contender's link, or their sum if each job has its own link.
     fn counters(&self, contender: &Contender) -> Option<Counters> {
         let mut links = self.services(contender.link.as_ref()?);
         let first = links.next()?.counters()?;
@@ -254,9 +253,8 @@ impl Scene<'_> {
         })
     }
 
-    /// What crossed the contender's link since `before`. The process that received the last bytes
-    /// may end before the link has counted them, so a cold run's figure that is short of what was
-    /// `expected` is looked at again for a while.
+    /// Returns the traffic on the contender's link since `before`. The last receiver may end before
+    /// the link has counted its bytes, so a cold run waits a while for the `expected` bytes.
     fn crossed(&self, contender: &Contender, before: Counters, expected: Option<u64>) -> Option<Counters> {
         let until = Instant::now() + COUNTED_WITHIN;
         let expected = expected.filter(|_| contender.cache.state == CacheState::Cold).unwrap_or(0);
@@ -273,12 +271,12 @@ impl Scene<'_> {
         }
     }
 
-    /// The services of a name: one, or one for each job.
+    /// Lists the services of a name: one, or one for each job.
     fn services<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Running> {
         self.prepared.services.iter().filter(move |service| service.name() == name)
     }
 
-    /// Checks that functions have read as many bytes as the plan says.
+    /// Checks that functions read as many bytes as the plan says.
     fn check_read(&self, contender: &Contender, run: &Run) -> std::result::Result<(), String> {
         let expected = self.bytes_of(contender).map_err(|error| error.to_string())?;
         match (contender.invoke.is_some(), run.bytes, expected) {
@@ -289,7 +287,7 @@ impl Scene<'_> {
         }
     }
 
-    /// Checks what each job delivered; once, if they all delivered into one place.
+    /// Checks the content that each job delivered; once if all jobs delivered to one place.
     fn check_all(&self, contender: &Contender, at: &Path, jobs: &[Words]) -> std::result::Result<(), String> {
         let texts = [&contender.check.same, &contender.check.at].into_iter().flatten();
         let for_each = texts.chain(&contender.check.command).any(|text| text.contains("{job}"));
@@ -322,14 +320,13 @@ impl Scene<'_> {
     }
 }
 
-/// The share of what disturbed the machine that falls into the run itself: the meter also sees the
-/// launchers start and end.
+/// Scales the noise to the run itself: the meter also covers the start and end of launchers.
 fn during(noise: Noise, share: f64) -> Noise {
     let of = |seconds: Option<f64>| seconds.map(|seconds| seconds * share.min(1.0));
     Noise { other_cpu_seconds: of(noise.other_cpu_seconds), steal_seconds: of(noise.steal_seconds) }
 }
 
-/// The origin of a contender's figures: those of an emulated function are emulated.
+/// Returns the origin of a contender's figures; figures of an emulated function are emulated.
 fn basis(contender: &Contender, words: &Words) -> Basis {
     match contender.basis {
         Basis::Measured if contender.function.is_some() || is_on_host_here(contender, words) => {
@@ -346,7 +343,7 @@ fn is_on_host_here(contender: &Contender, words: &Words) -> bool {
     ["http://127.", "http://localhost", "http://[::1]"].iter().any(|start| endpoint.starts_with(start))
 }
 
-/// Puts what the jobs did into the record of their run.
+/// Adds the jobs' figures and outcomes to the record of their run.
 fn record(run: &mut Run, contender: &Contender, ended: &[Ended]) {
     for one in ended {
         let figures = &one.figures;
@@ -381,7 +378,7 @@ fn record(run: &mut Run, contender: &Contender, ended: &[Ended]) {
     }
 }
 
-/// Puts the processor time and memory of functions in the place of those of their callers.
+/// Replaces the callers' processor time and memory by those of the functions.
 fn of_function(run: &mut Run, printed: &[Printed]) {
     let of =
         |name: &str| printed.iter().filter_map(|one| one.metrics.get(name).copied()).collect::<Vec<f64>>();
@@ -389,7 +386,7 @@ fn of_function(run: &mut Run, printed: &[Printed]) {
     run.peak_memory_bytes = of("peak_memory_bytes").into_iter().fold(0.0, f64::max) as u64;
 }
 
-/// Adopts the figures that the jobs printed: they replace those measured from outside.
+/// Replaces figures measured from outside by those that the jobs printed.
 fn adopt(run: &mut Run, ended: &[Ended], printed: &[BTreeMap<String, f64>]) {
     let mut values: BTreeMap<&String, Vec<f64>> = BTreeMap::new();
     for (name, value) in printed.iter().flatten() {
@@ -416,7 +413,7 @@ fn adopt(run: &mut Run, ended: &[Ended], printed: &[BTreeMap<String, f64>]) {
     run.jobs = jobs_of(ended, printed);
 }
 
-/// The jobs of a run of several.
+/// Returns the jobs of a run; empty for a single job.
 fn jobs_of(ended: &[Ended], printed: &[BTreeMap<String, f64>]) -> Vec<Job> {
     if ended.len() < 2 {
         return Vec::new();
@@ -436,7 +433,7 @@ fn jobs_of(ended: &[Ended], printed: &[BTreeMap<String, f64>]) -> Vec<Job> {
     ended.iter().enumerate().map(job).collect()
 }
 
-/// The outcome and message of a job that failed; `None` for success.
+/// Returns the outcome and message of a failed job; `None` for success.
 fn failure(ended: &Ended) -> Option<(Outcome, String)> {
     let figures = &ended.figures;
     let last = last_line(&ended.errors).unwrap_or("no message");
@@ -453,14 +450,14 @@ fn failure(ended: &Ended) -> Option<(Outcome, String)> {
     }
 }
 
-/// What a contender printed.
+/// Figures that a contender printed.
 struct Printed {
     metrics: BTreeMap<String, f64>,
-    /// What a receipt names as the limit.
+    /// Limiting resource that a receipt names.
     bound_by: Option<String>,
 }
 
-/// The numbers in the JSON object on the last line of an output, and what else matters.
+/// Parses the JSON object on the last line of an output.
 fn printed(output: &str) -> std::result::Result<Printed, String> {
     let last = last_line(output).unwrap_or_default();
     let shown: String = last.chars().take(80).collect();

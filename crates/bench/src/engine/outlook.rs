@@ -1,4 +1,4 @@
-//! The time that a measurement still takes, from the runs that it has made. Called by the engine
+//! Estimates the time until a measurement's end, from the runs made so far. Called by the engine
 //! after each round, for people who wait.
 
 use std::time::Instant;
@@ -6,10 +6,10 @@ use std::time::Instant;
 use super::LEAST_ROUNDS;
 use crate::plan::Case;
 
-/// The cases that follow, and the pace so far.
+/// The pace of a measurement so far.
 pub(super) struct Outlook {
     began: Instant,
-    /// Runs and warm-ups so far.
+    /// Runs so far, warm-ups included.
     runs: u32,
 }
 
@@ -22,7 +22,8 @@ impl Outlook {
         self.runs += 1;
     }
 
-    /// Seconds until the end, after `done` rounds of `case` in `spent` seconds.
+    /// Estimates the seconds until the end, after `done` rounds of `case` in `spent` seconds.
+    /// `later` are the cases that follow.
     pub(super) fn left(&self, case: &Case, done: u32, spent: f64, later: &[Case]) -> f64 {
         let pace = self.began.elapsed().as_secs_f64() / f64::from(self.runs.max(1));
         let of_round = spent / f64::from(done.max(1));
@@ -35,8 +36,8 @@ impl Outlook {
     }
 }
 
-/// Seconds of so many rounds of `each`, of a case that ends with the round in which it passes
-/// `most`, but not before the third that counts.
+/// Estimates the seconds of a case with `rounds` rounds of `each` seconds. A case ends with the
+/// round that exceeds `most`, but not before its third measured round.
 fn of_rounds(rounds: u32, each: f64, most: f64) -> f64 {
     let all = f64::from(rounds) * each;
     let least = f64::from(rounds.min(LEAST_ROUNDS + 1)) * each;

@@ -28,15 +28,15 @@ pub(super) type Environment = BTreeMap<OsString, OsString>;
 
 /// A case that is ready to run. Dropping it ends its services and removes its data.
 pub(super) struct Prepared {
-    /// The values of all placeholders but those of a run.
+    /// Values of all placeholders except those of a run.
     pub(super) words: Words,
-    /// The environment of contenders and commands.
+    /// Environment of contenders and commands.
     pub(super) env: Environment,
-    /// The values of all placeholders for each job, including those of its own services.
+    /// Values of all placeholders for each job, including those of its own services.
     pub(super) jobs: Vec<Words>,
-    /// In the order of their start.
+    /// Running services, in the order of their start.
     pub(super) services: Vec<Running>,
-    /// Destinations and data, removed at the end.
+    /// Data and directories to remove at the end.
     made: Vec<PathBuf>,
 }
 
@@ -88,7 +88,7 @@ pub(super) fn prepare(plan: &Plan, case: &Case, stage: &Stage, settings: &Settin
         let Some(running) = start(service, &root, &mut prepared.words, settings)? else { continue };
         prepared.services.push(running);
         for (name, value) in plan.env.iter().chain(&case.env) {
-            // It may name a service that starts later.
+            // The value may name a service that starts later.
             if let Ok(value) = prepared.words.fill(value) {
                 prepared.env.insert(name.into(), value.into());
             }
@@ -104,7 +104,7 @@ pub(super) fn prepare(plan: &Plan, case: &Case, stage: &Stage, settings: &Settin
     Ok(prepared)
 }
 
-/// Starts a service, or leaves it out if a program that it requires is not here.
+/// Starts a service. `None` if it requires a program that is missing.
 fn start(
     service: &Service,
     root: &Path,
@@ -119,7 +119,7 @@ fn start(
     services::start(service, root, words, &settings.env).map(Some)
 }
 
-/// Starts the services that each job has to itself, for as many jobs as any contender has.
+/// Starts the services that each job has to itself, as many as the largest number of jobs.
 fn start_for_each_job(
     plan: &Plan,
     case: &Case,
@@ -152,8 +152,7 @@ fn stopped(settings: &Settings<'_>) -> Result<()> {
     if (settings.stop)() { Err(Error::Interrupted) } else { Ok(()) }
 }
 
-/// Runs commands that are not measured, one after another. `wrong` makes an error of a mistake in
-/// the plan.
+/// Runs unmeasured commands, one after another. `wrong` makes an error of a mistake in the plan.
 pub(super) fn do_all(
     commands: &[Vec<String>],
     words: &Words,
@@ -167,12 +166,12 @@ pub(super) fn do_all(
     })
 }
 
-/// The longest that a command may take that is not measured: it may build a program or fill a
-/// server, and one that hangs must not keep a measurement for ever.
+/// Timeout of an unmeasured command. It may build a program or fill a server, but one that hangs
+/// must not keep a measurement for ever.
 const LONGEST_COMMAND: Duration = Duration::from_secs(30 * 60);
 
-/// Runs a command that is not measured. Once the user stops the measurement, or after
-/// [`LONGEST_COMMAND`], it is killed with all that it started.
+/// Runs an unmeasured command. When the user stops the measurement, or after [`LONGEST_COMMAND`],
+/// kills it with all its descendants.
 pub(super) fn do_command(command: &[String], env: &Environment, stop: &dyn Fn() -> bool) -> Result<()> {
     let failed = |what: String| Error::Prepare { command: command.join(" "), what };
     let Some((program, words)) = command.split_first() else { return Ok(()) };
@@ -207,13 +206,13 @@ pub(super) fn do_command(command: &[String], env: &Environment, stop: &dyn Fn() 
     Err(failed(format!("{status}: {last}")))
 }
 
-/// The reason for which data was not made.
+/// The reason why data was not made.
 enum Made {
     Plan(String),
     File(Error),
 }
 
-/// Makes data and returns its path and the bytes of its files.
+/// Makes data. Returns its path and the bytes of its files.
 fn make(data: &Data, case: &Case, stage: &Stage, words: &Words) -> std::result::Result<(PathBuf, u64), Made> {
     let filled = |text: &Option<String>, what: &str| {
         let text =
@@ -264,7 +263,7 @@ fn make(data: &Data, case: &Case, stage: &Stage, words: &Words) -> std::result::
     Ok((path, bytes))
 }
 
-/// A name without characters that matter in paths.
+/// Replaces characters that have a meaning in paths.
 fn file_name(name: &str) -> String {
     name.chars().map(|c| if c.is_alphanumeric() || c == '-' { c } else { '_' }).collect()
 }

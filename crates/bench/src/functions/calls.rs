@@ -1,7 +1,8 @@
-//! Calls a function, on Lambda or on the local host, by Lambda's API: our own HTTP and signatures.
+//! Calls a function on Lambda or on the local host, by Lambda's API.
 //!
-//! A call that is throttled waits and is repeated, and counted. A call whose answer has a token to
-//! continue is followed by the next. Called by `bench invoke`, one process for each caller.
+//! A throttled call waits and is repeated, and the repetitions are counted. If a response has a
+//! token to continue, the next call continues the work. Called by `bench invoke`, one process for
+//! each caller.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -17,19 +18,20 @@ use crate::error::{Error, Result};
 use crate::job::Metrics;
 use crate::plan::Invoke;
 
-/// Lambda's API of functions.
+/// Path of functions in Lambda's API.
 const API: &str = "/2015-03-31/functions";
-/// The variable whose change has Lambda start new environments.
+/// Variable of a function. Changing it makes Lambda start new environments.
 const REFRESHED: &str = "FIRSTBYTE_REFRESHED";
-/// What an answer may take beside the function's timeout: the start of an environment, a queue.
+/// Time allowed for a response in addition to the function's timeout, for a queue and the start of
+/// an environment.
 const MARGIN: Duration = Duration::from_secs(60);
-/// How long a change of the configuration may take.
+/// Longest wait for a change of the configuration.
 const UPDATE: Duration = Duration::from_secs(120);
-/// How long throttled calls are repeated.
+/// Time after which a call that is still throttled fails.
 const THROTTLED: Duration = Duration::from_secs(120);
-/// The longest wait between two of them.
+/// Longest pause between two tries of a throttled call.
 const PAUSE: Duration = Duration::from_secs(5);
-/// Figures that add up over the calls of one piece of work.
+/// Figures that add up over the calls of one work.
 const SUMS: [&str; 6] = ["seconds", "cpu_seconds", "requests", "retries", "hedged", "reread_bytes"];
 
 /// A function to call.
@@ -41,7 +43,7 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// The function of `invoke`, reached with the credentials, the region and the proxies of
+    /// Makes the caller of `invoke`'s function, with the credentials, the region and the proxies of
     /// `options`.
     ///
     /// # Errors
@@ -72,9 +74,8 @@ impl Calls {
         })
     }
 
-    /// Has the next calls start new environments, with the memory and the timeout that are asked
-    /// for. It changes the variable `FIRSTBYTE_REFRESHED` of the function, and returns when the
-    /// change is complete.
+    /// Makes the next calls start new environments with this memory and timeout, by changing the
+    /// function's variable `FIRSTBYTE_REFRESHED`. Returns when the change is complete.
     ///
     /// # Errors
     /// The function cannot be changed, or the change takes too long.
@@ -105,12 +106,12 @@ impl Calls {
         }
     }
 
-    /// Has the function do the work of `event`, by as many calls as it takes. The figures are those
-    /// of its receipt, `call_seconds` as the caller sees them, `calls`, and how often a call was
-    /// `throttled`.
+    /// Calls the function with `event`, repeatedly while its response has a token to continue.
+    /// Returns the figures of the last response, with some summed over all calls, `call_seconds` as
+    /// the caller sees them, `calls`, and `throttled`, the number of throttled calls.
     ///
     /// # Errors
-    /// The function's own error, or that of a call.
+    /// The function's own error, or an error of a call.
     pub fn work(&self, event: &Value) -> Result<Metrics> {
         let (began, mut event) = (Instant::now(), event.clone());
         let (mut sums, mut calls, mut throttled) = (Metrics::new(), 0.0, 0.0);
@@ -135,7 +136,7 @@ impl Calls {
         }
     }
 
-    /// One call, repeated while it is throttled.
+    /// Makes one call, repeated while it is throttled.
     fn invoke(&self, event: &Value, throttled: &mut f64) -> Result<Value> {
         let path = format!("{API}/{}/invocations", self.function);
         let (until, mut pause) = (Instant::now() + THROTTLED, Duration::from_millis(100));
@@ -168,7 +169,7 @@ impl Calls {
     }
 }
 
-/// The numbers of an answer, with those of its stages.
+/// Returns the numbers in a response and in its stages.
 fn figures(answer: &Value) -> Metrics {
     let of = |value: &Value| {
         let pairs = value.as_object().into_iter().flatten();
@@ -186,8 +187,8 @@ mod tests {
     use super::*;
     use crate::scripted::{bodies, serve};
 
-    /// Calls of a function whose API gives these answers, one after another. Returns the bodies
-    /// that it was sent too.
+    /// Calls a function whose API gives these answers, one after another. Also returns the bodies
+    /// sent.
     fn worked(answers: &[(u16, &str)]) -> (Result<Metrics>, Vec<Value>) {
         let api = serve(answers);
         let invoke = Invoke { function: "f".into(), endpoint: api.url().into(), ..Invoke::default() };

@@ -12,9 +12,9 @@ use std::process::{Command, Stdio};
 use crate::error::{Error, Result};
 use crate::process::ending;
 
-/// Name of the executable that a zip without a handler has.
+/// Executable in a zip without a handler.
 const BOOTSTRAP: &str = "bootstrap";
-/// Where an environment looks for programs.
+/// `PATH` in an environment.
 pub(super) const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/opt/bin";
 
 /// The code to run.
@@ -22,27 +22,28 @@ pub(super) const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/opt/bin";
 pub struct Source {
     /// A zip, a directory, or an executable file.
     pub path: PathBuf,
-    /// `MODULE.FUNCTION` of Python; `None` runs the code's own `bootstrap`.
+    /// Python handler `MODULE.FUNCTION`; `None` runs the code's own `bootstrap`.
     pub handler: Option<String>,
-    /// The Python for a handler, with awslambdaric.
+    /// Python interpreter that runs a handler, with awslambdaric.
     pub python: PathBuf,
 }
 
 /// Code that is ready to run.
 #[derive(Clone, Debug)]
 pub(super) struct Code {
-    /// Its directory.
+    /// Directory of the code.
     pub(super) directory: PathBuf,
-    /// The name of the handler, for the environment.
+    /// Name of the handler, for the environment.
     pub(super) handler: String,
     python: Option<PathBuf>,
-    /// Directories below `/tmp` that Python consists of. Functions have a `/tmp` of their own, and
-    /// see these in it.
+    /// Directories below `/tmp` that Python needs. A function has a private `/tmp`, in which these
+    /// are mounted.
     pub(super) below_tmp: Vec<PathBuf>,
 }
 
 impl Code {
-    /// Unpacks the code below `into`, unless it is a directory already.
+    /// Unpacks a zip, or copies an executable, into the directory `into`. A directory is used in
+    /// place.
     pub(super) fn prepare(source: &Source, into: &Path) -> Result<Self> {
         let path = &source.path;
         let wrong =
@@ -77,12 +78,12 @@ impl Code {
         Ok(Self { directory, handler, python, below_tmp })
     }
 
-    /// True if Python runs it.
+    /// True if the code is run by Python.
     pub(super) fn is_python(&self) -> bool {
         self.python.is_some()
     }
 
-    /// The command that starts its runtime, with the code at `at`.
+    /// Returns the command that starts the runtime, with the code at `at`.
     pub(super) fn command(&self, at: &Path) -> Vec<PathBuf> {
         match &self.python {
             None => vec![at.join(BOOTSTRAP)],
@@ -94,7 +95,8 @@ impl Code {
     }
 }
 
-/// Prints where a Python's modules and libraries lie, with and without the links on the way.
+/// Program that prints the directories of a Python's modules and libraries, as given and without
+/// links.
 const DIRECTORIES: &str = "
 import os, sys
 found = [os.path.dirname(sys.executable), sys.prefix, sys.base_prefix, sys.exec_prefix, *sys.path]
@@ -104,9 +106,9 @@ for path in found:
             print(place)
 ";
 
-/// The directories that a Python consists of.
+/// Lists the directories that a Python needs.
 fn directories_of(python: &Path) -> Result<Vec<PathBuf>> {
-    // Without the caller's variables and current directory, as in an environment.
+    // Isolated from the caller's variables and current directory, as in an environment.
     let mut command = Command::new(python);
     command.args(["-I", "-c", DIRECTORIES]).env_clear().env("PATH", PATH).stdin(Stdio::null());
     let output = command.output().map_err(Error::file(python))?;
@@ -116,7 +118,7 @@ fn directories_of(python: &Path) -> Result<Vec<PathBuf>> {
     Ok(output.stdout.split(|byte| *byte == b'\n').map(|line| OsStr::from_bytes(line).into()).collect())
 }
 
-/// Paths below `/tmp`, without those that lie below another.
+/// Returns the paths below `/tmp`, except those below another one.
 fn outermost(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
     paths.retain(|path| path.starts_with("/tmp") && path != Path::new("/tmp"));
     paths.sort();

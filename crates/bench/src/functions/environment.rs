@@ -1,8 +1,9 @@
-//! One environment: a function's runtime as a process, and the Runtime API that it talks to.
+//! A function's environment: its runtime as a process, and the Runtime API that serves it.
 //!
-//! It runs one invocation at a time. When an invocation's deadline passes, its whole process group
-//! is killed, and the environment is of no more use. Whatever way it ends, [`Environment::dispose`]
-//! leaves no process, control group, link, mount or directory. Called by the host.
+//! An environment runs one invocation at a time. When an invocation's deadline passes, its whole
+//! process group is killed, and the environment cannot be used again. However it ends,
+//! [`Environment::dispose`] leaves no process, control group, link, mount or directory. Called by
+//! the host.
 
 use std::io;
 use std::net::TcpListener;
@@ -20,17 +21,17 @@ use super::http::{self, Answer, Request};
 use crate::cgroup::Group;
 use crate::services::Running;
 
-/// Seconds that a runtime may take to start, beside the function's timeout.
+/// Time for a runtime to start, in addition to the function's timeout.
 const INIT: Duration = Duration::from_secs(10);
-/// Most bytes of an event or an answer.
+/// Largest event or response, in bytes.
 pub(super) const MOST_BYTES: usize = 6 * 1024 * 1024 + 100;
-/// The path of the Runtime API.
+/// Path of the Runtime API.
 const API: &str = "/2018-06-01/runtime";
 
-/// What a caller gets for an invocation.
+/// Response to an invocation.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Outcome {
-    /// `Unhandled` or `Handled` for an error of the function.
+    /// `Unhandled` or `Handled` if the function failed.
     pub(super) error: Option<&'static str>,
     pub(super) body: Vec<u8>,
 }
@@ -43,45 +44,45 @@ struct Invocation {
     timeout: Duration,
 }
 
-/// Why an environment is of no more use.
+/// Reason why an environment cannot be used again.
 #[derive(Debug)]
 enum End {
-    /// Its process ended.
+    /// The process ended.
     Exited(String),
-    /// It said that it cannot start.
+    /// The runtime reported that it cannot start.
     Init(Vec<u8>),
-    /// It was ended by the host.
+    /// The host ended the environment.
     Killed,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Not yet fetched by the runtime.
+    /// Invocation that the runtime has not yet fetched.
     waiting: Option<Invocation>,
-    /// Fetched and not answered: its id, and when it was fetched.
+    /// Invocation without a response: its id, and when the runtime fetched it.
     running: Option<(String, Instant)>,
     outcome: Option<Outcome>,
     end: Option<End>,
-    /// True once the process was waited for: its number may be another's.
+    /// True once the process was waited for. Its id may then belong to another process.
     reaped: bool,
 }
 
-/// What an environment has to itself beside its process.
+/// Resources that an environment owns in addition to its process.
 #[derive(Debug, Default)]
 pub(super) struct Holdings {
     pub(super) group: Option<Group>,
-    /// Its links.
+    /// The environment's links.
     pub(super) services: Vec<Running>,
-    /// Its files.
+    /// Directory of the environment's files.
     pub(super) root: PathBuf,
 }
 
-/// An environment.
+/// A running environment.
 #[derive(Debug)]
 pub(super) struct Environment {
-    /// The ARN of its function.
+    /// ARN of the function.
     arn: String,
-    /// Which configuration of the function it has.
+    /// Number of the function's configuration at the start.
     pub(super) generation: u64,
     born: Instant,
     pid: Pid,
@@ -92,7 +93,7 @@ pub(super) struct Environment {
 }
 
 impl Environment {
-    /// Watches over the process of an environment, and answers what comes to `listener`.
+    /// Watches the process of an environment, and serves the Runtime API on `listener`.
     pub(super) fn new(
         arn: String,
         generation: u64,
@@ -123,8 +124,8 @@ impl Environment {
         Ok(environment)
     }
 
-    /// Runs one invocation and waits for its end. After it, [`is_usable`](Self::is_usable) says
-    /// whether there can be another.
+    /// Runs one invocation and waits for its end. [`is_usable`](Self::is_usable) then says whether
+    /// another can follow.
     pub(super) fn invoke(&self, id: &str, event: Vec<u8>, timeout: Duration) -> Outcome {
         let called = Instant::now();
         let mut state = self.state();
@@ -152,12 +153,12 @@ impl Environment {
         }
     }
 
-    /// True if it can run another invocation.
+    /// True if the environment can run another invocation.
     pub(super) fn is_usable(&self) -> bool {
         self.state().end.is_none()
     }
 
-    /// Ends it, and removes all that it has. Returns when nothing is left.
+    /// Ends the environment and removes its resources. Returns when none is left.
     pub(super) fn dispose(&self) {
         let mut state = self.state();
         state.end.get_or_insert(End::Killed);
@@ -170,7 +171,7 @@ impl Environment {
         self.stop.store(true, Ordering::Relaxed);
         let mut holdings = self.holdings.lock().unwrap_or_else(PoisonError::into_inner);
         let Holdings { group, services, root } = std::mem::take(&mut *holdings);
-        // The group's processes may still use the links.
+        // Links are dropped after the group, whose processes may still use them.
         drop(group);
         drop(services);
         let _ = std::fs::remove_dir_all(root);
@@ -180,16 +181,17 @@ impl Environment {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Kills the process and its group.
+    /// Kills the process group, unless its id may belong to another process by now.
     fn kill(&self, state: &State) {
         if !state.reaped {
             let _ = kill_process_group(self.pid, Signal::KILL);
         }
     }
 
-    /// Waits for the end of the process, and ends what it leaves in its group.
+    /// Waits for the end of the process, and kills its remaining group.
     fn watch(&self, mut child: Child) {
-        // Without reaping it: until then its number belongs to no other group.
+        // Waits without reaping: until the process is reaped, its id cannot belong to another
+        // group.
         let _ = waitid(WaitId::Pid(self.pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
         let mut state = self.state();
         self.kill(&state);
@@ -203,7 +205,7 @@ impl Environment {
         self.changed.notify_all();
     }
 
-    /// The answer for an invocation whose environment has ended.
+    /// Returns the response to an invocation whose environment has ended.
     fn ended(&self, id: &str, end: &End) -> Outcome {
         let how = match end {
             End::Init(body) => return Outcome { error: Some("Unhandled"), body: body.clone() },
@@ -250,7 +252,7 @@ impl Environment {
         }
     }
 
-    /// Waits for an event, and hands it to the runtime.
+    /// Waits for an event, and passes it to the runtime.
     fn next(&self) -> Answer {
         let mut state = self.state();
         loop {
@@ -274,7 +276,7 @@ impl Environment {
         }
     }
 
-    /// Takes what the runtime says of an invocation.
+    /// Records the runtime's response to an invocation.
     fn done(&self, id: &str, outcome: Outcome) -> Answer {
         let mut state = self.state();
         if state.running.as_ref().is_none_or(|(running, _)| running != id) {
@@ -287,13 +289,13 @@ impl Environment {
     }
 }
 
-/// The answer after the deadline.
+/// Returns the response after the deadline.
 fn late(id: &str, timeout: Duration) -> Outcome {
     let why = format!("RequestId: {id} Error: Task timed out after {:.2} seconds", timeout.as_secs_f64());
     unhandled("Sandbox.Timedout", &why)
 }
 
-/// An error object as Lambda writes it.
+/// Returns an error object in Lambda's format.
 pub(super) fn unhandled(kind: &str, message: &str) -> Outcome {
     let body: Value = json!({ "errorType": kind, "errorMessage": message });
     Outcome { error: Some("Unhandled"), body: body.to_string().into_bytes() }
@@ -320,7 +322,7 @@ fn shown(status: std::process::ExitStatus) -> String {
     }
 }
 
-/// A trace id in X-Ray's form.
+/// Makes a trace id in X-Ray's format.
 fn trace(since: Duration) -> String {
     let random = |digits: usize| format!("{:032x}", fastrand::u128(..))[..digits].to_owned();
     format!("Root=1-{:08x}-{};Parent={};Sampled=0", since.as_secs(), random(24), random(16))

@@ -1,8 +1,8 @@
 //! The host: starts environments as calls need them, keeps them for later calls, and ends them.
 //!
-//! At most `concurrency` environments exist, with those that are being removed: each has its own
-//! memory. A change of the configuration retires all environments, so that the next call gets a new
-//! one. Called by the server of the Invoke API.
+//! At most `concurrency` environments exist, including those that are being removed, because each
+//! has its own memory. A change of the configuration retires all environments, so that the next
+//! call gets a new one. Called by the server of the Invoke API.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,10 +21,10 @@ use super::size::FunctionSize;
 use super::spawner::Spawner;
 use crate::error::{Error, Result};
 
-/// The account in ARNs, which is no real one.
+/// Account in ARNs, which does not exist.
 const ACCOUNT: &str = "000000000000";
 
-/// What callers may change.
+/// Settings that callers may change.
 #[derive(Clone, Debug)]
 struct Configuration {
     size: Option<FunctionSize>,
@@ -37,7 +37,7 @@ struct Configuration {
 struct Pool {
     idle: Vec<Arc<Environment>>,
     busy: Vec<Arc<Environment>>,
-    /// Environments that start, and those that are being removed.
+    /// Number of environments that are being started; `leaving` counts those being removed.
     starting: usize,
     leaving: usize,
     stopped: bool,
@@ -49,7 +49,7 @@ impl Pool {
     }
 }
 
-/// Why an invocation did not begin.
+/// Reason why an invocation did not begin.
 #[derive(Debug)]
 pub(super) enum Refused {
     /// All environments are busy.
@@ -62,18 +62,18 @@ pub(super) enum Refused {
 pub(super) struct Host {
     settings: Settings,
     code: Code,
-    /// The directory for those of environments.
+    /// Directory that contains the directories of environments.
     root: PathBuf,
     spawner: Spawner,
     configuration: Mutex<Configuration>,
     pool: Mutex<Pool>,
     changed: Condvar,
-    /// Number of environments so far.
+    /// Number of the next environment.
     started: AtomicU64,
 }
 
 impl Host {
-    /// A host that has no environment yet. `root` is the directory for those of environments.
+    /// Makes a host without environments, whose directories will be below `root`.
     pub(super) fn new(settings: Settings, code: Code, root: PathBuf) -> Result<Self> {
         let configuration = Configuration {
             size: settings.size,
@@ -93,11 +93,11 @@ impl Host {
         })
     }
 
-    /// Ends all environments, and waits until nothing is left of them. Later calls are refused.
+    /// Ends all environments, and waits until they are removed. Later calls are refused.
     pub(super) fn stop(&self) {
         let mut pool = self.pool();
         pool.stopped = true;
-        // A busy one is ended here; its call removes it.
+        // Busy environments are only ended here; the thread of their call removes them.
         let busy = pool.busy.clone();
         drop(pool);
         self.retire(&busy);
@@ -116,7 +116,7 @@ impl Host {
         format!("arn:aws:lambda:{region}:{ACCOUNT}:function:{}", self.settings.name)
     }
 
-    /// The configuration as Lambda writes it.
+    /// Returns the configuration in Lambda's format.
     pub(super) fn configuration(&self) -> Value {
         let configuration = self.current();
         let update = if self.pool().leaving > 0 { "InProgress" } else { "Successful" };
@@ -161,7 +161,7 @@ impl Host {
         Ok(())
     }
 
-    /// Removes all environments that are idle, and ends `busy` ones.
+    /// Removes all idle environments, and ends those in `busy`.
     fn retire(&self, busy: &[Arc<Environment>]) {
         let mut pool = self.pool();
         let idle = std::mem::take(&mut pool.idle);
@@ -195,7 +195,7 @@ impl Host {
         Ok(outcome)
     }
 
-    /// An environment for one invocation, which is busy from here on.
+    /// Returns an environment for one invocation, marked as busy.
     fn claim(&self) -> std::result::Result<Arc<Environment>, Refused> {
         let mut pool = self.pool();
         loop {
@@ -217,7 +217,7 @@ impl Host {
             } else if pool.leaving == 0 {
                 return Err(Refused::Concurrency);
             } else {
-                // One that leaves makes room soon.
+                // An environment that is being removed will soon make room.
                 pool = self.changed.wait(pool).unwrap_or_else(PoisonError::into_inner);
             }
         }
@@ -228,7 +228,7 @@ impl Host {
         self.changed.notify_all();
         let environment = started.map_err(|error| Refused::Start(error.to_string()))?;
         pool.busy.push(Arc::clone(&environment));
-        // The host may have ended meanwhile, and has not seen this one.
+        // The host may have stopped meanwhile, without this environment in its list.
         if pool.stopped {
             drop(pool);
             environment.dispose();
@@ -251,7 +251,7 @@ impl Host {
             variables: configuration.variables,
             generation: configuration.generation,
         };
-        // Processes end with the thread that started them.
+        // A process ends with the thread that started it, so a lasting thread starts it.
         self.spawner.run(move || launching::launch(blueprint))
     }
 

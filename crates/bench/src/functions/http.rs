@@ -1,8 +1,8 @@
-//! HTTP/1.1 for the two APIs of the host: requests with small bodies, answers in one piece.
+//! HTTP/1.1 for the two APIs of the host: requests with small bodies, responses in one piece.
 //!
-//! Connections are kept alive, each with a thread of its own. The grammar is httparse's. Only
-//! loopback addresses are listened on, and a request that a web page could have sent is refused.
-//! Called by the Runtime API and the Invoke API.
+//! Connections are kept alive, each with its own thread. httparse parses the heads. The server
+//! listens only on loopback, and refuses a request that a web page could have sent. Called by the
+//! Runtime API and the Invoke API.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,34 +12,32 @@ use std::thread;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// Longest head of a request.
+/// Longest head of a request, in bytes.
 const HEAD: usize = 64 << 10;
-/// Longest body that is read. The APIs themselves allow less.
+/// Longest body read, in bytes. The APIs themselves allow less.
 const BODY: u64 = 32 << 20;
-/// Headers of a request.
+/// Most headers of a request.
 const HEADERS: usize = 100;
-/// How often a listener looks whether it is to end, in nanoseconds.
+/// Interval at which a listener checks whether to stop, in nanoseconds.
 const LOOK: i64 = 50_000_000;
 
-/// A request.
 #[derive(Debug, Default)]
 pub(super) struct Request {
     pub(super) method: String,
     /// The path without its query.
     pub(super) path: String,
-    /// Names in lower case, and values.
+    /// Names in lower case, with their values.
     headers: Vec<(String, String)>,
     pub(super) body: Vec<u8>,
 }
 
 impl Request {
-    /// The value of a header, whose name is in lower case.
+    /// Returns the value of a header; `name` is in lower case.
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 }
 
-/// An answer.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
@@ -48,16 +46,16 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// An answer with a JSON body.
+    /// Makes a response with a JSON body.
     pub(super) fn json(status: u16, body: &serde_json::Value) -> Self {
         Self { status, headers: Vec::new(), body: body.to_string().into_bytes() }
     }
 }
 
-/// What answers requests.
+/// Function that answers a request.
 pub(super) type Handler = Arc<dyn Fn(Request) -> Answer + Send + Sync>;
 
-/// Answers the requests that come to `listener`, on threads of its own, until `stop` is true.
+/// Answers the requests on `listener`, in its own threads, until `stop` is true.
 pub(super) fn serve(listener: TcpListener, stop: Arc<AtomicBool>, handler: Handler) -> io::Result<()> {
     let accept = move || {
         while !stop.load(Ordering::Relaxed) {
@@ -99,7 +97,7 @@ fn converse(socket: TcpStream, handler: &Handler) {
     }
 }
 
-/// True if the request names this machine as its host: a page can give its own name our address.
+/// True if the request's `Host` is this machine: a web page can point its own name at our address.
 fn is_local(request: &Request) -> bool {
     let host = request.header("host").unwrap_or_default();
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
@@ -109,7 +107,7 @@ fn is_local(request: &Request) -> bool {
 struct Connection(BufReader<TcpStream>);
 
 impl Connection {
-    /// The next request; `None` at the end of the connection.
+    /// Reads the next request; `None` at the end of the connection.
     fn request(&mut self) -> io::Result<Option<Request>> {
         if self.0.fill_buf()?.is_empty() {
             return Ok(None);
@@ -133,14 +131,14 @@ impl Connection {
         Ok(Some(request))
     }
 
-    /// The next line with its end, of at most `most` bytes.
+    /// Reads the next line with its end, at most `most` bytes.
     fn line(&mut self, most: usize) -> io::Result<Vec<u8>> {
         let mut line = Vec::new();
         self.0.by_ref().take(most as u64).read_until(b'\n', &mut line)?;
         if line.last() == Some(&b'\n') { Ok(line) } else { Err(malformed("an incomplete or too long head")) }
     }
 
-    /// The next `length` bytes.
+    /// Reads the next `length` bytes.
     fn bytes(&mut self, length: u64) -> io::Result<Vec<u8>> {
         if length > BODY {
             return Err(malformed("the body is too long"));
@@ -150,7 +148,7 @@ impl Connection {
         if bytes.len() as u64 == length { Ok(bytes) } else { Err(malformed("an incomplete body")) }
     }
 
-    /// A body in chunks; trailers are skipped.
+    /// Reads a chunked body and skips its trailers.
     fn chunks(&mut self) -> io::Result<Vec<u8>> {
         let mut body = Vec::new();
         loop {
@@ -185,7 +183,7 @@ impl Connection {
     }
 }
 
-/// The request of a head.
+/// Parses the head of a request.
 fn parsed(head: &[u8]) -> io::Result<Request> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS];
     let mut parsed = httparse::Request::new(&mut headers);

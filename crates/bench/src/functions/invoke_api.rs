@@ -1,7 +1,7 @@
-//! The part of Lambda's API that callers use: invoke a function, read and change its configuration.
+//! The callers' part of Lambda's API: invokes a function, reads and changes its configuration.
 //!
 //! Signatures are accepted unread, as the API listens on loopback only. Errors have Lambda's names.
-//! Called by the host, which it calls back.
+//! Called by the HTTP server, and calls the host.
 
 use serde_json::{Value, json};
 
@@ -9,14 +9,14 @@ use super::environment::MOST_BYTES;
 use super::host::{Host, Refused};
 use super::http::{Answer, Request};
 
-/// The path of functions.
+/// Path of functions.
 const API: &str = "/2015-03-31/functions/";
 
 /// Answers a request of a caller.
 pub(super) fn answer(host: &Host, request: Request) -> Answer {
     let rest = request.path.strip_prefix(API).and_then(|rest| rest.split_once('/'));
     let Some((name, action)) = rest else { return error(404, "UnknownOperationException", "no such path") };
-    // A qualifier follows the name.
+    // A qualifier may follow the name.
     let name = name.split(':').next().unwrap_or_default();
     if name != host.name() {
         let arn = host.arn().replace(host.name(), name);
@@ -74,7 +74,7 @@ fn invoke(host: &Host, request: Request) -> Answer {
     }
 }
 
-/// A random id in the form of a UUID.
+/// Makes a random id in the format of a UUID.
 fn request_id() -> String {
     let digits = format!("{:032x}", fastrand::u128(..));
     [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-")

@@ -26,21 +26,21 @@ use crate::slow_link::{proxy, slow_directory};
 use crate::words::Words;
 use crate::{launch, services};
 
-/// What an environment is made from.
+/// Everything needed to start an environment.
 pub(super) struct Blueprint {
     pub(super) settings: Settings,
     pub(super) code: Code,
     pub(super) arn: String,
-    /// Its directory, which is removed with it.
+    /// Directory of the environment, removed with it.
     pub(super) root: PathBuf,
-    /// Which of the function's environments it is.
+    /// Number of the environment among the function's.
     pub(super) number: u64,
     pub(super) size: Option<FunctionSize>,
     pub(super) variables: BTreeMap<String, String>,
     pub(super) generation: u64,
 }
 
-/// Whether environments can be started here, before the first call.
+/// Checks, before the first call, that environments can be started on this machine.
 pub(super) fn check(settings: &Settings) -> Result<()> {
     let wrong = |what: &str| Error::Service { name: settings.name.clone(), what: what.to_owned() };
     if settings.concurrency == 0 {
@@ -66,7 +66,7 @@ fn limits(size: FunctionSize) -> Limits {
     Limits { memory_bytes: Some(size.memory_bytes), cpus: Some(size.processors()) }
 }
 
-/// Starts an environment. If that fails, nothing of it stays.
+/// Starts an environment. After a failure, removes everything that was made.
 pub(super) fn launch(blueprint: Blueprint) -> Result<Arc<Environment>> {
     let mut holdings = Holdings { root: blueprint.root.clone(), ..Holdings::default() };
     let started = start(&blueprint, &mut holdings);
@@ -124,7 +124,7 @@ fn start(blueprint: &Blueprint, holdings: &mut Holdings) -> Result<Arc<Environme
     environment.map_err(Error::file("thread"))
 }
 
-/// The link and the slow file system of an environment.
+/// Lists the link and the slow file system of an environment.
 fn links(settings: &Settings) -> Vec<Service> {
     let link = settings.link_to.as_ref().map(|to| Service { name: "link".into(), ..proxy(to) });
     let slow = settings.directory.as_ref().map(|directory| {
@@ -135,7 +135,7 @@ fn links(settings: &Settings) -> Vec<Service> {
     link.into_iter().chain(slow).collect()
 }
 
-/// The directory that is `/tmp`, or a file with a file system of the size that is asked for.
+/// Makes the directory for `/tmp`, or an image file with a file system of the required size.
 fn tmp(settings: &Settings, root: &Path) -> Result<PathBuf> {
     let path = root.join("tmp");
     let Some(bytes) = settings.tmp_bytes else {
@@ -145,7 +145,7 @@ fn tmp(settings: &Settings, root: &Path) -> Result<PathBuf> {
     };
     let file = File::create(&path).map_err(Error::file(&path))?;
     file.set_len(bytes).map_err(Error::file(&path))?;
-    // Without a journal and a reserve, nearly all of it is there for files.
+    // Without a journal and a reserve, nearly all of the size is left for files.
     let mut command = Command::new("mkfs.ext4");
     command.args(["-q", "-F", "-O", "^has_journal", "-m", "0", "-E", "root_owner=0:0"]).arg(&path);
     let failed = |what: String| Error::Prepare { command: "mkfs.ext4".into(), what };
@@ -156,7 +156,7 @@ fn tmp(settings: &Settings, root: &Path) -> Result<PathBuf> {
     }
 }
 
-/// The variables that Lambda sets, and what programs need beside them.
+/// Returns the variables that Lambda sets, and others that programs need.
 fn variables(blueprint: &Blueprint, task: &Path, api: &str) -> BTreeMap<String, String> {
     let Blueprint { settings, code, number, size, .. } = blueprint;
     let memory = size.map_or(1769, FunctionSize::megabytes).to_string();

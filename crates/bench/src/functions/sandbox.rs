@@ -1,10 +1,10 @@
-//! What the process of an environment does before it becomes the function's runtime: it joins its
-//! control group and takes a private `/tmp`.
+//! Isolates the process of an environment before it becomes the function's runtime: the process
+//! joins its control group and takes a private `/tmp`.
 //!
-//! As root, the process has a mount namespace of its own: `/tmp` is a directory of its own or a
-//! file system of a given size, `/mnt/task` is the function's code, and `/mnt/data` the directory
-//! that is mounted for it. Directories below `/tmp` that the runtime needs stay where they are. All
-//! of it disappears with the process. Called by the launcher.
+//! As root, the process has its own mount namespace: `/tmp` is a private directory or a file system
+//! of a given size, `/mnt/task` is the function's code, and `/mnt/data` the directory mounted for
+//! it. Directories below `/tmp` that the runtime needs stay in place. All of this disappears with
+//! the process. Called by the launcher.
 
 use std::ffi::CString;
 use std::fs::{self, OpenOptions};
@@ -19,39 +19,39 @@ use serde::{Deserialize, Serialize};
 use crate::mounts::Mounts;
 use crate::process::ending;
 
-/// The function's code in its namespace.
+/// Path of the function's code in the namespace.
 pub(crate) const TASK: &str = "/mnt/task";
-/// The mounted directory in its namespace.
+/// Path of the mounted directory in the namespace.
 pub(crate) const DATA: &str = "/mnt/data";
 
-/// The surroundings of an environment.
+/// Isolation of an environment's process.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Sandbox {
-    /// Files of control groups into which the process writes its id.
+    /// Files of control groups to which the process writes its id.
     pub(crate) join: Vec<PathBuf>,
-    /// The namespace; `None` without the privilege to make one.
+    /// Mount namespace; `None` without the privilege to make one.
     pub(crate) private: Option<Private>,
-    /// The working directory.
+    /// Working directory.
     pub(crate) at: PathBuf,
 }
 
-/// A mount namespace.
+/// Contents of a mount namespace.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Private {
-    /// The directory, or the file with a file system, that is `/tmp`.
+    /// Directory, or image file with a file system, for `/tmp`.
     pub(crate) tmp: PathBuf,
-    /// The code.
+    /// Directory of the code.
     pub(crate) task: PathBuf,
-    /// The directory that is mounted.
+    /// Directory to mount at [`DATA`].
     pub(crate) data: Option<PathBuf>,
     /// Directories below `/tmp` that the runtime needs.
     pub(crate) needed: Vec<PathBuf>,
-    /// The directory of all environments.
+    /// Directory that contains the directories of all environments.
     pub(crate) stage: PathBuf,
 }
 
 impl Sandbox {
-    /// Enters it. A message says what failed.
+    /// Enters the sandbox. The error says which step failed.
     pub(crate) fn enter(&self) -> Result<(), String> {
         for file in &self.join {
             let joined = fs::write(file, std::process::id().to_string());
@@ -66,12 +66,12 @@ impl Sandbox {
 
 impl Private {
     fn enter(&self) -> Result<(), String> {
-        // SAFETY: the call takes flags alone; this process has one thread.
+        // SAFETY: the call takes only flags, and this process has one thread.
         if unsafe { libc::unshare(libc::CLONE_NEWNS) } != 0 {
             return Err(format!("cannot make a mount namespace: {}", io::Error::last_os_error()));
         }
         mount("none", "/", "", libc::MS_REC | libc::MS_PRIVATE, "").map_err(cannot("make mounts private"))?;
-        // Opened first: what is mounted hides directories.
+        // Directories are opened first, because later mounts hide them.
         let open = |path: &Path| {
             let opened = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path);
             opened.map_err(|error| format!("{}: {error}", path.display()))
@@ -97,8 +97,8 @@ impl Private {
         Ok(())
     }
 
-    /// Unmounts the slow file systems of all environments here, which the namespace has inherited:
-    /// they could not end before this one.
+    /// Unmounts the slow file systems of all environments, which this namespace has inherited.
+    /// Otherwise the other environments' could not end before this one.
     fn leave_others(&self) {
         for mount in
             Mounts::current().unwrap_or_default().iter().filter(|mount| mount.at.starts_with(&self.stage))
@@ -110,7 +110,7 @@ impl Private {
     }
 }
 
-/// The message of a failure to do `what`, or to mount something at that path.
+/// Returns the message for a failure to do `what`, or to mount at `what` if it is a path.
 fn cannot(what: &str) -> impl Fn(io::Error) -> String {
     let what = if what.starts_with('/') { format!("mount {what}") } else { what.to_owned() };
     move |error| format!("cannot {what}: {error}")
@@ -126,7 +126,7 @@ fn mount_image(image: &Path) -> Result<(), String> {
     }
 }
 
-/// Shows what was opened at `at`.
+/// Bind-mounts an open directory at `at`.
 fn bind(opened: &fs::File, at: impl AsRef<Path>) -> io::Result<()> {
     mount(&format!("/proc/self/fd/{}", opened.as_raw_fd()), at, "", libc::MS_BIND, "")
 }

@@ -12,12 +12,12 @@ use crate::error::{Error, Result};
 use crate::plan::Place;
 use crate::stage::Stage;
 
-/// A running host. Dropping it ends it and removes everything.
+/// A running host. Dropping it stops it and removes its files.
 pub struct Server {
     host: Arc<Host>,
     address: SocketAddr,
     stop: Arc<AtomicBool>,
-    /// Its files, removed at last.
+    /// The host's files, removed after everything else.
     _stage: Stage,
 }
 
@@ -25,8 +25,8 @@ impl Server {
     /// Starts a host.
     ///
     /// # Errors
-    /// There is no such code, the address cannot be listened on, or limits cannot be set
-    /// here.
+    /// The code does not exist, the address cannot be listened on, or limits cannot be set on this
+    /// machine.
     pub fn start(settings: Settings) -> Result<Self> {
         let wrong = |what: String| Error::Service { name: settings.name.clone(), what };
         if !settings.listen.ip().is_loopback() {
@@ -49,7 +49,7 @@ impl Server {
         Ok(Self { host, address, stop, _stage: stage })
     }
 
-    /// The endpoint for callers.
+    /// Returns the endpoint for callers.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)

@@ -1,4 +1,4 @@
-//! What a host serves: a function, its size and surroundings. Made by the command line.
+//! Settings of a host: a function, its size and surroundings. Made by the command line.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -15,35 +15,34 @@ pub(super) const LONGEST: Duration = Duration::from_secs(900);
 /// A function to serve.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Its name.
+    /// Name of the function.
     pub name: String,
-    /// Its code.
+    /// Code of the function.
     pub source: Source,
-    /// Its memory and share of a processor; `None` for no limits.
+    /// Memory, and with it the share of a processor; `None` for no limits.
     pub size: Option<FunctionSize>,
-    /// The time that an invocation may take.
+    /// Longest time of an invocation.
     pub timeout: Duration,
-    /// The greatest number of environments.
+    /// Most environments at once.
     pub concurrency: usize,
-    /// Where callers connect, on loopback.
+    /// Loopback address for callers.
     pub listen: SocketAddr,
-    /// `HOST:PORT` that each environment reaches by a link of its own; its address is in the
+    /// `HOST:PORT` that each environment reaches through its own link. The link's address is in the
     /// variable `AWS_ENDPOINT_URL`.
     pub link_to: Option<String>,
-    /// A directory that each environment sees as `/mnt/data`, by a slow file system of its own.
+    /// Directory that each environment sees as `/mnt/data`, through its own slow file system.
     pub directory: Option<SlowDirectory>,
-    /// Bytes of `/tmp`; `None` for those of the disk.
+    /// Size of `/tmp` in bytes; `None` for the disk's free space.
     pub tmp_bytes: Option<u64>,
-    /// The variables with which the function's role comes, for example `AWS_ACCESS_KEY_ID`. They
-    /// are never shown.
+    /// Variables of the function's role, such as `AWS_ACCESS_KEY_ID`. They are never shown.
     pub role: BTreeMap<String, String>,
-    /// Variables of the environments, beside those of Lambda. Callers may read and change them.
+    /// Variables of the function in addition to Lambda's. Callers may read and change them.
     pub variables: BTreeMap<String, String>,
-    /// The environment of links, and of the programs that are needed.
+    /// Environment variables for the link processes and the programs that the host starts.
     pub env: BTreeMap<OsString, OsString>,
-    /// This program, which is also the link.
+    /// Path of this program, which is also the link.
     pub firstbyte: PathBuf,
-    /// The directory for files.
+    /// Directory on a disk for the host's files.
     pub disk: PathBuf,
 }
 
@@ -52,8 +51,8 @@ pub struct Settings {
 pub struct SlowDirectory {
     /// The directory.
     pub path: PathBuf,
-    /// The delay of each request, as `firstbyte link` takes it.
+    /// Delay of each request, in the syntax of `firstbyte link`.
     pub rtt: String,
-    /// The rate, as `firstbyte link` takes it.
+    /// Rate, in the syntax of `firstbyte link`.
     pub rate: String,
 }

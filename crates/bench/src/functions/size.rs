@@ -1,23 +1,23 @@
-//! The memory of a function, the share of a processor that goes with it, and how many of them a
-//! machine holds. Called by the engine for emulated functions, and by the local host.
+//! The memory of a function, its share of a processor, and the number of functions that fit on a
+//! machine. Called by the engine for emulated functions, and by the local host.
 
 use firstbyte_location::units;
 
 use crate::machine;
 
-/// Memory of a function that has one processor, in bytes, as AWS Lambda documents it.
+/// Memory in bytes at which a function has one processor, according to AWS Lambda's documentation.
 const ONE_PROCESSOR: u64 = 1_769_000_000;
-/// The share of the machine's memory that functions may have: services and data need the rest.
+/// Part of the machine's memory for functions. Services and data need the rest.
 const SHARE: f64 = 0.8;
 
-/// A function's size.
+/// The size of a function.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct FunctionSize {
-    /// Its memory.
+    /// Memory in bytes.
     pub memory_bytes: u64,
 }
 
-/// The machine's memory and processors, which the functions share.
+/// Memory and processors of the machine, which the functions share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Machine {
     pub(crate) memory_bytes: u64,
@@ -25,10 +25,10 @@ pub(crate) struct Machine {
 }
 
 impl FunctionSize {
-    /// From text such as `512MB`.
+    /// Parses text such as `512MB`.
     ///
     /// # Errors
-    /// It is no size above 0.
+    /// The text is not a size above 0.
     pub fn parse(text: &str) -> Result<Self, String> {
         match units::parse_size(text) {
             Ok(0) => Err("a memory above 0 is needed".into()),
@@ -37,23 +37,23 @@ impl FunctionSize {
         }
     }
 
-    /// Its share of the processors.
+    /// Returns the share of processors; 1 is a whole one.
     #[must_use]
     pub fn processors(self) -> f64 {
         self.memory_bytes as f64 / ONE_PROCESSOR as f64
     }
 
-    /// Its memory in MB, the unit of Lambda.
+    /// Returns the memory in MB, Lambda's unit.
     #[must_use]
     pub fn megabytes(self) -> u64 {
         (self.memory_bytes + 500_000) / 1_000_000
     }
 
-    /// Number of them that fit on `machine` at once.
+    /// Returns the number of such functions that fit on `machine` at once.
     pub(crate) fn fitting(self, machine: Machine) -> u32 {
         let by_memory = machine.memory_bytes as f64 * SHARE / self.memory_bytes as f64;
         let by_time = machine.processors as f64 / self.processors();
-        // One alone may want more processors than there are: that is no limit to it then.
+        // A single function may require more processors than there are, and still run.
         by_memory.min(by_time.max(1.0)) as u32
     }
 }
@@ -65,7 +65,7 @@ impl std::fmt::Display for FunctionSize {
 }
 
 impl Machine {
-    /// This one.
+    /// Returns the memory and processors of this machine.
     pub(crate) fn current() -> Self {
         let memory_bytes = machine::memory(&|name| std::env::var(name).ok());
         Self { memory_bytes, processors: machine::processors() }

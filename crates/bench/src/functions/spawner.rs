@@ -1,7 +1,7 @@
-//! A thread that starts processes for others.
+//! A thread that starts processes for other threads.
 //!
-//! The kernel ends a process that asked for it when the *thread* that started it ends, so a process
-//! that is to live longer than a request is started by this thread. Called by the host.
+//! A process that asked to end with its parent is ended by the kernel when the parent *thread*
+//! ends. So this thread starts every process that must outlive a request. Called by the host.
 
 use std::io;
 use std::sync::Mutex;
@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// The thread. It ends with the process.
+/// Handle of the thread, which runs until the process ends.
 pub(super) struct Spawner(Mutex<Sender<Work>>);
 
 impl Spawner {
@@ -23,7 +23,7 @@ impl Spawner {
         Ok(Self(Mutex::new(send)))
     }
 
-    /// Does `work` on the thread, and waits for it.
+    /// Runs `work` on the thread, and waits for its result.
     pub(super) fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T> + Send + 'static,

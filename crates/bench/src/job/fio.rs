@@ -2,29 +2,29 @@
 
 use serde::Deserialize;
 
-/// Parameters that only fio has; sizes and numbers common to all workloads are the job's.
+/// Parameters that only fio has. Sizes and numbers common to all workloads are in the job.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct Fio {
-    /// The pattern.
+    /// Order of the reads.
     pub pattern: Pattern,
-    /// Requests in flight for each of its processes; more than 1 takes an asynchronous `engine`.
+    /// Requests in flight for each process. More than 1 needs an asynchronous `engine`.
     pub depth: Option<u32>,
-    /// fio's engine: `psync` unless given, `libaio` for a depth above 1.
+    /// fio's engine. Default: `psync`, or `libaio` for a depth above 1.
     pub engine: Option<String>,
-    /// Whether the page cache is bypassed.
+    /// True to bypass the page cache.
     pub direct: bool,
-    /// Seconds after which it ends although not everything was read.
+    /// Seconds after which fio ends even if not all bytes were read.
     pub seconds: Option<u32>,
 }
 
-/// The blocks that are read, and their order.
+/// The order in which blocks are read.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pattern {
-    /// From the start to the end; every process has its own part of the file.
+    /// From start to end; each process has its own part of the file.
     #[default]
     Read,
-    /// In random order.
+    /// Blocks at random offsets.
     RandRead,
 }

@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use super::watch::Metrics;
 
-/// Operations below which a percentile near the end says no more than the greatest.
+/// Number of operations below which percentiles above the median only repeat the maximum.
 const FEW: usize = 20;
 
-/// The time of each operation.
+/// Durations of operations.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Latencies(Vec<Duration>);
 
@@ -18,12 +18,12 @@ impl FromIterator<Latencies> for Latencies {
 }
 
 impl Latencies {
-    /// Room for so many operations, so that none waits for memory.
+    /// Reserves memory for so many operations, so that recording one never waits for memory.
     pub(crate) fn with_capacity(operations: usize) -> Self {
         Self(Vec::with_capacity(operations))
     }
 
-    /// Times one operation.
+    /// Runs an operation and records its duration.
     pub(crate) fn time<T>(&mut self, operation: impl FnOnce() -> T) -> T {
         let began = Instant::now();
         let result = operation();
@@ -31,12 +31,13 @@ impl Latencies {
         result
     }
 
-    /// Adds those of another thread.
+    /// Adds the durations of another thread.
     pub(crate) fn append(&mut self, mut other: Self) {
         self.0.append(&mut other.0);
     }
 
-    /// `operations`, and percentiles and the greatest as `latency_p50_seconds`, ...
+    /// Adds the metrics `operations`, `latency_max_seconds`, and percentiles such as
+    /// `latency_p50_seconds`.
     pub(crate) fn into_metrics(mut self, metrics: &mut Metrics) {
         self.0.sort_unstable();
         metrics.insert("operations".into(), self.0.len() as f64);
@@ -45,7 +46,8 @@ impl Latencies {
         let few = self.0.len() < FEW;
         let shares = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999)];
         for (name, share) in shares.into_iter().filter(|(_, share)| *share == 0.5 || !few) {
-            // The nearest rank: the least value that at least this share does not exceed.
+            // Nearest rank: the smallest value that is at least as great as this share of all
+            // values.
             let rank = (self.0.len() as f64 * share).ceil() as usize;
             let value = self.0[rank.clamp(1, self.0.len()) - 1];
             metrics.insert(format!("latency_{name}_seconds"), value.as_secs_f64());

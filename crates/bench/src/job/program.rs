@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use super::error::{Error, Result};
 use crate::process::ending;
 
-/// Debian's package of blastn and makeblastdb.
+/// Debian package of blastn and makeblastdb.
 pub(crate) const BLAST: &str = "ncbi-blast+";
 
 /// Starts a program.
@@ -18,7 +18,7 @@ pub(crate) fn spawn(command: &mut Command, program: &'static str, package: &'sta
     })
 }
 
-/// Waits for a program and returns what it printed.
+/// Waits for a program and returns its output.
 pub(crate) fn finish(child: Child, program: &str) -> Result<Output> {
     let output = child.wait_with_output().map_err(|cause| Error::Io { place: program.to_owned(), cause })?;
     if output.status.success() {
@@ -27,7 +27,7 @@ pub(crate) fn finish(child: Child, program: &str) -> Result<Output> {
     Err(Error::Program { program: program.to_owned(), what: ending(&output) })
 }
 
-/// Runs a program to its end and returns what it printed.
+/// Runs a program to its end and returns its output.
 pub(crate) fn run(command: &mut Command, program: &'static str, package: &'static str) -> Result<Output> {
     command.stdin(Stdio::null()).stderr(Stdio::piped());
     finish(spawn(command, program, package)?, program)

@@ -1,7 +1,7 @@
-//! The description of a job: its workload, its target, the way to reach it, and parameters.
+//! The description of a job: its workload, its target, the access, and parameters.
 //!
-//! A job is a value that is read from JSON. Unknown fields, and parameters that the workload does
-//! not have, are refused. The engine writes it; `bench job` reads it.
+//! A job is parsed from JSON. Unknown fields, and parameters that the workload does not have, are
+//! refused. The engine writes the JSON; `bench job` reads it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,82 +14,81 @@ use serde_json::{Map, Value};
 use super::error::{Error, Result};
 use super::fio::Fio;
 
-/// One job.
+/// A job.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct Job {
-    /// The workload.
+    /// The work to do.
     pub workload: Workload,
-    /// Location that is read: an object, or a directory, prefix or bucket. For `upload` it is
-    /// written.
+    /// Location to read: an object, a directory, a prefix or a bucket. `upload` writes to it.
     pub target: String,
-    /// The way to the target.
+    /// Access to the target.
     pub access: Access,
-    /// The object below the target, for workloads of one object; empty: the target is the object.
-    /// A mount shows the target, so that a bucket is mounted and one object of it read.
+    /// Object below the target, for workloads of one object. If empty, the target is the object.
+    /// The target and not the object is mounted, so a bucket can be mounted and one object read.
     pub object: String,
-    /// Global options of firstbyte: `["--endpoint-url", "http://..."]`.
+    /// Global options of firstbyte, such as `["--endpoint-url", "http://..."]`.
     pub options: Vec<String>,
-    /// The firstbyte program that mounts; empty: this one.
+    /// The firstbyte program that mounts; empty for this program.
     pub firstbyte: PathBuf,
     /// Destination of `cp`, and of the files that `copy-tree` and `one-big` write.
     pub destination: Option<PathBuf>,
-    /// Directory of the cache. If `None`, nothing is cached (`open`), or a temporary directory is
-    /// used (`mount`).
+    /// Directory of the cache. If `None`, `open` caches nothing, and `mount` uses a temporary
+    /// directory.
     pub cache: Option<PathBuf>,
     /// Mount point of the target; `None` for a temporary directory.
     pub mount: Option<PathBuf>,
-    /// More options of `firstbyte mount`.
+    /// Additional options of `firstbyte mount`.
     pub mount_options: Vec<String>,
-    /// The expected content. If `None`, only lengths and counts are checked.
+    /// Expected content. If `None`, only lengths and counts are checked.
     pub expect: Option<Expect>,
 
-    /// Bytes of a read.
+    /// Bytes per read.
     pub block: Option<Size>,
-    /// First byte that is read. Another offset in each run reads what was never read before.
+    /// Offset of the first byte. A different offset in each run reads bytes that were never read
+    /// before.
     pub offset: Size,
-    /// Bytes that are read from the offset on; `None` for all up to the end.
+    /// Number of bytes to read from `offset`; `None` for all up to the end.
     pub size: Option<Size>,
-    /// The part that is read before everything: `1%` or a size, in pieces of 1 MiB spread over the
-    /// object.
+    /// Part to read before the whole: `1%` or a size, in pieces of 1 MiB spread over the object.
     pub read: Option<Share>,
-    /// A limit of time, for example of a gateway: `open` computes how much of an object fits into
-    /// it.
+    /// Limit of time in seconds, for example a gateway's. `open` computes how much of an object
+    /// fits into it.
     #[serde(deserialize_with = "number")]
     pub limit_seconds: Option<u64>,
-    /// The stage that `open` ends with.
+    /// Last stage of `open`.
     pub until: Stage,
-    /// Number of operations, files expected, or repetitions.
+    /// Number of operations, expected files, or repetitions.
     #[serde(deserialize_with = "number")]
     pub count: Option<u64>,
-    /// Requests, threads or files at once.
+    /// Number of requests, threads or files at once.
     #[serde(deserialize_with = "number")]
     pub concurrency: Option<usize>,
-    /// Whether many files are read at once or one after another.
+    /// Order in which many files are read.
     pub order: Order,
-    /// Names that are read, `FROM..TO` in byte order without `TO`; either may be empty.
+    /// Names to read: `FROM..TO` in byte order, without `TO`. Either may be empty.
     pub names: Option<Names>,
     /// Seed of random offsets and choices.
     pub seed: u64,
-    /// Whether a listing has sizes and times.
+    /// True if a listing includes sizes and times.
     pub details: bool,
-    /// Whether a listing goes below the first level.
+    /// True if a listing is recursive.
     pub recursive: bool,
-    /// Bytes of the buffer of a local listing: one getdents64 call.
+    /// Buffer of a local listing, in bytes for one getdents64 call.
     pub buffer: Option<Size>,
-    /// The local file or directory that `upload` copies to the target.
+    /// Local file or directory that `upload` copies to the target.
     pub source: Option<PathBuf>,
-    /// Permission to write to the target.
+    /// True if the job may write to its target.
     pub write: bool,
-    /// Weights of the workloads that `mixed` chooses from.
+    /// Weights of the workloads in `mixed`.
     pub shares: BTreeMap<Workload, u32>,
-    /// Words of the command; `{target}` is the target or the directory where it is mounted.
+    /// Words of the command. `{target}` stands for the target or the directory where it is mounted.
     pub command: Vec<String>,
-    /// The BLAST database below the target.
+    /// Name of the BLAST database below the target.
     pub database: String,
-    /// The file of queries.
+    /// File of BLAST queries.
     pub query: Option<PathBuf>,
-    /// `BATCH_SIZE` of blastn: bases of queries that it searches together.
+    /// `BATCH_SIZE` of blastn: number of query bases that it searches together.
     #[serde(deserialize_with = "number")]
     pub batch_size: Option<u64>,
     /// Parameters of fio.
@@ -100,42 +99,42 @@ pub struct Job {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Workload {
-    /// One object in stages: ready, opened, first byte, a part, all.
+    /// Reads one object in stages: ready, opened, first byte, a part, all.
     #[default]
     Open,
-    /// `open`, started several times at once by the engine.
+    /// The work of `open`, started several times at once by the engine.
     ColdStart,
-    /// One object from its start to its end.
+    /// Reads one object from start to end.
     OneBig,
-    /// All objects of a directory or prefix.
+    /// Reads all objects of a directory or prefix.
     ManySmall,
-    /// Reads of one size, one after another, through one object.
+    /// Reads one object sequentially, in reads of one size.
     SeqRead,
-    /// Reads of one size at random offsets.
+    /// Reads at random offsets, in reads of one size.
     RandRead,
-    /// Every page of a file, or of all files of a directory, through a mapping.
+    /// Reads every page of a file, or of all files of a directory, through a mapping.
     Mapped,
-    /// Names, with or without details.
+    /// Lists names, with or without details.
     List,
-    /// A recursive copy to a destination.
+    /// Copies recursively to a destination.
     CopyTree,
-    /// Into firstbyte's cache.
+    /// Hydrates the target into firstbyte's cache.
     Hydrate,
-    /// A local file or directory to the target.
+    /// Copies a local file or directory to the target.
     Upload,
-    /// Several of these by weight.
+    /// Mixes operations of several workloads by weight.
     Mixed,
-    /// A search by blastn.
+    /// Searches with blastn.
     Blast,
-    /// Any program.
+    /// Runs any program.
     Command,
-    /// fio.
+    /// Runs fio.
     Fio,
-    /// The figures of `firstbyte probe`.
+    /// Measures the figures of `firstbyte probe`.
     Probe,
 }
 
-/// The way to the target.
+/// Access to the target.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Access {
@@ -150,11 +149,11 @@ pub enum Access {
     Cp,
 }
 
-/// Whether many files are read at once or one after another.
+/// Order in which many files are read.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
-    /// At once, as many as `concurrency` says.
+    /// At most `concurrency` files at once.
     #[default]
     Parallel,
     /// One after another.
@@ -165,11 +164,11 @@ pub enum Order {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Ord, PartialEq, PartialOrd)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stage {
-    /// The client exists, the mount is mounted, the copy is here.
+    /// The client exists, the mount is mounted, or the copy is complete.
     Ready,
     /// The object is open.
     Opened,
-    /// Its first byte was read.
+    /// The first byte was read.
     FirstByte,
     /// A part was read.
     Part,
@@ -178,30 +177,30 @@ pub enum Stage {
     All,
 }
 
-/// The expected content.
+/// The expected content of files.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Expect {
-    /// The seed that [`crate::data`] made it from: `file` the one object of a job, `files` the many
-    /// files, whatever directories they lie in.
+    /// Seed for [`crate::data`]. A single object was made by `file`; many files were made by
+    /// `files`, and may be in any directories.
     pub seed: u64,
-    /// The part of each read that is compared.
+    /// Part of each read to compare.
     #[serde(default)]
     pub compare: Compare,
 }
 
-/// The part of each read that is compared.
+/// Part of each read to compare.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Compare {
-    /// Its first and last bytes, which costs no time that could be measured.
+    /// The first and last bytes, which takes no measurable time.
     #[default]
     Ends,
-    /// All of it, for runs that are not timed.
+    /// All bytes, for runs that are not timed.
     All,
 }
 
-/// Bytes: a number, or text with a unit.
+/// A size in bytes: a number, or text with a unit.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(try_from = "Given")]
 pub struct Size(pub u64);
@@ -210,9 +209,9 @@ pub struct Size(pub u64);
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 #[serde(try_from = "Given")]
 pub enum Share {
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(u64),
-    /// So much of a hundred.
+    /// A percentage.
     Percent(f64),
 }
 
@@ -220,14 +219,14 @@ pub enum Share {
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(try_from = "String")]
 pub struct Names {
-    /// The first name.
+    /// First name.
     pub from: String,
-    /// The name after the last one; empty: no limit.
+    /// Name after the last one; empty for no limit.
     pub to: String,
 }
 
 impl Share {
-    /// Its bytes of an object of `size` bytes, at most all.
+    /// Returns the bytes of this part of an object of `size` bytes, at most `size`.
     #[must_use]
     pub fn of(self, size: u64) -> u64 {
         match self {
@@ -238,7 +237,7 @@ impl Share {
 }
 
 impl Names {
-    /// True if the range has this name.
+    /// True if `name` is in the range.
     #[must_use]
     pub fn take(&self, name: &str) -> bool {
         name >= self.from.as_str() && (self.to.is_empty() || name < self.to.as_str())
@@ -258,7 +257,7 @@ impl fmt::Display for Access {
 }
 
 impl Workload {
-    /// The parameters that it has beside those of every workload.
+    /// Returns the parameters of this workload, in addition to those of every workload.
     fn parameters(self) -> &'static [&'static str] {
         match self {
             Self::Open | Self::ColdStart => &["object", "read", "until", "block", "limit_seconds"],
@@ -278,7 +277,7 @@ impl Workload {
         }
     }
 
-    /// The ways to a target that it has.
+    /// Returns the accesses that this workload supports.
     fn accesses(self) -> &'static [Access] {
         use Access::{Cp, Mount, Open, Path};
         match self {
@@ -318,10 +317,10 @@ impl Job {
         }
     }
 
-    /// Reads a job from JSON, and checks that its parameters belong to the workload and suffice.
+    /// Parses a job from JSON. Checks that its parameters belong to the workload and are complete.
     ///
     /// # Errors
-    /// [`Error::Job`] with what is wrong.
+    /// [`Error::Job`] with the mistake.
     pub fn parse(json: &str) -> Result<Self> {
         let wrong = |error| Error::job(format!("not a job: {error}"));
         let given: Map<String, Value> = serde_json::from_str(json).map_err(wrong)?;
@@ -355,7 +354,7 @@ impl Job {
         Ok(job)
     }
 
-    /// Checks that nothing is missing.
+    /// Checks that all parameters that the workload needs are set.
     fn check_needs(&self) -> Result<()> {
         let missing = |name: &str| Err(Error::job(format!("{}: {name} is missing", self.workload)));
         match self.workload {
@@ -378,7 +377,7 @@ impl Job {
     }
 }
 
-/// Text, or a number where the kind has one.
+/// A value given as text or as a number.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Given {
@@ -386,7 +385,7 @@ enum Given {
     Text(String),
 }
 
-/// A number, also as text: a plan's placeholders are text.
+/// Parses a number, also from text, because a plan's placeholders are text.
 pub(crate) fn number<'de, T: TryFrom<u64>, D: Deserializer<'de>>(
     from: D,
 ) -> std::result::Result<Option<T>, D::Error> {

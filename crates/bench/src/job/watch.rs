@@ -1,29 +1,29 @@
-//! The clock of a job: records how long after the job's start it reached each stage. Workloads call
-//! it; the results become metrics.
+//! The clock of a job: records the time from the job's start to each stage. Called by workloads;
+//! the times become metrics.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Figures by name; units are in the names.
+/// Figures by name. Each name contains the unit.
 pub type Metrics = BTreeMap<String, f64>;
 
-/// The start of a job.
+/// The start time of a job.
 #[derive(Clone, Copy, Debug)]
 pub struct Watch {
     began: Instant,
 }
 
 impl Watch {
-    /// Begins now.
+    /// Starts the clock now.
     #[must_use]
     pub fn now() -> Self {
         Self { began: Instant::now() }
     }
 
-    /// Began when this process did. Loading a program and reading its arguments only computes, so
-    /// the processor time so far is the time since the start.
+    /// Starts the clock at the start of this process. Until now the process has only computed
+    /// (loading, parsing arguments), so its processor time equals the time since its start.
     #[must_use]
     pub fn of_process() -> Self {
         let used = clock_gettime(ClockId::ProcessCPUTime);
@@ -32,13 +32,13 @@ impl Watch {
         Self { began: now.checked_sub(used).unwrap_or(now) }
     }
 
-    /// Seconds since the start.
+    /// Returns the seconds since the start.
     #[must_use]
     pub fn seconds(&self) -> f64 {
         self.began.elapsed().as_secs_f64()
     }
 
-    /// Notes the seconds since the start under a name.
+    /// Records the seconds since the start under `name`.
     pub fn note(&self, metrics: &mut Metrics, name: &str) {
         metrics.insert(name.to_owned(), self.seconds());
     }

@@ -1,8 +1,8 @@
 //! Finds region and instance type, from the environment of a function or the metadata of an
 //! instance.
 //!
-//! The metadata service is asked only if the firmware reports EC2, so that no other machine waits
-//! for an address that never answers. This was never run on EC2; tests use a server of their own.
+//! The metadata service is queried only if the firmware reports EC2, so that other machines do not
+//! wait for an address that never answers. This was never run on EC2; tests use their own server.
 //! Called by `machine`.
 
 use std::io::{self, Read, Write};
@@ -19,15 +19,15 @@ pub(super) struct Place {
     pub(super) instance_type: Option<String>,
 }
 
-/// For all requests together.
+/// Time limit for all requests together.
 const TIMEOUT: Duration = Duration::from_secs(1);
-/// The link-local address of the service.
+/// Link-local address of the service.
 const SERVICE: ([u8; 4], u16) = ([169, 254, 169, 254], 80);
-/// The longest accepted answer. The service answers with one word; a longer answer comes from
-/// something else.
+/// Longest accepted response, in bytes. The service responds with one word; a longer response is
+/// not from the service.
 const LONGEST: u64 = 16 << 10;
 
-/// Looks in the environment first, then, on EC2, in the instance's metadata.
+/// Finds the values in the environment, or, on EC2, in the instance's metadata.
 pub(super) fn place(env: &dyn Fn(&str) -> Option<String>) -> Place {
     let mut place = Place {
         region: environment::region(env),
@@ -39,22 +39,22 @@ pub(super) fn place(env: &dyn Fn(&str) -> Option<String>) -> Place {
         env("AWS_EC2_METADATA_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"));
     if !is_function && !is_disabled && is_ec2(Path::new("/sys/class/dmi/id")) {
         let found = ask(SERVICE.into(), Instant::now() + TIMEOUT).unwrap_or_default();
-        // The region of a request may differ from the one that the instance is in; the variable
-        // says where requests go by default, the metadata where this is.
+        // The variable names the default region of requests, but the metadata name the instance's
+        // own.
         place.region = found.region.or(place.region);
         place.instance_type = found.instance_type;
     }
     place
 }
 
-/// Whether the firmware says that this is an instance of EC2: `Amazon EC2` as the vendor on Nitro,
-/// the instance's identifier as the asset tag on metal.
+/// True if the firmware identifies EC2: `Amazon EC2` as the vendor on Nitro, the instance's id as
+/// the asset tag on metal.
 fn is_ec2(firmware: &Path) -> bool {
     let read = |file: &str| std::fs::read_to_string(firmware.join(file)).unwrap_or_default();
     read("sys_vendor").trim() == "Amazon EC2" || read("board_asset_tag").starts_with("i-")
 }
 
-/// Version 2 of the service: a token first, then the two values.
+/// Queries version 2 of the service: first a token, then the two values.
 fn ask(service: SocketAddr, until: Instant) -> io::Result<Place> {
     let lifetime = "X-aws-ec2-metadata-token-ttl-seconds: 60";
     let token = request(service, until, "PUT /latest/api/token", lifetime)?;
@@ -63,7 +63,7 @@ fn ask(service: SocketAddr, until: Instant) -> io::Result<Place> {
     Ok(Place { region: value("placement/region"), instance_type: value("instance-type") })
 }
 
-/// Sends one request on a connection of its own. Returns the body of a response with status 200.
+/// Sends one request on its own connection. Returns the body of a response with status 200.
 fn request(service: SocketAddr, until: Instant, line: &str, header: &str) -> io::Result<String> {
     let left = || {
         let left = until.saturating_duration_since(Instant::now());
@@ -71,7 +71,7 @@ fn request(service: SocketAddr, until: Instant, line: &str, header: &str) -> io:
     };
     let mut stream = TcpStream::connect_timeout(&service, left()?)?;
     stream.set_write_timeout(Some(left()?))?;
-    // HTTP/1.0: the server closes behind the body, which is never chunked.
+    // HTTP/1.0: the server closes after the body, which is never chunked.
     write!(stream, "{line} HTTP/1.0\r\nHost: {service}\r\n{header}\r\nContent-Length: 0\r\n\r\n")?;
     let mut answer = Vec::new();
     let mut part = [0; 4096];

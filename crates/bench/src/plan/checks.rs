@@ -1,5 +1,5 @@
 //! Checks that the parts of a plan fit together, selects the cases to run, and fills variables into
-//! the plan's texts. [`Plan::parse`] calls it after the TOML is decoded. Suites call it too.
+//! the plan's texts. Called by [`Plan::parse`] after the TOML is decoded, and by suites.
 
 use crate::table::Table;
 
@@ -7,7 +7,7 @@ use super::{Case, Plan, unique};
 use crate::words::Words;
 
 impl Plan {
-    /// Fills the variables in what people read. Other braces stay.
+    /// Fills the variables in texts for readers. Other braces stay.
     pub(super) fn fill_texts(&mut self, vars: &Words) {
         let of_cases: Vec<Words> = self.cases.iter().map(|case| self.words_of(case)).collect();
         let cases = self.cases.iter_mut().zip(&of_cases);
@@ -22,7 +22,7 @@ impl Plan {
         }
     }
 
-    /// The placeholders of a case that are known before it is prepared.
+    /// Returns the placeholders of a case that are known before it is prepared.
     pub(crate) fn words_of(&self, case: &Case) -> Words {
         let mut words = Words::default();
         for (name, value) in self.vars.iter().chain(&case.vars) {
@@ -31,7 +31,7 @@ impl Plan {
         words
     }
 
-    /// Whether names are unique, sizes are sizes, and goals name contenders.
+    /// Checks that names are unique, sizes parse, and goals name contenders.
     pub(super) fn validate(&self) -> std::result::Result<(), String> {
         unique("case", self.cases.iter().map(|case| &case.name))?;
         let services = self.services.iter().map(|service| &service.name);
@@ -52,8 +52,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Whether the plan has the cases and contenders that a table names. A contender need not be in
-    /// every case: such a cell stays empty.
+    /// Checks that the plan has the cases and contenders that a table names. A contender may be
+    /// missing in some cases: such a cell stays empty.
     fn validate_table(&self, table: &Table) -> std::result::Result<(), String> {
         let is_contender = |name: &str| self.cases.iter().any(|case| case.has(name));
         for (case, contender) in table.subjects() {
@@ -67,8 +67,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Keeps the cases whose needs are met: if any variable that a case needs is given, only cases
-    /// that need it, else those without needs.
+    /// Selects cases by their needs: if any variable that a case needs is given, only cases that
+    /// need it, otherwise only cases without needs.
     pub fn choose_cases(&mut self) {
         let vars = &self.vars;
         let given = |name: &String| vars.get(name).is_some_and(|value| !value.is_empty());
@@ -77,7 +77,7 @@ impl Plan {
     }
 }
 
-/// The texts of a table that people read, besides its figures.
+/// Returns the texts of a table for readers, without its figures.
 fn titles(table: &mut Table) -> Vec<&mut String> {
     let Table { title, notes, all, columns, rows } = table;
     let axes = columns.iter_mut().chain(rows.iter_mut()).map(|axis| &mut axis.title);

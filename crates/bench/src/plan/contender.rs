@@ -1,5 +1,4 @@
-//! A contender of a plan: what it runs, within which limits, in which cache state, and how its
-//! content is checked.
+//! A contender of a plan: its command, its limits, its cache state, and the check of its content.
 
 use std::collections::BTreeMap;
 
@@ -15,105 +14,106 @@ use crate::words::Words;
 /// The words of a command, with placeholders.
 pub type Command = Vec<String>;
 
-/// One way to do the work of a case.
+/// A program or access that does the work of a case.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Contender {
-    /// Unique in its case.
+    /// Name, unique in its case.
     pub name: String,
-    /// The command that is run and timed.
+    /// Command to run and time.
     pub command: Command,
-    /// Instead of a command: a workload of our own, run by `{firstbyte} bench job`. Its strings
-    /// may have placeholders. It prints metrics.
+    /// Instead of a command: a job, run by `{firstbyte} bench job`, which prints metrics. Its
+    /// strings may contain placeholders.
     pub job: Option<Value>,
-    /// Instead of a command: a call of a function. Each job is one call.
+    /// Instead of a command: a call of a function. Each job makes one call.
     pub invoke: Option<Invoke>,
-    /// Instead of a command or a job: what a service model predicts.
+    /// Instead of a command or a job: a prediction by a service model.
     pub modelled: Option<Modelled>,
-    /// Words before those of a job: a program that runs it on another machine with the same files.
+    /// Words before a job's command: a program that runs the job on another machine with the same
+    /// files.
     pub through: Command,
-    /// Environment variables beside those of the engine.
+    /// Environment variables in addition to the engine's.
     pub env: BTreeMap<String, String>,
-    /// The meaning of its standard output.
+    /// Meaning of the standard output.
     pub prints: Prints,
-    /// Jobs that run at once, each with a placeholder `{job}` from 0.
+    /// Number of jobs at once. `{job}` stands for a job's number, from 0.
     pub jobs: Option<Count>,
-    /// Greatest memory of all its processes and their page cache: a size.
+    /// Limit of the memory of all processes and their page cache, as a size.
     pub memory_limit: Option<String>,
-    /// Processors that it may use, all jobs together.
+    /// Limit of processors for all jobs together.
     pub cpus: Option<f64>,
-    /// The memory of a serverless function, a size: each job has that memory and the share of a
-    /// processor that goes with it to itself. Its figures are emulated.
+    /// Memory of an emulated serverless function, as a size. Each job has this memory and the
+    /// matching share of a processor to itself.
     pub function: Option<String>,
-    /// The behaviour if the machine does not hold all these functions at once. If true, as many as
-    /// fit run at once, then the next. If false, the measurement is refused.
+    /// Behaviour if the machine has no room for all functions at once. If true, as many as fit run
+    /// at once, then the next. If false, the measurement is refused.
     pub waves: bool,
-    /// The check of its content after each run.
+    /// Check of the content after each run.
     pub check: Check,
-    /// The cache state that it is measured in.
+    /// Cache state of the runs.
     pub cache: Cache,
-    /// A service that counts its requests and bytes: a link.
+    /// Link: a service that counts the contender's requests and bytes.
     pub link: Option<String>,
-    /// A service whose memory is watched. Its greatest resident memory, with that of its child
-    /// processes, is the metric `server_peak_bytes`.
+    /// Service whose memory is sampled. Its largest resident memory, with its child processes, is
+    /// the metric `server_peak_bytes`.
     pub server: Option<String>,
-    /// Bytes of data that one job moves or reads: a size.
+    /// Bytes of data that one job moves or reads, as a size.
     pub bytes: Option<String>,
-    /// What a run reads of a service that bills it, where `target` and `bytes` do not say it.
+    /// Billed reads of a run, if `target` and `bytes` do not define them.
     pub billed: Option<Billed>,
-    /// The origin of its figures.
+    /// Origin of the figures.
     pub basis: Basis,
-    /// The workload, for reports.
+    /// Workload, for reports.
     pub workload: String,
-    /// The location, for reports.
+    /// Location, for reports.
     pub target: String,
-    /// Parameters, for charts: numbers, or sizes as text.
+    /// Parameters for charts: numbers, or sizes as text.
     #[serde(deserialize_with = "numbers")]
     pub parameters: BTreeMap<String, f64>,
-    /// True: the contender is left out, with a note, if its program is not installed. That of a job
-    /// is fio or blastn.
+    /// True if the contender is skipped, with a note, when its program is not installed. A job's
+    /// program is fio or blastn.
     pub optional: bool,
-    /// More programs that it needs, besides that of its command.
+    /// Programs that the contender needs in addition to its command's.
     pub requires: Vec<String>,
-    /// The way to install them, for that note.
+    /// Hint for installing the programs, for that note.
     pub install: String,
 }
 
-/// What a run reads of a service, where a contender's `bytes` do not say it. All texts may have
+/// Billed reads of a run, if a contender's `bytes` do not define them. All texts may contain
 /// placeholders.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Billed {
-    /// The location that is billed; empty: the contender's target.
+    /// Location that is billed; empty for the contender's target.
     pub target: String,
-    /// Bytes that one job brings: a size.
+    /// Bytes that one job reads from the service, as a size.
     pub bytes: String,
-    /// Requests for data of one job; empty: one for each block of 128 KiB.
+    /// Data requests of one job; empty for one request per block of 128 KiB.
     pub gets: String,
-    /// Requests for names of one job; empty: one.
+    /// List requests of one job; empty for one.
     pub lists: String,
-    /// True: only the first run reads it, later ones find it in a cache.
+    /// True if only the first run reads from the service, and later runs from a cache.
     pub once: bool,
 }
 
-/// A call of a function. All texts may have placeholders. For the cache state `cold`, all calls get
-/// new environments.
+/// A call of a function. All texts may contain placeholders. For the cache state `cold`, all calls
+/// get new environments.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Invoke {
-    /// The function's name.
+    /// Name of the function.
     pub function: String,
-    /// The endpoint of the Invoke API; empty: that of AWS.
+    /// Endpoint of the Invoke API; empty for AWS.
     pub endpoint: String,
-    /// The memory that the function gets: a size.
+    /// Memory of the function, as a size.
     pub memory: String,
-    /// The timeout that the function gets, in seconds.
+    /// Timeout of the function in seconds.
     pub timeout: String,
-    /// What the function is to do.
+    /// Event that describes the function's work.
     pub event: Value,
 }
 
-/// A number from 1 on, or text that is one once its placeholders are filled.
+/// A number from 1, or text that becomes one when its placeholders are filled.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Count {
@@ -124,7 +124,7 @@ pub enum Count {
 }
 
 impl Count {
-    /// The number.
+    /// Returns the number.
     pub(crate) fn number(&self, words: &Words) -> std::result::Result<u32, String> {
         let number = match self {
             Self::Number(number) => Ok(*number),
@@ -141,14 +141,14 @@ impl Count {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Prints {
-    /// Nothing to the engine; wall time is measured from outside.
+    /// Nothing. Wall time is measured from outside.
     #[default]
     Nothing,
-    /// Its last line is a JSON object of numbers: metrics. `seconds` among them replaces the wall
-    /// time, `bytes` the bytes.
+    /// The last line is a JSON object of numbers, the metrics. `seconds` replaces the wall time,
+    /// `bytes` the bytes.
     Metrics,
-    /// Its last line is a receipt of firstbyte: metrics, but for its `seconds`, which are those of
-    /// the verb. Wall time is measured from outside. `bound_by` is the limit of the run.
+    /// The last line is a receipt of firstbyte, whose numbers become metrics. Its `seconds` are the
+    /// verb's own, so wall time is still measured from outside. `bound_by` is the limit of the run.
     Receipt,
 }
 
@@ -156,15 +156,15 @@ pub enum Prints {
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Check {
-    /// A file or a directory that the destination has to hold byte for byte.
+    /// File or directory that the destination must equal byte for byte.
     pub same: Option<String>,
-    /// The place of the content; `None` for the run's destination.
+    /// Path of the content; `None` for the run's destination.
     pub at: Option<String>,
-    /// A command that has to end with exit code 0.
+    /// Command that must end with exit code 0.
     pub command: Command,
 }
 
-/// The cache state that a contender is measured in, and what the evidence is taken from.
+/// The cache state of a contender's runs, and the files and objects that are evidence for it.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Cache {
@@ -174,17 +174,17 @@ pub struct Cache {
     pub files: Vec<String>,
     /// Directories whose names the run lists.
     pub names: Vec<String>,
-    /// A command before a cold run: the program on something small. Dropping names drops programs
-    /// too, and their start from a disk is not what is measured.
+    /// Command before a cold run: the program on a small input. Dropping names from the cache drops
+    /// programs too, and loading them from a disk is not part of the measurement.
     pub start: Command,
-    /// The object that the run reads through firstbyte's cache.
+    /// Object that the run reads through firstbyte's cache.
     pub object: Option<String>,
-    /// The directory of that cache.
+    /// Directory of that cache.
     pub dir: Option<String>,
 }
 
 impl Contender {
-    /// The words to run: the command, or the program with the job.
+    /// Returns the words to run: the command, or this program with the job or call.
     pub(crate) fn words(&self, words: &Words) -> std::result::Result<Vec<String>, String> {
         let (verb, what) = match (&self.job, &self.invoke) {
             (Some(job), _) => ("job", filled(job, words)?),
@@ -194,19 +194,19 @@ impl Contender {
         Ok(vec![words.fill("{firstbyte}")?, "bench".into(), verb.into(), what.to_string()])
     }
 
-    /// The global options of firstbyte that its job has. They may have placeholders.
+    /// Returns the global options of firstbyte in the job. They may contain placeholders.
     pub(crate) fn job_options(&self) -> impl Iterator<Item = &str> {
         let options = self.job.as_ref().and_then(|job| job.get("options")?.as_array());
         options.into_iter().flatten().filter_map(Value::as_str)
     }
 
-    /// The number of its jobs.
+    /// Returns the number of jobs.
     pub(crate) fn jobs(&self, words: &Words) -> std::result::Result<u32, String> {
         let number = self.jobs.as_ref().map_or(Ok(1), |jobs| jobs.number(words));
         number.map_err(|what| format!("contender {}: jobs: {what}", self.name))
     }
 
-    /// The program that its job runs and Debian's package of it.
+    /// Returns the program that the job runs, and its Debian package.
     pub(crate) fn needed_program(&self) -> Option<(&'static str, &'static str)> {
         match self.job.as_ref()?.get("workload")?.as_str()? {
             "fio" => Some(("fio", "fio")),
@@ -215,12 +215,12 @@ impl Contender {
         }
     }
 
-    /// The meaning of its standard output.
+    /// Returns the meaning of the standard output.
     pub(crate) fn prints(&self) -> Prints {
         if self.job.is_some() || self.invoke.is_some() { Prints::Metrics } else { self.prints }
     }
 
-    /// Whether its parts fit together.
+    /// Checks that the parts fit together.
     pub(super) fn validate(&self) -> std::result::Result<(), String> {
         let ways =
             [!self.command.is_empty(), self.job.is_some(), self.invoke.is_some(), self.modelled.is_some()];
@@ -239,7 +239,7 @@ impl Contender {
         if self.cpus.is_some_and(|cpus| cpus <= 0.0 || !cpus.is_finite()) {
             return Err("cpus: a number above 0 is needed".into());
         }
-        // One with a placeholder is read before its run.
+        // A size with a placeholder is parsed before its run.
         if let Some(size) = self.memory_limit.as_ref().filter(|size| !size.contains('{')) {
             units::parse_size(size).map_err(|error| format!("memory_limit: {error}"))?;
         }
@@ -247,7 +247,7 @@ impl Contender {
     }
 }
 
-/// Numbers, also as text: a number or a size.
+/// Parses numbers and sizes, given as numbers or text.
 fn numbers<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<BTreeMap<String, f64>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -268,7 +268,7 @@ fn numbers<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<BTreeMap<S
     BTreeMap::deserialize(from)?.into_iter().map(number).collect()
 }
 
-/// A value with the placeholders in all its strings filled.
+/// Returns a value with the placeholders in all its strings filled.
 fn filled(value: &Value, words: &Words) -> std::result::Result<Value, String> {
     Ok(match value {
         Value::String(text) => Value::String(words.fill(text)?),

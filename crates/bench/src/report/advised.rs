@@ -1,8 +1,8 @@
-//! The advice of `firstbyte advise run` as a page: the recommendation, all options, and curves of
-//! time and cost that were computed before, each with its table and its flips.
+//! The advice of `firstbyte advise run` as a page: the recommendation, all options, and precomputed
+//! curves of time and cost, each with its table and its flips.
 //!
-//! Pure, as the other forms. The page has no model of its own: its script draws the curves in it.
-//! Called by `firstbyte advise run --page`.
+//! Pure, as the other forms. The page contains no model: its script only draws the curves. Called
+//! by `firstbyte advise run --page`.
 
 use std::iter::once;
 
@@ -16,18 +16,18 @@ use super::case::chart;
 use super::template::filled;
 use super::words::project;
 
-/// The question that the advice answers, beside its own text.
+/// The question that the advice answers, in addition to the advice's own text.
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
-    /// The command line, without the program's name.
+    /// Command line, without the program's name.
     pub command: String,
-    /// The region and the day of the prices.
+    /// Region of the prices, and their day.
     pub prices: String,
-    /// The version of firstbyte.
+    /// Version of firstbyte.
     pub version: String,
 }
 
-/// An advice with its charts as one HTML page that needs no network.
+/// Renders an advice with its charts as one HTML page that needs no network.
 #[must_use]
 pub fn advised(advice: &Advice, charts: &[Chart], asked: &Asked) -> String {
     let sentence = &advice.verdict.sentence;
@@ -54,7 +54,7 @@ pub fn advised(advice: &Advice, charts: &[Chart], asked: &Asked) -> String {
     filled("advice.html", &values)
 }
 
-/// An option that can be had: its figures, and the reasons for which it may not do.
+/// Returns an available option: its figures, and reasons against it.
 fn option(advice: &Advice, has_waiting: bool, row: &AdviceRow) -> Value {
     let money = |value: Option<f64>| value.map_or_else(|| "no price".to_owned(), significant);
     let range = format!("{} to {}", shown_seconds(row.low), shown_seconds(row.high));
@@ -72,8 +72,8 @@ fn option(advice: &Advice, has_waiting: bool, row: &AdviceRow) -> Value {
     })
 }
 
-/// Points at which the answer changes, changes to consider, assumptions and options that are
-/// refused.
+/// Lists the points at which the answer changes, changes to consider, assumptions and refused
+/// options.
 fn points(advice: &Advice) -> [(&'static str, Vec<String>); 5] {
     let reaches = advice.reaches.iter().filter(|reach| reach.bytes >= 1.0).map(|reach| {
         let (bytes, part) = (shown_bytes(reach.bytes), significant(reach.part * 100.0));
@@ -104,7 +104,7 @@ fn at(variable: Variable, value: f64) -> String {
     }
 }
 
-/// A chart with its table, and the flips in it.
+/// Returns a chart with its table, and the flips in it.
 fn curve(advice: &Advice, has_waiting: bool, number: usize, of: &Chart) -> Value {
     let title = match of.measure {
         Measure::Time => "Time per job,",
@@ -125,12 +125,12 @@ fn curve(advice: &Advice, has_waiting: bool, number: usize, of: &Chart) -> Value
     values
 }
 
-/// The flips that a chart shows.
+/// Lists the flips that a chart shows.
 fn marks<'a>(advice: &'a Advice, of: &'a Chart) -> impl Iterator<Item = &'a Crossing> {
     advice.flips.iter().filter(|point| (point.variable, point.measure) == (of.variable, of.measure))
 }
 
-/// Effects and costs that the model of an option leaves out.
+/// Describes effects and costs that the model of an option ignores.
 fn left_out(row: &AdviceRow) -> String {
     let mut text = row.leaves_out.clone();
     if !row.unbilled.is_empty() {
@@ -147,7 +147,7 @@ fn left_out(row: &AdviceRow) -> String {
     text
 }
 
-/// Data of the script: the charts of one case without runs.
+/// Returns the data of the script: the charts of one case without runs.
 fn data(advice: &Advice, charts: &[Chart]) -> Value {
     let chart = |of: &Chart| {
         let series = of.curves.iter().map(|curve| {

@@ -15,10 +15,10 @@ use super::words::{
     bytes, count, figure, goal, kept_out, metric, metric_among, number, parameter, remarks, seconds, title,
 };
 
-/// Runs that are listed in order for each contender; the table of raw runs shows all of them.
+/// Most runs listed in order for each contender; the table of raw runs shows all of them.
 const LISTED: usize = 40;
 
-/// The values of a case. `data` is what the page's script draws.
+/// Returns the values of a case. The page's script draws its `data`.
 pub(super) fn section(results: &Results, case: &Case) -> Value {
     let lines = contenders(results, case);
     let scalings = scalings(case, &lines);
@@ -54,7 +54,7 @@ pub(super) fn section(results: &Results, case: &Case) -> Value {
     })
 }
 
-/// A contender with what is computed for its line.
+/// A contender, with the computed values of its line.
 #[derive(Serialize)]
 struct Line<'a> {
     #[serde(flatten)]
@@ -67,7 +67,8 @@ struct Line<'a> {
     extra: Vec<String>,
 }
 
-/// The columns of the summary table beside the contender: a title, and the content for a contender.
+/// A column of the summary table: its title, and the content for a contender. The contender's own
+/// column comes first.
 type Column = (&'static str, fn(&Contender) -> Option<String>);
 
 const COLUMNS: [Column; 17] = [
@@ -93,7 +94,7 @@ const COLUMNS: [Column; 17] = [
     ("shares of jobs", |line| line.least_share.zip(line.most_share).map(|(a, b)| format!("{a:.2} – {b:.2}"))),
 ];
 
-/// Figures of single operations that have columns of their own.
+/// Figures of single operations that have their own columns.
 const OF_OPERATIONS: [&str; 4] =
     ["operations", "operations_per_second", "latency_p50_seconds", "latency_p99_seconds"];
 
@@ -105,8 +106,8 @@ fn time(line: &Contender, text: impl Fn(&Summary) -> String) -> Option<String> {
     line.seconds.as_ref().map(text)
 }
 
-/// Figures that only some contenders have, for a form without columns for them: wire, passes,
-/// shares and their own metrics.
+/// Formats the figures that only some contenders have (wire, passes, shares and their own metrics),
+/// for a form without columns for them.
 fn extra(line: &Contender) -> Vec<String> {
     let own = line.metrics.iter().map(|(name, s)| format!("{} {}", metric(name), figure(name, s.median)));
     let shares = line.least_share.zip(line.most_share);
@@ -120,7 +121,8 @@ fn extra(line: &Contender) -> Vec<String> {
     parts.into_iter().flatten().chain(own).collect()
 }
 
-/// Figures that contenders printed themselves, one in a row: there may be twenty. Empty without.
+/// Returns a table of the figures that contenders printed themselves, one in a row, since there may
+/// be twenty. Empty if there are none.
 fn own(lines: &[Contender]) -> Vec<Vec<String>> {
     let mut names: Vec<&String> = lines.iter().flat_map(|line| line.metrics.keys()).collect();
     names.retain(|name| !OF_OPERATIONS.contains(&name.as_str()) && *name != "schema");
@@ -139,7 +141,7 @@ fn own(lines: &[Contender]) -> Vec<Vec<String>> {
     once(head.collect()).chain(names.iter().map(row)).collect()
 }
 
-/// Runs that are not in the summary: each reason once, with its rounds.
+/// Lists the reasons why runs are not in the summary, each once, with its rounds.
 fn left_out(runs: &[&Run]) -> Vec<(String, Vec<u32>)> {
     let mut seen: Vec<(String, Vec<u32>)> = Vec::new();
     for run in runs {
@@ -153,12 +155,12 @@ fn left_out(runs: &[&Run]) -> Vec<(String, Vec<u32>)> {
     seen
 }
 
-/// A chart that the page's script draws, with the table of its figures.
+/// Returns a chart that the page's script draws, with the table of its figures.
 pub(super) fn chart(kind: &str, caption: &str, rows: &[Vec<String>]) -> Value {
     json!({ "kind": kind, "caption": caption, "rows": rows })
 }
 
-/// The times of all runs in the order in which they ended: a cache shows as a step.
+/// Charts the times of all runs in the order in which they ended. A cache shows as a step.
 fn order(runs: &[&Run], lines: &[Contender]) -> Option<Value> {
     if runs.iter().all(|run| run.seconds <= 0.0) {
         return None;
@@ -180,7 +182,7 @@ fn order(runs: &[&Run], lines: &[Contender]) -> Option<Value> {
     Some(chart("runs", caption, &rows))
 }
 
-/// Throughput over time of each contender's typical run.
+/// Charts the throughput over time of each contender's typical run.
 fn throughput(runs: &[&Run], lines: &[Contender]) -> Option<Value> {
     let mut rows =
         vec![["contender", "first quarter", "second", "third", "last"].map(str::to_owned).to_vec()];

@@ -6,7 +6,7 @@ use crate::compare::{Change, Outcome};
 
 use super::words::{seconds, widths};
 
-/// The changes as aligned lines, what is slower first; notes are listed once below them.
+/// Formats the changes as aligned lines, slower ones first. Notes follow, each once.
 #[must_use]
 pub fn compared(changes: &[Change]) -> String {
     let mut ordered: Vec<&Change> = changes.iter().collect();

@@ -1,7 +1,7 @@
 //! The JSON data in the HTML page, from which its script draws the charts and the table of raw
 //! runs.
 //!
-//! Runs are stored by columns: 10,000 of them are some 500 kB and parse in milliseconds.
+//! Runs are stored by columns: 10,000 runs are about 500 kB and parse in milliseconds.
 
 use crate::result::{Case, Run};
 use crate::statistics::Contender;
@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use super::scaling::Scaling;
 use super::words::kept_out;
 
-/// Most points of one line of throughput.
+/// Most points in one line of throughput.
 const MOST_POINTS: usize = 400;
 
-/// The data of one case. Run states are -1 for a run that counts, -2 for a warm-up, else an index
-/// into `reasons`.
+/// Returns the data of one case. Run states are -1 for a run that counts, -2 for a warm-up, else an
+/// index into `reasons`.
 pub(super) fn of_case(runs: &[&Run], case: &Case, lines: &[Contender], scalings: &[Scaling]) -> Value {
     let mut reasons: Vec<String> = Vec::new();
     let states: Vec<i64> = runs.iter().map(|run| state(run, &mut reasons)).collect();
@@ -53,16 +53,17 @@ fn state(run: &Run, reasons: &mut Vec<String>) -> i64 {
     i64::try_from(index).unwrap_or(i64::MAX)
 }
 
-/// Fewest rates that a line of a chart is drawn through: fewer show when samples fell, not how fast
-/// the run was.
+/// Fewest rates for a line in a chart. Fewer show when samples were taken, not how fast the run
+/// was.
 const FEWEST_RATES: usize = 5;
 
-/// The rates of a contender's typical run, if there are enough for a line.
+/// Returns the rates of a contender's typical run; `None` if they are too few for a line.
 pub(super) fn line_of_rates(runs: &[&Run], line: &Contender) -> Option<Vec<(f64, f64)>> {
     Some(rates(typical(runs, line)?)).filter(|rates| rates.len() >= FEWEST_RATES)
 }
 
-/// The run of a contender whose time is next to the median, if it recorded its progress.
+/// Returns the contender's run with the time closest to the median, among runs with recorded
+/// progress.
 fn typical<'a>(runs: &[&'a Run], line: &Contender) -> Option<&'a Run> {
     let median = line.seconds.as_ref()?.median;
     let recorded =
@@ -71,7 +72,7 @@ fn typical<'a>(runs: &[&'a Run], line: &Contender) -> Option<&'a Run> {
     recorded.copied().min_by(|one, two| distance(one).total_cmp(&distance(two)))
 }
 
-/// Bytes per second between recorded points, at the end of each span.
+/// Returns the bytes per second between recorded points, each at the end of its span.
 fn rates(run: &Run) -> Vec<(f64, f64)> {
     let step = run.throughput.len().div_ceil(MOST_POINTS).max(1);
     let points: Vec<(f64, u64)> = run.throughput.iter().copied().step_by(step).collect();

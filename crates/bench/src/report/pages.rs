@@ -13,7 +13,7 @@ use super::tables::grids;
 use super::template::filled;
 use super::words::{cases, machine, noise, project};
 
-/// All results as one HTML page.
+/// Renders all results as one HTML page.
 #[must_use]
 pub fn html(results: &[Results]) -> String {
     let headline = headline(results);
@@ -32,7 +32,7 @@ pub fn html(results: &[Results]) -> String {
     filled("results.html", &values)
 }
 
-/// All results as one Markdown page.
+/// Renders all results as one Markdown page.
 #[must_use]
 pub fn markdown(results: &[Results]) -> String {
     let files = results.iter().map(|results| {
@@ -51,7 +51,7 @@ pub fn markdown(results: &[Results]) -> String {
     filled("results.md", &values)
 }
 
-/// Warnings of a file, its date, processor, kernel, command and project, and longer lists.
+/// Returns a file's warnings, its date, processor, kernel, command and project, and longer lists.
 fn file(results: &Results) -> Value {
     let Header { machine, started, .. } = &results.header;
     let date = started.replace('T', " ");

@@ -1,36 +1,37 @@
-//! Compares the subject of a case with programs of others, and words the result.
+//! Compares the subject of a case with other projects' programs, and describes the result in words.
 //!
-//! Other ways of firstbyte's own (lazy, hydrated) are shown beside it and never ranked against it:
-//! they do other work or begin with other caches.
+//! Other contenders of firstbyte (lazy, hydrated) are shown beside the subject and never ranked
+//! against it: they do other work or begin with other caches.
 
 use crate::result::{Basis, Case, ContenderLine, Outcome, Results};
 use crate::statistics::{Contender, contenders, verdicts};
 
 use super::words::{cases, seconds, title};
 
-/// Comparisons that the headline names with each rival.
+/// Comparisons that the headline lists for each rival.
 const NAMED: usize = 4;
 
-/// True if the contenders of `case` do different amounts of work, or with different means: then
-/// none is the fastest.
+/// True if the contenders of `case` do different amounts of work, or with different parameters, so
+/// that none is the fastest.
 pub(super) fn varies(case: &Case) -> bool {
     case.contenders.windows(2).any(|pair| pair[0].parameters != pair[1].parameters)
 }
 
-/// True for a program of others.
+/// True for a program that is not firstbyte.
 fn is_other(case: &Case, line: &ContenderLine) -> bool {
     let command = &line.command;
     let is_program = !command.is_empty() && !command.starts_with("the model of ");
     line.name != case.subject() && is_program && !runs_firstbyte(command)
 }
 
-/// True if a word of a command is this program. A bucket or a directory may have its name too.
+/// True if a word of a command is this program. A bucket or a directory with its name does not
+/// count.
 fn runs_firstbyte(command: &str) -> bool {
     let program = |word: &str| word.trim_matches(['\'', '"']).rsplit('/').next() == Some("firstbyte");
     command.split_whitespace().filter(|word| !word.contains("://")).any(program)
 }
 
-/// The subject and the programs of others, which can be ranked.
+/// Returns the contenders that can be ranked: the subject and other projects' programs.
 fn ranked<'a>(case: &Case, lines: &'a [Contender]) -> Vec<&'a Contender> {
     let is_ranked = |name: &str| {
         name == case.subject() || case.contenders.iter().any(|line| line.name == name && is_other(case, line))
@@ -42,13 +43,13 @@ fn median(line: &Contender) -> Option<f64> {
     line.seconds.as_ref().map(|time| time.median)
 }
 
-/// True if the interval of `faster` reaches into that of `slower`.
+/// True if the intervals of the two contenders overlap.
 fn overlap(faster: &Contender, slower: &Contender) -> bool {
     let intervals = faster.seconds.as_ref().zip(slower.seconds.as_ref());
     intervals.is_some_and(|(faster, slower)| faster.interval.high >= slower.interval.low)
 }
 
-/// The ranked contenders that were timed, the fastest first.
+/// Returns the ranked contenders that were timed, the fastest first.
 fn by_time<'a>(case: &Case, lines: &'a [Contender]) -> Vec<(&'a Contender, f64)> {
     let mut timed: Vec<_> =
         ranked(case, lines).into_iter().filter_map(|line| Some((line, median(line)?))).collect();
@@ -56,8 +57,8 @@ fn by_time<'a>(case: &Case, lines: &'a [Contender]) -> Vec<(&'a Contender, f64)>
     timed
 }
 
-/// The names of the fastest contender and of those that are not distinguishable from it; none
-/// where nothing is compared.
+/// Returns the names of the fastest contender and of those that cannot be distinguished from it.
+/// Empty if there are fewer than two to compare.
 pub(super) fn fastest<'a>(case: &Case, lines: &'a [Contender]) -> Vec<&'a str> {
     match by_time(case, lines).as_slice() {
         timed @ [(first, _), _, ..] => {
@@ -68,8 +69,8 @@ pub(super) fn fastest<'a>(case: &Case, lines: &'a [Contender]) -> Vec<&'a str> {
     }
 }
 
-/// A sentence that names the fastest contender of a case and its margin; `None` where the subject
-/// has no rival.
+/// Returns a sentence that names the fastest contender of a case and its margin; `None` if the
+/// subject has no rival.
 pub(super) fn sentence(case: &Case, lines: &[Contender]) -> Option<String> {
     let timed = by_time(case, lines);
     let [(first, least), (second, next), ..] = timed[..] else { return None };
@@ -97,14 +98,14 @@ pub(super) fn sentence(case: &Case, lines: &[Contender]) -> Option<String> {
     Some(text)
 }
 
-/// The subject of a case beside the fastest program of others.
+/// The subject of a case beside its fastest rival.
 pub(super) struct Comparison<'a> {
     subject: &'a str,
     rival: String,
     title: &'a str,
-    /// The median time of the subject over that of the rival.
+    /// Median time of the subject divided by that of the rival.
     pub(super) ratio: f64,
-    /// True if their intervals overlap: neither is the faster one.
+    /// True if their intervals overlap, so that neither is faster.
     is_tie: bool,
 }
 
@@ -121,13 +122,13 @@ pub(super) fn comparison<'a>(case: &'a Case, lines: &[Contender]) -> Option<Comp
     })
 }
 
-/// The title without the word in capitals that a demo puts in front.
+/// Returns the title without the word in capitals that a demo puts first.
 fn matter(title: &str) -> &str {
     let named = title.split_once(": ").filter(|(name, _)| name.chars().all(|c| c.is_ascii_uppercase()));
     named.map_or(title, |(_, matter)| matter)
 }
 
-/// The name of the subject of all comparisons.
+/// Returns the name of the subject of all comparisons.
 fn name_of(compared: &[Comparison<'_>]) -> String {
     let first = compared.first().map_or("", |one| one.subject);
     match compared.iter().all(|one| one.subject.starts_with("firstbyte")) {
@@ -137,7 +138,7 @@ fn name_of(compared: &[Comparison<'_>]) -> String {
     }
 }
 
-/// A factor with one digit behind the point, two below 1; `about as` without a difference.
+/// Formats a factor with one decimal, below 0.95 with two; `about as` for a tie.
 fn times(one: &Comparison<'_>) -> String {
     match 1.0 / one.ratio {
         _ if one.is_tie => "about as".to_owned(),
@@ -146,7 +147,7 @@ fn times(one: &Comparison<'_>) -> String {
     }
 }
 
-/// `firstbyte is 1.2x as fast as aws on 256 MiB, 4.1x as fast on 1,000 files.`
+/// Formats a sentence: `firstbyte is 1.2x as fast as aws on 256 MiB, 4.1x as fast on 1,000 files.`
 fn as_fast_as(compared: &[Comparison<'_>]) -> String {
     let mut rivals: Vec<&str> = Vec::new();
     for one in compared {
@@ -173,13 +174,13 @@ fn compared(results: &[Results]) -> Vec<Comparison<'_>> {
     cases(results).filter_map(|(results, case)| comparison(case, &contenders(results, case))).collect()
 }
 
-/// How the subject compares with programs of others; `None` where none was measured.
+/// Describes how the subject compares with rivals; `None` if none was measured.
 pub(super) fn compared_in_words(results: &[Results]) -> Option<String> {
     let compared = compared(results);
     (!compared.is_empty()).then(|| as_fast_as(&compared))
 }
 
-/// The main findings of all results, a sentence each, the most important first.
+/// Returns the main findings of all results, one sentence each, the most important first.
 pub(super) fn headline(results: &[Results]) -> Vec<String> {
     let runs = || results.iter().flat_map(|results| &results.runs);
     let counts = || format!("{} cases of {} runs.", cases(results).count(), runs().count());
@@ -203,7 +204,7 @@ pub(super) fn headline(results: &[Results]) -> Vec<String> {
     parts
 }
 
-/// Summary of the results for a reader who chooses a program: one sentence.
+/// Summarises the results in one sentence, for a reader who chooses a program.
 pub(super) fn meaning(results: &[Results]) -> String {
     let compared = compared(results);
     if compared.is_empty() {

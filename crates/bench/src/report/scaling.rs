@@ -1,5 +1,5 @@
-//! Finds how time depends on a parameter, such as the size: groups contenders of a case that differ
-//! only in it into series, for charts.
+//! Finds how time depends on a parameter, such as the size: groups contenders that differ only in
+//! this parameter into series, for charts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,19 +8,19 @@ use crate::statistics::{Contender, Summary};
 
 use super::words::{metric, parameter as parameter_value};
 
-/// The parameters that charts are drawn over.
+/// Parameters that have charts.
 const PARAMETERS: [&str; 6] =
     ["jobs", "size_bytes", "memory_bytes", "chunk_bytes", "buffer_bytes", "concurrency"];
 
-/// One chart.
+/// A chart of time over a parameter.
 pub(super) struct Scaling<'a> {
-    /// The parameter.
+    /// Name of the parameter.
     pub(super) parameter: &'static str,
-    /// Series by name: the parameter's value and the times at it, ascending.
+    /// Series by name: values of the parameter with the times, ascending.
     pub(super) series: BTreeMap<String, Vec<(f64, &'a Summary)>>,
 }
 
-/// The charts of a case: one for each parameter that varies within a series.
+/// Returns the charts of a case: one for each parameter that varies within a series.
 pub(super) fn scalings<'a>(case: &Case, lines: &'a [Contender]) -> Vec<Scaling<'a>> {
     PARAMETERS.iter().filter_map(|parameter| scaling(case, lines, parameter)).collect()
 }
@@ -40,7 +40,7 @@ fn scaling<'a>(case: &Case, lines: &'a [Contender], parameter: &'static str) -> 
     (!series.is_empty()).then_some(Scaling { parameter, series })
 }
 
-/// The contender's name without its numbers, and other parameters that vary in the case.
+/// Returns the contender's name without its numbers, and other parameters that vary in the case.
 fn series_name(case: &Case, of: &ContenderLine, parameter: &str) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "kB", "MB", "GB", "job", "jobs", "clients"];
     let plain = |word: &&str| {

@@ -1,7 +1,7 @@
-//! The cells of tables that set published figures beside measured ones, as texts.
+//! The cells, as text, of tables that set published figures beside measured ones.
 //!
 //! A cell shows the measured figure with a letter for its origin, then the published one. Rows and
-//! tables without any figure of these results are left out.
+//! tables without any figure of these results are omitted.
 
 use std::iter::once;
 
@@ -13,24 +13,25 @@ use crate::table::Table;
 
 use super::words::figure;
 
-/// Explains the letters and the order in a cell.
+/// Explanation of the letters and the order in a cell.
 const LEGEND: &str = "A cell shows the figure of these results, then the published one in brackets. \
      m: measured; e: emulated, through a stand-in; c: computed by a model, with the limit that it names.";
 
-/// The most letters of an error in a cell.
+/// Longest error text in a cell, in characters.
 const ERROR: usize = 80;
 
-/// A table whose cells are text.
+/// A table of text cells.
 #[derive(Serialize)]
 pub(super) struct Grid<'a> {
     pub(super) title: &'a str,
-    /// Rows of equal length; the first is the head, the first column names the rows.
+    /// Rows of equal length. The first row contains the column titles, the first column the row
+    /// titles.
     pub(super) rows: Vec<Vec<String>>,
-    /// The legend, and the notes of the table.
+    /// Legend, and the notes of the table.
     pub(super) notes: Vec<&'a str>,
 }
 
-/// The tables of a results file that have a figure of it.
+/// Returns the tables with at least one figure of this results file.
 pub(super) fn grids(results: &Results) -> Vec<Grid<'_>> {
     results.header.tables.iter().filter_map(|table| grid(results, table)).collect()
 }
@@ -52,7 +53,7 @@ fn grid<'a>(results: &Results, table: &'a Table) -> Option<Grid<'a>> {
     measured.then_some(Grid { title: &table.title, rows, notes })
 }
 
-/// The text of a cell, such as `12.3 s e (19.03 s)`: the figure, the letter of its basis, and the
+/// Formats a cell, such as `12.3 s e (19.03 s)`: the figure, the letter of its basis, and the
 /// published figure in brackets.
 fn text(cell: &Cell) -> String {
     let letter = match cell.basis {

@@ -1,4 +1,4 @@
-//! The templates of the pages and of Markdown, with the filters that write figures in them.
+//! The templates of the pages and of Markdown, with the filters that format figures in them.
 //!
 //! The templates are part of the program, so one that cannot be filled is a bug. Called by the
 //! forms of the report.
@@ -26,7 +26,7 @@ pub(super) fn filled(name: &str, values: &serde_json::Value) -> String {
 
 fn environment() -> Result<Environment<'static>, minijinja::Error> {
     let mut all = Environment::new();
-    // A tag on a line of its own leaves no line.
+    // A tag alone on its line leaves no empty line.
     all.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
     all.set_undefined_behavior(UndefinedBehavior::Strict);
     all.add_filter("explain", |stand_in: &str| explain(stand_in));
@@ -48,7 +48,7 @@ fn environment() -> Result<Environment<'static>, minijinja::Error> {
     Ok(all)
 }
 
-/// Text in which no mark of Markdown has a meaning.
+/// Escapes the marks of Markdown.
 fn plain(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {

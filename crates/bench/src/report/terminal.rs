@@ -9,10 +9,10 @@ use super::rivals::{compared_in_words, sentence};
 use super::tables::{Grid, grids};
 use super::words::{goal, machine, noise, reservations, seconds, title, widths};
 
-/// The narrowest width that is laid out for.
+/// Smallest width that is laid out; narrower terminals get this one.
 const NARROWEST: usize = 24;
 
-/// All results as text whose lines have at most `width` columns.
+/// Renders all results as text whose lines have at most `width` columns.
 #[must_use]
 pub fn terminal(results: &[Results], width: usize) -> String {
     let width = width.max(NARROWEST);
@@ -35,7 +35,8 @@ pub fn terminal(results: &[Results], width: usize) -> String {
     out
 }
 
-/// Tables of published figures: aligned columns, or, where they are too wide, a line for each cell.
+/// Renders tables of published figures as aligned columns. A table that is too wide gets one line
+/// per cell.
 fn tables(out: &mut String, results: &Results, width: usize) {
     for Grid { title, rows, notes } in grids(results) {
         out.push('\n');
@@ -80,7 +81,7 @@ fn section(out: &mut String, results: &Results, case: &Case, width: usize) {
     }
 }
 
-/// A line for each contender: name, median, as many columns as fit, and a bar.
+/// Renders a line for each contender: name, median, as many columns as fit, and a bar.
 fn bars(out: &mut String, lines: &[Contender], width: usize) {
     let cells: Vec<Vec<String>> = lines.iter().map(|line| columns(line, width)).collect();
     let names = lines.iter().map(|line| line.name.chars().count()).max().unwrap_or(0).min(width / 3);
@@ -100,7 +101,7 @@ fn bars(out: &mut String, lines: &[Contender], width: usize) {
     }
 }
 
-/// The columns beside a name; their number depends on the width alone.
+/// Returns the columns after a name; only the width decides how many.
 fn columns(line: &Contender, width: usize) -> Vec<String> {
     let Some(s) = &line.seconds else {
         let count = 1 + 2 * usize::from(width >= 80) + usize::from(width >= 120);
@@ -122,7 +123,7 @@ fn columns(line: &Contender, width: usize) -> Vec<String> {
     cells
 }
 
-/// A bar of `part` of `room` columns, to an eighth of one.
+/// Returns a bar over `part` of `room` columns, with a resolution of an eighth.
 fn bar(part: f64, room: usize) -> String {
     let eighths = (part.clamp(0.0, 1.0) * room as f64 * 8.0).round() as usize;
     let rest = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"][eighths % 8];

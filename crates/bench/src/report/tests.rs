@@ -7,7 +7,7 @@ use crate::result::{
 
 use super::{html, markdown, terminal};
 
-/// A file with two cases: a comparison with every kind of remark, and one that scales with jobs.
+/// Results of two cases: a comparison with every kind of remark, and one that scales with jobs.
 fn made() -> Results {
     let line = |name: &str, jobs: Option<f64>| ContenderLine {
         name: name.into(),
@@ -79,14 +79,14 @@ fn made() -> Results {
     results
 }
 
-/// What every form of the report has to say.
+/// Facts that every form of the report must contain.
 const FACTS: [&str; 8] =
     ["0.1.0", "2 x Made", "as fast as peer", "0.51x", "noisy", "0.6 Gbit/s", "not measured", "1 GiB"];
 
 #[test]
 fn every_form_has_the_facts() {
     let results = [made()];
-    // Lines of a terminal are broken anywhere between words.
+    // The terminal form may break a line between any words.
     let forms = [
         html(&results).replace("&#x2f;", "/"),
         markdown(&results),
@@ -132,7 +132,7 @@ fn a_page_says_what_it_means_where_it_was_measured_and_what_each_stand_in_is() {
     for fact in ["<dt>Date", "<dt>Processor", "<dt>Command", "<dt>Program", "A proxy on this machine"] {
         assert!(page.contains(fact), "{fact}");
     }
-    // Nothing else than firstbyte was measured.
+    // No program except firstbyte was measured.
     let mut alone = made();
     for line in &mut alone.header.cases[0].contenders {
         line.command = "firstbyte cp".into();

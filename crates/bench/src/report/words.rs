@@ -1,10 +1,10 @@
-//! Writes figures and verdicts as text. Every form of the report uses the same texts.
+//! Formats figures and verdicts as text, equal in every form of the report.
 
 use crate::result::{CacheState, Case, Machine, Outcome, Results, Run};
 use crate::statistics::{Contender, Verdict, disturbance};
 use serde::Serialize;
 
-/// A number with three significant digits.
+/// Formats a number with three significant digits.
 pub(super) fn number(value: f64) -> String {
     let size = value.abs();
     let decimals = match size {
@@ -16,7 +16,7 @@ pub(super) fn number(value: f64) -> String {
     if size > 0.0 && size < 0.001 { format!("{value:.1e}") } else { format!("{value:.decimals$}") }
 }
 
-/// A time in the unit that suits it.
+/// Formats a time in a suitable unit.
 pub(super) fn seconds(value: f64) -> String {
     match value.abs() {
         size if size >= 0.9995 || size == 0.0 => format!("{} s", number(value)),
@@ -25,12 +25,12 @@ pub(super) fn seconds(value: f64) -> String {
     }
 }
 
-/// A number of things: a median of counts may have a half.
+/// Formats a count. A median of counts may end in a half.
 pub(super) fn count(value: f64) -> String {
     if value.fract() == 0.0 { format!("{value:.0}") } else { number(value) }
 }
 
-/// A parameter's value: sizes are chosen in powers of two.
+/// Formats a parameter's value. Sizes use powers of two, as users choose them.
 pub(super) fn parameter(name: &str, value: f64) -> String {
     if !name.ends_with("bytes") {
         return count(value);
@@ -42,7 +42,7 @@ pub(super) fn parameter(name: &str, value: f64) -> String {
     format!("{} {unit}", count(value / size as f64))
 }
 
-/// Bytes in decimal units.
+/// Formats bytes in decimal units.
 pub(super) fn bytes(value: f64) -> String {
     let units = ["B", "kB", "MB", "GB", "TB"];
     let power = units.iter().enumerate().rev().map(|(power, _)| power);
@@ -51,7 +51,7 @@ pub(super) fn bytes(value: f64) -> String {
     format!("{} {}", number(value / 1000f64.powi(power as i32)), units[power])
 }
 
-/// A figure in the unit that its name ends with.
+/// Formats a figure in the unit that its name ends with.
 pub(super) fn figure(metric: &str, value: f64) -> String {
     if metric.ends_with("bytes_per_second") {
         format!("{}/s", bytes(value))
@@ -66,7 +66,8 @@ pub(super) fn figure(metric: &str, value: f64) -> String {
     }
 }
 
-/// A metric's name for people. The unit is left to the figure, see [`metric_among`].
+/// Returns a metric's name for readers, without the unit, which its figure shows: see
+/// [`metric_among`].
 pub(super) fn metric(name: &str) -> String {
     if name == "seconds" {
         return "time".into();
@@ -75,14 +76,15 @@ pub(super) fn metric(name: &str) -> String {
     name.replace('_', " ")
 }
 
-/// A metric's name for people in a list with others: the unit stays where two differ by it alone.
+/// Returns a metric's name for a list of metrics. The unit stays if only the unit distinguishes
+/// two.
 pub(super) fn metric_among(name: &str, all: &[&String]) -> String {
     let short = metric(name);
     let is_unique = all.iter().filter(|other| metric(other) == short).count() < 2;
     if is_unique { short } else { name.replace('_', " ") }
 }
 
-/// `2 x Some Processor, 24 GiB, Linux 6.1`.
+/// Describes a machine, such as `2 x Some Processor, 24 GiB, Linux 6.1`.
 pub(super) fn machine(machine: &Machine) -> String {
     let mut parts = vec![format!("{} x {}", machine.processors, machine.cpu)];
     if machine.memory_bytes > 0 {
@@ -95,7 +97,7 @@ pub(super) fn machine(machine: &Machine) -> String {
     parts.join(", ")
 }
 
-/// Reservations about a contender's figures, a few words each.
+/// Returns reservations about a contender's figures, a few words each.
 pub(super) fn reservations(line: &Contender) -> Vec<String> {
     let mut found = Vec::new();
     if let Some(seconds) = &line.seconds {
@@ -115,20 +117,20 @@ pub(super) fn reservations(line: &Contender) -> Vec<String> {
     found
 }
 
-/// A goal in words.
+/// A verdict as texts.
 #[derive(Serialize)]
 pub(super) struct GoalText {
-    /// `time / nginx + curl`.
+    /// Figure and contenders, such as `time / nginx + curl`.
     pub(super) what: String,
-    /// `0.74x`, or `not measured`.
+    /// Value, such as `0.74x`, or `not measured`.
     pub(super) value: String,
-    /// `<= 0.80x`.
+    /// Bound, such as `<= 0.80x`.
     pub(super) bound: String,
-    /// `met`, `SHORT` or `not measured`.
+    /// Verdict: `met`, `SHORT` or `not measured`.
     pub(super) state: &'static str,
 }
 
-/// A verdict in words.
+/// Formats a verdict.
 pub(super) fn goal(case: &Case, verdict: &Verdict) -> GoalText {
     let goal = &verdict.goal;
     let is_ratio = goal.over.is_some();
@@ -154,12 +156,12 @@ pub(super) fn goal(case: &Case, verdict: &Verdict) -> GoalText {
     GoalText { what, value: verdict.value.map_or_else(|| "-".into(), shown), bound, state }
 }
 
-/// All cases of all files.
+/// Lists all cases of all files.
 pub(super) fn cases(results: &[Results]) -> impl Iterator<Item = (&Results, &Case)> {
     results.iter().flat_map(|results| results.header.cases.iter().map(move |case| (results, case)))
 }
 
-/// The warning that the machine was not quiet, if it was not.
+/// Returns a warning if the machine was noisy.
 pub(super) fn noise(results: &Results) -> Option<String> {
     let found = disturbance(&results.runs, results.header.machine.processors);
     found.warns().then(|| {
@@ -173,12 +175,12 @@ pub(super) fn noise(results: &Results) -> Option<String> {
     })
 }
 
-/// What firstbyte is, for a reader who got only the report.
+/// Describes firstbyte, for a reader who has only the report.
 pub(super) fn project(version: &str) -> String {
     format!("firstbyte {version}: copies, mounts, serves and lists files and objects")
 }
 
-/// What a stand-in is and what it takes the place of, in a line.
+/// Explains in one line which real service or network a stand-in replaces.
 pub(super) fn explain(stand_in: &str) -> &'static str {
     let text = stand_in.to_lowercase();
     if text.contains("local host for functions") {
@@ -192,7 +194,7 @@ pub(super) fn explain(stand_in: &str) -> &'static str {
     }
 }
 
-/// The reason for which a run is not in the summary; `None` if it is, or is a warm-up.
+/// Returns the reason why a run is not in the summary; `None` if it is, or is a warm-up.
 pub(super) fn kept_out(run: &Run) -> Option<String> {
     if run.round == 0 {
         return None;
@@ -207,7 +209,7 @@ pub(super) fn kept_out(run: &Run) -> Option<String> {
     Some(run.error.as_ref().map_or_else(|| outcome.to_owned(), |error| format!("{outcome}: {error}")))
 }
 
-/// The cache state of a contender's runs and whether it is proved, if it is controlled, and the
+/// Returns the cache state of a contender's runs, if controlled, with whether it is proved, and the
 /// reservations about its figures.
 pub(super) fn remarks(results: &Results, case: &Case, line: &Contender) -> Vec<String> {
     let runs: Vec<&Run> = results.counted(&case.name, &line.name).collect();
@@ -217,14 +219,14 @@ pub(super) fn remarks(results: &Results, case: &Case, line: &Contender) -> Vec<S
     state.into_iter().chain(reservations(line)).collect()
 }
 
-/// The longest text of each column.
+/// Returns the length of the longest text in each column.
 pub(super) fn widths(rows: &[Vec<String>]) -> Vec<usize> {
     let columns = rows.first().map_or(0, Vec::len);
     let longest = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     (0..columns).map(longest).collect()
 }
 
-/// A case's title, or else its name.
+/// Returns a case's title, or its name if it has none.
 pub(super) fn title(case: &Case) -> &str {
     if case.title.is_empty() { &case.name } else { &case.title }
 }

@@ -9,24 +9,24 @@ use serde::Serialize;
 
 use super::quantile::{COARSE_BELOW, quantile, sorted};
 
-/// Parts of the resampled values below and above a 95 % interval.
+/// Part of the resampled values below a 95 % interval, and part above.
 const TAIL: f64 = 0.025;
 
-/// Resamples for an interval, where the samples are few enough.
+/// Most resamples for an interval.
 const RESAMPLES: usize = 2000;
 
 /// Most draws for one interval: with very many samples, fewer resamples suffice.
 const DRAWS: usize = 4_000_000;
 
-/// Any constant.
+/// Arbitrary constant.
 const SEED: u64 = 0x0f15_7b17_e000_0001;
 
-/// A range that holds a true value with 95 % confidence.
+/// A range that contains the true value with 95 % confidence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Interval {
-    /// Its lower end.
+    /// Lower end.
     pub low: f64,
-    /// Its upper end.
+    /// Upper end.
     pub high: f64,
 }
 
@@ -43,13 +43,13 @@ impl Interval {
 pub struct Ratio {
     /// The ratio of the sample medians.
     pub value: f64,
-    /// Holds the true ratio with 95 % confidence.
+    /// Range that contains the true ratio with 95 % confidence.
     pub interval: Interval,
-    /// True if either side has too few samples for more than a rough interval.
+    /// True if either side has so few samples that the interval is rough.
     pub coarse: bool,
 }
 
-/// The 95 % interval of the median of `samples`; `None` if no sample is finite.
+/// Returns the 95 % interval of the median of `samples`; `None` if no sample is finite.
 #[must_use]
 pub fn median_interval(samples: &[f64]) -> Option<Interval> {
     let sorted = sorted(samples);
@@ -59,8 +59,8 @@ pub fn median_interval(samples: &[f64]) -> Option<Interval> {
     Some(percentiles(medians, value))
 }
 
-/// The median of `over` divided by the median of `under`, with its 95 % interval; `None` if either
-/// has no finite sample, or one that is not above zero: a ratio to nothing means nothing.
+/// Returns the median of `over` divided by the median of `under`, with its 95 % interval. `None` if
+/// either has no finite sample, or one that is not above zero.
 #[must_use]
 pub fn ratio(over: &[f64], under: &[f64]) -> Option<Ratio> {
     let (over, under) = (sorted(over), sorted(under));
@@ -79,7 +79,7 @@ fn resamples(samples: usize) -> usize {
     (DRAWS / samples).clamp(400, RESAMPLES)
 }
 
-/// The interval of resampled values; `value`, the sample's own, is always in it.
+/// Returns the 95 % interval of resampled values, extended to the sample's own `value`.
 fn percentiles(mut values: Vec<f64>, value: f64) -> Interval {
     values.sort_by(f64::total_cmp);
     let end = |part| quantile(&values, part).unwrap_or(value);
@@ -89,7 +89,7 @@ fn percentiles(mut values: Vec<f64>, value: f64) -> Interval {
 /// Draws resamples of one size with replacement.
 struct Resample {
     random: fastrand::Rng,
-    /// Number of times that each sample was drawn.
+    /// Number of draws of each sample.
     counts: Vec<u32>,
 }
 
@@ -98,12 +98,12 @@ impl Resample {
         Self { random: fastrand::Rng::with_seed(SEED), counts: vec![0; size] }
     }
 
-    /// Draws that are independent of those of [`Resample::new`].
+    /// Makes draws that are independent of those by [`Resample::new`].
     fn other(size: usize) -> Self {
         Self { random: fastrand::Rng::with_seed(!SEED), counts: vec![0; size] }
     }
 
-    /// The median of the next resample of `sorted`.
+    /// Draws a resample of `sorted` and returns its median.
     fn median(&mut self, sorted: &[f64]) -> f64 {
         let size = sorted.len();
         self.counts.fill(0);
@@ -114,7 +114,7 @@ impl Resample {
         low + (high - low) / 2.0
     }
 
-    /// The value at `rank`, from 0, of the resample that the counts describe.
+    /// Returns the value at `rank`, from 0, of the current resample.
     fn ranked(&self, sorted: &[f64], rank: usize) -> f64 {
         let mut before = 0;
         let index = self.counts.iter().position(|&count| {
@@ -131,7 +131,7 @@ mod tests {
     use crate::statistics::normal;
     use crate::statistics::quantile::median;
 
-    /// Timing noise: log-normal around a known median.
+    /// Simulated timings: log-normal noise around a known median.
     fn timings(random: &mut fastrand::Rng, count: usize, median: f64, spread: f64) -> Vec<f64> {
         (0..count).map(|_| median * (spread * normal(random)).exp()).collect()
     }

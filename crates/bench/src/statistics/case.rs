@@ -14,55 +14,56 @@ use crate::result::{Basis, Case, Outcome, Results, Run};
 /// The summary of one contender's runs of a case.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Contender {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// The origin of its figures: the least certain basis of its runs.
+    /// Origin of the figures: the least certain basis of the runs.
     pub basis: Basis,
     /// Wall time in seconds; `None` if no run counts.
     pub seconds: Option<Summary>,
-    /// Its median time over that of the case's subject; `None` for the subject itself.
+    /// Median time divided by that of the case's subject; `None` for the subject itself.
     pub ratio: Option<Ratio>,
-    /// Median processor time in user mode, seconds.
+    /// Median processor time in user mode, in seconds.
     pub user_seconds: Option<f64>,
-    /// Median processor time in the kernel, seconds.
+    /// Median processor time in the kernel, in seconds.
     pub system_seconds: Option<f64>,
-    /// Largest resident set of any run that counts, bytes.
+    /// Largest resident set of any run that counts, in bytes.
     pub peak_memory_bytes: Option<f64>,
     /// Median bytes of data.
     pub bytes: Option<f64>,
-    /// Median bytes over the wire.
+    /// Median bytes over the network.
     pub wire_bytes: Option<f64>,
-    /// Median requests.
+    /// Median number of requests.
     pub requests: Option<f64>,
-    /// Median repeated requests.
+    /// Median number of repeated requests.
     pub retries: Option<f64>,
     /// Median passes over the data: bytes from storage per byte of data.
     pub passes: Option<f64>,
-    /// The contender's own figures.
+    /// Figures that the contender printed itself.
     pub metrics: BTreeMap<String, Summary>,
     /// Median of Jain's index over runs of parallel jobs.
     pub fairness: Option<f64>,
-    /// Median least share of a job; 1 is an equal share.
+    /// Median of the smallest share of a job; 1 is an equal share.
     pub least_share: Option<f64>,
-    /// Median greatest share of a job.
+    /// Median of the largest share of a job.
     pub most_share: Option<f64>,
-    /// Runs that ended well and are kept out, warm-ups not counted.
+    /// Number of runs that succeeded but are kept out, without warm-ups.
     pub marked: usize,
-    /// Runs that failed, timed out or delivered wrong content.
+    /// Number of runs that failed, timed out or delivered wrong content.
     pub failed: usize,
     /// Indices into `Results::runs` of outliers in time.
     pub outliers: Vec<usize>,
 }
 
 impl Contender {
-    /// Median bytes over the median time, where its runs say how many bytes they moved.
+    /// Returns the median bytes divided by the median time; `None` if no run reports its bytes.
     #[must_use]
     pub fn bytes_per_second(&self) -> Option<f64> {
         let (bytes, seconds) = self.bytes.zip(self.seconds.as_ref().map(|time| time.median))?;
         (bytes > 0.0 && seconds > 0.0).then(|| bytes / seconds)
     }
 
-    /// Median operations per second: as the runs state them, or by their number.
+    /// Returns the median operations per second: as reported by the runs, or computed from their
+    /// number.
     #[must_use]
     pub fn operations_per_second(&self) -> Option<f64> {
         let median = |name: &str| self.metrics.get(name).map(|found| found.median);
@@ -74,7 +75,7 @@ impl Contender {
     }
 }
 
-/// A figure of a run by its name: one of [`Run::figure`], or `fairness`, `least_share` and
+/// Returns a figure of a run by its name: one of [`Run::figure`], or `fairness`, `least_share` and
 /// `most_share` of its parallel jobs. `None` if it is missing or not finite.
 #[must_use]
 pub fn figure(run: &Run, metric: &str) -> Option<f64> {
@@ -87,7 +88,7 @@ pub fn figure(run: &Run, metric: &str) -> Option<f64> {
     value.filter(|value| value.is_finite())
 }
 
-/// A figure of all runs of a contender that count, in order, each with the run's index in
+/// Returns a figure of all counted runs of a contender, in order, each with the run's index in
 /// `results.runs`.
 #[must_use]
 pub fn samples(results: &Results, case: &str, contender: &str, metric: &str) -> Vec<(usize, f64)> {
@@ -97,7 +98,7 @@ pub fn samples(results: &Results, case: &str, contender: &str, metric: &str) -> 
         .collect()
 }
 
-/// All contenders of `case` in the order of the plan, those without runs included.
+/// Summarises all contenders of `case` in the order of the plan, including those without runs.
 #[must_use]
 pub fn contenders(results: &Results, case: &Case) -> Vec<Contender> {
     let mut runs: BTreeMap<&str, Vec<(usize, &Run)>> = BTreeMap::new();
@@ -121,7 +122,7 @@ pub fn contenders(results: &Results, case: &Case) -> Vec<Contender> {
     lines
 }
 
-/// One contender from its runs.
+/// Summarises one contender from its runs.
 fn contender(name: &str, runs: &[(usize, &Run)]) -> Contender {
     let counted: Vec<(usize, &Run)> = runs.iter().copied().filter(|(_, run)| run.counts()).collect();
     let values =

@@ -10,21 +10,21 @@ use super::quantile::quantile;
 /// The content of a cell.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cell {
-    /// The figure's name, which ends with its unit.
+    /// Name of the figure, which ends with its unit.
     pub metric: String,
     /// The figure; `None` if it was not measured.
     pub value: Option<f64>,
-    /// The error of the last run, if runs were made and none of them counts.
+    /// Error of the last failed run, if no run counts.
     pub error: Option<String>,
     /// The origin of the figure.
     pub basis: Basis,
-    /// The limiting resource that a model names.
+    /// Limiting resource according to a model.
     pub limit: Option<String>,
-    /// The published figure; empty if there is none.
+    /// Published figure; empty if there is none.
     pub published: String,
 }
 
-/// The cells of `table`, row by row.
+/// Computes the cells of `table`, row by row.
 #[must_use]
 pub fn cells(table: &Table, results: &Results) -> Vec<Vec<Cell>> {
     let row = |row: &Axis| {
@@ -58,10 +58,10 @@ fn cell(table: &Table, results: &Results, row: &Axis, column: &Axis, index: usiz
     }
 }
 
-/// The figures of one run: its own, or those of its jobs.
+/// Returns the figures of one run: its own, or those of its jobs.
 fn figures(run: &Run, metric: &str, of: Of) -> Vec<f64> {
     if of == Of::Runs || run.jobs.is_empty() {
-        // Shares of parallel jobs are figures of a run too.
+        // This also finds the shares of parallel jobs, which are figures of the run.
         return figure(run, metric).into_iter().collect();
     }
     let figure = |job: &crate::result::Job| match metric {
@@ -74,7 +74,7 @@ fn figures(run: &Run, metric: &str, of: Of) -> Vec<f64> {
     run.jobs.iter().filter_map(figure).collect()
 }
 
-/// One figure for `values`; `None` without any.
+/// Reduces `values` to one figure; `None` if there are none.
 fn one(statistic: Statistic, mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     match statistic {

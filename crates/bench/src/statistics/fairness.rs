@@ -9,13 +9,13 @@ use crate::result::Job;
 pub struct Fairness {
     /// Jain's index of the rates of n jobs: 1 if all are equal, 1 / n if one got everything.
     pub index: f64,
-    /// The least rate over the mean rate: 1 is an equal share.
+    /// Smallest rate divided by the mean rate; 1 is an equal share.
     pub least_share: f64,
-    /// The greatest rate over the mean rate.
+    /// Largest rate divided by the mean rate.
     pub most_share: f64,
 }
 
-/// Fairness of `jobs`; `None` for fewer than two, or if one has no usable time.
+/// Computes the fairness of `jobs`. `None` for fewer than two, or if any has no usable time.
 ///
 /// A job's rate is its bytes per second, or its share of work per second if any job lacks bytes.
 /// Jain, Chiu and Hawe, "A Quantitative Measure of Fairness and Discrimination" (1984).

@@ -11,27 +11,27 @@ use crate::result::{Case, Goal, Results};
 /// The result for one goal.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
-    /// The bound.
+    /// Goal that was checked.
     pub goal: Goal,
-    /// The contender that is bounded.
+    /// Contender to which the bound applies.
     pub of: String,
-    /// The contender that it is divided by, by its own name where the goal says `best`.
+    /// Contender by whose figure it was divided; the actual name if the goal says `best`.
     pub over: Option<String>,
-    /// The median of the figure, or the ratio of the two medians; `None` if it was not measured.
+    /// Median of the figure, or ratio of the two medians; `None` if it was not measured.
     pub value: Option<f64>,
-    /// Holds the true value with 95 % confidence.
+    /// Range that contains the true value with 95 % confidence.
     pub interval: Option<Interval>,
     /// True if the value keeps the bounds; `None` if it was not measured.
     pub met: Option<bool>,
 }
 
-/// The verdicts of all goals of `case`, in order.
+/// Checks all goals of `case`, in order.
 #[must_use]
 pub fn verdicts(results: &Results, case: &Case) -> Vec<Verdict> {
     case.goals.iter().map(|goal| verdict(results, case, goal)).collect()
 }
 
-/// The verdict of one goal of `case`.
+/// Checks one goal of `case`.
 #[must_use]
 pub fn verdict(results: &Results, case: &Case, goal: &Goal) -> Verdict {
     let figures = |contender: &str| -> Vec<f64> {
@@ -63,8 +63,8 @@ pub fn verdict(results: &Results, case: &Case, goal: &Goal) -> Verdict {
     }
 }
 
-/// The best contender other than `of`: the one whose median of the goal's figure is the lowest, or
-/// the highest if the goal has only a lower bound.
+/// Finds the best contender other than `of`: the one with the lowest median of the goal's figure,
+/// or the highest if the goal has only a lower bound.
 fn best(case: &Case, of: &str, goal: &Goal, figures: impl Fn(&str) -> Vec<f64>) -> Option<String> {
     let more_is_better = goal.at_least.is_some() && goal.at_most.is_none();
     let others = case.contenders.iter().filter(|other| other.name != of);

@@ -25,7 +25,7 @@ pub use outliers::outliers;
 pub use quantile::{COARSE_BELOW, FEW_BELOW, median, quantile};
 pub use summary::{Summary, summarise};
 
-/// A standard normal value: Box and Muller.
+/// Draws a standard normal value by the method of Box and Muller.
 #[cfg(test)]
 pub(crate) fn normal(random: &mut fastrand::Rng) -> f64 {
     (-2.0 * (1.0 - random.f64()).ln()).sqrt() * (std::f64::consts::TAU * random.f64()).cos()

@@ -1,44 +1,44 @@
-//! Measures how much the machine was disturbed by other work during a run.
+//! Measures how much other work disturbed the machine during a run.
 //!
-//! A run's disturbance is the processor time that went to other processes and, by the host, to
-//! other machines, as a part of the processor time that was available: seconds times processors.
+//! A run's disturbance is the processor time of other processes and, taken by the host, of other
+//! machines, as a part of the available processor time: seconds times processors.
 
 use serde::Serialize;
 
 use crate::result::Run;
 
-/// The greatest part of the processors that may go elsewhere in an undisturbed run. Reports and
+/// Largest part of the processors that other work may take in an undisturbed run. Reports and
 /// `compare` decide on differences of some 5 %, so a run must not lose more than that.
 pub const MOST_ELSEWHERE: f64 = 0.05;
 
-/// The greatest part of runs that may be disturbed without a warning. One of five leaves the
-/// median, and mostly its interval, among undisturbed runs.
+/// Largest part of runs that may be disturbed without a warning. With one run of five, the median,
+/// and mostly its interval, still lie among undisturbed runs.
 pub const MOST_DISTURBED_RUNS: f64 = 0.2;
 
-/// Processor seconds below which other work is not counted: the kernel counts in ticks of 0.01 s.
+/// Processor seconds below which other work is ignored: the kernel counts in ticks of 0.01 s.
 const TICKS: f64 = 0.03;
 
 /// Disturbance of the counted runs of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Disturbance {
-    /// Runs that count and whose noise was observed.
+    /// Number of counted runs whose noise was observed.
     pub observed: usize,
-    /// Runs of those that lost more than [`MOST_ELSEWHERE`].
+    /// Number of those runs that lost more than [`MOST_ELSEWHERE`].
     pub disturbed: usize,
-    /// The greatest part that a run lost.
+    /// Largest part of the processors that a run lost.
     pub worst: f64,
 }
 
 impl Disturbance {
-    /// True if more runs than [`MOST_DISTURBED_RUNS`] were disturbed.
+    /// True if the part of disturbed runs exceeds [`MOST_DISTURBED_RUNS`].
     #[must_use]
     pub fn warns(&self) -> bool {
         self.disturbed as f64 > MOST_DISTURBED_RUNS * self.observed as f64
     }
 }
 
-/// The part of the machine's processor time that went elsewhere during `run`; `None` if it was not
-/// observed.
+/// Returns the part of the machine's processor time that other work took during `run`; `None` if it
+/// was not observed.
 #[must_use]
 pub fn elsewhere(run: &Run, processors: usize) -> Option<f64> {
     let noise = &run.noise;
@@ -51,7 +51,7 @@ pub fn elsewhere(run: &Run, processors: usize) -> Option<f64> {
     part.is_finite().then_some(part)
 }
 
-/// Summarises the disturbance of those of `runs` that count.
+/// Summarises the disturbance of the counted runs among `runs`.
 pub fn disturbance<'a>(runs: impl IntoIterator<Item = &'a Run>, processors: usize) -> Disturbance {
     let counted = runs.into_iter().filter(|run| run.counts());
     counted.filter_map(|run| elsewhere(run, processors)).fold(Disturbance::default(), |so_far, part| {

@@ -9,16 +9,16 @@ use super::quantile::median;
 /// The score above which Iglewicz and Hoaglin call a sample an outlier.
 const LIMIT: f64 = 3.5;
 
-/// The 0.75 quantile of the standard normal distribution: a deviation's median over its sigma.
+/// 0.75 quantile of the standard normal distribution: median absolute deviation divided by sigma.
 const MEDIAN_DEVIATION: f64 = 0.6745;
 
-/// The square root of pi / 2: sigma over a deviation's mean.
+/// Square root of pi / 2: sigma divided by the mean absolute deviation.
 const MEAN_DEVIATION: f64 = 1.253_314;
 
-/// The least number of samples from which a deviation is estimated.
+/// Fewest samples from which a deviation is estimated.
 const LEAST: usize = 5;
 
-/// Indices of the outliers among `samples`, ascending.
+/// Returns the indices of the outliers among `samples`, ascending.
 #[must_use]
 pub fn outliers(samples: &[f64]) -> Vec<usize> {
     let finite = samples.iter().filter(|sample| sample.is_finite()).count();
@@ -29,15 +29,15 @@ pub fn outliers(samples: &[f64]) -> Vec<usize> {
     (0..samples.len()).filter(|&index| outlying(distances[index])).collect()
 }
 
-/// The spread of `distances` as a standard deviation; `None` if all are zero. Where more than half
-/// are zero, which is common for counts, the mean takes the place of the median, as Iglewicz and
-/// Hoaglin advise.
+/// Estimates the standard deviation from absolute `distances`; `None` if all are zero. If more than
+/// half are zero, which is common for counts, the mean replaces the median, as Iglewicz and Hoaglin
+/// advise.
 fn sigma(distances: &[f64], finite: usize) -> Option<f64> {
     let sigma = median(distances)? / MEDIAN_DEVIATION;
     if sigma > 0.0 {
         return Some(sigma);
     }
-    // Summed in ascending order: the result must not depend on the order of the samples.
+    // Summed in ascending order, so that the result does not depend on the order of the samples.
     let mut ascending: Vec<f64> = distances.iter().copied().filter(|d| d.is_finite()).collect();
     ascending.sort_by(f64::total_cmp);
     let mean = ascending.iter().sum::<f64>() / finite as f64;

@@ -1,22 +1,22 @@
 //! Computes the probability that two lists of samples differ by chance alone: Yuen's test, and the
 //! correction for many comparisons. Called by `compare`.
 
-/// The part of the samples that is left out at each end: single slow runs decide nothing.
+/// Part of the samples to remove at each end, so that single slow runs decide nothing.
 const TRIMMED: f64 = 0.2;
 
-/// The probability that two lists of one distribution differ at least this much, on either side; 1
-/// if either has fewer than two positive samples.
+/// Returns the probability that two lists from one distribution differ at least this much, in
+/// either direction. 1 if either has fewer than two positive samples.
 ///
 /// Yuen's test ("The two-sample trimmed t for unequal population variances", 1974) of logarithms:
-/// timing noise is close to log-normal but for single slow runs, which are trimmed. A rank test
-/// would assume less, but with five runs a side it never gets below 0.008, which no correction for
-/// many comparisons lets pass.
+/// timing noise is close to log-normal except for single slow runs, which are trimmed. A rank test
+/// would assume less, but with five runs a side it never gets below 0.008, too high for any
+/// correction for many comparisons.
 pub(crate) fn chance(one: &[f64], two: &[f64]) -> f64 {
     let (one, two) = (Trimmed::of(one), Trimmed::of(two));
     let (Some(one), Some(two)) = (one, two) else { return 1.0 };
     let error = one.error + two.error;
     let distance = (one.mean - two.mean).abs();
-    // Figures that do not vary at all leave no room for chance, but rounding is no difference.
+    // Without any variance, each difference is significant, except one of rounding.
     if error <= 1e-24 {
         return if distance < 1e-9 { 1.0 } else { 0.0 };
     }
@@ -24,11 +24,11 @@ pub(crate) fn chance(one: &[f64], two: &[f64]) -> f64 {
     student_tails(distance / error.sqrt(), freedom)
 }
 
-/// The figures of one list that the test needs.
+/// Figures of one list for the test.
 struct Trimmed {
-    /// The mean of the samples that are left.
+    /// Mean of the remaining samples.
     mean: f64,
-    /// The squared standard error of that mean, from the winsorised variance.
+    /// Squared standard error of that mean, from the winsorised variance.
     error: f64,
     freedom: f64,
 }
@@ -53,7 +53,7 @@ impl Trimmed {
     }
 }
 
-/// Probabilities after correction for their number: Benjamini and Hochberg, "Controlling the False
+/// Corrects probabilities for their number: Benjamini and Hochberg, "Controlling the False
 /// Discovery Rate" (1995). If nothing differs, the chance of any false finding stays below the
 /// level; if much differs, that part of the findings may be false.
 pub(crate) fn corrected(chances: &[f64]) -> Vec<f64> {
@@ -68,18 +68,18 @@ pub(crate) fn corrected(chances: &[f64]) -> Vec<f64> {
     result
 }
 
-/// The probability of a value of Student's t distribution beyond `t` on either side.
+/// Returns the probability that Student's t distribution exceeds `t` in absolute value.
 fn student_tails(t: f64, freedom: f64) -> f64 {
     incomplete_beta(freedom / (freedom + t * t), freedom / 2.0, 0.5)
 }
 
-/// The regularised incomplete beta function, by the continued fraction of Press et al., "Numerical
-/// Recipes" (1992), 6.4.
+/// Computes the regularised incomplete beta function by the continued fraction of Press et al.,
+/// "Numerical Recipes" (1992), 6.4.
 fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     if x <= 0.0 || x >= 1.0 {
         return x.clamp(0.0, 1.0);
     }
-    // The fraction converges below this point; above, the function's mirror image does.
+    // The fraction converges below this point. Above, the symmetry of the function is used.
     if x > (a + 1.0) / (a + b + 2.0) {
         return 1.0 - incomplete_beta(1.0 - x, b, a);
     }
@@ -106,13 +106,13 @@ fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     front * fraction
 }
 
-/// The logarithm of the beta function.
+/// Computes the logarithm of the beta function.
 fn log_beta(a: f64, b: f64) -> f64 {
     log_gamma(a) + log_gamma(b) - log_gamma(a + b)
 }
 
-/// The logarithm of the gamma function of a positive number: Lanczos's approximation with the
-/// coefficients of "Numerical Recipes", 6.1.
+/// Computes the logarithm of the gamma function of a positive number: Lanczos's approximation with
+/// the coefficients of "Numerical Recipes", 6.1.
 fn log_gamma(x: f64) -> f64 {
     const COEFFICIENTS: [f64; 6] = [
         76.180_091_729_471_46,
@@ -137,8 +137,8 @@ mod tests {
 
     #[test]
     fn tails_are_those_of_tables() {
-        // Critical values of t for 5 % on both sides; with much freedom those of the normal
-        // distribution.
+        // Critical values of t for 5 % on both sides. With many degrees of freedom they equal those
+        // of the normal distribution.
         assert_close(student_tails(2.306_004, 8.0), 0.05);
         assert_close(student_tails(12.706_205, 1.0), 0.05);
         assert_close(student_tails(0.0, 5.0), 1.0);
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn chance_is_what_integration_gives() {
         // Fewer than five samples are not trimmed: t = 1.690641 with 4.083636 degrees of freedom,
-        // its density integrated numerically.
+        // the expected value integrated numerically.
         let powers = |x: [f64; 4]| x.map(f64::exp);
         assert_close(chance(&powers([1.0, 2.0, 3.0, 4.0]), &powers([2.0, 4.0, 6.0, 9.0])), 0.164_702);
         assert_eq!(chance(&[1.0; 3], &[1.0; 3]), 1.0);

@@ -9,50 +9,50 @@ use super::quantile::{COARSE_BELOW, FEW_BELOW, quantile, sorted};
 /// The summary of samples of one figure, in the unit of the samples.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// Samples that are finite.
+    /// Number of finite samples.
     pub count: usize,
-    /// Samples that are not finite; they are left out.
+    /// Number of other samples, which are ignored.
     pub bad: usize,
-    /// The least.
+    /// Smallest sample.
     pub min: f64,
-    /// The middle one; of an even count the mean of the middle two.
+    /// Median; the mean of the middle two if the count is even.
     pub median: f64,
-    /// The arithmetic mean.
+    /// Arithmetic mean.
     pub mean: f64,
-    /// 95 of 100 are at most this, interpolated.
+    /// 95th percentile, interpolated.
     pub p95: f64,
-    /// 99 of 100 are at most this, interpolated.
+    /// 99th percentile, interpolated.
     pub p99: f64,
-    /// The greatest.
+    /// Largest sample.
     pub max: f64,
-    /// Holds the true median with 95 % confidence.
+    /// Range that contains the true median with 95 % confidence.
     pub interval: Interval,
-    /// True below [`COARSE_BELOW`] samples: the interval is a rough one.
+    /// True below [`COARSE_BELOW`] samples, for which the interval is rough.
     pub coarse: bool,
     /// True below [`FEW_BELOW`] samples.
     pub few: bool,
-    /// Indices of outliers among the samples as they were given, ascending.
+    /// Indices of outliers in the given order of the samples, ascending.
     pub outliers: Vec<usize>,
 }
 
-/// Samples from which on a 95th or 99th percentile says more than the greatest sample.
+/// Fewest samples for which a 95th or 99th percentile differs from the largest sample.
 const TAIL: usize = 20;
 
 impl Summary {
-    /// A percentile near the end; `None` of too few samples.
+    /// Returns a percentile near the end; `None` if there are too few samples.
     #[must_use]
     pub fn tail(&self, percentile: impl Fn(&Self) -> f64) -> Option<f64> {
         (self.count >= TAIL).then(|| percentile(self))
     }
 }
 
-/// Summarises `samples`, which are in the order of the runs. Returns `None` if no sample is finite.
+/// Summarises `samples`, which are in the order of the runs. `None` if no sample is finite.
 #[must_use]
 pub fn summarise(samples: &[f64]) -> Option<Summary> {
     let sorted = sorted(samples);
     let count = sorted.len();
     let interval = median_interval(&sorted)?;
-    // A running mean cannot overflow as a sum can.
+    // A running mean, unlike a sum, cannot overflow.
     let mean = sorted.iter().zip(1..).fold(0.0, |mean, (x, n)| mean + (x - mean) / f64::from(n));
     Some(Summary {
         count,

@@ -1,4 +1,4 @@
-//! Makes the case of a workload that a function does: calls in new environments, at each number of
+//! Makes the case of a workload that a function does: calls in new environments, for each number of
 //! jobs. Called for `bench run TARGET --on lambda:NAME`.
 
 use std::collections::BTreeMap;
@@ -12,23 +12,23 @@ use crate::functions::FunctionSize;
 use crate::plan::{Cache, Case, Contender, Count, Invoke};
 use crate::words::literal;
 
-/// Workloads that a function does.
+/// Workloads that a function can do.
 const WORKLOADS: [&str; 6] = ["open", "one-big", "seq-read", "many-small", "copy-tree", "list"];
-/// The longest run, seconds.
+/// Timeout of a run in seconds.
 const TIMEOUT: f64 = 1800.0;
 
-/// A function of Lambda, or of a host of one's own.
+/// A function of Lambda, or of the user's own host.
 #[derive(Clone, Debug, Default)]
 pub struct Called {
-    /// Its name.
+    /// Name of the function.
     pub name: String,
-    /// The endpoint of the Invoke API; empty: that of AWS.
+    /// Endpoint of the Invoke API; empty for AWS.
     pub endpoint: String,
-    /// The timeout that it gets, in seconds; empty: the longest.
+    /// Timeout of the function in seconds; empty for the longest.
     pub timeout: String,
 }
 
-/// The workloads that fit a target.
+/// Returns the workloads that fit a target.
 pub(super) fn fitting(target: &Target) -> &'static [&'static str] {
     match target.found {
         Found::Object(_) => &["open", "one-big"],
@@ -36,7 +36,7 @@ pub(super) fn fitting(target: &Target) -> &'static [&'static str] {
     }
 }
 
-/// The case of a workload.
+/// Makes the case of a workload.
 pub(super) fn case(
     target: &Target,
     workload: &str,
@@ -81,7 +81,7 @@ pub(super) fn case(
     })
 }
 
-/// The event of a workload, and the bytes that a call reads if they are known.
+/// Makes the event of a workload. Also returns the bytes that a call reads, if they are known.
 fn event(target: &Target, workload: &str, request: &Request) -> Result<(Value, Option<u64>), String> {
     let source = &literal(&target.location);
     let below = format!("{}/", source.trim_end_matches('/'));

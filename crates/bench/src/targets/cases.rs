@@ -19,26 +19,27 @@ use crate::slow_link::LINK;
 use crate::words::literal;
 use crate::workloads::part_bytes;
 
-/// Bytes of an object that a run reads unless asked for more: about a second over a network.
+/// Default for the bytes of an object that a run reads: about a second over a network.
 const SIZE: u64 = 256 << 20;
-/// Files that a run reads unless asked for more.
+/// Default for the files that a run reads.
 const FILES: u64 = 1_000;
-/// Random reads of a run.
+/// Random reads per run.
 const READS: u64 = 200;
-/// Bytes of a random read unless given.
+/// Default for the bytes of a random read.
 const BLOCK: u64 = 4 << 10;
-/// Bytes of a block of the cache, the smallest request for data.
+/// Bytes per block of the cache, the smallest data request.
 const CACHE_BLOCK: u64 = 128 << 10;
-/// Names that one request lists.
+/// Names per list request.
 const NAMES: u64 = 1_000;
-/// Files from which on a tree is one of many small files.
+/// Fewest files of a tree for the workloads of many small files.
 const MANY: usize = 20;
-/// Seconds after which a case ends with its third round, so that a slow target takes minutes.
+/// Seconds after which a case ends, but not before its third round, so that a slow target takes
+/// minutes.
 const SECONDS: f64 = 30.0;
-/// The longest run, seconds.
+/// Timeout of a run in seconds.
 const TIMEOUT: f64 = 600.0;
 
-/// The workloads that fit a target.
+/// Returns the workloads that fit a target.
 pub(super) fn fitting(target: &Target) -> &'static [&'static str] {
     match &target.found {
         Found::Object(_) => &["open", "rand-read"],
@@ -47,7 +48,7 @@ pub(super) fn fitting(target: &Target) -> &'static [&'static str] {
     }
 }
 
-/// One way to the data.
+/// An access to the data in one cache state.
 struct Way {
     name: &'static str,
     access: &'static str,
@@ -58,7 +59,7 @@ const fn way(name: &'static str, access: &'static str, state: CacheState) -> Way
     Way { name, access, state }
 }
 
-/// The case of a workload.
+/// Makes the case of a workload.
 pub(super) fn case(target: &Target, workload: &str, request: &Request, jobs: &[u32]) -> Result<Case, String> {
     let mut work = Work::of(target, workload, request)?;
     let mut services = Vec::new();
@@ -101,7 +102,7 @@ pub(super) fn case(target: &Target, workload: &str, request: &Request, jobs: &[u
     })
 }
 
-/// The ways to the data of a target that a workload has.
+/// Returns the accesses that a workload has for a target.
 fn ways(target: &Target, workload: &str) -> Result<Vec<Way>, String> {
     use CacheState::{Any, Cold, Hydrated, Warm};
     let (path, cp) = (way("path, cold", "path", Cold), way("cp, then read", "cp", Cold));
@@ -128,13 +129,13 @@ fn ways(target: &Target, workload: &str) -> Result<Vec<Way>, String> {
     })
 }
 
-/// The work of one run.
+/// The work of one run. `target`, the files, the object and texts of the parameters are words of a
+/// plan: their literal braces are doubled.
 struct Work {
     workload: String,
-    /// The target as it was given.
+    /// Target as it was given.
     location: String,
-    /// Where a job reaches the target. This, the files, the object and texts of the parameters are
-    /// words of a plan.
+    /// Location at which a job reaches the target.
     target: String,
     title: String,
     notes: Vec<String>,
@@ -142,13 +143,13 @@ struct Work {
     parameters: BTreeMap<String, Value>,
     /// Bytes that a run reads.
     bytes: u64,
-    /// Bytes of all that a copy brings.
+    /// Bytes of everything that a copy fetches.
     whole: u64,
-    /// Files or names that a run is about; `None` if there are more than were looked at.
+    /// Number of files or names in a run; `None` if the target has more than were examined.
     count: Option<u64>,
-    /// Local files that it reads.
+    /// Local files that the run reads.
     files: Vec<String>,
-    /// The object that it reads, for firstbyte's cache.
+    /// Object that the run reads, for firstbyte's cache.
     object: Option<String>,
 }
 
@@ -181,7 +182,7 @@ impl Work {
         Ok(work)
     }
 
-    /// Lets the jobs reach the target elsewhere.
+    /// Changes the location at which jobs reach the target.
     fn reached_at(&mut self, target: &Target, location: &str) {
         if target.local {
             let from = literal(target.location.trim_end_matches('/'));
@@ -250,13 +251,14 @@ impl Work {
             return Err("command: which? write it after --".into());
         }
         self.title = format!("{} on {}", request.command.join(" "), self.location);
-        // The workload itself fills `{target}`: only a job knows where it reaches the target.
+        // The workload itself fills `{target}`, because only a job knows where it reaches the
+        // target.
         let words: Vec<_> = request.command.iter().map(|word| literal(word)).collect();
         self.parameters.insert("command".into(), json!(words));
         Ok(())
     }
 
-    /// A workload of one object: the target itself, or the largest below it.
+    /// Adds a workload of one object: the target itself, or the largest object below it.
     fn object(&mut self, target: &Target, request: &Request) -> Result<(), String> {
         let (name, size) = match &target.found {
             Found::Object(size) => (None, *size),
@@ -306,7 +308,7 @@ impl Work {
         Ok(())
     }
 
-    /// Programs of others that are installed and can do the work.
+    /// Returns contenders for other projects' programs that are installed and can do the work.
     fn others(&self, target: &Target, request: &Request) -> Vec<Contender> {
         let Ok(Location::Object(place)) = Location::parse(target.location.as_ref()) else {
             return Vec::new();
@@ -337,7 +339,7 @@ impl Work {
         found.into_iter().map(contender).collect()
     }
 
-    /// A contender that is no job of ours.
+    /// Makes a contender from another program's command.
     fn other(&self, command: Vec<String>, with: Contender) -> Contender {
         Contender {
             command,
@@ -349,7 +351,7 @@ impl Work {
         }
     }
 
-    /// What a job by this way reads of the service, from above.
+    /// Estimates from above what a job with this access reads from the service.
     fn billed(&self, way: &Way) -> Billed {
         let random = matches!(self.workload.as_str(), "rand-read" | "mixed");
         let text = |number: Option<u64>| number.map_or_else(String::new, |number| number.to_string());
@@ -358,11 +360,11 @@ impl Work {
         let (bytes, gets) = match (self.workload.as_str(), way.access, way.state) {
             ("list", ..) => (self.count.map(|_| 0), Some(0)),
             ("command" | "upload" | "probe", ..) => (None, None),
-            // Before its first run all of it is brought into the cache.
+            // The first run hydrates, or copies, everything.
             (_, "cp", _) | (_, _, CacheState::Hydrated) => {
                 (Some(self.whole), Some(blocks(self.whole) + files))
             }
-            // A read of a few bytes brings the blocks that it touches.
+            // A read of a few bytes fetches the blocks that it touches.
             _ if random && way.access != "path" => {
                 let each = self.bytes / READS + CACHE_BLOCK;
                 (Some(READS * each), Some(READS * blocks(each)))
@@ -387,7 +389,7 @@ impl Work {
             job.insert("options".into(), json!(request.options));
         }
         let hydrated = way.state == CacheState::Hydrated;
-        // A hydrated cache is kept for all runs of a contender; others begin with none.
+        // A hydrated cache is kept for all runs of a contender; other runs start without a cache.
         let cache = if hydrated { "{disk}/hydrated" } else { "{out}/cache-{job}" };
         if way.access == "mount" || self.workload == "hydrate" {
             job.insert("cache".into(), json!(cache));
@@ -458,7 +460,7 @@ mod tests {
             let found = case.contenders.iter().find(|contender| contender.name == name);
             found.unwrap().billed.clone().unwrap()
         };
-        // A copy brings the whole object, whatever is read of it.
+        // A copy fetches the whole object, even if only a part of it is read.
         assert_eq!(billed("cp, then read").bytes, (5_u64 << 30).to_string());
         assert_eq!(billed("lazy open").bytes, (200 * (4_096 + 131_072)).to_string());
         assert_eq!(billed("lazy open").gets, "400");

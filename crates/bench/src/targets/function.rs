@@ -2,8 +2,7 @@
 //! sees the network of a serverless function.
 //!
 //! A local target is shown through the slow file system, a remote one through the proxy. The proxy
-//! passes bytes unchanged, so it does not work with TLS: the name in the certificate is not the
-//! proxy's.
+//! passes bytes unchanged, so it does not work with TLS: the certificate does not name the proxy.
 
 use super::Request;
 use super::probe::Target;
@@ -11,13 +10,13 @@ use crate::plan::Service;
 use crate::slow_link::{LINK, proxy, slow_directory};
 use crate::words::literal;
 
-/// A target as the jobs of a function reach it. All texts are words of a plan.
+/// A target as jobs of a function reach it. All texts are words of a plan, with placeholders.
 pub(super) struct Linked {
-    /// The service, one for each job.
+    /// Link service, one instance for each job.
     pub(super) service: Service,
-    /// The target's location for the job.
+    /// Location of the target for the job.
     pub(super) location: String,
-    /// The global options for the job.
+    /// Global options for the job.
     pub(super) options: Vec<String>,
 }
 
@@ -53,7 +52,7 @@ pub(super) fn link(target: &Target, request: &Request) -> Result<Linked, String>
     Ok(Linked { service: proxy(&to), location, options })
 }
 
-/// The slow file system over the directory of a local target.
+/// Makes the slow file system over the directory of a local target.
 fn directory(location: &str, request: &Request) -> Linked {
     let path = std::path::absolute(location).unwrap_or_else(|_| location.into());
     let (root, below) = match (path.is_dir(), path.parent(), path.file_name()) {
@@ -65,7 +64,7 @@ fn directory(location: &str, request: &Request) -> Linked {
     Linked { service, location, options: request.options.clone() }
 }
 
-/// `SCHEME://HOST` or `HOST`, and the path behind it.
+/// Splits a URL into `SCHEME://HOST` or `HOST`, and the path.
 fn split_url(url: &str) -> (&str, &str) {
     let host = url.find("://").map_or(0, |at| at + 3);
     url.split_at(url[host..].find('/').map_or(url.len(), |at| host + at))

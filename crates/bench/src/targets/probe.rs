@@ -10,24 +10,24 @@ use firstbyte_store::ListOptions;
 
 use crate::error::{Error, Result};
 
-/// Entries that are examined. A large target is measured by its first ones.
+/// Most entries examined. A larger target is measured by its first entries.
 const ENTRIES: usize = 20_000;
 
-/// A target that was probed.
+/// A target that was examined.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// As it was given.
+    /// Location as it was given; absolute for a local path.
     pub location: String,
     /// True for a path on a mounted file system.
     pub local: bool,
-    /// The kind of target.
+    /// Kind and size.
     pub found: Found,
 }
 
 /// The kind of a target.
 #[derive(Clone, Debug)]
 pub enum Found {
-    /// One file or object of so many bytes.
+    /// A file or object of this many bytes.
     Object(u64),
     /// A directory, prefix or bucket.
     Tree(Shape),
@@ -36,21 +36,21 @@ pub enum Found {
 /// The files of a tree.
 #[derive(Clone, Debug, Default)]
 pub struct Shape {
-    /// Sizes by name, of the first entries.
+    /// Sizes of the first entries, by name.
     pub sizes: BTreeMap<String, u64>,
-    /// False if there is more.
+    /// False if the tree has more entries.
     pub complete: bool,
 }
 
 impl Shape {
-    /// The largest file and its bytes.
+    /// Returns the largest file and its size.
     #[must_use]
     pub fn largest(&self) -> Option<(&str, u64)> {
         self.sizes.iter().map(|(name, size)| (name.as_str(), *size)).max_by_key(|(_, size)| *size)
     }
 
-    /// The files of at most `size` bytes, by name, at most `count`: how many, their bytes, and the
-    /// name after the last one.
+    /// Returns the number and the bytes of the first `count` files by name, and the name after the
+    /// last of them.
     #[must_use]
     pub fn first(&self, count: u64) -> (u64, u64, Option<&str>) {
         let taken = self.sizes.iter().take(count as usize);
@@ -59,19 +59,19 @@ impl Shape {
     }
 }
 
-/// Looks at a target.
+/// Examines a target.
 ///
 /// # Errors
-/// It is missing, empty, or cannot be read.
+/// The target is missing, empty, or cannot be read.
 pub fn probe(client: &Client, location: &str) -> Result<Target> {
     let failed = |what: String| {
-        // The store's errors begin with the location themselves.
+        // The store's errors already begin with the location.
         let what = what.strip_prefix(&format!("{location}: ")).map(str::to_owned).unwrap_or(what);
         Error::Target { location: location.to_owned(), what }
     };
     let parsed = Location::parse(location.as_ref()).map_err(|error| failed(error.to_string()))?;
     let local = matches!(parsed, Location::Local(_));
-    // Jobs have directories of their own, so a relative path would be another one there.
+    // Jobs have other working directories, so a relative path would lead elsewhere.
     let location = match parsed.as_local() {
         Some(path) => &absolute(path),
         None => location,
@@ -101,7 +101,7 @@ pub fn probe(client: &Client, location: &str) -> Result<Target> {
     }
 }
 
-/// A local path as a text that is the same from every directory.
+/// Returns a local path as text that is valid in every directory.
 fn absolute(path: &Path) -> String {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string()
 }

@@ -1,31 +1,31 @@
-//! Programs of others that are contenders for objects of S3 where they are installed: s5cmd, aws,
-//! rclone and mount-s3. Each does the work of the case in its usual way. Called for the cases of
-//! targets.
+//! Other projects' programs that become contenders for S3 objects if they are installed: s5cmd,
+//! aws, rclone and mount-s3. Each does the work of the case in its usual way. Called for the cases
+//! of targets.
 
 use super::Request;
 use crate::services::find_program;
 use crate::words::literal;
 
-/// The objects of a case.
+/// Objects of a case.
 #[derive(Debug)]
 pub(super) enum Objects<'a> {
-    /// One object: bucket and key.
+    /// An object: bucket and key.
     One(&'a str, &'a str),
     /// All objects below a prefix of a bucket.
     Below(&'a str, &'a str),
-    /// Their names alone.
+    /// Only the names below a prefix of a bucket.
     Names(&'a str, &'a str),
 }
 
-/// A program with the words of its command.
+/// A program and its command.
 pub(super) struct Program {
     pub(super) name: &'static str,
     pub(super) command: Vec<String>,
-    /// Prints the seconds of the work, without the end of a mount.
+    /// True if the command prints the seconds of the work, without unmounting.
     pub(super) is_timed: bool,
 }
 
-/// The installed programs, with their commands for these objects.
+/// Returns the installed programs, with their commands for these objects.
 pub(super) fn programs(objects: &Objects<'_>, request: &Request) -> Vec<Program> {
     let reach = Reach::of(request);
     let all = [
@@ -39,7 +39,7 @@ pub(super) fn programs(objects: &Objects<'_>, request: &Request) -> Vec<Program>
     installed.map(|(name, command, is_timed)| Program { name, command, is_timed }).collect()
 }
 
-/// The way to the service.
+/// Options with which the service is reached.
 struct Reach {
     endpoint: Option<String>,
     region: Option<String>,
@@ -61,7 +61,7 @@ impl Reach {
         }
     }
 
-    /// Options as s5cmd, aws and mount-s3 call them.
+    /// Returns the options in the syntax of s5cmd, aws and mount-s3.
     fn options(&self, region: bool) -> Vec<String> {
         let pairs = [
             ("--endpoint-url", self.endpoint.as_ref()),
@@ -102,7 +102,7 @@ fn aws(objects: &Objects<'_>, reach: &Reach) -> Vec<String> {
     [words(&["aws"]), reach.options(true), words(&["s3"]), work].concat()
 }
 
-/// A remote of rclone is written in front of its path, with quoted values.
+/// Makes the command of rclone. Its remote is written before the path, with quoted values.
 fn rclone(objects: &Objects<'_>, reach: &Reach) -> Vec<String> {
     let provider = if reach.endpoint.is_some() { "Other" } else { "AWS" };
     let values = [("endpoint", &reach.endpoint), ("region", &reach.region), ("profile", &reach.profile)];
@@ -120,10 +120,10 @@ fn rclone(objects: &Objects<'_>, reach: &Reach) -> Vec<String> {
     }
 }
 
-/// A mount whose object is read once. It is unmounted after the clock has stopped.
+/// Makes a command that mounts, reads the object once, and unmounts after the clock has stopped.
 fn mount_s3(objects: &Objects<'_>, reach: &Reach) -> Option<Vec<String>> {
     let Objects::One(bucket, key) = objects else { return None };
-    // An endpoint of one's own has buckets in its paths.
+    // S3 services other than AWS use path-style addresses.
     let style = words(if reach.endpoint.is_some() { &["--force-path-style"] } else { &[] });
     let script = r#"at={out}/mount-s3; mkdir -p $at; began=$(date +%s%N)
 bucket=$1; key=$2; shift 2

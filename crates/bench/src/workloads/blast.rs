@@ -1,5 +1,5 @@
-//! The workload `blast`: a search by the program blastn. Its output is not read here; the engine
-//! can compare the result file in the destination.
+//! The workload `blast`: a search by the program blastn. Its output is not parsed; the engine can
+//! compare the result file in the destination.
 
 use std::fs;
 use std::path::Path;
@@ -32,14 +32,14 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
     let again = &mut searches[1..];
     again.sort_unstable_by(f64::total_cmp);
     if let Some(middle) = again.get(again.len() / 2) {
-        // Of the searches after the first, which find the caches warm.
+        // Median of the later searches, which find the caches warm.
         metrics.insert("next_search_seconds".into(), *middle);
     }
     metrics.insert("bytes".into(), bytes(&database)? as f64);
     Ok(metrics)
 }
 
-/// Bytes of the files of a database: those whose names begin with its name and a dot.
+/// Sums the files of a database: those whose names begin with its name and a dot.
 fn bytes(database: &Path) -> Result<u64> {
     let (Some(directory), Some(name)) = (database.parent(), database.file_name()) else {
         return Err(Error::job(format!("database {} has no name", database.display())));
@@ -71,7 +71,7 @@ fn search(job: &Job, database: &Path, query: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Sequences in a FASTA file.
+/// Counts the sequences in a FASTA file.
 fn sequences(query: &Path) -> Result<usize> {
     let text = fs::read(query).map_err(Error::at(query))?;
     match text.split(|byte| *byte == b'\n').filter(|line| line.first() == Some(&b'>')).count() {

@@ -1,12 +1,12 @@
-//! The workload `command`: runs any program on the target. `{target}` in its words is the directory
-//! or file through which the target is accessible, or its location.
+//! The workload `command`: runs any program on the target. In its words, `{target}` stands for the
+//! directory or file through which the target is accessible, or for its location.
 
 use std::process::{Command, Stdio};
 
 use crate::access::Session;
 use crate::job::{Error, Job, Metrics, Result, Watch, program};
 
-/// The placeholder.
+/// Placeholder for the target.
 const TARGET: &str = "{target}";
 
 pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
@@ -22,7 +22,7 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
     let output = program::finish(child, &name)?;
     let mut metrics = Metrics::new();
     watch.note(&mut metrics, "all_seconds");
-    // A program may print metrics of its own.
+    // A program may print its own metrics.
     let text = String::from_utf8_lossy(&output.stdout);
     let own = text.lines().last().and_then(|line| serde_json::from_str::<Metrics>(line).ok());
     metrics.extend(own.unwrap_or_default());

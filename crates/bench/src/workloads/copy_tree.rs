@@ -1,5 +1,5 @@
-//! The workload `copy-tree`: a recursive copy to a destination, by firstbyte or by plain calls as
-//! `cp -r` makes them.
+//! The workload `copy-tree`: a recursive copy to a destination, by firstbyte or by the plain calls
+//! of `cp -r`.
 
 use std::fs;
 use std::path::Path;
@@ -30,7 +30,7 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
     Ok(metrics)
 }
 
-/// Each file by the C library's way: the kernel copies if it can.
+/// Copies each file by the standard library: the kernel copies the bytes if it can.
 fn plain(job: &Job, session: &Session<'_>, from: &Path, to: &Path) -> Result<(u64, u64)> {
     let found = session.list()?;
     let next = AtomicUsize::new(0);

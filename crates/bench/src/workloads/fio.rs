@@ -1,4 +1,4 @@
-//! The workload `fio`: the program fio on the one file of the job.
+//! The workload `fio`: runs the program fio on the job's one file.
 
 use crate::access::Session;
 use crate::fio::Run;

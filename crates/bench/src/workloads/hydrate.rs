@@ -1,4 +1,4 @@
-//! The workload `hydrate`: fetches everything of the target into firstbyte's cache.
+//! The workload `hydrate`: fetches the whole target into firstbyte's cache.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::many_small::figures;
 use crate::access::Session;
 use crate::job::{Error, Job, Metrics, Result, Watch};
 
-/// A wait after which it is waited again: a job has no longest time here, the engine has.
+/// Length of one wait, which is then repeated: only the engine limits the time of a job.
 const WAIT: Duration = Duration::from_secs(3600);
 
 pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {

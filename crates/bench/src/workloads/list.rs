@@ -1,7 +1,7 @@
 //! The workload `list`: reads the names of a directory or prefix, with or without sizes and times.
 //!
 //! With the access `path` or `mount` it lists as plain programs do: getdents64 by one thread, and
-//! lstat for each entry if details are wanted. With `open` it lists through firstbyte.
+//! lstat for each entry if details are requested. With `open` it lists through firstbyte.
 
 use std::fs;
 use std::num::NonZeroUsize;
@@ -15,7 +15,7 @@ use firstbyte_store::ListOptions;
 use crate::access::Session;
 use crate::job::{Error, Job, Metrics, Result, Watch};
 
-/// Bytes that the C library asks for by one getdents64.
+/// Buffer of the C library for one getdents64, in bytes.
 const BUFFER: u64 = 32 << 10;
 
 pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
@@ -36,7 +36,7 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
     Ok(metrics)
 }
 
-/// By getdents64 and lstat.
+/// Lists by getdents64 and lstat.
 fn plain(job: &Job, root: &Path) -> Result<u64> {
     let mut entries = 0;
     let mut waiting: Vec<PathBuf> = vec![root.to_owned()];
@@ -63,7 +63,7 @@ fn plain(job: &Job, root: &Path) -> Result<u64> {
     Ok(entries)
 }
 
-/// By firstbyte, a local directory.
+/// Lists a local directory by firstbyte.
 fn scanned(job: &Job, root: &Path) -> Result<u64> {
     let options = ListingOptions {
         depth: if job.recursive { Depth::Recursive } else { Depth::OneLevel },
@@ -96,7 +96,7 @@ impl firstbyte_listing::Visitor for Count {
     }
 }
 
-/// By firstbyte, a store.
+/// Lists a store by firstbyte.
 fn stored(job: &Job, session: &Session<'_>, watch: &Watch, metrics: &mut Metrics) -> Result<u64> {
     if job.buffer.is_some() {
         return Err(Error::job("buffer is for local directories: a store answers in pages of its own"));

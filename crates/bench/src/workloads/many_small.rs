@@ -14,7 +14,7 @@ use crate::data::{check_file, seed_of};
 use crate::job::{Access, Error, Expect, Job, Latencies, Metrics, Order, Result, Watch};
 use crate::threads::on_threads;
 
-/// Files at once unless the job says otherwise.
+/// Default for the number of files at once.
 const AT_ONCE: usize = 16;
 
 pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
@@ -31,7 +31,7 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
     Ok(metrics)
 }
 
-/// The files of the target that the job is about.
+/// Lists the files of the target that the job selects.
 fn chosen(job: &Job, session: &Session<'_>) -> Result<Vec<Found>> {
     let mut found = session.list()?;
     if let Some(names) = &job.names {
@@ -43,7 +43,7 @@ fn chosen(job: &Job, session: &Session<'_>) -> Result<Vec<Found>> {
     }
 }
 
-/// Reads all files by as many threads as the job says; each takes the next file.
+/// Reads all files. Each thread takes the next unread file.
 fn read(job: &Job, session: &Session<'_>, found: &[Found]) -> Result<(u64, Latencies)> {
     let next = AtomicUsize::new(0);
     let threads = match job.order {
@@ -61,7 +61,7 @@ fn read(job: &Job, session: &Session<'_>, found: &[Found]) -> Result<(u64, Laten
     Ok((bytes.iter().sum(), latencies.into_iter().collect()))
 }
 
-/// Reads one file from its start to its end.
+/// Reads one file from start to end.
 pub(super) fn read_one(job: &Job, session: &Session<'_>, found: &Found) -> Result<u64> {
     let object = session.open_named(&found.name)?;
     if let Some(size) = found.size.filter(|size| *size != object.size()) {
@@ -72,7 +72,7 @@ pub(super) fn read_one(job: &Job, session: &Session<'_>, found: &Found) -> Resul
     read_all(&object, 0..object.size(), block, &mut |_| Ok(()))
 }
 
-/// The copy by firstbyte, which is the whole work.
+/// Copies by firstbyte, which is the measured work.
 fn copy(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
     let client = session.client()?;
     let destination = destination(job)?;
@@ -102,7 +102,7 @@ fn copy(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
     Ok(metrics)
 }
 
-/// Checks what was delivered.
+/// Checks the delivered files.
 pub(super) fn check(job: &Job, destination: &Path) -> Result<()> {
     let Some(Expect { seed, .. }) = job.expect else { return Ok(()) };
     for name in crate::access::names_below(destination)? {
@@ -113,7 +113,7 @@ pub(super) fn check(job: &Job, destination: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The figures of a number of files, which has to be the one that the job states.
+/// Adds the figures of a number of files. Error if the job expects another number.
 pub(super) fn figures(job: &Job, metrics: &mut Metrics, files: u64, bytes: u64) -> Result<()> {
     if let Some(count) = job.count.filter(|count| *count != files) {
         return Err(Error::target(&job.target, format!("{files} files instead of {count}")));

@@ -12,7 +12,7 @@ use crate::data::first_difference;
 use crate::job::{Error, Expect, Job, Metrics, Result, Watch};
 use crate::threads::on_threads;
 
-/// Bytes between two touches: the smallest page.
+/// Bytes between two reads: the smallest page size.
 const PAGE: usize = 4096;
 
 pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
@@ -32,7 +32,7 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
     Ok(metrics)
 }
 
-/// Touches every page of a file, by threads that have a part each, and returns its bytes.
+/// Reads one byte of every page of a file; each thread has its own part. Returns the file's length.
 fn touch_all(job: &Job, path: &Path, is_object: bool) -> Result<u64> {
     let file = File::open(path).map_err(Error::at(path))?;
     let length = fs::metadata(path).map_err(Error::at(path))?.len();
@@ -75,18 +75,18 @@ impl Mapping {
     fn byte(&self, at: usize) -> u8 {
         assert!(at < self.length);
         // SAFETY: the byte lies in the mapping, which lives as long as `self`. Another process may
-        // change the file meanwhile, so the read is volatile. A file that is cut below this byte
-        // ends the process by SIGBUS, which the engine sees as a failed run.
+        // change the file meanwhile, so the read is volatile. If the file is truncated below this
+        // byte, SIGBUS ends the process, which the engine sees as a failed run.
         unsafe { self.start.add(at).read_volatile() }
     }
 }
 
-// SAFETY: the mapping is only read, and stays where it is.
+// SAFETY: the mapping is only read, and never moves.
 unsafe impl Sync for Mapping {}
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: it was mapped with this length and no reference into it is left.
+        // SAFETY: the mapping has this length, and no reference into it is left.
         let _ = unsafe { munmap(self.start.cast(), self.length) };
     }
 }

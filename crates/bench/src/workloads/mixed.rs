@@ -10,7 +10,7 @@ use crate::access::{Found, Object, Session};
 use crate::job::{Error, Job, Latencies, Metrics, Result, Stage, Watch, Workload};
 use crate::threads::on_threads;
 
-/// Operations unless the job says otherwise.
+/// Default for the number of operations.
 const OPERATIONS: u64 = 1000;
 
 pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
@@ -36,11 +36,11 @@ struct Work<'a> {
     job: &'a Job,
     session: &'a Session<'a>,
     watch: &'a Watch,
-    /// Each workload as often as its weight, so that a choice is one index.
+    /// Each workload as often as its weight, so that a choice is one random index.
     tickets: Vec<Workload>,
-    /// The object of reads.
+    /// Object for reads.
     object: Option<Object>,
-    /// The files of `many-small`.
+    /// Files for `many-small`.
     found: Vec<Found>,
 }
 
@@ -59,7 +59,7 @@ impl<'a> Work<'a> {
         })
     }
 
-    /// So many operations, one after another.
+    /// Runs so many operations, one after another.
     fn several(&self, thread: u64, operations: u64) -> Result<Sum> {
         let mut random = fastrand::Rng::with_seed(self.job.seed.wrapping_add(thread));
         let mut sum = Sum::default();
@@ -72,7 +72,7 @@ impl<'a> Work<'a> {
         Ok(sum)
     }
 
-    /// One operation; returns its bytes.
+    /// Runs one operation. Returns its bytes.
     fn one(&self, workload: Workload, random: &mut fastrand::Rng, position: &mut u64) -> Result<u64> {
         match (workload, &self.object) {
             (Workload::Open | Workload::ColdStart, _) => {
@@ -102,7 +102,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Reads the block at a position, which begins again after the end.
+    /// Reads the block at a position, which returns to the start after the end.
     fn next_block(&self, object: &Object, position: &mut u64) -> Result<u64> {
         let range = range_of(self.job, object)?;
         let offset = if (range.start..range.end).contains(position) { *position } else { range.start };
@@ -126,7 +126,7 @@ impl Sum {
         }
     }
 
-    /// Figures of all, and of each workload with its name before them.
+    /// Adds the figures of all operations, and those of each workload with its name as prefix.
     fn into_metrics(self, metrics: &mut Metrics) {
         let (mut bytes, mut all) = (0, Latencies::default());
         for (workload, (its, latencies)) in self.0 {

@@ -33,7 +33,7 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
     Ok(metrics)
 }
 
-/// The copy by firstbyte, which is the whole work.
+/// Copies by firstbyte, which is the measured work.
 fn copy(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
     if job.size.is_some() || job.offset != Size(0) {
         return Err(Error::job("one-big by cp copies all: offset and size are for other accesses"));
@@ -51,7 +51,7 @@ fn copy(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
     Ok(metrics)
 }
 
-/// The bytes of the object that the job is about.
+/// Returns the range of the object that the job selects.
 pub(super) fn range_of(job: &Job, object: &Object) -> Result<Range<u64>> {
     let Size(start) = job.offset;
     let end = job.size.map_or(object.size(), |Size(size)| start.saturating_add(size));
@@ -64,7 +64,7 @@ pub(super) fn range_of(job: &Job, object: &Object) -> Result<Range<u64>> {
     }
 }
 
-/// Reads a range in order, gives each piece to `visit`, and returns the bytes.
+/// Reads a range in order and passes each piece to `visit`. Returns the number of bytes.
 pub(super) fn read_all(
     object: &Object,
     range: Range<u64>,

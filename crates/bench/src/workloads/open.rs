@@ -4,9 +4,9 @@
 use crate::access::{Object, Session};
 use crate::job::{Access, Job, Metrics, Result, Share, Stage, Watch};
 
-/// The part that is read unless the job says otherwise.
+/// Default for the part that is read before the whole.
 const PART: Share = Share::Percent(1.0);
-/// Bytes of a piece of the part.
+/// Bytes per piece of the part.
 const PIECE: u64 = 1 << 20;
 
 pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
@@ -21,10 +21,9 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
     Ok(metrics)
 }
 
-/// The largest part of an object that is usable within `limit` seconds, computed from stages that
-/// were measured. A copy has to be complete, so an object of that size fits at the rate of this
-/// whole run. Without a copy the time up to the first byte is lost, and the rest continues at the
-/// rate at which all was read.
+/// Estimates the bytes of the largest object that is usable within `limit` seconds, from measured
+/// stages. A copy must be complete, so its rate is that of the whole run. Without a copy, the time
+/// up to the first byte is lost, and the rest is read at the rate of the last stage.
 fn fitting(access: Access, limit: f64, metrics: &Metrics) -> Option<f64> {
     let at = |name: &str| metrics.get(name).copied();
     let (bytes, all) = (at("object_bytes")?, at("all_seconds")?);
@@ -35,7 +34,7 @@ fn fitting(access: Access, limit: f64, metrics: &Metrics) -> Option<f64> {
     (reading > 0.0).then(|| (limit - lost).max(0.0) * bytes / reading)
 }
 
-/// Goes through the stages up to the last one wanted, and counts the bytes that are read.
+/// Goes through the stages up to the last requested one, and counts the bytes read.
 fn stages(
     job: &Job,
     session: &Session<'_>,
@@ -74,19 +73,19 @@ fn stages(
     Ok(())
 }
 
-/// Number and length of the pieces that are read of an object as its part.
+/// Returns number and length of the pieces that make up the part of an object.
 fn pieces(share: Option<Share>, size: u64) -> (u64, u64) {
     let part = share.unwrap_or(PART).of(size);
     ((part / PIECE).max(1), part.min(PIECE))
 }
 
-/// Bytes that a run reads of an object that it reads in part.
+/// Returns the bytes of the part that a run reads of an object.
 pub(super) fn part_bytes(share: Option<Share>, size: u64) -> u64 {
     let (pieces, length) = pieces(share, size);
     pieces * length
 }
 
-/// Reads a part in pieces spread evenly over the object, and returns how many bytes that were.
+/// Reads a part in pieces spread evenly over the object. Returns its bytes.
 fn read_part(object: &Object, share: Option<Share>) -> Result<u64> {
     let (pieces, length) = pieces(share, object.size());
     let mut buffer = vec![0; length as usize];

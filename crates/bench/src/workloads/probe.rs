@@ -1,5 +1,5 @@
-//! The workload `probe`: measures within a time what limits the target, as the verb of this name
-//! does, and reports its figures. Nothing is written.
+//! The workload `probe`: measures within a time what limits the target, like `firstbyte probe`, and
+//! reports its figures. Nothing is written to the target.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use firstbyte_probe::{Budget, ProbeOptions, ProbeReport, ProbeRights, probe};
 use crate::access::Session;
 use crate::job::{Error, Job, Metrics, Result, Watch};
 
-/// Seconds that a probe takes unless the job says otherwise.
+/// Default for the seconds of a probe.
 const SECONDS: u64 = 20;
 
 pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
     let time = Duration::from_secs(job.limit_seconds.unwrap_or(SECONDS));
-    // The caller of the measurement has a budget of its own.
+    // The measurement itself has a budget.
     let budget = Budget { time, usd: f64::INFINITY, prices: Default::default() };
     let options = ProbeOptions { budget, rights: ProbeRights::ReadOnly, disk: std::env::temp_dir() };
     let report = probe(session.client()?.store(), &session.location()?, &options)
@@ -23,7 +23,7 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
     Ok(metrics)
 }
 
-/// The figures of a report that were seen.
+/// Returns the measured figures of a report.
 fn figures(report: &ProbeReport) -> Metrics {
     let (rates, names) = (report.rates.as_ref(), report.names.as_ref());
     let of = |ceiling: &Option<firstbyte_probe::Ceiling>| ceiling.map(|found| found.per_second);

@@ -9,9 +9,9 @@ use crate::access::{Object, Session};
 use crate::job::{Error, Job, Latencies, Metrics, Result, Watch};
 use crate::threads::on_threads;
 
-/// Bytes of a read unless the job says otherwise.
+/// Default for the bytes of a read.
 pub(super) const BLOCK: u64 = 4096;
-/// Reads unless the job says otherwise.
+/// Default for the number of reads.
 const READS: u64 = 1000;
 
 pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
@@ -38,14 +38,14 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
     Ok(metrics)
 }
 
-/// The offsets to read at: whole blocks, drawn with equal probability each time.
+/// Draws the offsets to read at: whole blocks with equal probability.
 fn offsets(job: &Job, object: &Object, block: u64) -> Result<Vec<u64>> {
     let range = range_of(job, object)?;
     let mut random = fastrand::Rng::with_seed(job.seed);
     (0..job.count.unwrap_or(READS)).map(|_| one(&mut random, &range, block, object)).collect()
 }
 
-/// One random block of a range.
+/// Draws one random block of a range.
 pub(super) fn one(
     random: &mut fastrand::Rng,
     range: &Range<u64>,

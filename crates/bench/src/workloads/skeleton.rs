@@ -1,5 +1,5 @@
-//! The skeleton of a workload, to be copied: see CONTRIBUTING.md. Tests compile it. It reads the
-//! first byte of an object.
+//! The skeleton of a workload, to be copied: see CONTRIBUTING.md. Tests compile it. Reads the first
+//! byte of an object.
 
 use crate::access::Session;
 use crate::job::{Job, Metrics, Result, Watch};

@@ -1,4 +1,4 @@
-//! The workload `upload`: copies a local file or directory to the target. The job has to allow
+//! The workload `upload`: copies a local file or directory to the target. The job must allow
 //! writing (`write`).
 
 use firstbyte::OperandKind;
@@ -11,7 +11,7 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
     let is_tree = std::fs::metadata(source).map_err(Error::at(source))?.is_dir();
     let depth = if is_tree { OperandKind::Tree } else { OperandKind::Object };
     let text = source.to_string_lossy();
-    // What is in the directory, not the directory.
+    // The contents of the directory, not the directory itself.
     let from = if is_tree { join(&text, "") } else { text.into_owned() };
     let summary = copied(session.client()?, &from, &job.target, depth)?;
     let mut metrics = Metrics::new();

@@ -1,4 +1,4 @@
-//! A separate file system that is too small or not writable.
+//! A separate file system that is too small or read-only.
 
 use std::path::Path;
 use std::process::Command;

@@ -11,9 +11,9 @@ use firstbyte_transfer::ChunkPlan;
 use super::World;
 use super::servers::S3;
 
-/// `--concurrency` of these runs: chunks in flight.
+/// `--concurrency` of these runs: the number of chunks in flight.
 const CONCURRENCY: u64 = 4;
-/// Bytes of heads, listings and signatures of a run, generously.
+/// Generous limit for the bytes of a run's heads, listings and signatures.
 const TALK: u64 = 256 << 10;
 
 /// Outcome of a killed copy.
@@ -25,8 +25,8 @@ pub struct Survival {
 }
 
 impl Survival {
-    /// Asserts that no more was moved than the object's length and the cost of each kill: for each
-    /// connection the chunk in flight, and the bytes in its sockets.
+    /// Asserts that at most the object's length and the cost of each kill were moved: the chunk in
+    /// flight and the bytes in the sockets, for each connection.
     #[track_caller]
     pub fn assert_bounded(&self, bytes_carried: u64, plan: &ChunkPlan, in_sockets: u64) {
         let (length, chunk) = (plan.size(), plan.chunk());
@@ -40,15 +40,15 @@ impl Survival {
     }
 }
 
-/// A link to `server` slow enough that `length` bytes take about 2 s, so that kills hit the middle.
+/// Starts a link to `server` on which `length` bytes take about 2 s, so that kills hit the middle.
 pub fn slow_link(server: &S3, length: u64) -> firstbyte_link::RunningLink {
     let config = LinkConfig::new("127.0.0.1:0".parse().unwrap(), server.address());
     Link::start(LinkConfig { rate: Some(LinkRate::bytes_per_second(length / 2)), ..config }).unwrap()
 }
 
-/// Runs `cp` with `args`, killing it up to `most` times after a seeded part of the first half has
-/// passed the link, then lets it finish. Before 64 KiB, an upload may have begun that the program
-/// has not recorded yet; only `--abort-stale` ends it.
+/// Runs `cp` with `args`, killed up to `most` times after a seeded part of the first half has
+/// passed the link, and at last to its end. Kills come after 64 KiB: before that, an upload may
+/// have begun that the program has not recorded yet, and only `--abort-stale` would end it.
 pub fn survive(
     world: &World,
     args: &[&str],

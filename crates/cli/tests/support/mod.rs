@@ -1,7 +1,7 @@
-//! Runs the real binary like a user, in a separate world: a directory for files, a home, no
+//! Runs the real binary like a user, in a separate world: a directory for files, a home, and no
 //! settings from outside.
 //!
-//! Servers are real ones, on free loopback ports, and end with the test. Content comes from seeds.
+//! Servers are real, on free loopback ports, and end with the test. Content comes from seeds.
 
 pub mod disk;
 pub mod kills;
@@ -25,7 +25,8 @@ use firstbyte_testkit::{ACCESS_KEY, SECRET_KEY, holds_within, scratch, until};
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
-/// The program. In a shell line use `"$PROGRAM"` of [`shell`], because its path may have blanks.
+/// Path of the program. Shell lines must use `"$PROGRAM"` of [`shell`], because the path may
+/// contain blanks.
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_firstbyte");
 
 /// Makes a command for a shell, or a program that starts one, with `$PROGRAM` set.
@@ -35,10 +36,10 @@ pub fn shell(program: &str) -> Command {
     command
 }
 
-/// Waits until a run handles the signals that interrupt it, but not long for a run that handles
-/// none.
+/// Waits until a run handles SIGINT and SIGTERM. Gives up after half a second, for runs that handle
+/// neither.
 pub fn wait_for_handlers(child: &Child) {
-    // One bit per signal, with signal 1 as the lowest.
+    // A bit per signal, with signal 1 as the lowest.
     let interrupts = [Signal::INT, Signal::TERM].map(|signal| 1_u64 << (signal.as_raw() - 1));
     holds_within(Duration::from_millis(500), || {
         let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
@@ -49,7 +50,7 @@ pub fn wait_for_handlers(child: &Child) {
 }
 
 /// Waits until no thread of a process runs. A running thread may take a request from the kernel,
-/// and a caller that waits for its answer cannot even be killed.
+/// and then its caller cannot even be killed.
 pub fn wait_until_stopped(process: Pid) {
     let tasks = format!("/proc/{}/task", process.as_raw_nonzero());
     let stopped = |task: std::io::Result<fs::DirEntry>| {
@@ -99,7 +100,7 @@ impl World {
     }
 
     /// Dates all files below a directory a minute back, so that later writes are newer even for
-    /// stores that count in whole seconds.
+    /// stores that count whole seconds.
     pub fn age(&self, directory: &str) {
         let then = SystemTime::now() - Duration::from_secs(60);
         for name in names_below(&self.path(directory)) {
@@ -118,8 +119,8 @@ impl World {
         self.command_of(Path::new(PROGRAM), args)
     }
 
-    /// Makes a command to which files can be closed, even if root runs the tests: another user then
-    /// runs a copy of the program, because the program itself may be where only root may enter.
+    /// Makes a command that file permissions affect even if root runs the tests: another user runs
+    /// a copy of the program, because only root may be able to reach the original.
     pub fn unprivileged<S: AsRef<OsStr>>(&self, args: &[S]) -> Command {
         let (root, copy) = (self.directory.path(), self.directory.path().join("firstbyte"));
         if !rustix::process::geteuid().is_root() {
@@ -150,19 +151,19 @@ impl World {
         Ran::from(self.command(args).stdin(Stdio::null()).output().unwrap())
     }
 
-    /// Runs it with these bytes on standard input.
+    /// Runs the program with these bytes on standard input.
     pub fn run_with_input(&self, args: &[&str], input: &[u8]) -> Ran {
         let mut child = self.spawn(args);
         let mut pipe = child.stdin.take().unwrap();
         let input = input.to_vec();
         let writer = std::thread::spawn(move || std::io::Write::write_all(&mut pipe, &input));
         let output = child.wait_with_output().unwrap();
-        // A failed program may have left before it read everything; its exit code says so.
+        // A failed program may have ended before it read everything. Its exit code shows this.
         let _ = writer.join().unwrap();
         Ran::from(output)
     }
 
-    /// Starts it with pipes for all its streams.
+    /// Starts the program with pipes for all its streams.
     pub fn spawn(&self, args: &[&str]) -> Child {
         let mut command = self.command(args);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
@@ -210,14 +211,14 @@ impl From<Output> for Ran {
 }
 
 impl Ran {
-    /// Asserts that all is done without complaints.
+    /// Asserts success without any complaint.
     #[track_caller]
     pub fn ok(self) -> Self {
         assert_eq!(self.code, Some(0), "{self:?}");
         self
     }
 
-    /// Asserts exit code `code` and exactly one line on standard error, which has every one of
+    /// Asserts exit code `code` and exactly one line on standard error, which contains all of
     /// `facts`.
     #[track_caller]
     pub fn fails(self, code: i32, facts: &[&str]) -> Self {
@@ -242,8 +243,8 @@ impl Ran {
         self
     }
 
-    /// Returns the receipt: on standard output, or first on standard error if standard output has
-    /// the content.
+    /// Returns the receipt: from standard output, or, if that has the content, the first line of
+    /// standard error.
     #[track_caller]
     pub fn receipt(&self) -> Value {
         let text = String::from_utf8_lossy(&self.stdout);

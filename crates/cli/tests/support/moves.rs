@@ -18,7 +18,7 @@ use super::{World, names_below};
 /// Number of objects in a tree: small ones, and two of several chunks or parts.
 const OBJECTS: u64 = 120;
 
-/// A location of a tree, as the command line and as the test name it.
+/// A location of a tree, with the path of its files for the test.
 struct Place {
     location: String,
     path: PathBuf,
@@ -32,7 +32,7 @@ fn content(number: u64) -> Vec<u8> {
     bytes(number, if number % 60 == 7 { 9 << 20 } else { 1000 + usize::try_from(number).unwrap() })
 }
 
-/// All kinds of locations that keep their objects as files.
+/// One location of each kind that keeps its objects as files.
 struct Places {
     world: World,
     all: Vec<Place>,
@@ -59,7 +59,7 @@ impl Places {
         places
     }
 
-    /// Returns all pairs to move between. Files of a web server are not moved, only replaced.
+    /// Returns all pairs to move between. Files on a web server can be replaced but not moved.
     fn pairs(&self) -> Vec<(usize, usize)> {
         let count = self.all.len();
         let sources = (0..count).filter(|place| !self.all[*place].location.starts_with("http"));
@@ -89,7 +89,7 @@ impl Places {
     }
 }
 
-/// Writes the tree to a location directly, not through its store.
+/// Writes the tree to a location through the file system, not through its store.
 fn plant(place: &Place) {
     for number in 0..OBJECTS {
         let path = place.path.join(name(number));
@@ -98,15 +98,15 @@ fn plant(place: &Place) {
     }
 }
 
-/// Moves a tree between all pairs of locations, killing each move until it completes, and removes a
-/// part of it, until `kills` runs were killed.
+/// Moves a tree between all pairs of locations until `kills` runs were killed. Each move is killed
+/// until it completes, and then a part of the tree is removed.
 pub fn survive(kills: u64) {
     let places = Places::start();
     let pairs = places.pairs();
     let (mut killed, mut seed) = (0, 0);
     while killed < kills {
         assert!(seed < 10 * kills, "most runs end before they can be killed");
-        // In steps, so that few kills meet different kinds of locations.
+        // Steps through the pairs, so that even a few kills meet different kinds of locations.
         let (from, to) = pairs[(seed as usize * 7) % pairs.len()];
         killed += move_once(&places, &places.all[from], &places.all[to], 10 * seed);
         seed += 1;
@@ -152,8 +152,8 @@ fn move_once(places: &Places, from: &Place, to: &Place, seed: u64) -> u64 {
     killed
 }
 
-/// Moves trees onto themselves by another name, with and without kills. Each is complete
-/// afterwards, whether the move was refused or had nothing to do.
+/// Moves trees onto themselves by another name, with and without kills. Each tree stays complete,
+/// whether the move was refused or had nothing to do.
 pub fn survive_aliases(kills: u64) {
     let places = Places::start();
     let (key, file) = (places.bucket().join("a"), places.world.path("here"));
@@ -179,7 +179,7 @@ pub fn survive_aliases(kills: u64) {
             kill_after(&places.world, &args, bytes_at(700 + seed, round, 1)[0].into());
             check_whole(&from.path, &args);
         }
-        // Without a kill: refused, or nothing to do.
+        // Without a kill, the move is refused or has nothing to do.
         places.world.run(&args);
         check_whole(&from.path, &args);
     }
@@ -206,7 +206,8 @@ fn kill_after(world: &World, args: &[&str], milliseconds: u64) -> Option<ExitSta
     ended
 }
 
-/// Runs and kills at seeded moments, each time earlier, until a run completes.
+/// Runs the command, killed at seeded moments, until a run completes. Kills come ever earlier.
+/// Returns the number of kills.
 fn rounds(world: &World, args: &[&str], seed: u64, check: impl Fn()) -> u64 {
     let mut killed = 0;
     for round in 0..8 {
@@ -243,7 +244,7 @@ fn check(from: &Path, to: &Path) {
     assert_eq!(std::fs::read(from.join("excluded")).unwrap(), b"kept");
 }
 
-/// Kills rm of a part of a tree; the rest must stay.
+/// Kills `rm` of a part of a tree. The rest must stay. Returns the number of kills.
 fn removals(world: &World, place: &Place, seed: u64) -> u64 {
     plant(place);
     let doomed = place.path.join("doomed");

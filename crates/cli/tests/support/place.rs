@@ -1,4 +1,4 @@
-//! A mount point, as users have one.
+//! A mount point, used like a user's.
 
 use std::fs;
 use std::io;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::{Ran, World};
 
-/// A world with a directory `mnt`, which is unmounted on drop, whatever happened to the daemon.
+/// A world with a directory `mnt`, which is unmounted on drop, even if the daemon has died.
 pub struct Place {
     pub world: World,
     pub directory: PathBuf,
@@ -25,14 +25,14 @@ impl Place {
         Self { world, directory }
     }
 
-    /// Mounts. Returns the receipt.
+    /// Mounts `source` and returns the receipt.
     pub fn mount(&self, source: &str, options: &[&str]) -> Value {
         let args = [&["--json", "mount", source, "mnt"], options].concat();
         self.world.run(&args).ok().receipt()
     }
 
-    /// Unmounts. A program that another test of this process starts has all open files until it is
-    /// executed, so a mount in use may be free a moment later.
+    /// Unmounts. May need to repeat it: a program that another test of this process starts holds
+    /// all open files until it is executed, so the mount is in use for a moment.
     pub fn unmount(&self) -> Ran {
         let mut ran = None;
         holds_within(Duration::from_secs(1), || {
@@ -57,7 +57,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         while self.is_mounted() {
             let done = detach(&self.directory);
-            // A second panic would end the whole program.
+            // A second panic would abort the whole test program.
             if !done && std::thread::panicking() {
                 return;
             }
@@ -72,7 +72,7 @@ pub fn runtime(directory: &Path) -> String {
     runtime.to_str().unwrap().to_owned()
 }
 
-/// Unmounts at once, even with open files. Returns true if this succeeded.
+/// Unmounts lazily, even with open files. Returns true if this succeeded.
 pub fn detach(directory: &Path) -> bool {
     let (program, options) = match rustix::process::geteuid().is_root() {
         true => ("umount", &["-l"][..]),

@@ -1,11 +1,11 @@
-//! Refuses a system call to a command and its children, as some file systems and sandboxes do, with
-//! a seccomp filter, which needs no rights.
+//! Refuses a system call to a command and its children, as some file systems and sandboxes do. The
+//! seccomp filter needs no rights.
 
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// A system call by its number, or one of its forms.
+/// A system call by its number, or one form of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     pub name: &'static str,
@@ -16,9 +16,9 @@ pub struct Call {
 #[derive(Clone, Copy, Debug)]
 enum Form {
     Any,
-    /// Only with these bits in an argument.
+    /// Only calls with these bits in an argument: the argument's index, the bits.
     With(u32, u32),
-    /// Only with an argument of at least this value.
+    /// Only calls with an argument of at least a value: the argument's index, the value.
     From(u32, u32),
 }
 
@@ -26,8 +26,8 @@ const fn call(name: &'static str, number: libc::c_long) -> Call {
     Call { name, number, form: Form::Any }
 }
 
-/// Calls that only improve a copy. Other calls can replace the first ones, so that the copy is the
-/// same in every way: `make soak` runs the suites of copies without each.
+/// Calls that only improve a copy. The program can replace them by other calls, and the copy is the
+/// same. `make soak` runs the suites of copies without each of them.
 pub const CALLS: [Call; 25] = [
     call("copy_file_range", libc::SYS_copy_file_range),
     call("fadvise64", libc::SYS_fadvise64),
@@ -64,17 +64,18 @@ pub fn named(name: &str) -> Call {
     CALLS.into_iter().find(|call| call.name == name).unwrap()
 }
 
-/// Refuses the call that the environment names as `CALL:ERROR`, by their positions in the lists.
+/// Refuses the call given in the environment as `CALL:ERROR`, indices into [`CALLS`] and
+/// [`ERRORS`].
 pub fn refuse_as_asked(command: &mut Command) {
     let Ok(asked) = std::env::var("FIRSTBYTE_REFUSED_CALL") else { return };
     let (call, error) = asked.split_once(':').unwrap();
     refuse(command, CALLS[call.parse::<usize>().unwrap()], ERRORS[error.parse::<usize>().unwrap()]);
 }
 
-/// Makes the call fail with this error in the command.
+/// Makes `call` fail with `error` in the command.
 pub fn refuse(command: &mut Command, call: Call, error: i32) {
     let filter = filter(call, error);
-    // SAFETY: the child makes two system calls over memory that exists; it allocates nothing.
+    // SAFETY: the child makes two system calls on existing memory and allocates nothing.
     unsafe {
         command.pre_exec(move || {
             let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
@@ -90,8 +91,8 @@ pub fn refuse(command: &mut Command, call: Call, error: i32) {
     }
 }
 
-/// Makes the filter's program (seccomp(2)): it loads the number and perhaps an argument, and
-/// compares.
+/// Makes the filter's program (seccomp(2)): loads the call's number, and if necessary an argument,
+/// and compares them.
 fn filter(call: Call, error: i32) -> Vec<libc::sock_filter> {
     let op = |code: u32, k: u32, yes: u8, no: u8| libc::sock_filter { code: code as u16, jt: yes, jf: no, k };
     let load = |offset: u32| op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, offset, 0, 0);

@@ -1,30 +1,30 @@
-//! An HTTP server that misbehaves in one chosen way. Ordinary servers cannot be made to.
+//! An HTTP server that misbehaves in one chosen way, as ordinary servers cannot.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A kind of misbehaviour.
+/// The way in which a server misbehaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
     /// Accepts requests and never answers.
     BlackHole,
-    /// States the whole length, sends half, and closes, every time.
+    /// States the whole length, sends half, and closes.
     Truncates,
-    /// Answers every ranged request with the whole object and 200.
+    /// Answers every ranged request with status 200 and the whole object.
     IgnoresRanges,
-    /// States too large an object in the head of a range.
+    /// States a too large length of the object in `Content-Range`.
     LiesAboutLength,
     /// Has another version of the object for every request after the first.
     Overwrites,
     /// Refuses with this status and S3 error code.
     Refuses(u16, &'static str),
-    /// Refuses every request that is not signed for this region, which it names.
+    /// Refuses every request that is not signed for this region, and names the region.
     LivesIn(&'static str),
 }
 
-/// Serves `content` at every path until the test ends; its threads end with the process.
+/// Serves `content` at every path. Its threads end with the test process.
 pub struct Rogue {
     pub url: String,
 }
@@ -37,7 +37,7 @@ impl Rogue {
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (content, requests) = (Arc::clone(&content), Arc::clone(&requests));
-                // Many of these tests make the client hang up.
+                // A write error is normal, because many of these tests make the client disconnect.
                 std::thread::spawn(move || drop(converse(&stream, manner, &content, &requests)));
             }
         });
@@ -65,7 +65,7 @@ fn converse(stream: &TcpStream, manner: Manner, content: &[u8], requests: &Atomi
 
 struct Request {
     is_head: bool,
-    /// Scope of its signature, in lower case.
+    /// Scope of the request's signature, in lower case.
     authorization: String,
     range: Option<(usize, usize)>,
 }

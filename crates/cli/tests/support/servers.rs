@@ -1,4 +1,4 @@
-//! The S3 services that the tests use: our own `serve`, and others.
+//! The S3 services of the tests: our own `serve`, and others.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -20,12 +20,12 @@ enum Service {
     Stranger(#[allow(dead_code, reason = "held for its drop")] Process),
 }
 
-/// Our own server, ended on drop.
+/// A process of our own server, ended on drop.
 struct Serve(Child);
 
 impl Drop for Serve {
     fn drop(&mut self) {
-        // It may already have ended.
+        // The process may already have ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -77,7 +77,7 @@ impl S3 {
         self.url.split("://").nth(1).unwrap()
     }
 
-    /// Returns our server's process id.
+    /// Returns the process id of our own server.
     pub fn pid(&self) -> u32 {
         match &self.process {
             Service::Ours(serve) => serve.0.id(),

@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{PipeReader, Write as _};
 use std::process::{Command, Stdio};
 
-/// State of a stream of the program.
+/// The state of a standard stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
     /// A pipe that is read.
@@ -13,7 +13,7 @@ pub enum Stream {
     Stuck,
     /// A pipe without a reader.
     Broken,
-    /// A disk without room.
+    /// A full disk.
     Full,
     /// No open descriptor.
     Closed,

@@ -1,32 +1,32 @@
-//! Servers that would keep a client for ever, each in its own way.
+//! Servers that keep a client waiting for ever, each by one kind of trouble.
 
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use firstbyte_testkit::{Scripted, ScriptedReply};
 
-/// How a server keeps its clients waiting.
+/// The trouble by which a server keeps its clients waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// Accepts requests and never answers.
     Stalls,
     /// Sends a head and some bytes, then stops.
     StallsInTheBody,
-    /// Sends a byte a second.
+    /// Sends one byte per second.
     Trickles,
     /// Closes each connection in the middle of the body.
     ClosesInTheBody,
-    /// Closes each connection unanswered.
+    /// Closes each connection without an answer.
     Closes,
-    /// Asks to come back later, every time.
+    /// Refuses every request, with the advice to retry later.
     Refuses,
-    /// Redirects to another of its pages, for ever.
+    /// Redirects to another of its URLs, for ever.
     Redirects,
     /// Lists new names on page after page.
     ListsForEver,
-    /// Lists directories inside directories.
+    /// Lists a deeper directory in every directory.
     NestsForEver,
-    /// Does not accept connections: the connect itself waits.
+    /// Does not accept connections, so that connecting waits.
     DoesNotAccept,
 }
 
@@ -45,12 +45,12 @@ impl Trouble {
     ];
 }
 
-/// A server in trouble, until it is dropped.
+/// A running server with trouble. Dropping it ends it.
 pub struct Troubled {
     pub url: String,
-    /// The server; `None` if it does not accept connections.
+    /// The server; `None` if it accepts no connections.
     server: Option<Scripted>,
-    /// Listener and connections that fill its queue if it does not accept.
+    /// For a server that does not accept: the listener, and connections that fill its queue.
     _queue: Option<(TcpListener, Vec<TcpStream>)>,
 }
 
@@ -115,7 +115,7 @@ fn names(number: usize) -> String {
     keys.collect()
 }
 
-/// Replies with a page of ListObjectsV2, which `next` follows. It takes a while, as pages do.
+/// Replies with a page of ListObjectsV2 that leads to page `next`, after the usual short delay.
 pub fn page(_number: usize, contents: &str, next: usize) -> ScriptedReply {
     std::thread::sleep(Duration::from_millis(2));
     let body = format!(

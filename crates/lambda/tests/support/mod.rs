@@ -137,14 +137,14 @@ impl Function {
         }
     }
 
-    /// Returns the answer to an event that succeeds, within a generous deadline.
+    /// Returns the answer to an event that must succeed, within a generous deadline.
     #[track_caller]
     pub fn answer(&mut self, event: &Value) -> Value {
         self.answer_within(event, wait_limit())
     }
 
-    /// Returns the answer to an event. The deadline is raised by half while the function reports no
-    /// progress, which occurs on a slow machine.
+    /// Returns the answer to an event that must succeed. The deadline is raised by half while the
+    /// function reports no progress, as on a slow machine.
     #[track_caller]
     pub fn answer_within(&mut self, event: &Value, mut timeout: Duration) -> Value {
         loop {

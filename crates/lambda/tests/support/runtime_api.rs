@@ -53,10 +53,10 @@ impl RuntimeApi {
         &self.address
     }
 
-    /// Sends an event to the function. `None` if it has not answered at the deadline and a grace
-    /// period later.
+    /// Sends an event to the function. `None` if no answer came until a grace period after the
+    /// deadline.
     pub fn invoke(&self, event: &Value, timeout: Duration) -> Option<Reply> {
-        // The start of the function does not count for the time of its first event.
+        // The start of the function does not count towards the time of its first event.
         let starts = Instant::now() + wait_limit();
         let mut state = self.shared.state.lock().unwrap();
         state.events.push_back((event.to_string(), timeout.as_millis()));

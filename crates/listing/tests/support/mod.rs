@@ -1,4 +1,4 @@
-//! What the tests of listings share: trees to list, file systems to put them on, and both tellers
+//! Shared by the tests of listings: trees to list, file systems for them, and two independent lists
 //! of their names.
 
 #![allow(dead_code, reason = "each test binary uses its part")]
@@ -16,7 +16,7 @@ use std::process::Command;
 
 use firstbyte_listing::{AheadDirectory, Batch, Depth, DirectoryReader, ListingOptions, Visitor, scan};
 
-/// Everything below a root.
+/// Options that list everything below a root.
 pub(crate) const TREE: ListingOptions = ListingOptions {
     depth: Depth::Recursive,
     symlinks: firstbyte_listing::Symlinks::Report,
@@ -26,7 +26,7 @@ pub(crate) const TREE: ListingOptions = ListingOptions {
     threads: None,
 };
 
-/// What a listing found: how often each name, and what went wrong.
+/// Results of a listing: the number of times each name was found, and the errors.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) names: BTreeMap<Vec<u8>, u32>,
@@ -57,7 +57,7 @@ impl Found {
         all
     }
 
-    /// The names, each of which must have come once and without trouble.
+    /// Returns the names. Each must have been found once, without any error.
     pub(crate) fn exact(self) -> Vec<Vec<u8>> {
         assert!(self.errors.is_empty(), "{:?}", self.errors);
         let doubled: Vec<_> = self.names.iter().filter(|(_, times)| **times > 1).take(5).collect();
@@ -66,7 +66,8 @@ impl Found {
     }
 }
 
-/// The names in one directory in its own order, read ahead by threads from the second batch on.
+/// Returns the names in one directory in its own order, read ahead by threads from the second batch
+/// on.
 pub(crate) fn ahead(root: &Path) -> Vec<Vec<u8>> {
     let mut reader = DirectoryReader::open(root).unwrap();
     let mut batch = Batch::new(4096);
@@ -80,7 +81,7 @@ pub(crate) fn ahead(root: &Path) -> Vec<Vec<u8>> {
     found
 }
 
-/// The names in one directory in its own order, one buffer after the other.
+/// Returns the names in one directory in its own order, one buffer after the other.
 pub(crate) fn in_order(root: &Path) -> Vec<Vec<u8>> {
     let mut reader = DirectoryReader::open(root).unwrap();
     let mut batch = Batch::new(64 << 10);
@@ -95,7 +96,7 @@ fn names(batch: &Batch) -> impl Iterator<Item = Vec<u8>> {
     batch.entries().map(|entry| entry.name().to_vec())
 }
 
-/// The names `find` gives, in order of their bytes.
+/// Returns the names that `find` prints, in byte order.
 pub(crate) fn find(root: &Path) -> Vec<Vec<u8>> {
     let out = Command::new("find").arg(root).args(["-mindepth", "1", "-printf", "%P\\0"]).output().unwrap();
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
@@ -105,7 +106,7 @@ pub(crate) fn find(root: &Path) -> Vec<Vec<u8>> {
     names
 }
 
-/// Puts into `root` a flat directory of `flat` files, a deep chain, names of every byte, and all
+/// Makes in `root` a flat directory of `flat` files, a deep chain, names with every byte, and all
 /// kinds of entries.
 pub(crate) fn plant(root: &Path, flat: u32) {
     let directory = root.join("flat");

@@ -1,5 +1,5 @@
-//! File systems of many kinds, made in an image file and mounted for one test. That takes root:
-//! tests begin with [`firstbyte_testkit::lacks_root`].
+//! File systems of many kinds, made in an image file and mounted for one test. Mounting needs root,
+//! so tests begin with [`firstbyte_testkit::lacks_root`].
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -7,18 +7,18 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-/// A file system, unmounted and deleted when dropped.
+/// A mounted file system, unmounted and deleted on drop.
 pub(crate) struct Mounted {
     pub(crate) name: &'static str,
     at: PathBuf,
     home: TempDir,
 }
 
-/// XFS takes no less.
+/// Bytes of an image; XFS needs at least this.
 const IMAGE: u64 = 400 << 20;
 
 impl Mounted {
-    /// Of a kind that lies in an image: `ext4`, `xfs`, `btrfs`.
+    /// Makes and mounts a file system in an image: `ext4`, `xfs`, `btrfs`.
     pub(crate) fn image(name: &'static str, make: &[&str]) -> Self {
         let home = tempfile::tempdir().unwrap();
         let image = home.path().join("image");
@@ -31,7 +31,8 @@ impl Mounted {
         Self::mount("tmpfs", tempfile::tempdir().unwrap(), |command| command.args(["-t", "tmpfs", "tmpfs"]))
     }
 
-    /// Over two layers, on a tmpfs of their own: an overlay cannot lie on an overlay.
+    /// Mounts an overlay whose upper layer is on its own tmpfs, because one overlay cannot be in
+    /// another.
     pub(crate) fn overlay(below: &Mounted) -> Self {
         let part = |name: &str| {
             let path = below.path().join(name);
@@ -61,7 +62,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // Without it the directory's removal would fail too, and louder.
+        // If unmounting failed, removing the directory would fail too, less clearly.
         let done = Command::new("umount").arg(&self.at).status();
         if !done.is_ok_and(|status| status.success()) {
             eprintln!("{} below {} is still mounted", self.name, self.home.path().display());

@@ -1,5 +1,5 @@
-//! An S3 service that holds any keys. Real ones keep theirs as files, or refuse keys with which a
-//! mount has to cope.
+//! An S3 service that can hold any key. Real services keep keys as files, or refuse keys that a
+//! mount must handle.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -8,7 +8,7 @@ use firstbyte_location::{Location, ObjectLocation, Service};
 use firstbyte_store::{Store, StoreOptions};
 use firstbyte_testkit::{Scripted, ScriptedReply, set_credentials};
 
-/// The service; each object's content is its key.
+/// The service. Each object's content is its key.
 pub struct Keys {
     _server: Scripted,
     pub store: Store,

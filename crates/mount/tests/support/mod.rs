@@ -1,4 +1,4 @@
-//! A real mount of a real place, for one test.
+//! A real mount of a real location, for one test.
 
 pub mod keys;
 
@@ -15,7 +15,7 @@ use firstbyte_store::Store;
 use firstbyte_testkit::{Backend, Subject, scratch};
 use tempfile::TempDir;
 
-/// A mounted place; unmounted when dropped.
+/// A mounted location; unmounted on drop.
 pub struct Mounted {
     pub subject: Subject,
     pub mount: Mount,
@@ -23,8 +23,7 @@ pub struct Mounted {
     cache: TempDir,
 }
 
-/// Options for tests: names are valid for a minute unless a test says otherwise, so that no test
-/// depends on its speed.
+/// Returns options for tests. Names are valid for a minute, so that no test depends on its speed.
 pub fn options() -> MountOptions {
     MountOptions { metadata_ttl: Duration::from_secs(60), ..MountOptions::default() }
 }
@@ -63,7 +62,7 @@ impl Mounted {
         self.mount = mount_with(store, base, self.directory.path(), options, cache, None).unwrap();
     }
 
-    /// Opens the same cache once more.
+    /// Opens the mount's cache a second time.
     pub fn cache(&self) -> Cache {
         Cache::open(self.cache.path(), CacheLimits { size: None, reserve: 0 }).unwrap()
     }
@@ -76,12 +75,12 @@ impl Mounted {
         fs::read(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
-    /// Bytes received from the store so far.
+    /// Returns the bytes received from the store so far.
     pub fn received(&self) -> u64 {
         self.subject.store.counters().received
     }
 
-    /// Requests sent to the store so far.
+    /// Returns the number of requests sent to the store so far.
     pub fn requests(&self) -> u64 {
         self.subject.store.counters().requests
     }
@@ -89,7 +88,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // Some tests have ended the mount themselves.
+        // Some tests end the mount themselves.
         let _ = self.mount.stop();
         let ended = self.mount.wait();
         if !std::thread::panicking() {
@@ -98,7 +97,7 @@ impl Drop for Mounted {
     }
 }
 
-/// Mounts a location with a separate engine, which caches nothing.
+/// Mounts a location with a separate engine that caches nothing.
 pub fn mount(
     store: &Store,
     location: &Location,
@@ -127,7 +126,7 @@ pub fn mount_with(
     Mount::start(store.clone(), hydrator, location, directory, options)
 }
 
-/// Every file below a directory, by its path there.
+/// Returns the content of every file below a directory, by relative path.
 pub fn tree(root: &Path) -> BTreeMap<String, Vec<u8>> {
     fn walk(directory: &Path, root: &Path, files: &mut BTreeMap<String, Vec<u8>>) {
         for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
@@ -145,7 +144,7 @@ pub fn tree(root: &Path) -> BTreeMap<String, Vec<u8>> {
     files
 }
 
-/// A counter of a mount.
+/// Returns a counter of a mount.
 pub fn counter(mounted: &Mounted, name: &str) -> u64 {
     use std::io::{Read, Write};
     let mut connection = std::net::TcpStream::connect(mounted.mount.metrics().unwrap()).unwrap();

@@ -13,9 +13,9 @@ use firstbyte_pacing::{
     Abort, Controller, InFlightRequest, Observation, RequestTracker, Wait, Work, backoff_at, request_share,
 };
 
-/// How long a request stalls.
+/// Duration of a stall.
 const STALL: Duration = Duration::from_secs(5);
-/// The shortest large object, bytes, as for a transfer.
+/// Length from which an object counts as large, in bytes, as for a transfer.
 const LARGE: u64 = 16 << 20;
 
 /// A simulated server and the network path to it.
@@ -30,9 +30,9 @@ pub(crate) struct Setting {
     pub(crate) overhead: Duration,
     /// Share of requests that stall.
     pub(crate) stalls: f64,
-    /// The most requests at once that the server accepts.
+    /// Most requests at once that the server accepts.
     pub(crate) most: Option<usize>,
-    /// Length of an object, bytes; `None` for a single one that is fetched in parts.
+    /// Length of an object in bytes; `None` for a single object that is fetched in parts.
     pub(crate) object: Option<u64>,
 }
 
@@ -50,13 +50,13 @@ impl Setting {
 /// The measurements of a run.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    /// Bytes per second once it had converged.
+    /// Bytes per second after convergence.
     pub(crate) rate: f64,
     /// The concurrency at the end of every tick.
     pub(crate) limits: Vec<usize>,
 }
 
-/// Whether silent requests are cut.
+/// True if silent requests are cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hedging {
     On,
@@ -129,7 +129,7 @@ struct World<'a> {
     requests: u64,
     slowdowns: u64,
     under_way: usize,
-    /// The time when the server's processors are free.
+    /// Time at which the server's processors are free.
     server_free: Instant,
     random: u64,
 }
@@ -218,7 +218,7 @@ impl<'a> World<'a> {
         let until = if self.random() < self.setting.stalls {
             self.now + STALL
         } else {
-            // No two responses take equally long. Otherwise all requests would stay in step.
+            // Responses take different times. Otherwise all requests would stay in step.
             self.server_free + self.setting.round_trip.mul_f64(0.9 + 0.2 * self.random())
         };
         let longest = request_share(u64::MAX, self.limit, self.tracker.server());

@@ -82,7 +82,7 @@ fn a_damaged_or_misshapen_part_is_refused_and_stays_missing() {
     let missing = complete(to, &id, "refuse");
     assert_eq!((missing.status, missing.json()["error"].as_str()), (409, Some("incomplete")));
     assert!(!place.path().join("data.bin").exists());
-    // The cut request may still be ending, and the page repeats the part too.
+    // The server may still be ending the cut request, so the page repeats the part too.
     while put(to, &id, 2, bytes).status == 409 {}
     assert_eq!(begin(to)["held"], json!([2]));
 }

@@ -1,4 +1,4 @@
-//! Listings through a gateway are those of the origin, page by page.
+//! Listings through a gateway equal those of the origin, page by page.
 
 use crate::client::{Client, S3, element};
 use crate::origin::{Gateway, Origin, Plan, planned};
@@ -15,7 +15,7 @@ fn filled() -> Origin {
     origin
 }
 
-/// All keys, common prefixes, sizes and tags of a listing, by pages of `keys`.
+/// Returns all keys, common prefixes, sizes and tags of a listing, in pages of `keys`.
 fn listed(server: &firstbyte_serve::RunningServer, query: &str, keys: usize) -> Vec<String> {
     let (mut found, mut token) = (Vec::new(), String::new());
     loop {
@@ -47,7 +47,7 @@ fn sorted(text: String) -> Vec<String> {
     lines
 }
 
-/// Parameters of listings with different groups, prefixes and starts.
+/// Parameters of listings with different delimiters, prefixes and starts.
 const QUERIES: [&str; 15] = [
     "",
     "&delimiter=%2F",

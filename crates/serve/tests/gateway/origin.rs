@@ -89,7 +89,7 @@ pub(crate) struct Gateway {
     _cache: tempfile::TempDir,
 }
 
-/// Settings of a gateway that a test chooses.
+/// Settings of a gateway.
 pub(crate) struct Plan {
     pub(crate) location: &'static str,
     pub(crate) fresh: Duration,
@@ -171,7 +171,7 @@ impl Gateway {
     }
 }
 
-/// Content of a version, in which its number and wrong offsets are visible.
+/// Returns the content of a version, which reveals a wrong version or offset.
 pub(crate) fn version(number: u64, length: usize) -> Vec<u8> {
     bytes_at(number, 0, length)
 }

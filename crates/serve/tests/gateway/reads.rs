@@ -7,7 +7,7 @@ use firstbyte_testkit::{Scripted, ScriptedReply};
 use crate::client::{Client, S3};
 use crate::origin::{Gateway, Origin, Plan, version};
 
-/// More than a block, less than two strides.
+/// Length of more than a block and less than two strides.
 const LENGTH: usize = (1 << 20) + 300_001;
 
 #[test]
@@ -32,7 +32,7 @@ fn content_and_headers_are_the_origins_cold_and_cached_by_both_apis() {
             }
         }
     }
-    // The bucket's name is optional.
+    // The bucket's name is optional in the path.
     assert_eq!(gateway.get("/a/small.csv", "").text(), "a,b\n1,2\n");
 }
 

@@ -10,7 +10,7 @@ use crate::signing::Signed;
 /// HTTP Basic with alice:secret.
 const ALICE: &str = "Authorization: Basic YWxpY2U6c2VjcmV0\r\n";
 
-/// The source of a gateway's listings.
+/// Source of a gateway's listings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Names {
     Origin,
@@ -62,8 +62,8 @@ fn a_key_opens_its_prefix_and_the_served_prefix_bounds_all() {
             [400, 403, 404].contains(&found.status) && !found.text().contains("in run"),
             "{closed}: {found:?}"
         );
-        // If the path has dots or doubled slashes, the client decides on the signature's canonical
-        // path.
+        // For a path with dots or doubled slashes, the client chooses the canonical path of the
+        // signature.
         if !closed.contains("..")
             && !closed.contains("//")
             && !closed.contains('%')

@@ -24,11 +24,11 @@ use signing::{KEY, SECRET};
 /// Threads that send requests.
 const CLIENTS: u64 = 4;
 
-/// The most bytes by which the process may grow, client and server together. A request holds at
-/// most some pieces of 128 KiB, and a document or the fields of a form.
+/// Most bytes by which the process may grow, client and server together. A request holds a few
+/// pieces of 128 KiB, and a document or the fields of a form.
 const CEILING: u64 = 64 << 20;
 
-/// The content of an object in another bucket, which the key does not cover.
+/// Content of an object in another bucket, which the key does not cover.
 const PRIVATE: &str = "the content of a bucket that the key does not open";
 
 static PANICS: AtomicUsize = AtomicUsize::new(0);
@@ -55,7 +55,7 @@ fn whatever_comes_is_answered_and_nothing_fails_grows_or_leaks() {
     config.authentication = Authentication::Keys(ServerKeys::parse(&keys).unwrap());
     let server = Server::start(config).unwrap();
     count_panics();
-    // Before the measurement, the server has made its threads and tables.
+    // These requests make the server allocate its threads and tables before the measurement.
     (0..100).for_each(|case| drop(send(server.address(), &cases::request(&mut Random::new(case)))));
     let before = memory("VmRSS");
     std::thread::scope(|scope| {

@@ -22,7 +22,7 @@ fn keys_open_what_their_prefix_covers_and_nothing_else() {
     let fixture = serve(|config| config.authentication = Authentication::Keys(keys));
     std::fs::write(fixture.directory.path().join("bucket/f"), "x").unwrap();
     let mut client = Client::new(&fixture.server);
-    // alice:secret, bob:word, alice:wrong
+    // Credentials: alice:secret, bob:word, alice:wrong.
     let (alice, bob, wrong) = ("YWxpY2U6c2VjcmV0", "Ym9iOndvcmQ=", "YWxpY2U6d3Jvbmc=");
     let basic = |who: &str| format!("Authorization: Basic {who}\r\n");
     assert_eq!(client.ask("GET", "/bucket/f", "", b"").status, 401);

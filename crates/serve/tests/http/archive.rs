@@ -11,7 +11,7 @@ use firstbyte_serve::{Authentication, ServerKeys};
 
 use crate::client::{Client, Fixture, connect, content, serve};
 
-/// Names and contents of an archive's entries. Directories have no content.
+/// Returns names and contents of an archive's entries. Directories have no content.
 fn entries(archive: &[u8]) -> BTreeMap<Vec<u8>, Option<Vec<u8>>> {
     let mut found = BTreeMap::new();
     let mut archive = tar::Archive::new(archive);
@@ -48,7 +48,7 @@ fn a_directory_arrives_whole_with_odd_and_long_names() {
     for name in odd {
         std::fs::write(bucket.join("deep").join(&long).join(OsStr::from_bytes(name)), name).unwrap();
     }
-    // Longer than a piece, and not a multiple of a block.
+    // The file is longer than a piece, and its length is not a multiple of a block.
     let big = content((3 << 20) + 77);
     std::fs::write(bucket.join("big"), &big).unwrap();
     std::fs::write(bucket.join(".x.firstbyte-part"), "hidden").unwrap();
@@ -133,7 +133,7 @@ fn a_key_gets_what_it_may_read() {
         std::fs::write(bucket.join(directory).join("g"), "x").unwrap();
     }
     symlink("../other/f", bucket.join("own/link")).unwrap();
-    // alice:secret
+    // HTTP Basic with alice:secret.
     let alice = "Authorization: Basic YWxpY2U6c2VjcmV0\r\n";
     let mut client = Client::new(&fixture.server);
     let answer = client.ask("GET", "/bucket/?archive=tar", alice, b"");
@@ -146,7 +146,7 @@ fn a_key_gets_what_it_may_read() {
     assert_eq!(client.ask("GET", "/bucket/?archive=tar", "", b"").status, 401);
 }
 
-/// Reads a response to its end, even if it breaks off. Calls `change` after its head has arrived.
+/// Reads a response to its end, even if it breaks off. Calls `change` when its head has arrived.
 fn cut_answer(fixture: &Fixture, change: impl FnOnce()) -> Vec<u8> {
     let mut stream = connect(&fixture.server);
     stream.write_all(b"GET /bucket/?archive=tar HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
@@ -160,7 +160,7 @@ fn cut_answer(fixture: &Fixture, change: impl FnOnce()) -> Vec<u8> {
 
 #[test]
 fn a_file_that_changes_under_way_breaks_the_answer_off() {
-    // Longer than all buffers of the sockets and the server.
+    // The file is longer than all buffers of the sockets and the server.
     let size = 64 << 20;
     for change in ["none", "shorter", "longer", "other bytes"] {
         let fixture = serve(|_| {});

@@ -1,4 +1,4 @@
-//! Folders, renames and deletions from the page, and the trash.
+//! Folders, renames and deletions by the page, and the trash.
 
 use std::ffi::OsStr;
 use std::fs::Permissions;
@@ -137,7 +137,7 @@ fn what_is_deleted_is_hidden_everywhere_and_comes_back() {
     for list in ["/bucket/?recursive", "/bucket/?format=ndjson&recursive", "/bucket/?archive=tar"] {
         assert!(!client.ask("GET", list, "", b"").text().contains("deep"), "{list}");
     }
-    // Another entry has the name now. Neither is lost.
+    // Another entry has the name now. Neither entry is lost.
     std::fs::write(bucket.join("sub"), "other").unwrap();
     let restore = |path: &str| parsed(&change(&fixture, "restore", path, &json!({ "ids": [id] })));
     assert_eq!(restore("/bucket/")["failed"][0]["error"], "exists");
@@ -270,7 +270,7 @@ fn another_site_a_read_only_server_and_a_key_without_the_right_change_nothing() 
     }
     let read_only = serve(|config| config.writing = WritePolicy::Refused);
     std::fs::write(read_only.directory.path().join("bucket/a"), "a").unwrap();
-    // alice:secret
+    // HTTP Basic with alice:secret.
     let alice = format!("{PAGE}Authorization: Basic YWxpY2U6c2VjcmV0\r\n");
     let keys = ServerKeys::parse("alice secret write bucket/sub\nalice secret read\n").unwrap();
     let restricted = serve(|config| config.authentication = Authentication::Keys(keys));
@@ -310,7 +310,7 @@ fn of_many_who_want_one_name_one_gets_it_and_nothing_is_lost() {
         assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 1, "{statuses:?}");
         let there = |name: &str| root.join(name).exists();
         assert_eq!((0..ENTRIES).filter(|number| there(&format!("f{number}"))).count(), ENTRIES - 1);
-        // Exactly one of the concurrent requests deletes it.
+        // Exactly one of the concurrent requests deletes the entry.
         let found: usize = std::thread::scope(|scope| {
             let deletions: Vec<_> = (0..4)
                 .map(|_| {

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use firstbyte_serve::{Config, RunningServer, Server, WritePolicy};
 use firstbyte_testkit::wait_limit;
 
-/// A header with this prefix marks a request as S3's.
+/// Header that marks a request as S3's.
 pub(crate) const S3: &str = "x-amz-date: 20260101T000000Z\r\n";
 
 pub(crate) struct Fixture {
@@ -30,7 +30,7 @@ pub(crate) fn serve_in(directory: tempfile::TempDir, configure: impl FnOnce(&mut
     Fixture { directory, server }
 }
 
-/// Makes bytes from a seed that reveal a wrong offset, with a multiplicative generator.
+/// Makes bytes that reveal a wrong offset, by a multiplicative generator.
 pub(crate) fn content(length: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let next = || {

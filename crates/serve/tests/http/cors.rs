@@ -114,7 +114,7 @@ fn every_origin_may_write_only_where_a_key_decides() {
         config.authentication = Authentication::Keys(ServerKeys::parse("alice secret write\n").unwrap());
     });
     let mut client = Client::new(&fixture.server);
-    // alice:secret
+    // HTTP Basic with alice:secret.
     let basic = "Authorization: Basic YWxpY2U6c2VjcmV0\r\nOrigin: https://x.example\r\n";
     let put = client.ask("PUT", "/bucket/f", basic, b"x");
     assert_eq!((put.status, put.header("access-control-allow-origin")), (201, Some("*")));

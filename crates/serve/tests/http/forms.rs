@@ -28,7 +28,7 @@ fn a_form_is_valid_as_long_as_its_policy_says() {
     assert_eq!(std::fs::read(fixture.directory.path().join("bucket/old")).unwrap(), b"content");
     let expired = post(&fixture, &Form { expiration: "2020-01-01T00:00:00.000Z", ..Form::new("late") });
     assert_eq!((expired.status, code(&expired).as_str()), (403, "AccessDenied"));
-    // A request that is not a form gets no exception, so its date counts.
+    // Only forms are exempt from the check of the date.
     let mut client = Client::new(&fixture.server);
     let date = "x-amz-date: 20200101T000000Z\r\nx-amz-content-sha256: UNSIGNED-PAYLOAD\r\n";
     let signed = "Authorization: AWS4-HMAC-SHA256 Credential=alice/20200101/us-east-1/s3/aws4_request, \

@@ -108,7 +108,7 @@ fn an_announced_domain_serves_the_bucket_in_front_of_it() {
         assert!(buckets.text().contains("ListAllMyBucketsResult"), "{}", buckets.text());
         let none = ask(&fixture, "GET", "three.s3.lab.example", &target("/old"), "", b"");
         assert_eq!(element(&none, "Code").as_deref(), Some("NoSuchBucket"));
-        // Neither pages nor counters, because the name is only for S3.
+        // The name is only for S3, so it serves neither pages nor counters.
         assert_ne!(ask(&fixture, "GET", host, &target("/.firstbyte/metrics"), "", b"").status, 200);
     }
 }
@@ -127,7 +127,7 @@ fn signatures_cover_the_host_name_with_its_bucket() {
     assert_eq!(element(&listed, "Key").as_deref(), Some("old"), "{}", listed.text());
     let url = Signed { headers: &[("host", host)], ..Signed::new("GET", "/old") }.presigned();
     assert_eq!(ask(&fixture, "GET", host, &url, "", b"").text(), "of one");
-    // Signed for bucket one, sent for bucket two.
+    // The request is signed for bucket one, but sent for bucket two.
     assert_eq!(ask(&fixture, "GET", "two.s3.lab.example", &url, "", b"").status, 403);
     assert_eq!(ask(&fixture, "GET", host, "/old", "", b"").status, 403, "without a signature");
     let second = version_2("GET", "/one/old", &http_date(0));

@@ -98,7 +98,7 @@ fn a_server_started_again_removes_uploads_that_were_placed_and_keeps_the_others(
     let (placed, open) = (begin(&mut client, "placed"), begin(&mut client, "open"));
     part(&mut client, "open", &open, 1, &content(1000));
     let bucket = fixture.directory.path().join("bucket");
-    // The state that a crash leaves between the rename and the removal.
+    // A crash between the rename and the removal leaves this state.
     std::fs::rename(bucket.join(format!(".firstbyte/uploads/{placed}/data")), bucket.join("placed")).unwrap();
     let again = restart(fixture.directory.path(), Duration::from_secs(3600));
     until("only the open one is left", || staged(fixture.directory.path()) == [open.clone()]);

@@ -12,7 +12,7 @@ use crate::uploads::begin;
 
 const ID: &str = "0123456789abcdef0123456789abcdef";
 
-/// Every entry below `directory`, with its content.
+/// Returns every entry below `directory`, with its content.
 fn tree(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(directory).unwrap() {
@@ -27,7 +27,7 @@ fn tree(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// Makes a directory that looks like the staging of a bucket, which would be removed there.
+/// Makes a directory that looks like old staging of a bucket, which a sweep would remove.
 fn plant(directory: &Path) {
     let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
     for name in ["tmp", "uploads", "trash"] {
@@ -41,7 +41,7 @@ fn plant(directory: &Path) {
     }
 }
 
-/// The places of a link, each with its target below the planted directory.
+/// Paths of a link, each with its target below the planted directory.
 const LINKS: [(&str, &str); 6] = [
     (".firstbyte", ""),
     (".firstbyte/tmp", "tmp"),
@@ -51,7 +51,8 @@ const LINKS: [(&str, &str); 6] = [
     (".firstbyte/trash/0123456789abcdef0123456789abcdef", "trash/0123456789abcdef0123456789abcdef"),
 ];
 
-/// Uses the staging in every way: writes, parts, uploads and changes of the page, removals.
+/// Uses the staging by every kind of request: writes, parts, uploads and changes of the page,
+/// removals.
 fn use_it(client: &mut Client) {
     client.ask("PUT", "/bucket/plain", "", b"x");
     client.ask("PUT", "/bucket/s3", S3, b"x");
@@ -88,7 +89,7 @@ fn a_link_in_the_place_of_unfinished_writes_leads_nowhere() {
         plant(&other);
         symlink(other.join(to), bucket.join(link)).unwrap();
         let before = tree(&other);
-        // An age of zero, so that every sweep removes all that it reaches.
+        // With an age of zero, every sweep removes everything that it reaches.
         let mut config = Config::new(directory.path());
         config.writing = WritePolicy::Allowed;
         config.limits.abandoned = Duration::ZERO;

@@ -119,7 +119,7 @@ fn a_download_that_is_resumed_gets_no_part_of_another_version() {
 
 #[test]
 fn an_answer_whose_file_is_rewritten_in_place_breaks_off() {
-    // More bytes than all buffers of a connection hold.
+    // The file is larger than all buffers of a connection.
     const SIZE: usize = 48 << 20;
     let fixture = serve(|_| {});
     let path = fixture.directory.path().join("bucket/f");

@@ -28,15 +28,15 @@ fn served(access: Access) -> Fixture {
     })
 }
 
-/// The framing of the body in HTTP.
+/// The framing of a body in HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Framing {
     Length,
-    /// In HTTP's chunks of this many bytes.
+    /// Chunked encoding, with chunks of this many bytes.
     Chunked(usize),
 }
 
-/// Sends a signed request with the body that `code` makes. Headers are in ascending order.
+/// Sends a signed request with the body that `code` makes. Headers must be in ascending order.
 fn send(
     fixture: &Fixture,
     target: (&str, &[(&str, &str)]),
@@ -90,7 +90,7 @@ fn signed_chunks(chain: &mut Chain, bytes: &[u8], size: usize) -> Vec<u8> {
     coded
 }
 
-/// A SHA-256 that no body here has.
+/// A SHA-256 that matches no body here.
 const ZEROS: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
 const TRAILER: (&str, &str) = ("x-amz-trailer", "x-amz-checksum-crc32");
@@ -171,7 +171,7 @@ fn begin(fixture: &Fixture) -> String {
     element(&answer, "UploadId").unwrap_or_else(|| panic!("{}", answer.text()))
 }
 
-/// An invalid body, and its headers in addition to those of its coding.
+/// An invalid body, and headers in addition to those of its coding.
 struct Wrong {
     name: &'static str,
     payload: &'static str,
@@ -316,7 +316,7 @@ fn a_signed_chunk_that_was_changed_replaces_nothing() {
     }
 }
 
-/// The size of a chunk of 4 GiB has nine digits.
+/// The size of a chunk of 4 GiB needs nine digits.
 #[test]
 fn the_size_of_a_chunk_may_have_more_than_eight_digits() {
     for access in BOTH {

@@ -1,4 +1,4 @@
-//! Rights by prefix: their boundaries, and what links, listings and refusals reveal.
+//! Rights by prefix: their boundaries, and the information in links, listings and refusals.
 
 use std::os::unix::fs::symlink;
 
@@ -106,7 +106,7 @@ fn a_link_that_leads_out_of_the_prefix_is_refused() {
     let mut names: Vec<&str> = rows.iter().map(|row| row["name"].as_str().unwrap()).collect();
     names.sort_unstable();
     assert_eq!(names, ["f", "within"]);
-    // A key for everything follows links anywhere inside the directory. bob:word
+    // A key for everything follows links anywhere inside the directory. This is bob:word.
     let whole = "Authorization: Basic Ym9iOndvcmQ=\r\n";
     let followed = Client::new(&fixture.server).ask("GET", "/bucket/public/file", whole, b"");
     assert_eq!(followed.text(), "in public-secret");

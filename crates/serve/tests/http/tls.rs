@@ -57,7 +57,7 @@ fn files_and_objects_travel_over_tls() {
 fn handshakes_that_do_not_come_are_dropped_and_others_served_meanwhile() {
     let secure = serve_tls();
     let mut silent: Vec<Client> = (0..20).map(|_| Client::new(secure.server())).collect();
-    // Only the first bytes of a ClientHello's record.
+    // The client sends only the first bytes of a ClientHello's record.
     silent[0].send(&[0x16, 0x03, 0x01, 0x02, 0x00]);
     assert_eq!(secure.connect().ask("GET", "/bucket/", "", b"").status, 200);
     assert!(silent.iter_mut().all(Client::ended));
@@ -68,7 +68,7 @@ fn plain_http_to_a_tls_port_gets_no_response_and_harms_no_other_client() {
     let secure = serve_tls();
     let mut plain = Client::new(secure.server());
     plain.send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    // At most a TLS alert (content type 21), then the end.
+    // The server sends at most a TLS alert (content type 21), then closes.
     while plain.fill() > 0 {}
     assert!(plain.buffer.first().is_none_or(|first| *first == 21), "{:?}", plain.buffer);
     assert_eq!(secure.connect().ask("GET", "/bucket/", "", b"").status, 200);

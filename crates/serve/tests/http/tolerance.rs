@@ -1,4 +1,4 @@
-//! Requests in forms that S3 and HTTP allow and few clients send.
+//! Requests in forms that S3 and HTTP allow, but few clients send.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -57,7 +57,7 @@ fn what_is_not_done_is_refused_on_put_copy_and_multipart_alike() {
         "x-amz-copy-source: /bucket/source\r\nx-amz-copy-source-range: bytes=0-1\r\n",
         "x-amz-copy-source-if-match: x\r\n",
         "x-amz-if-match-size: 3\r\n",
-        // A copy has no body.
+        // A copy must not have a body.
         "x-amz-copy-source: /bucket/source\r\n",
     ] {
         let answer = client.ask("PUT", "/bucket/key", lines, b"body");

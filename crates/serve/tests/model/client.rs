@@ -56,7 +56,7 @@ pub(crate) fn elements(text: &str, name: &str) -> Vec<String> {
 pub(crate) struct Client<'a> {
     server: &'a Server,
     stream: Option<Box<dyn Stream>>,
-    /// The number of requests sent, by which the coding of a body is chosen.
+    /// Number of requests sent, which selects the coding of a body.
     sent: usize,
 }
 
@@ -97,7 +97,7 @@ impl<'a> Client<'a> {
             "{method} {target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n{lines}\r\n"
         );
         stream.write_all(head.as_bytes())?;
-        // In two pieces, so that other requests come in between.
+        // The body is sent in two pieces, so that other requests can come in between.
         let (first, second) = body.split_at(length / 2);
         stream.write_all(first)?;
         stream.write_all(second)?;
@@ -106,7 +106,7 @@ impl<'a> Client<'a> {
     }
 }
 
-/// The parts of a request that are sent.
+/// The parts of a request on the wire.
 struct Message {
     target: String,
     lines: String,
@@ -115,7 +115,7 @@ struct Message {
 
 impl Message {
     /// Signs an S3 request. Its body is in turn whole, unsigned or in signed chunks. Any other
-    /// request has the key by HTTP Basic.
+    /// request uses the key by HTTP Basic.
     fn by_key(method: &str, target: &str, headers: &str, body: &[u8], turn: usize) -> Self {
         let Some(rest) = headers.strip_prefix(S3) else {
             use base64::Engine as _;

@@ -1,5 +1,4 @@
-//! A server that is killed in the middle of a write, and one without disk space: the files that
-//! remain.
+//! Files that remain after a server was killed in the middle of a write, or had no disk space.
 
 use firstbyte_testkit::until;
 use std::io::Write as _;
@@ -23,7 +22,7 @@ fn world(limits: &'static str) -> World {
     World { directory, server }
 }
 
-/// Every file below `directory`.
+/// Returns every file below `directory`.
 fn files(directory: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
@@ -117,7 +116,7 @@ fn hundreds_of_open_uploads_take_no_descriptors() {
 
 #[test]
 fn an_upload_that_cannot_be_begun_leaves_nothing() {
-    // No file may grow. To the server that is a full disk, except for the error's number.
+    // No file may grow. The server sees this as a full disk with another error number.
     let world = world("trap '' XFSZ; ulimit -f 0;");
     let mut client = Client::new(&world.server);
     for key in ["a", "d/b"] {

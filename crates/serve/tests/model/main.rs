@@ -25,7 +25,7 @@ use operations::{KEYS, Shared, Worker};
 use server::{Security, Server};
 
 const CLIENTS: u64 = 8;
-/// The most operations between two kills.
+/// Most operations between two kills.
 const PAUSE: u64 = 150;
 
 fn number(name: &str, otherwise: u64) -> u64 {
@@ -78,8 +78,8 @@ fn kill_now_and_then(shared: &Shared, seed: u64) {
     }
 }
 
-/// Ends unfinished uploads as their owners would. Then nothing else may be left, and the bucket can
-/// be removed.
+/// Ends unfinished uploads like their owners would. Then nothing else may remain, and the bucket
+/// can be removed.
 fn only_objects_are_left(server: &Server) {
     let mut client = Client::new(server);
     let mut ask =
@@ -106,7 +106,7 @@ fn only_objects_are_left(server: &Server) {
     for key in KEYS {
         assert_eq!(ask("DELETE", &format!("/bucket/{key}"), S3).status, 204);
     }
-    // An empty directory that a removal left behind keeps the bucket, like an object.
+    // An empty directory that a removal left keeps the bucket, like an object.
     for directory in ["d/e/", "d/"] {
         assert_eq!(ask("DELETE", &format!("/bucket/{directory}"), S3).status, 204);
     }

@@ -166,7 +166,7 @@ pub(crate) fn check(key: &str, history: &[Event]) -> Result<(), String> {
     Ok(())
 }
 
-/// All states that running operations can reach from `states`, including these.
+/// Returns all states that running operations can reach from `states`, including these.
 fn closure(states: BTreeSet<State>, running: &BTreeMap<u64, Action>) -> BTreeSet<State> {
     let mut reached = states.clone();
     let mut fresh: Vec<State> = states.into_iter().collect();

@@ -1,4 +1,4 @@
-//! One of the clients: random operations on few keys, each recorded before its request and after
+//! A client of the model: random operations on few keys, each recorded before its request and after
 //! its response.
 
 use std::collections::{BTreeMap, HashMap};
@@ -19,9 +19,9 @@ pub(crate) const KEYS: [&str; 5] = ["a", "b", "d/x", "d/e/y", "d/e/z"];
 struct Board {
     key: &'static str,
     id: String,
-    /// Write and tag of every acknowledged part.
+    /// Writes and tags of every acknowledged part.
     acknowledged: Mutex<BTreeMap<u32, Vec<(u64, String)>>>,
-    /// The number of writes of each part that were begun.
+    /// Number of writes begun for each part.
     begun: Mutex<BTreeMap<u32, usize>>,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Shared {
     pub(crate) left: AtomicI64,
     numbers: AtomicU64,
     pub(crate) history: Mutex<BTreeMap<&'static str, Vec<Event>>>,
-    /// The version for each sequence of writes.
+    /// Version that results from each sequence of writes.
     made: Mutex<HashMap<Vec<u64>, u64>>,
     tags: Mutex<HashMap<String, u64>>,
     latest: Mutex<HashMap<&'static str, (String, u64)>>,
@@ -68,7 +68,7 @@ pub(crate) struct Worker<'a> {
     random: u64,
 }
 
-/// Stops all clients if one panics.
+/// Guard that stops all clients if one panics.
 struct StopOnPanic<'a>(&'a Shared);
 
 impl Drop for StopOnPanic<'_> {
@@ -79,7 +79,7 @@ impl Drop for StopOnPanic<'_> {
     }
 }
 
-/// The server was killed, so an operation has no response.
+/// Error: the server was killed, so the operation has no response.
 struct Killed;
 
 type Asked = Result<Answer, Killed>;
@@ -212,7 +212,7 @@ impl<'a> Worker<'a> {
         self.noted(key, Action::Remove { bound }, ask, judge, ());
     }
 
-    /// Uploads a file as the page does.
+    /// Uploads a file by the page's protocol.
     fn page(&mut self, key: &'static str) {
         let id = self.shared.number();
         let bytes = content(id, self.below(200) as u32 + 1);
@@ -248,7 +248,7 @@ impl<'a> Worker<'a> {
         self.noted(key, Action::Write { id, bound }, ask, judge, ());
     }
 
-    /// Sends a part of an upload of another client.
+    /// Sends a part to an upload of another client.
     fn disturb(&mut self) {
         let boards = self.shared.boards.lock().unwrap().clone();
         if !boards.is_empty() {
@@ -260,7 +260,7 @@ impl<'a> Worker<'a> {
 
     fn part(&mut self, board: &Board, number: u32) {
         let id = self.shared.number();
-        // Most parts have the same length, so that they have a slot.
+        // Most parts have the same length, so that they have a slot in the staged file.
         let cells = if self.below(3) == 0 { self.below(300) as u32 + 1 } else { 256 };
         *board.begun.lock().unwrap().entry(number).or_default() += 1;
         let target = format!("/bucket/{}?uploadId={}&partNumber={number}", board.key, board.id);
@@ -273,7 +273,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Runs a multipart upload from its beginning to its end.
+    /// Runs a multipart upload from start to end.
     fn upload(&mut self, key: &'static str) {
         let Ok(begun) = self.ask("POST", &format!("/bucket/{key}?uploads"), S3, b"") else { return };
         let id = begun.element("UploadId").unwrap_or_else(|| panic!("{}", begun.text()));
@@ -320,7 +320,7 @@ impl<'a> Worker<'a> {
         )
     }
 
-    /// Completes the upload. True if it has ended.
+    /// Completes the upload. Returns true if it has ended.
     fn complete(&mut self, board: &Board) -> bool {
         let Some(mut parts) = self.listed(board) else { return false };
         if parts.len() > 1 && self.below(4) == 0 {
@@ -360,8 +360,8 @@ impl<'a> Worker<'a> {
             };
             let ask = |worker: &mut Self| worker.ask("POST", &target, &headers, body.as_bytes());
             let action = Action::Complete { id, bound: bound.clone() };
-            // After a kill the same request is repeated. It answers as it would have, or publishes
-            // now.
+            // After a kill the same request is repeated. It either returns the result of the first,
+            // or publishes the object now.
             if let Some(ended) = self.noted(key, action, ask, judge, None) {
                 return ended;
             }

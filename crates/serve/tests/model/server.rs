@@ -1,6 +1,6 @@
 //! A server in a separate process, which can be killed at any moment and restarted at the same
-//! address. It is this test program, run again with the variable [`SERVE`]. It is open and without
-//! TLS, or has keys and TLS.
+//! address. The process is this test program, run again with the variable [`SERVE`]. The server is
+//! open and without TLS, or has keys and TLS.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -16,7 +16,7 @@ use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use crate::client::Stream;
 use crate::signing::{KEY, SECRET};
 
-/// The variable that makes this program the server: `ADDRESS CERTIFICATE DIRECTORY`. The
+/// Environment variable that makes this program the server: `ADDRESS CERTIFICATE DIRECTORY`. The
 /// certificate is `-` for an open server without TLS.
 const SERVE: &str = "FIRSTBYTE_TEST_SERVE";
 
@@ -37,7 +37,7 @@ impl Security {
 
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    /// `None` for an open server without TLS.
+    /// Keys and certificate; `None` for an open server without TLS.
     pub(crate) security: Option<Security>,
     pub(crate) directory: PathBuf,
     /// Shell commands that run before the server, such as limits.
@@ -48,8 +48,8 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(directory: &Path, limits: &'static str, security: Option<Security>) -> Self {
-        // The address is free now. If it is taken later, the server ends at once and the test
-        // reports it.
+        // The address is free now. If it is taken before the server starts, the server ends at once
+        // and the test reports it.
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let child = Mutex::new(spawn(directory, address, limits, security.as_ref()));
         let directory = directory.to_owned();
@@ -67,7 +67,7 @@ impl Server {
         Ok(Box::new(StreamOwned::new(session, stream)))
     }
 
-    /// Returns the number of starts. Requests to an earlier start have ended.
+    /// Returns the number of starts. No request to an earlier start is still running.
     pub(crate) fn starts(&self) -> u64 {
         self.starts.load(SeqCst)
     }
@@ -110,7 +110,8 @@ fn spawn(directory: &Path, address: SocketAddr, limits: &str, security: Option<&
         .unwrap();
     until("the server listens", || {
         assert_eq!(child.try_wait().unwrap(), None, "the server ended by itself");
-        // Without a listener, a socket may get the very port it connects to, and connect to itself.
+        // Without a listener, a socket may get the same port that it connects to, and connect to
+        // itself.
         TcpStream::connect(address).is_ok_and(|stream| stream.local_addr().ok() != stream.peer_addr().ok())
     });
     child

@@ -1,14 +1,14 @@
-//! Signs requests as S3 clients do, with the key `alice` and its secret `secret`, and omits the
-//! parts that a test selects.
+//! Signs requests like S3 clients, with the key `alice` and its secret `secret`. Can omit selected
+//! parts of the signature.
 
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 use time::macros::format_description;
 
-/// The access key that signs.
+/// Access key that signs.
 pub(crate) const KEY: &str = "alice";
-/// The secret of the access key.
+/// Secret of the access key.
 pub(crate) const SECRET: &str = "secret";
 
 /// The signed parts of a request.
@@ -136,9 +136,9 @@ fn version_4(scope: &str, text: &str) -> String {
 #[derive(Clone, Debug)]
 pub(crate) struct Form<'a> {
     pub(crate) key: &'a str,
-    /// The age of the signature in days.
+    /// Age of the signature in days.
     pub(crate) days: i64,
-    /// When its policy expires.
+    /// Expiration of the policy.
     pub(crate) expiration: &'a str,
     /// False for a wrong signature.
     pub(crate) is_right: bool,
@@ -149,7 +149,7 @@ impl<'a> Form<'a> {
         Self { key, days: 0, expiration: "2099-01-01T00:00:00.000Z", is_right: true }
     }
 
-    /// The header line of a form.
+    /// Header line of a form.
     pub(crate) const HEAD: &'static str = "Content-Type: multipart/form-data; boundary=edge\r\n";
 
     /// Returns the body, with the file `content`.

@@ -1,4 +1,4 @@
-//! Responses over plain HTTP: a read returns every byte of the pinned version, or an error with the
+//! Responses over plain HTTP. A read returns every byte of the pinned version, or an error with the
 //! reason.
 
 use std::os::unix::fs::FileExt;
@@ -185,8 +185,7 @@ fn a_response_with_the_beginning_of_the_range_is_followed_by_requests_for_the_re
     let mut written = [0; 6];
     sink.file().read_exact_at(&mut written, 0).unwrap();
     assert_eq!((&written, reported), (b"bcdefg", 6));
-    // Two versions are never mixed, and content without a version cannot be distinguished from
-    // another.
+    // Two versions are never mixed. Content without a version cannot be distinguished from another.
     let changing = start("ETag: \"a\"\r\n", 4);
     let body = changing.store().get(&changing.url("/x"), &range(0, 9)).unwrap();
     assert!(matches!(read(body), Err(Error::Changed { .. })));
@@ -231,7 +230,7 @@ fn at_most_ten_redirects_are_followed() {
     assert_eq!(targets, ["/x", "/b/c", "/b/d?e"]);
     let error = get((0..12).map(|_| to("/again")).collect(), &Get::default()).unwrap_err();
     assert!(error.to_string().contains("redirects"), "{error}");
-    // An unreachable redirect target concerns only this object.
+    // An unreachable redirect target affects only this object.
     let error = get(vec![to("http://127.0.0.1:1/x")], &Get::default()).unwrap_err();
     assert!(error.to_string().contains("redirected to 127.0.0.1:1"), "{error}");
     assert!(!error.concerns_store());
@@ -293,10 +292,10 @@ fn a_server_may_work_on_what_it_got_for_longer_than_the_deadline() {
     let options = StoreOptions { read_deadline: deadline(), retries: 0, ..StoreOptions::default() };
     let store = Store::new(options).unwrap();
     let at = Location::parse(format!("{}/up", server.url()).as_ref()).unwrap();
-    // The payload allows four seconds more than the deadline, of which the server takes one.
+    // The size of the payload adds four seconds to the deadline, and the server takes one.
     let payload = vec![7; 32 << 20];
     store.put(&at, Payload::Bytes(&payload), &PutOptions::default()).unwrap();
-    // The server has no work to do for a few bytes.
+    // A few bytes add nothing to the deadline.
     let error = store.put(&at, Payload::Bytes(b"few"), &PutOptions::default()).unwrap_err();
     assert!(matches!(error, Error::TimedOut { after, .. } if after == deadline()), "{error}");
 }

@@ -13,7 +13,7 @@ fn at(key: &str) -> Location {
     Location::parse(format!("{BUCKET}/{key}").as_ref()).unwrap()
 }
 
-/// Returns a server that issues sessions of this length, and accepts requests signed by the last
+/// Starts a server that issues sessions of this length, and accepts requests signed by the last
 /// one.
 fn server(life: Duration) -> Scripted {
     let begun = std::sync::Mutex::new(0_u32);
@@ -45,7 +45,7 @@ fn server(life: Duration) -> Scripted {
         let is_known = head.contains(&format!("x-amz-s3session-token: token{begun}"))
             && head.contains(&format!("credential=key{begun}/"))
             && !head.contains("x-amz-security-token");
-        // Each session ends once before its stated time.
+        // The first session ends before its stated time.
         if !is_known || (target.contains("ends-early") && *begun == 1) {
             return denied("not of this session");
         }

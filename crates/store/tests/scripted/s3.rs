@@ -50,7 +50,7 @@ fn upload() -> Upload {
     Upload { location: object("k"), id: "u".to_owned() }
 }
 
-/// The name of an operation, and a call of it.
+/// The response to an operation, and a call that requests it.
 type Operation = (&'static str, fn(&Store) -> Result<()>);
 
 const OPERATIONS: [Operation; 6] = [
@@ -127,9 +127,9 @@ fn keys_whose_deletion_fails_in_passing_are_deleted_one_by_one() {
     assert!(server.heads()[1].starts_with("DELETE /bucket/a"));
 }
 
-/// Completes an upload whose first response is lost, in a store without CRC-64. Its object has the
-/// head `object_head` and ends in `bytes`. On a `reused` connection the client itself sends the
-/// request again.
+/// Completes an upload whose first response is lost, in a store without CRC-64. The object has the
+/// head `object_head` and ends in `bytes`. On a `reused` connection the HTTP client itself repeats
+/// the request.
 fn complete_without_answer(
     object_head: &str,
     bytes: &'static [u8],
@@ -279,11 +279,11 @@ fn all_pages_are_read_and_odd_keys_are_preserved() {
         ))
     };
     // The first page with an escape is requested again without encoding, and so is the first with a
-    // plus. The response to the latter is not XML, so it excludes no form.
+    // plus. The response to the second of these is not XML, so it excludes no form.
     let pages = [page("p/a%2F%2Fb", "t/1"), page("p/a//b", "t/1"), page("p/z%2F", "t2")];
     let last = [page("p/%C3%BC+%2B%01", ""), Step::Keep(whole("", "<not XML"))];
     let server = Server::start(pages.into_iter().chain(last).collect());
-    // The pages are requested one after another: a slow response must not start requests for other
+    // Pages are requested one after another, because a slow response would start requests for other
     // ranges.
     let options = ListOptions { recursive: true, requests: NonZeroUsize::new(1), ..ListOptions::default() };
     let entries: Result<Vec<_>> = server.store().list(&object("p"), &options).unwrap().collect();

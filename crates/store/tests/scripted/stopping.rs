@@ -78,7 +78,7 @@ fn calls_that_wait_for_a_response_end_with_their_scope() {
 #[test]
 fn calls_that_wait_for_a_retry_end_with_their_scope() {
     for (name, outcome) in cancelled(|| ScriptedReply::answer("503 Slow Down", &["retry-after: 60"], b"")) {
-        // Reads are not retried by the store.
+        // The store does not retry reads.
         let refused = matches!(outcome, Err(Error::SlowDown { .. })) && name == "get";
         assert!(refused || matches!(outcome, Err(Error::Cancelled)), "{name}: {outcome:?}");
     }

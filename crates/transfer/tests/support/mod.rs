@@ -1,11 +1,11 @@
-//! Engines, locations and trees of a store with quirks, for the tests of whole trees.
+//! Engines, locations and trees for tests with a store with quirks.
 
 use firstbyte_location::Location;
 use firstbyte_store::{Signing, Store, StoreOptions};
 use firstbyte_testkit::QuirkStore;
 use firstbyte_transfer::{Effect, Engine, Levels, Shard, TransferSettings, Tree, TreeNames};
 
-/// An engine whose S3 service is `server`.
+/// Makes an engine whose S3 service is `server`.
 pub(crate) fn engine(server: &QuirkStore, settings: TransferSettings) -> Engine {
     let options = StoreOptions {
         endpoint_url: Some(server.url().to_owned()),
@@ -16,12 +16,12 @@ pub(crate) fn engine(server: &QuirkStore, settings: TransferSettings) -> Engine 
     Engine::new(Store::new(options).unwrap(), settings)
 }
 
-/// An object in the bucket of the store, or a prefix.
+/// Returns the location of an object or a prefix in the store's bucket.
 pub(crate) fn object(name: &str) -> Location {
     Location::parse(format!("s3://bucket/{name}").as_ref()).unwrap()
 }
 
-/// A whole tree, for a run that makes changes.
+/// Makes a run over a whole tree that makes changes.
 pub(crate) fn tree(source: Location, destination: Location) -> Tree<'static> {
     Tree {
         source,
