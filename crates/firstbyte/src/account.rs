@@ -138,9 +138,14 @@ impl Account {
         }
     }
 }
+/// Waits for a first byte before all connections carry bytes: for the first connection, for its
+/// answer, and for the other connections. Connecting is a round trip, as a first byte is at least.
+const FIRST_WAITS: f64 = 3.0;
+
 /// Predicts the seconds for reading `objects` objects with `bytes` in all, and their range.
 fn predict(model: &ServiceModel, bytes: u64, objects: u64) -> Option<(f64, [f64; 2])> {
     let mut catalogue = ModelCatalogue::current();
+    let start = FIRST_WAITS * model.latency.first_byte.as_ref().map_or(0.0, |latency| latency.p50.0);
     let model = ServiceModel { here: Some(model.here.clone().unwrap_or_else(this_machine)), ..model.clone() };
     let option = match model.kind {
         ServiceKind::Object => format!("{}-download", model.name),
@@ -152,7 +157,7 @@ fn predict(model: &ServiceModel, bytes: u64, objects: u64) -> Option<(f64, [f64;
     let prices = prices::PriceCatalogue::current();
     let inputs = Inputs { catalogue: &catalogue, prices: &prices, day: today().ok()? };
     let row = advice::option(&workload, &option, &inputs).ok()?;
-    Some((row.seconds, [row.low, row.high]))
+    Some((row.seconds + start, [row.low + start, row.high + start]))
 }
 
 /// Machine for a model that describes none: the processors here, all else unlimited.
@@ -181,7 +186,10 @@ mod tests {
         let model = model(Path::new("s3-standard")).unwrap();
         let (large, [low, high]) = predict(&model, 10_000_000_000, 1).unwrap();
         let (small, _) = predict(&model, 1_000, 1).unwrap();
-        assert!(low < large && large < high && small < 0.2 && large > 1.0, "{small} {large}");
+        assert!(low < large && large < high && small < 0.3 && large > 1.0, "{small} {large}");
+        // Bytes wait for connections and answers.
+        let first = model.latency.first_byte.as_ref().unwrap().p50.0;
+        assert!(small > FIRST_WAITS * first, "{small} {first}");
         assert!(super::model(Path::new("/no/model")).unwrap_err().to_string().contains("/no/model"));
     }
 

@@ -3,7 +3,7 @@
 //! **By size and time**: the lengths must be equal, and the times must show that the destination
 //! was written after the source was last modified. Files, local or over SFTP, keep the time of
 //! their source, so only equal times count: to the nanosecond, or to the coarser resolution of the
-//! two, or of the destination's file system ([`TimeUnit`]). A store sets its own date instead. It proves that nothing changed if
+//! two, or of the destination's file system. A store sets its own date instead. It proves that nothing changed if
 //!
 //! - for an upload, the object is at least [`MARGIN`] younger than the file's modification and
 //!   inode change times; the latter reveals a file that was replaced by one with an older time;
@@ -161,7 +161,7 @@ impl Times {
         let unchanged = there == here || (there < here && second.count(found.changed) >= here);
         match &tree.source {
             Location::Local(_) | Location::Sftp(_) => {
-                Self::unchanged_if(is_same(found.modified, modified, unit))
+                Self::unchanged_if(is_same(modified, found.modified, unit))
             }
             Location::Http(_) => Self::unchanged_if(unchanged),
             Location::Object(_) => {
@@ -219,8 +219,8 @@ fn is_after(later: SystemTime, earlier: SystemTime) -> bool {
 /// Whether a destination is at least as new as its source. False if either has no time.
 pub(crate) fn is_newer(destination: Option<SystemTime>, source: Option<SystemTime>, unit: TimeUnit) -> bool {
     destination.zip(source).is_some_and(|(there, here)| {
-        let (there, here) = at_common_resolution(there, here, unit);
-        there >= here
+        let unit = unit.max(TimeUnit::of(there)).max(TimeUnit::of(here));
+        unit.count(there) >= unit.count(here)
     })
 }
 
@@ -237,17 +237,15 @@ pub(crate) fn is_copied(from: &Stat, there: &Stat, unit: TimeUnit) -> bool {
     is_exact || there.written().is_some_and(|written| is_after(written, modified))
 }
 
-/// Whether two modification times are equal at their common resolution.
-fn is_same(one: SystemTime, other: SystemTime, unit: TimeUnit) -> bool {
-    let (one, other) = at_common_resolution(one, other, unit);
-    one == other
-}
-
-/// Converts two times to multiples of the coarsest of three units: each time's own, since a file
-/// system, protocol or header may have truncated it, and `unit`.
-fn at_common_resolution(one: SystemTime, other: SystemTime, unit: TimeUnit) -> (i128, i128) {
-    let unit = unit.max(TimeUnit::of(one)).max(TimeUnit::of(other));
-    (unit.count(one), unit.count(other))
+/// Whether a copy has the modification time of its source. A file system may keep it in a coarser
+/// unit, rounded down (FAT), up, or to the nearest second (Samba's `round_timespec`). A time of the
+/// source that is coarser has been truncated by a protocol or header.
+fn is_same(source: SystemTime, copy: SystemTime, unit: TimeUnit) -> bool {
+    let (unit, truncated) = (unit.max(TimeUnit::of(copy)), TimeUnit::of(source));
+    if truncated > unit {
+        return truncated.count(source) == truncated.count(copy);
+    }
+    nanoseconds(source).abs_diff(nanoseconds(copy)) < unit.0.unsigned_abs()
 }
 
 /// The unit in which a place keeps modification times, in nanoseconds.
@@ -320,7 +318,7 @@ impl Ask {
                 && source.size == stat.size();
             Ok::<_, firstbyte_store::Error>((stat, is_wanted))
         };
-        let (written, modified) = match self.of {
+        let (source_time, copy_time) = match self.of {
             Asked::Source(file) => {
                 let (stat, is_wanted) = of_source()?;
                 if !is_wanted {
@@ -333,18 +331,18 @@ impl Ask {
                 if stat.size() != source.size {
                     return Ok(Sameness::Different);
                 }
-                (stat.metadata.modified, Some(file))
+                (Some(file), stat.metadata.modified)
             }
             Asked::Both => {
                 let (stat, is_wanted) = of_source()?;
                 if !is_wanted {
                     return Ok(Sameness::Different);
                 }
-                (store.stat_object(to)?.metadata.modified, stat.modified)
+                (stat.modified, store.stat_object(to)?.metadata.modified)
             }
         };
-        Ok(match written.zip(modified) {
-            Some((written, modified)) => Sameness::of(is_same(written, modified, self.unit)),
+        Ok(match source_time.zip(copy_time) {
+            Some((source, copy)) => Sameness::of(is_same(source, copy, self.unit)),
             None => self.otherwise,
         })
     }
@@ -527,4 +525,40 @@ fn hash(mut body: Body, algorithm: Algorithm, cancelled: &AtomicBool) -> Result<
         }
     }
     Err(Error::Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64, nanoseconds: u32) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds)
+    }
+
+    #[test]
+    fn a_copy_has_its_sources_time_in_the_unit_of_its_file_system() {
+        let fat = TimeUnit(2_000_000_000);
+        let source = at(1_700_000_013, 617_283_945);
+        let same = |copy, unit| is_same(source, copy, unit);
+        // To the nanosecond, in 100 ns, rounded down and up to a second.
+        assert!(same(source, TimeUnit::FINEST) && same(at(1_700_000_013, 617_283_900), TimeUnit::FINEST));
+        assert!(same(at(1_700_000_013, 0), TimeUnit::FINEST) && same(at(1_700_000_014, 0), TimeUnit::FINEST));
+        assert!(same(at(1_700_000_012, 0), fat) && same(at(1_700_000_014, 0), fat));
+        for (copy, unit) in [
+            (at(1_700_000_013, 617_283_944), TimeUnit::FINEST),
+            (at(1_700_000_013, 617_283_800), TimeUnit::FINEST),
+            (at(1_700_000_012, 0), TimeUnit::FINEST),
+            (at(1_700_000_015, 0), TimeUnit::FINEST),
+            (at(1_700_000_010, 0), fat),
+            (at(1_700_000_016, 0), fat),
+        ] {
+            assert!(!same(copy, unit), "{copy:?}");
+        }
+        // A protocol has truncated the source's time.
+        assert!(
+            is_same(at(5, 0), at(5, 999), TimeUnit::FINEST)
+                && !is_same(at(5, 0), at(4, 999), TimeUnit::FINEST)
+        );
+        assert!(is_same(at(5, 0), at(4, 0), fat) && !is_same(at(5, 0), at(7, 0), fat));
+    }
 }

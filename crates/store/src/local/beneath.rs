@@ -26,7 +26,7 @@ use super::optional::{Improvement, attempt};
 use super::resolve::{LOOKUP, READ, entries, is_dots, open_beneath, readable, stat_at};
 use super::spelling::{
     is_often_changed, is_refused_name, other_part, other_spelling, refused_name, similar_name,
-    spelled_otherwise, stored_otherwise,
+    spelled_otherwise,
 };
 use crate::error::{Error, Result};
 use crate::syscall_refusal::is_refusal;
@@ -47,6 +47,8 @@ pub struct Beneath {
     closing: Mutex<Vec<(PathBuf, u32)>>,
     /// True if the file system finds a new directory in another case too.
     folds_case: OnceLock<bool>,
+    /// Held while a directory is created whose name the file system may change.
+    changed_names: Mutex<()>,
     /// Directories for writing that are spelled as their names are.
     spelled: Mutex<HashSet<PathBuf>>,
     time_unit: OnceLock<Option<Duration>>,
@@ -86,6 +88,7 @@ impl Beneath {
             root: OnceLock::new(),
             closing: Mutex::default(),
             folds_case: OnceLock::new(),
+            changed_names: Mutex::default(),
             spelled: Mutex::default(),
             time_unit: OnceLock::new(),
         }
@@ -419,6 +422,9 @@ impl Beneath {
         if name.as_os_str().is_empty() {
             return Ok(Arc::clone(root));
         }
+        let is_changed = missing == MissingDirectories::Create && name.iter().any(is_often_changed);
+        // A directory that is stored under another name exists until its creator has removed it.
+        let _alone = is_changed.then(|| self.changed_names.lock());
         let opened = match open_beneath(root, name, LOOKUP, Mode::empty()) {
             Err(Errno::NOENT) if missing == MissingDirectories::Create => self.descend(root, name),
             other => other,

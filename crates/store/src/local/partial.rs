@@ -356,7 +356,7 @@ impl LocalFile {
             }
             Ok(Some(other))
         };
-        match check().map_err(|error| io_error(path, error))? {
+        match check().map_err(|error: Errno| io_error(path, error))? {
             Some(other) => Err(stored_otherwise(path, &other)),
             None => Ok(()),
         }
@@ -513,7 +513,7 @@ impl PartialDestination {
         let mode = match stat_at(&directory, last) {
             Err(Errno::NOENT) => None,
             other => {
-                let stat = other.map_err(|error| io_error(&path, error))?;
+                let stat = other.map_err(|error| root.explain(name, error))?;
                 replaceable(&path, FileType::from_raw_mode(stat.st_mode), stat.st_mode, over)?
             }
         };

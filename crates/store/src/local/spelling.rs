@@ -12,8 +12,7 @@ use firstbyte_location::shown;
 use rustix::fs::{Dir, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::beneath::{entries, readable, stat_at};
-use super::resolve::LOOKUP;
+use super::resolve::{LOOKUP, entries, readable, stat_at};
 use crate::error::Error;
 
 /// Names that Windows keeps for devices, with any extension ("Naming Files, Paths, and Namespaces",
