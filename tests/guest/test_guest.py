@@ -1,4 +1,5 @@
-"""A small part of the guest's jobs: real NFS clients and a real server list the same names.
+"""A small part of the guest's jobs: real NFS clients and a real server list the same names, and a
+real FAT gets the files that it can hold.
 
 The whole is `make soak SOAK_FLAGS="--runs guest"`.
 """
@@ -41,3 +42,10 @@ def test_no_other_method_lists_with_fewer_calls(listed, version, what):
     # Threads of one walk may look a directory up twice.
     spare = others // 20 if "tree" in what else 0
     assert ours <= others + spare, calls
+
+
+def test_fat_gets_what_it_can_hold_and_each_other_file_is_a_line():
+    cases = ("pairs", "directories", "refused-names", "times", "four-gib")
+    reports = guest.run(guest.Job("weak", ("vfat", *cases), (PROGRAM,), deadline=DEADLINE))
+    assert [row["case"] for row in reports] == list(cases)
+    assert [row for row in reports if not row["ok"]] == []

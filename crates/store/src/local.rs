@@ -2,9 +2,9 @@
 //! temporary file, which is then renamed.
 //!
 //! [`name`] checks file names, [`beneath`] works on names below a directory, which [`resolve`]
-//! opens without following links, [`spelling`] finds names that the file system changes, [`partial`]
-//! writes files atomically, [`mod@stat`] makes versions of files, and [`backend`] has the operations
-//! of a store.
+//! opens without following links, [`spelling`] finds names that the file system changes,
+//! [`partial`] writes files atomically, to a [`destination`], [`removal`] deletes, [`mod@stat`]
+//! makes versions of files, and [`backend`] has the operations of a store.
 //!
 //! The backend assumes that a rename within a directory is atomic, and that a file with the same
 //! device, inode, size, mtime and ctime has the same content. Reads follow symbolic links, like `cp
@@ -13,10 +13,12 @@
 mod attributes;
 mod backend;
 mod beneath;
+mod destination;
 mod name;
 mod optional;
 mod partial;
 mod private;
+mod removal;
 mod resolve;
 mod spelling;
 pub(crate) mod stat;
@@ -28,10 +30,11 @@ use std::path::Path;
 
 pub(crate) use backend::{delete, get, list, put};
 pub use beneath::{Beneath, FoundEntry};
+pub use destination::ReplaceKind;
 pub(crate) use name::{is_partial_name, partial_name};
 pub use name::{local_path, location_below};
 pub use optional::refused_calls;
-pub use partial::{Durability, LocalFile, PartialPermissions, ReplaceKind, empty};
+pub use partial::{Durability, LocalFile, PartialPermissions, empty};
 pub use private::{FileAccess, PrivateDirectory, Sharing};
 pub use stat::open_regular;
 pub(crate) use stat::stat;

@@ -3,7 +3,8 @@
 //! **By size and time**: the lengths must be equal, and the times must show that the destination
 //! was written after the source was last modified. Files, local or over SFTP, keep the time of
 //! their source, so only equal times count: to the nanosecond, or to the coarser resolution of the
-//! two, or of the destination's file system. A store sets its own date instead. It proves that nothing changed if
+//! two, or of the destination's file system. A store sets its own date instead. It proves that
+//! nothing changed if
 //!
 //! - for an upload, the object is at least [`MARGIN`] younger than the file's modification and
 //!   inode change times; the latter reveals a file that was replaced by one with an older time;

@@ -22,7 +22,7 @@ MIB = 1 << 20
 GIB = 1 << 30
 # Pairs of names that are the same if letter case or forms of Unicode are folded.
 PAIRS = [("Readme", "README"), ("stra\u00dfe", "STRASSE"), ("caf\u00e9", "cafe\u0301")]
-# Directories of which two are one where letter case is folded, or where dots at the end are dropped.
+# Directories of which two are one where letter case is folded, or dots at the end are dropped.
 DIRECTORIES = ["Data", "DATA", "notes", "notes.", "aux"]
 # Names that FAT, exFAT or SMB refuse or change.
 NAMES = ["colon:", "question?", "star*", "quote\"", "less<", "pipe|", "back\\slash", "dot.", "space ", "tab\t", "line\nfeed", "nul", "com1.txt", "\udcff"]

@@ -7,7 +7,6 @@
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
@@ -23,7 +22,7 @@ use rustix_futex_sync::Mutex;
 
 use super::io_error;
 use super::optional::{Improvement, attempt};
-use super::resolve::{LOOKUP, READ, entries, is_dots, open_beneath, readable, stat_at};
+use super::resolve::{LOOKUP, is_dots, open_beneath, readable, stat_at};
 use super::spelling::{
     is_often_changed, is_refused_name, other_part, other_spelling, refused_name, similar_name,
     spelled_otherwise,
@@ -210,40 +209,6 @@ impl Beneath {
         self.directory(name, MissingDirectories::Create).map(drop).map_err(|error| self.explain(name, error))
     }
 
-    /// Removes a file or a link. A missing file is not an error.
-    ///
-    /// # Errors
-    /// [`Error::Io`]; [`Error::InvalidName`] if a component of the path is a link.
-    pub fn remove_file(&self, name: &Path) -> Result<()> {
-        self.remove(name, AtFlags::empty())
-    }
-
-    /// Removes a file if it still has this version. A missing file is not an error.
-    ///
-    /// # Errors
-    /// [`Error::Changed`], and those of [`remove_file`](Self::remove_file).
-    pub fn remove_version(&self, name: &Path, version: &Version) -> Result<()> {
-        let removed = self.parent(name, MissingDirectories::Refuse).and_then(|(directory, last)| {
-            let found = version_of(&stat_at(&directory, last)?);
-            match found.file.zip(version.file) {
-                Some((found, copied)) if found.agrees_with(copied) => {
-                    rustix::fs::unlinkat(&directory, last, AtFlags::empty()).map(|()| None)
-                }
-                _ => Ok(Some(found)),
-            }
-        });
-        match removed {
-            Ok(None) | Err(Errno::NOENT) => Ok(()),
-            Ok(Some(found)) => Err(Error::Changed {
-                location: shown(&self.path.join(name)).to_string(),
-                expected: Box::new(version.clone()),
-                found: Box::new(found),
-                trace: None,
-            }),
-            Err(error) => Err(self.explain(name, error)),
-        }
-    }
-
     /// Renames `name` to `to` beneath another directory. Returns false if `name` does not exist, if
     /// `to` exists, or across file systems. Creates the directories of `to`. A link itself is
     /// renamed.
@@ -259,6 +224,11 @@ impl Beneath {
         let (into, new) =
             target.parent(to, MissingDirectories::Create).map_err(|error| target.explain(to, error))?;
         match rename_exclusively(from.as_fd(), last, into.as_fd(), new) {
+            Ok(()) if is_often_changed(new) && other_spelling(&into, new).map_err(explained)?.is_some() => {
+                // A copy to this name is refused with the reason.
+                rename_exclusively(into.as_fd(), new, from.as_fd(), last).map_err(explained)?;
+                Ok(false)
+            }
             Ok(()) => Ok(true),
             Err(Errno::NOENT | Errno::EXIST | Errno::XDEV) => Ok(false),
             // The file system has no hard links.
@@ -267,33 +237,6 @@ impl Beneath {
             Err(Errno::BUSY) => Ok(false),
             Err(error) => Err(explained(error)),
         }
-    }
-
-    /// Removes a directory if it is empty. A missing or non-empty directory is not an error.
-    ///
-    /// # Errors
-    /// Those of [`remove_file`](Self::remove_file).
-    pub fn remove_empty_directory(&self, name: &Path) -> Result<()> {
-        match self.remove(name, AtFlags::REMOVEDIR) {
-            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
-            other => other,
-        }
-    }
-
-    /// Removes a directory with its contents, if `may` is true for every name; otherwise removes
-    /// nothing. Returns the number of files and links removed.
-    ///
-    /// # Errors
-    /// [`Error::InvalidName`] if `may` is false for a name; [`Error::Io`].
-    pub fn remove_tree(&self, name: &Path, may: &dyn Fn(&[u8]) -> bool) -> Result<u64> {
-        let directory =
-            self.parent(name, MissingDirectories::Refuse).and_then(|(above, last)| enter(&above, last));
-        let directory = directory.map_err(|error| self.explain(name, error))?;
-        self.agree(&directory, name, may)?;
-        let mut removed = 0;
-        self.empty(&directory, name, &mut removed)?;
-        self.remove(name, AtFlags::REMOVEDIR)?;
-        Ok(removed)
     }
 
     /// Sets the final permission bits of directories. Called after the last write.
@@ -504,54 +447,6 @@ impl Beneath {
         }
         Ok(directory)
     }
-
-    fn remove(&self, name: &Path, how: AtFlags) -> Result<()> {
-        let removed = self
-            .parent(name, MissingDirectories::Refuse)
-            .and_then(|(directory, last)| rustix::fs::unlinkat(&directory, last, how));
-        match removed {
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(error) => Err(self.explain(name, error)),
-        }
-    }
-
-    /// Checks that every name in a directory may be removed.
-    fn agree(&self, directory: &OwnedFd, name: &Path, may: &dyn Fn(&[u8]) -> bool) -> Result<()> {
-        let fail = |error: Errno| io_error(&self.path.join(name), error);
-        for (part, kind) in entries(directory).map_err(fail)? {
-            let below = name.join(&part);
-            let stays = match kind {
-                FileType::Directory => {
-                    let inner = enter(directory, &part).map_err(fail)?;
-                    self.agree(&inner, &below, may)?;
-                    false
-                }
-                FileType::RegularFile | FileType::Symlink => !may(below.as_os_str().as_bytes()),
-                _ => true,
-            };
-            if stays {
-                let location = shown(&self.path.join(&below)).to_string();
-                let why = "must be kept, so its directory cannot be replaced by a file";
-                return Err(Error::InvalidName { location, why: why.into() });
-            }
-        }
-        Ok(())
-    }
-
-    fn empty(&self, directory: &OwnedFd, name: &Path, removed: &mut u64) -> Result<()> {
-        let fail = |error: Errno| io_error(&self.path.join(name), error);
-        for (part, kind) in entries(directory).map_err(fail)? {
-            if kind == FileType::Directory {
-                let below = enter(directory, &part).map_err(fail)?;
-                self.empty(&below, &name.join(&part), removed)?;
-                rustix::fs::unlinkat(directory, &part, AtFlags::REMOVEDIR).map_err(fail)?;
-            } else {
-                rustix::fs::unlinkat(directory, &part, AtFlags::empty()).map_err(fail)?;
-                *removed += 1;
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Returns a name with each ASCII letter in the other case.
@@ -560,11 +455,7 @@ fn swap_case(name: &OsStr) -> OsString {
     OsString::from_vec(name.as_bytes().iter().map(swap).collect())
 }
 
-fn enter(directory: &OwnedFd, part: &OsStr) -> std::result::Result<OwnedFd, Errno> {
-    rustix::fs::openat(directory, part, READ | OFlags::NOFOLLOW, Mode::empty())
-}
-
-fn version_of(stat: &Stat) -> Version {
+pub(super) fn version_of(stat: &Stat) -> Version {
     let file = FileIdentity::new(
         (stat.st_dev, stat.st_ino),
         (stat.st_mtime, stat.st_mtime_nsec),

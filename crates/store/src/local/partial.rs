@@ -7,29 +7,23 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use firstbyte_listing::flush;
-use firstbyte_location::{directory_of, shown};
-use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat};
+use firstbyte_location::shown;
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
-use rustix_futex_sync::Mutex;
 
-use super::beneath::{self, Beneath, KEPT, MissingDirectories};
+use super::beneath::{self, Beneath, KEPT};
+use super::destination::{PartialDestination, ReplaceKind};
 use super::optional::{self, Improvement, attempt};
 use super::resolve::stat_at;
-use super::spelling::{
-    is_often_changed, is_refused_name, other_part, other_spelling, refused_name, similar_name,
-    spelled_otherwise, stored_otherwise,
-};
-use super::stat::stat;
+use super::spelling::{is_refused_name, refused_name};
 use super::{io_error, name};
 use crate::error::{Error, Result};
 use crate::object::Metadata;
 use crate::sink::Sink;
-use crate::syscall_refusal::is_refusal;
 use crate::upload::Precondition;
 
 /// The data on stable storage when a write is reported as done.
@@ -74,21 +68,6 @@ impl PartialPermissions {
         };
         0o600 | (others & before.unwrap_or(KEPT) & KEPT)
     }
-}
-
-/// The destination: an open directory and a name in it.
-#[derive(Debug)]
-struct PartialDestination {
-    directory: Arc<OwnedFd>,
-    name: OsString,
-    /// The path of the destination, for messages.
-    path: PathBuf,
-    /// Permission bits of the file to be replaced.
-    mode: Option<u32>,
-    over: ReplaceKind,
-    /// The directory that the name was resolved beneath, and the path from it to the name's
-    /// directory.
-    above: Option<(Arc<OwnedFd>, PathBuf)>,
 }
 
 /// A file being written next to its destination, as `.NAME.firstbyte-part`. It is locked
@@ -246,7 +225,7 @@ impl LocalFile {
             Durability::Full => attempt(Improvement::Sync, self.file(), || rustix::fs::fsync(self.file())),
         };
         synced.map_err(|error| at_destination(error.into()))?;
-        self.rename(precondition).and_then(|()| self.check_stored_name()).inspect_err(|error| {
+        self.place.publish(&self.partial, self.file(), precondition).inspect_err(|error| {
             if matches!(error, Error::InvalidName { .. }) {
                 // The file can never get this name. If the removal fails, listings omit it.
                 let _ = rustix::fs::unlinkat(&self.place.directory, &self.partial, AtFlags::empty());
@@ -296,113 +275,6 @@ impl LocalFile {
         rustix::fs::unlinkat(&self.place.directory, &self.partial, AtFlags::empty())
             .map_err(|error| io_error(&self.path, error))
     }
-
-    /// Renames the file to a name that was free. If another process has written a file of that very
-    /// name meanwhile, it is replaced.
-    fn rename_to_free_name(&self) -> Result<()> {
-        let PartialDestination { directory, name, path, .. } = &self.place;
-        let renamed =
-            rustix::fs::renameat_with(directory, &self.partial, directory, name, RenameFlags::NOREPLACE);
-        let _looked_up = match renamed {
-            Ok(()) => return Ok(()),
-            Err(Errno::EXIST) => None,
-            // The file system or the kernel lacks this call.
-            Err(error) if is_refusal(error) => Some(RENAME_LOCK.lock()),
-            Err(error) => return Err(self.explain(error)),
-        };
-        let other = match stat_at(directory, name) {
-            Err(Errno::NOENT) => Ok(None),
-            Ok(_) => self.place.other_spelling(),
-            Err(error) => Err(error),
-        };
-        match other.map_err(|error| io_error(path, error))? {
-            Some(other) => Err(spelled_otherwise(path, &other)),
-            None => self.replace(),
-        }
-    }
-
-    /// Renames the file to its name, in place of another. The call without flags is older, and is
-    /// supported everywhere.
-    fn replace(&self) -> Result<()> {
-        let PartialDestination { directory, name, .. } = &self.place;
-        rustix::fs::renameat(directory, &self.partial, directory, name).map_err(|error| self.explain(error))
-    }
-
-    /// Converts an error of renaming the file to its name.
-    fn explain(&self, error: Errno) -> Error {
-        let PartialDestination { directory, name, path, .. } = &self.place;
-        match error {
-            // The name is there in another case, in which alone the file system finds it.
-            Errno::EXIST => match similar_name(directory, name, None) {
-                Ok(other) => spelled_otherwise(path, &other),
-                Err(_) => io_error(path, error),
-            },
-            _ if is_refused_name(error) => refused_name(path, error),
-            _ => io_error(path, error),
-        }
-    }
-
-    /// Removes the file again if the file system has stored it under another name.
-    fn check_stored_name(&self) -> Result<()> {
-        let PartialDestination { directory, name, path, .. } = &self.place;
-        if !is_often_changed(name) {
-            return Ok(());
-        }
-        let check = || {
-            let Some(other) = other_spelling(directory, name)? else { return Ok(None) };
-            let (ours, there) = (rustix::fs::fstat(self.file())?, stat_at(directory, name)?);
-            if (ours.st_dev, ours.st_ino) == (there.st_dev, there.st_ino) {
-                rustix::fs::unlinkat(directory, name, AtFlags::empty())?;
-            }
-            Ok(Some(other))
-        };
-        match check().map_err(|error: Errno| io_error(path, error))? {
-            Some(other) => Err(stored_otherwise(path, &other)),
-            None => Ok(()),
-        }
-    }
-
-    fn rename(&self, precondition: &Precondition) -> Result<()> {
-        let refused = || Error::Precondition { location: shown(&self.place.path).to_string(), trace: None };
-        let flags = match precondition {
-            Precondition::None if self.place.over == ReplaceKind::Nothing => {
-                return self.rename_to_free_name();
-            }
-            Precondition::None => RenameFlags::empty(),
-            Precondition::Absent => RenameFlags::NOREPLACE,
-            Precondition::Matches(version) => match stat(&self.place.path) {
-                Ok(stat) if stat.version.agrees_with(version) => RenameFlags::empty(),
-                Ok(_) | Err(Error::NotFound { .. }) => return Err(refused()),
-                Err(error) => return Err(error),
-            },
-        };
-        let PartialDestination { directory, name, path, .. } = &self.place;
-        if flags.is_empty() {
-            return self.replace();
-        }
-        match rustix::fs::renameat_with(directory, &self.partial, directory, name, flags) {
-            Err(Errno::EXIST) => Err(refused()),
-            // The file system cannot refuse to replace by a rename, but a hard link never replaces.
-            Err(error) if is_refusal(error) => {
-                let unlink = || rustix::fs::unlinkat(directory, &self.partial, AtFlags::empty());
-                match rustix::fs::linkat(directory, &self.partial, directory, name, AtFlags::empty()) {
-                    Err(Errno::EXIST) => Err(refused()),
-                    // Without hard links, another process may create the name between lookup and
-                    // rename.
-                    Err(error) if is_refusal(error) => {
-                        let _looked_up = RENAME_LOCK.lock();
-                        match stat_at(directory, name) {
-                            Err(Errno::NOENT) => self.replace(),
-                            Ok(_) => Err(refused()),
-                            Err(error) => Err(io_error(path, error)),
-                        }
-                    }
-                    linked => linked.and_then(|()| unlink()).map_err(|error| io_error(path, error)),
-                }
-            }
-            result => result.map_err(|error| io_error(path, error)),
-        }
-    }
 }
 
 fn errno(error: &io::Error) -> Errno {
@@ -417,22 +289,6 @@ fn random_name(name: &OsStr) -> io::Result<OsString> {
     Ok(OsString::from_vec(own))
 }
 
-/// Serializes renames that look their name up first, where the kernel cannot refuse to replace.
-static RENAME_LOCK: Mutex<()> = Mutex::new(());
-
-/// The kinds of entries that a file may replace.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ReplaceKind {
-    /// No entry: the name was free when it was looked up. If the file system finds it taken at the
-    /// end, it was written meanwhile: only a file of the very same name is replaced.
-    Nothing,
-    /// A file or a link is replaced.
-    #[default]
-    File,
-    /// A directory is replaced too. It is removed when the file is complete.
-    Directory,
-}
-
 /// Truncates a file, unless it is already empty: after a truncation ext4 assumes that a file is
 /// being replaced in place, and writes it to disk on close, which doubles the time of a small file.
 ///
@@ -440,103 +296,6 @@ pub enum ReplaceKind {
 /// The errors of the system call.
 pub fn empty(file: &File) -> io::Result<()> {
     if file.metadata()?.len() > 0 { file.set_len(0) } else { Ok(()) }
-}
-
-impl PartialDestination {
-    /// Returns the destination of a path. Follows links to directories and files.
-    fn named(destination: &Path) -> Result<Self> {
-        let fail = |error: io::Error| io_error(destination, error);
-        let mut path = destination.to_owned();
-        let mut there = std::fs::symlink_metadata(destination);
-        if there.as_ref().is_ok_and(std::fs::Metadata::is_symlink) {
-            path = std::fs::canonicalize(destination).map_err(fail)?;
-            there = std::fs::symlink_metadata(&path);
-        }
-        let mode = match there {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            other => {
-                let there = other.map_err(fail)?;
-                let kind = FileType::from_raw_mode(there.mode());
-                Some(replaceable(destination, kind, there.mode(), ReplaceKind::File)?).flatten()
-            }
-        };
-        let name = path.file_name().ok_or_else(|| Error::InvalidName {
-            location: shown(&path).to_string(),
-            why: "not the name of a file".into(),
-        })?;
-        let parent = directory_of(&path);
-        let open =
-            || rustix::fs::open(parent, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
-        let directory = match open() {
-            Err(Errno::NOENT) => {
-                std::fs::create_dir_all(parent).map_err(|error| io_error(parent, error))?;
-                open()
-            }
-            other => other,
-        };
-        let directory = directory.map_err(|error| io_error(destination, error))?;
-        Ok(Self {
-            directory: Arc::new(directory),
-            name: name.to_owned(),
-            mode,
-            path,
-            over: ReplaceKind::File,
-            above: None,
-        })
-    }
-
-    /// Returns a different name under which the file system has a part of this path, if there is
-    /// one.
-    fn other_spelling(&self) -> std::result::Result<Option<OsString>, Errno> {
-        match &self.above {
-            Some((root, above)) => Ok(other_part(root, &above.join(&self.name))?.map(|(_, other)| other)),
-            None => other_spelling(&self.directory, &self.name),
-        }
-    }
-
-    /// Refuses a name that the file system takes for that of another file, which would be replaced.
-    fn refuse_changed_name(&self) -> Result<()> {
-        if !is_often_changed(&self.name) {
-            return Ok(());
-        }
-        match other_spelling(&self.directory, &self.name).map_err(|error| io_error(&self.path, error))? {
-            Some(other) => Err(spelled_otherwise(&self.path, &other)),
-            None => Ok(()),
-        }
-    }
-
-    /// Returns the destination of a name beneath a directory. Follows no link.
-    fn beneath(root: &Beneath, name: &Path, over: ReplaceKind) -> Result<Self> {
-        let path = root.shown(name);
-        let (directory, last) =
-            root.parent(name, MissingDirectories::Create).map_err(|error| root.explain(name, error))?;
-        let mode = match stat_at(&directory, last) {
-            Err(Errno::NOENT) => None,
-            other => {
-                let stat = other.map_err(|error| root.explain(name, error))?;
-                replaceable(&path, FileType::from_raw_mode(stat.st_mode), stat.st_mode, over)?
-            }
-        };
-        let above = root.shared().map_err(|error| io_error(&path, error))?;
-        let above = Some((above, name.parent().unwrap_or(Path::new("")).to_owned()));
-        Ok(Self { directory, name: last.to_owned(), path, mode, over, above })
-    }
-}
-
-/// Checks that the destination may be replaced. Returns its permission bits if it is a file.
-fn replaceable(path: &Path, kind: FileType, mode: u32, over: ReplaceKind) -> Result<Option<u32>> {
-    match kind {
-        FileType::RegularFile => Ok(Some(mode)),
-        FileType::Symlink => Ok(None),
-        FileType::Directory if over == ReplaceKind::Directory => Ok(None),
-        FileType::Directory => Err(io_error(path, io::Error::from(io::ErrorKind::IsADirectory))),
-        // A rename to /dev/null would replace the device by a file.
-        _ => {
-            let why = "a device, socket or pipe is there, which a copy cannot replace; \
-                       `firstbyte cat` writes into one";
-            Err(Error::InvalidName { location: shown(path).to_string(), why: why.into() })
-        }
-    }
 }
 
 struct Opened {

@@ -1,6 +1,7 @@
-//! Finds names that a file system stores, or finds, in another spelling than the given one, and makes
-//! the errors for them. Nothing here needs the rules of a file system: if a lookup finds a name and
-//! its directory does not list it, the entry has another name. `beneath` and `partial` call this.
+//! Finds names that a file system stores, or finds, in another spelling than the given one, and
+//! makes the errors for them. Nothing here needs the rules of a file system: if a lookup finds a
+//! name and its directory does not list it, the entry has another name. `beneath`, `partial` and
+//! `attributes` call this.
 
 use std::ffi::{OsStr, OsString};
 use std::io;

@@ -1,0 +1,132 @@
+//! Removes files and directories beneath a directory. No link is followed: the name is resolved as
+//! for writes. Copies that replace, mirror or move call it.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use firstbyte_location::{Version, shown};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::beneath::{Beneath, MissingDirectories, version_of};
+use super::io_error;
+use super::resolve::{READ, entries, stat_at};
+use crate::error::{Error, Result};
+
+impl Beneath {
+    /// Removes a file or a link. A missing file is not an error.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::InvalidName`] if a component of the path is a link.
+    pub fn remove_file(&self, name: &Path) -> Result<()> {
+        self.remove(name, AtFlags::empty())
+    }
+
+    /// Removes a file if it still has this version. A missing file is not an error.
+    ///
+    /// # Errors
+    /// [`Error::Changed`], and those of [`remove_file`](Self::remove_file).
+    pub fn remove_version(&self, name: &Path, version: &Version) -> Result<()> {
+        let removed = self.parent(name, MissingDirectories::Refuse).and_then(|(directory, last)| {
+            let found = version_of(&stat_at(&directory, last)?);
+            match found.file.zip(version.file) {
+                Some((found, copied)) if found.agrees_with(copied) => {
+                    rustix::fs::unlinkat(&directory, last, AtFlags::empty()).map(|()| None)
+                }
+                _ => Ok(Some(found)),
+            }
+        });
+        match removed {
+            Ok(None) | Err(Errno::NOENT) => Ok(()),
+            Ok(Some(found)) => Err(Error::Changed {
+                location: shown(&self.shown(name)).to_string(),
+                expected: Box::new(version.clone()),
+                found: Box::new(found),
+                trace: None,
+            }),
+            Err(error) => Err(self.explain(name, error)),
+        }
+    }
+
+    /// Removes a directory if it is empty. A missing or non-empty directory is not an error.
+    ///
+    /// # Errors
+    /// Those of [`remove_file`](Self::remove_file).
+    pub fn remove_empty_directory(&self, name: &Path) -> Result<()> {
+        match self.remove(name, AtFlags::REMOVEDIR) {
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Removes a directory with its contents, if `may` is true for every name; otherwise removes
+    /// nothing. Returns the number of files and links removed.
+    ///
+    /// # Errors
+    /// [`Error::InvalidName`] if `may` is false for a name; [`Error::Io`].
+    pub fn remove_tree(&self, name: &Path, may: &dyn Fn(&[u8]) -> bool) -> Result<u64> {
+        let directory =
+            self.parent(name, MissingDirectories::Refuse).and_then(|(above, last)| enter(&above, last));
+        let directory = directory.map_err(|error| self.explain(name, error))?;
+        self.agree(&directory, name, may)?;
+        let mut removed = 0;
+        self.empty(&directory, name, &mut removed)?;
+        self.remove(name, AtFlags::REMOVEDIR)?;
+        Ok(removed)
+    }
+
+    fn remove(&self, name: &Path, how: AtFlags) -> Result<()> {
+        let removed = self
+            .parent(name, MissingDirectories::Refuse)
+            .and_then(|(directory, last)| rustix::fs::unlinkat(&directory, last, how));
+        match removed {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(self.explain(name, error)),
+        }
+    }
+
+    /// Checks that every name in a directory may be removed.
+    fn agree(&self, directory: &OwnedFd, name: &Path, may: &dyn Fn(&[u8]) -> bool) -> Result<()> {
+        let fail = |error: Errno| io_error(&self.shown(name), error);
+        for (part, kind) in entries(directory).map_err(fail)? {
+            let below = name.join(&part);
+            let stays = match kind {
+                FileType::Directory => {
+                    let inner = enter(directory, &part).map_err(fail)?;
+                    self.agree(&inner, &below, may)?;
+                    false
+                }
+                FileType::RegularFile | FileType::Symlink => !may(below.as_os_str().as_bytes()),
+                _ => true,
+            };
+            if stays {
+                let location = shown(&self.shown(&below)).to_string();
+                let why = "must be kept, so its directory cannot be replaced by a file";
+                return Err(Error::InvalidName { location, why: why.into() });
+            }
+        }
+        Ok(())
+    }
+
+    fn empty(&self, directory: &OwnedFd, name: &Path, removed: &mut u64) -> Result<()> {
+        let fail = |error: Errno| io_error(&self.shown(name), error);
+        for (part, kind) in entries(directory).map_err(fail)? {
+            if kind == FileType::Directory {
+                let below = enter(directory, &part).map_err(fail)?;
+                self.empty(&below, &name.join(&part), removed)?;
+                rustix::fs::unlinkat(directory, &part, AtFlags::REMOVEDIR).map_err(fail)?;
+            } else {
+                rustix::fs::unlinkat(directory, &part, AtFlags::empty()).map_err(fail)?;
+                *removed += 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn enter(directory: &OwnedFd, part: &OsStr) -> std::result::Result<OwnedFd, Errno> {
+    rustix::fs::openat(directory, part, READ | OFlags::NOFOLLOW, Mode::empty())
+}
