@@ -25,6 +25,14 @@ pub struct HydrationItem {
     pub range: Option<ByteRange>,
 }
 
+impl HydrationItem {
+    /// Returns the wanted bytes, as far as they are known before the object is opened.
+    pub(crate) fn listed_bytes(&self) -> u64 {
+        let size = self.version.as_ref().and_then(|version| version.size);
+        self.range.map_or(size.unwrap_or_default(), |range| range.len())
+    }
+}
+
 /// Objects to fetch, as they are found. An `Err` is an object that cannot be fetched, or a listing
 /// that failed.
 pub type HydrationList =

@@ -1,8 +1,10 @@
 //! Hydration in the background: no block is fetched twice, and readers take precedence.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use firstbyte_hydrate::cache::{Cache, CacheLimits, Exempt, FillOutcome, VersionState};
+use firstbyte_hydrate::wanted::below;
 use firstbyte_hydrate::{
     BLOCK, Error, HydrationFailure, HydrationItem, HydrationList, HydrationProgress, HydrationSettings,
     Hydrator,
@@ -117,6 +119,30 @@ fn readers_do_not_wait_for_a_job_and_cancelling_it_keeps_cached_blocks() {
     whole.handle().read_at(&mut buffer, 0).unwrap();
     assert!(buffer == content);
     assert!(subject.store.counters().received - received <= content.len() as u64 - here + 64 * BLOCK);
+}
+
+#[test]
+fn a_limited_job_knows_its_totals_long_before_its_end() {
+    let subject = Subject::start(Backend::ServeS3);
+    let settings = HydrationSettings { background_rate: Some(1 << 20), ..HydrationSettings::default() };
+    let (hydrator, _cache) = engine(&subject, settings);
+    // At this rate the job would take minutes.
+    for number in 0..300 {
+        subject.place(&format!("d/f{number:03}"), &bytes(number, 4 * BLOCK_LEN));
+    }
+    let job = hydrator.hydrate(below(&subject.store, &subject.at("d")), None).unwrap();
+    let until = Instant::now() + wait_limit();
+    let counted = loop {
+        let progress = job.wait_for_more(Duration::from_millis(20));
+        assert!(!progress.is_over && Instant::now() < until, "{progress:?}");
+        if progress.is_counted {
+            break progress;
+        }
+    };
+    assert_eq!((counted.files, counted.bytes), (300, 1200 * BLOCK));
+    assert!(counted.files_done < 200, "{counted:?}");
+    job.cancel();
+    finish(&job);
 }
 
 #[test]

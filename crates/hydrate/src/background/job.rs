@@ -19,6 +19,8 @@ use crate::wanted::{HydrationFailure, HydrationItem, HydrationList};
 /// The size from which on the checksum of the whole object is requested early, so that blocks are
 /// hashed as they arrive. Reading back a smaller object takes a few milliseconds.
 const LEARN_CHECKSUM_FROM: u64 = LONGEST_REQUEST;
+/// The most files found ahead of their turn, some hundred bytes each.
+const MOST_AHEAD: usize = 10_000;
 /// The polling interval: blocks fetched for readers notify no job.
 const POLL: Duration = firstbyte_store::LOOK;
 
@@ -87,8 +89,52 @@ impl HydrationJob {
     }
 }
 
+/// The wanted files, counted as they are found: ahead of their turn while a limit on the rate leaves
+/// time for it, so that the totals are known early.
+struct WantedFiles {
+    list: HydrationList,
+    /// Files found ahead of their turn.
+    ahead: VecDeque<std::result::Result<HydrationItem, HydrationFailure>>,
+    is_ended: bool,
+}
+
+impl WantedFiles {
+    fn new(list: HydrationList) -> Self {
+        Self { list, ahead: VecDeque::new(), is_ended: false }
+    }
+
+    /// Returns the next file.
+    fn next(&mut self, job: &JobState) -> Option<std::result::Result<HydrationItem, HydrationFailure>> {
+        self.ahead.pop_front().or_else(|| self.find(job))
+    }
+
+    /// Finds one more file ahead. Returns false if enough are known.
+    fn look_ahead(&mut self, job: &JobState) -> bool {
+        if self.is_ended || self.ahead.len() >= MOST_AHEAD {
+            return false;
+        }
+        let found = self.find(job);
+        self.ahead.extend(found);
+        true
+    }
+
+    fn find(&mut self, job: &JobState) -> Option<std::result::Result<HydrationItem, HydrationFailure>> {
+        let found = if self.is_ended { None } else { self.list.next() };
+        self.is_ended = found.is_none();
+        let mut progress = job.lock();
+        progress.is_counted = self.is_ended;
+        if let Some(Ok(item)) = &found {
+            progress.files += 1;
+            progress.bytes += item.listed_bytes();
+        }
+        drop(progress);
+        found
+    }
+}
+
 /// Runs a job, on its thread.
-fn run(engine: &Arc<HydrationContext>, job: &Arc<JobState>, mut wanted: HydrationList) {
+fn run(engine: &Arc<HydrationContext>, job: &Arc<JobState>, wanted: HydrationList) {
+    let mut wanted = WantedFiles::new(wanted);
     let mut active: VecDeque<ActiveFile> = VecDeque::new();
     let mut held: Option<Candidate> = None;
     let mut exhausted = false;
@@ -99,15 +145,15 @@ fn run(engine: &Arc<HydrationContext>, job: &Arc<JobState>, mut wanted: Hydratio
         // order.
         let has_room = engine.queue.has_room_in_background() && job.has_room();
         if held.is_none() && !exhausted && has_room && active.iter().all(ActiveFile::is_submitted) {
-            match wanted.next() {
+            match wanted.next(job) {
                 Some(Ok(wanted)) => held = open(engine, job, wanted),
                 Some(Err(failure)) => job.fail(failure),
-                None => {
-                    exhausted = true;
-                    job.lock().is_counted = true;
-                }
+                None => exhausted = true,
             }
             busy = true;
+        }
+        if !busy && !job.throttle.is_unlimited() {
+            busy = wanted.look_ahead(job);
         }
         // A file that found no room waits until no other is active.
         let waits = held.as_ref().is_some_and(|candidate| candidate.waits && !active.is_empty());
@@ -137,7 +183,8 @@ fn run(engine: &Arc<HydrationContext>, job: &Arc<JobState>, mut wanted: Hydratio
 
 /// Opens a wanted file.
 fn open(engine: &Arc<HydrationContext>, job: &JobState, wanted: HydrationItem) -> Option<Candidate> {
-    job.lock().files += 1;
+    // Its bytes count again when it starts, in whole blocks.
+    job.lock().bytes -= wanted.listed_bytes();
     let location = wanted.location;
     let opened = match wanted.version {
         Some(version) => Ok(engine.open_version(&location, version)),
