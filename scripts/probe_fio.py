@@ -46,7 +46,7 @@ def compare(program: Path, stage: Path, seconds: str) -> None:
         (tree / "small" / f"{number:05}").write_bytes(os.urandom(SMALL))
     os.sync()
     kind = subprocess.run(["stat", "-f", "-c", "%T", stage], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
-    drop()
+    drop_caches()
     words = [program, "--json", "probe", tree, "--time", seconds, "--disk", stage]
     report = json.loads(subprocess.run(words, stdout=subprocess.PIPE, check=True).stdout)
     rates, names = report["rates"], report["names"]
@@ -66,7 +66,7 @@ def len_of(rates: dict) -> int:
     return max(rates["steps"], key=lambda step: step["rate"])["connections"]
 
 
-def drop() -> None:
+def drop_caches() -> None:
     os.sync()
     if os.geteuid() == 0:
         Path("/proc/sys/vm/drop_caches").write_text("3")
@@ -74,7 +74,7 @@ def drop() -> None:
 
 def fio(tree: Path, pattern: str, block: str, jobs: int) -> dict:
     """Returns fio's figures of reading the large file by `jobs` jobs, each from its own offset."""
-    drop()
+    drop_caches()
     words = ["fio", "--name=it", f"--filename={tree / 'large'}", f"--rw={pattern}", f"--bs={block}", f"--numjobs={jobs}"]
     part = LARGE // jobs >> 20 << 20
     # Each byte is read once: a second read would come from the page cache.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from firstbyte import _native
-from firstbyte._options import COPY, connect, refuse_terms
+from firstbyte._options import COPY, connect, refuse_billing_with_manifest
 from firstbyte._path import Location
 from firstbyte._typing import TYPE_CHECKING, Any, cast
 
@@ -101,7 +101,7 @@ def cp(
     if manifest is not None:
         if source is not None or checksum is not None or progress is not None or shard is None:
             raise ValueError("with manifest, give shard, and None as the source, which the manifest has")
-        refuse_terms(options)
+        refuse_billing_with_manifest(options)
         return receipt(_native.cp_shard(client, manifest, shard, destination, limit_rate))
     if source is None or shard is not None:
         raise ValueError("give a source, or a manifest and its shard")

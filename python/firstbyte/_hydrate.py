@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from firstbyte import _native
 from firstbyte._copy import receipt
-from firstbyte._options import READ, TERMS, connect, refuse_terms
+from firstbyte._options import READ, TERMS, connect, refuse_billing_with_manifest
 from firstbyte._path import Location
 from firstbyte._typing import TYPE_CHECKING, Any
 
@@ -60,7 +60,7 @@ def hydrate(
     if manifest is not None:
         if location is not None or shard is None:
             raise ValueError("with manifest, give shard, and no location, which the manifest has")
-        refuse_terms(options)
+        refuse_billing_with_manifest(options)
         return receipt(_native.hydrate_shard(client, manifest, shard, pin, limit_rate))
     if location is None or shard is not None:
         raise ValueError("give a location, or a manifest and its shard")

@@ -115,7 +115,7 @@ def connect(function: str, options: Mapping[str, object], known: Collection[str]
     return _native.connect(**options)
 
 
-def refuse_terms(options: Mapping[str, object]) -> None:
+def refuse_billing_with_manifest(options: Mapping[str, object]) -> None:
     """Refuse terms if the locations are known only from a manifest, which has not been read yet."""
     for name in TERMS:
         if options.get(name) is not None:

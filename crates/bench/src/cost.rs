@@ -156,7 +156,8 @@ pub fn estimate(plan: &Plan, rounds: Option<u32>, tariff: &Tariff) -> Costs {
     costs
 }
 
-/// Adds a line to the line of the same target and service.
+/// Adds the figures of `line` to the line of the same target, service and reason for being free.
+/// Appends it if there is none.
 fn add(lines: &mut Vec<Line>, line: Line) {
     let same = |known: &&mut Line| {
         (&known.target, &known.service, &known.free) == (&line.target, &line.service, &line.free)

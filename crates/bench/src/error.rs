@@ -52,7 +52,7 @@ pub enum Error {
         /// The exit code and the last line of the command's output.
         what: String,
     },
-    /// A results file is malformed, newer, or of another plan.
+    /// A results file is malformed, or was written by a newer version.
     #[error("{}: {cause}", path.display())]
     Results {
         /// The file.

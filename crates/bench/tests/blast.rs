@@ -24,7 +24,7 @@ fn blastn_finds_each_query_in_its_sequence() {
     queries(&query, QUERIES, made.sequences, SEED).unwrap();
     let job = json!({"workload": "blast", "target": root, "database": "db", "query": query, "destination": found,
         "count": 3, "batch_size": 1000, "concurrency": 2});
-    let metrics = run(&Job::parse(&job.to_string()).unwrap(), &Watch::now()).unwrap();
+    let metrics = run(&Job::parse(&job.to_string()).unwrap(), &Watch::start()).unwrap();
     assert_eq!((metrics["sequences"], metrics["searches"]), (QUERIES as f64, 3.0));
     let total = metrics["sequence_seconds"] * (QUERIES * 3) as f64;
     assert!(metrics["first_search_seconds"] < total && metrics["next_search_seconds"] < total);
@@ -38,10 +38,10 @@ fn blastn_finds_each_query_in_its_sequence() {
     assert_eq!(hits, wanted.collect());
 
     let missing = json!({"workload": "blast", "target": root, "database": "none", "query": query});
-    let error = run(&Job::parse(&missing.to_string()).unwrap(), &Watch::now()).unwrap_err().to_string();
+    let error = run(&Job::parse(&missing.to_string()).unwrap(), &Watch::start()).unwrap_err().to_string();
     assert!(error.starts_with("blastn: exit status: ") && error.contains("none"), "{error}");
     fs::write(&query, "no sequence\n").unwrap();
-    let empty = run(&Job::parse(&job.to_string()).unwrap(), &Watch::now()).unwrap_err().to_string();
+    let empty = run(&Job::parse(&job.to_string()).unwrap(), &Watch::start()).unwrap_err().to_string();
     assert!(empty.contains("not FASTA"), "{empty}");
 }
 

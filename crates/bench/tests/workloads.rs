@@ -72,7 +72,7 @@ impl World {
     fn each(&self, name: &str, accesses: &[&str], parameters: &Value, check: impl Fn(&str, &Metrics)) {
         for (job, _) in self.jobs(name, accesses, parameters) {
             let what = format!("{} by {}", job.workload, job.access);
-            let metrics = run(&job, &Watch::now()).unwrap_or_else(|error| panic!("{what}: {error}"));
+            let metrics = run(&job, &Watch::start()).unwrap_or_else(|error| panic!("{what}: {error}"));
             let at = |name: &str| metrics.get(name).copied().unwrap_or_default();
             assert!(at("seconds") > 0.0 && at("all_seconds") >= at("ready_seconds"), "{what}: {metrics:?}");
             check(&what, &metrics);
@@ -83,7 +83,7 @@ impl World {
     #[track_caller]
     fn refused(&self, name: &str, access: &str, parameters: &Value) -> Error {
         let (job, destination) = self.jobs(name, &[access], parameters).remove(0);
-        let result = run(&job, &Watch::now());
+        let result = run(&job, &Watch::start());
         let _ = fs::remove_dir_all(destination);
         result.err().unwrap_or_else(|| panic!("{parameters} by {access} succeeds"))
     }
@@ -263,7 +263,7 @@ fn names_are_listed_with_any_buffer() {
     let list = |target: &Path, access: &str, more: &Value| {
         let mut job = json!({"workload": "list", "target": target, "access": access});
         job.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        run(&Job::parse(&job.to_string()).unwrap(), &Watch::now())
+        run(&Job::parse(&job.to_string()).unwrap(), &Watch::start())
     };
     for access in ["path", "open"] {
         for buffer in ["2KiB", "10MiB"] {

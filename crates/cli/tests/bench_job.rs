@@ -53,14 +53,14 @@ impl World {
 
     #[track_caller]
     fn run(&self, target: &str, parameters: &Value) -> Metrics {
-        let result = run(&Job::parse(&self.job(target, parameters)).unwrap(), &Watch::now());
+        let result = run(&Job::parse(&self.job(target, parameters)).unwrap(), &Watch::start());
         assert!(!is_mounted(&self.path("mnt")), "{parameters}");
         result.unwrap_or_else(|error| panic!("{parameters}: {error}"))
     }
 
     #[track_caller]
     fn refused(&self, target: &str, parameters: &Value) -> Error {
-        let result = run(&Job::parse(&self.job(target, parameters)).unwrap(), &Watch::now());
+        let result = run(&Job::parse(&self.job(target, parameters)).unwrap(), &Watch::start());
         assert!(!is_mounted(&self.path("mnt")), "{parameters}");
         result.unwrap_err()
     }
@@ -140,7 +140,7 @@ fn a_job_that_fails_leaves_no_mount() {
 #[test]
 fn a_job_of_its_own_process() {
     let Ok(job) = std::env::var(JOB) else { return };
-    run(&Job::parse(&job).unwrap(), &Watch::of_process()).unwrap();
+    run(&Job::parse(&job).unwrap(), &Watch::start_with_process()).unwrap();
 }
 
 /// Starts this test binary to run that job, in a separate process group like the engine.

@@ -277,7 +277,7 @@ fn directories_that_were_empty_go_along_and_those_with_more_stay() {
 }
 
 #[test]
-fn a_reader_that_leaves_loses_nothing() {
+fn no_file_is_lost_when_the_reader_of_the_output_leaves() {
     let world = planted();
     let line = "\"$PROGRAM\" mv -r tree/run/ new | true";
     support::shell("sh").args(["-c", line]).current_dir(world.path(".")).status().unwrap();

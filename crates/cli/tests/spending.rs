@@ -13,7 +13,7 @@ const GET: f64 = 4e-7;
 const PUT: f64 = 5e-6;
 const BYTE: f64 = 0.09 / 1_073_741_824.0;
 
-/// Options that bill the test's server.
+/// Options that price requests to the test's server as those of S3 Standard from the internet.
 const BILL: [&str; 4] = ["--bill-as", "s3-standard", "--transfer", "internet"];
 
 /// A world whose S3 service is behind a link, which counts requests.

@@ -62,7 +62,8 @@ pub enum Error {
         /// Why, and what to do instead.
         why: String,
     },
-    /// A source and a destination that are the same, or of which one lies in the other.
+    /// A source and a destination are the same, or one lies in the other, or two sources have the
+    /// same destination.
     #[error("{why}")]
     Overlap {
         /// Both locations, and what would happen.

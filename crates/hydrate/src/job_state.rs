@@ -209,7 +209,7 @@ impl JobFile {
     }
 
     /// Records that the cache had no room for a block: further blocks would be discarded.
-    pub(crate) fn refused(&self, location: &Location, capacity: Option<u64>) {
+    pub(crate) fn fail_without_room(&self, location: &Location, capacity: Option<u64>) {
         self.fail(Error::NoRoom { location: location.to_string(), capacity });
     }
 

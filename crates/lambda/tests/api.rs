@@ -84,7 +84,7 @@ fn a_share_that_does_not_fit_is_refused_early_with_one_that_does() {
 
 #[test]
 fn no_random_share_and_deadline_has_it_killed() {
-    // The long run has more calls, and the rate of a real function.
+    // The soak sets more calls and a larger object. The link then has the rate of a real function.
     let calls = count("FIRSTBYTE_API_CALLS", 40);
     let mib = to_usize(count("FIRSTBYTE_API_MIB", 16));
     let longest = count("FIRSTBYTE_API_LONGEST_MS", 1_000);

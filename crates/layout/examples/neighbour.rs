@@ -11,8 +11,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use firstbyte_layout::{Error, Layout};
+
+/// The longest time for which a dead client or a restarted server stands in the way: some leases.
+const OUTAGE: Duration = Duration::from_secs(60);
 
 /// Random numbers from a seed, by Knuth's linear congruential generator.
 struct Draws(u64);
@@ -34,7 +38,7 @@ fn open(root: &Path, stop: &Path) -> Option<Layout> {
         match Layout::open(root) {
             Ok(layout) => return Some(layout),
             Err(Error::Missing { .. }) if !stop.exists() => {
-                std::thread::sleep(std::time::Duration::from_millis(5));
+                std::thread::sleep(Duration::from_millis(5));
             }
             Err(Error::Missing { .. }) => return None,
             Err(error) => panic!("{error}"),
@@ -46,6 +50,21 @@ fn open(root: &Path, stop: &Path) -> Option<Layout> {
 fn complain(broken: &mut u8, what: &str) {
     eprintln!("{what}");
     *broken = broken.saturating_add(1);
+}
+
+/// Writes a file. Tries again while the locks of a client that has died, or a restart of the server,
+/// stand in the way: at most for [`OUTAGE`].
+fn put(layout: &Layout, name: &str, content: &str) -> Result<(), Error> {
+    let began = Instant::now();
+    loop {
+        match layout.put(name.as_bytes(), content.as_bytes()) {
+            Err(error) if began.elapsed() < OUTAGE => {
+                eprintln!("put {name} again: {error}");
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            done => return done,
+        }
+    }
 }
 
 fn main() -> ExitCode {
@@ -70,7 +89,7 @@ fn main() -> ExitCode {
             mine.insert(own, None);
         } else {
             let content = format!("{client}-{steps}");
-            if let Err(error) = layout.put(text.as_bytes(), content.as_bytes()) {
+            if let Err(error) = put(&layout, &text, &content) {
                 complain(&mut broken, &format!("put {text}: {error}"));
             }
             match layout.get(text.as_bytes()) {

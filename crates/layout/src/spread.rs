@@ -69,7 +69,7 @@ impl NameSpread {
         Crowding { found: squares / files.max(1.0), even: files / directories + 1.0 }
     }
 
-    /// Returns the same counts by fewer bytes.
+    /// Returns the counts by the first `bytes` bytes alone: those of equal beginnings are added.
     fn cut(&self, bytes: usize) -> HashMap<Beginning, u32> {
         let mut cut = HashMap::new();
         for (beginning, count) in &self.counts {

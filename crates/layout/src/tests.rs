@@ -35,7 +35,7 @@ fn join(root: &Path, name: &[u8]) -> std::path::PathBuf {
     root.join(std::ffi::OsStr::from_bytes(name))
 }
 
-fn pipe(path: &Path) {
+fn make_fifo(path: &Path) {
     rustix::fs::mknodat(rustix::fs::CWD, path, FileType::Fifo, 0o644.into(), 0).unwrap();
 }
 

@@ -10,7 +10,6 @@ use std::fmt;
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::time::Duration;
 
 use rustix::fs::{AtFlags, CWD, StatFs};
 use rustix::io::Errno;
@@ -32,7 +31,8 @@ impl FileSystemReach {
     /// Returns the reach of an open file or directory; `Local` if it cannot be determined.
     #[must_use]
     pub fn of(file: impl AsFd) -> Self {
-        FileSystemKind::of_open(file).map_or(Self::Local, |kind| kind.reach)
+        Tuning::of_open(file, &ListingOptions::default())
+            .map_or(Self::Local, |tuning| tuning.file_system.reach)
     }
 }
 
@@ -82,9 +82,6 @@ const fn remote(name: &'static str, magic: u64) -> FileSystemKind {
 /// version.
 const NFS: u64 = 0x6969;
 
-/// Magic number of FAT, with short names and with long ones.
-const FAT: u64 = 0x4D44;
-
 /// Magic numbers are from the kernel's `linux/magic.h` and the file systems' own sources.
 const KNOWN: &[FileSystemKind] = &[
     FileSystemKind { positions: Positions::Hashes, ..local("ext4", 0xEF53) },
@@ -95,7 +92,6 @@ const KNOWN: &[FileSystemKind] = &[
     FileSystemKind { measured: true, ..remote("fuse", 0x6573_5546) },
     FileSystemKind { attributes: Attributes::IfLooked, measured: true, ..remote("nfs", NFS) },
     FileSystemKind { attributes: Attributes::IfLooked, measured: true, ..remote("nfs4", NFS) },
-    local("vfat", FAT),
     remote("lustre", 0x0BD0_0BD0),
     remote("smb", 0xFF53_4D42),
     remote("smb2", 0xFE53_4D42),
@@ -175,21 +171,6 @@ impl FileSystemKind {
     /// [`Error::Io`] if there is no such path.
     pub fn of(path: &Path) -> Result<Self> {
         Tuning::of(path, &ListingOptions::default()).map(|tuning| tuning.file_system)
-    }
-
-    /// Finds the file system of an open file or directory, like [`of`](Self::of).
-    ///
-    /// # Errors
-    /// Those of the system calls.
-    pub fn of_open(file: impl AsFd) -> std::io::Result<Self> {
-        Ok(Tuning::of_open(file, &ListingOptions::default())?.file_system)
-    }
-
-    /// The unit of modification times, if it is longer than a second: FAT keeps even seconds
-    /// ("File Times", Microsoft).
-    #[must_use]
-    pub fn time_unit(&self) -> Option<Duration> {
-        (self.magic == FAT).then_some(Duration::from_secs(2))
     }
 
     /// True for NFS of any version.
@@ -340,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_looked_at_where_attributes_come_only_then() {
+    fn entries_are_looked_up_where_attributes_follow_lookups() {
         let looks = |kind, detail| {
             let options = ListingOptions { detail, ..ListingOptions::default() };
             Tuning::choose(FileSystemKind::mounted_as(kind).unwrap(), &options).looks(detail) > 0

@@ -131,7 +131,7 @@ impl DirectorySnapshot {
 
 /// The knowledge about a directory.
 #[derive(Clone, Debug)]
-pub(crate) enum Known {
+pub(crate) enum KnownNames {
     /// All names.
     Whole(Arc<DirectorySnapshot>),
     /// The directory has more names than are kept; pages of it may be known.
@@ -190,7 +190,7 @@ impl KnownDirectories {
         MAX_NAMES_KEPT.min(self.names / 4 * 3)
     }
 
-    pub(crate) fn get(&self, path: &[u8]) -> Known {
+    pub(crate) fn get(&self, path: &[u8]) -> KnownNames {
         let mut inner = self.inner.lock();
         let clock = inner.tick();
         if let Some((directory, used)) = inner.kept.get_mut(path)
@@ -198,12 +198,13 @@ impl KnownDirectories {
             && !directory.valid(self.ttl).is_zero()
         {
             *used = clock;
-            return Known::Whole(Arc::clone(directory));
+            return KnownNames::Whole(Arc::clone(directory));
         }
-        if inner.wide.contains_key(path) { Known::Wide } else { Known::Nothing }
+        if inner.wide.contains_key(path) { KnownNames::Wide } else { KnownNames::Nothing }
     }
 
-    /// Returns the page of a wide directory that has `name`, if one is valid.
+    /// Returns the page with `name` of the wide directory `path`; `None` without such a page, or if it
+    /// has expired.
     pub(crate) fn page(&self, path: &[u8], name: &[u8]) -> Option<Arc<DirectorySnapshot>> {
         let mut inner = self.inner.lock();
         let page = inner.around(path, name, self.names).filter(|page| !page.valid(self.ttl).is_zero())?;
@@ -342,13 +343,16 @@ mod tests {
         for path in [&b"0"[..], b"1", b"2", b"3"] {
             directories.keep(path, directory(MAX_NAMES_KEPT));
         }
-        assert!(matches!(directories.get(b"0"), Known::Whole(_)));
+        assert!(matches!(directories.get(b"0"), KnownNames::Whole(_)));
         directories.keep(b"4", directory(1));
-        assert!(matches!(directories.get(b"1"), Known::Nothing));
-        assert!(matches!(directories.get(b"0"), Known::Whole(_)));
+        assert!(matches!(directories.get(b"1"), KnownNames::Nothing));
+        assert!(matches!(directories.get(b"0"), KnownNames::Whole(_)));
         directories.keep(b"0", directory(1));
         directories.keep(b"5", directory(MAX_NAMES_KEPT));
-        assert!(matches!(directories.get(b"2"), Known::Whole(_)), "names replaced are not counted twice");
+        assert!(
+            matches!(directories.get(b"2"), KnownNames::Whole(_)),
+            "names replaced are not counted twice"
+        );
     }
 
     #[test]
@@ -365,9 +369,9 @@ mod tests {
         let directories = KnownDirectories::new(Duration::ZERO, 0);
         assert_eq!(directories.widest(), 1536);
         directories.keep(b"d", directory(3));
-        assert!(matches!(directories.get(b"d"), Known::Nothing));
+        assert!(matches!(directories.get(b"d"), KnownNames::Nothing));
         directories.mark_wide(b"d");
-        assert!(matches!(directories.get(b"d"), Known::Wide));
+        assert!(matches!(directories.get(b"d"), KnownNames::Wide));
     }
 
     #[test]
@@ -387,6 +391,6 @@ mod tests {
             assert!(page.position(name.as_bytes()).is_some() && page.first() == 1000);
         }
         assert!(in_order("f"), "those in the page count too");
-        assert!(matches!(directories.get(b"d"), Known::Wide));
+        assert!(matches!(directories.get(b"d"), KnownNames::Wide));
     }
 }

@@ -14,7 +14,7 @@ use firstbyte_hydrate::{File, Hydrator};
 use firstbyte_location::EntryKind;
 
 use crate::child::Child;
-use crate::directory::{DirectorySnapshot, Known, KnownDirectories, ListedName};
+use crate::directory::{DirectorySnapshot, KnownDirectories, KnownNames, ListedName};
 use crate::error::{Error, Result};
 use crate::inodes::{Bounds, Fullness, Ino, InodeAttributes, Inodes, Node, parent};
 use crate::operations::OperationCounters;
@@ -96,12 +96,12 @@ impl FileSystem {
         };
         self.note_directory(&directory);
         match self.directories.get(&directory.path) {
-            Known::Whole(known) => self.lookup_in(&known, &directory, name).map(Ok),
-            Known::Wide => {
+            KnownNames::Whole(known) => self.lookup_in(&known, &directory, name).map(Ok),
+            KnownNames::Wide => {
                 let page = self.directories.page(&directory.path, name)?;
                 self.lookup_in(&page, &directory, name).map(Ok)
             }
-            Known::Nothing => None,
+            KnownNames::Nothing => None,
         }
     }
 
@@ -141,9 +141,9 @@ impl FileSystem {
         // directory, it shows which names do not exist: programs that open one file of a directory
         // mostly look for others.
         let from = match self.directories.get(&directory.path) {
-            Known::Nothing => Some(None),
-            Known::Wide if self.directories.is_in_order(&directory.path, name) => Some(Some(name)),
-            Known::Wide | Known::Whole(_) => None,
+            KnownNames::Nothing => Some(None),
+            KnownNames::Wide if self.directories.is_in_order(&directory.path, name) => Some(Some(name)),
+            KnownNames::Wide | KnownNames::Whole(_) => None,
         };
         if let Some(from) = from.filter(|_| self.source.lists_by_page()) {
             match self.list_page(&directory.path, from) {
@@ -286,8 +286,8 @@ impl FileSystem {
             ttl: self.ttl,
         };
         let freshness = match self.directories.get(&node.path) {
-            Known::Whole(_) => ListingFreshness::Believed,
-            Known::Wide | Known::Nothing => ListingFreshness::Unknown,
+            KnownNames::Whole(_) => ListingFreshness::Believed,
+            KnownNames::Wide | KnownNames::Nothing => ListingFreshness::Unknown,
         };
         Ok((ReadDir::new(sources, &node.path), freshness))
     }

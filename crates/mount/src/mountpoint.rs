@@ -40,7 +40,7 @@ pub enum UnmountMode {
 }
 
 /// Returns the real path of the directory, even if a dead mount covers it.
-pub(crate) fn real(directory: &Path) -> Result<PathBuf> {
+pub(crate) fn real_path(directory: &Path) -> Result<PathBuf> {
     match fs::canonicalize(directory) {
         Ok(path) => Ok(path),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -80,7 +80,7 @@ pub fn mounted_directory(directory: &Path) -> Result<PathBuf> {
             Err(_) => break,
         }
     }
-    real(directory)
+    real_path(directory)
 }
 
 /// Fails if a mount at `directory` (its real path) would hide something. First removes the mounts

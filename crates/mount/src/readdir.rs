@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::directory::{DirectorySnapshot, Known, KnownDirectories, ListedName};
+use crate::directory::{DirectorySnapshot, KnownDirectories, KnownNames, ListedName};
 use crate::error::{Error, Result};
 use crate::inodes::Inodes;
 use crate::prefetch::Prefetch;
@@ -159,7 +159,7 @@ impl ReadDir {
     }
 
     fn begin(&self) -> Result<Feed> {
-        if let Known::Whole(directory) = self.sources.directories.get(&self.path) {
+        if let KnownNames::Whole(directory) = self.sources.directories.get(&self.path) {
             return Ok(Feed::Known(directory));
         }
         let begun = Instant::now();

@@ -325,8 +325,9 @@ impl MountSource {
     }
 }
 
-/// Returns a key before `name` with few names between them: `name` with its last character replaced
-/// by the one before it, and by a late character behind that. `None` for the start of the listing.
+/// Returns a key that sorts shortly before `name`: its last character is replaced by the one before
+/// it, and [`LATE_CHARACTER`] is appended. If there is no printable one, the last character is only
+/// removed. `None` if no key is left: the listing begins at its start.
 fn before(name: &str) -> Option<String> {
     let last = name.chars().next_back()?;
     let mut key = name[..name.len() - last.len_utf8()].to_owned();

@@ -247,7 +247,8 @@ pub struct ServerLimits {
     pub stall: Duration,
     /// How long running requests may continue after the server was asked to stop.
     pub drain: Duration,
-    /// How long a multipart upload may receive nothing before it is removed.
+    /// The age at which unfinished uploads, abandoned temporary files and the trash of the page are
+    /// removed.
     pub abandoned: Duration,
     /// The least bytes in a part of a multipart upload, except its last.
     pub smallest_part: u64,

@@ -24,6 +24,7 @@ mod spelling;
 pub(crate) mod stat;
 #[cfg(test)]
 mod tests;
+mod time_unit;
 
 use std::io;
 use std::path::Path;

@@ -129,7 +129,7 @@ pub fn azurite() -> Arc<Process> {
         command.args(["--inMemoryPersistence", "--silent", "--disableTelemetry", "--skipApiVersionCheck"]);
         command.arg("--blobHost").arg(address.ip().to_string());
         command.arg("--blobPort").arg(address.port().to_string());
-        // The directory of files that it might write.
+        // Azurite writes files, if any, to its working directory.
         command.current_dir(std::env::temp_dir());
     }));
     *running = Arc::downgrade(&process);

@@ -35,8 +35,7 @@ use firstbyte_store::{
 };
 
 use crate::error::{Error, Result};
-use crate::job::Tree;
-use crate::job::{TransferRoute, as_path};
+use crate::job::{Effect, TransferRoute, Tree, as_path};
 use crate::settings::Concurrency;
 
 /// The least difference of two times that proves their order: dates have whole seconds, and clocks
@@ -45,7 +44,7 @@ const MARGIN: Duration = Duration::from_secs(2);
 
 /// The result of comparing sizes and times of two objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Times {
+pub(crate) enum TimeVerdict {
     /// The destination is complete and unchanged.
     Unchanged,
     /// The object is to be copied.
@@ -58,7 +57,8 @@ pub(crate) enum Times {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ask {
     of: Asked,
-    unit: TimeUnit,
+    /// The unit of the copy's time, if it is known.
+    unit: Option<TimeUnit>,
     /// The result if the metadata have no modification time.
     otherwise: Sameness,
 }
@@ -74,17 +74,18 @@ enum Asked {
     Both,
 }
 
-impl Times {
+impl TimeVerdict {
     pub(crate) fn unchanged_if(unchanged: bool) -> Self {
         if unchanged { Self::Unchanged } else { Self::Changed }
     }
 
-    fn ask(of: Asked, unit: TimeUnit, otherwise: bool) -> Self {
+    fn ask(of: Asked, unit: Option<TimeUnit>, otherwise: bool) -> Self {
         Self::Ask(Ask { of, unit, otherwise: Sameness::of(otherwise) })
     }
 
     /// Unchanged if the destination's file is at least as new as the listed source.
-    pub(crate) fn unless_newer(source: &Entry, found: &FoundEntry, unit: TimeUnit) -> Self {
+    pub(crate) fn unless_newer(tree: &Tree<'_>, source: &Entry, found: &FoundEntry, root: &Beneath) -> Self {
+        let unit = || TimeUnit::of_tree(tree, root);
         let is_newer = is_newer(Some(found.modified), source.modified, unit);
         Self::unchanged_if(found.kind == EntryKind::File && is_newer)
     }
@@ -103,18 +104,18 @@ impl Times {
         match (beneath, &tree.source, &tree.destination) {
             _ if source.size.is_none() => Self::Changed,
             (Some(beneath), Location::Local(_) | Location::Sftp(_), _) => {
-                Self::unchanged_if(is_same(modified, there, TimeUnit::beneath(beneath)))
+                Self::unchanged_if(is_same(modified, there, || TimeUnit::of_tree(tree, beneath)))
             }
             // A listing lacks the inode change time.
             (Some(beneath), ..) => match beneath.find(as_path(&destination.name)) {
-                Ok(Some(found)) => Self::of_file(tree, store, source, &found, TimeUnit::beneath(beneath)),
+                Ok(Some(found)) => Self::of_file(tree, store, source, &found, beneath),
                 _ => Self::Changed,
             },
-            // The copy has set the destination's time to the listed one, or to that in the object's
-            // metadata.
+            // An earlier copy has set the file's time to the listed one, or to the one in the object's
+            // metadata. If the file still has either, it is unchanged.
             (None, from, Location::Sftp(_)) => match from {
-                _ if is_same(modified, there, TimeUnit::FINEST) => Self::Unchanged,
-                Location::Object(_) => Self::ask(Asked::Source(there), TimeUnit::FINEST, false),
+                _ if is_same(modified, there, || None) => Self::Unchanged,
+                Location::Object(_) => Self::ask(Asked::Source(there), None, false),
                 _ => Self::Changed,
             },
             (None, Location::Object(_), Location::Object(_)) => {
@@ -141,7 +142,7 @@ impl Times {
     fn unless_proved(proved: bool, of: Asked, modified: SystemTime, there: SystemTime) -> Self {
         match proved {
             true => Self::Unchanged,
-            false => Self::ask(of, TimeUnit::FINEST, whole_seconds(there) >= whole_seconds(modified)),
+            false => Self::ask(of, None, whole_seconds(there) >= whole_seconds(modified)),
         }
     }
 
@@ -151,15 +152,17 @@ impl Times {
         store: &Store,
         source: &Entry,
         found: &FoundEntry,
-        unit: TimeUnit,
+        root: &Beneath,
     ) -> Self {
         let Some(modified) = source.modified else { return Self::Changed };
         if found.kind != EntryKind::File || source.size != Some(found.size) {
             return Self::Changed;
         }
-        let second = unit.max(TimeUnit::SECOND);
-        let (there, here) = (second.count(found.modified), second.count(modified));
-        let unchanged = there == here || (there < here && second.count(found.changed) >= here);
+        let unit = || TimeUnit::of_tree(tree, root);
+        let (there, here) = (whole_seconds(found.modified), whole_seconds(modified));
+        let unchanged = there == here
+            || (there < here && whole_seconds(found.changed) >= here)
+            || is_same(modified, found.modified, unit);
         match &tree.source {
             Location::Local(_) | Location::Sftp(_) => {
                 Self::unchanged_if(is_same(modified, found.modified, unit))
@@ -169,7 +172,7 @@ impl Times {
                 let written_since = is_after(found.changed, Dated::of(store, tree, modified).latest);
                 match unchanged && written_since {
                     true => Self::Unchanged,
-                    false => Self::ask(Asked::Source(found.modified), unit, unchanged),
+                    false => Self::ask(Asked::Source(found.modified), unit(), unchanged),
                 }
             }
         }
@@ -218,17 +221,18 @@ fn is_after(later: SystemTime, earlier: SystemTime) -> bool {
 }
 
 /// Whether a destination is at least as new as its source. False if either has no time.
-pub(crate) fn is_newer(destination: Option<SystemTime>, source: Option<SystemTime>, unit: TimeUnit) -> bool {
-    destination.zip(source).is_some_and(|(there, here)| {
-        let unit = unit.max(TimeUnit::of(there)).max(TimeUnit::of(here));
-        unit.count(there) >= unit.count(here)
-    })
+pub(crate) fn is_newer(
+    destination: Option<SystemTime>,
+    source: Option<SystemTime>,
+    unit: impl FnOnce() -> Option<TimeUnit>,
+) -> bool {
+    destination.zip(source).is_some_and(|(there, here)| there >= here || is_same(here, there, unit))
 }
 
 /// Whether an object or file is a complete copy of another, by their lengths and times. The times
 /// must be equal, because each copy takes its source's time. A store's date has whole seconds,
 /// within which the source may have changed again; then the copy must also be younger.
-pub(crate) fn is_copied(from: &Stat, there: &Stat, unit: TimeUnit) -> bool {
+pub(crate) fn is_copied(from: &Stat, there: &Stat, unit: impl FnOnce() -> Option<TimeUnit>) -> bool {
     let is_file = from.kind == EntryKind::File && there.kind == EntryKind::File;
     let (Some(modified), Some(copied)) = (from.modified, there.modified) else { return false };
     if !is_file || from.size().is_none() || from.size() != there.size() || !is_same(modified, copied, unit) {
@@ -239,14 +243,20 @@ pub(crate) fn is_copied(from: &Stat, there: &Stat, unit: TimeUnit) -> bool {
 }
 
 /// Whether a copy has the modification time of its source. A file system may keep it in a coarser
-/// unit, rounded down (FAT), up, or to the nearest second (Samba's `round_timespec`). A time of the
-/// source that is coarser has been truncated by a protocol or header.
-fn is_same(source: SystemTime, copy: SystemTime, unit: TimeUnit) -> bool {
-    let (unit, truncated) = (unit.max(TimeUnit::of(copy)), TimeUnit::of(source));
-    if truncated > unit {
+/// unit, rounded down (FAT), up, or to the nearest second (Samba's `round_timespec`). The `unit` is
+/// only found for times that are less than the longest one apart; if it is not known, the time of
+/// the copy shows it. A time of the source that is coarser has been truncated by a protocol or
+/// header.
+fn is_same(source: SystemTime, copy: SystemTime, unit: impl FnOnce() -> Option<TimeUnit>) -> bool {
+    let apart = nanoseconds(source).abs_diff(nanoseconds(copy));
+    if apart == 0 || apart >= TimeUnit::LONGEST.0.unsigned_abs() {
+        return apart == 0;
+    }
+    let truncated = TimeUnit::of(source);
+    if truncated > TimeUnit::of(copy) {
         return truncated.count(source) == truncated.count(copy);
     }
-    nanoseconds(source).abs_diff(nanoseconds(copy)) < unit.0.unsigned_abs()
+    apart < unit().unwrap_or(TimeUnit::of(copy)).0.unsigned_abs()
 }
 
 /// The unit in which a place keeps modification times, in nanoseconds.
@@ -254,18 +264,22 @@ fn is_same(source: SystemTime, copy: SystemTime, unit: TimeUnit) -> bool {
 pub(crate) struct TimeUnit(i128);
 
 impl TimeUnit {
-    pub(crate) const FINEST: Self = Self(1);
     const SECOND: Self = Self(1_000_000_000);
+    /// That of FAT.
+    const LONGEST: Self = Self(2_000_000_000);
 
-    /// The unit of a local directory, if it is known to be longer than a second.
-    pub(crate) fn beneath(root: &Beneath) -> Self {
-        root.time_unit().map_or(Self::FINEST, |unit| Self(unit.as_nanos().cast_signed()))
+    /// The unit of a tree's destination. A dry run does not look for it, which would take a file.
+    pub(crate) fn of_tree(tree: &Tree<'_>, root: &Beneath) -> Option<Self> {
+        if tree.effect == Effect::DryRun { None } else { Self::beneath(root) }
     }
 
-    /// The unit at a location, if it is local.
-    pub(crate) fn at(location: &Location) -> Self {
-        let root = location.as_local().map(|path| Beneath::new(directory_of(path), None));
-        root.as_ref().map_or(Self::FINEST, Self::beneath)
+    /// The unit of the directory of a file; `None` if it is not local.
+    pub(crate) fn at(location: &Location) -> Option<Self> {
+        Self::beneath(&Beneath::new(directory_of(location.as_local()?), None))
+    }
+
+    fn beneath(root: &Beneath) -> Option<Self> {
+        Some(Self(root.time_unit()?.as_nanos().cast_signed()))
     }
 
     /// The largest usual unit of which a time is a multiple: seconds, 10 ms (exFAT), milliseconds,
@@ -343,7 +357,7 @@ impl Ask {
             }
         };
         Ok(match source_time.zip(copy_time) {
-            Some((source, copy)) => Sameness::of(is_same(source, copy, self.unit)),
+            Some((source, copy)) => Sameness::of(is_same(source, copy, || self.unit)),
             None => self.otherwise,
         })
     }
@@ -536,30 +550,36 @@ mod tests {
         SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds)
     }
 
+    /// Whether a copy of a file of 13.617283945 has this time.
+    fn same(copy: SystemTime, unit: Option<u64>) -> bool {
+        is_same(at(13, 617_283_945), copy, || unit.map(|unit| TimeUnit(unit.into())))
+    }
+
     #[test]
     fn a_copy_has_its_sources_time_in_the_unit_of_its_file_system() {
-        let fat = TimeUnit(2_000_000_000);
-        let source = at(1_700_000_013, 617_283_945);
-        let same = |copy, unit| is_same(source, copy, unit);
-        // To the nanosecond, in 100 ns, rounded down and up to a second.
-        assert!(same(source, TimeUnit::FINEST) && same(at(1_700_000_013, 617_283_900), TimeUnit::FINEST));
-        assert!(same(at(1_700_000_013, 0), TimeUnit::FINEST) && same(at(1_700_000_014, 0), TimeUnit::FINEST));
-        assert!(same(at(1_700_000_012, 0), fat) && same(at(1_700_000_014, 0), fat));
-        for (copy, unit) in [
-            (at(1_700_000_013, 617_283_944), TimeUnit::FINEST),
-            (at(1_700_000_013, 617_283_800), TimeUnit::FINEST),
-            (at(1_700_000_012, 0), TimeUnit::FINEST),
-            (at(1_700_000_015, 0), TimeUnit::FINEST),
-            (at(1_700_000_010, 0), fat),
-            (at(1_700_000_016, 0), fat),
-        ] {
-            assert!(!same(copy, unit), "{copy:?}");
-        }
-        // A protocol has truncated the source's time.
+        let (fat, second) = (Some(2_000_000_000), Some(1_000_000_000));
         assert!(
-            is_same(at(5, 0), at(5, 999), TimeUnit::FINEST)
-                && !is_same(at(5, 0), at(4, 999), TimeUnit::FINEST)
+            same(at(12, 0), fat) && same(at(14, 0), fat) && !same(at(10, 0), fat) && !same(at(16, 0), fat)
         );
-        assert!(is_same(at(5, 0), at(4, 0), fat) && !is_same(at(5, 0), at(7, 0), fat));
+        assert!(same(at(13, 0), second) && same(at(14, 0), second) && !same(at(12, 0), second));
+        assert!(same(at(13, 617_283_945), Some(1)) && !same(at(13, 617_283_944), Some(1)));
+        // A file system that keeps nanoseconds has no whole seconds of a finer source.
+        assert!(!same(at(13, 0), Some(1)) && !same(at(14, 0), Some(1)));
+    }
+
+    #[test]
+    fn an_unknown_unit_is_that_of_the_copys_time() {
+        assert!(same(at(13, 617_283_900), None) && !same(at(13, 617_283_800), None));
+        assert!(same(at(13, 0), None) && same(at(14, 0), None) && !same(at(12, 0), None));
+        // A protocol has truncated the source's time.
+        let truncated = |copy| is_same(at(5, 0), copy, || None);
+        assert!(truncated(at(5, 999)) && !truncated(at(4, 999)));
+    }
+
+    #[test]
+    fn no_unit_is_looked_for_if_it_decides_nothing() {
+        for copy in [at(13, 617_283_945), at(11, 0), at(1_000, 0)] {
+            is_same(at(13, 617_283_945), copy, || panic!("{copy:?}"));
+        }
     }
 }

@@ -197,7 +197,7 @@ pub enum Levels {
 /// The origin of a tree's names.
 #[derive(Clone, Copy, Default)]
 pub enum TreeNames<'a> {
-    /// The source is listed.
+    /// The names come from a listing of the source.
     #[default]
     Listed,
     /// The caller lists the source's files, in byte order, for example from a manifest.

@@ -35,7 +35,7 @@ pub(crate) fn is_wanted(
         Err(error) => Err(error.into()),
         Ok(there) => Ok(match compare {
             Compare::Size => from.size() != there.size(),
-            Compare::Newer => !compare::is_newer(there.modified, from.modified, TimeUnit::at(destination)),
+            Compare::Newer => !compare::is_newer(there.modified, from.modified, || TimeUnit::at(destination)),
             _ => false,
         }),
     }
@@ -72,5 +72,5 @@ pub(crate) fn is_unchanged(
     let Some(first) = look(first)? else { return Ok(false) };
     let Some(second) = look(second)? else { return Ok(false) };
     let (from, there) = if is_upload { (first, second) } else { (second, first) };
-    Ok(compare::is_copied(&from, &there, TimeUnit::at(destination)))
+    Ok(compare::is_copied(&from, &there, || TimeUnit::at(destination)))
 }

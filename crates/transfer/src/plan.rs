@@ -74,7 +74,7 @@ impl ChunkPlan {
 
     /// Plans parts of `chunk` bytes each, except the last.
     #[must_use]
-    pub fn even(size: u64, chunk: u64) -> Self {
+    pub fn with_chunk_size(size: u64, chunk: u64) -> Self {
         Self { size, chunk: chunk.max(1) }
     }
 

@@ -96,7 +96,7 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &CopyJob) -> Result<Star
         } else {
             (RelayMode::Through, RELAY_PART_SIZE)
         };
-    let plan = ChunkPlan::even(size, part.max(size.div_ceil(MOST_PARTS)));
+    let plan = ChunkPlan::with_chunk_size(size, part.max(size.div_ceil(MOST_PARTS)));
     let parts = MultipartUpload::new(context.store.begin_upload(&job.destination, &options)?, options);
     let pending = plan.pieces().collect();
     let relay = Relay { source: job.source.clone(), stat, plan, parts, mode };

@@ -39,7 +39,7 @@ pub struct Removal<'a> {
     pub extent: Extent,
     /// The prefix of all names; the store lists no others.
     pub beginning: String,
-    /// The levels that are deleted.
+    /// Whether only the entries directly in the root are deleted, or everything below it.
     pub levels: Levels,
     /// A filter on names, relative to the root.
     pub select: &'a (dyn Fn(&[u8]) -> bool + Sync),

@@ -132,7 +132,7 @@ pub struct TransferSettings {
 /// Memory of the process without its workers, bytes: program, runtime, credentials, a page of a
 /// listing.
 const BASE_MEMORY: u64 = 14 << 20;
-/// The most concurrent requests of a listing whose objects are transferred. With their waiting
+/// The maximum number of concurrent requests of a listing whose objects are transferred. With their waiting
 /// pages they take some 4 MB. More would not help: a transfer consumes entries much more slowly.
 const MAX_LISTING_REQUESTS: NonZeroUsize = NonZeroUsize::new(8).unwrap();
 
@@ -143,7 +143,7 @@ impl TransferSettings {
         to_usize(self.memory.saturating_sub(BASE_MEMORY) / each).max(1)
     }
 
-    /// The most concurrent requests of a listing whose objects are transferred.
+    /// The maximum number of concurrent requests of a listing whose objects are transferred.
     #[must_use]
     pub fn listing_requests(&self) -> NonZeroUsize {
         match self.concurrency {

@@ -20,7 +20,7 @@ use firstbyte_store::{
 };
 
 use crate::apart::{Apart, Separation};
-use crate::compare::{Comparisons, Sameness, SourceComparison, Times, is_newer};
+use crate::compare::{Comparisons, Sameness, SourceComparison, TimeUnit, TimeVerdict, is_newer};
 use crate::context::{CallScope, add};
 use crate::deferred::{DeferredRecordReader, DeferredRecords};
 use crate::error::{Error, Failure, Result};
@@ -287,7 +287,8 @@ impl Join<'_> {
         let with = match self.compare {
             Compare::Existence => return self.settle(source, Ok(Sameness::Same)),
             Compare::Newer if destination.kind == EntryKind::File => {
-                let newer = is_newer(destination.modified, source.modified, self.copy.time_unit());
+                let unit = || TimeUnit::of_tree(tree, &self.copy.root.as_ref()?.beneath);
+                let newer = is_newer(destination.modified, source.modified, unit);
                 return self.settle(source, Ok(Sameness::of(newer)));
             }
             _ if destination.kind != EntryKind::File || source.size != destination.size => {
@@ -298,10 +299,12 @@ impl Join<'_> {
             Compare::Checksum => SourceComparison::Content(tree.destination.join(&destination.name)),
             Compare::SizeMtime => {
                 let beneath = self.copy.root.as_ref().map(|root| &root.beneath);
-                match Times::of_entries(tree, &self.scope.store, beneath, &source, &destination) {
-                    Times::Unchanged => return self.settle(source, Ok(Sameness::Same)),
-                    Times::Changed => return self.add(source),
-                    Times::Ask(ask) => SourceComparison::Times(ask, tree.destination.join(&destination.name)),
+                match TimeVerdict::of_entries(tree, &self.scope.store, beneath, &source, &destination) {
+                    TimeVerdict::Unchanged => return self.settle(source, Ok(Sameness::Same)),
+                    TimeVerdict::Changed => return self.add(source),
+                    TimeVerdict::Ask(ask) => {
+                        SourceComparison::Times(ask, tree.destination.join(&destination.name))
+                    }
                 }
             }
         };
@@ -493,7 +496,7 @@ impl Join<'_> {
         }
     }
 
-    /// Removes the extra directories that the destination's listing has left, if they are empty.
+    /// Removes the extra directories that the destination's listing has passed, if they are empty.
     fn leave_directories(&mut self) {
         while let Some(last) = self.directories.last() {
             if !self.destination.has_passed(last) {

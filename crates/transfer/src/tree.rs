@@ -10,7 +10,7 @@ use firstbyte_store::{
     ReplaceKind, Store, location_below,
 };
 
-use crate::compare::{Ask, ComparedPair, Comparisons, Sameness, SourceComparison, TimeUnit, Times};
+use crate::compare::{Ask, ComparedPair, Comparisons, Sameness, SourceComparison, TimeVerdict};
 use crate::context::{CallScope, add, load};
 use crate::error::{Error, Failure, Result};
 use crate::job::{CopyJob, Effect, Levels, Tree, TreeNames};
@@ -142,11 +142,6 @@ impl<'a> TreeCopy<'a> {
         }
         observer.expected(1, size.unwrap_or(0));
         Some(Ok(CopyJob { source, destination, entry: Some(entry), over }))
-    }
-
-    /// The unit in which the destination keeps modification times.
-    pub(crate) fn time_unit(&self) -> TimeUnit {
-        self.root.as_ref().map_or(TimeUnit::FINEST, |root| TimeUnit::beneath(&root.beneath))
     }
 
     /// Fails if a local destination has the name of an entry in another spelling: the file system
@@ -389,26 +384,30 @@ impl Jobs<'_> {
             return Some(Err(failure));
         }
         match self.times(&entry, found) {
-            Times::Unchanged => copy.skip(&entry, observer).err().map(Err),
-            Times::Changed => copy.job(entry, over, observer),
-            Times::Ask(ask) => self.ask(entry, ask),
+            TimeVerdict::Unchanged => copy.skip(&entry, observer).err().map(Err),
+            TimeVerdict::Changed => copy.job(entry, over, observer),
+            TimeVerdict::Ask(ask) => self.ask(entry, ask),
         }
     }
 
     /// Whether the destination has a listed file, complete and unchanged.
-    fn times(&self, entry: &Entry, found: Option<firstbyte_store::Result<Option<FoundEntry>>>) -> Times {
-        match found {
-            Some(Ok(Some(found))) => match self.compare {
-                Compare::None => Times::Changed,
-                Compare::Existence => Times::unchanged_if(found.kind != EntryKind::Directory),
+    fn times(
+        &self,
+        entry: &Entry,
+        found: Option<firstbyte_store::Result<Option<FoundEntry>>>,
+    ) -> TimeVerdict {
+        match (found, self.copy.root.as_ref()) {
+            (Some(Ok(Some(found))), Some(root)) => match self.compare {
+                Compare::None => TimeVerdict::Changed,
+                Compare::Existence => TimeVerdict::unchanged_if(found.kind != EntryKind::Directory),
                 Compare::Size => {
-                    Times::unchanged_if(found.kind == EntryKind::File && entry.size == Some(found.size))
+                    TimeVerdict::unchanged_if(found.kind == EntryKind::File && entry.size == Some(found.size))
                 }
-                Compare::Newer => Times::unless_newer(entry, &found, self.copy.time_unit()),
-                _ => Times::of_file(self.copy.tree, &self.copy.store, entry, &found, self.copy.time_unit()),
+                Compare::Newer => TimeVerdict::unless_newer(self.copy.tree, entry, &found, &root.beneath),
+                _ => TimeVerdict::of_file(self.copy.tree, &self.copy.store, entry, &found, &root.beneath),
             },
             // If the lookup fails, writing the file reports the error.
-            _ => Times::Changed,
+            _ => TimeVerdict::Changed,
         }
     }
 

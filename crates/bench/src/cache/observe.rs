@@ -17,7 +17,7 @@ pub(super) struct Observation {
     pub(super) pages: Option<Pages>,
     /// Blocks of the objects.
     pub(super) blocks: Option<Blocks>,
-    /// Pages of the block caches.
+    /// Pages of the files of the block caches.
     pub(super) block_pages: Option<Pages>,
     /// Reasons why a state is unknown or doubtful, one sentence each.
     pub(super) unproven: Vec<String>,

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use firstbyte_store::{Cancel, ServiceAnswer, ServiceMethod, StoreOptions};
 use serde_json::{Value, json};
 
-use super::settings::LONGEST;
+use super::settings::MAX_TIMEOUT;
 use super::size::FunctionSize;
 use crate::aws::Api;
 use crate::error::{Error, Result};
@@ -56,7 +56,7 @@ impl Calls {
         if !(1..=64).contains(&function.len()) || !function.chars().all(legal) {
             return Err(wrong("not the name of a function: letters, digits, - and _".into()));
         }
-        let longest = LONGEST.as_secs();
+        let longest = MAX_TIMEOUT.as_secs();
         let timeout = match invoke.timeout.as_str() {
             "" => longest,
             text => text.parse().ok().filter(|seconds| (1..=longest).contains(seconds)).ok_or_else(|| {

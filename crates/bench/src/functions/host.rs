@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::code::Code;
 use super::environment::{Environment, Outcome};
 use super::launching::{self, Blueprint};
-use super::settings::{LONGEST, Settings};
+use super::settings::{MAX_TIMEOUT, Settings};
 use super::size::FunctionSize;
 use super::spawner::Spawner;
 use crate::error::{Error, Result};
@@ -141,8 +141,8 @@ impl Host {
             }
         };
         let (memory, timeout) = (number("MemorySize")?, number("Timeout")?);
-        if timeout.is_some_and(|seconds| seconds > LONGEST.as_secs()) {
-            return Err(format!("Timeout: at most {} s", LONGEST.as_secs()));
+        if timeout.is_some_and(|seconds| seconds > MAX_TIMEOUT.as_secs()) {
+            return Err(format!("Timeout: at most {} s", MAX_TIMEOUT.as_secs()));
         }
         let mut configuration = self.configuration.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(variables) = wanted.get("Environment").and_then(|found| found.get("Variables")) {

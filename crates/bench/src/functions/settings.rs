@@ -10,7 +10,7 @@ use super::code::Source;
 use super::size::FunctionSize;
 
 /// The longest timeout of a function.
-pub(super) const LONGEST: Duration = Duration::from_secs(900);
+pub(super) const MAX_TIMEOUT: Duration = Duration::from_secs(900);
 
 /// A function to serve.
 #[derive(Clone, Debug)]

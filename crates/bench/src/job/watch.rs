@@ -18,14 +18,14 @@ pub struct Watch {
 impl Watch {
     /// Starts the clock now.
     #[must_use]
-    pub fn now() -> Self {
+    pub fn start() -> Self {
         Self { began: Instant::now() }
     }
 
     /// Starts the clock at the start of this process. Until now the process has only computed
     /// (loading, parsing arguments), so its processor time equals the time since its start.
     #[must_use]
-    pub fn of_process() -> Self {
+    pub fn start_with_process() -> Self {
         let used = clock_gettime(ClockId::ProcessCPUTime);
         let used = Duration::try_from(used).unwrap_or_default();
         let now = Instant::now();

@@ -55,7 +55,7 @@ pub fn run(args: &TreeArgs, globals: &Globals) -> Result<Exit> {
         Err(Ended::Failed(error)) => report.fail(error),
     }
     report.receipt().objects = files;
-    // The tree is the output; its last line has the totals.
+    // No summary is printed: the last line of the tree has the totals.
     let globals = Globals { quiet: true, ..globals.clone() };
     report.end(&globals, Output::Free)
 }

@@ -70,7 +70,7 @@ const TABLE_LOCK: Range<u64> = 3..4;
 pub(super) struct Packs {
     dir: PrivateDirectory,
     state: PackState,
-    /// The locks, which are on the state's file.
+    /// The locks on the table and on leases: byte ranges of the file of `state`.
     locks: VersionLocks,
     table: RwLock<Arc<PackTable>>,
     /// The pack that this process appends to.

@@ -51,7 +51,8 @@ pub struct VersionStatus {
     pub location: Location,
     /// A hash of the endpoint of its store; empty for the scheme's own service.
     pub store: String,
-    /// The object's version: the strongest fact that the store reported.
+    /// The object's version. Only the strongest identifier that the store reported is set, for
+    /// example the version id without the `ETag`.
     pub version: Version,
     /// Bytes of the object.
     pub size: u64,

@@ -350,8 +350,8 @@ impl<'a> Receiver<'a> {
                 0 => break,
                 read => done += read,
             }
-            // A response with the whole object starts again at byte 0 when it is repeated, so only
-            // complete blocks count as progress.
+            // A response with the whole object cannot be resumed inside a block: repeated, it starts at
+            // byte 0. So only complete blocks count as progress.
             attempt.reached(if is_whole { bytes.start } else { bytes.start + done as u64 });
         }
         check_length(self.fetch, done as u64, bytes)?;
@@ -402,7 +402,7 @@ impl<'a> Receiver<'a> {
         if outcome != CacheOutcome::Cached && !table.store(block, bytes, outcome, self.fetch.exempt()) {
             self.queue.counters.uncached.fetch_add(1, Ordering::Relaxed);
             if let Some(job) = job {
-                job.refused(&table.location, table.blocks.capacity());
+                job.fail_without_room(&table.location, table.blocks.capacity());
             }
         }
         table.arrived(*id, block, bytes)

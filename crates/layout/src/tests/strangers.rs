@@ -23,7 +23,7 @@ fn beset(layout: &Layout) -> Vec<&'static [u8]> {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         match name[0] {
             b'l' => symlink(layout.path(b"file").unwrap(), path).unwrap(),
-            b'p' => pipe(&path),
+            b'p' => make_fifo(&path),
             _ => drop(std::os::unix::net::UnixListener::bind(path).unwrap()),
         }
     }

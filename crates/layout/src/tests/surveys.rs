@@ -119,7 +119,7 @@ fn a_survey_of_a_layout_counts_neither_its_directories_nor_what_stays() {
     let directory = flat(100);
     fs::create_dir(directory.path().join("sub")).unwrap();
     symlink("nowhere", directory.path().join("link")).unwrap();
-    pipe(&directory.path().join("pipe"));
+    make_fifo(&directory.path().join("pipe"));
     sharded(directory.path(), &two_levels()).unwrap();
     let before = listing(directory.path());
     let ahead = survey(directory.path(), &LayoutRequest::default()).unwrap();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::task::JoinHandle;
 
-/// A file or a claim that pieces are written to.
+/// The destination of pieces of a body: a file, or the place of a part of an upload.
 pub(crate) trait WriteAt: Send + Sync + std::fmt::Debug + 'static {
     /// Writes all of `bytes` at `offset`. Blocking.
     ///

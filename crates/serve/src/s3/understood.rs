@@ -6,7 +6,6 @@
 //! Fields of HTML forms are checked by the same table. Operations are distinguished by a bare name
 //! in the query (`PUT /bucket/key?renameObject`). s3s takes a request with an unknown name for the
 //! plain operation, so that a rename would empty an object, and a part would replace one.
-//! one.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use s3s::{S3Error, S3Result, s3_error};
@@ -28,7 +27,7 @@ use AcceptedValues::{Any, Only};
 
 /// The `x-amz-*` headers of writes. A name that ends in `*` stands for all names with that prefix.
 const HEADERS: [(&str, AcceptedValues); 40] = [
-    // The object.
+    // Properties of the object.
     ("x-amz-meta-*", Any),
     ("x-amz-acl", Only(&["private", "bucket-owner-full-control"])),
     ("x-amz-storage-class", Only(&["STANDARD"])),

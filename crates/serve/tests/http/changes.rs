@@ -289,7 +289,7 @@ fn another_site_a_read_only_server_and_a_key_without_the_right_change_nothing() 
 }
 
 #[test]
-fn of_many_who_want_one_name_one_gets_it_and_nothing_is_lost() {
+fn of_concurrent_renames_to_one_name_one_succeeds_and_no_file_is_lost() {
     let fixture = serve(|config| config.buckets = Buckets::Named("bucket".to_owned()));
     let root = fixture.directory.path();
     const ENTRIES: usize = 8;

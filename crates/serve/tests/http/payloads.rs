@@ -74,20 +74,20 @@ fn crc32(bytes: &[u8]) -> String {
 }
 
 fn unsigned_chunks(bytes: &[u8], size: usize, behind: &str) -> Vec<u8> {
-    let mut coded = Vec::new();
+    let mut encode_body = Vec::new();
     for piece in bytes.chunks(size) {
-        coded.extend_from_slice(format!("{:x}\r\n", piece.len()).as_bytes());
-        coded.extend_from_slice(piece);
-        coded.extend_from_slice(b"\r\n");
+        encode_body.extend_from_slice(format!("{:x}\r\n", piece.len()).as_bytes());
+        encode_body.extend_from_slice(piece);
+        encode_body.extend_from_slice(b"\r\n");
     }
-    coded.extend_from_slice(format!("0\r\n{behind}").as_bytes());
-    coded
+    encode_body.extend_from_slice(format!("0\r\n{behind}").as_bytes());
+    encode_body
 }
 
 fn signed_chunks(chain: &mut Chain, bytes: &[u8], size: usize) -> Vec<u8> {
-    let mut coded: Vec<u8> = bytes.chunks(size).flat_map(|piece| chain.chunk(piece)).collect();
-    coded.extend(chain.chunk(b""));
-    coded
+    let mut encode_body: Vec<u8> = bytes.chunks(size).flat_map(|piece| chain.chunk(piece)).collect();
+    encode_body.extend(chain.chunk(b""));
+    encode_body
 }
 
 /// A SHA-256 that matches no body here.
@@ -95,8 +95,8 @@ const ZEROS: &str = "00000000000000000000000000000000000000000000000000000000000
 
 const TRAILER: (&str, &str) = ("x-amz-trailer", "x-amz-checksum-crc32");
 
-/// Makes a body in each coding that clients send, with its headers.
-fn coded(payload: &str, bytes: &[u8], size: usize, chain: &mut Chain) -> Vec<u8> {
+/// Encodes `bytes` as a body in the coding that the value `payload` of `x-amz-content-sha256` names.
+fn encode_body(payload: &str, bytes: &[u8], size: usize, chain: &mut Chain) -> Vec<u8> {
     let sum = crc32(bytes);
     match payload {
         "STREAMING-UNSIGNED-PAYLOAD-TRAILER" => {
@@ -145,7 +145,7 @@ fn every_coding_is_decoded_alike_with_keys_and_without_whole_and_as_a_part() {
             ] {
                 let length = bytes.len().to_string();
                 let headers = headers_of(payload, &length);
-                let code = |chain: &mut Chain| coded(payload, &bytes, size, chain);
+                let code = |chain: &mut Chain| encode_body(payload, &bytes, size, chain);
                 let put = send(&fixture, ("/bucket/whole", &[]), &headers, payload, framing, code);
                 assert_eq!(put.status, 200, "{access:?} {payload} {framing:?}: {}", put.text());
                 let path = fixture.directory.path().join("bucket/whole");
@@ -157,7 +157,7 @@ fn every_coding_is_decoded_alike_with_keys_and_without_whole_and_as_a_part() {
 
                 let id = begin(&fixture);
                 let query = [("partNumber", "1"), ("uploadId", id.as_str())];
-                let code = |chain: &mut Chain| coded(payload, &bytes, size, chain);
+                let code = |chain: &mut Chain| encode_body(payload, &bytes, size, chain);
                 let part = send(&fixture, ("/bucket/parts", &query), &headers, payload, framing, code);
                 assert_eq!(part.status, 200, "{access:?} {payload} {framing:?}: {}", part.text());
             }
@@ -306,7 +306,7 @@ fn a_signed_chunk_that_was_changed_replaces_nothing() {
         ];
         for (number, change) in changes.iter().enumerate() {
             let put = send(&fixture, ("/bucket/key", &[]), &headers, payload, Framing::Length, |chain| {
-                let mut body = coded(payload, &bytes, 65_536, chain);
+                let mut body = encode_body(payload, &bytes, 65_536, chain);
                 change(&mut body);
                 body
             });

@@ -89,8 +89,9 @@ impl LocalSource {
         }
     }
 
-    /// Recreates the hole at the current offset in the destination. Returns its length, at most
-    /// `most`, or 0 if there is data, whose end is then in `data_end`.
+    /// Recreates the hole at the current offset in the destination, and moves the offset behind it.
+    /// Returns its length, at most `most`; 0 if there is data, or if the hole cannot be recreated:
+    /// then the bytes up to `data_end` have to be copied.
     fn copy_hole(&mut self, sink: &Sink, to: u64, most: u64) -> io::Result<u64> {
         if self.offset < self.data_end {
             return Ok(0);

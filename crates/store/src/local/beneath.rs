@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
-use firstbyte_listing::{FileSystemKind, Time, rename_exclusively};
+use firstbyte_listing::{Time, rename_exclusively};
 use firstbyte_location::{EntryKind, FileIdentity, Version, shown};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
@@ -132,18 +132,18 @@ impl Beneath {
             .parent(name, MissingDirectories::Refuse)
             .and_then(|(directory, last)| stat_at(&directory, last));
         match stat {
-            Ok(stat) => Ok(Some(found(&stat))),
+            Ok(stat) => Ok(Some(entry_of(&stat))),
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
             Err(error) => Err(io_error(&self.path.join(name), error)),
         }
     }
 
-    /// Returns the unit in which the file system keeps modification times, if it is longer than a
-    /// second. Returns `None` while there is no directory.
+    /// Returns the unit in which the file system keeps modification times: finds it once, by a file
+    /// that it makes and removes. `None` if it can make none.
     #[must_use]
     pub fn time_unit(&self) -> Option<Duration> {
         let root = self.root(MissingDirectories::Refuse).ok()?;
-        *self.time_unit.get_or_init(|| FileSystemKind::of_open(root).ok()?.time_unit())
+        *self.time_unit.get_or_init(|| super::time_unit::find(root).ok())
     }
 
     /// Returns the error for a name that the file system takes for `other`.
@@ -464,7 +464,7 @@ pub(super) fn version_of(stat: &Stat) -> Version {
     Version { size: u64::try_from(stat.st_size).ok(), file: Some(file), ..Version::default() }
 }
 
-fn found(stat: &Stat) -> FoundEntry {
+fn entry_of(stat: &Stat) -> FoundEntry {
     let kind = match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => EntryKind::File,
         FileType::Directory => EntryKind::Directory,

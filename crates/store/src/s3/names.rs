@@ -2,9 +2,9 @@
 //!
 //! Listings are requested with `encoding-type=url`, since keys may have characters that are illegal
 //! in XML. A service that states this encoding may still send names in another form. A wrongly
-//! decoded name denotes another object, or none, and deleting it reports success. So while several
-//! forms are possible and decode a name differently, the same page is requested without the
-//! parameter, and the forms that disagree with it are excluded.
+//! decoded name denotes another object, or none, and deleting it reports success. So if the
+//! forms that are still possible for a service decode a name differently, the page is requested
+//! again without the parameter. Forms that do not give the names of that page are excluded.
 
 use std::borrow::Cow;
 use std::collections::HashSet;

@@ -24,7 +24,7 @@ const BATCH: usize = 512;
 /// Longest time that a span waits for a full batch.
 const DELAY: Duration = Duration::from_secs(5);
 /// Time at the end of a run for sending its last spans.
-const FAREWELL: Duration = Duration::from_secs(1);
+const FINAL_SEND_TIME: Duration = Duration::from_secs(1);
 
 /// Collects spans, and sends them from a separate thread that the first span starts.
 pub(super) struct Exporter {
@@ -122,7 +122,7 @@ impl Exporter {
         self.changed.notify_all();
         // There is no wait if the collector was already down.
         let waits = |queue: &mut Queue| !queue.is_over && !queue.is_down;
-        drop(self.changed.wait_timeout_while(queue, FAREWELL, waits));
+        drop(self.changed.wait_timeout_while(queue, FINAL_SEND_TIME, waits));
     }
 
     fn run(&self) {

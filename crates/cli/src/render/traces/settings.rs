@@ -17,7 +17,7 @@ pub(super) struct TraceSettings {
     pub(super) url: HttpUrl,
     pub(super) headers: Vec<(String, String)>,
     pub(super) timeout: Duration,
-    /// Attributes of this program: its name, and those from the variables.
+    /// Attributes of this program: its name and version, and those of `OTEL_RESOURCE_ATTRIBUTES`.
     pub(super) resource: Vec<(String, String)>,
     /// Trace and parent span of this run, from `TRACEPARENT`.
     pub(super) parent: Option<(String, String)>,

@@ -18,7 +18,7 @@ pub struct JobArgs {
 pub fn run(args: &JobArgs) -> Result<Exit> {
     let wrong = |error: job::Error| Error::failed(error.to_string());
     let job = Job::parse(&args.job).map_err(|error| Error::usage(error.to_string()))?;
-    let metrics = firstbyte_bench::run_job(&job, &Watch::of_process()).map_err(wrong)?;
+    let metrics = firstbyte_bench::run_job(&job, &Watch::start_with_process()).map_err(wrong)?;
     console::print(serde_json::to_string(&metrics).map_err(|error| Error::failed(error.to_string()))?)?;
     Ok(Exit::Done)
 }

@@ -45,7 +45,7 @@ pub(super) fn start(args: &MountArgs, globals: &Globals) -> Result<Exit> {
             .advise(format!("see {}", shown(&place.log))));
     };
     if let Some(message) = outcome["error"].as_str() {
-        // The log has this error too, so the exit status is not needed.
+        // The message says why the daemon failed, so its exit status is not needed.
         let _ = wait_for(child);
         match args.log {
             // The user chose this file, so it is kept unless it is empty.

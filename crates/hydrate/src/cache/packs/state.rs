@@ -1,5 +1,5 @@
-//! The page of facts about the packs that all processes share. It is never replaced, and its file
-//! carries the locks.
+//! The state of the packs, in a page of memory that all processes map. The page's file is never
+//! replaced, because the locks are on it.
 
 use std::io;
 use std::os::unix::fs::FileExt;

@@ -307,7 +307,7 @@ pub(crate) fn record(
     if length < claim.length() {
         return Err(Error::Short { number, missing: claim.length() - length });
     }
-    if in_hex(&checksums) != hex(sum) {
+    if crc32c_hex(&checksums) != hex(sum) {
         return Err(Error::Checksum(number));
     }
     claim.record(length, checksums)?;
@@ -316,10 +316,10 @@ pub(crate) fn record(
 
 /// Formats the CRC32C of a part as eight hex digits.
 fn crc32c(part: &ArrivedPart) -> String {
-    in_hex(&part.checksums)
+    crc32c_hex(&part.checksums)
 }
 
-fn in_hex(checksums: &ChecksumValues) -> String {
+fn crc32c_hex(checksums: &ChecksumValues) -> String {
     let sum = checksums.get(&Algorithm::Crc32c);
     let sum = sum.and_then(|text| firstbyte_location::Checksum::from_base64(Algorithm::Crc32c, text));
     sum.map_or_else(String::new, |sum| sum.to_hex())
