@@ -23,6 +23,8 @@ pub use hedge::{HedgePolicy, SILENCE, Wait};
 pub use part_limit::PartLimit;
 pub use proximity::{FAR, Proximity};
 pub use rate_limit::{Grant, RateLimit};
-pub use request_size::{LONGEST_REQUEST, ROUND_TRIP_BYTES, ReadSizes, SHORTEST_REQUEST, request_share};
+pub use request_size::{
+    LONGEST_REQUEST, ROUND_TRIP_BYTES, ReadSizes, SHORTEST_REQUEST, longest_request, request_share,
+};
 pub use throttle::Throttle;
 pub use tracker::{Abort, InFlightRequest, RequestTracker};

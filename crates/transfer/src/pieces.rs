@@ -14,8 +14,8 @@ use crate::request::{OpenedBody, Requester};
 pub(crate) trait ObjectPieces: Send + Sync {
     /// Moves a piece until it is complete or fails.
     fn move_piece(&self, requester: &mut Requester<'_>, piece: Piece) -> Result<()>;
-    /// The most neighbouring pieces that one request can move.
-    fn most_together(&self) -> u32 {
+    /// The most neighbouring pieces that one request of at most `longest` bytes can move.
+    fn most_together(&self, _longest: u64) -> u32 {
         1
     }
     /// Whether its pieces are parts of an upload. Each is sent again whole when it is cut off.

@@ -8,16 +8,16 @@ use std::ops::Deref;
 
 use firstbyte_fetch::{AttemptError, Interest, RequestEnd, RequestEvent, TrackerSlot, Tries};
 use firstbyte_location::Location;
-use firstbyte_pacing::Wait;
+use firstbyte_pacing::{START, Wait};
 use firstbyte_store::{BUFFER, Body, Cancel, Error as StoreError, Get, Hasher, Outages, Sending, Sink, Stat};
 
 use crate::context::{Context, add, load, micros};
 use crate::error::{Error, Result};
 use crate::job::ObjectCount;
 
-/// Bytes of a worker's buffer if many objects move: most objects are smaller, and many workers
+/// Bytes of a worker's buffer if many objects move, most of which are smaller, or if many workers
 /// share the memory.
-const BUFFER_OF_MANY: usize = 32 << 10;
+pub(crate) const SMALL_BUFFER: usize = 32 << 10;
 
 /// Sends the requests of one worker, one at a time.
 pub(crate) struct Requester<'a> {
@@ -35,11 +35,12 @@ pub(crate) struct TransferAttempt<'a, 't> {
 /// An answer whose body is still to be read, and the handle that ends it.
 pub(crate) type OpenedBody = (Body, Cancel);
 
-/// Returns the size of each worker's buffer, bytes.
+/// Returns the size of the buffers of the first [`START`] workers, bytes. The others have a
+/// [`SMALL_BUFFER`].
 pub(crate) fn buffer_size(batch: ObjectCount) -> usize {
     match batch {
         ObjectCount::One => BUFFER,
-        ObjectCount::Many | ObjectCount::Tree => BUFFER_OF_MANY,
+        ObjectCount::Many | ObjectCount::Tree => SMALL_BUFFER,
     }
 }
 
@@ -190,7 +191,8 @@ impl<'a> Requester<'a> {
         let context = self.context;
         if self.buffer.is_empty() {
             // Zeroed by the kernel: its pages cost nothing until they are touched.
-            self.buffer = vec![0; buffer_size(context.run_kind.batch)];
+            let is_first = self.slot < START;
+            self.buffer = vec![0; if is_first { buffer_size(context.run_kind.batch) } else { SMALL_BUFFER }];
         }
         let slot = TrackerSlot { tracker: &context.tracker, index: self.slot };
         let result = slot.request(context, opened, |tracked| {

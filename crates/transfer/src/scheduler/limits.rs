@@ -2,12 +2,12 @@
 //! work. The maximum follows from memory, the number of objects, the route and the rate limit.
 
 use firstbyte_pacing::{Controller, Work};
-use firstbyte_store::THREAD_MEMORY;
+use firstbyte_store::{THREAD_MEMORY, most_requests};
 
 use crate::context::{CallScope, RunKind};
 use crate::job::{ObjectCount, TransferRoute};
 use crate::plan::LEAST_PART;
-use crate::request::buffer_size;
+use crate::request::{SMALL_BUFFER, buffer_size};
 use crate::settings::Concurrency;
 
 /// The limits of one run.
@@ -15,7 +15,7 @@ use crate::settings::Concurrency;
 pub(super) struct RunLimits {
     /// Decides how many workers take part, from the start on.
     pub(super) controller: Controller,
-    /// The most workers.
+    /// The most workers. Memory, descriptors and a rate limit bound it.
     pub(super) workers: usize,
     /// Whether memory sets `workers`.
     pub(super) by_memory: bool,
@@ -36,12 +36,11 @@ impl RunLimits {
             (_, ObjectCount::One) => Work::One,
             (_, ObjectCount::Many | ObjectCount::Tree) => Work::Small,
         };
-        let most = if batch == ObjectCount::One { Controller::MOST_OF_ONE } else { Controller::MOST };
         let part = if route == TransferRoute::Relay { LEAST_PART } else { 0 };
-        let fit = scope.settings.workers_of(THREAD_MEMORY + buffer_size(batch) as u64 + part);
+        let first = (buffer_size(batch) - SMALL_BUFFER) as u64;
+        let fit = scope.settings.workers_of(THREAD_MEMORY + SMALL_BUFFER as u64 + part, first);
         let connections = scope.throttles.reading.connections();
-        let enough = connections.unwrap_or(most);
-        let workers = fit.min(most).min(enough);
+        let workers = fit.min(most_requests()).min(connections.unwrap_or(usize::MAX));
         let controller = match scope.settings.concurrency {
             Concurrency::Fixed(limit) => Controller::fixed(limit.min(workers)),
             Concurrency::Auto => Controller::new(work, workers),
@@ -50,7 +49,7 @@ impl RunLimits {
         Self {
             controller,
             workers,
-            by_memory: workers < most && enough >= most,
+            by_memory: workers == fit,
             // Under a rate limit a request has one piece, so that it asks for little more than may
             // come in a second.
             together: connections.map(|_| 1),

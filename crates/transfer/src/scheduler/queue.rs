@@ -84,8 +84,8 @@ impl Queue {
     /// Claims the next task. Pieces of started objects come before a new object, those of the
     /// oldest first. With a `near` server the object with the fewest workers comes first, because
     /// workers that write one file wait for each other; and requests are long, because each costs
-    /// that server as much as some megabytes.
-    pub(super) fn claim(&mut self, near: bool) -> Option<WorkerTask> {
+    /// that server as much as some megabytes. No request has more than `longest` bytes.
+    pub(super) fn claim(&mut self, near: bool, longest: u64) -> Option<WorkerTask> {
         let least = if near { NEAR_PIECES } else { 0 };
         let most = self.half_share().max(least).min(self.together.unwrap_or(u32::MAX));
         let full = self.parts_in_flight() >= self.parts.most();
@@ -95,7 +95,7 @@ impl Queue {
             if full && open.object.is_upload() {
                 return None;
             }
-            let piece = open.pending.claim(most.min(open.object.most_together()))?;
+            let piece = open.pending.claim(most.min(open.object.most_together(longest)))?;
             open.running += 1;
             return Some(WorkerTask::Move(ClaimedPiece {
                 id: open.id,
@@ -174,7 +174,7 @@ mod tests {
         fn move_piece(&self, _: &mut Requester<'_>, _: Piece) -> Result<()> {
             Ok(())
         }
-        fn most_together(&self) -> u32 {
+        fn most_together(&self, _: u64) -> u32 {
             4
         }
         fn finish(&self, _: &mut Requester<'_>) -> Result<Finish> {
@@ -206,7 +206,7 @@ mod tests {
 
     /// The pieces claimed until only objects not started are left, each with its object.
     fn claimed(mut queue: Queue, near: bool) -> Vec<(u64, Range<u32>)> {
-        std::iter::from_fn(|| match queue.claim(near)? {
+        std::iter::from_fn(|| match queue.claim(near, u64::MAX)? {
             WorkerTask::Move(ClaimedPiece { id, piece: Piece::Chunks(chunks), .. }) => Some((id, chunks)),
             WorkerTask::Move(_) | WorkerTask::Start(_) => None,
         })
@@ -240,9 +240,11 @@ mod tests {
         let mut queue = started([(0..4).collect()], 2);
         queue.add(job(Some(16 * CHUNK_SIZE)));
         assert!(
-            matches!(queue.claim(false), Some(WorkerTask::Move(ClaimedPiece { piece: Piece::Chunks(chunks), .. })) if chunks == (0..4))
+            matches!(queue.claim(false, u64::MAX), Some(WorkerTask::Move(ClaimedPiece { piece: Piece::Chunks(chunks), .. })) if chunks == (0..4))
         );
-        assert!(matches!(queue.claim(false), Some(WorkerTask::Start(_))) && queue.half_share() == 0);
+        assert!(
+            matches!(queue.claim(false, u64::MAX), Some(WorkerTask::Start(_))) && queue.half_share() == 0
+        );
     }
 
     #[test]
@@ -250,7 +252,7 @@ mod tests {
         let two = || started((0..2).map(|_| (0..4).collect()), 1);
         assert_eq!(claimed(two(), false), [(0, 0..4), (1, 0..2), (1, 2..3), (1, 3..4)]);
         let mut queue = started((0..2).map(|_| (0..4).collect()), 2);
-        let mut next = || match queue.claim(true) {
+        let mut next = || match queue.claim(true, u64::MAX) {
             Some(WorkerTask::Move(taken)) => taken.id,
             _ => panic!("no task"),
         };
@@ -274,7 +276,7 @@ mod tests {
         let mut queue = Queue::default();
         (0..2).for_each(|_| queue.add(job(Some(u64::MAX))));
         assert!(queue.is_large());
-        while queue.claim(false).is_some() {}
+        while queue.claim(false, u64::MAX).is_some() {}
         assert_eq!(queue.half_share(), 0);
     }
 }

@@ -66,8 +66,9 @@ impl Scheduler<'_> {
                 return None;
             }
             let takes_part = index < queue.limit;
-            let near = self.context.tracker.server() == Proximity::Near;
-            if takes_part && let Some(task) = queue.claim(near) {
+            let tracker = &self.context.tracker;
+            let near = tracker.server() == Proximity::Near;
+            if takes_part && let Some(task) = queue.claim(near, tracker.longest_request()) {
                 queue.busy += 1;
                 let room = queue.jobs() == MAX_QUEUED_JOBS / 2;
                 drop(queue);
