@@ -15,9 +15,11 @@ use crate::context::{Context, add, load, micros};
 use crate::error::{Error, Result};
 use crate::job::ObjectCount;
 
-/// Bytes of a worker's buffer if many objects move, most of which are smaller, or if many workers
-/// share the memory.
-pub(crate) const SMALL_BUFFER: usize = 32 << 10;
+/// Bytes of a worker's buffer if many objects move, most of which are smaller.
+const SMALL_BUFFER: usize = 32 << 10;
+/// Bytes of the buffer of a worker beyond the first [`START`] for one object: a TLS record. Such
+/// workers share the memory, and mostly wait.
+const RECORD_BUFFER: usize = 16 << 10;
 
 /// Sends the requests of one worker, one at a time.
 pub(crate) struct Requester<'a> {
@@ -35,11 +37,11 @@ pub(crate) struct TransferAttempt<'a, 't> {
 /// An answer whose body is still to be read, and the handle that ends it.
 pub(crate) type OpenedBody = (Body, Cancel);
 
-/// Returns the size of the buffers of the first [`START`] workers, bytes. The others have a
-/// [`SMALL_BUFFER`].
-pub(crate) fn buffer_size(batch: ObjectCount) -> usize {
+/// Returns the size of a worker's buffer, bytes.
+pub(crate) fn buffer_size(batch: ObjectCount, worker: usize) -> usize {
     match batch {
-        ObjectCount::One => BUFFER,
+        ObjectCount::One if worker < START => BUFFER,
+        ObjectCount::One => RECORD_BUFFER,
         ObjectCount::Many | ObjectCount::Tree => SMALL_BUFFER,
     }
 }
@@ -191,8 +193,7 @@ impl<'a> Requester<'a> {
         let context = self.context;
         if self.buffer.is_empty() {
             // Zeroed by the kernel: its pages cost nothing until they are touched.
-            let is_first = self.slot < START;
-            self.buffer = vec![0; if is_first { buffer_size(context.run_kind.batch) } else { SMALL_BUFFER }];
+            self.buffer = vec![0; buffer_size(context.run_kind.batch, self.slot)];
         }
         let slot = TrackerSlot { tracker: &context.tracker, index: self.slot };
         let result = slot.request(context, opened, |tracked| {

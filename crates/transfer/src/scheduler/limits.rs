@@ -1,14 +1,18 @@
 //! The limits of a run: the maximum of workers, and the controller that decides how many of them
 //! work. The maximum follows from memory, the number of objects, the route and the rate limit.
 
-use firstbyte_pacing::{Controller, Work};
+use firstbyte_pacing::{Controller, START, Work};
 use firstbyte_store::{THREAD_MEMORY, most_requests};
 
 use crate::context::{CallScope, RunKind};
 use crate::job::{ObjectCount, TransferRoute};
 use crate::plan::LEAST_PART;
-use crate::request::{SMALL_BUFFER, buffer_size};
+use crate::request::buffer_size;
 use crate::settings::Concurrency;
+
+/// Memory of a worker that receives long bodies, bytes, beyond the memory of one with small
+/// objects: bytes that its connection has read ahead.
+const LONG_BODY: u64 = 16 << 10;
 
 /// The limits of one run.
 #[derive(Clone, Debug)]
@@ -37,13 +41,14 @@ impl RunLimits {
             (_, ObjectCount::Many | ObjectCount::Tree) => Work::Small,
         };
         let part = if route == TransferRoute::Relay { LEAST_PART } else { 0 };
-        let first = (buffer_size(batch) - SMALL_BUFFER) as u64;
-        let fit = scope.settings.workers_of(THREAD_MEMORY + SMALL_BUFFER as u64 + part, first);
+        let body = if batch == ObjectCount::One { LONG_BODY } else { 0 };
+        let [first, other] = [0, START].map(|worker| buffer_size(batch, worker) as u64);
+        let fit = scope.settings.workers_of(THREAD_MEMORY + other + body + part, first - other);
         let connections = scope.throttles.reading.connections();
-        let workers = fit.min(most_requests()).min(connections.unwrap_or(usize::MAX));
-        let controller = match scope.settings.concurrency {
-            Concurrency::Fixed(limit) => Controller::fixed(limit.min(workers)),
-            Concurrency::Auto => Controller::new(work, workers),
+        let most = fit.min(most_requests()).min(connections.unwrap_or(usize::MAX));
+        let (workers, controller) = match scope.settings.concurrency {
+            Concurrency::Fixed(limit) => (limit.min(most), Controller::fixed(limit.min(most))),
+            Concurrency::Auto => (most, Controller::new(work, most)),
         };
         tracing::debug!(?route, ?batch, requests = controller.concurrency(), at_most = workers, "run");
         Self {
