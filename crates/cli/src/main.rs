@@ -6,6 +6,7 @@
 #![expect(unreachable_pub, reason = "a program has no outside: `pub` says what its other modules may use")]
 
 mod args;
+mod descriptors;
 mod globals;
 mod heap;
 mod help;
@@ -55,6 +56,7 @@ fn run(cli: &Cli) -> Result<Exit> {
         cli.verb
     {
         heap::share();
+        descriptors::raise();
     }
     match &cli.verb {
         Verb::Cp(args) => cp::run(args, globals),

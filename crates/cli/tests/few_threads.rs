@@ -5,7 +5,7 @@ use crate::support;
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use firstbyte_testkit::{QuirkStore, Scripted, ScriptedReply, bytes, lacks_root, until};
@@ -121,18 +121,25 @@ fn ends_cleanly(mut command: Command, what: &str) -> Ran {
     ran
 }
 
-/// A control group that limits processes, with either version of the interface. Removed on drop.
+/// The files that limit the processes of a control group, with either version of the interface.
+const PROCESSES: [&str; 2] = ["/sys/fs/cgroup/pids/$/pids.max", "/sys/fs/cgroup/$/pids.max"];
+/// The files that limit the memory of a control group.
+const MEMORY: [&str; 2] = ["/sys/fs/cgroup/memory/$/memory.limit_in_bytes", "/sys/fs/cgroup/$/memory.max"];
+
+/// A control group with a limit. Removed on drop.
 struct Group(PathBuf);
 
 impl Group {
-    /// Makes a group; `None` without the permission to make one.
-    fn new(most: u32) -> Option<Self> {
-        let name = format!("firstbyte-test-{}-{most}", std::process::id());
-        let group = ["/sys/fs/cgroup/pids", "/sys/fs/cgroup"].into_iter().find_map(|root| {
-            let path = Path::new(root).join(&name);
-            std::fs::create_dir(&path).ok().map(|()| Self(path))
-        })?;
-        std::fs::write(group.0.join("pids.max"), most.to_string()).ok().map(|()| group)
+    /// Makes a group; `None` if this user or container may not.
+    fn new(files: [&str; 2], limit: u64) -> Option<Self> {
+        let name = format!("firstbyte-test-{}-{limit}", std::process::id());
+        files.into_iter().find_map(|file| {
+            let file = PathBuf::from(file.replace('$', &name));
+            let group = file.parent()?.to_owned();
+            std::fs::create_dir(&group).ok()?;
+            let group = Self(group);
+            std::fs::write(&file, limit.to_string()).ok().map(|()| group)
+        })
     }
 
     /// Makes a command start in the group.
@@ -155,7 +162,7 @@ fn a_control_group_of_few_processes_means_fewer_threads_or_one_line() {
     let (store, files) = (QuirkStore::start(&[]), files());
     let world = world(&store);
     for most in [1, 2, 3, 5] {
-        let Some(group) = Group::new(most) else { return };
+        let Some(group) = Group::new(PROCESSES, most) else { return };
         for line in LINES {
             let line = line.replace("$N", &format!("group-{most}")).replace("$URL", files.url());
             let mut command = world.command(&line.split(' ').collect::<Vec<_>>());
@@ -170,7 +177,7 @@ fn a_mount_that_is_ready_answers_reads_however_few_processes_there_may_be() {
     let store = QuirkStore::start(&[]);
     let world = world(&store);
     for most in 1..12 {
-        let Some(group) = Group::new(most) else { return };
+        let Some(group) = Group::new(PROCESSES, most) else { return };
         let read = mounts_cleanly(&world, &format!("mnt-{most}"), |line| {
             let mut command = world.command(&line.split(' ').collect::<Vec<_>>());
             group.take(&mut command);
@@ -201,6 +208,51 @@ fn few_processes_mean_fewer_threads_or_one_line() {
         &[(Resource::Nproc, 6)],
     ] {
         run_all(&world, &files, limits, Some(user));
+    }
+}
+
+/// Lines that request far more than the system allows a process. `$N` is the number of the run.
+const WIDE_LINES: [&str; 3] = [
+    "--concurrency 10000 cp s3://bucket/big out/wide-$N",
+    "--concurrency 10000 cp -r s3://bucket/ out/all-$N",
+    "--concurrency 10000 cp big s3://bucket/up-$N",
+];
+
+/// Runs the wide lines. Each has to copy everything without a word.
+#[track_caller]
+fn copies_all(world: &World, number: &str, limited: impl Fn(&str) -> Command) {
+    for line in WIDE_LINES {
+        let line = line.replace("$N", number);
+        let ran = ends_cleanly(limited(&line), &line);
+        assert_eq!((ran.code, ran.stderr), (Some(0), String::new()), "{line}");
+    }
+    assert!(world.read(&format!("out/wide-{number}")) == bytes(2, 12 << 20), "other bytes");
+}
+
+#[test]
+fn ten_thousand_requests_are_as_many_as_descriptors_and_address_space_allow() {
+    let store = QuirkStore::start(&[]);
+    let world = world(&store);
+    for (number, limits) in
+        [&[(Resource::Nofile, 64)], &[(Resource::Nofile, 40)], &[(Resource::As, 400 << 20)]]
+            .iter()
+            .enumerate()
+    {
+        copies_all(&world, &number.to_string(), |line| limited(&world, line, *limits, None));
+    }
+}
+
+#[test]
+fn ten_thousand_requests_are_as_many_as_a_control_group_allows() {
+    let store = QuirkStore::start(&[]);
+    let world = world(&store);
+    for (files, limit) in [(PROCESSES, 50), (MEMORY, 64 << 20)] {
+        let Some(group) = Group::new(files, limit) else { return };
+        copies_all(&world, &limit.to_string(), |line| {
+            let mut command = world.command(&line.split(' ').collect::<Vec<_>>());
+            group.take(&mut command);
+            command
+        });
     }
 }
 

@@ -21,10 +21,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use firstbyte_location::to_usize;
-use firstbyte_pacing::{
-    Controller, LONGEST_REQUEST, Observation, Proximity, ReadSizes, START, Work, request_share,
-};
-use firstbyte_store::{KEEP_IDLE, STACK, Store, THREAD_MEMORY};
+use firstbyte_pacing::{Controller, LONGEST_REQUEST, Observation, Proximity, ReadSizes, Work, request_share};
+use firstbyte_store::{KEEP_IDLE, STACK, Store, THREAD_MEMORY, most_requests};
 use rustix_futex_sync::{Condvar, Mutex, MutexGuard};
 
 use crate::block_table::{Fetch, FetchId, Priority, Requests};
@@ -60,7 +58,7 @@ impl FetchQueue {
         counters: Arc<HydrationCounters>,
     ) -> Self {
         let memory = memory.max((RESERVED_FETCHES + 1) * WHOLE_BLOCK_MEMORY);
-        let most = to_usize(memory / THREAD_MEMORY).min(START + Controller::MOST);
+        let most = to_usize(memory / THREAD_MEMORY).min(most_requests());
         let queues = Queues { free_slots: (0..most).collect(), ..Queues::new(memory) };
         Self {
             queues: Mutex::new(queues),
@@ -100,7 +98,7 @@ impl FetchQueue {
 
     /// Bytes that a background fetch should request if `rest` bytes are left for it and others.
     pub(crate) fn background_request(&self, rest: u64) -> u64 {
-        request_share(rest, self.queues.lock().concurrency, self.server())
+        request_share(rest, self.concurrency(), self.meters.tracker.longest_request())
     }
 
     /// Whether one more background fetch could start, or too few are queued. The queue is kept
@@ -123,6 +121,16 @@ impl FetchQueue {
     /// The sizes of requests for readers, as measured.
     pub(crate) fn read_sizes(&self) -> ReadSizes {
         self.meters.tracker.read_sizes()
+    }
+
+    /// Bytes per second of one connection, if they are known.
+    pub(crate) fn rate(&self) -> Option<u64> {
+        self.meters.tracker.rate()
+    }
+
+    /// The number of requests at once, without those on demand.
+    pub(crate) fn concurrency(&self) -> usize {
+        self.queues.lock().concurrency
     }
 
     /// Starts no thread from now on.
@@ -243,8 +251,7 @@ impl FetchQueue {
     /// Cuts silent requests, applies the concurrency that the controller decides on, and fails
     /// reads at their deadline. Sleeps while there is no work.
     fn supervise(self: Arc<Self>) {
-        let mut controller = Controller::new(Work::One, self.most.min(Controller::MOST));
-        let mut most_of_kind = Controller::MOST_OF_ONE;
+        let mut controller = Controller::new(Work::One, self.most);
         let mut queues = self.queues.lock();
         // Fetches that are running when the last file is closed still end.
         while !(queues.closed && queues.is_idle()) {
@@ -253,11 +260,7 @@ impl FetchQueue {
             drop(queues);
             late.iter().for_each(|pending| pending.fail(&Error::deadline(&pending.location, self.deadline)));
             self.meters.tracker.cut_silent(seen.now);
-            // The controller keeps its limit for small objects until they come again.
-            if let Some(work) = seen.waiting {
-                most_of_kind = if work == Work::Small { Controller::MOST } else { Controller::MOST_OF_ONE };
-            }
-            let concurrency = controller.tick(&seen).min(most_of_kind);
+            let concurrency = controller.tick(&seen);
             queues = self.queues.lock();
             if concurrency != queues.concurrency {
                 queues.concurrency = concurrency;
@@ -281,6 +284,7 @@ impl FetchQueue {
             requests: requests.load(Ordering::Relaxed),
             slowdowns: slowdowns.load(Ordering::Relaxed),
             under_way: queues.running_ahead + queues.running_background,
+            moving: tracker.moving(),
             round_trip: tracker.round_trip().unwrap_or_default(),
             server: tracker.server(),
             silent: tracker.is_silent(now),

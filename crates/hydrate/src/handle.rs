@@ -335,7 +335,8 @@ impl Handle {
         let version = &self.file.version;
         let ahead: Option<AheadRange> = {
             let mut read_ahead = self.read_ahead.lock();
-            read_ahead.adapt(version.most_window(), version.engine.queue.server());
+            let queue = &version.engine.queue;
+            read_ahead.adapt(version.most_window(), queue.server(), queue.rate());
             read_ahead.note(range.start..range.end, found)
         };
         if let Some(ahead) = ahead {

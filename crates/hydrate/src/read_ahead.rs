@@ -30,6 +30,9 @@ const WIDE_WINDOW: u64 = LONGEST_REQUEST;
 /// Bytes of the longest request ahead of a reader of a far server. With longer ones the window
 /// would be few requests, and the last of them would end alone, at the rate of one connection.
 const MAX_FAR_REQUEST: u64 = SHORTEST_REQUEST;
+/// Divisor of the bytes that a connection brings in a second: the length of a request ahead of a
+/// reader of a far server. Slower connections get shorter requests, and more of them at once.
+const SECOND_DIVISOR: u64 = 4;
 /// Bytes of the shortest request ahead of a reader, unless less is left.
 const MIN_REQUEST: u64 = SEGMENT / 2;
 /// The number of reads in a row without a predecessor after which a reader counts as random.
@@ -61,6 +64,8 @@ pub(crate) struct ReadAhead {
     size: u64,
     most_window: u64,
     server: Proximity,
+    /// Bytes per second of one connection, if they are known.
+    rate: Option<u64>,
     sequences: Vec<Sequence>,
     clock: u64,
     /// Reads since the last one that continued a sequence.
@@ -100,12 +105,20 @@ impl Sequence {
 impl ReadAhead {
     /// Makes the state for a file of `size` bytes. Windows grow to `most_window` bytes.
     pub(crate) fn new(size: u64, most_window: u64) -> Self {
-        Self { size, most_window, server: Proximity::Far, sequences: Vec::new(), clock: 0, unrelated: 0 }
+        Self {
+            size,
+            most_window,
+            server: Proximity::Far,
+            rate: None,
+            sequences: Vec::new(),
+            clock: 0,
+            unrelated: 0,
+        }
     }
 
-    /// Updates the widest window and the distance of the server.
-    pub(crate) fn adapt(&mut self, most_window: u64, server: Proximity) {
-        (self.most_window, self.server) = (most_window, server);
+    /// Updates the widest window, the distance of the server, and the rate of a connection.
+    pub(crate) fn adapt(&mut self, most_window: u64, server: Proximity, rate: Option<u64>) {
+        (self.most_window, self.server, self.rate) = (most_window, server, rate);
     }
 
     /// Whether a read is one of many random ones: its neighbours are not expected to be read.
@@ -175,8 +188,11 @@ impl ReadAhead {
     fn extend(&mut self) -> Option<AheadRange> {
         let sequence = self.sequences.last_mut()?;
         let is_wide = sequence.window >= WIDE_WINDOW;
-        let longest =
-            if is_wide && self.server == Proximity::Near { LONGEST_REQUEST } else { MAX_FAR_REQUEST };
+        let longest = match (self.server, self.rate) {
+            (Proximity::Near, _) if is_wide => LONGEST_REQUEST,
+            (Proximity::Far, Some(rate)) => (rate / SECOND_DIVISOR).clamp(MIN_REQUEST, MAX_FAR_REQUEST),
+            _ => MAX_FAR_REQUEST,
+        };
         let segment = sequence.window / requests(self.server, is_wide);
         let segment = segment.clamp(MIN_REQUEST, longest).next_multiple_of(BLOCK);
         let start = sequence.ahead.max(sequence.end);

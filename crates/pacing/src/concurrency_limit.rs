@@ -1,40 +1,73 @@
 //! Decides how many requests run at once: the limit is raised only while throughput grows with it.
 //!
-//! The [`Controller`](crate::Controller) passes in the throughput of each window. Doubling reaches
-//! 64 from 8 in three windows, which matters because a gigabyte at 400 MB/s lasts 2.7 s. A raise
-//! without effect is reverted: on a short path, additional requests only compete for processor
-//! time.
+//! The [`Controller`](crate::Controller) passes in the throughput of each window. The limit
+//! multiplies while throughput follows. Once throughput stops following, the limit becomes the
+//! throughput divided by the throughput of one request, as measured before the link was full. From
+//! then on small probes, up and down by turns, detect changed conditions.
 
-/// Growth of throughput, as a share, that justifies doubling the limit. Smaller growth is within
-/// the noise of a window.
-const DOUBLING_GAIN: f64 = 0.12;
-/// Windows before a good limit is probed again. Conditions change, but seldom.
-const HOLD_WINDOWS: u32 = 20;
-/// Windows before the next probe after a refusal, when the highest accepted limit is searched for.
-const HOLD_WINDOWS_REFUSED: u32 = 4;
-/// The factor by which a limit is raised and lowered. A probe from a good limit raises it by half,
-/// and a probe below a refused limit halves the distance.
-const FACTOR: usize = 2;
+use std::ops::RangeInclusive;
+
+/// Share of a raise that throughput has to follow, for the next raise to be as large.
+const FOLLOWS: f64 = 0.75;
+/// Share of a raise from which on the link was not full, so that the throughput per request is the
+/// one of a request alone.
+const UNCONTENDED: f64 = 0.9;
+/// Share of a first raise below which it is reverted: no request was measured alone.
+const NO_EFFECT: f64 = 0.1;
+/// Growth of throughput from window to window while a raise has not had its whole effect.
+const STILL_GROWS: f64 = 1.1;
+/// Share of a small raise that throughput has to follow for the raise to stay.
+const HELPS: f64 = 0.5;
+/// Share of the throughput that fewer requests have to retain to be enough. Windows differ by as
+/// much.
+const RETAINED: f64 = 0.96;
+/// Factor on a computed limit, because no measurement is exact.
+const MARGIN: f64 = 1.16;
+/// Divisor of a good limit: the size of a probe. It exceeds the margin, so that a probe downwards
+/// shows the throughput of a request alone.
+const PROBE_DIVISOR: usize = 6;
+/// Windows before a good limit is probed again, at first and in the long run: the measurement may
+/// have been wrong, but conditions change seldom.
+const HOLD_WINDOWS: RangeInclusive<u32> = 2..=8;
+/// Windows before the next probe once the highest accepted limit is known: each refusal costs a
+/// pause.
+const HOLD_WINDOWS_REFUSED: u32 = 20;
+/// Factor of the first raise. It is small, because the start is often enough.
+const FIRST_FACTOR: usize = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
     /// No window has been measured.
     Starting,
-    /// The limit was raised from `from`, which had the throughput `rate`.
-    Probing { from: usize, rate: f64 },
+    /// The limit was multiplied from `from`, which had the throughput `rate`. A request alone has
+    /// the throughput `each`. The latest window had the throughput `last`.
+    Climbing { from: usize, rate: f64, each: f64, last: f64 },
+    /// The limit was raised from `from` by a `divisor`-th of it.
+    Raised { from: usize, rate: f64, divisor: usize },
+    /// The limit was lowered from `from`, to measure how many requests are needed.
+    Lowered { from: usize, rate: f64 },
     /// The limit was found good. The next probe is `left` windows away.
-    Holding { left: u32 },
+    Holding { left: u32, next: Probe },
     /// The limit never changes.
     Fixed,
+}
+
+/// The direction of the next probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Probe {
+    Up,
+    Down,
 }
 
 /// The number of requests at once, and the state of the search for it.
 #[derive(Clone, Debug)]
 pub struct ConcurrencyLimit {
     now: usize,
+    least: usize,
     cap: usize,
     phase: Phase,
-    /// The limit at which the server last refused requests. Probes halve the distance to it.
+    hold: u32,
+    /// The limit at which the server last refused requests. Raises halve the distance to it.
     refused: Option<usize>,
 }
 
@@ -43,13 +76,14 @@ impl ConcurrencyLimit {
     #[must_use]
     pub fn new(start: usize, cap: usize) -> Self {
         let cap = cap.max(1);
-        Self { now: start.clamp(1, cap), cap, phase: Phase::Starting, refused: None }
+        let (now, phase, hold) = (start.clamp(1, cap), Phase::Starting, *HOLD_WINDOWS.start());
+        Self { now, least: 1, cap, phase, hold, refused: None }
     }
 
     /// Returns a limit that never changes.
     #[must_use]
     pub fn fixed(limit: usize) -> Self {
-        Self { now: limit.max(1), cap: limit.max(1), phase: Phase::Fixed, refused: None }
+        Self { phase: Phase::Fixed, ..Self::new(limit, limit) }
     }
 
     /// Returns the present limit.
@@ -69,6 +103,11 @@ impl ConcurrencyLimit {
         self.phase == Phase::Starting
     }
 
+    /// Returns true while the effects of small changes are measured, which takes longer.
+    pub(crate) fn is_fine(&self) -> bool {
+        !matches!(self.phase, Phase::Starting | Phase::Climbing { .. })
+    }
+
     /// Changes the starting limit. Has no effect after the start.
     pub(crate) fn start_at(&mut self, start: usize) {
         if self.is_starting() {
@@ -76,55 +115,138 @@ impl ConcurrencyLimit {
         }
     }
 
+    /// Sets the limit below which fewer requests gain nothing. No probe goes below it.
+    pub(crate) fn set_least(&mut self, least: usize) {
+        self.least = least.max(1);
+    }
+
     /// Takes the throughput of a whole window at the present limit, in any unit, and sets the next
-    /// limit.
-    pub(crate) fn observe(&mut self, rate: f64) {
+    /// limit. A limit that helps is multiplied by `factor`. While `is_early`, a limit that does not
+    /// help yet still may.
+    pub(crate) fn observe(&mut self, rate: f64, factor: usize, is_early: bool) {
         match self.phase {
             Phase::Fixed => {}
-            Phase::Probing { from, rate: before } if rate < before * self.gain_from(from) => self.hold(from),
-            Phase::Holding { left } if left > 0 => self.phase = Phase::Holding { left: left - 1 },
-            Phase::Starting | Phase::Probing { .. } => self.probe(rate, self.now * FACTOR),
-            Phase::Holding { .. } => self.probe(rate, self.now + self.now.div_ceil(FACTOR)),
+            Phase::Starting => self.climb(rate, self.per_request(rate), FIRST_FACTOR),
+            Phase::Climbing { .. } => self.observe_climb(rate, factor, is_early),
+            Phase::Raised { from, rate: before, .. } if self.share(from, rate / before) < HELPS => {
+                self.hold_at(from, Probe::Down);
+            }
+            // Each raise that helps is followed by one of twice the size.
+            Phase::Raised { divisor: 1, .. } => self.climb(rate, self.per_request(rate), factor),
+            Phase::Raised { divisor, .. } => {
+                self.hold = *HOLD_WINDOWS.start();
+                self.raise_by(rate, divisor / 2);
+            }
+            Phase::Lowered { from, rate: before } => {
+                let lost = if rate < before * RETAINED { before / rate } else { 1.0 };
+                self.land(self.now as f64 * lost, self.now..=from, Probe::Up);
+            }
+            Phase::Holding { left, next } if left > 0 => {
+                self.phase = Phase::Holding { left: left - 1, next };
+            }
+            Phase::Holding { next: Probe::Up, .. } => {
+                // Below a refused limit the highest accepted one is searched for.
+                self.raise_by(rate, if self.refused.is_some() { 1 } else { PROBE_DIVISOR });
+            }
+            Phase::Holding { next: Probe::Down, .. } => self.lower(rate),
         }
     }
 
-    /// Lowers the limit because the server refused requests: to the last good limit, otherwise to
-    /// half. `start` is the cautious starting limit, which bounds the half during the start.
+    fn observe_climb(&mut self, rate: f64, factor: usize, is_early: bool) {
+        let Phase::Climbing { from, rate: before, each, last } = self.phase else { return };
+        let share = self.share(from, rate / before);
+        let each = if share >= UNCONTENDED { self.per_request(rate) } else { each };
+        if share >= FOLLOWS {
+            self.climb(rate, each, factor);
+        } else if is_early || rate > last * STILL_GROWS {
+            // New connections are still slow.
+            self.phase = Phase::Climbing { from, rate: before, each, last: rate };
+        } else if share < NO_EFFECT && from <= self.least {
+            self.hold_at(from, Probe::Down);
+        } else {
+            self.land(rate.max(before) / each, 1..=self.now, Probe::Up);
+        }
+    }
+
+    /// Lowers the limit because the server refused requests: to the last good limit, otherwise by a
+    /// quarter, and from the start to half. `start` is the cautious starting limit, which bounds
+    /// the half during the start.
     pub(crate) fn back_off(&mut self, start: usize) {
         let refused = self.now;
         let limit = match self.phase {
             Phase::Fixed => return,
-            Phase::Starting => start.min(self.now) / FACTOR,
-            Phase::Probing { from, .. } => from,
-            Phase::Holding { .. } => self.now / FACTOR,
+            Phase::Starting => start.min(self.now) / 2,
+            Phase::Climbing { from, .. } | Phase::Raised { from, .. } => from,
+            Phase::Lowered { .. } | Phase::Holding { .. } => self.now * 3 / 4,
         };
         self.now = limit.max(1);
-        self.phase = Phase::Holding { left: HOLD_WINDOWS_REFUSED };
+        self.hold = *HOLD_WINDOWS.start();
+        self.phase = Phase::Holding { left: self.hold, next: Probe::Up };
         self.refused = Some(refused);
     }
 
-    fn hold(&mut self, limit: usize) {
-        self.now = limit;
-        self.phase = Phase::Holding { left: HOLD_WINDOWS };
-    }
-
-    fn probe(&mut self, rate: f64, limit: usize) {
+    /// Multiplies the limit.
+    fn climb(&mut self, rate: f64, each: f64, factor: usize) {
         let from = self.now;
-        let room = self.refused.map_or(self.cap, |refused| from + refused.saturating_sub(from) / FACTOR);
-        let limit = limit.min(room).min(self.cap);
-        if limit > from {
-            self.now = limit;
-            self.phase = Phase::Probing { from, rate };
+        self.now = self.bounded(from.saturating_mul(factor));
+        if self.now > from {
+            self.phase = Phase::Climbing { from, rate, each, last: rate };
         } else {
-            // The next probe of this limit may pass the refused one: conditions may have changed.
-            self.refused = None;
-            self.hold(from);
+            self.hold_at(from, Probe::Down);
         }
     }
 
-    /// Returns the factor of throughput that justifies the raise from `from` to the present limit.
-    fn gain_from(&self, from: usize) -> f64 {
-        1.0 + DOUBLING_GAIN * (self.now as f64 / from as f64 - 1.0)
+    /// Raises the limit by a `divisor`-th of it.
+    fn raise_by(&mut self, rate: f64, divisor: usize) {
+        let from = self.now;
+        self.now = self.bounded(from + from.div_ceil(divisor));
+        if self.now > from {
+            self.phase = Phase::Raised { from, rate, divisor };
+            return;
+        }
+        self.hold_at(from, Probe::Up);
+        // The next probe of this limit may pass the refused one: conditions may have changed.
+        if self.refused.take().is_some() {
+            self.phase = Phase::Holding { left: HOLD_WINDOWS_REFUSED, next: Probe::Up };
+        }
+    }
+
+    fn lower(&mut self, rate: f64) {
+        let from = self.now;
+        self.now = (from - from.div_ceil(PROBE_DIVISOR)).max(self.least.min(from));
+        if self.now < from {
+            self.phase = Phase::Lowered { from, rate };
+        } else {
+            self.hold_at(from, Probe::Up);
+        }
+    }
+
+    /// Holds the limit that a measurement shows to be needed, and the margin.
+    fn land(&mut self, needed: f64, within: RangeInclusive<usize>, next: Probe) {
+        let limit = (needed * MARGIN) as usize;
+        self.hold_at(self.bounded(limit.clamp(*within.start(), *within.end())), next);
+    }
+
+    /// Holds a limit, for longer each time.
+    fn hold_at(&mut self, limit: usize, next: Probe) {
+        self.now = limit;
+        self.phase = Phase::Holding { left: self.hold, next };
+        self.hold = (self.hold * 2).min(*HOLD_WINDOWS.end());
+    }
+
+    /// Bounds a new limit by the cap, and by half of the distance to the refused limit.
+    fn bounded(&self, limit: usize) -> usize {
+        let room = self.refused.map_or(self.cap, |refused| self.now + refused.saturating_sub(self.now) / 2);
+        limit.min(room.max(self.now)).min(self.cap).max(1)
+    }
+
+    fn per_request(&self, rate: f64) -> f64 {
+        rate / self.now as f64
+    }
+
+    /// Returns the share of the raise from `from` that throughput has followed.
+    fn share(&self, from: usize, growth: f64) -> f64 {
+        (growth - 1.0) / (self.now as f64 / from as f64 - 1.0)
     }
 }
 
@@ -137,17 +259,43 @@ mod tests {
 
     fn settle(limit: &mut ConcurrencyLimit, windows: usize, throughput: impl Fn(usize) -> f64) -> usize {
         for _ in 0..windows {
-            limit.observe(throughput(limit.now()));
+            limit.observe(throughput(limit.now()), 2, false);
         }
         limit.now()
     }
 
+    /// Returns the throughput of requests of 40 each on a link of `total`.
+    fn link(total: f64) -> impl Fn(usize) -> f64 {
+        move |limit| (limit as f64 * 40.0).min(total)
+    }
+
     #[test]
-    fn it_rises_while_connections_add_throughput_and_stops_where_the_link_is_full() {
-        let link = |limit: usize| (limit as f64 * 40.0).min(400.0);
-        let mut limit = ConcurrencyLimit::new(8, CAP);
-        assert_eq!(settle(&mut limit, 3, link), 16);
-        assert_eq!(settle(&mut limit, 10, link), 16);
+    fn it_multiplies_while_throughput_follows_and_lands_where_the_link_is_full() {
+        let mut limit = ConcurrencyLimit::new(16, 10_000);
+        assert_eq!(settle(&mut limit, 7, link(40.0 * 300.0)), 348, "16 to 512, which is measured twice");
+        assert_eq!(settle(&mut limit, 2, link(40.0 * 300.0)), 348);
+    }
+
+    #[test]
+    fn a_start_with_too_many_requests_is_left_for_fewer() {
+        let mut limit = ConcurrencyLimit::new(16, CAP);
+        assert_eq!(settle(&mut limit, 2, link(400.0)), 18);
+        assert!((9..=13).contains(&settle(&mut limit, 100, link(400.0))), "{}", limit.now());
+    }
+
+    #[test]
+    fn a_good_limit_is_probed_up_and_down_by_little() {
+        let mut limit = ConcurrencyLimit::new(16, 1000);
+        settle(&mut limit, 5, link(4_000.0));
+        let seen: Vec<usize> = (0..200).map(|_| settle(&mut limit, 1, link(4_000.0))).collect();
+        assert!(seen.iter().all(|now| (84..=140).contains(now)), "{seen:?}");
+    }
+
+    #[test]
+    fn more_bandwidth_is_found_by_a_probe_and_then_climbed_to() {
+        let mut limit = ConcurrencyLimit::new(16, 1000);
+        settle(&mut limit, 10, link(1_000.0));
+        assert!((360..=520).contains(&settle(&mut limit, 60, link(16_000.0))), "{}", limit.now());
     }
 
     #[test]
@@ -156,8 +304,11 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_without_gain_is_reverted() {
-        assert_eq!(settle(&mut ConcurrencyLimit::new(4, CAP), 15, |_| 1.0), 4);
+    fn a_first_raise_without_effect_is_reverted_and_nothing_is_searched_for_below_the_least() {
+        let mut limit = ConcurrencyLimit::new(4, CAP);
+        limit.set_least(4);
+        assert_eq!(settle(&mut limit, 2, |_| 1.0), 4);
+        assert!((0..50).all(|_| settle(&mut limit, 1, |_| 1.0) >= 4));
     }
 
     #[test]
@@ -165,7 +316,7 @@ mod tests {
         let mut limit = ConcurrencyLimit::new(12, CAP);
         limit.start_at(4);
         assert_eq!(limit.now(), 4);
-        limit.observe(1.0);
+        limit.observe(1.0, 2, false);
         limit.start_at(CAP);
         assert_eq!(limit.now(), 8);
     }
@@ -174,12 +325,9 @@ mod tests {
     fn a_server_that_asks_for_less_gets_less_for_a_while() {
         let mut limit = ConcurrencyLimit::new(16, CAP);
         limit.back_off(32);
-        assert_eq!(settle(&mut limit, HOLD_WINDOWS_REFUSED as usize, |limit| limit as f64), 8);
-        assert_eq!(
-            settle(&mut limit, 10, |limit| limit as f64),
-            15,
-            "the search ends below the refused number"
-        );
+        assert_eq!(settle(&mut limit, *HOLD_WINDOWS.start() as usize, |limit| limit as f64), 8);
+        let found = settle(&mut limit, 10, |limit| limit as f64);
+        assert!((14..16).contains(&found), "{found}: the search ends below the refused number");
     }
 
     #[test]
@@ -195,7 +343,7 @@ mod tests {
             let mut limit = ConcurrencyLimit::new(8, cap);
             for (index, rate) in rates.into_iter().enumerate() {
                 if index % 17 == 3 { limit.back_off(8) }
-                limit.observe(rate);
+                limit.observe(rate, 2 + index % 3, index % 5 == 0);
                 prop_assert!((1..=cap).contains(&limit.now()));
             }
         }

@@ -8,25 +8,36 @@
 use std::time::{Duration, Instant};
 
 use crate::concurrency_limit::ConcurrencyLimit;
-use crate::proximity::Proximity;
+use crate::proximity::{FAR, Proximity};
 
-/// The shortest window. Bytes of every connection arrive within it.
-const WINDOW: Duration = Duration::from_millis(60);
+/// The shortest window that shows the effect of a small change.
+const FINE_WINDOW: Duration = Duration::from_millis(150);
+/// The shortest window while the limit is multiplied, whose effect is large.
+const COARSE_WINDOW: Duration = Duration::from_millis(40);
 /// Bytes added to the throughput for each finished request, so that work of small requests shows a
 /// throughput too.
 const STEP_BYTES: u64 = 64 << 10;
 
-/// Ticks, or round trips if they are longer, after which a new limit shows its effect.
-const SETTLING: u32 = 2;
-/// The shortest measurement of a limit, in round trips.
-const ROUND_TRIPS: u32 = 3;
+/// The shortest window that shows the effect of a small change, in round trips.
+const FINE_ROUND_TRIPS: u32 = 3;
+/// Round trips in which a new connection reaches its rate, since it doubles it in each (RFC 6928).
+const SLOW_START: u32 = 6;
+/// The round trip from which on the limit grows fourfold instead of twofold: each step takes two
+/// round trips, and ten should suffice to fill a network of 200 Gbit/s.
+const LONG_ROUND_TRIP: Duration = Duration::from_millis(100);
 /// Requests at once before anything is measured. At 40 MB/s per connection, as with S3, they fill a
 /// network of 5 Gbit/s.
 pub const START: usize = 16;
-/// Requests at once for the bytes of large objects from a near server: a few keep both ends busy.
+/// Requests at once for the bytes of large objects from a near server, where a few keep both ends
+/// busy, and for parts of uploads before anything is measured.
 pub const START_NEAR: usize = 4;
+/// Requests at once for small objects from a far server before anything is measured. They mostly
+/// wait, which costs nothing. The default memory allows about 200.
+const START_SMALL: usize = 256;
 /// Requests at once between local files, where more than one copy call per core gains nothing.
 const START_LOCAL: usize = 2;
+/// The fewest parts of uploads at once: while one waits for its answer, another fills the link.
+const LEAST_PARTS: usize = 2;
 
 /// The kind of work that waits to be requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +48,9 @@ pub enum Work {
     Large,
     /// Many objects whose round trips outweigh their bytes.
     Small,
+    /// Parts of uploads. A part that is cut off is sent again from its start, so no more should be
+    /// in flight than fill the link.
+    Parts,
     /// Files of this machine.
     Local,
 }
@@ -54,6 +68,8 @@ pub struct Observation {
     pub slowdowns: u64,
     /// Requests in flight.
     pub under_way: usize,
+    /// Requests in flight whose bytes are moving.
+    pub moving: usize,
     /// The typical time to the head of an answer; zero while unknown.
     pub round_trip: Duration,
     /// How far away the server is.
@@ -70,6 +86,10 @@ pub struct Controller {
     limit: ConcurrencyLimit,
     slowdowns: u64,
     window: Option<Window>,
+    /// The longest round trip so far: new connections need several.
+    longest_round_trip: Duration,
+    /// The time of the last change of the limit.
+    changed: Option<Instant>,
 }
 
 /// A period with one limit.
@@ -77,17 +97,15 @@ pub struct Controller {
 struct Window {
     since: Instant,
     moved: u64,
+    /// Seconds for which bytes moved, summed over the requests, up to `observed`.
+    moving: f64,
+    observed: Instant,
     /// True while the limit's effect is not visible yet: more requests are in flight than it
     /// allows, or its first requests are unanswered. Such a window is not measured.
     settling: bool,
 }
 
 impl Controller {
-    /// The most requests at once for one object. More have not been seen to help.
-    pub const MOST_OF_ONE: usize = 64;
-    /// The most requests at once for many objects. Small ones mostly wait for round trips, so more
-    /// requests help. The default memory allows about 200.
-    pub const MOST: usize = 256;
     /// The interval between observations. It is far shorter than a window, and the calls cost far
     /// less than a percent of a core.
     pub const TICK: Duration = Duration::from_millis(10);
@@ -105,7 +123,7 @@ impl Controller {
     }
 
     fn with(limit: ConcurrencyLimit) -> Self {
-        Self { limit, slowdowns: 0, window: None }
+        Self { limit, slowdowns: 0, window: None, longest_round_trip: Duration::ZERO, changed: None }
     }
 
     /// Returns the present number of requests at once.
@@ -123,8 +141,9 @@ impl Controller {
     /// Takes an observation. Returns the number of requests at once from now on.
     pub fn tick(&mut self, seen: &Observation) -> usize {
         let before = self.limit.now();
+        self.longest_round_trip = self.longest_round_trip.max(seen.round_trip);
         // Requests sent before the last change may still be refused.
-        let settling = self.window.is_some_and(|window| window.settling && !window.is_over(seen, before));
+        let settling = self.window.is_some_and(|window| window.settling && !self.is_over(&window, seen));
         let refused = seen.slowdowns > self.slowdowns && !settling;
         self.slowdowns = seen.slowdowns;
         match seen.waiting {
@@ -132,69 +151,118 @@ impl Controller {
             // Throughput falls when the work runs out, so it shows nothing about the limit.
             None => self.window = None,
             Some(work) => {
-                self.limit.start_at(seen.start(work));
+                self.limit.start_at(seen.start(work, self.longest_round_trip));
+                self.limit.set_least(seen.least(work));
                 if self.limit.now() == before {
-                    self.measure(seen);
+                    self.measure(seen, work);
                 }
             }
         }
         if self.limit.now() != before {
             tracing::trace!(before, now = self.limit.now(), "concurrency");
+            self.changed = Some(seen.now);
             self.window = Some(Window::new(seen, true));
         }
         self.limit.now()
     }
 
     /// Ends the window if it is long enough.
-    fn measure(&mut self, seen: &Observation) {
-        let window = *self.window.get_or_insert(Window::new(seen, true));
-        let (elapsed, moved) = (window.elapsed(seen), seen.moved() - window.moved);
-        if moved > 0 && window.is_over(seen, self.limit.now()) {
+    fn measure(&mut self, seen: &Observation, work: Work) {
+        let window = self.window.get_or_insert(Window::new(seen, true));
+        window.add(seen);
+        let window = *window;
+        let moved = seen.moved() - window.moved;
+        if self.limit.is_starting() && window.settling && moved == 0 {
+            // The first window begins with the first bytes.
+            self.window = Some(Window::new(seen, true));
+        } else if moved > 0 && self.is_over(&window, seen) {
             self.window = Some(Window::new(seen, false));
             if !window.settling {
-                self.limit.observe(moved as f64 / elapsed.as_secs_f64());
+                let factor = if self.longest_round_trip < LONG_ROUND_TRIP { 2 } else { 4 };
+                let rate = window.rate(seen, work, self.limit.now());
+                self.limit.observe(rate, factor, self.is_early(seen));
             }
         }
+    }
+
+    /// Returns true while new connections may not have reached their rate.
+    fn is_early(&self, seen: &Observation) -> bool {
+        self.changed.is_some_and(|at| seen.now.saturating_duration_since(at) < seen.round_trip * SLOW_START)
+    }
+
+    fn is_over(&self, window: &Window, seen: &Observation) -> bool {
+        let least = match (window.settling, self.limit.is_fine()) {
+            // The first bytes of new connections arrive after several round trips, and a small
+            // change shows only when they have reached their rate.
+            (true, false) => self.longest_round_trip + Self::TICK * 2,
+            (true, true) => self.longest_round_trip.max(seen.round_trip * SLOW_START) + Self::TICK * 2,
+            (false, true) => FINE_WINDOW.max(seen.round_trip * FINE_ROUND_TRIPS),
+            (false, false) => COARSE_WINDOW.max(seen.round_trip),
+        };
+        window.elapsed(seen) >= least && !(window.settling && seen.under_way > self.limit.now())
     }
 }
 
 impl Window {
     fn new(seen: &Observation, settling: bool) -> Self {
-        Self { since: seen.now, moved: seen.moved(), settling }
+        Self { since: seen.now, moved: seen.moved(), moving: 0.0, observed: seen.now, settling }
+    }
+
+    /// Adds the time since the last observation.
+    fn add(&mut self, seen: &Observation) {
+        let passed = seen.now.saturating_duration_since(self.observed).as_secs_f64();
+        self.moving += seen.moving as f64 * passed;
+        self.observed = seen.now;
     }
 
     fn elapsed(&self, seen: &Observation) -> Duration {
         seen.now.saturating_duration_since(self.since)
     }
 
-    fn is_over(&self, seen: &Observation, limit: usize) -> bool {
-        if self.settling {
-            let least = Controller::TICK.max(seen.round_trip) * SETTLING;
-            seen.under_way <= limit && self.elapsed(seen) >= least
-        } else {
-            self.elapsed(seen) >= WINDOW.max(seen.round_trip * ROUND_TRIPS)
-        }
+    /// Returns the throughput that `limit` requests would have if the bytes of all were moving. How
+    /// many of them move at one time changes with the waves in which long requests end; the rate of
+    /// one does not. Of small objects the waiting is the work.
+    fn rate(&self, seen: &Observation, work: Work, limit: usize) -> f64 {
+        let seconds = self.elapsed(seen).as_secs_f64();
+        let rate = (seen.moved() - self.moved) as f64 / seconds;
+        let share = self.moving / seconds / limit as f64;
+        if work == Work::Small || share == 0.0 { rate } else { rate / share }
     }
 }
 
 impl Work {
     /// Returns the number of requests to begin with while nothing is known of the server.
     fn start(self) -> usize {
-        if self == Self::Local { START_LOCAL } else { START }
+        match self {
+            Self::Local => START_LOCAL,
+            Self::Parts => START_NEAR,
+            Self::One | Self::Large | Self::Small => START,
+        }
     }
 }
 
 impl Observation {
-    /// Returns the number of requests to begin with.
-    fn start(&self, work: Work) -> usize {
+    /// Returns the number of requests to begin with. The `longest` round trip decides whether a few
+    /// suffice: the first of a connection shows a distance that later ones hide.
+    fn start(&self, work: Work, longest: Duration) -> usize {
         match (work, self.server) {
-            (Work::One | Work::Large, Proximity::Near) => START_NEAR,
-            // Requests of small objects mostly wait, which costs nothing.
-            (Work::Small, Proximity::Far) => usize::MAX,
+            (Work::One | Work::Large, Proximity::Near) if longest < FAR => START_NEAR,
+            (Work::Small, Proximity::Far) => START_SMALL,
             // The first response is late, so the server is probably far. Not waiting for it saves
             // a round trip, and a quick response or a refusal undoes this.
-            (Work::Small, Proximity::Unknown) if self.silent && self.slowdowns == 0 => usize::MAX,
+            (Work::Small, Proximity::Unknown) if self.silent && self.slowdowns == 0 => START_SMALL,
             _ => work.start(),
+        }
+    }
+
+    /// Returns the number of requests below which fewer gain nothing.
+    fn least(&self, work: Work) -> usize {
+        match (work, self.server) {
+            (Work::Parts, _) => LEAST_PARTS,
+            (Work::Local, _) => START_LOCAL,
+            (Work::One | Work::Large, Proximity::Near) => START_NEAR,
+            (Work::Small, Proximity::Far) => START_SMALL,
+            _ => START,
         }
     }
 

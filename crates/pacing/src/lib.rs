@@ -9,7 +9,6 @@ mod backoff;
 mod concurrency_limit;
 mod controller;
 mod hedge;
-mod part_limit;
 mod proximity;
 mod rate_limit;
 mod request_size;
@@ -20,9 +19,10 @@ pub use backoff::{DEADLINE, RETRIES, backoff, backoff_at};
 pub use concurrency_limit::ConcurrencyLimit;
 pub use controller::{Controller, Observation, START, START_NEAR, Work};
 pub use hedge::{HedgePolicy, SILENCE, Wait};
-pub use part_limit::PartLimit;
 pub use proximity::{FAR, Proximity};
 pub use rate_limit::{Grant, RateLimit};
-pub use request_size::{LONGEST_REQUEST, ROUND_TRIP_BYTES, ReadSizes, SHORTEST_REQUEST, request_share};
+pub use request_size::{
+    LONGEST_REQUEST, ROUND_TRIP_BYTES, ReadSizes, SHORTEST_REQUEST, longest_request, request_share,
+};
 pub use throttle::Throttle;
 pub use tracker::{Abort, InFlightRequest, RequestTracker};

@@ -4,18 +4,29 @@
 //! trip. But a reader of a byte in the middle of a request waits for all bytes before it, and the
 //! last request of an object should not run alone for long.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::proximity::Proximity;
 
-/// The longest request, bytes: 0.3 s at 1 Gbit/s. Longer ones gain nothing.
+/// The longest request to a near server, bytes: 0.3 s at 1 Gbit/s. Longer ones gain nothing.
 pub const LONGEST_REQUEST: u64 = 32 << 20;
+/// The longest request to a far server, bytes: a second of a connection of 1 Gbit/s.
+const LONGEST_FAR_REQUEST: u64 = 128 << 20;
 /// The shortest request that is part of a longer read, bytes: 0.1 s at 40 MB/s per connection.
 pub const SHORTEST_REQUEST: u64 = 4 << 20;
 /// Bytes that a connection of 40 MB/s moves in a round trip of 26 ms. Repeating a body or a write
 /// of up to this length costs less than waiting for it.
 pub const ROUND_TRIP_BYTES: u64 = 1 << 20;
 
+/// The least and the most time that the body of a long transfer's request should take. A round trip
+/// is little beside the least, and even the last requests of an object end soon.
+const BODY_TIME: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3);
+/// Round trips that the body of a long transfer's request should take.
+const BODY_ROUND_TRIPS: u32 = 16;
+/// The round trip for which [`SHORTEST_REQUEST`] is long enough while the rate is unknown. Requests
+/// grow in proportion to longer ones.
+const SHORT_ROUND_TRIP: Duration = Duration::from_millis(30);
 /// The shortest time that the body of a long read's request should take: each request costs a near
 /// server 2 ms of processor time (MinIO).
 const LEAST_BODY: Duration = Duration::from_millis(20);
@@ -52,13 +63,35 @@ impl ReadSizes {
     }
 }
 
-/// Returns the bytes of one request when `rest` bytes remain for `concurrency` requests at once. It
-/// is a share, so requests become shorter and all end together. Before the first response it is
-/// small, since the server may be near.
+/// Returns the bytes of the longest request to a server whose connections bring `rate` bytes per
+/// second each.
+///
+/// A request to a far server takes about a second, so that round trips cost little and the last
+/// request of an object does not run alone for long. It is short while the rate is unknown. A near
+/// server spends processor time on each request, so requests to it are long.
 #[must_use]
-pub fn request_share(rest: u64, concurrency: usize, server: Proximity) -> u64 {
-    let longest = if server == Proximity::Unknown { SHORTEST_REQUEST } else { LONGEST_REQUEST };
-    (rest / concurrency.max(1) as u64).clamp(SHORTEST_REQUEST, longest)
+pub fn longest_request(server: Proximity, round_trip: Duration, rate: Option<u64>) -> u64 {
+    match (server, rate) {
+        (Proximity::Near, _) => LONGEST_REQUEST,
+        (Proximity::Unknown, _) => SHORTEST_REQUEST,
+        (Proximity::Far, None) => {
+            let round_trips = round_trip.as_millis() / SHORT_ROUND_TRIP.as_millis();
+            let round_trips = u64::try_from(round_trips).unwrap_or(u64::MAX).max(1);
+            SHORTEST_REQUEST.saturating_mul(round_trips).min(LONGEST_REQUEST)
+        }
+        (Proximity::Far, Some(rate)) => {
+            let time = (round_trip * BODY_ROUND_TRIPS).clamp(*BODY_TIME.start(), *BODY_TIME.end());
+            // A float out of range becomes `u64::MAX`.
+            ((rate as f64 * time.as_secs_f64()) as u64).clamp(SHORTEST_PIECE, LONGEST_FAR_REQUEST)
+        }
+    }
+}
+
+/// Returns the bytes of one request when `rest` bytes remain for `concurrency` requests at once. It
+/// is a share, so requests become shorter and all end together. It is at most `longest`.
+#[must_use]
+pub fn request_share(rest: u64, concurrency: usize, longest: u64) -> u64 {
+    (rest / concurrency.max(1) as u64).max(SHORTEST_REQUEST).min(longest)
 }
 
 #[cfg(test)]
@@ -66,10 +99,10 @@ mod tests {
     use super::*;
 
     /// Returns the requests for an object of `rest` bytes.
-    fn requests(mut rest: u64, concurrency: usize, server: Proximity) -> Vec<u64> {
+    fn requests(mut rest: u64, concurrency: usize, longest: u64) -> Vec<u64> {
         let mut sizes = Vec::new();
         while rest > 0 {
-            sizes.push(request_share(rest, concurrency, server).min(rest));
+            sizes.push(request_share(rest, concurrency, longest).min(rest));
             rest -= sizes[sizes.len() - 1];
         }
         sizes
@@ -77,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_long_object_takes_few_requests_and_the_last_ones_are_short() {
-        let sizes = requests(1 << 30, 4, Proximity::Near);
+        let sizes = requests(1 << 30, 4, LONGEST_REQUEST);
         assert!(sizes.len() <= 48, "{sizes:?}");
         assert_eq!(sizes[0], LONGEST_REQUEST);
         assert!(sizes.is_sorted_by(|one, next| one >= next));
@@ -96,9 +129,23 @@ mod tests {
     }
 
     #[test]
-    fn no_request_is_long_before_the_first_answer() {
-        assert_eq!(request_share(1 << 30, 12, Proximity::Unknown), SHORTEST_REQUEST);
-        assert_eq!(requests(5 << 20, 0, Proximity::Unknown), [4 << 20, 1 << 20]);
-        assert_eq!(requests(0, 4, Proximity::Unknown), [0; 0]);
+    fn no_request_is_long_before_its_rate_is_known_unless_the_server_is_near() {
+        let longest = |server| longest_request(server, Duration::ZERO, None);
+        assert_eq!(longest(Proximity::Unknown), SHORTEST_REQUEST);
+        assert_eq!(longest(Proximity::Far), SHORTEST_REQUEST);
+        assert_eq!(longest(Proximity::Near), LONGEST_REQUEST);
+        assert_eq!(requests(5 << 20, 0, SHORTEST_REQUEST), [4 << 20, 1 << 20]);
+        assert_eq!(requests(0, 4, SHORTEST_REQUEST), [0; 0]);
+    }
+
+    #[test]
+    fn a_request_to_a_far_server_takes_a_second_or_many_round_trips() {
+        let longest = |rate, ms| longest_request(Proximity::Far, Duration::from_millis(ms), Some(rate));
+        assert_eq!(longest(4_000_000, 20), 4_000_000);
+        assert_eq!(longest(4_000_000, 150), 9_600_000);
+        assert_eq!(longest(4_000_000, 500), 12_000_000);
+        assert_eq!(longest(40_000_000, 30), 40_000_000);
+        assert_eq!(longest(1000, 30), SHORTEST_PIECE);
+        assert_eq!(longest(u64::MAX, 30), LONGEST_FAR_REQUEST);
     }
 }

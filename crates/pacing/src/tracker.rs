@@ -6,14 +6,14 @@
 //! the distance of the server.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix_futex_sync::Mutex;
 
 use crate::hedge::{HedgePolicy, SHORTEST_LIMIT, Wait};
 use crate::proximity::{FAR, Proximity};
-use crate::request_size::ReadSizes;
+use crate::request_size::{ReadSizes, longest_request};
 
 /// The value of a slot whose worker is not waiting for a server, and of an unknown time.
 const IDLE: u64 = u64::MAX;
@@ -34,6 +34,8 @@ pub trait Abort {
 pub struct RequestTracker<A> {
     slots: Vec<Slot<A>>,
     policy: Mutex<HedgePolicy>,
+    in_flight: AtomicUsize,
+    moving: AtomicUsize,
     /// Microseconds of the quickest response; [`IDLE`] before the first. Long writes do not count,
     /// because sending them takes time.
     quickest: AtomicU64,
@@ -78,6 +80,8 @@ impl<A: Abort> RequestTracker<A> {
         Self {
             slots: (0..slots).map(slot).collect(),
             policy: Mutex::default(),
+            in_flight: AtomicUsize::new(0),
+            moving: AtomicUsize::new(0),
             quickest: AtomicU64::new(IDLE),
             rate: AtomicU64::new(0),
             start: now,
@@ -98,8 +102,11 @@ impl<A: Abort> RequestTracker<A> {
         self.policy.lock().sent();
         *slot.request.lock() = Request { abort: Some(abort), wait, cuts, cut: false };
         slot.since.store(self.micros(now), Ordering::Relaxed);
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
         if wait == Wait::Head {
             self.first_read.get_or_init(|| now);
+        } else {
+            self.moving.fetch_add(1, Ordering::Relaxed);
         }
         InFlightRequest { tracker: self, slot, began: now }
     }
@@ -134,10 +141,28 @@ impl<A: Abort> RequestTracker<A> {
         self.slots.iter().for_each(|slot| slot.request.lock().abort.iter().for_each(Abort::abort));
     }
 
-    /// Returns the typical time until a request shows an effect; `None` until enough have ended.
+    /// Returns the typical time until a request shows an effect; the quickest until enough have
+    /// ended, and `None` until one has.
     #[must_use]
     pub fn round_trip(&self) -> Option<Duration> {
-        self.policy.lock().median()
+        self.policy.lock().median().or(self.quickest())
+    }
+
+    /// Returns the number of requests in flight. A pause between two attempts does not count.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of requests in flight whose bytes are moving: bodies and writes.
+    #[must_use]
+    pub fn moving(&self) -> usize {
+        self.moving.load(Ordering::Relaxed)
+    }
+
+    /// Learns the time of an answer to a request outside the slots.
+    pub fn learn_answer(&self, took: Duration) {
+        self.learn(Wait::Head, took);
     }
 
     /// Returns how far away the server is.
@@ -149,8 +174,19 @@ impl<A: Abort> RequestTracker<A> {
     /// Returns the sizes of a read's requests.
     #[must_use]
     pub fn read_sizes(&self) -> ReadSizes {
-        let rate = self.rate.load(Ordering::Relaxed);
-        ReadSizes::of(self.quickest(), (rate > 0).then_some(rate))
+        ReadSizes::of(self.quickest(), self.rate())
+    }
+
+    /// Returns the bytes of the longest request of a transfer.
+    #[must_use]
+    pub fn longest_request(&self) -> u64 {
+        longest_request(self.server(), self.quickest().unwrap_or_default(), self.rate())
+    }
+
+    /// Returns the bytes per second of one connection, if they are known.
+    #[must_use]
+    pub fn rate(&self) -> Option<u64> {
+        Some(self.rate.load(Ordering::Relaxed)).filter(|rate| *rate > 0)
     }
 
     /// Learns the rate of a connection from a body of `bytes` that took `took` after its head.
@@ -200,7 +236,10 @@ impl<A: Abort> InFlightRequest<'_, A> {
     pub fn head_arrived(&self, length: u64, now: Instant) -> Duration {
         let took = now.saturating_duration_since(self.began);
         self.tracker.learn(Wait::Head, took);
-        self.slot.request.lock().wait = Wait::body(length);
+        let before = std::mem::replace(&mut self.slot.request.lock().wait, Wait::body(length));
+        if before == Wait::Head {
+            self.tracker.moving.fetch_add(1, Ordering::Relaxed);
+        }
         self.bytes_arrived(now);
         took
     }
@@ -222,6 +261,10 @@ impl<A: Abort> InFlightRequest<'_, A> {
             let request = self.slot.request.lock();
             (request.wait, request.cut)
         };
+        self.tracker.in_flight.fetch_sub(1, Ordering::Relaxed);
+        if wait != Wait::Head {
+            self.tracker.moving.fetch_sub(1, Ordering::Relaxed);
+        }
         // The supervisor takes the locks in the opposite order, so only one is held here at a time.
         if succeeded && matches!(wait, Wait::Write | Wait::ShortWrite) {
             self.tracker.learn(wait, now.saturating_duration_since(self.began));
@@ -321,6 +364,22 @@ mod tests {
         read.head_arrived(1, start + FAR * 3);
         assert!(!tracker.is_silent(start + FAR * 4));
         assert!(!write.end(true, start + FAR * 4));
+    }
+
+    #[test]
+    fn requests_whose_bytes_are_moving_are_counted() {
+        let start = Instant::now();
+        let tracker = RequestTracker::new(3, start);
+        let begin = |slot, wait| tracker.begin(slot, wait, Flag::default(), 0, start);
+        let (read, write, opened) = (begin(0, Wait::Head), begin(1, Wait::Write), begin(2, Wait::Body));
+        assert_eq!((tracker.in_flight(), tracker.moving()), (3, 2));
+        read.head_arrived(9, start + MS);
+        assert_eq!(tracker.moving(), 3);
+        for request in [read, write, opened] {
+            request.end(false, start + MS);
+        }
+        begin(0, Wait::Head).end(false, start + MS);
+        assert_eq!((tracker.in_flight(), tracker.moving()), (0, 0));
     }
 
     #[test]

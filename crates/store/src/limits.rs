@@ -3,6 +3,9 @@
 
 use std::time::Duration;
 
+use firstbyte_location::to_usize;
+use rustix::process::{Resource, getrlimit};
+
 /// The interval between two checks in waits without a socket.
 pub const LOOK: Duration = Duration::from_millis(20);
 /// The wait for an event that is expected at any moment: a killed process releases a lock, an
@@ -30,3 +33,16 @@ pub const MEMORY: u64 = 32 << 20;
 /// Names on a page of an S3 listing, and in one request that deletes objects. Queues of names hold
 /// about the same number.
 pub const PAGE: usize = 1_000;
+/// The most descriptors of a request: a socket, a pipe, and a partial file with its directory and
+/// journal.
+const REQUEST_DESCRIPTORS: u64 = 6;
+/// Descriptors that no request uses: standard streams, libraries, listings.
+const OTHER_DESCRIPTORS: u64 = 24;
+
+/// Returns the number of requests at once for which this process may open descriptors; at least
+/// one.
+#[must_use]
+pub fn most_requests() -> usize {
+    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    to_usize(descriptors.saturating_sub(OTHER_DESCRIPTORS) / REQUEST_DESCRIPTORS).max(1)
+}

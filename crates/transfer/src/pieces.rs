@@ -14,13 +14,9 @@ use crate::request::{OpenedBody, Requester};
 pub(crate) trait ObjectPieces: Send + Sync {
     /// Moves a piece until it is complete or fails.
     fn move_piece(&self, requester: &mut Requester<'_>, piece: Piece) -> Result<()>;
-    /// The most neighbouring pieces that one request can move.
-    fn most_together(&self) -> u32 {
+    /// The most neighbouring pieces that one request of at most `longest` bytes can move.
+    fn most_together(&self, _longest: u64) -> u32 {
         1
-    }
-    /// Whether its pieces are parts of an upload. Each is sent again whole when it is cut off.
-    fn is_upload(&self) -> bool {
-        false
     }
     /// Called once every piece has been moved: verifies the object and puts it in place.
     fn finish(&self, requester: &mut Requester<'_>) -> Result<Finish>;

@@ -8,16 +8,18 @@ use std::ops::Deref;
 
 use firstbyte_fetch::{AttemptError, Interest, RequestEnd, RequestEvent, TrackerSlot, Tries};
 use firstbyte_location::Location;
-use firstbyte_pacing::Wait;
+use firstbyte_pacing::{START, Wait};
 use firstbyte_store::{BUFFER, Body, Cancel, Error as StoreError, Get, Hasher, Outages, Sending, Sink, Stat};
 
 use crate::context::{Context, add, load, micros};
 use crate::error::{Error, Result};
 use crate::job::ObjectCount;
 
-/// Bytes of a worker's buffer if many objects move: most objects are smaller, and many workers
-/// share the memory.
-const BUFFER_OF_MANY: usize = 32 << 10;
+/// Bytes of a worker's buffer if many objects move, most of which are smaller.
+const SMALL_BUFFER: usize = 32 << 10;
+/// Bytes of the buffer of a worker beyond the first [`START`] for one object: a TLS record. Such
+/// workers share the memory, and mostly wait.
+const RECORD_BUFFER: usize = 16 << 10;
 
 /// Sends the requests of one worker, one at a time.
 pub(crate) struct Requester<'a> {
@@ -35,11 +37,12 @@ pub(crate) struct TransferAttempt<'a, 't> {
 /// An answer whose body is still to be read, and the handle that ends it.
 pub(crate) type OpenedBody = (Body, Cancel);
 
-/// Returns the size of each worker's buffer, bytes.
-pub(crate) fn buffer_size(batch: ObjectCount) -> usize {
+/// Returns the size of a worker's buffer, bytes.
+pub(crate) fn buffer_size(batch: ObjectCount, worker: usize) -> usize {
     match batch {
-        ObjectCount::One => BUFFER,
-        ObjectCount::Many | ObjectCount::Tree => BUFFER_OF_MANY,
+        ObjectCount::One if worker < START => BUFFER,
+        ObjectCount::One => RECORD_BUFFER,
+        ObjectCount::Many | ObjectCount::Tree => SMALL_BUFFER,
     }
 }
 
@@ -190,7 +193,7 @@ impl<'a> Requester<'a> {
         let context = self.context;
         if self.buffer.is_empty() {
             // Zeroed by the kernel: its pages cost nothing until they are touched.
-            self.buffer = vec![0; buffer_size(context.run_kind.batch)];
+            self.buffer = vec![0; buffer_size(context.run_kind.batch, self.slot)];
         }
         let slot = TrackerSlot { tracker: &context.tracker, index: self.slot };
         let result = slot.request(context, opened, |tracked| {

@@ -9,6 +9,7 @@ use std::time::SystemTime;
 
 use firstbyte_fetch::RETRIES;
 use firstbyte_location::{Location, content_type, to_usize};
+use firstbyte_pacing::START;
 use firstbyte_store::{Checksum, Durability, MEMORY, Metadata, Precondition};
 
 use crate::stop::Stop;
@@ -137,10 +138,13 @@ const BASE_MEMORY: u64 = 14 << 20;
 const MAX_LISTING_REQUESTS: NonZeroUsize = NonZeroUsize::new(8).unwrap();
 
 impl TransferSettings {
-    /// The number of workers that fit below the memory ceiling if each needs `each` bytes; at least
-    /// one.
-    pub(crate) fn workers_of(&self, each: u64) -> usize {
-        to_usize(self.memory.saturating_sub(BASE_MEMORY) / each).max(1)
+    /// The number of workers that fit below the memory ceiling if each needs `each` bytes, and the
+    /// first [`START`] need `more` in addition; at least one.
+    pub(crate) fn workers_of(&self, each: u64, more: u64) -> usize {
+        let memory = self.memory.saturating_sub(BASE_MEMORY);
+        let first = (memory / (each + more)).min(START as u64);
+        let others = memory.saturating_sub((each + more) * START as u64) / each;
+        to_usize(first + others).max(1)
     }
 
     /// The maximum number of concurrent requests of a listing whose objects are transferred.

@@ -30,7 +30,7 @@ const LONGEST_IN_MEMORY: u64 = 2 * LEAST_PART;
 
 /// The number of workers of a stream: as many as can have a part in memory below the ceiling.
 pub(crate) fn workers(settings: &TransferSettings) -> usize {
-    settings.workers_of(LEAST_PART).min(START)
+    settings.workers_of(LEAST_PART, 0).min(START)
 }
 
 /// Writes an object, or a range of it, to `out`.

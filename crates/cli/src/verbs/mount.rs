@@ -20,7 +20,6 @@ use firstbyte_mount::{
     AllowedUsers, Mount, MountOptions, OccupiedAction, PassthroughUse, ShownModes, StoredModes,
 };
 use firstbyte_store::{Outages, Store};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix_futex_sync::Mutex;
 use serde_json::{Value, json};
 
@@ -224,7 +223,6 @@ pub fn run(args: &MountArgs, globals: &Globals) -> Result<Exit> {
 /// Mounts, calls `ready`, and serves until the mount is unmounted or a signal arrives.
 fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> Result<()>) -> Result<Exit> {
     let started = Instant::now();
-    allow_many_descriptors();
     super::faults::log_faults().map_err(|error| Error::io("signals", &error))?;
     let location = args.location()?;
     let account = args.account.open(std::slice::from_ref(&location), globals)?;
@@ -364,14 +362,6 @@ pub fn close_inherited() {
         // SAFETY: as above. The descriptor of the listing is closed already.
         unsafe { libc::close(descriptor) };
     }
-}
-
-/// Raises the limit of open descriptors. An open file of the mount takes three, and the usual limit
-/// of 1,024 is meant for programs that wait with `select`.
-fn allow_many_descriptors() {
-    let limit = getrlimit(Resource::Nofile);
-    // If this fails, fewer files can be open at once, and opening more fails.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// Formats a receipt as text.

@@ -79,7 +79,7 @@ fn a_window_grows_while_readers_wait_and_then_stays() {
 fn a_near_server_gets_fewer_requests_for_a_window() {
     let segment = |server| {
         let mut read_ahead = ReadAhead::new(1 << 40, WINDOW);
-        read_ahead.adapt(WINDOW, server);
+        read_ahead.adapt(WINDOW, server, None);
         go_on(&mut read_ahead, 0, WINDOW, MIB);
         read_ahead.note(WINDOW..2 * WINDOW, FoundBytes::All).unwrap().segment
     };
@@ -90,11 +90,22 @@ fn a_near_server_gets_fewer_requests_for_a_window() {
 fn a_far_server_gets_more_and_shorter_requests_for_a_narrow_window() {
     let segment = |server| {
         let mut read_ahead = ReadAhead::new(1 << 40, 16 * MIB);
-        read_ahead.adapt(16 * MIB, server);
+        read_ahead.adapt(16 * MIB, server, None);
         go_on(&mut read_ahead, 0, WINDOW, MIB);
         read_ahead.note(WINDOW..2 * WINDOW, FoundBytes::All).unwrap().segment
     };
     assert_eq!((segment(Proximity::Far), segment(Proximity::Near)), (MIB / 2, MIB));
+}
+
+#[test]
+fn requests_over_slow_connections_take_a_quarter_of_a_second_each() {
+    let segment = |rate| {
+        let mut read_ahead = ReadAhead::new(1 << 40, WINDOW);
+        read_ahead.adapt(WINDOW, Proximity::Far, Some(rate));
+        go_on(&mut read_ahead, 0, WINDOW, MIB);
+        read_ahead.note(WINDOW..2 * WINDOW, FoundBytes::All).unwrap().segment
+    };
+    assert_eq!([1, 4 * MIB, u64::MAX].map(segment), [MIB / 2, MIB, WINDOW / 16]);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use firstbyte_location::ByteRange;
-use firstbyte_pacing::{Controller, Proximity, START, START_NEAR};
+use firstbyte_pacing::{Proximity, START, START_NEAR};
 
 use super::SharedVersion;
 use crate::block::{BLOCK, blocks_of};
@@ -95,7 +95,7 @@ impl SharedVersion {
         match self.engine.queue.server() {
             Proximity::Near => 2 * START_NEAR,
             Proximity::Unknown => START,
-            Proximity::Far => Controller::MOST_OF_ONE,
+            Proximity::Far => (2 * self.engine.queue.concurrency()).max(4 * START),
         }
     }
 

@@ -1,9 +1,10 @@
-//! A server and a client on a virtual clock. The policies under test, unmodified, drive the client.
+//! A server, the network path to it, and a client machine on a virtual clock. The policies under
+//! test, unmodified, drive the client.
 //!
-//! Time passes in steps. A request waits for the server's processors and a round trip. Then its
-//! body flows at the rate of its connection or at its share of the link, whichever is less.
-//! Requests may stall, and the server may refuse them. The work never ends, so a run measures the
-//! steady state.
+//! Time passes in steps. A request waits for the server's processors and a round trip, and the
+//! first of a connection for its handshakes too. Then its body flows at the rate of its connection,
+//! or at its share of the link, of the machine's processors and of its disk, whichever is least.
+//! Requests may stall, and the server may refuse them. Equal settings have equal outcomes.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -17,13 +18,19 @@ use firstbyte_pacing::{
 const STALL: Duration = Duration::from_secs(5);
 /// Length from which an object counts as large, in bytes, as for a transfer.
 const LARGE: u64 = 16 << 20;
+/// Bytes of a connection's first round trip: ten segments (RFC 6928).
+const FIRST_FLIGHT: f64 = 14_600.0;
+/// Share of a second's requests that a server with a limit on them accepts at once.
+const BURST: f64 = 0.1;
 
-/// A simulated server and the network path to it.
+/// A simulated server, the network path to it, and the client machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting {
     pub(crate) round_trip: Duration,
-    /// Bytes per second of one connection.
+    /// Bytes per second of one connection, on average.
     pub(crate) each: f64,
+    /// The most by which a connection differs from the average, as a share of it.
+    pub(crate) spread: f64,
     /// Bytes per second of the link.
     pub(crate) total: f64,
     /// Processor time of a request at the server, which begins requests one after another.
@@ -32,8 +39,34 @@ pub(crate) struct Setting {
     pub(crate) stalls: f64,
     /// Most requests at once that the server accepts.
     pub(crate) most: Option<usize>,
-    /// Length of an object in bytes; `None` for a single object that is fetched in parts.
+    /// The most requests per second that the server accepts.
+    pub(crate) per_second: Option<f64>,
+    /// Length of an object, bytes; `None` for a single one that is fetched in parts.
     pub(crate) object: Option<u64>,
+    /// Bytes of the single object; `None` if it is endless.
+    pub(crate) size: Option<u64>,
+    pub(crate) machine: ClientMachine,
+    /// Round trips of a new connection before its first request.
+    pub(crate) handshakes: u32,
+    /// Whether the rate of a new connection grows from one round trip to the next, as by TCP.
+    pub(crate) slow_start: bool,
+}
+
+/// The client machine.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClientMachine {
+    pub(crate) cores: f64,
+    /// Processor time of a byte, seconds.
+    pub(crate) byte: f64,
+    /// Processor time of a request, seconds.
+    pub(crate) request: f64,
+    /// Bytes per second of its disk.
+    pub(crate) disk: f64,
+}
+
+impl ClientMachine {
+    /// A machine that limits nothing.
+    pub(crate) const ENDLESS: Self = Self { cores: 1.0, byte: 0.0, request: 0.0, disk: f64::INFINITY };
 }
 
 impl Setting {
@@ -45,6 +78,11 @@ impl Setting {
             Some(_) => Work::Small,
         }
     }
+
+    /// Returns the bytes per second that link, processors and disk allow.
+    pub(crate) fn allowed(&self) -> f64 {
+        self.total.min(self.machine.disk).min(self.machine.cores / self.machine.byte)
+    }
 }
 
 /// The measurements of a run.
@@ -54,6 +92,19 @@ pub(crate) struct Outcome {
     pub(crate) rate: f64,
     /// The concurrency at the end of every tick.
     pub(crate) limits: Vec<usize>,
+    /// The state at the end of every tick.
+    pub(crate) ticks: Vec<Tick>,
+    /// The time when the last byte arrived, if it did.
+    pub(crate) ended: Option<Duration>,
+}
+
+/// Bytes that have arrived, requests in flight and refusals so far, at one time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tick {
+    pub(crate) at: Duration,
+    pub(crate) bytes: f64,
+    pub(crate) under_way: usize,
+    pub(crate) slowdowns: u64,
 }
 
 /// True if silent requests are cut.
@@ -63,7 +114,7 @@ pub(crate) enum Hedging {
     Off,
 }
 
-/// Simulates `length`, and measures from `converged` on.
+/// Simulates `length`, or until the end of the object, and measures from `converged` on.
 pub(crate) fn run(
     setting: Setting,
     mut controller: Controller,
@@ -74,14 +125,18 @@ pub(crate) fn run(
 ) -> Outcome {
     let start = Instant::now();
     let tracker = RequestTracker::new(slots, start);
-    let mut world = World::new(setting, &tracker, slots, start, controller.concurrency());
+    let mut world = World::new(setting, &tracker, start, controller.concurrency());
     let step = (setting.round_trip / 10).clamp(Duration::from_millis(1), Duration::from_millis(10));
-    let (mut limits, mut before, mut tick) = (Vec::new(), 0.0, start);
-    while world.now < start + length {
+    let mut outcome = Outcome { rate: 0.0, limits: Vec::new(), ticks: Vec::new(), ended: None };
+    let (mut before, mut tick) = (0.0, start);
+    while world.now < start + length && outcome.ended.is_none() {
         world.now += step;
         world.pass(step);
         if world.now < start + converged {
             before = world.bytes;
+        }
+        if world.is_over() {
+            outcome.ended = Some(world.now - start);
         }
         if world.now >= tick {
             tick = world.now + Controller::TICK;
@@ -89,10 +144,14 @@ pub(crate) fn run(
                 tracker.cut_silent(world.now);
             }
             world.limit = controller.tick(&world.observe());
-            limits.push(world.limit);
+            outcome.limits.push(world.limit);
+            let (at, bytes) = (world.now - start, world.bytes);
+            let (under_way, slowdowns) = (world.under_way, world.slowdowns);
+            outcome.ticks.push(Tick { at, bytes, under_way, slowdowns });
         }
     }
-    Outcome { rate: (world.bytes - before) / (length - converged).as_secs_f64(), limits }
+    outcome.rate = (world.bytes - before) / (length.saturating_sub(converged)).as_secs_f64();
+    outcome
 }
 
 #[derive(Clone, Debug, Default)]
@@ -108,8 +167,8 @@ impl Abort for Flag {
 enum State<'a> {
     Idle,
     Paused { until: Instant },
-    Head { request: InFlightRequest<'a, Flag>, until: Instant, length: u64, refused: bool },
-    Body { request: InFlightRequest<'a, Flag>, left: f64 },
+    Head { request: InFlightRequest<'a, Flag>, until: Instant, length: f64, refused: bool },
+    Body { request: InFlightRequest<'a, Flag>, left: f64, length: f64, head: Instant },
 }
 
 struct Worker<'a> {
@@ -117,6 +176,16 @@ struct Worker<'a> {
     cuts: u32,
     failures: u32,
     cut: Flag,
+    /// Bytes per second that its connection has reached; `None` before it is open.
+    reached: Option<f64>,
+    /// Bytes per second of its connection.
+    each: f64,
+}
+
+impl Worker<'_> {
+    fn idle(each: f64) -> Self {
+        Self { state: State::Idle, cuts: 0, failures: 0, cut: Flag::default(), reached: None, each }
+    }
 }
 
 struct World<'a> {
@@ -126,46 +195,74 @@ struct World<'a> {
     now: Instant,
     limit: usize,
     bytes: f64,
+    /// Bytes of the object that no request has asked for.
+    rest: f64,
     requests: u64,
+    /// Requests of the last step, whose processor time is spent in the next.
+    begun: u32,
     slowdowns: u64,
+    /// Workers that have a request or pause before its next attempt.
     under_way: usize,
-    /// Time at which the server's processors are free.
+    at_server: usize,
+    /// The time when the server's processors are free.
     server_free: Instant,
+    /// Requests that the server accepts now.
+    tokens: f64,
     random: u64,
 }
 
 impl<'a> World<'a> {
-    fn new(
-        setting: Setting,
-        tracker: &'a RequestTracker<Flag>,
-        slots: usize,
-        now: Instant,
-        limit: usize,
-    ) -> Self {
-        let idle = |_| Worker { state: State::Idle, cuts: 0, failures: 0, cut: Flag::default() };
+    fn new(setting: Setting, tracker: &'a RequestTracker<Flag>, now: Instant, limit: usize) -> Self {
         Self {
             setting,
             tracker,
-            workers: (0..slots).map(idle).collect(),
+            workers: Vec::new(),
             now,
             limit,
             bytes: 0.0,
+            rest: setting.size.map_or(f64::INFINITY, |size| size as f64),
             requests: 0,
+            begun: 0,
             slowdowns: 0,
             under_way: 0,
+            at_server: 0,
             server_free: now,
+            tokens: 0.0,
             random: 0x9e37_79b9,
         }
     }
 
+    fn is_over(&self) -> bool {
+        self.rest <= 0.0 && self.under_way == 0
+    }
+
     /// Advances the simulation by one step of time.
     fn pass(&mut self, step: Duration) {
+        let Setting { machine, each, spread, total, per_second, .. } = self.setting;
+        let seconds = step.as_secs_f64();
+        let rate = per_second.unwrap_or_default();
+        self.tokens = (self.tokens + rate * seconds).min(rate * BURST);
+        let spent = f64::from(std::mem::take(&mut self.begun)) * machine.request;
+        let processed = (machine.cores * seconds - spent).max(0.0) / machine.byte;
+        let bytes = processed.min(total.min(machine.disk) * seconds);
         let bodies = self.workers.iter().filter(|worker| matches!(worker.state, State::Body { .. })).count();
-        let share = self.setting.each.min(self.setting.total / bodies.max(1) as f64) * step.as_secs_f64();
+        let share = bytes / bodies.max(1) as f64;
+        let ramp = 2_f64.powf(seconds / self.setting.round_trip.as_secs_f64());
         let mut workers = std::mem::take(&mut self.workers);
+        while workers.len() < self.limit {
+            workers.push(Worker::idle(each * (1.0 + spread * (2.0 * self.random() - 1.0))));
+        }
         for (slot, worker) in workers.iter_mut().enumerate() {
-            self.advance(worker, share);
-            if matches!(worker.state, State::Idle) && slot < self.limit {
+            let most = worker.each * seconds;
+            let most = match &mut worker.reached {
+                Some(reached) if self.setting.slow_start && matches!(worker.state, State::Body { .. }) => {
+                    *reached = (*reached * ramp).min(worker.each);
+                    most.min(*reached * seconds)
+                }
+                _ => most,
+            };
+            self.advance(worker, share.min(most));
+            if matches!(worker.state, State::Idle) && slot < self.limit && self.rest > 0.0 {
                 self.begin(slot, worker);
             }
         }
@@ -175,33 +272,45 @@ impl<'a> World<'a> {
     fn advance(&mut self, worker: &mut Worker<'a>, share: f64) {
         let cut = worker.cut.0.take();
         worker.state = match std::mem::replace(&mut worker.state, State::Idle) {
-            State::Head { request, .. } | State::Body { request, .. } if cut => {
+            State::Head { request, length: left, .. } | State::Body { request, left, .. } if cut => {
                 worker.cuts += 1;
+                worker.reached = None;
+                self.rest += left;
                 request.end(false, self.now);
+                self.under_way -= 1;
+                self.at_server -= 1;
+                State::Idle
+            }
+            State::Paused { until } if until <= self.now => {
                 self.under_way -= 1;
                 State::Idle
             }
-            State::Paused { until } if until <= self.now => State::Idle,
-            State::Head { request, until, refused: true, .. } if until <= self.now => {
+            State::Head { request, until, length, refused: true } if until <= self.now => {
                 request.end(false, self.now);
-                self.under_way -= 1;
                 self.slowdowns += 1;
+                self.at_server -= 1;
+                self.rest += length;
                 worker.failures += 1;
+                // The worker of a transfer has its task while it pauses.
                 State::Paused { until: self.now + backoff_at(worker.failures, None, self.random()) }
             }
             State::Head { request, until, length, .. } if until <= self.now => {
-                request.head_arrived(length, self.now);
-                State::Body { request, left: length as f64 }
+                request.head_arrived(length as u64, self.now);
+                let round_trip = self.setting.round_trip.as_secs_f64();
+                worker.reached.get_or_insert(FIRST_FLIGHT / round_trip);
+                State::Body { request, left: length, length, head: self.now }
             }
-            State::Body { request, left } => {
+            State::Body { request, left, length, head } => {
                 let moved = share.min(left);
                 self.bytes += moved;
                 request.bytes_arrived(self.now);
                 if moved < left {
-                    State::Body { request, left: left - moved }
+                    State::Body { request, left: left - moved, length, head }
                 } else {
                     request.end(true, self.now);
+                    self.tracker.learn_rate(length as u64, self.now - head);
                     self.under_way -= 1;
+                    self.at_server -= 1;
                     self.requests += 1;
                     (worker.cuts, worker.failures) = (0, 0);
                     State::Idle
@@ -213,16 +322,29 @@ impl<'a> World<'a> {
 
     fn begin(&mut self, slot: usize, worker: &mut Worker<'a>) {
         self.under_way += 1;
-        let refused = self.setting.most.is_some_and(|most| self.under_way > most);
-        self.server_free = self.server_free.max(self.now) + self.setting.overhead;
-        let until = if self.random() < self.setting.stalls {
+        self.at_server += 1;
+        self.begun += 1;
+        let Setting { most, per_second, round_trip, overhead, stalls, object, .. } = self.setting;
+        let mut refused = most.is_some_and(|most| self.at_server > most);
+        if per_second.is_some() {
+            refused |= self.tokens < 1.0;
+            self.tokens = (self.tokens - 1.0).max(0.0);
+        }
+        self.server_free = self.server_free.max(self.now) + overhead;
+        let handshakes =
+            if worker.reached.is_none() { round_trip * self.setting.handshakes } else { Duration::ZERO };
+        let until = if self.random() < stalls {
             self.now + STALL
         } else {
-            // Responses take different times. Otherwise all requests would stay in step.
-            self.server_free + self.setting.round_trip.mul_f64(0.9 + 0.2 * self.random())
+            // No two responses take equally long. Otherwise all requests would stay in step.
+            self.server_free + handshakes + round_trip.mul_f64(0.9 + 0.2 * self.random())
         };
-        let longest = request_share(u64::MAX, self.limit, self.tracker.server());
-        let length = self.setting.object.unwrap_or(u64::MAX).min(longest);
+        let longest = self.tracker.longest_request();
+        let length = match object {
+            Some(object) => object.min(longest) as f64,
+            None => (request_share(self.rest as u64, 2 * self.limit, longest) as f64).min(self.rest),
+        };
+        self.rest -= if object.is_some() { 0.0 } else { length };
         let request = self.tracker.begin(slot, Wait::Head, worker.cut.clone(), worker.cuts, self.now);
         worker.state = State::Head { request, until, length, refused };
     }
@@ -233,11 +355,12 @@ impl<'a> World<'a> {
             bytes: self.bytes as u64,
             requests: self.requests,
             slowdowns: self.slowdowns,
-            under_way: self.under_way,
+            under_way: self.tracker.in_flight(),
+            moving: self.tracker.moving(),
             round_trip: self.tracker.round_trip().unwrap_or_default(),
             server: self.tracker.server(),
             silent: self.tracker.is_silent(self.now),
-            waiting: Some(self.setting.work()),
+            waiting: (self.rest > 0.0).then_some(self.setting.work()),
         }
     }
 

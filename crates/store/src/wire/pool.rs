@@ -18,8 +18,8 @@ pub(super) struct ConnectionKey {
     pub(super) buffer: Option<u64>,
 }
 
-/// The most idle connections per key: the largest concurrency of a transfer.
-const MOST_IDLE: usize = firstbyte_pacing::Controller::MOST;
+/// The most idle connections per key: those of a transfer between two of its requests.
+const MOST_IDLE: usize = 1024;
 
 /// The idle connections by key. The one used last is taken first, since it has the largest
 /// congestion window.

@@ -6,9 +6,10 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use firstbyte_location::{ByteRange, Location, Version, shown};
-use firstbyte_pacing::{LONGEST_REQUEST, Wait};
+use firstbyte_pacing::Wait;
 use firstbyte_store::{
     Algorithm, Body, Checksum, Error as StoreError, Get, Hasher, LocalFile, ReplaceKind, Sink, Stat, Store,
 };
@@ -122,15 +123,20 @@ impl ChunkedDownload {
         let wait = body.as_ref().map_or(Wait::Head, |body| Wait::body(body.range().len()));
         requester.request(wait, cancel, |attempt, buffer| {
             while chunk.index < pieces.end {
+                let is_requested = body.is_none();
                 let mut body = match body.take() {
                     Some(body) => body,
                     None => self.ask(attempt, ByteRange::new(chunk.at, end))?,
                 };
-                let before = chunk.at;
+                let (before, head) = (chunk.at, Instant::now());
                 while chunk.index < pieces.end && self.receive(attempt, &mut body, &mut chunk, buffer)? {
                     let next = self.arriving(chunk.index + 1);
                     let done = std::mem::replace(&mut chunk, next);
                     self.record(done.index, done.hasher.map(Hasher::finish))?;
+                }
+                // Bytes of an answer that was open may have waited in the socket.
+                if is_requested && attempt.context.throttles.reading.is_unlimited() {
+                    attempt.context.tracker.learn_rate(chunk.at - before, head.elapsed());
                 }
                 if chunk.at == before {
                     let missing = end - before;
@@ -242,8 +248,8 @@ impl ObjectPieces for ChunkedDownload {
         }
     }
 
-    fn most_together(&self) -> u32 {
-        u32::try_from(LONGEST_REQUEST / self.plan.chunk()).unwrap_or(u32::MAX)
+    fn most_together(&self, longest: u64) -> u32 {
+        u32::try_from(longest / self.plan.chunk()).unwrap_or(u32::MAX).max(1)
     }
 
     fn finish(&self, requester: &mut Requester<'_>) -> Result<Finish> {

@@ -1,8 +1,8 @@
 //! The limits of a run: the maximum of workers, and the controller that decides how many of them
 //! work. The maximum follows from memory, the number of objects, the route and the rate limit.
 
-use firstbyte_pacing::{Controller, Work};
-use firstbyte_store::THREAD_MEMORY;
+use firstbyte_pacing::{Controller, START, Work};
+use firstbyte_store::{THREAD_MEMORY, most_requests};
 
 use crate::context::{CallScope, RunKind};
 use crate::job::{ObjectCount, TransferRoute};
@@ -10,12 +10,16 @@ use crate::plan::LEAST_PART;
 use crate::request::buffer_size;
 use crate::settings::Concurrency;
 
+/// Memory of a worker that receives long bodies, bytes, beyond the memory of one with small
+/// objects: bytes that its connection has read ahead.
+const LONG_BODY: u64 = 16 << 10;
+
 /// The limits of one run.
 #[derive(Clone, Debug)]
 pub(super) struct RunLimits {
     /// Decides how many workers take part, from the start on.
     pub(super) controller: Controller,
-    /// The most workers.
+    /// The most workers. Memory, descriptors and a rate limit bound it.
     pub(super) workers: usize,
     /// Whether memory sets `workers`.
     pub(super) by_memory: bool,
@@ -36,21 +40,21 @@ impl RunLimits {
             (_, ObjectCount::One) => Work::One,
             (_, ObjectCount::Many | ObjectCount::Tree) => Work::Small,
         };
-        let most = if batch == ObjectCount::One { Controller::MOST_OF_ONE } else { Controller::MOST };
         let part = if route == TransferRoute::Relay { LEAST_PART } else { 0 };
-        let fit = scope.settings.workers_of(THREAD_MEMORY + buffer_size(batch) as u64 + part);
+        let body = if batch == ObjectCount::One { LONG_BODY } else { 0 };
+        let [first, other] = [0, START].map(|worker| buffer_size(batch, worker) as u64);
+        let fit = scope.settings.workers_of(THREAD_MEMORY + other + body + part, first - other);
         let connections = scope.throttles.reading.connections();
-        let enough = connections.unwrap_or(most);
-        let workers = fit.min(most).min(enough);
-        let controller = match scope.settings.concurrency {
-            Concurrency::Fixed(limit) => Controller::fixed(limit.min(workers)),
-            Concurrency::Auto => Controller::new(work, workers),
+        let most = fit.min(most_requests()).min(connections.unwrap_or(usize::MAX));
+        let (workers, controller) = match scope.settings.concurrency {
+            Concurrency::Fixed(limit) => (limit.min(most), Controller::fixed(limit.min(most))),
+            Concurrency::Auto => (most, Controller::new(work, most)),
         };
         tracing::debug!(?route, ?batch, requests = controller.concurrency(), at_most = workers, "run");
         Self {
             controller,
             workers,
-            by_memory: workers < most && enough >= most,
+            by_memory: workers == fit,
             // Under a rate limit a request has one piece, so that it asks for little more than may
             // come in a second.
             together: connections.map(|_| 1),

@@ -13,7 +13,6 @@ mod workers;
 use std::sync::OnceLock;
 
 use firstbyte_location::{Location, shown};
-use firstbyte_pacing::PartLimit;
 use firstbyte_store::{Durability, Error as StoreError, PAGE};
 use rustix_futex_sync::{Condvar, Mutex};
 
@@ -24,7 +23,6 @@ use crate::job::ObjectCount;
 use crate::job::{CopyJob, CopyJobs};
 use crate::report::CompletedObject;
 use crate::report::{Observer, Summary};
-use crate::settings::Concurrency;
 use crate::stream;
 
 use limits::RunLimits;
@@ -71,14 +69,10 @@ impl<'a> Scheduler<'a> {
         run_kind: RunKind<'a>,
         limits: RunLimits,
     ) -> Self {
-        let parts = match scope.settings.concurrency {
-            Concurrency::Auto => PartLimit::measuring(),
-            Concurrency::Fixed(_) => PartLimit::none(),
-        };
         Self {
             context: Context::new(scope, observer, run_kind, limits.workers),
             denied: OnceLock::new(),
-            queue: Mutex::new(Queue::feeding(limits.together, parts)),
+            queue: Mutex::new(Queue::feeding(limits.together)),
             limits,
             work: Condvar::new(),
             raised: Condvar::new(),

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use firstbyte_pacing::{PartLimit, SHORTEST_REQUEST};
+use firstbyte_pacing::SHORTEST_REQUEST;
 
 use crate::error::Error;
 use crate::job::CopyJob;
@@ -31,8 +31,6 @@ pub(super) struct Queue {
     pub(super) limit: usize,
     /// The most neighbouring pieces claimed together.
     pub(super) together: Option<u32>,
-    /// The limit on parts of uploads in flight.
-    pub(super) parts: PartLimit,
     pub(super) summary: Summary,
     /// A directory that the batch has written to, by which its file system is synced. A file would
     /// not do: it may be a link that leads nowhere.
@@ -66,8 +64,8 @@ pub(super) struct ClaimedPiece {
 
 impl Queue {
     /// An empty queue that jobs will be added to.
-    pub(super) fn feeding(together: Option<u32>, parts: PartLimit) -> Self {
-        Self { feeding: true, together, parts, ..Self::default() }
+    pub(super) fn feeding(together: Option<u32>) -> Self {
+        Self { feeding: true, together, ..Self::default() }
     }
 
     /// Adds a job at the end.
@@ -84,18 +82,14 @@ impl Queue {
     /// Claims the next task. Pieces of started objects come before a new object, those of the
     /// oldest first. With a `near` server the object with the fewest workers comes first, because
     /// workers that write one file wait for each other; and requests are long, because each costs
-    /// that server as much as some megabytes.
-    pub(super) fn claim(&mut self, near: bool) -> Option<WorkerTask> {
+    /// that server as much as some megabytes. No request has more than `longest` bytes.
+    pub(super) fn claim(&mut self, near: bool, longest: u64) -> Option<WorkerTask> {
         let least = if near { NEAR_PIECES } else { 0 };
         let most = self.half_share().max(least).min(self.together.unwrap_or(u32::MAX));
-        let full = self.parts_in_flight() >= self.parts.most();
         let mut started = self.open.iter_mut().filter(|open| !open.pending.is_empty());
         let next = if near { started.min_by_key(|open| open.running) } else { started.next() };
         if let Some(open) = next {
-            if full && open.object.is_upload() {
-                return None;
-            }
-            let piece = open.pending.claim(most.min(open.object.most_together()))?;
+            let piece = open.pending.claim(most.min(open.object.most_together(longest)))?;
             open.running += 1;
             return Some(WorkerTask::Move(ClaimedPiece {
                 id: open.id,
@@ -108,11 +102,6 @@ impl Queue {
         Some(WorkerTask::Start(Box::new(job)))
     }
 
-    /// Parts of uploads in flight.
-    pub(super) fn parts_in_flight(&self) -> usize {
-        self.open.iter().filter(|open| open.object.is_upload()).map(|open| open.running as usize).sum()
-    }
-
     /// The number of pieces that a worker may claim at once: half of its share of the remaining
     /// work, so that all workers finish together.
     fn half_share(&self) -> u32 {
@@ -123,6 +112,12 @@ impl Queue {
     /// Pieces of started objects that no worker has claimed.
     fn pieces(&self) -> usize {
         self.open.iter().map(|open| open.pending.len()).sum()
+    }
+
+    /// Whether the next object goes to a store.
+    pub(super) fn is_upload(&self) -> bool {
+        let started = self.open.iter().filter(|open| !open.pending.is_empty()).map(|open| &open.job);
+        started.chain(&self.jobs).next().is_some_and(|job| job.destination.as_local().is_none())
     }
 
     /// Whether the waiting objects are large on average. An object of unknown length counts as
@@ -174,7 +169,7 @@ mod tests {
         fn move_piece(&self, _: &mut Requester<'_>, _: Piece) -> Result<()> {
             Ok(())
         }
-        fn most_together(&self) -> u32 {
+        fn most_together(&self, _: u64) -> u32 {
             4
         }
         fn finish(&self, _: &mut Requester<'_>) -> Result<Finish> {
@@ -206,7 +201,7 @@ mod tests {
 
     /// The pieces claimed until only objects not started are left, each with its object.
     fn claimed(mut queue: Queue, near: bool) -> Vec<(u64, Range<u32>)> {
-        std::iter::from_fn(|| match queue.claim(near)? {
+        std::iter::from_fn(|| match queue.claim(near, u64::MAX)? {
             WorkerTask::Move(ClaimedPiece { id, piece: Piece::Chunks(chunks), .. }) => Some((id, chunks)),
             WorkerTask::Move(_) | WorkerTask::Start(_) => None,
         })
@@ -240,9 +235,11 @@ mod tests {
         let mut queue = started([(0..4).collect()], 2);
         queue.add(job(Some(16 * CHUNK_SIZE)));
         assert!(
-            matches!(queue.claim(false), Some(WorkerTask::Move(ClaimedPiece { piece: Piece::Chunks(chunks), .. })) if chunks == (0..4))
+            matches!(queue.claim(false, u64::MAX), Some(WorkerTask::Move(ClaimedPiece { piece: Piece::Chunks(chunks), .. })) if chunks == (0..4))
         );
-        assert!(matches!(queue.claim(false), Some(WorkerTask::Start(_))) && queue.half_share() == 0);
+        assert!(
+            matches!(queue.claim(false, u64::MAX), Some(WorkerTask::Start(_))) && queue.half_share() == 0
+        );
     }
 
     #[test]
@@ -250,7 +247,7 @@ mod tests {
         let two = || started((0..2).map(|_| (0..4).collect()), 1);
         assert_eq!(claimed(two(), false), [(0, 0..4), (1, 0..2), (1, 2..3), (1, 3..4)]);
         let mut queue = started((0..2).map(|_| (0..4).collect()), 2);
-        let mut next = || match queue.claim(true) {
+        let mut next = || match queue.claim(true, u64::MAX) {
             Some(WorkerTask::Move(taken)) => taken.id,
             _ => panic!("no task"),
         };
@@ -274,7 +271,7 @@ mod tests {
         let mut queue = Queue::default();
         (0..2).for_each(|_| queue.add(job(Some(u64::MAX))));
         assert!(queue.is_large());
-        while queue.claim(false).is_some() {}
+        while queue.claim(false, u64::MAX).is_some() {}
         assert_eq!(queue.half_share(), 0);
     }
 }

@@ -72,16 +72,18 @@ fn observe(context: &Context<'_>, queue: &Queue) -> Observation {
     let on_network = context.run_kind.route == TransferRoute::Network;
     let work = match (context.run_kind.route, context.run_kind.batch) {
         (TransferRoute::Local, _) => Work::Local,
+        (_, ObjectCount::Many | ObjectCount::Tree) if !queue.is_large() => Work::Small,
+        _ if queue.is_upload() => Work::Parts,
         (_, ObjectCount::One) => Work::One,
-        (_, ObjectCount::Many | ObjectCount::Tree) if queue.is_large() => Work::Large,
-        (_, ObjectCount::Many | ObjectCount::Tree) => Work::Small,
+        (_, ObjectCount::Many | ObjectCount::Tree) => Work::Large,
     };
     Observation {
         now,
-        bytes: load(&meters.moved),
+        bytes: context.moved_so_far(),
         requests: load(&meters.steps),
         slowdowns: load(&meters.slowdowns),
-        under_way: queue.busy,
+        under_way: if on_network { tracker.in_flight() } else { queue.busy },
+        moving: tracker.moving(),
         round_trip: tracker.round_trip().unwrap_or_default(),
         server: if on_network { tracker.server() } else { Proximity::Unknown },
         silent: on_network && tracker.is_silent(now),

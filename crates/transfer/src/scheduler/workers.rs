@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 use std::thread::Scope;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use firstbyte_location::{Location, Version, directory_of};
 use firstbyte_pacing::Proximity;
@@ -66,8 +66,9 @@ impl Scheduler<'_> {
                 return None;
             }
             let takes_part = index < queue.limit;
-            let near = self.context.tracker.server() == Proximity::Near;
-            if takes_part && let Some(task) = queue.claim(near) {
+            let tracker = &self.context.tracker;
+            let near = tracker.server() == Proximity::Near;
+            if takes_part && let Some(task) = queue.claim(near, tracker.longest_request()) {
                 queue.busy += 1;
                 let room = queue.jobs() == MAX_QUEUED_JOBS / 2;
                 drop(queue);
@@ -181,11 +182,7 @@ impl Scheduler<'_> {
     }
 
     fn move_piece(&self, requester: &mut Requester<'_>, claimed: ClaimedPiece) {
-        let began = Instant::now();
         let result = claimed.object.move_piece(requester, claimed.piece);
-        if result.is_ok() && claimed.object.is_upload() {
-            self.part_sent(began.elapsed());
-        }
         {
             let mut queue = self.queue.lock();
             let Some(open) = queue.open.iter_mut().find(|open| open.id == claimed.id) else { return };
@@ -199,21 +196,6 @@ impl Scheduler<'_> {
             }
         }
         self.finish_if_last(requester, claimed.id);
-    }
-
-    /// Adjusts how many parts of uploads may be in flight to the time that one took.
-    fn part_sent(&self, took: Duration) {
-        let mut queue = self.queue.lock();
-        let (before, in_flight) = (queue.parts.most(), queue.parts_in_flight());
-        queue.parts.observe(in_flight, took);
-        let raised = queue.parts.most() > before;
-        drop(queue);
-        // Workers that found the limit reached wait for this.
-        if raised {
-            self.work.notify_all();
-        } else {
-            self.work.notify_one();
-        }
     }
 
     /// Ends an object that has no pieces left. Only the last of its workers does so.

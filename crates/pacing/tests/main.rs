@@ -1,0 +1,5 @@
+//! Tests of the policies by simulation, in one program.
+
+mod grid;
+mod simulator;
+mod wide;
