@@ -52,8 +52,8 @@ fn complain(broken: &mut u8, what: &str) {
     *broken = broken.saturating_add(1);
 }
 
-/// Writes a file. Tries again while the locks of a client that has died, or a restart of the server,
-/// stand in the way: at most for [`OUTAGE`].
+/// Writes a file. Tries again while the locks of a client that has died, or a restart of the
+/// server, stand in the way: at most for [`OUTAGE`].
 fn put(layout: &Layout, name: &str, content: &str) -> Result<(), Error> {
     let began = Instant::now();
     loop {

@@ -203,8 +203,8 @@ impl KnownDirectories {
         if inner.wide.contains_key(path) { KnownNames::Wide } else { KnownNames::Nothing }
     }
 
-    /// Returns the page with `name` of the wide directory `path`; `None` without such a page, or if it
-    /// has expired.
+    /// Returns the page with `name` of the wide directory `path`; `None` without such a page, or if
+    /// it has expired.
     pub(crate) fn page(&self, path: &[u8], name: &[u8]) -> Option<Arc<DirectorySnapshot>> {
         let mut inner = self.inner.lock();
         let page = inner.around(path, name, self.names).filter(|page| !page.valid(self.ttl).is_zero())?;

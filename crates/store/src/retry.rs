@@ -70,8 +70,8 @@ pub fn attempt_span(attempt: u32) -> EnteredSpan {
 
 impl Error {
     /// Returns the number of failures in a row after `before` others: one more. A request that was
-    /// not sent, because its endpoint does not respond, adds none, but the endpoint's own failures in
-    /// a row count if they are more.
+    /// not sent, because its endpoint does not respond, adds none, but the endpoint's own failures
+    /// in a row count if they are more.
     #[must_use]
     pub fn failures_after(&self, before: u32) -> u32 {
         match self {

@@ -111,8 +111,8 @@ impl TimeVerdict {
                 Ok(Some(found)) => Self::of_file(tree, store, source, &found, beneath),
                 _ => Self::Changed,
             },
-            // An earlier copy has set the file's time to the listed one, or to the one in the object's
-            // metadata. If the file still has either, it is unchanged.
+            // An earlier copy has set the file's time to the listed one, or to the one in the
+            // object's metadata. If the file still has either, it is unchanged.
             (None, from, Location::Sftp(_)) => match from {
                 _ if is_same(modified, there, || None) => Self::Unchanged,
                 Location::Object(_) => Self::ask(Asked::Source(there), None, false),

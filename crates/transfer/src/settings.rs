@@ -133,8 +133,9 @@ pub struct TransferSettings {
 /// Memory of the process without its workers, bytes: program, runtime, credentials, a page of a
 /// listing.
 const BASE_MEMORY: u64 = 14 << 20;
-/// The maximum number of concurrent requests of a listing whose objects are transferred. With their waiting
-/// pages they take some 4 MB. More would not help: a transfer consumes entries much more slowly.
+/// The maximum number of concurrent requests of a listing whose objects are transferred. With their
+/// waiting pages they take some 4 MB. More would not help: a transfer consumes entries much more
+/// slowly.
 const MAX_LISTING_REQUESTS: NonZeroUsize = NonZeroUsize::new(8).unwrap();
 
 impl TransferSettings {

@@ -46,8 +46,8 @@ impl CacheArgs {
         self.named().cloned().unwrap_or_else(|| environment::cache_directory(&environment::variable))
     }
 
-    /// Returns the directory given by `--cache` or its variable. `None` without one, or for an empty
-    /// name. Callers may do without the default directory, but not without this one.
+    /// Returns the directory given by `--cache` or its variable. `None` without one, or for an
+    /// empty name. Callers may do without the default directory, but not without this one.
     pub fn named(&self) -> Option<&PathBuf> {
         self.cache.as_ref().filter(|path| !path.as_os_str().is_empty())
     }

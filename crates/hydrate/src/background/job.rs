@@ -89,8 +89,8 @@ impl HydrationJob {
     }
 }
 
-/// The wanted files, counted as they are found: ahead of their turn while a limit on the rate leaves
-/// time for it, so that the totals are known early.
+/// The wanted files, counted as they are found: ahead of their turn while a limit on the rate
+/// leaves time for it, so that the totals are known early.
 struct WantedFiles {
     list: HydrationList,
     /// Files found ahead of their turn.

@@ -350,8 +350,8 @@ impl<'a> Receiver<'a> {
                 0 => break,
                 read => done += read,
             }
-            // A response with the whole object cannot be resumed inside a block: repeated, it starts at
-            // byte 0. So only complete blocks count as progress.
+            // A response with the whole object cannot be resumed inside a block: repeated, it
+            // starts at byte 0. So only complete blocks count as progress.
             attempt.reached(if is_whole { bytes.start } else { bytes.start + done as u64 });
         }
         check_length(self.fetch, done as u64, bytes)?;

@@ -95,7 +95,8 @@ const ZEROS: &str = "00000000000000000000000000000000000000000000000000000000000
 
 const TRAILER: (&str, &str) = ("x-amz-trailer", "x-amz-checksum-crc32");
 
-/// Encodes `bytes` as a body in the coding that the value `payload` of `x-amz-content-sha256` names.
+/// Encodes `bytes` as a body in the coding that the value `payload` of `x-amz-content-sha256`
+/// names.
 fn encode_body(payload: &str, bytes: &[u8], size: usize, chain: &mut Chain) -> Vec<u8> {
     let sum = crc32(bytes);
     match payload {

@@ -1,5 +1,6 @@
-//! Finds the unit in which a file system keeps modification times, by setting one. Nothing names it:
-//! `statfs` knows no inode size of ext4, and no disk behind an SMB server. `beneath` calls this.
+//! Finds the unit in which a file system keeps modification times, by setting one. Nothing names
+//! it: `statfs` knows no inode size of ext4, and no disk behind an SMB server. `beneath` calls
+//! this.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -12,8 +13,8 @@ use super::resolve::stat_at;
 
 /// A time that no coarse unit keeps: an odd second, and a fraction that needs nanoseconds.
 const SET: Duration = Duration::new(1_700_000_001, 123_456_789);
-/// Units of file systems, coarsest first: two seconds (FAT), a second (HFS+, small inodes of ext4), 10 ms
-/// (exFAT), milliseconds, microseconds, 100 ns (NTFS, SMB).
+/// Units of file systems, coarsest first: two seconds (FAT), a second (HFS+, small inodes of ext4),
+/// 10 ms (exFAT), milliseconds, microseconds, 100 ns (NTFS, SMB).
 const UNITS: [Duration; 6] = [
     Duration::from_secs(2),
     Duration::from_secs(1),
@@ -41,7 +42,7 @@ pub(super) fn find(directory: &OwnedFd) -> Result<Duration, Errno> {
     Ok(unit_of(Duration::new(seconds, u32::try_from(kept.st_mtime_nsec).unwrap_or_default())))
 }
 
-/// Returns the coarsest unit of which a time is a multiple; a nanosecond if it is none.
+/// Returns the coarsest unit of which a time is a multiple; a nanosecond otherwise.
 fn unit_of(kept: Duration) -> Duration {
     let is_multiple = |unit: &Duration| kept.as_nanos() % unit.as_nanos() == 0;
     UNITS.into_iter().find(is_multiple).unwrap_or(Duration::from_nanos(1))

@@ -14,8 +14,8 @@ enum Work {
     Look,
     /// Looks only once in each place: a mistake, to show that the search finds it.
     HastyLook,
-    /// Writes without holding the lock of the layout ([`gate`](crate::gate)): another mistake that the
-    /// search must find.
+    /// Writes without holding the lock of the layout ([`gate`](crate::gate)): another mistake that
+    /// the search must find.
     RashPut(u8),
     Put(u8),
     Delete,
