@@ -9,6 +9,7 @@ mod backoff;
 mod concurrency_limit;
 mod controller;
 mod hedge;
+mod part_limit;
 mod proximity;
 mod rate_limit;
 mod request_size;
@@ -19,6 +20,7 @@ pub use backoff::{DEADLINE, RETRIES, backoff, backoff_at};
 pub use concurrency_limit::ConcurrencyLimit;
 pub use controller::{Controller, Observation, START, START_NEAR, Work};
 pub use hedge::{HedgePolicy, SILENCE, Wait};
+pub use part_limit::PartLimit;
 pub use proximity::{FAR, Proximity};
 pub use rate_limit::{Grant, RateLimit};
 pub use request_size::{

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
-use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -16,7 +15,7 @@ use rustix_futex_sync::Mutex;
 use super::Failed;
 use crate::cancel::Cancel;
 use crate::error::Error;
-use crate::limits::{BUFFER, KEEP_IDLE, LOOK};
+use crate::limits::{KEEP_IDLE, LOOK};
 use crate::options::StoreOptions;
 use crate::origin::Origin;
 
@@ -24,10 +23,6 @@ use crate::origin::Origin;
 const KEEPALIVE: Duration = Duration::from_secs(6);
 /// Unanswered keepalive probes after which the connection is lost, half a minute in total.
 const KEEPALIVES: u32 = 4;
-
-/// Bytes that a socket accepts beyond those that its connection sends, so that bytes which count
-/// as moved have left: two steps of a payload.
-const UNSENT_BYTES: libc::c_int = 2 * BUFFER as libc::c_int;
 
 /// The addresses of a name, and the time when it was resolved.
 type Resolved = (Instant, Vec<SocketAddr>);
@@ -164,17 +159,5 @@ fn prepare(socket: TcpStream, options: &StoreOptions) -> std::io::Result<TcpStre
     sockopt::set_tcp_keepidle(&socket, KEEPALIVE)?;
     sockopt::set_tcp_keepintvl(&socket, KEEPALIVE)?;
     sockopt::set_tcp_keepcnt(&socket, KEEPALIVES)?;
-    limit_unsent(&socket);
     Ok(socket)
-}
-
-/// Limits the bytes that the kernel accepts before it can send them. Some kernels lack the option.
-fn limit_unsent(socket: &TcpStream) {
-    let bytes = UNSENT_BYTES;
-    let (value, length) = (&raw const bytes, size_of_val(&bytes) as libc::socklen_t);
-    // SAFETY: the descriptor is open, and the option takes an integer of this length.
-    let set = unsafe {
-        libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, value.cast(), length)
-    };
-    tracing::trace!(set, "TCP_NOTSENT_LOWAT");
 }

@@ -13,6 +13,7 @@ mod workers;
 use std::sync::OnceLock;
 
 use firstbyte_location::{Location, shown};
+use firstbyte_pacing::PartLimit;
 use firstbyte_store::{Durability, Error as StoreError, PAGE};
 use rustix_futex_sync::{Condvar, Mutex};
 
@@ -23,6 +24,7 @@ use crate::job::ObjectCount;
 use crate::job::{CopyJob, CopyJobs};
 use crate::report::CompletedObject;
 use crate::report::{Observer, Summary};
+use crate::settings::Concurrency;
 use crate::stream;
 
 use limits::RunLimits;
@@ -69,10 +71,14 @@ impl<'a> Scheduler<'a> {
         run_kind: RunKind<'a>,
         limits: RunLimits,
     ) -> Self {
+        let parts = match scope.settings.concurrency {
+            Concurrency::Auto => PartLimit::measuring(),
+            Concurrency::Fixed(_) => PartLimit::none(),
+        };
         Self {
             context: Context::new(scope, observer, run_kind, limits.workers),
             denied: OnceLock::new(),
-            queue: Mutex::new(Queue::feeding(limits.together)),
+            queue: Mutex::new(Queue::feeding(limits.together, parts)),
             limits,
             work: Condvar::new(),
             raised: Condvar::new(),

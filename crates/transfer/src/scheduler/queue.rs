@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use firstbyte_pacing::SHORTEST_REQUEST;
+use firstbyte_pacing::{PartLimit, SHORTEST_REQUEST};
 
 use crate::error::Error;
 use crate::job::CopyJob;
@@ -31,6 +31,8 @@ pub(super) struct Queue {
     pub(super) limit: usize,
     /// The most neighbouring pieces claimed together.
     pub(super) together: Option<u32>,
+    /// The limit on parts of uploads in flight.
+    pub(super) parts: PartLimit,
     pub(super) summary: Summary,
     /// A directory that the batch has written to, by which its file system is synced. A file would
     /// not do: it may be a link that leads nowhere.
@@ -64,8 +66,8 @@ pub(super) struct ClaimedPiece {
 
 impl Queue {
     /// An empty queue that jobs will be added to.
-    pub(super) fn feeding(together: Option<u32>) -> Self {
-        Self { feeding: true, together, ..Self::default() }
+    pub(super) fn feeding(together: Option<u32>, parts: PartLimit) -> Self {
+        Self { feeding: true, together, parts, ..Self::default() }
     }
 
     /// Adds a job at the end.
@@ -86,9 +88,13 @@ impl Queue {
     pub(super) fn claim(&mut self, near: bool, longest: u64) -> Option<WorkerTask> {
         let least = if near { NEAR_PIECES } else { 0 };
         let most = self.half_share().max(least).min(self.together.unwrap_or(u32::MAX));
+        let full = self.parts_in_flight() >= self.parts.most();
         let mut started = self.open.iter_mut().filter(|open| !open.pending.is_empty());
         let next = if near { started.min_by_key(|open| open.running) } else { started.next() };
         if let Some(open) = next {
+            if full && open.object.is_upload() {
+                return None;
+            }
             let piece = open.pending.claim(most.min(open.object.most_together(longest)))?;
             open.running += 1;
             return Some(WorkerTask::Move(ClaimedPiece {
@@ -102,6 +108,11 @@ impl Queue {
         Some(WorkerTask::Start(Box::new(job)))
     }
 
+    /// Parts of uploads in flight.
+    pub(super) fn parts_in_flight(&self) -> usize {
+        self.open.iter().filter(|open| open.object.is_upload()).map(|open| open.running as usize).sum()
+    }
+
     /// The number of pieces that a worker may claim at once: half of its share of the remaining
     /// work, so that all workers finish together.
     fn half_share(&self) -> u32 {
@@ -112,12 +123,6 @@ impl Queue {
     /// Pieces of started objects that no worker has claimed.
     fn pieces(&self) -> usize {
         self.open.iter().map(|open| open.pending.len()).sum()
-    }
-
-    /// Whether the next object goes to a store.
-    pub(super) fn is_upload(&self) -> bool {
-        let started = self.open.iter().filter(|open| !open.pending.is_empty()).map(|open| &open.job);
-        started.chain(&self.jobs).next().is_some_and(|job| job.destination.as_local().is_none())
     }
 
     /// Whether the waiting objects are large on average. An object of unknown length counts as

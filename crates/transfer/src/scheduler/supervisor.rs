@@ -72,14 +72,13 @@ fn observe(context: &Context<'_>, queue: &Queue) -> Observation {
     let on_network = context.run_kind.route == TransferRoute::Network;
     let work = match (context.run_kind.route, context.run_kind.batch) {
         (TransferRoute::Local, _) => Work::Local,
-        (_, ObjectCount::Many | ObjectCount::Tree) if !queue.is_large() => Work::Small,
-        _ if queue.is_upload() => Work::Parts,
         (_, ObjectCount::One) => Work::One,
-        (_, ObjectCount::Many | ObjectCount::Tree) => Work::Large,
+        (_, ObjectCount::Many | ObjectCount::Tree) if queue.is_large() => Work::Large,
+        (_, ObjectCount::Many | ObjectCount::Tree) => Work::Small,
     };
     Observation {
         now,
-        bytes: context.moved_so_far(),
+        bytes: load(&meters.moved),
         requests: load(&meters.steps),
         slowdowns: load(&meters.slowdowns),
         under_way: if on_network { tracker.in_flight() } else { queue.busy },

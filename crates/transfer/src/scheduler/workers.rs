@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 use std::thread::Scope;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use firstbyte_location::{Location, Version, directory_of};
 use firstbyte_pacing::Proximity;
@@ -182,7 +182,11 @@ impl Scheduler<'_> {
     }
 
     fn move_piece(&self, requester: &mut Requester<'_>, claimed: ClaimedPiece) {
+        let began = Instant::now();
         let result = claimed.object.move_piece(requester, claimed.piece);
+        if result.is_ok() && claimed.object.is_upload() {
+            self.part_sent(began.elapsed());
+        }
         {
             let mut queue = self.queue.lock();
             let Some(open) = queue.open.iter_mut().find(|open| open.id == claimed.id) else { return };
@@ -196,6 +200,21 @@ impl Scheduler<'_> {
             }
         }
         self.finish_if_last(requester, claimed.id);
+    }
+
+    /// Adjusts how many parts of uploads may be in flight to the time that one took.
+    fn part_sent(&self, took: Duration) {
+        let mut queue = self.queue.lock();
+        let (before, in_flight) = (queue.parts.most(), queue.parts_in_flight());
+        queue.parts.observe(in_flight, took);
+        let raised = queue.parts.most() > before;
+        drop(queue);
+        // Workers that found the limit reached wait for this.
+        if raised {
+            self.work.notify_all();
+        } else {
+            self.work.notify_one();
+        }
     }
 
     /// Ends an object that has no pieces left. Only the last of its workers does so.

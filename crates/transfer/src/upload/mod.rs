@@ -11,7 +11,6 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
 
 use firstbyte_location::{ByteRange, EntryKind, Location};
 use firstbyte_store::{Error as StoreError, Payload, PinnedFile, Stat, StatedLength, Store, open_regular};
@@ -72,9 +71,7 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &CopyJob, path: &Path) -
     let (upload, sent) = match resumed {
         Some(resumed) => resumed,
         None => {
-            let asked = Instant::now();
             let upload = context.store.begin_upload(&job.destination, &options)?;
-            context.tracker.learn_answer(asked.elapsed());
             if let Some(journal) = &journal {
                 journal.write(&upload, &stat, &plan, &digest)?;
             }
@@ -142,6 +139,10 @@ impl ObjectPieces for FileUpload {
                 .map_err(|error| find_cause(requester.context, &self.source, &self.stat, error))
                 .inspect_err(|_| self.parts.fail())
         })
+    }
+
+    fn is_upload(&self) -> bool {
+        true
     }
 
     fn finish(&self, requester: &mut Requester<'_>) -> Result<Finish> {
