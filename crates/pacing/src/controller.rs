@@ -29,15 +29,13 @@ const LONG_ROUND_TRIP: Duration = Duration::from_millis(100);
 /// network of 5 Gbit/s.
 pub const START: usize = 16;
 /// Requests at once for the bytes of large objects from a near server, where a few keep both ends
-/// busy, and for parts of uploads before anything is measured.
+/// busy, and for parts of uploads at first.
 pub const START_NEAR: usize = 4;
 /// Requests at once for small objects from a far server before anything is measured. They mostly
 /// wait, which costs nothing. The default memory allows about 200.
 const START_SMALL: usize = 256;
 /// Requests at once between local files, where more than one copy call per core gains nothing.
 const START_LOCAL: usize = 2;
-/// The fewest parts of uploads at once: while one waits for its answer, another fills the link.
-const LEAST_PARTS: usize = 2;
 
 /// The kind of work that waits to be requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,9 +46,6 @@ pub enum Work {
     Large,
     /// Many objects whose round trips outweigh their bytes.
     Small,
-    /// Parts of uploads. A part that is cut off is sent again from its start, so no more should be
-    /// in flight than fill the link.
-    Parts,
     /// Files of this machine.
     Local,
 }
@@ -235,7 +230,6 @@ impl Work {
     fn start(self) -> usize {
         match self {
             Self::Local => START_LOCAL,
-            Self::Parts => START_NEAR,
             Self::One | Self::Large | Self::Small => START,
         }
     }
@@ -258,7 +252,6 @@ impl Observation {
     /// Returns the number of requests below which fewer gain nothing.
     fn least(&self, work: Work) -> usize {
         match (work, self.server) {
-            (Work::Parts, _) => LEAST_PARTS,
             (Work::Local, _) => START_LOCAL,
             (Work::One | Work::Large, Proximity::Near) => START_NEAR,
             (Work::Small, Proximity::Far) => START_SMALL,
