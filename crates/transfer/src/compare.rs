@@ -243,10 +243,9 @@ pub(crate) fn is_copied(from: &Stat, there: &Stat, unit: impl FnOnce() -> Option
 }
 
 /// Whether a copy has the modification time of its source. A file system may keep it in a coarser
-/// unit, rounded down (FAT), up, or to the nearest second (Samba's `round_timespec`). The `unit` is
-/// only found for times that are less than the longest one apart; if it is not known, the time of
-/// the copy shows it. A time of the source that is coarser has been truncated by a protocol or
-/// header.
+/// unit, rounded down or to the nearest (Samba's `round_timespec`): the time of the copy shows a unit
+/// of up to a second. A longer one (FAT) is only looked for where it may decide. A time of the source
+/// that is coarser has been truncated by a protocol or header.
 fn is_same(source: SystemTime, copy: SystemTime, unit: impl FnOnce() -> Option<TimeUnit>) -> bool {
     let apart = nanoseconds(source).abs_diff(nanoseconds(copy));
     if apart == 0 || apart >= TimeUnit::LONGEST.0.unsigned_abs() {
@@ -256,7 +255,9 @@ fn is_same(source: SystemTime, copy: SystemTime, unit: impl FnOnce() -> Option<T
     if truncated > TimeUnit::of(copy) {
         return truncated.count(source) == truncated.count(copy);
     }
-    apart < unit().unwrap_or(TimeUnit::of(copy)).0.unsigned_abs()
+    let (shown, after) = (TimeUnit::of(copy).0, nanoseconds(source) - nanoseconds(copy));
+    // Rounded down, or to the nearest.
+    (-shown / 2..shown).contains(&after) || unit().is_some_and(|unit| apart < unit.0.unsigned_abs())
 }
 
 /// The unit in which a place keeps modification times, in nanoseconds.
@@ -557,20 +558,15 @@ mod tests {
 
     #[test]
     fn a_copy_has_its_sources_time_in_the_unit_of_its_file_system() {
-        let (fat, second) = (Some(2_000_000_000), Some(1_000_000_000));
+        let fat = Some(2_000_000_000);
         assert!(
             same(at(12, 0), fat) && same(at(14, 0), fat) && !same(at(10, 0), fat) && !same(at(16, 0), fat)
         );
-        assert!(same(at(13, 0), second) && same(at(14, 0), second) && !same(at(12, 0), second));
-        assert!(same(at(13, 617_283_945), Some(1)) && !same(at(13, 617_283_944), Some(1)));
-        // A file system that keeps nanoseconds has no whole seconds of a finer source.
-        assert!(!same(at(13, 0), Some(1)) && !same(at(14, 0), Some(1)));
-    }
-
-    #[test]
-    fn an_unknown_unit_is_that_of_the_copys_time() {
-        assert!(same(at(13, 617_283_900), None) && !same(at(13, 617_283_800), None));
-        assert!(same(at(13, 0), None) && same(at(14, 0), None) && !same(at(12, 0), None));
+        for unit in [None, Some(1)] {
+            assert!(same(at(13, 617_283_945), unit) && !same(at(13, 617_283_944), unit));
+            assert!(same(at(13, 617_283_900), unit) && !same(at(13, 617_283_800), unit));
+            assert!(same(at(13, 0), unit) && same(at(14, 0), unit) && !same(at(12, 0), unit));
+        }
         // A protocol has truncated the source's time.
         let truncated = |copy| is_same(at(5, 0), copy, || None);
         assert!(truncated(at(5, 999)) && !truncated(at(4, 999)));
@@ -578,7 +574,7 @@ mod tests {
 
     #[test]
     fn no_unit_is_looked_for_if_it_decides_nothing() {
-        for copy in [at(13, 617_283_945), at(11, 0), at(1_000, 0)] {
+        for copy in [at(13, 617_283_945), at(13, 0), at(14, 0), at(11, 0), at(1_000, 0)] {
             is_same(at(13, 617_283_945), copy, || panic!("{copy:?}"));
         }
     }

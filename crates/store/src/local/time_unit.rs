@@ -44,7 +44,7 @@ pub(super) fn find(directory: &OwnedFd) -> Result<Duration, Errno> {
 
 /// Returns the coarsest unit of which a time is a multiple; a nanosecond otherwise.
 fn unit_of(kept: Duration) -> Duration {
-    let is_multiple = |unit: &Duration| kept.as_nanos() % unit.as_nanos() == 0;
+    let is_multiple = |unit: &Duration| kept.as_nanos().is_multiple_of(unit.as_nanos());
     UNITS.into_iter().find(is_multiple).unwrap_or(Duration::from_nanos(1))
 }
 
