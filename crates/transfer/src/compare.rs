@@ -243,9 +243,9 @@ pub(crate) fn is_copied(from: &Stat, there: &Stat, unit: impl FnOnce() -> Option
 }
 
 /// Whether a copy has the modification time of its source. A file system may keep it in a coarser
-/// unit, rounded down or to the nearest (Samba's `round_timespec`): the time of the copy shows a unit
-/// of up to a second. A longer one (FAT) is only looked for where it may decide. A time of the source
-/// that is coarser has been truncated by a protocol or header.
+/// unit, rounded down or to the nearest (Samba's `round_timespec`): the time of the copy shows a
+/// unit of up to a second. A longer one (FAT) is only looked for where it may decide. A time of the
+/// source that is coarser has been truncated by a protocol or header.
 fn is_same(source: SystemTime, copy: SystemTime, unit: impl FnOnce() -> Option<TimeUnit>) -> bool {
     let apart = nanoseconds(source).abs_diff(nanoseconds(copy));
     if apart == 0 || apart >= TimeUnit::LONGEST.0.unsigned_abs() {
