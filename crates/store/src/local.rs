@@ -41,8 +41,14 @@ pub use stat::open_regular;
 pub(crate) use stat::stat;
 
 use firstbyte_location::shown;
+use rustix::io::Errno;
 
 use crate::error::Error;
+
+/// Returns the number of an operating system error.
+fn errno(error: &io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}
 
 /// Returns an operating system error at `path`.
 fn io_error(path: &Path, source: impl Into<io::Error>) -> Error {

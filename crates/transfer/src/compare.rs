@@ -266,7 +266,7 @@ pub(crate) struct TimeUnit(i128);
 
 impl TimeUnit {
     const SECOND: Self = Self(1_000_000_000);
-    /// That of FAT.
+    /// The unit of FAT.
     const LONGEST: Self = Self(2_000_000_000);
 
     /// The unit of a tree's destination. A dry run does not look for it, which would take a file.

@@ -20,13 +20,13 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix_futex_sync::Mutex;
 
-use super::io_error;
 use super::optional::{Improvement, attempt};
 use super::resolve::{LOOKUP, is_dots, open_beneath, readable, stat_at};
 use super::spelling::{
     is_often_changed, is_refused_name, other_part, other_spelling, refused_name, similar_name,
     spelled_otherwise,
 };
+use super::{errno, io_error};
 use crate::error::{Error, Result};
 use crate::syscall_refusal::is_refusal;
 
@@ -347,7 +347,7 @@ impl Beneath {
             Err(Errno::NOENT) if missing == MissingDirectories::Create => {
                 let above = self.path.parent().filter(|above| !above.as_os_str().is_empty());
                 let made = above.map_or(Ok(()), std::fs::create_dir_all);
-                made.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+                made.map_err(|error| errno(&error))?;
                 self.make(CWD, self.path.as_os_str(), Path::new(""))?
             }
             other => other?,

@@ -5,9 +5,9 @@
 //! copy of a tree joins its names here.
 
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
 use firstbyte_location::{Algorithm, DestinationName, Escaped, Hasher, Location, NameFault, shown};
 
@@ -94,6 +94,14 @@ pub(crate) fn partial_name(name: &OsStr) -> OsString {
     }
     partial.extend_from_slice(PARTIAL_SUFFIX);
     OsString::from_vec(partial)
+}
+
+/// Returns a random file name for a partial file of `name`.
+pub(super) fn random_name(name: &OsStr) -> io::Result<OsString> {
+    let mut random = [0; 4];
+    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
+    let own = [name.as_bytes(), b"~", hex::encode(random).as_bytes()].concat();
+    Ok(OsString::from_vec(own))
 }
 
 /// Returns true for names of partial files, which listings omit.

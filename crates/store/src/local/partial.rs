@@ -6,7 +6,6 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -20,7 +19,7 @@ use super::destination::{PartialDestination, ReplaceKind};
 use super::optional::{self, Improvement, attempt};
 use super::resolve::stat_at;
 use super::spelling::{is_refused_name, refused_name};
-use super::{io_error, name};
+use super::{errno, io_error, name};
 use crate::error::{Error, Result};
 use crate::object::Metadata;
 use crate::sink::Sink;
@@ -125,7 +124,7 @@ impl LocalFile {
         let opened = open_locked(&place.directory, &partial, bits).and_then(|locked| match locked {
             Some(opened) => Ok(opened),
             None => {
-                stem = random_name(&place.name)?;
+                stem = name::random_name(&place.name)?;
                 partial = name::partial_name(&stem);
                 create(&place.directory, &partial, bits)
             }
@@ -277,18 +276,6 @@ impl LocalFile {
     }
 }
 
-fn errno(error: &io::Error) -> Errno {
-    Errno::from_io_error(error).unwrap_or(Errno::IO)
-}
-
-/// Returns a random file name for a partial file of `name`.
-fn random_name(name: &OsStr) -> io::Result<OsString> {
-    let mut random = [0; 4];
-    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
-    let own = [name.as_bytes(), b"~", hex::encode(random).as_bytes()].concat();
-    Ok(OsString::from_vec(own))
-}
-
 /// Truncates a file, unless it is already empty: after a truncation ext4 assumes that a file is
 /// being replaced in place, and writes it to disk on close, which doubles the time of a small file.
 ///
@@ -374,7 +361,7 @@ fn others_reach(file: &Stat, bits: u32) -> bool {
 /// directory's access control list. Creates a file to find out, because only the kernel knows both.
 fn usual_mode(directory: &OwnedFd, partial: &File) -> std::result::Result<u32, Errno> {
     // The name is unique, since the partial file is locked, and listings omit it.
-    let probe = format!(".{:x}.firstbyte-part", rustix::fs::fstat(partial)?.st_ino);
+    let probe = name::partial_name(format!("{:x}", rustix::fs::fstat(partial)?.st_ino).as_ref());
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = rustix::fs::openat(directory, &probe, flags, Mode::from_raw_mode(0o666))?;
     rustix::fs::unlinkat(directory, &probe, AtFlags::empty())?;

@@ -13,6 +13,7 @@ use firstbyte_location::shown;
 use rustix::fs::{Dir, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
+use super::errno;
 use super::resolve::{LOOKUP, entries, readable, stat_at};
 use crate::error::Error;
 
@@ -60,8 +61,7 @@ pub(super) fn other_spelling(directory: &OwnedFd, name: &OsStr) -> Result<Option
 /// Returns the first part of `name` that is there in another spelling, as a path from `root`, and
 /// that spelling.
 pub(super) fn other_part(root: &OwnedFd, name: &Path) -> Result<Option<(PathBuf, OsString)>, Errno> {
-    let mut directory =
-        root.try_clone().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+    let mut directory = root.try_clone().map_err(|error| errno(&error))?;
     let mut reached = PathBuf::new();
     for part in name {
         reached.push(part);

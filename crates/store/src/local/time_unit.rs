@@ -9,6 +9,8 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::errno;
+use super::name::{partial_name, random_name};
 use super::resolve::stat_at;
 
 /// A time that no coarse unit keeps: an odd second, and a fraction that needs nanoseconds.
@@ -26,17 +28,15 @@ const UNITS: [Duration; 6] = [
 
 /// Sets the time of a file in the directory, reads it again, and removes the file.
 pub(super) fn find(directory: &OwnedFd) -> Result<Duration, Errno> {
-    let mut random = [0; 8];
-    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
     // Listings omit this name.
-    let name = format!(".{}.firstbyte-part", hex::encode(random));
+    let name = partial_name(&random_name("".as_ref()).map_err(|error| errno(&error))?);
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::openat(directory, &name, flags, Mode::from_raw_mode(0o600))?);
     let set = file.set_modified(SystemTime::UNIX_EPOCH + SET);
     drop(file);
-    let kept = stat_at(directory, name.as_ref());
+    let kept = stat_at(directory, &name);
     rustix::fs::unlinkat(directory, &name, AtFlags::empty())?;
-    set.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+    set.map_err(|error| errno(&error))?;
     let kept = kept?;
     let seconds = u64::try_from(kept.st_mtime).map_err(|_| Errno::RANGE)?;
     Ok(unit_of(Duration::new(seconds, u32::try_from(kept.st_mtime_nsec).unwrap_or_default())))
