@@ -99,7 +99,7 @@ impl Hydrator {
     /// blocks that it brings soon.
     ///
     /// # Errors
-    /// Those of [`hydrate`](Self::hydrate).
+    /// The errors of [`hydrate`](Self::hydrate).
     pub fn replay(&self, wanted: HydrationList) -> Result<HydrationJob> {
         HydrationJob::start(&self.engine, wanted, None, FetchPace::Steady)
     }

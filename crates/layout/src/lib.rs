@@ -221,7 +221,8 @@ impl<'a> IntoIterator for &'a Layout {
 /// flat, a layout, or in conversion between the two.
 ///
 /// # Errors
-/// Those of [`Layout::open`] and [`Layout::find`], except that the directory need not be a layout.
+/// The errors of [`Layout::open`] and [`Layout::find`], except that the directory need not be a
+/// layout.
 pub fn find(root: &Path, name: &[u8]) -> Result<Option<PathBuf>> {
     loop {
         match Layout::open(root) {

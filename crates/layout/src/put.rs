@@ -29,7 +29,7 @@ impl Layout {
     /// Creates or replaces the file `name` with a copy of the file at `source`.
     ///
     /// # Errors
-    /// Those of [`put`](Self::put). Errors of the source name the source.
+    /// The errors of [`put`](Self::put). Errors of the source name the source.
     pub fn put_file(&self, name: &[u8], source: &Path) -> Result<()> {
         let at = |error| Error::io(source, error);
         let file = File::open(source).map_err(at)?;

@@ -69,7 +69,7 @@ impl Control {
     /// no daemon listens.
     ///
     /// # Errors
-    /// Those of [`attribute`].
+    /// The errors of [`attribute`].
     pub fn of(path: &Path) -> Result<Option<Self>> {
         let socket = attribute(path, "control")?.map(PathBuf::from);
         Ok(socket.and_then(|socket| Self::at(&socket).ok()))

@@ -222,7 +222,7 @@ impl Body {
     /// the file even if an error follows.
     ///
     /// # Errors
-    /// Those of [`read`](Self::read), and [`Io`](Error::Io) for the file.
+    /// The errors of [`read`](Self::read), and [`Io`](Error::Io) for the file.
     pub fn write_to(
         &mut self,
         sink: &Sink,

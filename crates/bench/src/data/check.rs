@@ -46,7 +46,7 @@ fn check(path: &Path, size: u64, seed: u64, buffer: &mut [u8]) -> Result<()> {
 /// Returns their size in bytes.
 ///
 /// # Errors
-/// Those of [`check_file`], and [`Error::Target`] for a file that is missing or unexpected.
+/// The errors of [`check_file`], and [`Error::Target`] for a file that is missing or unexpected.
 pub fn check_files(directory: &Path, count: u64, sizes: &FileSizes, seed: u64) -> Result<u64> {
     let mut buffer = vec![0; STEP];
     let mut bytes = 0;

@@ -138,7 +138,7 @@ pub fn names(root: &Path, count: u64) -> Result<()> {
 /// Makes the same names as [`names`], as links to few inodes where the file system has links.
 ///
 /// # Errors
-/// Those of [`names`].
+/// The errors of [`names`].
 pub fn links(root: &Path, count: u64) -> Result<()> {
     make_names(root, count, true)
 }

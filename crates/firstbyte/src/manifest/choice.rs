@@ -54,7 +54,7 @@ impl ShardChoice {
     /// number of shards. Otherwise workers would leave objects out or copy them twice.
     ///
     /// # Errors
-    /// Those of [`resolve`](Self::resolve), and a number of shards other than the manifest's.
+    /// The errors of [`resolve`](Self::resolve), and a number of shards other than the manifest's.
     pub fn of_manifest(self, manifest: &Manifest, lookup: VariableLookup<'_>) -> Result<Shard> {
         self.with(Some(manifest.count()), lookup)
     }

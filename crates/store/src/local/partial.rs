@@ -105,7 +105,7 @@ impl LocalFile {
     /// too, which the caller must remove before the commit.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open); [`InvalidName`](crate::Error::InvalidName) also if a
+    /// The errors of [`open`](Self::open); [`InvalidName`](crate::Error::InvalidName) also if a
     /// component of the path is a link.
     pub fn open_beneath(
         root: &Beneath,
@@ -202,7 +202,7 @@ impl LocalFile {
     /// that takes no lock may change it in between.
     ///
     /// # Errors
-    /// Those of [`commit`](Self::commit), and [`Precondition`](crate::Error::Precondition).
+    /// The errors of [`commit`](Self::commit), and [`Precondition`](crate::Error::Precondition).
     pub fn commit_if(
         &self,
         metadata: &Metadata,

@@ -71,7 +71,7 @@ impl PrivateDirectory {
     /// directory of this user is closed to other users.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open), and those of creating a directory.
+    /// The errors of [`open`](Self::open), and those of creating a directory.
     pub fn create(path: &Path, sharing: Sharing) -> io::Result<Self> {
         let opened = Self::at(path, sharing, Missing::Create(sharing))?;
         if opened.is_empty() {

@@ -54,7 +54,7 @@ impl Beneath {
     /// Removes a directory if it is empty. A missing or non-empty directory is not an error.
     ///
     /// # Errors
-    /// Those of [`remove_file`](Self::remove_file).
+    /// The errors of [`remove_file`](Self::remove_file).
     pub fn remove_empty_directory(&self, name: &Path) -> Result<()> {
         match self.remove(name, AtFlags::REMOVEDIR) {
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),

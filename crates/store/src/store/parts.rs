@@ -74,7 +74,7 @@ impl Store {
     /// Sends part `number` (from 1).
     ///
     /// # Errors
-    /// Those of [`put`](Self::put).
+    /// The errors of [`put`](Self::put).
     pub fn put_part(
         &self,
         upload: &Upload,
@@ -122,7 +122,7 @@ impl Store {
     /// Completes an upload with these parts, in order.
     ///
     /// # Errors
-    /// Those of [`put`](Self::put).
+    /// The errors of [`put`](Self::put).
     pub fn complete_upload(&self, upload: &Upload, parts: &[Part], options: &PutOptions) -> Result<Written> {
         let (service, object) = self.parts_of(&upload.location)?;
         service.complete_upload(object, &upload.id, parts, options)
