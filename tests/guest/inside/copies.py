@@ -58,6 +58,12 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+def times(path: Path) -> list[int]:
+    """Returns the times of modification and of change, nanoseconds."""
+    stat = path.stat()
+    return [stat.st_mtime_ns, stat.st_ctime_ns]
+
+
 def names(directory: Path) -> list[str]:
     """Returns the names in a directory."""
     return sorted(entry.name for entry in directory.iterdir())
@@ -111,13 +117,14 @@ def stale_attributes(case: Case) -> dict:
 
 def same_second(case: Case) -> dict:
     """Edits with the same length within a second, by this client: each sync copies the last one."""
-    wrong = 0
+    wrong = []
     (SRV / "edits").mkdir()
     for number in range(12):
         case.client.run("bash", "-c", f"printf %04d {number} > {AT}/edits/file")
-        case.cp("sync", f"{AT}/edits", "/tmp/edits")
-        wrong += Path("/tmp/edits/file").read_text() != f"{number:04}"
-    return {"ok": wrong == 0, "wrong": wrong}
+        done = case.cp("sync", f"{AT}/edits", "/tmp/edits")
+        if Path("/tmp/edits/file").read_text() != f"{number:04}":
+            wrong.append([done.returncode, done.stderr[-300:], times(SRV / "edits/file"), times(case.client.see(f"{AT}/edits/file")), times(Path("/tmp/edits/file"))])
+    return {"ok": not wrong, "wrong": wrong}
 
 
 def replaced_while_read(case: Case) -> dict:
