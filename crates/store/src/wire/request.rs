@@ -170,7 +170,7 @@ impl WireRequest<'_> {
         // Each step counts as it is sent, so that the number of requests can follow the rate.
         // Completing one shows that the server is alive.
         connection.write_file(file, range, &|most| {
-            let allowed = self.wait_for(most.min(BUFFER as u64))?;
+            let allowed = self.wait_for(most.min(4 * BUFFER as u64))?;
             endpoint.count_sent(allowed);
             client.counters.sent.fetch_add(allowed, Ordering::Relaxed);
             Ok(allowed)

@@ -26,8 +26,8 @@ const KEEPALIVE: Duration = Duration::from_secs(6);
 const KEEPALIVES: u32 = 4;
 
 /// Bytes that a socket accepts beyond those that its connection sends, so that bytes which count
-/// as moved have left: two steps of a payload.
-const UNSENT_BYTES: u32 = 2 * BUFFER as u32;
+/// as moved have left: a step of a payload.
+const UNSENT_BYTES: u32 = 4 * BUFFER as u32;
 
 /// The addresses of a name, and the time when it was resolved.
 type Resolved = (Instant, Vec<SocketAddr>);
