@@ -4,8 +4,9 @@
 //! each takes long, and a killed run has finished few. Fewer parts at once fill such a link as
 //! well, and finish one after another. Where each connection is slow, however, a part takes long
 //! although nothing is shared, and only more parts at once fill the link. The rate of one part
-//! tells the two apart: on a thin link it falls as parts are added. The supervisor of a run reports
-//! the bytes that have been sent, workers report each finished part, and the queue reads the limit.
+//! distinguishes the two: on a thin link it falls as parts are added. The supervisor of a run
+//! reports the bytes that have been sent, workers report each finished part, and the queue reads
+//! the limit.
 
 use std::time::{Duration, Instant};
 
