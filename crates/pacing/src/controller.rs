@@ -29,7 +29,7 @@ const LONG_ROUND_TRIP: Duration = Duration::from_millis(100);
 /// network of 5 Gbit/s.
 pub const START: usize = 16;
 /// Requests at once for the bytes of large objects from a near server, where a few keep both ends
-/// busy, and for parts of uploads at first.
+/// busy.
 pub const START_NEAR: usize = 4;
 /// Requests at once for small objects from a far server before anything is measured. They mostly
 /// wait, which costs nothing. The default memory allows about 200.

@@ -72,6 +72,7 @@ impl Wait {
 pub struct HedgePolicy {
     heads: Samples,
     writes: Samples,
+    short_writes: Samples,
     requests: u64,
     cuts: u64,
 }
@@ -86,16 +87,21 @@ impl HedgePolicy {
     pub fn learn(&mut self, wait: Wait, took: Duration) {
         match wait {
             Wait::Head => self.heads.add(took),
-            Wait::Write | Wait::ShortWrite => self.writes.add(took),
+            Wait::Write => self.writes.add(took),
+            Wait::ShortWrite => {
+                self.writes.add(took);
+                self.short_writes.add(took);
+            }
             Wait::Body | Wait::ShortBody => {}
         }
     }
 
     /// Returns the typical time until a request shows an effect: the head of a read or a whole
-    /// write. `None` while there are too few samples.
+    /// short write. Bytes of a long write count while they are sent. `None` while there are too few
+    /// samples.
     #[must_use]
     pub fn median(&self) -> Option<Duration> {
-        self.heads.median().max(self.writes.median())
+        self.heads.median().max(self.short_writes.median())
     }
 
     /// Takes a cut from the budget. Returns false if the budget is used up: few requests are sent

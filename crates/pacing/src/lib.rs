@@ -20,7 +20,7 @@ pub use backoff::{DEADLINE, RETRIES, backoff, backoff_at};
 pub use concurrency_limit::ConcurrencyLimit;
 pub use controller::{Controller, Observation, START, START_NEAR, Work};
 pub use hedge::{HedgePolicy, SILENCE, Wait};
-pub use part_limit::PartLimit;
+pub use part_limit::{PartLimit, PartsInFlight};
 pub use proximity::{FAR, Proximity};
 pub use rate_limit::{Grant, RateLimit};
 pub use request_size::{

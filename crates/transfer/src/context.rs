@@ -113,6 +113,8 @@ pub(crate) struct Context<'a> {
     pub(crate) run_kind: RunKind<'a>,
     pub(crate) meters: Meters,
     pub(crate) tracker: RequestTracker<Cancel>,
+    /// Bytes that the store had sent before the run.
+    sent_before: u64,
     pub(crate) started: Instant,
     /// Device and inode of the files that a run over named objects has written: two sources can
     /// have one destination under different names.
@@ -138,6 +140,7 @@ impl<'a> Context<'a> {
             run_kind,
             meters: Meters::default(),
             tracker: RequestTracker::new(workers, Instant::now()),
+            sent_before: scope.store.counters().sent,
             started: Instant::now(),
             written: Mutex::default(),
             ended: OnceLock::new(),
@@ -249,6 +252,12 @@ impl<'a> Context<'a> {
             (ObjectCount::Many | ObjectCount::Tree, Durability::Data) => Durability::None,
             (_, durability) => durability,
         }
+    }
+
+    /// Bytes that have moved, those of writes in flight included.
+    pub(crate) fn moved_so_far(&self) -> u64 {
+        let sent = self.store.counters().sent.saturating_sub(self.sent_before);
+        load(&self.meters.moved).max(sent)
     }
 
     /// Counts bytes that an earlier run has moved.

@@ -18,9 +18,10 @@ pub(crate) trait ObjectPieces: Send + Sync {
     fn most_together(&self, _longest: u64) -> u32 {
         1
     }
-    /// Whether its pieces are parts of an upload. Each is sent again whole when it is cut off.
-    fn is_upload(&self) -> bool {
-        false
+    /// Bytes of a piece, if pieces are parts of an upload: each is sent again whole when it is cut
+    /// off.
+    fn part_length(&self) -> Option<u64> {
+        None
     }
     /// Called once every piece has been moved: verifies the object and puts it in place.
     fn finish(&self, requester: &mut Requester<'_>) -> Result<Finish>;

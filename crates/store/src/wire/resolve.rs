@@ -11,11 +11,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 use rustix_futex_sync::Mutex;
+use socket2::SockRef;
 
 use super::Failed;
 use crate::cancel::Cancel;
 use crate::error::Error;
-use crate::limits::{KEEP_IDLE, LOOK};
+use crate::limits::{BUFFER, KEEP_IDLE, LOOK};
 use crate::options::StoreOptions;
 use crate::origin::Origin;
 
@@ -23,6 +24,10 @@ use crate::origin::Origin;
 const KEEPALIVE: Duration = Duration::from_secs(6);
 /// Unanswered keepalive probes after which the connection is lost, half a minute in total.
 const KEEPALIVES: u32 = 4;
+
+/// Bytes that a socket accepts beyond those that its connection sends, so that bytes which count
+/// as moved have left: a step of a payload.
+const UNSENT_BYTES: u32 = 4 * BUFFER as u32;
 
 /// The addresses of a name, and the time when it was resolved.
 type Resolved = (Instant, Vec<SocketAddr>);
@@ -159,5 +164,8 @@ fn prepare(socket: TcpStream, options: &StoreOptions) -> std::io::Result<TcpStre
     sockopt::set_tcp_keepidle(&socket, KEEPALIVE)?;
     sockopt::set_tcp_keepintvl(&socket, KEEPALIVE)?;
     sockopt::set_tcp_keepcnt(&socket, KEEPALIVES)?;
+    // Some kernels lack the option; bytes then count as moved a little early.
+    let limited = SockRef::from(&socket).set_tcp_notsent_lowat(UNSENT_BYTES);
+    tracing::trace!(?limited, "unsent bytes");
     Ok(socket)
 }

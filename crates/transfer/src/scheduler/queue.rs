@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use firstbyte_pacing::{PartLimit, SHORTEST_REQUEST};
+use firstbyte_pacing::{PartLimit, PartsInFlight, SHORTEST_REQUEST};
 
 use crate::error::Error;
 use crate::job::CopyJob;
@@ -88,11 +88,11 @@ impl Queue {
     pub(super) fn claim(&mut self, near: bool, longest: u64) -> Option<WorkerTask> {
         let least = if near { NEAR_PIECES } else { 0 };
         let most = self.half_share().max(least).min(self.together.unwrap_or(u32::MAX));
-        let full = self.parts_in_flight() >= self.parts.most();
+        let full = self.is_full_of_parts();
         let mut started = self.open.iter_mut().filter(|open| !open.pending.is_empty());
         let next = if near { started.min_by_key(|open| open.running) } else { started.next() };
         if let Some(open) = next {
-            if full && open.object.is_upload() {
+            if full && open.object.part_length().is_some() {
                 return None;
             }
             let piece = open.pending.claim(most.min(open.object.most_together(longest)))?;
@@ -109,8 +109,17 @@ impl Queue {
     }
 
     /// Parts of uploads in flight.
-    pub(super) fn parts_in_flight(&self) -> usize {
-        self.open.iter().filter(|open| open.object.is_upload()).map(|open| open.running as usize).sum()
+    pub(super) fn parts_in_flight(&self) -> PartsInFlight {
+        let uploads = self.open.iter().filter_map(|open| Some((open.running, open.object.part_length()?)));
+        uploads.fold(PartsInFlight::default(), |parts, (running, length)| PartsInFlight {
+            count: parts.count + running as usize,
+            length: parts.length.max(length),
+        })
+    }
+
+    /// Whether no further part of an upload may be sent.
+    pub(super) fn is_full_of_parts(&self) -> bool {
+        self.parts_in_flight().count >= self.parts.most()
     }
 
     /// The number of pieces that a worker may claim at once: half of its share of the remaining

@@ -36,7 +36,12 @@ pub(super) fn supervise<'scope>(
         }
         // Observed after the wait, so that the controller decides on current values.
         let (seen, wanted) = (observe(context, &queue), wanted(run, &queue).min(most));
+        let parts = queue.parts_in_flight();
+        let raised = queue.parts.observe(seen.now, seen.bytes, parts);
         drop(queue);
+        if raised {
+            run.work.notify_all();
+        }
         while spawned < wanted.min(most) {
             match run.spawn(scope, spawned) {
                 Ok(()) => spawned += 1,
@@ -78,7 +83,7 @@ fn observe(context: &Context<'_>, queue: &Queue) -> Observation {
     };
     Observation {
         now,
-        bytes: load(&meters.moved),
+        bytes: context.moved_so_far(),
         requests: load(&meters.steps),
         slowdowns: load(&meters.slowdowns),
         under_way: if on_network { tracker.in_flight() } else { queue.busy },
@@ -86,6 +91,7 @@ fn observe(context: &Context<'_>, queue: &Queue) -> Observation {
         round_trip: tracker.round_trip().unwrap_or_default(),
         server: if on_network { tracker.server() } else { Proximity::Unknown },
         silent: on_network && tracker.is_silent(now),
-        waiting: (queue.waiting() > 0).then_some(work),
+        // Requests that the limit of parts holds back show nothing about more of them.
+        waiting: (queue.waiting() > 0 && !queue.is_full_of_parts()).then_some(work),
     }
 }

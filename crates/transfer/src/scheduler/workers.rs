@@ -184,7 +184,7 @@ impl Scheduler<'_> {
     fn move_piece(&self, requester: &mut Requester<'_>, claimed: ClaimedPiece) {
         let began = Instant::now();
         let result = claimed.object.move_piece(requester, claimed.piece);
-        if result.is_ok() && claimed.object.is_upload() {
+        if result.is_ok() && claimed.object.part_length().is_some() {
             self.part_sent(began.elapsed());
         }
         {
@@ -205,9 +205,8 @@ impl Scheduler<'_> {
     /// Adjusts how many parts of uploads may be in flight to the time that one took.
     fn part_sent(&self, took: Duration) {
         let mut queue = self.queue.lock();
-        let (before, in_flight) = (queue.parts.most(), queue.parts_in_flight());
-        queue.parts.observe(in_flight, took);
-        let raised = queue.parts.most() > before;
+        let parts = queue.parts_in_flight();
+        let raised = queue.parts.finished(took, parts);
         drop(queue);
         // Workers that found the limit reached wait for this.
         if raised {

@@ -11,6 +11,7 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use firstbyte_location::{ByteRange, EntryKind, Location};
 use firstbyte_store::{Error as StoreError, Payload, PinnedFile, Stat, StatedLength, Store, open_regular};
@@ -71,7 +72,9 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &CopyJob, path: &Path) -
     let (upload, sent) = match resumed {
         Some(resumed) => resumed,
         None => {
+            let asked = Instant::now();
             let upload = context.store.begin_upload(&job.destination, &options)?;
+            context.tracker.learn_answer(asked.elapsed());
             if let Some(journal) = &journal {
                 journal.write(&upload, &stat, &plan, &digest)?;
             }
@@ -141,8 +144,8 @@ impl ObjectPieces for FileUpload {
         })
     }
 
-    fn is_upload(&self) -> bool {
-        true
+    fn part_length(&self) -> Option<u64> {
+        Some(self.plan.range(0).len())
     }
 
     fn finish(&self, requester: &mut Requester<'_>) -> Result<Finish> {
