@@ -12,6 +12,7 @@ step, the slowest tests, the tests not run and why, and the failures again.
 """
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -29,6 +30,10 @@ PYTHON = ".venv/bin/python"
 
 # Describes the built test programs, so that running them needs neither cargo nor its lock.
 PROGRAMS = "test-programs.json"
+# Bytes of a build from nothing with its tests.
+BUILT = 13 << 30
+# Bytes that a run still takes when all is built: logs, caches and files of tests.
+SPARE = 3 << 30
 # Lines of a failed step that the report repeats.
 REPEATED = 200
 # Number of tests in the list of the slowest.
@@ -212,6 +217,18 @@ def report(results: list[Result], not_run: list[str]) -> None:
             print("\n".join((list(reports(result.lines)) or result.lines)[-REPEATED:]))
 
 
+def short_of_space(target: Path) -> str | None:
+    """Returns a line if the disk has too little space. Full disks fail steps with errors that name
+    no disk: a compiler panics, and files are empty.
+    """
+    home = next(path for path in (target, *target.parents) if path.exists())
+    needed = SPARE if any(target.glob("debug/deps/*")) else BUILT + SPARE
+    free = shutil.disk_usage(home).free
+    if free >= needed:
+        return None
+    return f"{home}: {free / 1e9:.0f} GB are free, and {needed / 1e9:.0f} GB may be needed; free some, or set CARGO_TARGET_DIR"
+
+
 def spread_process_ids() -> None:
     """Raises the limit of process ids to that of systemd: tests end processes by id, and with
     32,768 ids one is used again within minutes. Only root may, and a container may not.
@@ -233,8 +250,13 @@ def main() -> int:
         # Writable by any user: each test that lacks a right adds a line, also as another user.
         os.chmod(not_run.name, 0o666)
         os.environ["FIRSTBYTE_NOT_RUN"] = not_run.name
+        short = short_of_space(Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")))
+        if short:
+            print(f"== short of space: {short}", flush=True)
         results = run_groups(groups)
         report(results, not_run.read().splitlines())
+        if short and any(result.failed for result in results):
+            print(f"== short of space: {short}")
     print(f"{sum(r.passed for r in results)} passed, {sum(r.failed for r in results)} failed")
     return int(any(r.failed for r in results))
 

@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LARGE, FILES, SMALL = 1 << 30, 20_000, 4096
+# Names of the directory that is listed alone: many, so that the start of a process counts for little.
+NAMES = 300_000
 
 
 def main() -> int:
@@ -46,19 +49,29 @@ def compare(program: Path, stage: Path, seconds: str) -> None:
         (tree / "small" / f"{number:05}").write_bytes(os.urandom(SMALL))
     os.sync()
     kind = subprocess.run(["stat", "-f", "-c", "%T", stage], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+    named = stage / "names"
+    named.mkdir()
+    for number in range(NAMES):
+        (named / f"{number:06}").touch()
     drop_caches()
-    words = [program, "--json", "probe", tree, "--time", seconds, "--disk", stage]
-    report = json.loads(subprocess.run(words, stdout=subprocess.PIPE, check=True).stdout)
-    rates, names = report["rates"], report["names"]
+    report = probe(program, tree, stage, seconds)
+    names = probe(program, named, stage, seconds)["names"]
+    rates = report["rates"]
     found = {
         "one stream, MB/s": (rates["connection"] / 1e6, fio(tree, "read", "1M", 1)["bw_bytes"] / 1e6),
         "all streams, MB/s": (rates["total"] / 1e6, fio(tree, "read", "1M", len_of(rates))["bw_bytes"] / 1e6),
-        "names a second": (names["names"] / names["seconds"], listed(program, tree)),
+        "names a second": (names["names"] / names["seconds"], listed(program, named)),
         "opens a second": (report["ceiling"]["per_second"], opened(tree, report["ceiling"]["at_once"])),
     }
     print(f"{stage.parent} ({kind})")
     for what, (probed, expected) in found.items():
         print(f"  {what:18}  probe {probed:12.1f}   other {expected:12.1f}   {(probed / expected - 1) * 100:+.1f} %", flush=True)
+
+
+def probe(program: Path, directory: Path, stage: Path, seconds: str) -> dict:
+    """Returns the report of a probe."""
+    words = [program, "--json", "probe", directory, "--time", seconds, "--disk", stage]
+    return json.loads(subprocess.run(words, stdout=subprocess.PIPE, check=True).stdout)
 
 
 def len_of(rates: dict) -> int:
@@ -84,14 +97,19 @@ def fio(tree: Path, pattern: str, block: str, jobs: int) -> dict:
     return json.loads(done.stdout)["jobs"][0]["read"]
 
 
-def listed(program: Path, tree: Path) -> float:
-    """Returns the names per second of `ls -R` in a new process; the median of five."""
-    times = []
-    for _ in range(5):
+def listed(program: Path, directory: Path) -> float:
+    """Returns the names per second of `ls -R`, without the start of its process; by medians of
+    five."""
+    empty = directory.parent / "empty"
+    empty.mkdir()
+
+    def seconds(listed: Path) -> float:
         began = time.monotonic()
-        subprocess.run([program, "ls", "-R", tree], stdout=subprocess.DEVNULL, check=True)
-        times.append(time.monotonic() - began)
-    return (FILES + 2) / sorted(times)[2]
+        subprocess.run([program, "ls", "-R", listed], stdout=subprocess.DEVNULL, check=True)
+        return time.monotonic() - began
+
+    taken, start = (statistics.median(seconds(which) for _ in range(5)) for which in (directory, empty))
+    return NAMES / (taken - start)
 
 
 def opened(tree: Path, at_once: int) -> float:

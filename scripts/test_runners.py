@@ -1,7 +1,12 @@
-"""Counts, slow tests and reports of failures, as cargo, nextest and pytest print them."""
+"""Counts, slow tests and reports of failures, as cargo, nextest and pytest print them; the line of
+`check.py` about a full disk."""
 
+import tempfile
 import unittest
+from pathlib import Path
+from unittest import mock
 
+import check
 from runners import Slow, counts, reports, slow_test
 
 CARGO = """\
@@ -66,6 +71,23 @@ class Reports(unittest.TestCase):
         self.assertEqual([slow.seconds for slow in found], [61.25, 960.0])
         self.assertEqual(slow_test("1.02s call     tests/a.py::test_b"), Slow(1.02, "tests/a.py::test_b"))
         self.assertIsNone(slow_test("1.02s is what it took"))
+
+
+class ShortOfSpace(unittest.TestCase):
+    def line(self, free: int, built: bool) -> str | None:
+        with tempfile.TemporaryDirectory() as scratch, mock.patch("shutil.disk_usage") as usage:
+            usage.return_value.free = free
+            target = Path(scratch) / "not yet" / "target"
+            if built:
+                (target / "debug/deps").mkdir(parents=True)
+                (target / "debug/deps/it").touch()
+            return check.short_of_space(target)
+
+    def test_a_build_from_nothing_needs_more_than_one_that_is_there(self):
+        self.assertIsNone(self.line(20 << 30, built=False))
+        self.assertIsNone(self.line(5 << 30, built=True))
+        self.assertIn("5 GB are free", self.line(5_000_000_000, built=False) or "")
+        self.assertIn("1 GB are free", self.line(1_000_000_000, built=True) or "")
 
 
 if __name__ == "__main__":
