@@ -20,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LARGE, FILES, SMALL = 1 << 30, 20_000, 4096
-# Names of the directory that is listed alone: many, so that the start of a process counts for little.
+# Names of the directory that is listed alone: many, since starting a process takes milliseconds.
 NAMES = 300_000
 
 
