@@ -6,6 +6,7 @@
 mod cache_entry;
 mod memory;
 
+use std::fs::File;
 use std::ops::Range;
 use std::sync::atomic::{
     AtomicBool,
@@ -331,6 +332,11 @@ impl BlockStore {
     /// Whether there is nothing to verify: the version is complete, or not cached.
     pub(crate) fn is_settled(&self) -> bool {
         self.cached().is_none_or(CacheEntry::is_complete)
+    }
+
+    /// Returns the file of a version that will be synced when it is complete.
+    pub(crate) fn unsynced_file(&self) -> Option<File> {
+        self.cached()?.unsynced_file()
     }
 
     pub(crate) fn backing(&self) -> Option<Backing> {

@@ -16,11 +16,15 @@ use crate::limits::ATTEMPTS;
 use crate::version::{HydrationContext, SharedVersion};
 use crate::wanted::{HydrationFailure, HydrationItem, HydrationList};
 
+use super::disk_writer::DiskWriter;
+
 /// The size from which on the checksum of the whole object is requested early, so that blocks are
 /// hashed as they arrive. Reading back a smaller object takes a few milliseconds.
 const LEARN_CHECKSUM_FROM: u64 = LONGEST_REQUEST;
 /// The most files found ahead of their turn, some hundred bytes each.
 const MOST_AHEAD: usize = 10_000;
+/// Bytes of a file after which the disk begins to write them.
+const WRITE_AFTER: u64 = 16 << 20;
 /// The polling interval: blocks fetched for readers notify no job.
 const POLL: Duration = firstbyte_store::LOOK;
 
@@ -139,6 +143,7 @@ fn run(engine: &Arc<HydrationContext>, job: &Arc<JobState>, wanted: HydrationLis
     let mut held: Option<Candidate> = None;
     let mut exhausted = false;
     let mut least_refused = u64::MAX;
+    let disk_writer = DiskWriter::start();
     while !job.is_cancelled() {
         let mut busy = active.iter_mut().any(|file| file.submit(engine));
         // The next file starts when the fetches of all others are submitted, so that files come in
@@ -165,6 +170,7 @@ fn run(engine: &Arc<HydrationContext>, job: &Arc<JobState>, wanted: HydrationLis
                 Admission::Refused => {}
             }
         }
+        active.iter_mut().for_each(|file| file.begin_writing(disk_writer.as_ref()));
         active.retain_mut(|file| !file.finish(job));
         if exhausted && held.is_none() && active.is_empty() {
             break;
@@ -265,7 +271,7 @@ impl Candidate {
         let is_whole = bytes.len() == version.table.size();
         let learns_checksum = is_whole && cached < bytes.len() && bytes.len() >= LEARN_CHECKSUM_FROM;
         let shared = Arc::new(JobFile::new(Arc::clone(job), cached, learns_checksum));
-        ActiveFile { version, next: blocks.start, blocks, bytes, round: 0, cost, cached, shared }
+        ActiveFile { version, next: blocks.start, blocks, bytes, round: 0, cost, cached, written: 0, shared }
     }
 }
 
@@ -281,6 +287,8 @@ struct ActiveFile {
     cost: u64,
     /// Bytes cached at the start.
     cached: u64,
+    /// Fetched bytes that the disk has been asked to write.
+    written: u64,
     shared: Arc<JobFile>,
 }
 
@@ -313,6 +321,18 @@ impl ActiveFile {
     /// Bytes fetched, including blocks fetched more than once.
     fn fetched(&self) -> u64 {
         self.shared.counted() - self.cached
+    }
+
+    /// Starts writing the fetched bytes to the disk if they are many.
+    fn begin_writing(&mut self, writer: Option<&DiskWriter>) {
+        let fetched = self.fetched();
+        if fetched.saturating_sub(self.written) < WRITE_AFTER {
+            return;
+        }
+        self.written = fetched;
+        if let Some((writer, file)) = writer.zip(self.version.table.blocks.unsynced_file()) {
+            writer.begin(file);
+        }
     }
 
     /// Whether the missing blocks were fetched before and evicted by others: then they are not

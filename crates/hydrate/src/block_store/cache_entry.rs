@@ -1,5 +1,6 @@
 //! One version in the cache, in either of the two forms in which the cache keeps it.
 
+use std::fs::File;
 use std::ops::Range;
 
 use firstbyte_location::{ByteRange, Checksum, Location, Version};
@@ -150,6 +151,13 @@ impl CacheEntry {
         match self {
             Self::Sparse(cached) => cached.cost_of_missing(blocks),
             Self::Packed(packed) => packed.cost_if_missing(),
+        }
+    }
+
+    pub(super) fn unsynced_file(&self) -> Option<File> {
+        match self {
+            Self::Sparse(cached) => cached.unsynced_file(),
+            Self::Packed(_) => None,
         }
     }
 

@@ -7,6 +7,7 @@
 //! errors of the network. A large version is then synced, so that it is still complete after a
 //! power cut; a small one is cheaper to verify again than to sync.
 
+use std::fs::File;
 use std::io;
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -111,10 +112,21 @@ impl CachedVersion {
             complete.store(0, Ordering::SeqCst);
             return Ok(VersionVerification::Missing);
         }
-        if self.size() >= SYNC_FROM && inner.retention == Retention::Persistent {
+        if self.is_synced() {
             inner.make_durable().map_err(Error::cache(&inner.shown_data(), "cannot sync it to disk"))?;
         }
         Ok(VersionVerification::Complete)
+    }
+
+    /// Returns the file of a version that will be synced when it is complete.
+    #[must_use]
+    pub fn unsynced_file(&self) -> Option<File> {
+        self.is_synced().then(|| self.inner.data.file().try_clone().ok())?
+    }
+
+    /// Whether the version is synced when it is complete.
+    fn is_synced(&self) -> bool {
+        self.size() >= SYNC_FROM && self.inner.retention == Retention::Persistent
     }
 
     /// Returns the whole file, if it is complete. No block of it is removed while the backing
