@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_waits_for_a_busy_disk() {
+    fn no_caller_waits_for_a_busy_disk() {
         let (sender, files) = sync_channel(1);
         let writer = DiskWriter(sender);
         for _ in 0..3 {
