@@ -81,8 +81,10 @@ debian() {
         # A virtual environment needs it, and Debian's own Python is the only one without.
         [ -z "${REQUIREMENTS[$step]-}" ] || python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
     done
-    # CPython's own tests; Debian has them in a package of their own.
-    if needs python && ! python3 -c 'import test.test_os' 2>/dev/null; then missing+=(libpython3-testsuite); fi
+    # CPython's own tests; Debian has them in a package for each version.
+    if needs python && ! python3 -c 'import test.test_os' 2>/dev/null; then
+        missing+=("$(python3 -c 'import sys; print("libpython%d.%d-testsuite" % sys.version_info[:2])')")
+    fi
     if [ ${#missing[@]} -gt 0 ]; then
         readarray -t missing < <(printf '%s\n' "${missing[@]}" | sort -u)
         apt_install "${missing[@]}"
