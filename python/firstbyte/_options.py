@@ -128,8 +128,9 @@ def unknown(function: str, name: str, known: Collection[str]) -> TypeError:
     # Slow to import.
     import difflib
 
-    meant = ALIASES.get(name) or CLIENT_ALIASES.get(name)
-    if meant is None or meant not in known:
-        meant = next(iter(difflib.get_close_matches(name, known, 1)), None)
-    hint = f"did you mean {meant!r}?" if meant else "there are " + ", ".join(sorted(known))
+    ours = ALIASES.get(name) or CLIENT_ALIASES.get(name)
+    if ours in known:
+        return TypeError(f"{function}: there is no option {name!r}; use {ours!r}")
+    meant = next(iter(difflib.get_close_matches(name, known, 1)), None)
+    hint = f"similar: {meant!r}" if meant else "there are " + ", ".join(sorted(known))
     return TypeError(f"{function}: there is no option {name!r}; {hint}")

@@ -40,7 +40,7 @@ impl FileError {
         let what = match (message.split_once(' ').map(|(first, _)| first), quoted.split_first()) {
             (Some("unknown"), Some((name, known))) if message.starts_with("unknown field") => {
                 match nearest(name, known.iter().copied()).first() {
-                    Some(near) => format!("unknown field; did you mean `{near}`?"),
+                    Some(near) => format!("unknown field; similar: {near}"),
                     None => format!("unknown field; known here: {}", known.join(", ")),
                 }
             }

@@ -132,7 +132,8 @@ impl Cli {
                 std::process::exit(error.exit_code());
             }
             if error.use_stderr() {
-                console::failed(&Error::usage(usage::line(&error, &command())));
+                let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+                console::failed(&Error::usage(usage::line(&error, &command(), &words)));
                 std::process::exit(error.exit_code());
             }
             let coloured = std::io::stdout().is_terminal() && console::wants_colours();

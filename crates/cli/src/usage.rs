@@ -1,14 +1,18 @@
 //! Usage errors in one line: the typed text, its verb, and what to type instead. clap finds them,
 //! but explains them in paragraphs. Only `args` calls this.
 
+use std::ffi::OsString;
+
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command};
 
-/// Formats the line for a usage error. `grammar` is the whole command line.
-pub fn line(error: &clap::Error, grammar: &Command) -> String {
+/// Formats the line for a usage error of these words. `grammar` is the whole command line.
+pub fn line(error: &clap::Error, grammar: &Command, words: &[OsString]) -> String {
     let known = match error.kind() {
         ErrorKind::InvalidSubcommand => unknown_verb(error),
-        ErrorKind::UnknownArgument => unknown_option(error, grammar),
+        ErrorKind::UnknownArgument => {
+            misplaced_option(error, grammar, words).or_else(|| unknown_option(error, grammar))
+        }
         ErrorKind::InvalidValue | ErrorKind::ValueValidation => bad_value(error),
         _ => missing(error),
     };
@@ -90,7 +94,7 @@ fn unknown_verb(error: &clap::Error) -> Option<String> {
         ));
     }
     let meant = texts(error, ContextKind::SuggestedSubcommand);
-    let meant = meant.map_or(String::new(), |names| format!("; did you mean {}?", names.join(" or ")));
+    let meant = meant.map_or(String::new(), |names| format!("; similar: {}", names.join(" or ")));
     Some(format!("{typed}: no such verb{meant} (see {} --help)", program(error)))
 }
 
@@ -125,9 +129,41 @@ fn unknown_option(error: &clap::Error, grammar: &Command) -> Option<String> {
     let options = options_of(name, grammar)?;
     let meant = other_programs_option(typed, &options).map(|ours| format!("; use {ours}"));
     let meant = meant
-        .or_else(|| other_case(typed, &options).map(|short| format!("; did you mean -{short}?")))
-        .or_else(|| text(error, ContextKind::SuggestedArg).map(|alike| format!("; did you mean {alike}?")));
+        .or_else(|| other_case(typed, &options).map(|short| format!("; similar: -{short}")))
+        .or_else(|| text(error, ContextKind::SuggestedArg).map(|alike| format!("; similar: {alike}")));
     Some(format!("{typed}: {name} {what}{} (see {} --help)", meant.unwrap_or_default(), program(error)))
+}
+
+/// Formats the line for an option of a verb that stands before the verb.
+fn misplaced_option(error: &clap::Error, grammar: &Command, words: &[OsString]) -> Option<String> {
+    let typed = text(error, ContextKind::InvalidArg)?;
+    let typed = typed.split('=').next().filter(|typed| typed.starts_with('-'))?;
+    if verb_of(error).is_some_and(|verb| !verb.is_empty()) {
+        return None;
+    }
+    let mut built = grammar.clone();
+    built.build();
+    let verbs = built.get_subcommands().filter(|verb| !verb.is_hide_set());
+    let having: Vec<&str> = verbs.filter(|verb| has_option(verb, typed)).map(Command::get_name).collect();
+    let given = words.iter().filter_map(|word| word.to_str()).find(|word| having.contains(word));
+    let place = "which goes after the verb";
+    if let Some(verb) = given.or(having.first().copied().filter(|_| having.len() == 1)) {
+        let line = format!("firstbyte {verb} {typed} ...");
+        return Some(format!(
+            "{typed}: is an option of {verb}, {place}: {line} (see firstbyte {verb} --help)"
+        ));
+    }
+    let (last, others) = having.split_last()?;
+    Some(format!("{typed}: is an option of {} and {last}, {place}", others.join(", ")))
+}
+
+fn has_option(verb: &Command, typed: &str) -> bool {
+    let is_long = |arg: &Arg| arg.get_long().is_some_and(|long| typed.strip_prefix("--") == Some(long));
+    let is_short = |arg: &Arg| {
+        arg.get_short()
+            .is_some_and(|short| typed.strip_prefix('-').is_some_and(|rest| rest.starts_with(short)))
+    };
+    verb.get_arguments().any(|arg| is_long(arg) || is_short(arg))
 }
 
 /// Returns our option for another program's, if the verb has it.

@@ -262,7 +262,7 @@ mod tests {
                 "today",
                 "line 11: sources.me.day: `today` is not a day; write for example 2026-11-23",
             ),
-            ("shared", "sharde", "line 5: sharde: unknown field; did you mean `shared`?"),
+            ("shared", "sharde", "line 5: sharde: unknown field; similar: shared"),
             ("title = \"mine\"\n", "", "`title` is missing"),
         ] {
             assert!(fails(from, to).contains(error), "{to}: {} is not {error}", fails(from, to));
