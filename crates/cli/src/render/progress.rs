@@ -22,6 +22,7 @@ pub struct ProgressDisplay {
     /// Word for the action on objects: `copy` or `move`.
     deed: &'static str,
     planned: Mutex<PlannedSums>,
+    differences: Mutex<DifferenceSums>,
     /// Start time of each object in flight, if complete objects are named.
     begun: Option<Mutex<HashMap<String, Instant>>>,
     failures: FailureReporting,
@@ -42,6 +43,19 @@ pub struct PlannedSums {
     pub bytes: u64,
     /// Objects that would be deleted.
     pub deletions: u64,
+}
+
+/// Counts of the differences of a comparison.
+#[derive(Clone, Debug, Default)]
+pub struct DifferenceSums {
+    /// Names that only the source has.
+    pub only_source: u64,
+    /// Names that only the destination has.
+    pub only_destination: u64,
+    /// Objects whose sizes differ.
+    pub size: u64,
+    /// Objects of equal size whose content differs.
+    pub content: u64,
 }
 
 /// The place where a failed object is reported.
@@ -68,6 +82,7 @@ impl ProgressDisplay {
             rows: if globals.json { Rows::Json } else { Rows::Text },
             deed: "copy",
             planned: Mutex::default(),
+            differences: Mutex::default(),
             begun: globals.names_objects().then(Mutex::default),
             failures,
             stop: None,
@@ -92,6 +107,11 @@ impl ProgressDisplay {
     pub fn dry_run(&self) -> Option<PlannedSums> {
         let planned = self.planned.lock().clone();
         (planned.objects + planned.deletions > 0).then_some(planned)
+    }
+
+    /// Returns the counts of the differences so far.
+    pub fn differences(&self) -> DifferenceSums {
+        self.differences.lock().clone()
     }
 
     /// Ends the bar. Returns the error of rows that could not be printed, if any.
@@ -183,6 +203,7 @@ impl Observer for ProgressDisplay {
     }
 
     fn differs(&self, difference: &Difference) {
+        self.differences.lock().add(difference);
         self.row(&match self.rows {
             Rows::Text => text_of(difference),
             Rows::Json => difference.to_json().to_string(),
@@ -219,6 +240,18 @@ impl PlannedSums {
             }
             Action::Delete { .. } => self.deletions += 1,
         }
+    }
+}
+
+impl DifferenceSums {
+    fn add(&mut self, difference: &Difference) {
+        let count = match difference {
+            Difference::OnlySource(_) => &mut self.only_source,
+            Difference::OnlyDestination(_) => &mut self.only_destination,
+            Difference::Size { .. } => &mut self.size,
+            Difference::Content(..) => &mut self.content,
+        };
+        *count += 1;
     }
 }
 

@@ -42,6 +42,8 @@ pub struct RunReport {
     store: Option<Store>,
     /// Computes dollars and prediction for the receipt.
     settle: Option<Settle>,
+    /// The next step for the user.
+    advice: Option<String>,
 }
 
 /// Completes a receipt with the counts of a store.
@@ -72,12 +74,18 @@ impl RunReport {
             kept: None,
             store: None,
             settle: None,
+            advice: None,
         }
     }
 
     /// Sets the store that makes all requests of the verb.
     pub fn counting(self, store: &Store) -> Self {
         Self { store: Some(store.clone()), ..self }
+    }
+
+    /// Sets the next step for the user, which follows the receipt's line.
+    pub fn advise(&mut self, advice: String) {
+        self.advice = Some(advice);
     }
 
     /// Changes the store that makes the verb's requests.
@@ -219,7 +227,9 @@ impl RunReport {
         if globals.json {
             self.print(&json::line(&self.receipt), globals, output)?;
         } else if !globals.quiet && self.ended.is_none() && !console::output_is_closed() {
-            self.print(&result_line(&self.receipt, self.planned.as_ref()), globals, output)?;
+            let line = result_line(&self.receipt, self.planned.as_ref());
+            let advice = self.advice.as_ref().map(|advice| format!("; {advice}"));
+            self.print(&(line + &advice.unwrap_or_default()), globals, output)?;
         }
         match self.ended {
             Some(error) => Err(error),

@@ -3,6 +3,7 @@
 
 use firstbyte::receipt::{Receipt, VerifiedExtent};
 use firstbyte::size::{grouped, human, human_rate};
+use firstbyte_location::Service;
 
 use crate::render::progress::PlannedSums;
 
@@ -70,22 +71,29 @@ fn transfer_line(receipt: &Receipt) -> String {
     parts.join(", ")
 }
 
-/// Formats `2,001 objects are the same (by size; --content compares bytes)`.
+/// Formats `2,001 files are the same (by size; --content compares bytes)`.
 fn check_line(receipt: &Receipt) -> String {
     let (same, different) = (receipt.objects, receipt.differences.unwrap_or(0));
+    let is_stored = |location: &str| Service::of_text(location).is_some();
+    let is_local = !is_stored(&receipt.source) || !receipt.destination.as_deref().is_some_and(is_stored);
+    let items = |count| match is_local {
+        true => counted(count, "file", "files"),
+        false => objects(count),
+    };
     let proof = match receipt.verified {
-        Some(VerifiedExtent::Full) => " (by checksum)",
-        Some(VerifiedExtent::Length) => " (by size; --content compares bytes)",
-        None => "",
+        Some(VerifiedExtent::Full) => "by checksum",
+        Some(VerifiedExtent::Length) => "by size; --content compares bytes",
+        // No name is in both places.
+        None => "compared by name, size and checksum",
     };
     let verb = if same == 1 { "is" } else { "are" };
-    let mut line = format!("{} {verb} the same{proof}", objects(same));
+    let mut line = format!("{} {verb} the same ({proof})", items(same));
     if different > 0 {
         line = format!("{}; {line}", counted(different, "difference", "differences"));
     }
     match receipt.failed.len() as u64 {
         0 => line,
-        failed => format!("{line}; {} could not be compared", objects(failed)),
+        failed => format!("{line}; {} could not be compared", items(failed)),
     }
 }
 
@@ -139,7 +147,15 @@ mod tests {
         let released = |it: &mut Receipt| (it.objects, it.bytes) = (2001, 562 << 20);
         assert_eq!(line("release", released), "released 562 MiB of 2,001 objects");
         let same = |it: &mut Receipt| (it.objects, it.verified) = (2001, Some(VerifiedExtent::Length));
-        assert_eq!(line("check", same), "2,001 objects are the same (by size; --content compares bytes)");
+        assert_eq!(line("check", same), "2,001 files are the same (by size; --content compares bytes)");
+        let stored = |it: &mut Receipt| {
+            (it.destination, it.objects) = (Some("s3://lab/there".into()), 0);
+            it.differences = Some(2);
+        };
+        assert_eq!(
+            line("check", stored),
+            "2 differences; 0 objects are the same (compared by name, size and checksum)"
+        );
         let cached = |it: &mut Receipt| (it.objects, it.bytes, it.resumed_bytes) = (800, 5 << 20, 5 << 20);
         assert_eq!(line("hydrate", cached), "already hydrated: 800 objects, 5.00 MiB");
         let aborted = |it: &mut Receipt| (it.destination, it.deleted) = (None, Some(1));

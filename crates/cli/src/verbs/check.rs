@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use clap::Args;
 use firstbyte::OperandKind;
 use firstbyte::copy_rules::{Destination, ParsedSource, Wildcards};
+use firstbyte::receipt::Receipt;
 use firstbyte_location::{Location, shown};
 use firstbyte_store::Store;
 use firstbyte_transfer::{Check, ContentComparison, Engine};
@@ -12,7 +13,7 @@ use firstbyte_transfer::{Check, ContentComparison, Engine};
 use super::filter::FilterArgs;
 use crate::globals::Globals;
 use crate::render::error::{Exit, Result};
-use crate::render::progress::{FailureReporting, ProgressDisplay};
+use crate::render::progress::{DifferenceSums, FailureReporting, ProgressDisplay};
 use crate::render::report::{Output, RunReport};
 use crate::signals::stop_on_signal;
 
@@ -51,7 +52,13 @@ pub fn run(args: &CheckArgs, globals: &Globals) -> Result<Exit> {
     report.receipt().differences = Some(0);
     let progress = ProgressDisplay::new(globals, FailureReporting::Printed).stopping(&stop);
     match places(args, engine.store()) {
-        Ok(places) => compare(args, &engine, places, &progress, &mut report),
+        Ok(places) => {
+            let depth = places.depth;
+            compare(args, &engine, places, &progress, &mut report);
+            if let Some(step) = next_step(report.receipt(), depth, &progress.differences()) {
+                report.advise(step);
+            }
+        }
         Err(error) => report.fail(error),
     }
     report.output(progress);
@@ -104,4 +111,69 @@ fn compare(
         OperandKind::Object => engine.check_object(&check, progress),
         OperandKind::Tree => engine.check(&check, progress),
     });
+}
+
+/// Returns what to do about the differences that were found; `None` if there are none.
+fn next_step(receipt: &Receipt, depth: OperandKind, found: &DifferenceSums) -> Option<String> {
+    let places = [&receipt.source, receipt.destination.as_ref()?].map(|place| super::quoted(place)).join(" ");
+    let missing = found.only_source > 0;
+    let differing = found.size + found.content > 0;
+    if !missing && !differing {
+        let shows = format!("`firstbyte sync --delete --dry-run {places}` shows what it would delete");
+        return (found.only_destination > 0).then_some(shows);
+    }
+    if depth == OperandKind::Object {
+        return Some(format!("`firstbyte cp {places}` copies it"));
+    }
+    let compare = if found.content > 0 { "--compare checksum " } else { "" };
+    let what = match (missing, differing) {
+        (true, false) => "is missing",
+        (false, _) => "differs",
+        (true, true) => "is missing or differs",
+    };
+    let copies = format!("`firstbyte sync {compare}{places}` copies what {what}");
+    let nothing_in_common = !differing && receipt.objects == 0 && found.only_destination > 0;
+    Some(match nothing_in_common {
+        true => format!("no name is in both; if these are the right places, {copies}"),
+        false => copies,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_name_the_command_that_removes_them() {
+        let step = |depth, objects, counts: [u64; 4]| {
+            let [only_source, only_destination, size, content] = counts;
+            let found = DifferenceSums { only_source, only_destination, size, content };
+            let mut receipt = Receipt::new("check", "my data".into(), Some("s3://lab/run".into()));
+            receipt.objects = objects;
+            next_step(&receipt, depth, &found)
+        };
+        let sync = |text: &str| Some(text.replace("PLACES", "'my data' s3://lab/run"));
+        let tree = OperandKind::Tree;
+        assert_eq!(step(tree, 3, [0; 4]), None);
+        assert_eq!(step(tree, 3, [1, 1, 0, 0]), sync("`firstbyte sync PLACES` copies what is missing"));
+        assert_eq!(
+            step(tree, 0, [1, 1, 0, 0]),
+            sync(
+                "no name is in both; if these are the right places, `firstbyte sync PLACES` copies what is missing"
+            )
+        );
+        assert_eq!(
+            step(tree, 3, [1, 0, 1, 0]),
+            sync("`firstbyte sync PLACES` copies what is missing or differs")
+        );
+        assert_eq!(
+            step(tree, 3, [0, 0, 0, 1]),
+            sync("`firstbyte sync --compare checksum PLACES` copies what differs")
+        );
+        assert_eq!(
+            step(tree, 3, [0, 1, 0, 0]),
+            sync("`firstbyte sync --delete --dry-run PLACES` shows what it would delete")
+        );
+        assert_eq!(step(OperandKind::Object, 0, [0, 0, 1, 0]), sync("`firstbyte cp PLACES` copies it"));
+    }
 }

@@ -92,6 +92,16 @@ fn add_of_object(
     }
 }
 
+/// Quotes a word for a shell.
+fn quoted(word: &str) -> String {
+    let plain = |symbol: char| symbol.is_ascii_alphanumeric() || "-_./:=,@%+".contains(symbol);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
 /// Formats operands for a receipt.
 fn joined(operands: &[OsString]) -> String {
     operands.iter().map(|text| shown(text).to_string()).collect::<Vec<_>>().join(" ")

@@ -16,6 +16,7 @@ use firstbyte_bench::batch::{Batch, Ended, Job};
 use firstbyte_bench::results;
 use firstbyte_location::units::{PositiveDuration, parse_size};
 
+use super::super::quoted;
 use super::cost;
 use super::run::{self, BenchRunArgs};
 use crate::globals::Globals;
@@ -164,16 +165,6 @@ fn line(setup: Option<&str>, words: &[String], there: &str) -> String {
 fn give(words: &mut Vec<String>, options: &[String]) {
     let at = words.iter().position(|word| word == "--").unwrap_or(words.len());
     words.splice(at..at, options.iter().cloned());
-}
-
-/// Quotes a word for a shell.
-fn quoted(word: &str) -> String {
-    let plain = |symbol: char| symbol.is_ascii_alphanumeric() || "-_./:=,@%+".contains(symbol);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
-    }
 }
 
 /// Submits the job and waits for its end. If the wait is interrupted, ends the job.
