@@ -20,7 +20,7 @@ use std::process::ExitCode;
 
 use args::{Cli, Verb};
 use render::console;
-use render::error::{Error, Exit, Result};
+use render::error::{Exit, Result};
 use render::log::{self, Verbosity};
 use render::traces;
 use verbs::{
@@ -39,9 +39,7 @@ fn main() -> ExitCode {
         mount::close_inherited();
     }
     let ended = begin_log(&cli).and_then(|()| run(&cli)).map_err(|error| {
-        let suggestion =
-            error.missing.as_deref().and_then(|missing| suggest::instead_of(missing, &cli.globals));
-        let error = suggestion.into_iter().fold(error, Error::advise);
+        let error = suggest::complete(error, &cli.globals);
         console::failed(&error);
         error
     });

@@ -106,8 +106,8 @@ fn an_error_of_a_whole_store_is_reported_once_however_many_objects_there_are() {
 
     let s3 = S3::minio();
     world.set("FIRSTBYTE_ENDPOINT_URL", &s3.url);
-    world.run(&["cp", "-r", "tree", "s3://missing"]).fails(1, &["s3://missing: not found"]);
-    world.run(&["sync", "tree", "s3://missing"]).fails(1, &["s3://missing: not found"]);
+    world.run(&["cp", "-r", "tree", "s3://missing"]).fails(1, &["s3://missing: no such bucket"]);
+    world.run(&["sync", "tree", "s3://missing"]).fails(1, &["s3://missing: no such bucket"]);
     world.run(&[&["--no-sign-request"], &copy[..]].concat()).fails(1, &["s3://bucket/", "denied"]);
     world.set("AWS_SECRET_ACCESS_KEY", "wrong-secret-key");
     world.run(&copy).fails(1, &["s3://bucket/", "denied"]);

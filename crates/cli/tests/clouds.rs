@@ -116,6 +116,7 @@ impl<S> Cloud<S> {
 
         self.world.run(&["rm", "-r", "-y", &tree]).ok();
         self.world.run(&["ls", &tree]).fails(1, &["not found"]);
+        self.world.run(&["ls", &format!("{tree}/")]).fails(1, &["no objects there"]);
     }
 
     fn reads_through_a_mount(self) {
@@ -129,12 +130,14 @@ impl<S> Cloud<S> {
     }
 
     fn mistakes_are_explained(&self, scheme: &str) {
-        self.world.run(&["cat", &self.at("none")]).fails(1, &["not found", "`firstbyte ls`"]);
+        self.world.run(&["cat", &self.at("none")]).fails(1, &["not found", "`firstbyte ls "]);
         self.world.run(&["cp", &self.at("none"), "here"]).fails(1, &["not found"]);
         let missing = format!("{scheme}://no-such-bucket/key");
-        self.world.run(&["cat", &missing]).fails(1, &["not found"]);
+        let (kind, service) = (if scheme == "az" { "container" } else { "bucket" }, &self.root[..5]);
+        let facts = [format!("no-such-bucket: no such {kind}"), format!("`firstbyte ls {service}`")];
+        self.world.run(&["cat", &missing]).fails(1, &facts.each_ref().map(String::as_str));
         self.world.write("small", b"small");
-        self.world.run(&["cp", "small", &missing]).fails(1, &["not found"]);
+        self.world.run(&["cp", "small", &missing]).fails(1, &[&facts[0]]);
         self.world.run(&["presign", &self.at("x")]).fails(2, &["not an S3 object"]);
         self.world.run(&["ls", "--versions", self.root]).fails(1, &["a version of an object"]);
         self.world

@@ -186,6 +186,23 @@ fn without_a_profile_the_role_of_the_machine_serves_as_before() {
 }
 
 #[test]
+fn missing_credentials_name_the_places_that_were_tried_and_those_to_set() {
+    let mut world = World::new();
+    world.set("FIRSTBYTE_ENDPOINT_URL", "http://127.0.0.1:9");
+    let advice = ["AWS_PROFILE", "aws sso login", "role", "hop limit", "--no-sign-request"];
+    let tried =
+        "s3://bucket/k: no usable credentials (tried environment, profile default of ~/.aws/credentials)";
+    world.run(&["cat", "s3://bucket/k"]).fails(1, &[tried]).fails(1, &advice);
+    let config = world.write("config", b"[profile lab]\ncredential_process = false\n");
+    world.set("AWS_CONFIG_FILE", config.to_str().unwrap());
+    let ran = world.run(&["--profile", "lab", "cat", "s3://bucket/k"]);
+    let ran = ran.fails(1, &["no usable credentials (tried profile lab: "]);
+    assert!(!ran.stderr.contains("an error occurred while loading credentials"), "{ran:?}");
+    let whole = world.run(&["-vv", "--profile", "lab", "cat", "s3://bucket/k"]);
+    assert!(whole.stderr.contains("an error occurred while loading credentials"), "{whole:?}");
+}
+
+#[test]
 fn a_region_that_can_be_none_is_an_error_that_names_it() {
     let (world, server) = world_with_a_role("", "");
     for region in ["us east 1", "x/../y", "evil.example.org#", "-"] {

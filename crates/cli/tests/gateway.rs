@@ -299,7 +299,7 @@ fn a_list_of_gateways_that_cannot_be_meant_is_one_clear_line() {
 fn a_gateway_that_cannot_start_says_why() {
     let s3 = S3::ours();
     let world = World::with_s3(&s3);
-    world.run(&["serve", "s3://missing", "--cache", "cache"]).fails(1, &["s3://missing", "not found"]);
+    world.run(&["serve", "s3://missing", "--cache", "cache"]).fails(1, &["s3://missing: no such bucket"]);
     world.run(&["serve", "s3://bucket", "--cache", "cache", "--write"]).fails(1, &["only reads"]);
     world
         .run(&["serve", "s3://bucket", "--cache", "cache", "--listen", "0.0.0.0:0"])

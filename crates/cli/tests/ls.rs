@@ -107,7 +107,7 @@ fn a_tree_reads_the_same_from_every_store() {
         let row = &rows(&world.run(&["--json", "ls", "-l", "s3://bucket/t/top"]).ok())[0];
         assert_eq!((&row["size"], &row["kind"]), (&Value::from(3), &Value::from("file")));
         world.run(&["ls", "s3://bucket/none"]).fails(1, &["s3://bucket/none", "not found"]);
-        world.run(&["ls", "s3://none/"]).fails(1, &["s3://none", "not found"]);
+        world.run(&["ls", "s3://none/"]).fails(1, &["s3://none: no such bucket"]);
     }
 }
 

@@ -35,10 +35,15 @@ fn names_that_are_not_what_was_meant() {
     check(
         &world,
         &[
-            ("cp s3://bucket/dir .", 2, &["s3://bucket/dir: is a prefix", "-r"]),
-            ("cat s3://bucket/dir", 2, &["s3://bucket/dir: is a prefix", "-r"]),
-            ("mv s3://bucket/dir here", 2, &["s3://bucket/dir: is a prefix", "-r"]),
-            ("rm s3://bucket/dir", 2, &["s3://bucket/dir", "-r"]),
+            (
+                "cp s3://bucket/dir .",
+                2,
+                &["s3://bucket/dir: is a prefix", "-r to copy", "ls s3://bucket/dir/"],
+            ),
+            ("cat s3://bucket/dir", 2, &["s3://bucket/dir: is a prefix", "`firstbyte ls s3://bucket/dir/`"]),
+            ("mv s3://bucket/dir here", 2, &["s3://bucket/dir: is a prefix", "-r to move"]),
+            ("rm s3://bucket/dir", 2, &["s3://bucket/dir: is a prefix; nothing was deleted", "-r"]),
+            ("rm dir", 2, &["dir: is a directory; nothing was deleted", "-r"]),
             ("cp dir there", 2, &["dir: is a directory", "-r"]),
             ("mv dir there", 2, &["dir: is a directory", "-r"]),
             ("cp s3:/bucket/dir/a .", 2, &["s3:/bucket/dir/a: a `/` is missing", "s3://"]),
@@ -46,8 +51,13 @@ fn names_that_are_not_what_was_meant() {
             ("cp s3://bucket/what? .", 1, &["s3://bucket/what?", "wildcards", "--no-glob"]),
             ("mv s3://bucket/what? .", 1, &["s3://bucket/what?", "wildcards", "--no-glob"]),
             ("rm s3://bucket/what?", 1, &["s3://bucket/what?", "wildcards", "[?]"]),
-            ("cp s3://bucket/missing .", 1, &["s3://bucket/missing: not found", "ls"]),
+            (
+                "cp s3://bucket/missing .",
+                1,
+                &["s3://bucket/missing: not found", "`firstbyte ls s3://bucket/`"],
+            ),
             ("cp -r dir file", 2, &["file: is a file", "another destination"]),
+            ("cp -r s3://bucket/dir dir/a", 2, &["dir/a: is a file", "another destination, such as dir/dir"]),
             ("cp -r dir/ file/below", 2, &["file: is a file"]),
             ("cp -r s3://bucket/dir file", 2, &["file: is a file"]),
             ("cp file file", 2, &["same"]),
@@ -113,8 +123,18 @@ fn options_as_other_programs_call_them() {
 fn every_error_of_usage_is_one_line() {
     let world = World::new();
     for (line, said) in [
-        ("ls -r s3://x/", "-r: ls has no such option; did you mean -R?"),
-        ("snyc a b", "snyc: no such verb; did you mean sync?"),
+        ("ls -r s3://x/", "-r: ls has no such option; similar: -R"),
+        ("snyc a b", "snyc: no such verb; similar: sync"),
+        (
+            "sync --delet a b",
+            "--delet: sync has no such option; similar: --delete (see firstbyte sync --help)",
+        ),
+        (
+            "--deadline 3s cp a b",
+            "--deadline: is an option of cp, which goes after the verb: firstbyte cp --deadline ...",
+        ),
+        ("--delete=x sync a b", "--delete: is an option of sync, which goes after the verb: firstbyte sync"),
+        ("--max-depth 1", "--max-depth: is an option of"),
         ("quite-another", "quite-another: no such verb (see firstbyte --help)"),
         ("--nope", "--nope: firstbyte has no such option"),
         ("cp --nope a b", "--nope: cp has no such option (see firstbyte cp --help)"),
@@ -176,20 +196,41 @@ fn names_with_a_slip_are_suggested() {
     check(
         &world,
         &[
-            ("cp s3://bukcet/dir/a out", 1, &["did you mean s3://bucket/?"]),
-            ("cp s3://bucket/d* .", 1, &["s3://bucket/d*: matches one prefix, and no object", "add -r"]),
-            ("rm s3://bucket/*", 1, &["matches one prefix"]),
-            ("stat s3://bucket/dirx", 1, &["did you mean s3://bucket/dir/?"]),
-            ("stat s3://bucket/dir/quite-another", 1, &["not found", "check the spelling"]),
-            ("cat fiel", 1, &["fiel: not found", "did you mean file?"]),
+            ("cp s3://bukcet/dir/a out", 1, &["s3://bukcet: no such bucket; similar: s3://bucket"]),
+            ("ls s3://bukcet/dir/", 1, &["s3://bukcet: no such bucket; similar: s3://bucket"]),
+            ("cp s3://elsewhere/a out", 1, &["s3://elsewhere: no such bucket; `firstbyte ls s3://` lists"]),
+            (
+                "cp s3://bucket/d* .",
+                1,
+                &["s3://bucket/d*: matches the prefix s3://bucket/dir/ and no object", "add -r to copy"],
+            ),
+            ("rm s3://bucket/*", 1, &["matches the prefix s3://bucket/dir/", "add -r to delete"]),
+            ("rm d*", 1, &["d*: matches the directory dir/ and no file", "add -r to delete"]),
+            ("mv d* there/", 1, &["d*: matches the directory dir/ and no file", "add -r to move"]),
+            ("stat s3://bucket/dirx", 1, &["not found; similar: s3://bucket/dir ["]),
+            ("cp -r s3://bucket/dirx/ there", 1, &["similar: s3://bucket/dir/"]),
+            (
+                "stat s3://bucket/dir/quite-another",
+                1,
+                &["not found; `firstbyte ls s3://bucket/dir/` shows what is there"],
+            ),
+            ("ls s3://bucket/nothing/", 1, &["no objects there; `firstbyte ls s3://bucket/` shows"]),
+            ("cat fiel", 1, &["fiel: not found; similar: file"]),
         ],
     );
+    for name in ["many/a/x", "many/b/x", "many/c/x", "many/d/x"] {
+        world.write(name, b"content");
+    }
+    let four = "matches the directories many/a/, many/b/, many/c/ and 1 more, and no file; add -r to copy what is below them";
+    world.run(&["cp", "many/*", "there/"]).fails(1, &[four]);
+    world.run(&["cat", "mnay/a/x"]).fails(1, &["mnay: not found; similar: many"]);
 }
 
 #[test]
 fn what_is_not_given_or_not_there_is_named() {
     let s3 = S3::ours();
     let world = planted(&s3);
+    world.write("one/a", b"content");
     check(
         &world,
         &[
@@ -202,8 +243,13 @@ fn what_is_not_given_or_not_there_is_named() {
             ("bench report nowhere", 1, &["nowhere", "check the spelling"]),
             ("run nowhere", 1, &["nowhere", "check the spelling"]),
             ("cp file /proc/x", 1, &["/proc/x: no file can be created"]),
+            ("cp file /proc/x/y/", 1, &["/proc/x: cannot create this directory (No such file", "as needed"]),
+            ("cp -r one /proc/x", 1, &["/proc/x: cannot create this directory (No such file", "as needed"]),
+            ("sync one /proc/x/y", 1, &["/proc/x: cannot create this directory (No such file", "as needed"]),
+            ("--log-file no/log ls dir", 1, &["--log-file no/log", "create its directory first"]),
+            ("cp file /dev/full", 1, &["/dev/full: No space left on device", "another destination"]),
             ("cp file file/below", 1, &["file/below", "part of this path is a file"]),
-            ("ls s3://nobucket", 1, &["s3://nobucket: not found", "no such bucket", "s3://"]),
+            ("ls s3://nobucket", 1, &["s3://nobucket: no such bucket", "`firstbyte ls s3://`"]),
             ("serve nowhere", 1, &["nowhere", "check the spelling"]),
             (
                 "serve . --listen 0.0.0.0:0 --write",
@@ -250,7 +296,11 @@ fn http_and_https_confused() {
     let s3 = S3::minio();
     let mut world = planted(&s3);
     world.set("FIRSTBYTE_ENDPOINT_URL", &s3.url.replace("http:", "https:"));
-    check(&world, &[("ls s3://bucket", 1, &["without TLS", "http://"])]);
+    let written = format!("; write FIRSTBYTE_ENDPOINT_URL={}", s3.url);
+    check(&world, &[("ls s3://bucket", 1, &["answers without TLS", &written])]);
+    let (page, plain) =
+        (format!("cat {}/x", s3.url.replace("http:", "https:")), format!("write {}/x", s3.url));
+    check(&world, &[(&page, 1, &["answers without TLS", &plain])]);
     // A TLS server replies to a plain request with an alert, or with words.
     let alert = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", alert.local_addr().unwrap());
@@ -262,12 +312,12 @@ fn http_and_https_confused() {
         }
     });
     world.set("FIRSTBYTE_ENDPOINT_URL", &url);
-    check(&world, &[("ls s3://bucket", 1, &["speaks TLS", "https://"])]);
+    check(&world, &[("ls s3://bucket", 1, &["expects TLS", "FIRSTBYTE_ENDPOINT_URL=https://"])]);
     let go = Scripted::start(|_, _| {
         ScriptedReply::answer("400 Bad Request", &[], b"Client sent an HTTP request to an HTTPS server.\n")
     });
     world.set("FIRSTBYTE_ENDPOINT_URL", go.url());
-    check(&world, &[("ls s3://bucket", 1, &["expects TLS", "https://"])]);
+    check(&world, &[("ls s3://bucket", 1, &["expects TLS", "FIRSTBYTE_ENDPOINT_URL=https://"])]);
 }
 
 #[test]
@@ -330,4 +380,64 @@ fn an_endpoint_that_cannot_be_reached_is_named_with_its_setting() {
     world.run(&ls).fails(1, &[&named("AWS_ENDPOINT_URL")]);
     world.set("FIRSTBYTE_ENDPOINT_URL", &dead());
     world.run(&ls).fails(1, &[&named("FIRSTBYTE_ENDPOINT_URL")]);
+}
+
+#[test]
+fn a_range_past_the_end_is_a_mistake_of_the_command_line() {
+    let s3 = S3::ours();
+    let world = planted(&s3);
+    let web = Scripted::start(|_, head| match head.to_ascii_lowercase().contains("range: bytes=9") {
+        true => ScriptedReply::answer("416 Range Not Satisfiable", &["content-range: bytes */7"], b""),
+        false => ScriptedReply::answer("200 OK", &["etag: \"1\""], b"content"),
+    });
+    for place in ["s3://bucket/dir/a", "file", &format!("{}/x", web.url())] {
+        for range in ["9-10", "9-"] {
+            let line =
+                format!("--range {range}: begins past the end of {place} (7 bytes); its last byte is 6");
+            world.run(&["cat", place, "--range", range]).fails(2, &[&line]);
+        }
+        assert_eq!(world.run(&["cat", place, "--range", "-9"]).ok().stdout, b"content");
+    }
+}
+
+#[test]
+fn a_copy_into_itself_is_refused_in_the_words_of_its_verb() {
+    let s3 = S3::ours();
+    let world = planted(&s3);
+    check(
+        &world,
+        &[
+            (
+                "mv -r s3://bucket/dir s3://bucket/dir/old",
+                2,
+                &[
+                    "s3://bucket/dir/old: lies inside its source s3://bucket/dir; nothing was moved",
+                    "name a destination outside it, such as s3://bucket/old",
+                ],
+            ),
+            (
+                "cp -r dir dir/sub",
+                2,
+                &["dir/sub: lies inside its source dir; nothing was copied", "such as sub"],
+            ),
+            ("sync dir dir/sub", 2, &["nothing was copied", "such as sub"]),
+            ("sync s3://bucket s3://bucket/x", 2, &["nothing was copied; name a destination outside it"]),
+            ("mv file file", 2, &["the same; nothing was moved; name another destination"]),
+        ],
+    );
+    assert_eq!(world.names(), ["dir/a", "dir/b", "file"]);
+}
+
+#[test]
+fn a_failed_stream_is_named() {
+    let world = World::new();
+    world.write("dir/x", b"x");
+    let directory = || std::fs::File::open(world.path("dir")).unwrap();
+    let ran = world.command(&["cp", "-", "out"]).stdin(directory()).output().unwrap();
+    Ran::from(ran).fails(1, &["standard input: Is a directory"]);
+    let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
+    for line in [&["cat", "dir/x"], &["cp", "dir/x", "-"][..]] {
+        let ran = world.command(line).stdout(full()).output().unwrap();
+        Ran::from(ran).fails(1, &["standard output: No space left on device"]);
+    }
 }

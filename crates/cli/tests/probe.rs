@@ -96,7 +96,7 @@ fn a_probe_that_cannot_measure_is_one_line() {
     world
         .run(&["probe", "s3://bucket/none/"])
         .fails(1, &["s3://bucket/none/", "no object with content", "--write"]);
-    world.run(&["probe", "s3://missing/"]).fails(1, &["s3://missing", "not found"]);
+    world.run(&["probe", "s3://missing/"]).fails(1, &["s3://missing", "no such bucket"]);
     world.run(&["probe", "nowhere"]).fails(1, &["nowhere", "No such file"]);
     world.run(&["probe", "s3://bucket/data/", "--name", "a b"]).fails(2, &["--name", "dashes"]);
     world

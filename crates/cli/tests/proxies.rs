@@ -89,6 +89,25 @@ fn a_missing_or_bad_file_of_a_setting_stops_only_what_needs_it() {
 }
 
 #[test]
+fn advice_about_an_unreachable_server_names_the_proxy_only_if_it_is_used() {
+    let dead = format!("http://127.0.0.1:{}", firstbyte_testkit::free_port());
+    let mut world = World::new();
+    let mut refused = |no_proxy: &str, url: &str, facts: &[&str]| {
+        world.set("HTTP_PROXY", &dead);
+        world.set("NO_PROXY", no_proxy);
+        let ran = world.run(&["cat", url]).fails(1, facts);
+        assert_eq!(ran.stderr.contains("HTTP_PROXY"), no_proxy.is_empty(), "{ran:?}");
+    };
+    refused(
+        "",
+        "http://host.invalid/x",
+        &["from HTTP_PROXY: cannot connect", "is the proxy up?", "NO_PROXY"],
+    );
+    refused("*", &format!("{dead}/x"), &["cannot connect", "is the server up? check host and port"]);
+    refused("*", "http://host.invalid/x", &["the host name is not resolved", "check the host name"]);
+}
+
+#[test]
 fn one_variable_names_the_proxy_of_all_schemes() {
     let proxy = Scripted::start(|_, head| match head.starts_with("GET http://far.invalid/x ") {
         true => ScriptedReply::answer("200 OK", &["etag: \"1\""], b"by proxy"),

@@ -120,7 +120,7 @@ fn the_marker_of_a_prefix_goes_too() {
         let url = format!("{}/bucket/run/", s3.url);
         assert!(Command::new("curl").args(put).arg(&url).status().unwrap().success());
         world.run(&["rm", "-r", "s3://bucket/run"]).ok();
-        world.run(&["stat", "s3://bucket/run/"]).fails(1, &["not found"]);
+        world.run(&["stat", "s3://bucket/run/"]).fails(1, &["no objects there"]);
     }
 }
 
@@ -199,7 +199,7 @@ fn buckets_are_made_and_removed_when_empty() {
         world.run(&["rb", "s3://new-one"]).fails(1, &["s3://new-one", "rm -r s3://new-one"]);
         world.run(&["rm", "-r", "s3://new-one"]).ok();
         assert_eq!(world.run(&["--json", "rb", "s3://new-one", "s3://new-two"]).ok().receipt()["deleted"], 2);
-        world.run(&["rb", "s3://new-one"]).fails(1, &["s3://new-one", "not found"]);
+        world.run(&["rb", "s3://new-one"]).fails(1, &["s3://new-one: no such bucket"]);
         world.run(&["rb", "s3://bucket/run"]).fails(2, &["is not a bucket"]);
         assert_eq!(keys(&world).len(), NAMES.len());
     }

@@ -90,7 +90,10 @@ fn a_collector_gets_a_span_of_the_run_and_one_of_each_request() {
 
 #[test]
 fn the_span_of_a_run_that_fails_has_its_kind() {
-    let store = Scripted::start(|_, _| ScriptedReply::answer("404 Not Found", &[], b""));
+    let store = Scripted::start(|_, head| match head.contains("/bucket/key ") {
+        true => ScriptedReply::answer("404 Not Found", &[], b""),
+        false => ScriptedReply::answer("200 OK", &[], b"<ListBucketResult/>"),
+    });
     let collector = collector();
     world(&store, collector.url()).run(&["cp", "s3://bucket/key", "copy"]).fails(1, &["not found"]);
     let spans = spans(&collector);

@@ -193,8 +193,8 @@ fn a_source_that_matches_nothing_is_not_found_and_deletes_nothing() {
             fs::create_dir_all(world.path("mountpoint")).unwrap();
             let ran = world.run(args);
             assert_eq!(ran.code, Some(1), "{args:?} {ran:?}");
-            let told = ran.stderr.contains("not found") || ran.stderr.contains("no name matches");
-            assert!(told, "{args:?} {ran:?}");
+            let said = ["not found", "no objects there", "no such bucket", "no name matches"];
+            assert!(said.iter().any(|it| ran.stderr.contains(it)), "{args:?} {ran:?}");
             assert_eq!(names_below(&world.path("dst")), ["kept"], "{args:?}");
             assert!(!world.path("out").exists(), "{args:?}");
         }

@@ -12,6 +12,7 @@ use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 use firstbyte_location::{DestinationName, EntryKind, Location, shown};
 use firstbyte_store::Store;
@@ -119,16 +120,16 @@ impl ParsedSource {
             }
             (Self::Tree { root, name: Some(name) }, Destination::Into(directory)) => {
                 let target = directory.child(name);
-                refuse_into_itself(root, &target).and_then(|()| refuse_below_file(&target))
+                refuse_into_itself(root, &target).and_then(|()| refuse_below_file(root, &target))
             }
             (
                 Self::Tree { root, .. },
                 Destination::Into(target) | Destination::There(target) | Destination::As(target),
-            ) => refuse_into_itself(root, target).and_then(|()| refuse_below_file(target)),
+            ) => refuse_into_itself(root, target).and_then(|()| refuse_below_file(root, target)),
             (
-                Self::Glob { .. },
+                Self::Glob { base, .. },
                 Destination::Into(target) | Destination::There(target) | Destination::As(target),
-            ) => refuse_below_file(target),
+            ) => refuse_below_file(base, target),
         }
     }
 }
@@ -202,23 +203,42 @@ fn is_written_as_directory(text: &OsStr, location: &Location) -> bool {
 }
 
 /// Returns the target of a tree, unless it is a file or lies below one: every name would fail.
-fn refuse_below_file(target: &Location) -> Result<Location> {
+fn refuse_below_file(root: &Location, target: &Location) -> Result<Location> {
     let existing = target
         .as_local()
         .and_then(|path| path.ancestors().find_map(|part| Some((part, fs::metadata(part).ok()?))));
     match existing {
-        Some((part, metadata)) if !metadata.is_dir() => Err(Error::Operand {
-            operand: shown(part).to_string(),
-            why: "is a file, and a directory cannot be written into it; name another destination".into(),
-        }),
+        Some((part, metadata)) if !metadata.is_dir() => {
+            let beside = root.file_name().map(|name| beside(&Location::Local(part.to_owned()), &name));
+            let free = beside.filter(|free| free.as_local().is_some_and(|path| !path.exists()));
+            let such_as = free.map(|free| format!(", such as {free}")).unwrap_or_default();
+            Err(Error::Operand {
+                operand: shown(part).to_string(),
+                why: format!(
+                    "is a file, and a directory cannot be written into it; name another destination{such_as}"
+                ),
+            })
+        }
         _ => Ok(target.clone()),
+    }
+}
+
+/// Returns the location of this name in the directory or prefix of `location`.
+fn beside(location: &Location, name: &DestinationName) -> Location {
+    match location.parent() {
+        Some(Location::Local(parent)) if parent.as_os_str().is_empty() => {
+            Location::Local(PathBuf::from(OsStr::from_bytes(name.as_bytes())))
+        }
+        Some(parent) => parent.child(name),
+        None => location.child(name),
     }
 }
 
 fn refuse_onto_itself(source: &Location, destination: &Location) -> Result<()> {
     match Overlap::of(source, destination) {
         Overlap::Same => Err(Error::Overlap {
-            why: format!("{source} and {destination} are the same; name another destination"),
+            why: format!("{source} and {destination} are the same"),
+            advice: "name another destination".into(),
         }),
         Overlap::Apart | Overlap::Inside => Ok(()),
     }
@@ -231,9 +251,14 @@ fn refuse_onto_itself(source: &Location, destination: &Location) -> Result<()> {
 pub fn refuse_into_itself(source: &Location, destination: &Location) -> Result<()> {
     refuse_onto_itself(source, destination)?;
     match Overlap::of(source, destination) {
-        Overlap::Inside => Err(Error::Overlap {
-            why: format!("{destination} lies inside {source}, which would be copied into itself"),
-        }),
+        Overlap::Inside => {
+            let name = destination.file_name().filter(|_| source.file_name().is_some());
+            let outside = name.map(|name| format!(", such as {}", beside(source, &name)));
+            Err(Error::Overlap {
+                why: format!("{destination}: lies inside its source {source}"),
+                advice: format!("name a destination outside it{}", outside.unwrap_or_default()).into(),
+            })
+        }
         Overlap::Apart | Overlap::Same => Ok(()),
     }
 }
@@ -246,7 +271,8 @@ pub fn refuse_into_itself(source: &Location, destination: &Location) -> Result<(
 pub fn refuse_to_delete_source(source: &Location, destination: &Location) -> Result<()> {
     match Overlap::of(destination, source) {
         Overlap::Inside => Err(Error::Overlap {
-            why: format!("{source} lies inside {destination}: --delete would delete the source"),
+            why: format!("{source}: lies inside {destination}, and --delete would delete the source"),
+            advice: "leave --delete out, or name another destination".into(),
         }),
         Overlap::Apart | Overlap::Same => Ok(()),
     }
@@ -277,10 +303,8 @@ pub fn refuse_lost_sources(moves: &[(ParsedSource, Location)]) -> Result<()> {
     });
     match targets.windows(2).find(|pair| Overlap::of(&pair[0], &pair[1]) != Overlap::Apart) {
         Some(pair) => Err(Error::Overlap {
-            why: format!(
-                "two sources go to {}, and one could overwrite the other; move one at a time",
-                pair[1]
-            ),
+            why: format!("{}: two sources go there, and one could overwrite the other", pair[1]),
+            advice: "move one at a time".into(),
         }),
         None => Ok(()),
     }
@@ -295,10 +319,8 @@ pub fn refuse_common_target<'t>(targets: impl IntoIterator<Item = &'t Location>)
     let mut known = HashSet::new();
     match targets.into_iter().find(|target| !known.insert(absolute(target))) {
         Some(target) => Err(Error::Overlap {
-            why: format!(
-                "two sources go to {target}, and one would overwrite the other; copy one at a time, each to a name of \
-                 its own"
-            ),
+            why: format!("{target}: two sources go there, and one would overwrite the other"),
+            advice: "copy one at a time, each to a name of its own".into(),
         }),
         None => Ok(()),
     }
@@ -313,9 +335,10 @@ pub fn refuse_inside_target(source: &Location, target: &Location) -> Result<()> 
     match Overlap::of(target, source) {
         Overlap::Inside => Err(Error::Overlap {
             why: format!(
-                "{source} lies inside {target}, where moved names could meet names that are not moved yet; move it \
-                 elsewhere first"
+                "{source}: lies inside its destination {target}, where moved names could meet names that are not moved \
+                 yet"
             ),
+            advice: "move it elsewhere first".into(),
         }),
         Overlap::Apart | Overlap::Same => Ok(()),
     }

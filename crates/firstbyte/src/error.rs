@@ -1,5 +1,6 @@
 //! The errors of this library: those of the crates below it, and a few of its own.
 
+use std::borrow::Cow;
 use std::io;
 use std::sync::Arc;
 
@@ -64,10 +65,12 @@ pub enum Error {
     },
     /// A source and a destination are the same, or one lies in the other, or two sources have the
     /// same destination.
-    #[error("{why}")]
+    #[error("{why}; {advice}")]
     Overlap {
         /// Both locations, and what would happen.
         why: String,
+        /// The remedy.
+        advice: Cow<'static, str>,
     },
     /// A store failed.
     #[error(transparent)]
@@ -83,7 +86,7 @@ pub enum Error {
 impl Error {
     /// A remedy that the user can try, if one is known.
     #[must_use]
-    pub fn advice(&self) -> Option<&'static str> {
+    pub fn advice(&self) -> Option<Cow<'static, str>> {
         match self {
             Self::Transfer(error) => error.advice(),
             Self::Read(firstbyte_hydrate::Error::Store(error)) => error.advice(),
@@ -137,7 +140,11 @@ impl Error {
             Self::Store(error) | Self::Transfer(Transfer::Store(error)) => io_of(error),
             Self::Read(Read::Store(error)) => io_of(error),
             Self::Read(Read::Cache { source, .. } | Read::Thread { source }) => Some(Arc::as_ref(source)),
-            Self::Transfer(Transfer::Io { source, .. }) => Some(source),
+            Self::Transfer(
+                Transfer::Io { source, .. }
+                | Transfer::Temporary { source, .. }
+                | Transfer::Stream { source, .. },
+            ) => Some(source),
             _ => None,
         }
     }
@@ -194,7 +201,7 @@ impl Error {
 fn number_of(error: &StoreError) -> Option<i32> {
     match error {
         StoreError::Unreachable { number, .. } => *number,
-        StoreError::Io { source, .. } => source.raw_os_error(),
+        StoreError::Io { source, .. } | StoreError::CreateDirectory { source, .. } => source.raw_os_error(),
         StoreError::Budget { .. } => Some(rustix::io::Errno::DQUOT.raw_os_error()),
         _ => None,
     }
@@ -202,7 +209,7 @@ fn number_of(error: &StoreError) -> Option<i32> {
 
 fn io_of(error: &StoreError) -> Option<&io::Error> {
     match error {
-        StoreError::Io { source, .. } => Some(source),
+        StoreError::Io { source, .. } | StoreError::CreateDirectory { source, .. } => Some(source),
         _ => None,
     }
 }
@@ -222,9 +229,10 @@ fn kind_of(error: &StoreError) -> io::ErrorKind {
         StoreError::Unsupported { .. } | StoreError::LeftOut { .. } | StoreError::RangeIgnored { .. } => {
             ErrorKind::Unsupported
         }
-        StoreError::InvalidName { .. } | StoreError::Options { .. } | StoreError::Header { .. } => {
-            ErrorKind::InvalidInput
-        }
+        StoreError::PastEnd { .. }
+        | StoreError::InvalidName { .. }
+        | StoreError::Options { .. }
+        | StoreError::Header { .. } => ErrorKind::InvalidInput,
         StoreError::Cancelled => ErrorKind::Interrupted,
         _ => ErrorKind::Other,
     }

@@ -95,7 +95,7 @@ pub enum Error {
     #[error(transparent)]
     Data(#[from] firstbyte_hydrate::Error),
     /// The location that was to be mounted does not exist.
-    #[error("{location}: not found; check the spelling with `firstbyte ls`")]
+    #[error("{location}: not found")]
     Nothing {
         /// The location.
         location: String,

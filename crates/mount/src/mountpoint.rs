@@ -170,7 +170,8 @@ pub fn unmount(directory: &Path, ending: UnmountMode) -> Result<RemainingMounts>
         None => {
             return Err(Error::NotOurs {
                 path,
-                found: "nothing is mounted there; findmnt shows what is mounted where".into(),
+                found: "nothing is mounted there; `findmnt -t fuse.firstbyte` shows what is mounted where"
+                    .into(),
             });
         }
         Some(MountTableEntry { kind: fs_type, .. }) if !is_ours(&fs_type) => {

@@ -198,12 +198,17 @@ impl AccessReport {
     /// Returns the reason why nothing can be measured; `None` if measuring can begin.
     pub(crate) fn obstacle(&self) -> Option<Error> {
         let location = self.location.clone();
+        // The line of the error begins with the location already.
+        let without_place = |why: &String| {
+            let rest = why.strip_prefix(&location).and_then(|rest| rest.strip_prefix(": "));
+            rest.unwrap_or(why).to_owned()
+        };
         match (&self.list, &self.read) {
             (Right::Refused(why), _) => {
-                let kind = self.list_failed.unwrap_or(FailureKind::Denied);
-                Some(Error::NotListed { location, why: why.clone(), kind })
+                let (why, kind) = (without_place(why), self.list_failed.unwrap_or(FailureKind::Denied));
+                Some(Error::NotListed { location, why, kind })
             }
-            (_, Right::Refused(why)) => Some(Error::NotRead { location, why: why.clone() }),
+            (_, Right::Refused(why)) => Some(Error::NotRead { why: without_place(why), location }),
             _ if self.empty => Some(Error::Empty { location }),
             _ => None,
         }

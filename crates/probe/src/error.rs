@@ -23,7 +23,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// Names cannot be listed, so no object to read is known.
-    #[error("{location}: nothing to measure, its names cannot be listed: {why}")]
+    #[error("{location}: nothing to measure, its names cannot be listed ({why})")]
     NotListed {
         /// The location.
         location: String,
@@ -33,7 +33,7 @@ pub enum Error {
         kind: FailureKind,
     },
     /// Content cannot be read.
-    #[error("{location}: nothing to measure, its content cannot be read: {why}")]
+    #[error("{location}: nothing to measure, its content cannot be read ({why})")]
     NotRead {
         /// The location.
         location: String,
@@ -80,9 +80,7 @@ impl Error {
     #[must_use]
     pub fn advice(&self) -> Option<&'static str> {
         match self {
-            Self::NotListed { kind: FailureKind::NotFound | FailureKind::NoSuchBucket, .. } => {
-                Some("check the spelling")
-            }
+            Self::NotListed { kind, .. } if kind.is_absence() => Some("check the spelling"),
             Self::NotListed { .. } => Some("name one large object of it instead"),
             Self::NotRead { .. } => Some("check the rights of this user or role"),
             Self::Empty { .. } => Some("name a place with data, or let the probe write with --write"),

@@ -66,7 +66,7 @@ pub(crate) fn failure_at(py: Python<'_>, error: &firstbyte::Error, location: Opt
     let cut = place.and_then(|place| line[place.len()..].strip_prefix(": "));
     let text = cut.unwrap_or(&line);
     let text = match code {
-        Some(code) => text.trim_end_matches(&format!(" (os error {code})")),
+        Some(code) => &text.replace(&format!(" (os error {code})"), ""),
         None => text,
     };
     let kind = if code.is_none() { FailureKind::BadInput } else { error.kind() };

@@ -187,11 +187,14 @@ fn empty_body(place: &str, get: &Get, head: &ResponseHead) -> Result<Body> {
         return Ok(Body::empty(place.to_owned(), stat, 0));
     }
     check_version(place, get, &stat)?;
-    let detail = match stat.size() {
-        Some(size) => format!("byte {start} was requested of an object of {size} bytes"),
-        None => format!("byte {start} was requested, which is after the end of the object"),
-    };
-    Err(Error::Protocol { location: place.to_owned(), detail, trace: None })
+    let location = place.to_owned();
+    Err(match stat.size() {
+        Some(size) if start < size => {
+            let detail = format!("416 to a range from byte {start} of an object of {size} bytes");
+            Error::Protocol { location, detail, trace: None }
+        }
+        size => Error::PastEnd { location, start, size, trace: None },
+    })
 }
 
 /// Returns true if an error to HEAD says nothing about the object: a server may refuse the method

@@ -1,6 +1,8 @@
 //! The errors of a store. Each names the location or endpoint; the command line adds an exit code.
 
+mod address;
 mod advice;
+mod authentication;
 mod certificate;
 mod kind;
 mod trace;
@@ -12,23 +14,20 @@ use firstbyte_location::{ChecksumError, Location, Service, Version, is_full};
 
 use crate::codes::{self, Meaning};
 
+pub use address::AddressSource;
+pub(crate) use address::{EXPECTS_TLS, PROXY_ANSWERED, UNRESOLVED, WITHOUT_TLS};
 pub use advice::io_advice;
+pub use authentication::RequestAuthentication;
 pub use certificate::CertificateFault;
 pub use kind::FailureKind;
 pub(crate) use trace::{HOST_ID, REQUEST_IDS};
 pub use trace::{Trace, Traced};
-
-/// The detail of an error if an endpoint that should use TLS does not.
-pub(crate) const WITHOUT_TLS: &str = "the server answers without TLS";
 
 /// The prefix of locations and endpoints that `ssh` connects to.
 const SFTP: &str = "sftp://";
 
 /// The text between the location of an object and its missing version.
 pub(crate) const VERSION_SEPARATOR: &str = ", version ";
-
-/// The text between an endpoint and the setting that named it.
-pub(crate) const SETTING_SEPARATOR: &str = ", from ";
 
 /// The detail of an error if a web page shows nothing about the names below it.
 pub(crate) const LISTS_NOTHING: &str =
@@ -42,7 +41,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[non_exhaustive]
 pub enum Error {
     /// There is no such object, file or bucket.
-    #[error("{location}: not found")]
+    #[error("{location}: {}", absence(.location))]
     NotFound {
         /// The location.
         location: String,
@@ -145,10 +144,12 @@ pub enum Error {
     Checksum(#[from] ChecksumError),
     /// No connection: the name does not resolve, the host is unreachable, the connection was
     /// refused, or TLS failed.
-    #[error("{endpoint}: cannot connect ({detail})")]
+    #[error("{endpoint}{named_by}: cannot connect ({detail})")]
     Unreachable {
         /// `host:port`.
         endpoint: String,
+        /// The source of this address.
+        named_by: Box<AddressSource>,
         /// The message of the operating system or of the TLS library.
         detail: String,
         /// The operating system's error number, if a system call failed.
@@ -261,6 +262,18 @@ pub enum Error {
         /// The request that failed.
         trace: Traced,
     },
+    /// The requested range begins past the end of the content.
+    #[error("{location}: the range begins at byte {start}, past the end{}", of_size(*.size))]
+    PastEnd {
+        /// The object or file.
+        location: String,
+        /// The first requested byte.
+        start: u64,
+        /// The size of the content, if it is known.
+        size: Option<u64>,
+        /// The request that failed.
+        trace: Traced,
+    },
     /// A listing is not in the order of names that the client relies on.
     #[error("{location}: the store lists its names out of order: {name} behind {previous}")]
     Disordered {
@@ -309,6 +322,14 @@ pub enum Error {
     #[error("{location}: {source}")]
     Io {
         /// The path.
+        location: String,
+        /// The operating system's error.
+        source: io::Error,
+    },
+    /// A missing directory cannot be created.
+    #[error("{location}: cannot create this directory ({source})")]
+    CreateDirectory {
+        /// The highest missing directory of a path.
         location: String,
         /// The operating system's error.
         source: io::Error,
@@ -389,7 +410,7 @@ impl Error {
     /// Returns whether a file system is full or a quota is reached.
     #[must_use]
     pub fn is_full_disk(&self) -> bool {
-        matches!(self, Self::Io { source, .. } if is_full(source))
+        matches!(self, Self::Io { source, .. } | Self::CreateDirectory { source, .. } if is_full(source))
     }
 }
 
@@ -411,6 +432,22 @@ impl Error {
     }
 }
 
+/// Describes the absence of a location: of a bucket, of everything below a prefix, or of an object.
+fn absence(location: &str) -> &'static str {
+    match in_object_store(location) {
+        Some(_) if location.contains(VERSION_SEPARATOR) => "not found",
+        Some(_) if is_bucket(location) && service_of(location) == Some(Service::Azure) => "no such container",
+        Some(_) if is_bucket(location) => "no such bucket",
+        Some(rest) if rest.ends_with('/') => "no objects there",
+        _ => "not found",
+    }
+}
+
+/// Formats the size of content after the error about a range.
+fn of_size(size: Option<u64>) -> String {
+    size.map_or(String::new(), |size| format!(" ({size} bytes)"))
+}
+
 /// Describes the change between two versions.
 fn change(expected: &Version, found: &Version) -> String {
     match (&expected.etag, &found.etag) {
@@ -418,70 +455,6 @@ fn change(expected: &Version, found: &Version) -> String {
             format!("the ETag varies ({one}, {other}) while length and date do not")
         }
         _ => format!("changed while it was read{}", difference(expected, found)),
-    }
-}
-
-/// The authentication of a request that was denied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RequestAuthentication {
-    /// A signature.
-    Signed,
-    /// A token for Google.
-    Google,
-    /// A credential for Azure: a key, a shared access signature or a token.
-    Azure,
-    /// No authentication: the options forbid a signature.
-    Unsigned,
-    /// Credentials in the URL of a web server, if any.
-    Web,
-    /// A login to a host.
-    Login,
-}
-
-impl RequestAuthentication {
-    /// Returns advice after a refusal whose `detail` begins with an error code or a status.
-    fn advice(self, detail: &str) -> &'static str {
-        let code = detail.split([':', ';', ' ']).next().unwrap_or_default();
-        match (self, code) {
-            (Self::Signed | Self::Unsigned, "SecondLevelDomainForbidden") => {
-                "the service takes the bucket in the host name: set addressing = \"host\" for a named endpoint, or \
-                 addressing_style = virtual in the profile"
-            }
-            (Self::Google, _) => {
-                "check that this account has a role such as Storage Object User, or use --no-sign-request for a public bucket"
-            }
-            (Self::Azure, "AuthenticationFailed") => {
-                "check that AZURE_STORAGE_KEY or the signature belongs to the account and has not expired, and this \
-                 machine's clock"
-            }
-            (Self::Azure, _) => {
-                "check AZURE_STORAGE_KEY, the permissions of the signature or the role of this identity, or use \
-                 --no-sign-request for a public container"
-            }
-            (Self::Web, "401") => {
-                "the server requires a login: add the host to ~/.netrc, put USER:PASSWORD@ before the host, or use \
-                 --header 'Authorization: ...'"
-            }
-            (Self::Web, "407") => {
-                "the proxy requires a login: put USER:PASSWORD@ into HTTP_PROXY or HTTPS_PROXY"
-            }
-            (Self::Web, _) => {
-                "the server denies it to this user, or to everyone: check the address and the credentials"
-            }
-            (Self::Login, _) => {
-                "the remote user has no permission: check the user name, and the mode of the file"
-            }
-            (Self::Unsigned, _) => "it is not public: leave --no-sign-request out, and set credentials",
-            (Self::Signed, "SignatureDoesNotMatch") => {
-                "check that the secret belongs to the access key, this machine's clock, and that --endpoint-url has no \
-                 bucket in it (buckets are in the path)"
-            }
-            (Self::Signed, "InvalidAccessKeyId") => {
-                "the service does not know this access key: check --profile, AWS_ACCESS_KEY_ID and --endpoint-url"
-            }
-            (Self::Signed, "RequestTimeTooSkewed") => "set this machine's clock",
-            (Self::Signed, _) => "check the policy, --profile, or use --no-sign-request for a public bucket",
-        }
     }
 }
 
@@ -523,9 +496,9 @@ fn in_object_store(location: &str) -> Option<&str> {
     Service::of_text(location).map(|(_, rest)| rest)
 }
 
-/// Returns true if a location is a whole bucket.
+/// Returns true if a location is a whole bucket, with or without a final `/`.
 fn is_bucket(location: &str) -> bool {
-    in_object_store(location).is_some_and(|rest| !rest.contains('/'))
+    in_object_store(location).is_some_and(|rest| !rest.strip_suffix('/').unwrap_or(rest).contains('/'))
 }
 
 /// Returns true if an S3 error code means that the bucket is in another region.
@@ -542,25 +515,6 @@ pub(crate) fn means_another_region(code: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_refusal_is_advised_about_by_what_was_asked() {
-        let advice = |request, detail: &str| {
-            let (location, detail) = ("s3://b/k".to_owned(), detail.to_owned());
-            Error::Denied { location, detail, request, trace: None }.advice().unwrap()
-        };
-        assert!(
-            advice(RequestAuthentication::Signed, "SignatureDoesNotMatch: The request").contains("clock")
-        );
-        assert!(
-            advice(RequestAuthentication::Signed, "AccessDenied; the policy").contains("--no-sign-request")
-        );
-        assert!(
-            advice(RequestAuthentication::Unsigned, "AccessDenied").contains("leave --no-sign-request out")
-        );
-        assert!(advice(RequestAuthentication::Web, "401 Unauthorized").contains("USER:PASSWORD"));
-        assert!(!advice(RequestAuthentication::Web, "403 Forbidden").contains("policy"));
-    }
 
     #[test]
     fn no_two_equal_texts_are_said_to_differ() {
@@ -586,8 +540,14 @@ mod tests {
             assert!(!missing(object).concerns_store(), "{object}");
         }
         assert!(
-            Error::Unreachable { endpoint: "h:1".into(), detail: String::new(), number: None, trace: None }
-                .concerns_store()
+            Error::Unreachable {
+                endpoint: "h:1".into(),
+                named_by: Box::default(),
+                detail: String::new(),
+                number: None,
+                trace: None
+            }
+            .concerns_store()
         );
     }
 }

@@ -15,7 +15,7 @@ use percent_encoding::percent_decode_str;
 use self::redirect::Cookies;
 use crate::body::Body;
 use crate::cancel::Cancel;
-use crate::error::{Error, RequestAuthentication, Result};
+use crate::error::{AddressSource, Error, RequestAuthentication, Result};
 use crate::netrc::Netrc;
 use crate::object::Stat;
 use crate::options::Redirects;
@@ -278,7 +278,7 @@ impl Http {
                 Error::Unreachable { endpoint, detail, .. } if at.authority != url.authority => {
                     protocol(&place, format!("redirected to {endpoint}: cannot connect, {detail}"))
                 }
-                other => other,
+                other => other.named_by(AddressSource::Location(place.clone())),
             })?;
             let moved = matches!(head.status, 301 | 302 | 303 | 307 | 308)
                 && matches!(call.method, HttpMethod::Get | HttpMethod::Head);

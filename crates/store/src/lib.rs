@@ -79,8 +79,8 @@ pub use cancel::Cancel;
 pub use dates::expires_header;
 pub use deferred::DeferredSetting;
 pub use error::{
-    CertificateFault, Error, FailureKind, RequestAuthentication, Result, Trace, Traced, difference,
-    differing_texts, io_advice,
+    AddressSource, CertificateFault, Error, FailureKind, RequestAuthentication, Result, Trace, Traced,
+    difference, differing_texts, io_advice,
 };
 pub use firstbyte_listing::EntryOrder;
 pub use firstbyte_location::is_full;

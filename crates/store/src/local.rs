@@ -54,3 +54,13 @@ fn errno(error: &io::Error) -> Errno {
 fn io_error(path: &Path, source: impl Into<io::Error>) -> Error {
     Error::Io { location: shown(path).to_string(), source: source.into() }
 }
+
+/// Returns the error for a directory that cannot be created. It names the highest missing directory
+/// of the path, which is the one that failed.
+fn directory_error(directory: &Path, source: impl Into<io::Error>) -> Error {
+    let is_missing =
+        |part: &&Path| part.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+    let parts = directory.ancestors().filter(|part| !part.as_os_str().is_empty());
+    let missing = parts.take_while(is_missing).last().unwrap_or(directory);
+    Error::CreateDirectory { location: shown(missing).to_string(), source: source.into() }
+}

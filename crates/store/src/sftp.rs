@@ -158,8 +158,7 @@ impl Sftp {
             return Ok(Body::from_sftp(location, stat, ByteRange::new(asked.start, u64::MAX), reading));
         }
         if asked.start > 0 && asked.start >= size {
-            let detail = format!("byte {} was requested of a file of {size} bytes", asked.start);
-            return Err(Error::Protocol { location, detail, trace: None });
+            return Err(Error::PastEnd { location, start: asked.start, size: Some(size), trace: None });
         }
         let range = ByteRange::new(0, size).intersect(asked);
         if range.is_empty() {

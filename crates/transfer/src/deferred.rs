@@ -30,7 +30,7 @@ impl DeferredRecords {
         self.waiting.extend((record.len() as u32).to_le_bytes());
         self.waiting.extend_from_slice(record);
         self.count += 1;
-        if self.waiting.len() >= MAX_BUFFERED { self.spill().map_err(Error::io(PLACE)) } else { Ok(()) }
+        if self.waiting.len() >= MAX_BUFFERED { self.spill().map_err(Error::temporary) } else { Ok(()) }
     }
 
     fn spill(&mut self) -> io::Result<()> {
@@ -47,14 +47,12 @@ impl DeferredRecords {
     pub(crate) fn into_records(self) -> Result<DeferredRecordReader> {
         let mut parts: Box<dyn Read + Send> = Box::new(io::Cursor::new(self.waiting));
         if let Some(mut file) = self.file {
-            file.seek(SeekFrom::Start(0)).map_err(Error::io(PLACE))?;
+            file.seek(SeekFrom::Start(0)).map_err(Error::temporary)?;
             parts = Box::new(BufReader::new(file).chain(parts));
         }
         Ok(DeferredRecordReader { parts, left: self.count })
     }
 }
-
-const PLACE: &str = "a temporary file of what is to be deleted or reported";
 
 /// The records of a [`DeferredRecords`].
 pub(crate) struct DeferredRecordReader {
@@ -77,7 +75,7 @@ impl Iterator for DeferredRecordReader {
 
     fn next(&mut self) -> Option<Self::Item> {
         self.left = self.left.checked_sub(1)?;
-        let record = self.read().map_err(Error::io(PLACE));
+        let record = self.read().map_err(Error::temporary);
         if record.is_err() {
             self.left = 0;
         }

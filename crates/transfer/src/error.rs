@@ -1,6 +1,8 @@
 //! Errors of transfers: those of the stores, and other reasons for which a run ends or an object
 //! fails.
 
+use std::borrow::Cow;
+use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -77,7 +79,7 @@ pub enum Error {
         /// The reason, and a remedy.
         why: String,
     },
-    /// A file of this process (journal, spool, standard input or output) failed.
+    /// A file of this process, such as a journal, failed.
     #[error("{what}: {source}")]
     Io {
         /// The file.
@@ -85,6 +87,40 @@ pub enum Error {
         /// The operating system's error.
         source: std::io::Error,
     },
+    /// A temporary file failed.
+    #[error("a temporary file in {directory}: {source}")]
+    Temporary {
+        /// The directory of temporary files.
+        directory: String,
+        /// The operating system's error.
+        source: std::io::Error,
+    },
+    /// The caller's stream, from which data is read or to which it is written, failed.
+    #[error("{end} the stream: {source}")]
+    Stream {
+        /// The direction.
+        end: StreamEnd,
+        /// The stream's error.
+        source: std::io::Error,
+    },
+}
+
+/// The direction of a caller's stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamEnd {
+    /// Data is read from it.
+    Input,
+    /// Data is written to it.
+    Output,
+}
+
+impl fmt::Display for StreamEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Input => "reading",
+            Self::Output => "writing",
+        })
+    }
 }
 
 impl From<ChecksumError> for Error {
@@ -96,17 +132,22 @@ impl From<ChecksumError> for Error {
 impl Error {
     /// A remedy that the user can try, if one is known.
     #[must_use]
-    pub fn advice(&self) -> Option<&'static str> {
-        match self {
-            Self::Store(error) => error.advice(),
-            Self::Replaced { .. } => Some("plan again to copy the new version"),
-            Self::Deadline { .. } => Some("give a longer --deadline"),
-            Self::ExtrasKept { .. } => Some("fix or exclude what could not be listed, and sync again"),
-            Self::OnePlace { .. } => Some("name another destination"),
-            Self::Unproven { .. } => Some("copy with cp, compare with check, and then rm the source"),
-            Self::EmptySource { .. } => Some("check the name, or add --allow-empty to empty the destination"),
-            _ => None,
-        }
+    pub fn advice(&self) -> Option<Cow<'static, str>> {
+        let advice = match self {
+            Self::Store(error) => return error.advice(),
+            Self::Replaced { .. } => "plan again to copy the new version",
+            Self::Deadline { .. } => "give a longer --deadline",
+            Self::ExtrasKept { .. } => "fix or exclude what could not be listed, and sync again",
+            Self::OnePlace { .. } => "name another destination",
+            Self::Unproven { .. } => "copy with cp, compare with check, and then rm the source",
+            Self::EmptySource { .. } => "check the name, or add --allow-empty to empty the destination",
+            Self::Temporary { source, .. } if is_full(source) => "set TMPDIR to a directory with room",
+            Self::Stream { end: StreamEnd::Output, source } if is_full(source) => {
+                "free some space, or name another destination; a stream does not resume"
+            }
+            _ => return None,
+        };
+        Some(advice.into())
     }
 
     /// The kind of the failure.
@@ -118,7 +159,9 @@ impl Error {
             Self::Deadline { .. } => FailureKind::Deadline,
             Self::Replaced { .. } => FailureKind::Changed,
             Self::OnePlace { .. } | Self::Invalid { .. } => FailureKind::BadInput,
-            Self::Io { source, .. } => FailureKind::of_io(source),
+            Self::Io { source, .. } | Self::Temporary { source, .. } | Self::Stream { source, .. } => {
+                FailureKind::of_io(source)
+            }
             Self::EmptySource { .. } | Self::ExtrasKept { .. } | Self::Unproven { .. } => FailureKind::Failed,
         }
     }
@@ -148,7 +191,9 @@ impl Error {
     pub(crate) fn is_full(&self) -> bool {
         match self {
             Self::Store(error) => error.is_full_disk(),
-            Self::Io { source, .. } => is_full(source),
+            Self::Io { source, .. } | Self::Temporary { source, .. } | Self::Stream { source, .. } => {
+                is_full(source)
+            }
             _ => false,
         }
     }
@@ -166,6 +211,16 @@ impl Error {
     /// Adds the name of the file to an I/O error.
     pub(crate) fn io(what: impl std::fmt::Display) -> impl FnOnce(std::io::Error) -> Self {
         move |source| Self::Io { what: what.to_string(), source }
+    }
+
+    /// Converts the error of a temporary file.
+    pub(crate) fn temporary(source: std::io::Error) -> Self {
+        Self::Temporary { directory: shown(&tempfile::env::temp_dir()).to_string(), source }
+    }
+
+    /// Converts the error of the caller's stream.
+    pub(crate) fn stream(end: StreamEnd) -> impl FnOnce(std::io::Error) -> Self {
+        move |source| Self::Stream { end, source }
     }
 
     /// Names the destination `path` in a local I/O error, unless `source` is local too.

@@ -52,7 +52,7 @@ mod verify;
 
 pub use check::{Check, ContentComparison};
 pub use engine::Engine;
-pub use error::{Error, Failure, Result};
+pub use error::{Error, Failure, Result, StreamEnd};
 pub use firstbyte_store::ReplaceKind;
 pub use job::{
     CopyJob, CopyJobs, Effect, EmptySource, Extent, Extras, Levels, Move, Shard, Tree, TreeNames,

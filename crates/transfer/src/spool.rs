@@ -19,7 +19,7 @@ use crate::upload::parts::{done, put_options, put_over, verified};
 /// name.
 pub(crate) fn unnamed_file() -> Result<File> {
     let named = |_| Ok(tempfile::NamedTempFile::new()?.into_file());
-    tempfile::tempfile().or_else(named).map_err(Error::io("a temporary file"))
+    tempfile::tempfile().or_else(named).map_err(Error::temporary)
 }
 
 /// Copies an object to a store.

@@ -14,7 +14,7 @@ use firstbyte_store::{
 use rustix_futex_sync::Mutex;
 
 use crate::context::Context;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, StreamEnd};
 use crate::plan::{LEAST_PART, MOST_PARTS, stream_part_size};
 use crate::report::{CompletedObject, Verified};
 use crate::request::{Requester, TransferAttempt};
@@ -126,7 +126,7 @@ impl Output<'_> {
             if read == 0 {
                 return Ok(());
             }
-            self.out.write_all(&buffer[..read]).map_err(Error::io("writing the output"))?;
+            self.out.write_all(&buffer[..read]).map_err(Error::stream(StreamEnd::Output))?;
             if let Some((_, hasher)) = &mut self.hasher {
                 hasher.update(&buffer[..read]);
             }
@@ -136,7 +136,7 @@ impl Output<'_> {
     }
 
     fn finish(self) -> Result<CompletedObject> {
-        self.out.flush().map_err(Error::io("writing the output"))?;
+        self.out.flush().map_err(Error::stream(StreamEnd::Output))?;
         let mut verified = Verified::Length;
         if let Some((expected, hasher)) = self.hasher {
             expected.verify(&hasher.finish(), self.source)?;
@@ -171,7 +171,7 @@ pub(crate) fn put(
     }
     if !context.store.has_multipart(destination) {
         let mut file = unnamed_file()?;
-        let bytes = copy(context, reader, &mut file).map_err(Error::io("a temporary file"))?;
+        let bytes = copy(context, reader, &mut file, Error::temporary)?;
         // The bytes were counted when they were read.
         return whole(Payload::File(&file, ByteRange::new(0, bytes)), bytes, 0);
     }
@@ -195,16 +195,17 @@ fn put_file(context: &Context<'_>, reader: &mut (dyn Read + Send), path: &Path) 
     let made: Vec<&Path> = path.ancestors().skip(1).take_while(missing).collect();
     let partial = LocalFile::open(path, PartialPermissions::of(metadata))?;
     partial.empty()?;
-    let copied = copy(context, reader, &mut partial.file())
-        .map_err(|source| StoreError::Io { location: shown(path).to_string(), source });
-    match copied.and_then(|bytes| partial.commit_if(metadata, *durability, precondition).map(|()| bytes)) {
+    let at_path = |source| StoreError::Io { location: shown(path).to_string(), source }.into();
+    let copied = copy(context, reader, &mut partial.file(), at_path);
+    let commit = |bytes| Ok(partial.commit_if(metadata, *durability, precondition).map(|()| bytes)?);
+    match copied.and_then(commit) {
         Ok(bytes) => Ok(CompletedObject { bytes, verified: Verified::Length, version: None, source: None }),
         Err(error) => {
             // If this fails too, the first error is returned.
             let _ = partial.discard();
             // A directory into which another run has written stays.
             let _ = made.into_iter().try_for_each(std::fs::remove_dir);
-            Err(error.into())
+            Err(error)
         }
     }
 }
@@ -276,9 +277,9 @@ impl StreamPart {
                 Ok(0) => break,
                 Ok(read) => read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(Error::io("reading the input")(error)),
+                Err(error) => return Err(Error::stream(StreamEnd::Input)(error)),
             };
-            file.write_all(&buffer[..read]).map_err(Error::io("a temporary file"))?;
+            file.write_all(&buffer[..read]).map_err(Error::temporary)?;
             bytes += read as u64;
         }
         Ok(Self::File(file, bytes))
@@ -345,12 +346,18 @@ fn send_parts(
 /// Reads `length` bytes, or fewer at the end of the stream.
 fn read_part(reader: &mut dyn Read, length: usize) -> Result<Vec<u8>> {
     let mut part = Vec::with_capacity(length);
-    reader.take(length as u64).read_to_end(&mut part).map_err(Error::io("reading the input"))?;
+    reader.take(length as u64).read_to_end(&mut part).map_err(Error::stream(StreamEnd::Input))?;
     Ok(part)
 }
 
-/// Copies a stream at the rate of the settings. Returns the number of bytes.
-fn copy(context: &Context<'_>, reader: &mut dyn Read, out: &mut dyn Write) -> io::Result<u64> {
+/// Copies a stream at the rate of the settings. `failed` converts an error of `out`. Returns the
+/// number of bytes.
+fn copy(
+    context: &Context<'_>,
+    reader: &mut dyn Read,
+    out: &mut dyn Write,
+    failed: impl FnOnce(io::Error) -> Error,
+) -> Result<u64> {
     let throttle = &context.throttles.reading;
     let mut buffer = vec![0; BUFFER];
     let mut bytes = 0;
@@ -362,12 +369,14 @@ fn copy(context: &Context<'_>, reader: &mut dyn Read, out: &mut dyn Write) -> io
             Ok(0) => return Ok(bytes),
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
+            Err(error) => return Err(Error::stream(StreamEnd::Input)(error)),
         };
         if context.is_ended() {
-            return Err(io::Error::other("interrupted"));
+            return Err(failed(io::Error::other("interrupted")));
         }
-        out.write_all(&buffer[..read])?;
+        if let Err(error) = out.write_all(&buffer[..read]) {
+            return Err(failed(error));
+        }
         bytes += read as u64;
         context.moved(read as u64);
         throttle.refund((allowed - read) as u64);

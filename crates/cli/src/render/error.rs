@@ -1,6 +1,7 @@
 //! The error that ends a verb: an exit code, and one line with the failed action, its object, the
 //! cause and a remedy.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io;
 use std::process::ExitCode;
@@ -88,13 +89,23 @@ impl Error {
 }
 
 impl Error {
+    /// Makes an error for a file that cannot be created or written.
+    pub fn writing(place: impl fmt::Display, error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::NotFound => Self::io(place, error).advise("create its directory first"),
+            io::ErrorKind::StorageFull => Self::io(place, error).advise("free some space and run it again"),
+            _ => Self::io(place, error),
+        }
+    }
+
     /// Converts a transfer's error by reference, because receipts and progress lines keep the
     /// original.
     pub fn from_transfer(error: &firstbyte_transfer::Error) -> Self {
         use firstbyte_transfer::Error as Transfer;
         let exit = match error {
             Transfer::Interrupted | Transfer::Store(firstbyte_store::Error::Cancelled) => Exit::Interrupted,
-            Transfer::Invalid { .. } | Transfer::Store(firstbyte_store::Error::Options { .. }) => Exit::Usage,
+            Transfer::Invalid { .. } => Exit::Usage,
+            Transfer::Store(cause) => exit_of(cause),
             _ => Exit::Failed,
         };
         let missing = match error {
@@ -104,15 +115,21 @@ impl Error {
         Self { missing, ..Self::of(exit, error, error.advice(), error.kind(), error.trace()) }
     }
 
+    /// Converts the error of the stream `name`, which the verb reads or writes.
+    pub fn of_stream(error: &firstbyte_transfer::Error, source: &io::Error, name: &str) -> Self {
+        let named = Self::io(name, source);
+        Self { advice: error.advice().map(Cow::into_owned).or(named.advice), ..named }
+    }
+
     /// Converts an error of a library.
     fn of(
         exit: Exit,
         error: &dyn fmt::Display,
-        advice: Option<&'static str>,
+        advice: Option<Cow<'static, str>>,
         kind: FailureKind,
         trace: Option<&Trace>,
     ) -> Self {
-        let (message, advice) = (error.to_string(), advice.map(str::to_owned));
+        let (message, advice) = (error.to_string(), advice.map(Cow::into_owned));
         Self { exit, message, advice, kind, trace: trace.cloned().map(Box::new), missing: None }
     }
 
@@ -155,6 +172,14 @@ impl fmt::Display for Error {
     }
 }
 
+/// Returns the exit code for a store's error.
+fn exit_of(error: &firstbyte_store::Error) -> Exit {
+    match error {
+        firstbyte_store::Error::Options { .. } | firstbyte_store::Error::PastEnd { .. } => Exit::Usage,
+        _ => Exit::Failed,
+    }
+}
+
 /// Returns the location that does not exist, if that is the cause.
 fn missing(error: &firstbyte_store::Error) -> Option<String> {
     match error {
@@ -184,10 +209,9 @@ fn without_numbers(line: &str) -> String {
 impl From<firstbyte_store::Error> for Error {
     fn from(error: firstbyte_store::Error) -> Self {
         use firstbyte_store::Error as Store;
-        let exit = match error {
+        let exit = match &error {
             Store::Cancelled => return Self::interrupted(),
-            Store::Options { .. } => Exit::Usage,
-            _ => Exit::Failed,
+            other => exit_of(other),
         };
         Self {
             missing: missing(&error),
@@ -206,15 +230,11 @@ impl From<firstbyte_hydrate::Error> for Error {
     fn from(error: firstbyte_hydrate::Error) -> Self {
         let advice = match &error {
             firstbyte_hydrate::Error::Store(cause) => cause.advice(),
-            firstbyte_hydrate::Error::Directory { .. } => Some("give -r for what is below it"),
+            firstbyte_hydrate::Error::Directory { .. } => Some("add -r for what is below it".into()),
             _ => None,
         };
         let exit = match &error {
-            firstbyte_hydrate::Error::Store(cause)
-                if matches!(**cause, firstbyte_store::Error::Options { .. }) =>
-            {
-                Exit::Usage
-            }
+            firstbyte_hydrate::Error::Store(cause) => exit_of(cause),
             _ => Exit::Failed,
         };
         let missing = match &error {
@@ -229,6 +249,9 @@ impl From<firstbyte_mount::Error> for Error {
     fn from(error: firstbyte_mount::Error) -> Self {
         match error {
             firstbyte_mount::Error::Data(error) => error.into(),
+            firstbyte_mount::Error::Nothing { location } => {
+                firstbyte_store::Error::NotFound { location, trace: None }.into()
+            }
             other => Self::failed(other.to_string()),
         }
     }
@@ -251,6 +274,7 @@ impl From<firstbyte::Error> for Error {
                     None => line.advise(format!("leave --{option} out")),
                 }
             }
+            Library::Overlap { why, advice } => Self::usage(why).advise(advice),
             Library::Directory { .. } => Self { kind: error.kind(), ..Self::usage(error.to_string()) }
                 .advise("add -r for what is in it"),
             other => Self { kind: other.kind(), ..Self::usage(other.to_string()) },
@@ -290,7 +314,7 @@ mod tests {
         let error =
             Error::from(firstbyte_store::Error::NotFound { location: "s3://b/k".into(), trace: None });
         assert_eq!(error.exit, Exit::Failed);
-        assert!(error.to_string().starts_with("s3://b/k: not found; check the spelling"), "{error}");
+        assert!(error.to_string().starts_with("s3://b/k: not found; `firstbyte ls s3://b/`"), "{error}");
         assert_eq!(Error::from(firstbyte_store::Error::Cancelled).exit, Exit::Interrupted);
     }
 }

@@ -66,7 +66,8 @@ fn lines(format: LogFormat, levels: Targets, file: Option<&Path>) -> Result<Boxe
         None => Arc::new(|line| console::log(&format!("{line}\n"))),
         Some(path) => {
             let file = OpenOptions::new().create(true).append(true).open(path);
-            let file = file.map_err(|error| Error::io(format_args!("--log-file {}", shown(path)), &error))?;
+            let file =
+                file.map_err(|error| Error::writing(format_args!("--log-file {}", shown(path)), &error))?;
             // A single write per line, so programs that rotate the file find no partial line.
             Arc::new(move |line| drop((&file).write_all(format!("{}\n", redacted(line)).as_bytes())))
         }

@@ -108,6 +108,12 @@ impl RunReport {
         &mut self.receipt
     }
 
+    /// Returns the number of items that the verb has dealt with so far.
+    pub fn items(&self) -> u64 {
+        let Receipt { objects, skipped, deleted, left_out, .. } = &self.receipt;
+        objects + skipped + deleted.unwrap_or(0) + left_out.unwrap_or(0) + self.failures
+    }
+
     /// Returns whether the verb must end now, because of an interrupt, a deadline or an error.
     pub fn has_ended(&self) -> bool {
         self.ended.is_some()
@@ -118,6 +124,16 @@ impl RunReport {
         match run {
             Ok(summary) => self.add_summary(summary),
             Err(error) => self.ended_by(error),
+        }
+    }
+
+    /// Adds the result of a run of the engine that reads or writes the stream `name`.
+    pub fn add_stream(&mut self, run: firstbyte_transfer::Result<Summary>, name: &str) {
+        match run {
+            Err(ref error @ firstbyte_transfer::Error::Stream { ref source, .. }) => {
+                self.fail(Error::of_stream(error, source, name));
+            }
+            run => self.add(run),
         }
     }
 

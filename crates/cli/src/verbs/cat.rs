@@ -1,12 +1,14 @@
 //! `cat`: writes objects, or ranges of them, to standard output.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::io;
 use std::str::FromStr;
 
 use clap::Args;
 use firstbyte_location::{ByteRange, Location, Version};
-use firstbyte_store::Store;
+use firstbyte_store::{Error as StoreError, Store, Traced};
+use firstbyte_transfer::Error as Transfer;
 
 use super::described;
 use crate::globals::Globals;
@@ -66,6 +68,16 @@ impl FromStr for RangeSpec {
     }
 }
 
+impl fmt::Display for RangeSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Span(range) if range.end == u64::MAX => write!(f, "{}-", range.start),
+            Self::Span(range) => write!(f, "{}-{}", range.start, range.end - 1),
+            Self::Last(count) => write!(f, "-{count}"),
+        }
+    }
+}
+
 impl RangeSpec {
     fn resolve(self, location: &Location, version: Option<&str>, store: &Store) -> Result<ByteRange> {
         match self {
@@ -98,6 +110,10 @@ pub fn run(args: &CatArgs, globals: &Globals) -> Result<Exit> {
         match range.map(cat) {
             // A reader that has seen enough (`| head`) is not a failure.
             Ok(Err(error)) if is_closed_pipe(&error) => break,
+            Ok(Err(Transfer::Store(StoreError::PastEnd { size, trace, .. }))) => {
+                report.fail(past_end(args.range, location, size, trace));
+            }
+            Ok(Err(error @ Transfer::Stream { .. })) => report.add_stream(Err(error), "standard output"),
             Ok(run) => super::add_of_object(&mut report, run, location, engine.store()),
             Err(error) => report.fail(error),
         }
@@ -112,8 +128,20 @@ pub fn run(args: &CatArgs, globals: &Globals) -> Result<Exit> {
 }
 
 /// Returns whether a run ended because its output has no reader any more.
-pub fn is_closed_pipe(error: &firstbyte_transfer::Error) -> bool {
-    matches!(error, firstbyte_transfer::Error::Io { source, .. } if source.kind() == io::ErrorKind::BrokenPipe)
+pub fn is_closed_pipe(error: &Transfer) -> bool {
+    matches!(error, Transfer::Stream { source, .. } if source.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// Makes the error for a range that begins past the end of an object.
+fn past_end(range: Option<RangeSpec>, location: &Location, size: Option<u64>, trace: Traced) -> Error {
+    let option = range.map_or_else(String::new, |range| format!("--range {range}: "));
+    let length = size.map_or_else(String::new, |size| format!(" ({size} bytes)"));
+    let error = Error::usage(format!("{option}begins past the end of {location}{length}"));
+    let error = Error { trace, ..error };
+    match size.and_then(|size| size.checked_sub(1)) {
+        Some(last) => error.advise(format!("its last byte is {last}")),
+        None => error,
+    }
 }
 
 #[cfg(test)]
@@ -125,6 +153,9 @@ mod tests {
         assert_eq!("0-9".parse(), Ok(RangeSpec::Span(ByteRange::new(0, 10))));
         assert_eq!("5-".parse(), Ok(RangeSpec::Span(ByteRange::new(5, u64::MAX))));
         assert_eq!("-7".parse(), Ok(RangeSpec::Last(7)));
+        for text in ["0-9", "5-", "-7", "9-9"] {
+            assert_eq!(text.parse::<RangeSpec>().unwrap().to_string(), text);
+        }
         for wrong in ["9-0", "", "-", "a-b", "5"] {
             assert!(wrong.parse::<RangeSpec>().is_err(), "{wrong}");
         }

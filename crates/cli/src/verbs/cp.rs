@@ -193,7 +193,9 @@ impl CopySource {
 
     fn target(&self, destination: &Destination) -> Result<Location> {
         match (self, destination) {
-            (Self::Stored(source), _) => Ok(source.target(destination)?),
+            (Self::Stored(source), _) => {
+                source.target(destination).map_err(|error| super::refused(error, "copied"))
+            }
             (Self::Stdin, Destination::As(location)) => Ok(location.clone()),
             (Self::Stdin, Destination::Into(directory) | Destination::There(directory)) => Err(Error::usage(
                 format!("{directory}: is a directory; standard input needs a name to be written to"),
@@ -284,10 +286,12 @@ impl Copy<'_> {
         let progress = || ProgressDisplay::new(self.globals, FailureReporting::Returned);
         let destination = match destination {
             CopyDestination::Stdout => {
-                return self.to_stream(sources, &mut console::standard_output()?, &progress(), report);
+                let out = (&mut console::standard_output()?, "standard output");
+                return self.to_stream(sources, out, &progress(), report);
             }
             CopyDestination::Stream(path) => {
-                return self.to_stream(sources, &mut open_stream(path, &self.stop)?, &progress(), report);
+                let out = (&mut open_stream(path, &self.stop)?, &*shown(path).to_string());
+                return self.to_stream(sources, out, &progress(), report);
             }
             CopyDestination::Stored(destination) => destination,
         };
@@ -295,14 +299,14 @@ impl Copy<'_> {
             [stdin @ CopySource::Stdin] => {
                 let target = stdin.target(destination)?;
                 let mut input = Input::new(console::standard_input()?, &self.stop);
-                report.add(self.engine.put_stream(&mut input, &target, &progress()));
+                report.add_stream(self.engine.put_stream(&mut input, &target, &progress()), "standard input");
                 report.cannot_resume();
                 Ok(())
             }
             [CopySource::Stored(source @ ParsedSource::Object(location))]
                 if self.args.policy.movement().effect() == Effect::Apply =>
             {
-                let target = source.target(destination)?;
+                let target = source.target(destination).map_err(|error| super::refused(error, "copied"))?;
                 let run = match self.is_wanted(location, &target) {
                     Ok(true) => self.one(location, &target, &progress()),
                     Ok(false) => Ok(Summary { skipped: 1, ..Summary::default() }),
@@ -343,10 +347,11 @@ impl Copy<'_> {
         Ok(summary)
     }
 
+    /// Writes objects to a stream, which is given with its name.
     fn to_stream(
         &self,
         sources: &[CopySource],
-        out: &mut File,
+        (out, name): (&mut File, &str),
         progress: &ProgressDisplay,
         report: &mut RunReport,
     ) -> Result<()> {
@@ -360,7 +365,7 @@ impl Copy<'_> {
                     report.unread();
                     break;
                 }
-                run => report.add(run),
+                run => report.add_stream(run, name),
             }
             if report.has_ended() {
                 break;
@@ -387,7 +392,8 @@ impl Copy<'_> {
                 CopySource::Stored(ParsedSource::Tree { root, .. }) => trees.push((root, None, target)),
             }
         }
-        refuse_common_target(jobs.iter().map(|job| &job.destination))?;
+        refuse_common_target(jobs.iter().map(|job| &job.destination))
+            .map_err(|error| super::refused(error, "copied"))?;
         if !jobs.is_empty() {
             self.jobs(jobs, &progress, report);
         }
@@ -440,7 +446,7 @@ impl Copy<'_> {
         report.add(run);
         match glob {
             Some(glob) if nothing && !matched.load(Ordering::Relaxed) => {
-                Err(no_match(&report.receipt().source, root, glob, depth, self.engine.store()))
+                Err(no_match(report.receipt(), root, glob, depth, self.engine.store()))
             }
             _ => Ok(()),
         }

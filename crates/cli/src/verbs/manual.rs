@@ -42,7 +42,7 @@ pub fn run(args: &ManualArgs, grammar: Command) -> Result<Exit> {
     let Some(directory) = &args.man else {
         return console::print_bytes(reference(grammar).as_bytes()).map(|()| Exit::Done);
     };
-    let failed = |error| Error::io(shown(directory), &error);
+    let failed = |error| Error::writing(shown(directory), &error);
     fs::create_dir_all(directory).map_err(failed)?;
     clap_mangen::generate_to(grammar, directory).map_err(failed)?;
     Ok(Exit::Done)

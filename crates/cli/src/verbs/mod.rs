@@ -69,12 +69,40 @@ fn described(location: &Location, version: Option<&str>, store: &Store) -> first
 }
 
 /// Returns an error for an object that is not found if it is a prefix of other names; else `None`.
-fn if_prefix(error: &firstbyte_transfer::Error, location: &Location, store: &Store) -> Option<Error> {
+/// `verb` is the verb that needs the object.
+fn if_prefix(
+    error: &firstbyte_transfer::Error,
+    location: &Location,
+    verb: &str,
+    store: &Store,
+) -> Option<Error> {
     let missing = matches!(error, firstbyte_transfer::Error::Store(StoreError::NotFound { .. }));
     (missing && store.has_below(location).is_ok_and(|has| has)).then(|| {
-        Error::usage(format!("{location}: is a prefix, not an object"))
-            .advise("add -r to take everything below it; firstbyte ls lists it")
+        let lists = format!("`firstbyte ls {}/` lists it", location.to_string().trim_end_matches('/'));
+        Error::usage(format!("{location}: is a prefix, not an object")).advise(match verb {
+            "cat" => format!("name an object in it; {lists}"),
+            verb => format!("add -r to {} what is below it; {lists}", deed(verb)),
+        })
     })
+}
+
+/// Returns the deed of a verb on the objects that it is given.
+fn deed(verb: &str) -> &'static str {
+    match verb {
+        "mv" => "move",
+        "rm" => "delete",
+        _ => "copy",
+    }
+}
+
+/// Converts an error about operands. If a location lies in another, nothing was `done`.
+fn refused(error: firstbyte::Error, done: &str) -> Error {
+    match error {
+        firstbyte::Error::Overlap { why, advice } => {
+            Error::usage(format!("{why}; nothing was {done}")).advise(advice)
+        }
+        other => other.into(),
+    }
 }
 
 /// Adds the run of one object to a report. If the object is not found but is a prefix, reports
@@ -86,7 +114,8 @@ fn add_of_object(
     store: &Store,
 ) {
     let error = run.as_ref().map_or_else(Some, |summary| summary.ended.as_ref());
-    match error.and_then(|error| if_prefix(error, location, store)) {
+    let verb = report.receipt().verb.clone();
+    match error.and_then(|error| if_prefix(error, location, &verb, store)) {
         Some(error) => report.fail(error),
         None => report.add(run),
     }

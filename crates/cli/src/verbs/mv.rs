@@ -109,6 +109,7 @@ impl Mv<'_> {
         destination: &Destination,
         wildcards: Wildcards,
     ) -> Result<Vec<(ParsedSource, Location)>> {
+        let refused = |error| super::refused(error, "moved");
         let mut moves = Vec::new();
         for text in sources {
             let source = self.source(text, wildcards);
@@ -119,7 +120,7 @@ impl Mv<'_> {
                 continue;
             }
             let source = source?;
-            let target = source.target(destination)?;
+            let target = source.target(destination).map_err(refused)?;
             if let ParsedSource::Object(location) = &source
                 && !self.engine.is_wanted(location, &target)?
             {
@@ -128,11 +129,11 @@ impl Mv<'_> {
             if let ParsedSource::Glob { base, glob } = &source
                 && glob.listed_levels(self.depth()) == Levels::All
             {
-                refuse_inside_target(base, &target)?;
+                refuse_inside_target(base, &target).map_err(refused)?;
             }
             moves.push((source, target));
         }
-        refuse_lost_sources(&moves)?;
+        refuse_lost_sources(&moves).map_err(refused)?;
         Ok(moves)
     }
 
@@ -175,7 +176,7 @@ impl Mv<'_> {
                     Ok(_) => Ok(source),
                     Err(error) => {
                         let error = error.into();
-                        let prefix = super::if_prefix(&error, location, self.engine.store());
+                        let prefix = super::if_prefix(&error, location, "mv", self.engine.store());
                         Err(prefix.unwrap_or_else(|| error.into()))
                     }
                 }
@@ -263,6 +264,7 @@ impl Mv<'_> {
             effect: movement.effect(),
         };
         let (root, target) = (tree.source.clone(), tree.destination.clone());
+        let before = report.items();
         match self.engine.move_tree(&Move { tree, extent }, progress) {
             Err(_) if glob.is_none() && is_moved(self.engine.store(), &root, &target) => {
                 self.note_moved(&root, &target);
@@ -270,9 +272,13 @@ impl Mv<'_> {
             }
             run => report.add(run),
         }
+        // A pattern without -r may match directories, which stay.
+        let nothing =
+            depth == OperandKind::Object && movement.effect() == Effect::Apply && report.items() == before;
+        let matched = matched.load(Ordering::Relaxed) && !nothing;
         match glob {
-            Some(glob) if !report.has_ended() && !matched.load(Ordering::Relaxed) => {
-                Err(no_match(&report.receipt().source, &root, glob, depth, self.engine.store()))
+            Some(glob) if !report.has_ended() && !matched => {
+                Err(no_match(report.receipt(), &root, glob, depth, self.engine.store()))
             }
             _ => Ok(()),
         }

@@ -84,7 +84,7 @@ pub fn run(args: &ProbeArgs, globals: &Globals) -> Result<Exit> {
     let report = firstbyte_probe::probe(&store, &location, &options).map_err(|error| failed(&error))?;
     let model = report.model(&identity(name, &location, service.as_deref())?).to_toml();
     if let Some(path) = &args.out {
-        std::fs::write(path, &model).map_err(|error| Error::io(path.display(), &error))?;
+        std::fs::write(path, &model).map_err(|error| Error::writing(path.display(), &error))?;
     }
     show(&report, args.out.as_deref(), globals)?;
     Ok(Exit::Done)
@@ -105,7 +105,13 @@ fn prices(args: &ProbeArgs, billing: Billing) -> Result<(Option<String>, Prices)
 }
 
 fn failed(error: &firstbyte_probe::Error) -> Error {
-    let line = Error { kind: error.kind(), ..Error::failed(error.to_string()) };
+    let missing = match error {
+        firstbyte_probe::Error::NotListed { location, kind, .. } if kind.is_absence() => {
+            Some(location.clone())
+        }
+        _ => None,
+    };
+    let line = Error { kind: error.kind(), missing, ..Error::failed(error.to_string()) };
     match (error, error.advice()) {
         (firstbyte_probe::Error::Budget { .. }, Some(advice)) => {
             Error { exit: Exit::Usage, ..line }.advise(advice)

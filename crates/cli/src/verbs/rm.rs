@@ -145,8 +145,11 @@ impl Rm<'_> {
             }
         };
         if is_tree && !self.args.recursive {
-            return Err(Error::usage(format!("{root}: is a prefix or directory; nothing was deleted"))
-                .advise("add -r to delete everything below it; firstbyte ls lists it"));
+            let kind = if matches!(root, Location::Object(_)) { "prefix" } else { "directory" };
+            let lists = root.to_string();
+            let lists = format!("`firstbyte ls {}/` lists it", lists.trim_end_matches('/'));
+            return Err(Error::usage(format!("{root}: is a {kind}; nothing was deleted"))
+                .advise(format!("add -r to delete everything below it; {lists}")));
         }
         if !is_one && !is_tree && !self.args.yes {
             return Err(StoreError::NotFound { location: root.to_string(), trace: None }.into());
@@ -200,10 +203,14 @@ impl Rm<'_> {
         if !self.is_agreed(&removal)? {
             return Err(Error::failed(format!("{root}: nothing was deleted")));
         }
+        let before = report.items();
         report.add(self.engine.remove(&removal, progress));
+        // A pattern without -r may match directories, which stay.
+        let nothing = depth == OperandKind::Object && !self.args.dry_run && report.items() == before;
+        let matched = matched.load(Ordering::Relaxed) && !(nothing && !report.has_ended());
         match glob {
-            Some(glob) if !matched.load(Ordering::Relaxed) && !self.args.yes => {
-                Err(no_match(&report.receipt().source, root, glob, depth, self.store()))
+            Some(glob) if !matched && !self.args.yes => {
+                Err(no_match(report.receipt(), root, glob, depth, self.store()))
             }
             _ => Ok(()),
         }

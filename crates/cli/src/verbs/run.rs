@@ -68,8 +68,11 @@ pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
     let report = RunReport::new("run", name.clone(), None);
     let file = match args.list == "-" {
         true => console::standard_input()?,
-        false => File::open(&args.list).map_err(|error| {
-            Error::io(&name, &error).advise("check the spelling; it is a file with a verb on each line")
+        false => File::open(&args.list).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => {
+                Error::io(&name, &error).advise("check the spelling; it is a file with a verb on each line")
+            }
+            _ => Error::io(&name, &error),
         })?,
     };
     let lines = BufReader::new(Input::new(file, &stop)).split(b'\n');

@@ -6,8 +6,9 @@ use std::ffi::OsStr;
 
 use firstbyte::OperandKind;
 use firstbyte::operand::Glob;
+use firstbyte::receipt::Receipt;
 use firstbyte_location::{Entry, EntryKind, Location, ObjectLocation};
-use firstbyte_store::{ListOptions, Store};
+use firstbyte_store::{Error as StoreError, ListOptions, Store};
 
 use crate::globals::Globals;
 use crate::render::error::Error;
@@ -19,18 +20,36 @@ const LISTED: usize = 10_000;
 /// Least characters of a name that counts as the beginning of longer names.
 const LEAST_BEGINNING: usize = 3;
 
-/// Returns advice for a missing location; `None` if no name is similar.
-pub fn instead_of(missing: &str, globals: &Globals) -> Option<String> {
-    let location = Location::parse(OsStr::new(missing)).ok()?;
-    let store = globals.store().ok()?;
-    let found = first_missing(location, &store).and_then(|missing| similar(&missing, &store))?;
-    Some(format!("did you mean {}?", found.join(" or ")))
+/// Completes the error for a missing location: names its highest missing part, and similar names.
+pub fn complete(error: Error, globals: &Globals) -> Error {
+    let parse = |missing: &String| Location::parse(OsStr::new(missing)).ok();
+    let (Some(location), Ok(store)) = (error.missing.as_ref().and_then(parse), globals.store()) else {
+        return error;
+    };
+    let Some(missing) = first_missing(location, &store) else { return error };
+    let error = about_part(error, &missing);
+    match similar(&missing, &store) {
+        Some(names) => error.advise(format!("similar: {}", names.join(" or "))),
+        None => error,
+    }
 }
 
-/// Makes the error for a pattern without matches. Counts the directories and prefixes that it
+/// Makes an error about a missing location one about its missing part, such as its bucket.
+fn about_part(error: Error, part: &Location) -> Error {
+    let whole = error.missing.as_deref().unwrap_or_default();
+    let part = operand(part);
+    if part == whole || !error.message.starts_with(whole) {
+        return error;
+    }
+    // The receipt has the kind already.
+    let Error { exit, kind, trace, .. } = error;
+    Error { exit, kind, trace, ..StoreError::NotFound { location: part, trace: None }.into() }
+}
+
+/// Makes the error for a pattern without matches. Names the directories or prefixes that it
 /// matches, which -r would include.
-pub fn no_match(source: &str, root: &Location, glob: &Glob, depth: OperandKind, store: &Store) -> Error {
-    let wildcards = "*, ?, [ and { are wildcards; [?] and --no-glob take them as ordinary characters";
+pub fn no_match(receipt: &Receipt, root: &Location, glob: &Glob, depth: OperandKind, store: &Store) -> Error {
+    let source = &receipt.source;
     let options = ListOptions { beginning: glob.beginning(0), ..ListOptions::default() };
     let entries = match depth {
         OperandKind::Object if glob.levels == Some(1) => store.list(root, &options).ok(),
@@ -38,16 +57,24 @@ pub fn no_match(source: &str, root: &Location, glob: &Glob, depth: OperandKind, 
     };
     let is_match = |entry: &Entry| entry.kind == EntryKind::Directory && glob.takes(&entry.name, depth);
     let directories = entries.into_iter().flatten().take(LISTED).filter_map(Result::ok).filter(is_match);
-    let kind = if matches!(root, Location::Local(_)) {
-        ("directory", "directories")
-    } else {
-        ("prefix", "prefixes")
+    let mut names: Vec<Vec<u8>> = directories.map(|entry| entry.name).collect();
+    names.sort_unstable();
+    let count = names.len();
+    names.truncate(SUGGESTED);
+    let (kind, plural, object) = match root {
+        Location::Local(_) => ("directory", "directories", "file"),
+        _ => ("prefix", "prefixes", "object"),
     };
-    match directories.count() {
-        0 => Error::failed(format!("{source}: no name matches")).advise(wildcards),
-        1 => Error::failed(format!("{source}: matches one {}, and no object", kind.0))
-            .advise("add -r to take everything below it"),
-        count => Error::failed(format!("{source}: only {count} {} match", kind.1)).advise("add -r"),
+    let (kind, them) = if count == 1 { (kind, "it") } else { (plural, "them") };
+    let more = count.saturating_sub(names.len());
+    let more = if more > 0 { format!(" and {more} more,") } else { String::new() };
+    let names: Vec<String> =
+        names.iter().map(|name| shown_below(root, &[name, &b"/"[..]].concat())).collect();
+    match names.join(", ") {
+        none if none.is_empty() => Error::failed(format!("{source}: no name matches"))
+            .advise("*, ?, [ and { are wildcards; [?] and --no-glob take them as ordinary characters"),
+        names => Error::failed(format!("{source}: matches the {kind} {names}{more} and no {object}"))
+            .advise(format!("add -r to {} what is below {them}", super::deed(&receipt.verb))),
     }
 }
 
@@ -57,20 +84,24 @@ fn first_missing(location: Location, store: &Store) -> Option<Location> {
     let Location::Object(object) = &location else {
         let (Location::Local(_) | Location::Sftp(_)) = &location else { return None };
         let mut missing = location;
-        while let Some(parent) = directory_of(&missing).filter(|parent| store.stat(parent).is_err()) {
+        while let Some(parent) = directory_of(&missing).filter(|parent| is_missing(parent, store)) {
             missing = parent;
         }
         return Some(missing);
     };
     let bucket = Location::Object(object.with_key(""));
-    Some(if store.stat(&bucket).is_ok() { location } else { bucket })
+    Some(if is_missing(&bucket, store) { bucket } else { location })
+}
+
+fn is_missing(location: &Location, store: &Store) -> bool {
+    matches!(store.stat(location), Err(StoreError::NotFound { .. }))
 }
 
 /// Returns the names most similar to a missing one: those that begin with it, or with the fewest
 /// slips.
 fn similar(missing: &Location, store: &Store) -> Option<Vec<String>> {
     let (directory, name) = match missing {
-        Location::Object(object) if object.key.is_empty() => {
+        Location::Object(object) if is_bucket(missing) => {
             let service = ObjectLocation { bucket: String::new(), ..object.clone() };
             (Location::Object(service), object.bucket.clone())
         }
@@ -92,9 +123,31 @@ fn similar(missing: &Location, store: &Store) -> Option<Vec<String>> {
     let least = found.first().map(|(slips, _)| *slips);
     found.retain(|(slips, _)| Some(*slips) == least);
     found.truncate(SUGGESTED);
-    let shown =
-        |name: String| directory.join(name.as_bytes()).to_string().trim_start_matches("./").to_owned();
-    (!found.is_empty()).then(|| found.into_iter().map(|(_, name)| shown(name)).collect())
+    // `cp -r` of a prefix and of its contents differ by the final slash, which stays as it was
+    // written.
+    let has_slash = missing.is_directory_like() && !is_bucket(missing);
+    let written = |other: &str| match other.trim_end_matches('/') {
+        bare if has_slash || bare == name => shown_below(&directory, other.as_bytes()),
+        bare => shown_below(&directory, bare.as_bytes()),
+    };
+    let mut names: Vec<String> = found.iter().map(|(_, other)| written(other)).collect();
+    names.dedup();
+    (!names.is_empty()).then_some(names)
+}
+
+/// Formats a name in a directory as an operand.
+fn shown_below(directory: &Location, name: &[u8]) -> String {
+    operand(&directory.join(name)).trim_start_matches("./").to_owned()
+}
+
+/// Formats a location as an operand. A bucket has no final `/`.
+fn operand(location: &Location) -> String {
+    let text = location.to_string();
+    if is_bucket(location) { text.trim_end_matches('/').to_owned() } else { text }
+}
+
+fn is_bucket(location: &Location) -> bool {
+    matches!(location, Location::Object(object) if object.key.is_empty() && !object.bucket.is_empty())
 }
 
 /// Returns the parent, which is `.` for a single name.

@@ -63,9 +63,10 @@ pub fn run(args: &SyncArgs, globals: &Globals) -> Result<Exit> {
             Error::usage(format!("{source}: is a file; sync takes directories")).advise("use firstbyte cp")
         );
     }
-    refuse_into_itself(&source, &destination)?;
+    let refused = |error| super::refused(error, "copied");
+    refuse_into_itself(&source, &destination).map_err(refused)?;
     if args.delete {
-        refuse_to_delete_source(&source, &destination)?;
+        refuse_to_delete_source(&source, &destination).map_err(refused)?;
     }
     let stop = stop_on_signal(args.policy.movement().deadline(named))?;
     let settings = args.policy.settings(globals, stop.clone());

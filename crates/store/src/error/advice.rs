@@ -1,25 +1,36 @@
 //! Remedies that users can try, by error. The edges print one after the error.
 
+use std::borrow::Cow;
 use std::io;
 
 use firstbyte_location::Service;
 
-use super::{
-    Error, SETTING_SEPARATOR, SFTP, VERSION_SEPARATOR, WITHOUT_TLS, in_object_store, is_bucket,
-    means_another_region, service_of,
-};
+use super::{Error, SFTP, VERSION_SEPARATOR, is_bucket, means_another_region, service_of};
 
 impl Error {
     /// Returns a remedy that the user can try, if one is known.
     #[must_use]
-    pub fn advice(&self) -> Option<&'static str> {
+    pub fn advice(&self) -> Option<Cow<'static, str>> {
+        match self {
+            Self::NotFound { location, .. } => Some(not_found(location)),
+            Self::Unreachable { endpoint, .. } if endpoint.starts_with(SFTP) => {
+                Some("check the host and the port, and that ssh and sftp reach it".into())
+            }
+            Self::Unreachable { endpoint, named_by, detail, .. } => {
+                Some(named_by.advice(endpoint, detail).into())
+            }
+            other => other.fixed_advice().map(Cow::Borrowed),
+        }
+    }
+
+    /// Returns the remedy of an error for which it is always the same.
+    fn fixed_advice(&self) -> Option<&'static str> {
         Some(match self {
-            Self::NotFound { location, .. } => not_found(location),
             Self::Server { code, .. } if means_another_region(code) => {
                 "give the bucket's region with --region"
             }
             Self::Denied { detail, request, .. } => request.advice(detail),
-            Self::Credentials { location, .. } => no_credentials(location),
+            Self::Credentials { location, detail, .. } => no_credentials(location, detail),
             Self::CredentialsTimedOut { .. } => {
                 "check the address, the network and the proxy variables, or allow a longer wait with \
                  --read-timeout"
@@ -37,16 +48,7 @@ impl Error {
             Self::OwnTagRefused { .. } => "no server-side copy is possible: copy it to a local file first",
             Self::FalseLength { .. } => "cp and cat read it to its end",
             Self::Checksum { .. } => "run it again; if it fails again, the source is damaged",
-            Self::Unreachable { endpoint, .. } if endpoint.starts_with(SFTP) => {
-                "check the host and the port, and that ssh and sftp reach it"
-            }
-            Self::Unreachable { detail, .. } if detail == WITHOUT_TLS => "write http:// for it",
-            Self::Unreachable { endpoint, .. } if endpoint.contains(SETTING_SEPARATOR) => {
-                "check host and port there, and the proxy variables"
-            }
-            Self::Unreachable { .. } => {
-                "check host and port (of S3: --endpoint-url, AWS_ENDPOINT_URL, the profile), and the proxy variables"
-            }
+            Self::PastEnd { .. } => "begin the range before the end",
             Self::Certificate { fault, .. } => fault.advice(),
             Self::PlainRedirect { .. } => "if this is intended, allow it with --allow-plain-redirects",
             Self::TimedOut { .. } => "check the network, or allow a longer wait with --read-timeout",
@@ -55,40 +57,52 @@ impl Error {
             }
             Self::Budget { .. } => "run it again with a higher --budget: what has arrived is kept",
             Self::SlowDown { .. } => "lower --concurrency or --limit-rate",
+            Self::CreateDirectory { source, .. } => match io_advice(source.kind()) {
+                Some(advice) if source.kind() != io::ErrorKind::NotFound => advice,
+                _ => "missing directories are created as needed, but not here: name another destination",
+            },
             Self::Io { source, .. } => return io_advice(source.kind()),
             _ => return None,
         })
     }
 }
 
-/// Returns advice for a name that is not found.
-fn not_found(location: &str) -> &'static str {
-    let service = service_of(location);
-    match service {
-        _ if location.contains(VERSION_SEPARATOR) => "list the existing versions: `firstbyte ls --versions`",
-        Some(Service::Google) if is_bucket(location) => {
-            "no such bucket; list those of this project: `firstbyte ls gs://`"
-        }
-        Some(Service::Azure) if is_bucket(location) => {
-            "no such container; list those of this account: `firstbyte ls az://`"
-        }
-        Some(Service::NamedS3(_)) if is_bucket(location) => {
-            "no such bucket; list those of the endpoint: `firstbyte ls s3+NAME://`"
-        }
-        _ if is_bucket(location) => "no such bucket; list those of this account: `firstbyte ls s3://`",
-        _ if in_object_store(location).is_some() => {
-            "check the spelling: `firstbyte ls` of its bucket or prefix shows the names"
-        }
-        _ if location.starts_with(SFTP) => {
-            "check the spelling: `firstbyte ls` of its directory shows the names"
-        }
-        _ if location.starts_with("http") => "check the address",
-        _ => "check the spelling",
+/// Returns advice for a name that is not found: a command that lists the existing ones.
+fn not_found(location: &str) -> Cow<'static, str> {
+    let Some(service) = service_of(location) else {
+        return match location {
+            _ if location.starts_with(SFTP) => shows(parent(location)).into(),
+            _ if location.starts_with("http") => "check the address".into(),
+            _ => "check the spelling".into(),
+        };
+    };
+    if let Some((object, _)) = location.split_once(VERSION_SEPARATOR) {
+        return format!("`firstbyte ls --versions {object}` lists the existing versions").into();
     }
+    if is_bucket(location) {
+        let owner = match service {
+            Service::Google => "project",
+            Service::NamedS3(_) => "endpoint",
+            Service::S3 | Service::Azure => "account",
+        };
+        return format!("`firstbyte ls {service}://` lists those of this {owner}").into();
+    }
+    shows(parent(location)).into()
+}
+
+/// Returns the command that shows the names in a directory or prefix.
+fn shows(directory: &str) -> String {
+    format!("`firstbyte ls {directory}` shows what is there")
+}
+
+/// Returns the location up to the `/` before its last name.
+fn parent(location: &str) -> &str {
+    let name = location.trim_end_matches('/');
+    name.rfind('/').map_or(location, |at| &location[..=at])
 }
 
 /// Returns advice for a request without credentials.
-fn no_credentials(location: &str) -> &'static str {
+fn no_credentials(location: &str, detail: &str) -> &'static str {
     match service_of(location) {
         Some(Service::Google) => {
             "set GOOGLE_APPLICATION_CREDENTIALS, run `gcloud auth application-default login`, or use \
@@ -103,8 +117,20 @@ fn no_credentials(location: &str) -> &'static str {
         _ if location.starts_with(SFTP) => {
             "ssh must log in without a question: load the key into an agent, or name it in ~/.ssh/config"
         }
-        _ => "set AWS_PROFILE or AWS_ACCESS_KEY_ID, or use --no-sign-request for a public bucket",
+        _ if is_expired(detail) => {
+            "log in again (`aws sso login`), or replace the expired keys; a session token belongs to its keys"
+        }
+        _ => {
+            "set AWS_PROFILE, run `aws sso login`, give the machine or task a role (IMDS needs a hop limit of 2 in \
+             containers), or use --no-sign-request for a public bucket"
+        }
     }
+}
+
+/// Returns true if credentials exist but are no longer valid.
+fn is_expired(detail: &str) -> bool {
+    let detail = detail.to_ascii_lowercase();
+    ["expired", "invalidtoken", "tokenrefreshrequired"].iter().any(|word| detail.contains(word))
 }
 
 /// Returns advice after a failed operation of the operating system on a path, if there is any.
@@ -113,7 +139,7 @@ pub fn io_advice(kind: io::ErrorKind) -> Option<&'static str> {
     Some(match kind {
         io::ErrorKind::NotFound => "check the spelling",
         io::ErrorKind::NotADirectory => {
-            "part of this path is a file, or a file's name ends in `/`; check the spelling"
+            "part of this path is a file, or a file's name ends in `/`: name another path"
         }
         io::ErrorKind::IsADirectory => "name a file",
         io::ErrorKind::PermissionDenied => "check the permissions there, or choose another location",
@@ -124,4 +150,60 @@ pub fn io_advice(kind: io::ErrorKind) -> Option<&'static str> {
         }
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_name_has_the_command_that_lists_its_neighbours() {
+        for (location, line) in [
+            (
+                "s3://lab/nothing/",
+                "s3://lab/nothing/: no objects there; `firstbyte ls s3://lab/` shows what is there",
+            ),
+            ("s3://lab/a/b", "s3://lab/a/b: not found; `firstbyte ls s3://lab/a/` shows what is there"),
+            ("s3://labb", "s3://labb: no such bucket; `firstbyte ls s3://` lists those of this account"),
+            ("s3://labb/", "s3://labb/: no such bucket; `firstbyte ls s3://` lists those of this account"),
+            ("gs://labb", "gs://labb: no such bucket; `firstbyte ls gs://` lists those of this project"),
+            ("az://labb", "az://labb: no such container; `firstbyte ls az://` lists those of this account"),
+            (
+                "s3://lab/k, version 1",
+                "s3://lab/k, version 1: not found; `firstbyte ls --versions s3://lab/k` lists the existing versions",
+            ),
+            (
+                "sftp://host/a/b",
+                "sftp://host/a/b: not found; `firstbyte ls sftp://host/a/` shows what is there",
+            ),
+            ("/a/b", "/a/b: not found; check the spelling"),
+        ] {
+            let error = Error::NotFound { location: location.into(), trace: None };
+            assert_eq!(format!("{error}; {}", error.advice().unwrap()), line);
+        }
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_created_is_no_wrong_spelling() {
+        let line = |kind: io::ErrorKind| {
+            let error = Error::CreateDirectory { location: "/proc/x".into(), source: kind.into() };
+            format!("{error}; {}", error.advice().unwrap())
+        };
+        let missing = line(io::ErrorKind::NotFound);
+        assert!(missing.starts_with("/proc/x: cannot create this directory ("), "{missing}");
+        assert!(missing.contains("created as needed") && !missing.contains("spelling"), "{missing}");
+        assert!(line(io::ErrorKind::PermissionDenied).contains("permissions"));
+    }
+
+    #[test]
+    fn expired_credentials_are_renewed_and_missing_ones_set() {
+        let advice = |detail: &str| {
+            let (location, detail) = ("s3://b/k".to_owned(), detail.to_owned());
+            Error::Credentials { location, detail, trace: None }.advice().unwrap()
+        };
+        assert!(advice("ExpiredToken: The token has expired.").starts_with("log in again"));
+        assert!(advice("the SSO token is expired").contains("aws sso login"));
+        let none = advice("tried the environment");
+        assert!(["AWS_PROFILE", "role", "hop limit", "--no-sign-request"].iter().all(|it| none.contains(it)));
+    }
 }

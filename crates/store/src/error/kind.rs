@@ -133,6 +133,12 @@ impl FailureKind {
         }
     }
 
+    /// Returns true if a name does not exist.
+    #[must_use]
+    pub fn is_absence(self) -> bool {
+        matches!(self, Self::NotFound | Self::NoSuchBucket)
+    }
+
     /// Returns the kind of a failed operation of the operating system.
     #[must_use]
     pub fn of_io(error: &io::Error) -> Self {
@@ -198,8 +204,15 @@ impl Error {
             Self::Unsupported { .. } | Self::LeftOut { .. } | Self::RangeIgnored { .. } => {
                 FailureKind::Unsupported
             }
-            Self::Header { .. } | Self::InvalidName { .. } | Self::Options { .. } => FailureKind::BadInput,
+            Self::PastEnd { .. } | Self::Header { .. } | Self::InvalidName { .. } | Self::Options { .. } => {
+                FailureKind::BadInput
+            }
             Self::Payload { source, .. } | Self::Io { source, .. } => FailureKind::of_io(source),
+            Self::CreateDirectory { source, .. } => match FailureKind::of_io(source) {
+                // The directory is to be created, so its absence is no failure to find it.
+                FailureKind::NotFound => FailureKind::Io,
+                kind => kind,
+            },
             Self::Budget { .. } => FailureKind::Full,
             Self::Cancelled => FailureKind::Interrupted,
         }

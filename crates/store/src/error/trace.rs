@@ -88,6 +88,7 @@ macro_rules! of_request {
             | Error::SlowDown { trace, .. }
             | Error::Server { trace, .. }
             | Error::Protocol { trace, .. }
+            | Error::PastEnd { trace, .. }
             | Error::Precondition { trace, .. }
             | Error::Unsupported { trace, .. } => Some(trace),
             _ => None,

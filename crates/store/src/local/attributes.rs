@@ -56,8 +56,9 @@ impl Beneath {
     /// [`Error::Io`], also if a directory has the name; [`Error::InvalidName`] if a component of
     /// the path is a link.
     pub fn make_link(&self, name: &Path, target: &Path) -> Result<bool> {
-        let (directory, last) =
-            self.parent(name, MissingDirectories::Create).map_err(|error| self.explain(name, error))?;
+        let (directory, last) = self
+            .parent(name, MissingDirectories::Create)
+            .map_err(|error| self.explain_parent(name, error))?;
         let other = || other_spelling(&directory, last).map_err(|error| self.explain(name, error));
         if let Some(other) = other()? {
             return Err(self.is_spelled_otherwise(name, &other));

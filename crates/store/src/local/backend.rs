@@ -51,8 +51,8 @@ fn within(path: &Path, asked: Option<ByteRange>, size: u64) -> Result<ByteRange>
     let whole = ByteRange::new(0, size);
     let Some(asked) = asked else { return Ok(whole) };
     if asked.start > 0 && asked.start >= size {
-        let detail = format!("byte {} was requested of a file of {size} bytes", asked.start);
-        return Err(Error::Protocol { location: shown(path).to_string(), detail, trace: None });
+        let location = shown(path).to_string();
+        return Err(Error::PastEnd { location, start: asked.start, size: Some(size), trace: None });
     }
     Ok(whole.intersect(asked))
 }

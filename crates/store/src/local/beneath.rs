@@ -26,7 +26,7 @@ use super::spelling::{
     is_often_changed, is_refused_name, other_part, other_spelling, refused_name, similar_name,
     spelled_otherwise,
 };
-use super::{errno, io_error};
+use super::{directory_error, errno, io_error};
 use crate::error::{Error, Result};
 use crate::syscall_refusal::is_refusal;
 
@@ -206,7 +206,8 @@ impl Beneath {
     /// # Errors
     /// [`Error::Io`]; [`Error::InvalidName`] if a component of the path is a link or a file.
     pub fn create_directory(&self, name: &Path) -> Result<()> {
-        self.directory(name, MissingDirectories::Create).map(drop).map_err(|error| self.explain(name, error))
+        let made = self.directory(name, MissingDirectories::Create).map(drop);
+        made.map_err(|error| self.explain_directory(name, name, error))
     }
 
     /// Renames `name` to `to` beneath another directory. Returns false if `name` does not exist, if
@@ -221,8 +222,9 @@ impl Beneath {
             Err(Errno::NOENT) => return Ok(false),
             other => other.map_err(explained)?,
         };
-        let (into, new) =
-            target.parent(to, MissingDirectories::Create).map_err(|error| target.explain(to, error))?;
+        let (into, new) = target
+            .parent(to, MissingDirectories::Create)
+            .map_err(|error| target.explain_parent(to, error))?;
         match rename_exclusively(from.as_fd(), last, into.as_fd(), new) {
             Ok(()) if is_often_changed(new) && other_spelling(&into, new).map_err(explained)?.is_some() => {
                 // A copy to this name is refused with the reason.
@@ -309,6 +311,21 @@ impl Beneath {
             _ => error,
         };
         io_error(&self.path.join(name), why)
+    }
+
+    /// Converts an error of opening or creating the directory of `name`.
+    pub(crate) fn explain_parent(&self, name: &Path, error: Errno) -> Error {
+        self.explain_directory(name, name.parent().unwrap_or(Path::new("")), error)
+    }
+
+    /// Converts an error of opening or creating `directory` for `name`.
+    fn explain_directory(&self, name: &Path, directory: &Path, error: Errno) -> Error {
+        let is_root = directory.as_os_str().is_empty();
+        let directory = if is_root { self.path.clone() } else { self.path.join(directory) };
+        match self.explain(name, error) {
+            Error::Io { source, .. } if !directory.is_dir() => directory_error(&directory, source),
+            explained => explained,
+        }
     }
 
     /// Returns the first directory of a name that is there in another spelling, and that spelling.

@@ -15,13 +15,13 @@ use rustix::io::Errno;
 use rustix_futex_sync::Mutex;
 
 use super::beneath::{Beneath, MissingDirectories};
-use super::io_error;
 use super::resolve::stat_at;
 use super::spelling::{
     is_often_changed, is_refused_name, other_part, other_spelling, refused_name, similar_name,
     spelled_otherwise, stored_otherwise,
 };
 use super::stat::stat;
+use super::{directory_error, io_error};
 use crate::error::{Error, Result};
 use crate::syscall_refusal::is_refusal;
 use crate::upload::Precondition;
@@ -84,7 +84,7 @@ impl PartialDestination {
             || rustix::fs::open(parent, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
         let directory = match open() {
             Err(Errno::NOENT) => {
-                std::fs::create_dir_all(parent).map_err(|error| io_error(parent, error))?;
+                std::fs::create_dir_all(parent).map_err(|error| directory_error(parent, error))?;
                 open()
             }
             other => other,
@@ -123,8 +123,9 @@ impl PartialDestination {
     /// Returns the destination of a name beneath a directory. Follows no link.
     pub(super) fn beneath(root: &Beneath, name: &Path, over: ReplaceKind) -> Result<Self> {
         let path = root.shown(name);
-        let (directory, last) =
-            root.parent(name, MissingDirectories::Create).map_err(|error| root.explain(name, error))?;
+        let (directory, last) = root
+            .parent(name, MissingDirectories::Create)
+            .map_err(|error| root.explain_parent(name, error))?;
         let mode = match stat_at(&directory, last) {
             Err(Errno::NOENT) => None,
             other => {

@@ -21,6 +21,8 @@ pub(crate) struct RestQuery {
     pub(crate) bucket: ObjectLocation,
     /// The prefix: empty, or ending in `/`.
     prefix: String,
+    /// The location as it was given, for errors.
+    listed: String,
     options: ListOptions,
     /// True if the service lists names in byte order, so that a listing may start after a name.
     is_sorted: bool,
@@ -43,7 +45,8 @@ impl RestQuery {
         if !prefix.is_empty() && !prefix.ends_with('/') {
             prefix.push('/');
         }
-        Self { bucket: object.with_key(""), prefix, options: options.clone(), is_sorted: true }
+        let (bucket, listed) = (object.with_key(""), object.to_string());
+        Self { bucket, prefix, listed, options: options.clone(), is_sorted: true }
     }
 
     /// Returns the prefix of all keys of the listing.
@@ -115,8 +118,7 @@ pub(super) fn first(service: &impl RestStore, query: &RestQuery) -> Result<RestP
     let page = service.page(query, None, None)?;
     let narrowed = query.options.start_after.is_some() || !query.options.beginning.is_empty();
     if !query.prefix.is_empty() && !narrowed && !page.brought_names && page.next.is_none() {
-        let key = query.prefix.strip_suffix('/').unwrap_or(&query.prefix);
-        return Err(Error::NotFound { location: query.bucket.with_key(key).to_string(), trace: None });
+        return Err(Error::NotFound { location: query.listed.clone(), trace: None });
     }
     Ok(page)
 }

@@ -8,12 +8,14 @@ use aws_config::default_provider::credentials::DefaultCredentialsChain;
 use aws_config::profile::ProfileFileCredentialsProvider;
 use aws_config::provider_config::ProviderConfig;
 use aws_credential_types::provider::ProvideCredentials;
+use aws_credential_types::provider::error::CredentialsError;
 use aws_types::region::Region;
 use tokio::runtime::Runtime;
 
+use super::environment::variable;
 use super::key::AccessKey;
 use super::provider_client::{ProviderClient, Silence};
-use super::runtime::{describe, runtime};
+use super::runtime::{describe, last_cause, runtime};
 use super::settings::Variants;
 use crate::wire::WireClient;
 
@@ -62,6 +64,8 @@ impl CredentialChain {
         service: &CredentialService,
         profile: Option<String>,
     ) -> Result<AccessKey, ChainFailure> {
+        let is_named = profile.is_some();
+        let name = profile.clone().unwrap_or_else(|| "default".to_owned());
         if self.source.get().is_none() {
             let runtime = runtime()?;
             let region = service.region.clone().map(Region::new);
@@ -89,9 +93,12 @@ impl CredentialChain {
             Source::Chain(chain) => runtime.block_on(chain.provide_credentials()),
             Source::Profile(profile) => runtime.block_on(profile.provide_credentials()),
         };
-        let found = provided.map_err(|error| ChainFailure {
-            detail: describe(&error),
-            silence: self.client.take_silence(),
+        let found = provided.map_err(|error| {
+            tracing::debug!(error = describe(&error), "no credentials");
+            let tried = if is_named { format!("profile {name}") } else { tried(&error, &name) };
+            let cause = last_cause(&error).map(|cause| format!(": {cause}"));
+            let detail = format!("tried {tried}{}", cause.unwrap_or_default());
+            ChainFailure { detail, silence: self.client.take_silence() }
         })?;
         Ok(AccessKey {
             id: found.access_key_id().to_owned(),
@@ -100,4 +107,25 @@ impl CredentialChain {
             expiry: found.expiry(),
         })
     }
+}
+
+/// Returns the sources that the chain tried before it failed. It ends at the first one that is set
+/// up and fails.
+fn tried(error: &CredentialsError, profile: &str) -> String {
+    let is_set = |names: &[&str]| names.iter().any(|name| variable(name).is_some());
+    let files = is_set(&["AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"]);
+    let files = if files { "the AWS configuration files" } else { "~/.aws/credentials" };
+    let mut sources = vec!["environment".to_owned(), format!("profile {profile} of {files}")];
+    if is_set(&["AWS_WEB_IDENTITY_TOKEN_FILE"]) {
+        sources.push("web identity".to_owned());
+    }
+    if is_set(&["AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI"]) {
+        sources.push("role of the task".to_owned());
+    }
+    let is_exhausted = matches!(error, CredentialsError::CredentialsNotLoaded(_));
+    let is_disabled = variable("AWS_EC2_METADATA_DISABLED").is_some_and(|it| it.eq_ignore_ascii_case("true"));
+    if !is_disabled && (is_exhausted || describe(error).contains("IMDS")) {
+        sources.push("role of the machine (IMDS)".to_owned());
+    }
+    sources.join(", ")
 }

@@ -21,6 +21,8 @@ pub(super) struct S3Refusal {
     region: Option<String>,
     class: Option<String>,
     request: RequestAuthentication,
+    /// True if a server with TLS refuses the request because it came without.
+    pub(super) expects_tls: bool,
     /// The identifiers in the body, for responses whose headers have none.
     identifiers: (Option<String>, Option<String>),
 }
@@ -46,9 +48,8 @@ impl S3Refusal {
         let body = incoming.collect(LONGEST_XML)?;
         // Go's and nginx's words for a request without TLS to a TLS port.
         if head.status == 400 && ["HTTPS server", "HTTPS port"].iter().any(|words| contains(&body, words)) {
-            let message = "it expects TLS; write https:// in --endpoint-url".to_owned();
-            let body = ErrorBody { code: head.reason.clone(), message, ..ErrorBody::default() };
-            return Ok(Self::new(head, body, request));
+            let body = ErrorBody { code: head.reason.clone(), ..ErrorBody::default() };
+            return Ok(Self { expects_tls: true, ..Self::new(head, body, request) });
         }
         let mut body: ErrorBody = xml::parse(&body).unwrap_or_default();
         // The response to a HEAD has no body, so the status is used.
@@ -60,7 +61,8 @@ impl S3Refusal {
 
     fn new(head: ResponseHead, body: ErrorBody, request: RequestAuthentication) -> Self {
         let ErrorBody { code, message, region, storage_class: class, request_id, host_id } = body;
-        Self { code, message, region, class, request, identifiers: (request_id, host_id), head }
+        let identifiers = (request_id, host_id);
+        Self { code, message, region, class, request, expects_tls: false, identifiers, head }
     }
 
     /// Returns the error in the body of a 200, if there is one. Services send it when they begin a

@@ -45,12 +45,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
-use firstbyte_location::ObjectLocation;
+use firstbyte_location::{ObjectLocation, redacted};
 use firstbyte_pacing::Throttle;
 use rustix_futex_sync::Mutex;
 
 use crate::cancel::Cancel;
-use crate::error::{Error, RequestAuthentication, Result, SETTING_SEPARATOR};
+use crate::error::{AddressSource, EXPECTS_TLS, Error, RequestAuthentication, Result};
 use crate::order::is_directory_bucket;
 use crate::retry::Retry;
 use crate::signing::Signing;
@@ -244,7 +244,7 @@ impl S3 {
             if head.status < 300 {
                 return Ok(Ok((head, incoming)));
             }
-            let refusal = S3Refusal::read(head, incoming, self.asked())?;
+            let refusal = self.refusal(call, &region, head, incoming)?;
             match refusal.region() {
                 Some(right) if !moved && right != region => {
                     tracing::debug!(bucket = call.object.bucket, %right, "bucket lives in another region");
@@ -266,6 +266,24 @@ impl S3 {
             }
             self.client.counters.retries.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Reads a refusal. One from a server that expects TLS is an error about the endpoint.
+    fn refusal(
+        &self,
+        call: &S3Call<'_>,
+        region: &str,
+        head: ResponseHead,
+        incoming: Incoming,
+    ) -> Result<S3Refusal> {
+        let refusal = S3Refusal::read(head, incoming, self.asked())?;
+        if !refusal.expects_tls {
+            return Ok(refusal);
+        }
+        let settings = self.identity.settings(&self.client.options)?;
+        let origin = BucketAddress::of(&call.object.bucket, settings, region)?.origin;
+        let error = Error::unreachable(&origin, EXPECTS_TLS.to_owned(), None);
+        Err(self.with_setting(error.traced(|| refusal.trace())))
     }
 
     fn send_to(
@@ -316,16 +334,12 @@ impl S3 {
     fn with_setting(&self, error: Error) -> Error {
         let options = &self.client.options;
         let settings = self.identity.settings(options).ok();
-        let setting = settings.and_then(|found| found.endpoint_source.setting(options.endpoint_setting));
-        match (error, setting) {
-            (Error::Unreachable { endpoint, detail, number, trace }, Some(setting)) => Error::Unreachable {
-                endpoint: format!("{endpoint}{SETTING_SEPARATOR}{setting}"),
-                detail,
-                number,
-                trace,
-            },
-            (other, _) => other,
-        }
+        let source = settings.and_then(|found| {
+            let name = found.endpoint_source.setting(options.endpoint_setting)?.to_owned();
+            let url = redacted(found.endpoint_url.as_deref()?).to_string();
+            Some(AddressSource::Setting { name, url })
+        });
+        source.into_iter().fold(error, Error::named_by)
     }
 
     fn region(&self, bucket: &str) -> Result<String> {

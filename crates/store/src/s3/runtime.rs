@@ -1,5 +1,5 @@
-//! Helpers for AWS's asynchronous code: a runtime, and its errors in one line. Called by `chain`
-//! and `profile`.
+//! Helpers for AWS's asynchronous code: a runtime, and its errors in one line or less. Called by
+//! `chain` and `profile`.
 
 use tokio::runtime::Runtime;
 
@@ -7,23 +7,67 @@ pub(super) fn runtime() -> std::result::Result<Runtime, String> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())
 }
 
-/// Returns an error with its causes in one line. The chain's outermost message is too general.
+/// Least characters of the causes that are shown of an error.
+const LEAST_CAUSE: usize = 40;
+
+/// Returns an error with its causes in one line.
 pub(super) fn describe(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        text = format!("{text}: {inner}");
-        cause = inner.source();
-    }
+    chain_of(error).join(": ")
+}
+
+/// Returns the last cause of an error of the credential chain, with those before it if it is too
+/// short to be understood alone. `None` if no source of credentials is set up.
+pub(super) fn last_cause(error: &dyn std::error::Error) -> Option<String> {
+    let causes = chain_of(error);
     // The chain lists all its attempts over several lines, most of them sources that are not set
     // up.
-    let Some((_, tried)) = text.split_once("Attempted:") else { return text };
-    let failed =
-        tried.lines().map(str::trim).filter(|line| !line.is_empty() && !line.contains("not enabled"));
-    match failed.collect::<Vec<_>>().join("; ") {
-        none if none.is_empty() => {
-            "none in variables, profiles, and roles of a container or an instance".into()
+    if let Some((_, tried)) = causes.join(": ").split_once("Attempted:") {
+        let failed =
+            tried.lines().map(str::trim).filter(|line| !line.is_empty() && !line.contains("not enabled"));
+        let failed = failed.collect::<Vec<_>>().join("; ");
+        return (!failed.is_empty()).then_some(failed);
+    }
+    let mut shown = String::new();
+    for cause in causes.iter().rev() {
+        shown = if shown.is_empty() { cause.clone() } else { format!("{cause}: {shown}") };
+        if shown.len() >= LEAST_CAUSE {
+            break;
         }
-        failed => failed,
+    }
+    Some(shown.trim_end_matches('.').to_owned())
+}
+
+/// Returns the messages of an error and of its causes, the outermost first.
+fn chain_of(error: &dyn std::error::Error) -> Vec<String> {
+    std::iter::successors(Some(error), |error| error.source()).map(ToString::to_string).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("{0}")]
+    struct Failed(&'static str, #[source] Option<Box<Failed>>);
+
+    fn nested(texts: &[&'static str]) -> Failed {
+        let inner = texts[1..].first().map(|_| Box::new(nested(&texts[1..])));
+        Failed(texts[0], inner)
+    }
+
+    #[test]
+    fn only_the_last_cause_is_shown_unless_it_is_too_short() {
+        let forbidden = "request forbidden: IMDS is disabled or the caller has insufficient permissions.";
+        let error = nested(&["an error occurred while loading credentials", "service error", forbidden]);
+        assert_eq!(last_cause(&error).as_deref(), Some(forbidden.trim_end_matches('.')));
+        assert!(describe(&error).starts_with("an error occurred while loading credentials: service error: "));
+        let short = nested(&["an error occurred", "the token file /home/me/token cannot be read", "denied"]);
+        assert_eq!(
+            last_cause(&short).as_deref(),
+            Some("the token file /home/me/token cannot be read: denied")
+        );
+        let none =
+            nested(&["no credentials. Attempted:\n  environment: not enabled\n  profile: not enabled"]);
+        assert_eq!(last_cause(&none), None);
     }
 }

@@ -202,7 +202,9 @@ impl Lost {
         match cause {
             Cause::Login => Error::Credentials { location, detail, trace: None },
             Cause::HostKey => Error::Certificate { endpoint, fault: CertificateFault::HostKey, detail },
-            Cause::Address => Error::Unreachable { endpoint, detail, number: None, trace: None },
+            Cause::Address => {
+                Error::Unreachable { endpoint, named_by: Box::default(), detail, number: None, trace: None }
+            }
             Cause::Cut => Error::Disconnected { location, detail, trace: None },
         }
     }

@@ -34,7 +34,7 @@ use rustix_futex_sync::Mutex;
 
 use crate::cancel::Cancel;
 use crate::conditions::OwnTags;
-use crate::error::{Error, Result, Trace, WITHOUT_TLS};
+use crate::error::{AddressSource, EXPECTS_TLS, Error, Result, Trace, WITHOUT_TLS};
 use crate::options::{Proxies, StoreOptions};
 use crate::order::Unsorted;
 use crate::origin::Origin;
@@ -49,7 +49,7 @@ use clock::Clocks;
 use connection::{HttpConnection, SendError};
 use outage::{Admitted, EndpointState, RequestOutcome};
 use pool::ConnectionPool;
-use proxy::Routes;
+use proxy::{Routes, UsableProxy};
 pub(crate) use tls::FindBundle;
 use tls::TlsConfig;
 
@@ -255,9 +255,12 @@ impl Failed {
             true => WITHOUT_TLS.to_owned(),
             false => format!("{what}{error}"),
         };
-        let endpoint = origin.to_string();
-        let number = error.raw_os_error();
-        Self { error: Error::Unreachable { endpoint, detail, number, trace: None }, fault }
+        Self { error: Error::unreachable(origin, detail, error.raw_os_error()), fault }
+    }
+
+    /// Names the variable of the proxy to which no connection is possible.
+    fn through(self, proxy: &UsableProxy) -> Self {
+        Self { error: self.error.named_by(AddressSource::Proxy(proxy.variable.clone())), ..self }
     }
 }
 
@@ -285,8 +288,10 @@ impl Exchange<'_> {
             return Err(Error::Cancelled.into());
         }
         let first_hop = self.route.map_or(request.origin, |proxy| &proxy.origin);
-        let socket =
-            client.resolver.connect(first_hop, &client.options, self.admitted.wait, request.cancel)?;
+        let socket = client
+            .resolver
+            .connect(first_hop, &client.options, self.admitted.wait, request.cancel)
+            .map_err(|failed| self.route.into_iter().fold(failed, Failed::through))?;
         if let Some(bytes) = self.key.buffer {
             // The kernel fills this buffer regardless of the rate limit, so it is kept small. If
             // the call fails, the default size remains.
@@ -362,6 +367,10 @@ impl Exchange<'_> {
             (Ok(()), Err(response::ResponseHeadError::Malformed(error))) => {
                 request.cancel.release(&Arc::downgrade(&connection.socket));
                 return Err(error.into());
+            }
+            (Ok(()), Err(response::ResponseHeadError::ExpectsTls)) => {
+                request.cancel.release(&Arc::downgrade(&connection.socket));
+                return Err(Error::unreachable(request.origin, EXPECTS_TLS.to_owned(), None).into());
             }
         };
         connection.used = true;

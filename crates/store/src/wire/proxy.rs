@@ -12,7 +12,7 @@ use super::connection::HttpConnection;
 use super::response::{ResponseHead, ResponseHeadError};
 use super::{Failed, connection};
 use crate::cancel::Cancel;
-use crate::error::{Error, Result};
+use crate::error::{Error, PROXY_ANSWERED, Result};
 use crate::options::{Proxies, Proxy};
 use crate::origin::Origin;
 
@@ -21,6 +21,8 @@ pub(super) struct UsableProxy {
     pub(super) origin: Origin,
     /// The value of `Proxy-Authorization`.
     pub(super) authorization: Option<String>,
+    /// The variable that names the proxy.
+    pub(super) variable: String,
 }
 
 /// The proxies for each scheme, and the hosts to reach directly.
@@ -111,7 +113,7 @@ impl UsableProxy {
             let plain: Vec<u8> = percent_decode_str(user).collect();
             format!("Basic {}", STANDARD.encode(plain))
         });
-        Ok(Self { origin, authorization })
+        Ok(Self { origin, authorization, variable: variable.clone() })
     }
 
     /// Requests a tunnel to `origin` from the proxy.
@@ -122,7 +124,7 @@ impl UsableProxy {
         place: &str,
         cancel: &Cancel,
     ) -> std::result::Result<(), Failed> {
-        let refused = |error: &std::io::Error| Failed::unreachable(&self.origin, "", error);
+        let refused = |error: &std::io::Error| Failed::unreachable(&self.origin, "", error).through(self);
         let mut head = format!("CONNECT {0} HTTP/1.1\r\nhost: {0}\r\n", origin);
         if let Some(authorization) = &self.authorization {
             // Writing to a `String` cannot fail.
@@ -140,11 +142,12 @@ impl UsableProxy {
             }
             ResponseHeadError::Io(error) => refused(&error),
             ResponseHeadError::Malformed(error) => error.into(),
+            ResponseHeadError::ExpectsTls => refused(&std::io::Error::other("the proxy expects TLS")),
         })?;
         match answer.status {
             200..300 => Ok(()),
             status => {
-                let said = format!("the proxy answered {status} {}", answer.reason);
+                let said = format!("{PROXY_ANSWERED}{status} {}", answer.reason);
                 Err(refused(&std::io::Error::other(said)))
             }
         }

@@ -15,7 +15,7 @@ use socket2::SockRef;
 
 use super::Failed;
 use crate::cancel::Cancel;
-use crate::error::Error;
+use crate::error::{Error, UNRESOLVED};
 use crate::limits::{BUFFER, KEEP_IDLE, LOOK};
 use crate::options::StoreOptions;
 use crate::origin::Origin;
@@ -50,12 +50,13 @@ impl Resolver {
         wait: Duration,
         cancel: &Cancel,
     ) -> Result<TcpStream, Failed> {
-        let unreachable = |error: &io::Error| match cancel.is_cancelled() {
+        let unreachable = |what: &str, error: &io::Error| match cancel.is_cancelled() {
             true => Error::Cancelled.into(),
-            false => Failed::unreachable(origin, "", error),
+            false => Failed::unreachable(origin, what, error),
         };
         let deadline = options.connect_deadline.min(wait);
-        let addresses = self.resolve(origin, deadline, cancel).map_err(|error| unreachable(&error))?;
+        let addresses =
+            self.resolve(origin, deadline, cancel).map_err(|error| unreachable(UNRESOLVED, &error))?;
         let first = self.next.fetch_add(1, Ordering::Relaxed);
         let until = Instant::now() + deadline;
         let mut failed = io::Error::other("the name has no address");
@@ -74,7 +75,7 @@ impl Resolver {
                 Err(error) => failed = error,
             }
         }
-        Err(unreachable(&failed))
+        Err(unreachable("", &failed))
     }
 
     fn resolve(&self, origin: &Origin, deadline: Duration, cancel: &Cancel) -> io::Result<Vec<SocketAddr>> {
@@ -106,7 +107,7 @@ fn look_up(origin: &Origin, deadline: Duration, cancel: &Cancel) -> io::Result<V
     let until = Instant::now() + deadline;
     loop {
         match receive.recv_timeout(LOOK) {
-            Ok(found) => return found,
+            Ok(found) => return found.map_err(|error| without_prefix(&error)),
             Err(mpsc::RecvTimeoutError::Disconnected) => {
                 return Err(io::Error::other("the name cannot be resolved"));
             }
@@ -120,6 +121,13 @@ fn look_up(origin: &Origin, deadline: Duration, cancel: &Cancel) -> io::Result<V
             Err(mpsc::RecvTimeoutError::Timeout) => {}
         }
     }
+}
+
+/// Removes the standard library's prefix from the error of a name without address.
+fn without_prefix(error: &io::Error) -> io::Error {
+    let text = error.to_string();
+    let why = text.strip_prefix("failed to lookup address information: ").unwrap_or(&text);
+    io::Error::new(error.kind(), why)
 }
 
 /// Connects within `time`, or fails when cancelled.

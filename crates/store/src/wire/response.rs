@@ -9,8 +9,6 @@ use crate::error::{Error, HOST_ID, REQUEST_IDS, Result, Trace};
 /// Longest accepted head, bytes. S3 allows 2 KiB of user metadata, and other servers send several
 /// KiB of cookies.
 const LONGEST_HEAD: usize = 64 << 10;
-/// The error for a server that answers a request without TLS by a TLS alert.
-const WANTS_TLS: &str = "the server speaks TLS; write https:// for it";
 /// The most header lines accepted.
 const MOST_HEADERS: usize = 128;
 /// The most interim responses (1xx) before the final one.
@@ -33,6 +31,8 @@ pub(crate) struct ResponseHead {
 pub(super) enum ResponseHeadError {
     Io(io::Error),
     Malformed(Error),
+    /// The server answers a request without TLS by a TLS alert.
+    ExpectsTls,
 }
 
 impl ResponseHead {
@@ -61,7 +61,7 @@ impl ResponseHead {
                 Ok(None) => {}
                 // A TLS alert record begins with these bytes.
                 Err(_) if connection.ahead().starts_with(&[0x15, 3]) => {
-                    return Err(protocol(WANTS_TLS.to_owned()));
+                    return Err(ResponseHeadError::ExpectsTls);
                 }
                 Err(detail) => return Err(protocol(detail)),
             }

@@ -166,12 +166,7 @@ impl TlsConfig {
     }
 
     pub(super) fn session(&self, origin: &Origin) -> Result<TlsSession> {
-        let unusable = |why: String| Error::Unreachable {
-            endpoint: origin.to_string(),
-            detail: why,
-            number: None,
-            trace: None,
-        };
+        let unusable = |why: String| Error::unreachable(origin, why, None);
         let config = match self.config.get() {
             Some(config) => Arc::clone(config),
             None => {

@@ -96,7 +96,11 @@ fn a_range_after_the_end_is_empty_for_an_empty_object_and_an_error_for_others() 
     let empty = refusal("416 Range Not Satisfiable", "Content-Range: bytes */0\r\n", "no");
     assert_eq!(one(empty, &range(0, 100)).unwrap(), "");
     let short = refusal("416 Range Not Satisfiable", "Content-Range: bytes */5\r\n", "no");
-    assert!(matches!(one(short, &range(7, 9)), Err(Error::Protocol { .. })));
+    let error = one(short, &range(7, 9)).unwrap_err();
+    assert!(matches!(error, Error::PastEnd { start: 7, size: Some(5), .. }), "{error}");
+    assert_eq!(error.kind(), firstbyte_store::FailureKind::BadInput);
+    let false_refusal = refusal("416 Range Not Satisfiable", "Content-Range: bytes */5\r\n", "no");
+    assert!(matches!(one(false_refusal, &range(2, 4)), Err(Error::Protocol { .. })));
 }
 
 #[test]

@@ -38,8 +38,8 @@ pub fn run(args: &InitArgs) -> Result<Exit> {
         console::print(text.trim_end())?;
         return Ok(Exit::Done);
     };
-    let mut file = std::fs::File::create_new(path).map_err(|error| Error::io(path.display(), &error))?;
+    let mut file = std::fs::File::create_new(path).map_err(|error| Error::writing(path.display(), &error))?;
     std::io::Write::write_all(&mut file, text.as_bytes())
-        .map_err(|error| Error::io(path.display(), &error))?;
+        .map_err(|error| Error::writing(path.display(), &error))?;
     Ok(Exit::Done)
 }

@@ -201,7 +201,7 @@ fn read_offer(file: &Path, region: Option<&str>) -> Result<Imported> {
 
 /// Writes a file atomically.
 fn write(path: &Path, text: &str) -> Result<()> {
-    let failed = |error: &io::Error| Error::io(shown(path), error);
+    let failed = |error: &io::Error| Error::writing(shown(path), error);
     let directory = directory_of(path);
     fs::create_dir_all(directory).map_err(|error| failed(&error))?;
     let mut file = tempfile::NamedTempFile::new_in(directory).map_err(|error| failed(&error))?;

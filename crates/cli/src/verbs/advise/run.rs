@@ -140,7 +140,7 @@ pub fn run(args: &AdviseRunArgs, globals: &Globals) -> Result<Exit> {
         advice::advise(&workload, &inputs).map_err(|error| placed(&error, args, text.as_deref(), globals))?;
     if let Some(path) = &args.page {
         let text = page(&advice, &workload, &inputs);
-        std::fs::write(path, text).map_err(|error| Error::io(path.display(), &error))?;
+        std::fs::write(path, text).map_err(|error| Error::writing(path.display(), &error))?;
     }
     if globals.json {
         console::print(serde_json::to_string(&advice).map_err(|error| Error::failed(error.to_string()))?)?;

@@ -48,7 +48,7 @@ pub fn run(args: &ReportArgs) -> Result<Exit> {
         Form::Text => on_terminal(&all),
     };
     match &args.out {
-        Some(path) => std::fs::write(path, text).map_err(|error| Error::io(path.display(), &error))?,
+        Some(path) => std::fs::write(path, text).map_err(|error| Error::writing(path.display(), &error))?,
         None => console::print(text.trim_end())?,
     }
     Ok(Exit::Done)

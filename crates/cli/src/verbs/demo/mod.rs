@@ -166,7 +166,7 @@ fn show(args: &DemoArgs, interrupted: &AtomicBool, screen: &Screen, began: Insta
     let advice = DemoAdvice::of(results)?;
     screen.section(&advice.text());
     let page = report::html(std::slice::from_ref(results));
-    std::fs::write(&args.report, page).map_err(|error| Error::io(args.report.display(), &error))?;
+    std::fs::write(&args.report, page).map_err(|error| Error::writing(args.report.display(), &error))?;
     screen.closing(args, kept.as_deref());
     Ok(Figures {
         verb: "demo",

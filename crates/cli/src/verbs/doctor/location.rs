@@ -3,7 +3,7 @@
 
 use firstbyte_location::{Location, redacted};
 use firstbyte_probe::{AccessReport, ProbeRights, Right};
-use firstbyte_store::{FailureKind, Outages};
+use firstbyte_store::Outages;
 
 use super::network::{PATIENCE, SKEW};
 use super::{DoctorFinding, nfs};
@@ -28,7 +28,7 @@ fn findings(access: &AccessReport) -> Vec<DoctorFinding> {
     let mut findings = Vec::new();
     if !access.single {
         let advice = match &access.list_failed {
-            Some(FailureKind::NotFound | FailureKind::NoSuchBucket) => "check the spelling",
+            Some(kind) if kind.is_absence() => "check the spelling",
             _ => "give this user the right to list, or name one object",
         };
         findings.push(right("list", &access.list, advice));

@@ -34,7 +34,7 @@ impl MountPaths {
     /// Opens the log. Each mount truncates it, and only its owner can read it, because it may name
     /// private files.
     pub fn open_log(&self) -> Result<File> {
-        let failed = |error: io::Error| Error::io(format!("--log {}", shown(&self.log)), &error);
+        let failed = |error: io::Error| Error::writing(format!("--log {}", shown(&self.log)), &error);
         let parent = self.log.parent().filter(|parent| !parent.as_os_str().is_empty());
         let name = self.log.file_name().map(Path::new);
         let file = match (parent, name) {
