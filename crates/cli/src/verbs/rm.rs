@@ -206,8 +206,9 @@ impl Rm<'_> {
         let before = report.items();
         report.add(self.engine.remove(&removal, progress));
         // A pattern without -r may match directories, which stay.
-        let nothing = depth == OperandKind::Object && !self.args.dry_run && report.items() == before;
-        let matched = matched.load(Ordering::Relaxed) && !(nothing && !report.has_ended());
+        let counts = depth == OperandKind::Object && !self.args.dry_run && !report.has_ended();
+        let nothing = counts && report.items() == before;
+        let matched = matched.load(Ordering::Relaxed) && !nothing;
         match glob {
             Some(glob) if !matched && !self.args.yes => {
                 Err(no_match(report.receipt(), root, glob, depth, self.store()))

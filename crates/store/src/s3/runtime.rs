@@ -61,11 +61,8 @@ mod tests {
         let error = nested(&["an error occurred while loading credentials", "service error", forbidden]);
         assert_eq!(last_cause(&error).as_deref(), Some(forbidden.trim_end_matches('.')));
         assert!(describe(&error).starts_with("an error occurred while loading credentials: service error: "));
-        let short = nested(&["an error occurred", "the token file /home/me/token cannot be read", "denied"]);
-        assert_eq!(
-            last_cause(&short).as_deref(),
-            Some("the token file /home/me/token cannot be read: denied")
-        );
+        let short = nested(&["an error occurred", "the token file /run/token cannot be read", "denied"]);
+        assert_eq!(last_cause(&short).as_deref(), Some("the token file /run/token cannot be read: denied"));
         let none =
             nested(&["no credentials. Attempted:\n  environment: not enabled\n  profile: not enabled"]);
         assert_eq!(last_cause(&none), None);
