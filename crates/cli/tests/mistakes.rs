@@ -379,7 +379,10 @@ fn an_endpoint_that_cannot_be_reached_is_named_with_its_setting() {
     world.set("AWS_ENDPOINT_URL", &dead());
     world.run(&ls).fails(1, &[&named("AWS_ENDPOINT_URL")]);
     world.set("FIRSTBYTE_ENDPOINT_URL", &dead());
-    world.run(&ls).fails(1, &[&named("FIRSTBYTE_ENDPOINT_URL")]);
+    let advice = "is the server up? check host and port in FIRSTBYTE_ENDPOINT_URL";
+    world.run(&ls).fails(1, &[&named("FIRSTBYTE_ENDPOINT_URL"), advice]);
+    let doctor = String::from_utf8(world.run(&["doctor"]).stdout).unwrap();
+    assert!(doctor.contains(&format!("-> {advice}")), "{doctor}");
 }
 
 #[test]

@@ -96,8 +96,16 @@ fn a_probe_that_cannot_measure_is_one_line() {
     world
         .run(&["probe", "s3://bucket/none/"])
         .fails(1, &["s3://bucket/none/", "no object with content", "--write"]);
-    world.run(&["probe", "s3://missing/"]).fails(1, &["s3://missing", "no such bucket"]);
-    world.run(&["probe", "nowhere"]).fails(1, &["nowhere", "No such file"]);
+    world
+        .run(&["probe", "s3://missing/"])
+        .fails(1, &["s3://missing: no such bucket; `firstbyte ls s3://` lists"]);
+    world.run(&["probe", "nowhere"]).fails(
+        1,
+        &[
+            "error: nowhere: nothing to measure, its names cannot be listed (No such file or directory)",
+            "spelling",
+        ],
+    );
     world.run(&["probe", "s3://bucket/data/", "--name", "a b"]).fails(2, &["--name", "dashes"]);
     world
         .run(&["probe", "s3://bucket/data/", "--bill-as", "s3-standard", "--budget", "0USD", "--time", "1s"])

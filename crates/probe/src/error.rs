@@ -1,8 +1,10 @@
 //! Errors of a probe. Each names the location, has the kind that receipts print, and may advise a
 //! remedy.
 
+use std::borrow::Cow;
+
 use firstbyte_location::Location;
-use firstbyte_store::FailureKind;
+use firstbyte_store::{Error as StoreError, FailureKind};
 
 /// An error of a probe.
 #[derive(Debug, thiserror::Error)]
@@ -78,14 +80,17 @@ impl Error {
 
     /// Returns the remedy as one clause.
     #[must_use]
-    pub fn advice(&self) -> Option<&'static str> {
-        match self {
-            Self::NotListed { kind, .. } if kind.is_absence() => Some("check the spelling"),
-            Self::NotListed { .. } => Some("name one large object of it instead"),
-            Self::NotRead { .. } => Some("check the rights of this user or role"),
-            Self::Empty { .. } => Some("name a place with data, or let the probe write with --write"),
-            Self::Budget { .. } => Some("raise --budget or --time"),
-            _ => None,
-        }
+    pub fn advice(&self) -> Option<Cow<'static, str>> {
+        let advice = match self {
+            Self::NotListed { location, kind, .. } if kind.is_absence() => {
+                return StoreError::NotFound { location: location.clone(), trace: None }.advice();
+            }
+            Self::NotListed { .. } => "name one large object of it instead",
+            Self::NotRead { .. } => "check the rights of this user or role",
+            Self::Empty { .. } => "name a place with data, or let the probe write with --write",
+            Self::Budget { .. } => "raise --budget or --time",
+            _ => return None,
+        };
+        Some(advice.into())
     }
 }

@@ -1,9 +1,11 @@
 //! Checks a location with the first part of `probe`: a finding for each right, the region, the
 //! clock, and the mount of a directory on NFS.
 
+use std::borrow::Cow;
+
 use firstbyte_location::{Location, redacted};
 use firstbyte_probe::{AccessReport, ProbeRights, Right};
-use firstbyte_store::Outages;
+use firstbyte_store::{Error as StoreError, Outages};
 
 use super::network::{PATIENCE, SKEW};
 use super::{DoctorFinding, nfs};
@@ -27,10 +29,11 @@ pub(super) fn look(location: &Location, globals: &Globals) -> Result<Vec<DoctorF
 fn findings(access: &AccessReport) -> Vec<DoctorFinding> {
     let mut findings = Vec::new();
     if !access.single {
-        let advice = match &access.list_failed {
-            Some(kind) if kind.is_absence() => "check the spelling",
-            _ => "give this user the right to list, or name one object",
-        };
+        let missing = access
+            .list_failed
+            .filter(|kind| kind.is_absence())
+            .and_then(|_| StoreError::NotFound { location: access.location.clone(), trace: None }.advice());
+        let advice = missing.unwrap_or_else(|| "give this user the right to list, or name one object".into());
         findings.push(right("list", &access.list, advice));
     }
     findings.push(match access.empty {
@@ -66,7 +69,7 @@ fn read_advice(access: &AccessReport) -> &'static str {
     }
 }
 
-fn right(what: &'static str, right: &Right, advice: &'static str) -> DoctorFinding {
+fn right(what: &'static str, right: &Right, advice: impl Into<Cow<'static, str>>) -> DoctorFinding {
     match right {
         Right::Granted => DoctorFinding::ok(what, "yes"),
         Right::Refused(why) => DoctorFinding::fail(what, why, advice),

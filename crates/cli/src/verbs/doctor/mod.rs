@@ -11,6 +11,7 @@ mod machine;
 mod network;
 mod nfs;
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 
 use clap::Args;
@@ -63,7 +64,7 @@ pub(crate) struct DoctorFinding {
     status: CheckStatus,
     found: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    advice: Option<&'static str>,
+    advice: Option<Cow<'static, str>>,
 }
 
 impl DoctorFinding {
@@ -71,12 +72,20 @@ impl DoctorFinding {
         Self { what, status: CheckStatus::Ok, found: found.into(), advice: None }
     }
 
-    pub(crate) fn fail(what: &'static str, found: impl Into<String>, advice: &'static str) -> Self {
-        Self { what, status: CheckStatus::Fail, found: found.into(), advice: Some(advice) }
+    pub(crate) fn fail(
+        what: &'static str,
+        found: impl Into<String>,
+        advice: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self { what, status: CheckStatus::Fail, found: found.into(), advice: Some(advice.into()) }
     }
 
-    pub(crate) fn warn(what: &'static str, found: impl Into<String>, advice: &'static str) -> Self {
-        Self { what, status: CheckStatus::Warn, found: found.into(), advice: Some(advice) }
+    pub(crate) fn warn(
+        what: &'static str,
+        found: impl Into<String>,
+        advice: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self { what, status: CheckStatus::Warn, found: found.into(), advice: Some(advice.into()) }
     }
 }
 

@@ -186,7 +186,8 @@ fn reach(globals: &Globals, url: &str, chosen: &str) -> DoctorFinding {
         return DoctorFinding::warn(ENDPOINT, format!("not asked: no thread: {error}"), "allow more threads");
     }
     let url = format!("{} ({chosen})", redacted(url));
-    let warn = |why: &str, advice| DoctorFinding::warn(ENDPOINT, format!("{url}: {why}"), advice);
+    let warn =
+        |why: &str, advice: &str| DoctorFinding::warn(ENDPOINT, format!("{url}: {why}"), advice.to_owned());
     match receive.recv_timeout(ALL_PATIENCE) {
         Ok(Ok(_)) => DoctorFinding::ok(ENDPOINT, format!("{url}: answers, and lists buckets")),
         Ok(Err(Error::Store(StoreError::Credentials { .. }))) => {
@@ -200,7 +201,7 @@ fn reach(globals: &Globals, url: &str, chosen: &str) -> DoctorFinding {
             ),
         )) => warn(
             &error.to_string(),
-            "check the address, --endpoint-url, the proxy variables and the firewall",
+            &error.advice().unwrap_or_else(|| "check the address, --endpoint-url and the firewall".into()),
         ),
         Ok(Err(Error::Store(StoreError::Denied { detail, .. }))) => DoctorFinding::ok(
             ENDPOINT,
