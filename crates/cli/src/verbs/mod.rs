@@ -78,12 +78,17 @@ fn if_prefix(
 ) -> Option<Error> {
     let missing = matches!(error, firstbyte_transfer::Error::Store(StoreError::NotFound { .. }));
     (missing && store.has_below(location).is_ok_and(|has| has)).then(|| {
-        let lists = format!("`firstbyte ls {}/` lists it", location.to_string().trim_end_matches('/'));
+        let lists = lists(location);
         Error::usage(format!("{location}: is a prefix, not an object")).advise(match verb {
             "cat" => format!("name an object in it; {lists}"),
             verb => format!("add -r to {} what is below it; {lists}", deed(verb)),
         })
     })
+}
+
+/// Returns the command that lists a directory or prefix, as advice.
+fn lists(location: &Location) -> String {
+    format!("`firstbyte ls {}/` lists it", location.to_string().trim_end_matches('/'))
 }
 
 /// Returns the deed of a verb on the objects that it is given.

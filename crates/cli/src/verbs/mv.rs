@@ -102,6 +102,11 @@ impl Mv<'_> {
         if self.args.recursive { OperandKind::Tree } else { OperandKind::Object }
     }
 
+    /// Returns whether directories stay that a pattern matches.
+    fn leaves_trees(&self) -> bool {
+        self.depth() == OperandKind::Object && self.args.movement.effect() == Effect::Apply
+    }
+
     /// Pairs sources with destinations. Checks every source before the first is moved.
     fn moves(
         &self,
@@ -272,10 +277,7 @@ impl Mv<'_> {
             }
             run => report.add(run),
         }
-        // A pattern without -r may match directories, which stay.
-        let nothing =
-            depth == OperandKind::Object && movement.effect() == Effect::Apply && report.items() == before;
-        let matched = matched.load(Ordering::Relaxed) && !nothing;
+        let matched = matched.load(Ordering::Relaxed) && !(self.leaves_trees() && report.items() == before);
         match glob {
             Some(glob) if !report.has_ended() && !matched => {
                 Err(no_match(report.receipt(), &root, glob, depth, self.engine.store()))

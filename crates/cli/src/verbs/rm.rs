@@ -146,10 +146,8 @@ impl Rm<'_> {
         };
         if is_tree && !self.args.recursive {
             let kind = if matches!(root, Location::Object(_)) { "prefix" } else { "directory" };
-            let lists = root.to_string();
-            let lists = format!("`firstbyte ls {}/` lists it", lists.trim_end_matches('/'));
             return Err(Error::usage(format!("{root}: is a {kind}; nothing was deleted"))
-                .advise(format!("add -r to delete everything below it; {lists}")));
+                .advise(format!("add -r to delete everything below it; {}", super::lists(&root))));
         }
         if !is_one && !is_tree && !self.args.yes {
             return Err(StoreError::NotFound { location: root.to_string(), trace: None }.into());

@@ -34,7 +34,7 @@ use rustix_futex_sync::Mutex;
 
 use crate::cancel::Cancel;
 use crate::conditions::OwnTags;
-use crate::error::{AddressSource, EXPECTS_TLS, Error, Result, Trace, WITHOUT_TLS};
+use crate::error::{AddressSource, Error, Result, Trace, WITHOUT_TLS};
 use crate::options::{Proxies, StoreOptions};
 use crate::order::Unsorted;
 use crate::origin::Origin;
@@ -364,13 +364,9 @@ impl Exchange<'_> {
                 let error = connection::classify(&error, request.place, request.cancel, deadline);
                 return Err(Failed { error, fault });
             }
-            (Ok(()), Err(response::ResponseHeadError::Malformed(error))) => {
+            (Ok(()), Err(unusable)) => {
                 request.cancel.release(&Arc::downgrade(&connection.socket));
-                return Err(error.into());
-            }
-            (Ok(()), Err(response::ResponseHeadError::ExpectsTls)) => {
-                request.cancel.release(&Arc::downgrade(&connection.socket));
-                return Err(Error::unreachable(request.origin, EXPECTS_TLS.to_owned(), None).into());
+                return Err(unusable.into_error(request.origin).into());
             }
         };
         connection.used = true;

@@ -4,7 +4,8 @@ use std::io;
 use std::time::Duration;
 
 use super::connection::HttpConnection;
-use crate::error::{Error, HOST_ID, REQUEST_IDS, Result, Trace};
+use crate::error::{EXPECTS_TLS, Error, HOST_ID, REQUEST_IDS, Result, Trace};
+use crate::origin::Origin;
 
 /// Longest accepted head, bytes. S3 allows 2 KiB of user metadata, and other servers send several
 /// KiB of cookies.
@@ -33,6 +34,17 @@ pub(super) enum ResponseHeadError {
     Malformed(Error),
     /// The server answers a request without TLS by a TLS alert.
     ExpectsTls,
+}
+
+impl ResponseHeadError {
+    /// Returns the error of a request to `origin`.
+    pub(super) fn into_error(self, origin: &Origin) -> Error {
+        match self {
+            Self::Io(error) => Error::unreachable(origin, error.to_string(), error.raw_os_error()),
+            Self::Malformed(error) => error,
+            Self::ExpectsTls => Error::unreachable(origin, EXPECTS_TLS.to_owned(), None),
+        }
+    }
 }
 
 impl ResponseHead {
