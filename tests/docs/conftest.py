@@ -1,8 +1,19 @@
 """The world of the examples, made once. `--long` runs only the examples that take minutes."""
 
+from pathlib import Path
+
+import privileges
 import pytest
-from privileges import pytest_collection_modifyitems  # noqa: F401
 from world import World
+
+
+def pytest_collection_modifyitems(config, items):
+    """Marks what uses the world, whose network takes root."""
+    for item in items:
+        is_here = Path(__file__).parent in item.path.parents
+        if is_here and "world" in getattr(item, "fixturenames", ()):
+            item.add_marker("needs_root")
+    privileges.pytest_collection_modifyitems(config, items)
 
 
 def pytest_addoption(parser):
@@ -11,7 +22,7 @@ def pytest_addoption(parser):
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory):
-    """Makes MinIO, a web server and files."""
+    """Makes MinIO, a web server and files, in a network of their own."""
     world = World(tmp_path_factory.mktemp("world"))
     yield world
     world.close()

@@ -44,7 +44,7 @@ fn names_sizes_and_content_are_compared() {
         assert_eq!(rows(&["tree", "s3://bucket/t"]), ["only_destination", "only_source", "size"]);
         let text = String::from_utf8(world.run(&["check", "tree", "s3://bucket/t"]).stdout).unwrap();
         let last = "3 differences; 3 files are the same (by size; --content compares bytes); \
-                    `firstbyte sync tree s3://bucket/t` copies what is missing or differs\n";
+                    `firstbyte sync tree s3://bucket/t` copies what is only in the source or differs\n";
         assert!(text.ends_with(last), "{text}");
         assert_eq!(
             rows(&["--content", "tree/", "s3://bucket/t/"]),

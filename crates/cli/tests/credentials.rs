@@ -191,12 +191,12 @@ fn missing_credentials_name_the_places_that_were_tried_and_those_to_set() {
     world.set("FIRSTBYTE_ENDPOINT_URL", "http://127.0.0.1:9");
     let advice = ["AWS_PROFILE", "aws sso login", "role", "hop limit", "--no-sign-request"];
     let tried =
-        "s3://bucket/k: no usable credentials (tried environment, profile default of ~/.aws/credentials)";
+        "s3://bucket/k: no usable credentials (none in environment, profile default of ~/.aws/credentials)";
     world.run(&["cat", "s3://bucket/k"]).fails(1, &[tried]).fails(1, &advice);
     let config = world.write("config", b"[profile lab]\ncredential_process = false\n");
     world.set("AWS_CONFIG_FILE", config.to_str().unwrap());
     let ran = world.run(&["--profile", "lab", "cat", "s3://bucket/k"]);
-    let ran = ran.fails(1, &["no usable credentials (tried profile lab: "]);
+    let ran = ran.fails(1, &["no usable credentials (none in profile lab; the last said: "]);
     assert!(!ran.stderr.contains("an error occurred while loading credentials"), "{ran:?}");
     let whole = world.run(&["-vv", "--profile", "lab", "cat", "s3://bucket/k"]);
     assert!(whole.stderr.contains("an error occurred while loading credentials"), "{whole:?}");

@@ -221,7 +221,7 @@ fn names_with_a_slip_are_suggested() {
     for name in ["many/a/x", "many/b/x", "many/c/x", "many/d/x"] {
         world.write(name, b"content");
     }
-    let four = "matches the directories many/a/, many/b/, many/c/ and 1 more, and no file; add -r to copy what is below them";
+    let four = "matches the directories many/a/, many/b/, many/c/ and 1 more, and no file; add -r to copy them, as directories";
     world.run(&["cp", "many/*", "there/"]).fails(1, &[four]);
     world.run(&["cat", "mnay/a/x"]).fails(1, &["mnay: not found; similar: many"]);
 }

@@ -428,10 +428,7 @@ fn a_truncated_file_of_the_cache_ends_the_daemon_with_a_line_in_its_log() {
 
 #[test]
 fn a_mount_whose_named_cache_is_on_a_full_disk_reads_without_it() {
-    if lacks_root() {
-        return;
-    }
-    let disk = support::disk::SmallDisk::new("size=64k");
+    let Some(disk) = support::disk::SmallDisk::new("size=64k") else { return };
     fs::write(disk.path().join("full"), vec![1; 64 << 10]).unwrap();
     let place = Place::new(World::new());
     place.world.write("src/x", b"content");

@@ -49,13 +49,15 @@ fn a_directory_that_may_not_be_read_is_listed_and_named_as_an_error() {
 #[test]
 fn names_whose_details_may_not_be_read_are_listed_each_with_its_error() {
     let root = tree(&["listable"]);
-    mode(&root.path().join("listable"), 0o744);
+    // Without the right to search for its owner too, who may be the user of the test.
+    mode(&root.path().join("listable"), 0o444);
     let plain = unprivileged(|| Found::below(root.path(), &TREE));
     assert_eq!((names(&plain), plain.errors.len()), (vec!["listable".into(), "listable/file".into()], 0));
     let full = ListingOptions { detail: Detail::Full, ..TREE };
     let found = unprivileged(|| Found::below(root.path(), &full));
     assert_eq!(names(&found), ["listable", "listable/file"]);
     assert!(found.errors.len() == 1 && found.errors[0].contains("listable/file: "), "{:?}", found.errors);
+    mode(&root.path().join("listable"), 0o755);
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Cached files are read without the store: passed through if they are complete, and described by
-//! extended attributes.
+//! Cached files are read without the store: passed through if they are complete, which takes root,
+//! and described by extended attributes.
 
 use crate::support;
 
@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use firstbyte_mount::{MountOptions, PassthroughUse};
-use firstbyte_testkit::{Backend, bytes, until};
+use firstbyte_testkit::{Backend, bytes, lacks_root, until};
 use rustix::fs::{Advice, OFlags, fadvise};
 use support::{Mounted, counter, options};
 
@@ -30,6 +30,9 @@ fn until_hydrated(path: &Path) {
 
 #[test]
 fn a_hydrated_file_is_read_by_the_kernel_itself() {
+    if lacks_root() {
+        return;
+    }
     let content = bytes(5, 3_000_001);
     let mounted = Mounted::with(Backend::ServeS3, &counted(), |subject| subject.place("x", &content));
     assert!(mounted.read("x") == content);
@@ -46,6 +49,9 @@ fn a_hydrated_file_is_read_by_the_kernel_itself() {
 
 #[test]
 fn a_file_small_enough_to_be_waited_for_is_whole_when_it_is_open_and_a_larger_one_comes_as_it_is_read() {
+    if lacks_root() {
+        return;
+    }
     let (small, large) = (bytes(7, 3_000_001), bytes(8, 3_000_002));
     let options = MountOptions { eager: 3_000_001, ..counted() };
     let mounted = Mounted::with(Backend::ServeS3, &options, |subject| {
@@ -73,6 +79,9 @@ fn a_file_small_enough_to_be_waited_for_is_whole_when_it_is_open_and_a_larger_on
 
 #[test]
 fn behind_the_second_of_a_series_comes_the_third() {
+    if lacks_root() {
+        return;
+    }
     let size = 2_000_000;
     let mounted =
         Mounted::with(Backend::ServeS3, &MountOptions { eager: size + 3, ..counted() }, |subject| {
@@ -98,6 +107,9 @@ fn behind_the_second_of_a_series_comes_the_third() {
 
 #[test]
 fn handles_opened_before_hydration_go_on_and_keep_others_with_them() {
+    if lacks_root() {
+        return;
+    }
     let content = bytes(6, 1 << 20);
     let mounted = Mounted::with(Backend::ServeS3, &counted(), |subject| subject.place("x", &content));
     let before = fs::File::open(mounted.path("x")).unwrap();
@@ -211,6 +223,9 @@ fn small_files_read_in_order_are_fetched_before_they_are_opened() {
 
 #[test]
 fn a_second_mount_finds_what_the_first_left() {
+    if lacks_root() {
+        return;
+    }
     let content = bytes(10, 1 << 20);
     let mut mounted = Mounted::with(Backend::ServeS3, &counted(), |subject| subject.place("x", &content));
     assert!(mounted.read("x") == content);
@@ -248,6 +263,9 @@ fn the_kernel_gets_a_small_cached_file_with_its_first_open() {
 
 #[test]
 fn a_file_that_was_evicted_and_fetched_again_is_passed_through_again() {
+    if lacks_root() {
+        return;
+    }
     let (first, second) = (bytes(1, 300_000), bytes(2, 300_001));
     let mounted = Mounted::with(Backend::ServeS3, &counted(), |subject| {
         subject.place("d/a", &first);

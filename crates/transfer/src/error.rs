@@ -143,7 +143,7 @@ impl Error {
             Self::EmptySource { .. } => "check the name, or add --allow-empty to empty the destination",
             Self::Temporary { source, .. } if is_full(source) => "set TMPDIR to a directory with room",
             Self::Stream { end: StreamEnd::Output, source } if is_full(source) => {
-                "free some space, or name another destination; a stream does not resume"
+                "free some space there, or name another destination"
             }
             _ => return None,
         };

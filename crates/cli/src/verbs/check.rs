@@ -127,11 +127,13 @@ fn next_step(receipt: &Receipt, depth: OperandKind, found: &DifferenceSums) -> O
     }
     let compare = if found.content > 0 { "--compare checksum " } else { "" };
     let what = match (missing, differing) {
-        (true, false) => "is missing",
+        (true, false) => "is only in the source",
         (false, _) => "differs",
-        (true, true) => "is missing or differs",
+        (true, true) => "is only in the source or differs",
     };
-    let copies = format!("`firstbyte sync {compare}{places}` copies what {what}");
+    let stays =
+        if found.only_destination > 0 { "; --delete would remove the rest of the destination" } else { "" };
+    let copies = format!("`firstbyte sync {compare}{places}` copies what {what}{stays}");
     let nothing_in_common = !differing && receipt.objects == 0 && found.only_destination > 0;
     Some(match nothing_in_common {
         true => format!("no name is in both; if these are the right places, {copies}"),
@@ -153,18 +155,22 @@ mod tests {
             next_step(&receipt, depth, &found)
         };
         let sync = |text: &str| Some(text.replace("PLACES", "'my data' s3://lab/run"));
+        const REST: &str = "; --delete would remove the rest of the destination";
         let tree = OperandKind::Tree;
         assert_eq!(step(tree, 3, [0; 4]), None);
-        assert_eq!(step(tree, 3, [1, 1, 0, 0]), sync("`firstbyte sync PLACES` copies what is missing"));
+        assert_eq!(
+            step(tree, 3, [1, 1, 0, 0]),
+            sync(&format!("`firstbyte sync PLACES` copies what is only in the source{REST}"))
+        );
         assert_eq!(
             step(tree, 0, [1, 1, 0, 0]),
-            sync(
-                "no name is in both; if these are the right places, `firstbyte sync PLACES` copies what is missing"
-            )
+            sync(&format!(
+                "no name is in both; if these are the right places, `firstbyte sync PLACES` copies what is only in the source{REST}"
+            ))
         );
         assert_eq!(
             step(tree, 3, [1, 0, 1, 0]),
-            sync("`firstbyte sync PLACES` copies what is missing or differs")
+            sync("`firstbyte sync PLACES` copies what is only in the source or differs")
         );
         assert_eq!(
             step(tree, 3, [0, 0, 0, 1]),

@@ -81,7 +81,7 @@ fn if_prefix(
         let lists = lists(location);
         Error::usage(format!("{location}: is a prefix, not an object")).advise(match verb {
             "cat" => format!("name an object in it; {lists}"),
-            verb => format!("add -r to {} what is below it; {lists}", deed(verb)),
+            verb => format!("add -r to {} it as a directory; {lists}", deed(verb)),
         })
     })
 }

@@ -65,7 +65,8 @@ pub fn no_match(receipt: &Receipt, root: &Location, glob: &Glob, depth: OperandK
         Location::Local(_) => ("directory", "directories", "file"),
         _ => ("prefix", "prefixes", "object"),
     };
-    let (kind, them) = if count == 1 { (kind, "it") } else { (plural, "them") };
+    let (kind, them) =
+        if count == 1 { (kind, "it, as a directory") } else { (plural, "them, as directories") };
     let more = count.saturating_sub(names.len());
     let more = if more > 0 { format!(" and {more} more,") } else { String::new() };
     let names: Vec<String> =
@@ -74,7 +75,7 @@ pub fn no_match(receipt: &Receipt, root: &Location, glob: &Glob, depth: OperandK
         none if none.is_empty() => Error::failed(format!("{source}: no name matches"))
             .advise("*, ?, [ and { are wildcards; [?] and --no-glob take them as ordinary characters"),
         names => Error::failed(format!("{source}: matches the {kind} {names}{more} and no {object}"))
-            .advise(format!("add -r to {} what is below {them}", super::deed(&receipt.verb))),
+            .advise(format!("add -r to {} {them}", super::deed(&receipt.verb))),
     }
 }
 

@@ -43,9 +43,11 @@ struct Places {
 }
 
 impl Places {
-    fn start() -> Self {
+    /// Starts the servers; `None` without root.
+    fn start() -> Option<Self> {
+        let disk = SmallDisk::new("size=256m")?;
         let (s3, scratch) = (S3::ours(), scratch());
-        let (sshd, disk) = (Sshd::start(scratch.path()), SmallDisk::new("size=256m"));
+        let sshd = Sshd::start(scratch.path());
         let mut world = World::with_s3(&s3);
         world.set("FIRSTBYTE_SSH", &sshd.ssh(SshClientKind::Friend));
         let mut places = Self { world, all: Vec::new(), s3, sshd, _disk: disk, _scratch: scratch };
@@ -56,7 +58,7 @@ impl Places {
             places.by_http(&places.bucket().join("b")),
             places.by_sftp(&places._scratch.path().join("host/c")),
         ];
-        places
+        Some(places)
     }
 
     /// Returns all pairs to move between. Files on a web server can be replaced but not moved.
@@ -101,7 +103,7 @@ fn plant(place: &Place) {
 /// Moves a tree between all pairs of locations until `kills` runs were killed. Each move is killed
 /// until it completes, and then a part of the tree is removed.
 pub fn survive(kills: u64) {
-    let places = Places::start();
+    let Some(places) = Places::start() else { return };
     let pairs = places.pairs();
     let (mut killed, mut seed) = (0, 0);
     while killed < kills {
@@ -117,7 +119,7 @@ pub fn survive(kills: u64) {
 
 /// Moves a tree between all pairs of locations without kills.
 pub fn between_all_pairs() {
-    let places = Places::start();
+    let Some(places) = Places::start() else { return };
     for (from, to) in places.pairs() {
         let (from, to) = (&places.all[from], &places.all[to]);
         plant(from);
@@ -155,7 +157,7 @@ fn move_once(places: &Places, from: &Place, to: &Place, seed: u64) -> u64 {
 /// Moves trees onto themselves by another name, with and without kills. Each tree stays complete,
 /// whether the move was refused or had nothing to do.
 pub fn survive_aliases(kills: u64) {
-    let places = Places::start();
+    let Some(places) = Places::start() else { return };
     let (key, file) = (places.bucket().join("a"), places.world.path("here"));
     let link = places.world.path("link");
     std::fs::create_dir_all(&file).unwrap();

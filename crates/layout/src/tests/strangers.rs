@@ -79,10 +79,12 @@ fn an_error_of_the_new_file_names_its_place() {
     let error = unprivileged(|| layout.put(b"file", b"")).unwrap_err();
     assert!(error.to_string().starts_with(&format!("{}: Permission", path.display())), "{error}");
     let flat = flat(3);
-    mode(flat.path(), 0o755);
+    // Without write permission for its owner too, who may be the user of the test.
+    mode(flat.path(), 0o555);
     let error = unprivileged(|| sharded(flat.path(), &LayoutRequest::default())).unwrap_err();
     let place = flat.path().join(reserved::NAME);
     assert!(error.to_string().starts_with(&format!("{}: Permission", place.display())), "{error}");
+    [path.parent().unwrap(), flat.path()].map(|writable| mode(writable, 0o755));
 }
 
 #[test]

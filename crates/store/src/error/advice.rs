@@ -59,7 +59,7 @@ impl Error {
             Self::SlowDown { .. } => "lower --concurrency or --limit-rate",
             Self::CreateDirectory { source, .. } => match io_advice(source.kind()) {
                 Some(advice) if source.kind() != io::ErrorKind::NotFound => advice,
-                _ => "missing directories are created as needed, but not here: name another destination",
+                _ => "name another destination",
             },
             Self::Io { source, .. } => return io_advice(source.kind()),
             _ => return None,
@@ -121,8 +121,8 @@ fn no_credentials(location: &str, detail: &str) -> &'static str {
             "log in again (`aws sso login`), or replace the expired keys; a session token belongs to its keys"
         }
         _ => {
-            "set AWS_PROFILE, run `aws sso login`, give the machine or task a role (IMDS needs a hop limit of 2 in \
-             containers), or use --no-sign-request for a public bucket"
+            "set AWS_PROFILE or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run `aws sso login`; a public bucket needs \
+             --no-sign-request; on AWS, give the machine or task a role (in containers with an IMDS hop limit of 2)"
         }
     }
 }
@@ -203,7 +203,7 @@ mod tests {
         };
         assert!(advice("ExpiredToken: The token has expired.").starts_with("log in again"));
         assert!(advice("the SSO token is expired").contains("aws sso login"));
-        let none = advice("tried the environment");
+        let none = advice("none in environment");
         assert!(["AWS_PROFILE", "role", "hop limit", "--no-sign-request"].iter().all(|it| none.contains(it)));
     }
 }

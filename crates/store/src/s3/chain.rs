@@ -96,8 +96,8 @@ impl CredentialChain {
         let found = provided.map_err(|error| {
             tracing::debug!(error = describe(&error), "no credentials");
             let tried = if is_named { format!("profile {name}") } else { tried(&error, &name) };
-            let cause = last_cause(&error).map(|cause| format!(": {cause}"));
-            let detail = format!("tried {tried}{}", cause.unwrap_or_default());
+            let cause = last_cause(&error).map(|cause| format!("; the last said: {cause}"));
+            let detail = format!("none in {tried}{}", cause.unwrap_or_default());
             ChainFailure { detail, silence: self.client.take_silence() }
         })?;
         Ok(AccessKey {
