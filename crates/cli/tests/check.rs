@@ -44,7 +44,8 @@ fn names_sizes_and_content_are_compared() {
         assert_eq!(rows(&["tree", "s3://bucket/t"]), ["only_destination", "only_source", "size"]);
         let text = String::from_utf8(world.run(&["check", "tree", "s3://bucket/t"]).stdout).unwrap();
         let last = "3 differences; 3 files are the same (by size; --content compares bytes); \
-                    `firstbyte sync tree s3://bucket/t` copies what is only in the source or differs\n";
+                    `firstbyte sync tree s3://bucket/t` copies what is only in the source or differs; \
+                    --delete would remove the rest of the destination\n";
         assert!(text.ends_with(last), "{text}");
         assert_eq!(
             rows(&["--content", "tree/", "s3://bucket/t/"]),
@@ -72,7 +73,7 @@ fn single_objects_and_missing_places() {
     std::fs::create_dir(world.path("empty")).unwrap();
     let empty = world.run(&["check", "tree", "empty"]);
     assert_eq!(empty.code, Some(1));
-    assert_eq!(String::from_utf8(empty.stdout).unwrap().matches("only in the source").count(), 5);
+    assert_eq!(String::from_utf8(empty.stdout).unwrap().matches("only in the source  ").count(), 5);
     world.run(&["check", "nowhere", "s3://bucket/t"]).fails(1, &["nowhere", "not found"]);
     world.run(&["check", "tree", "s3://nobucket/t"]).fails(1, &["nobucket"]);
     let listed = world.run(&["ls", "-R", "s3://bucket"]).ok();
