@@ -109,9 +109,9 @@ fn files_of_a_wide_directory_opened_in_their_order_are_fetched_ahead_and_a_page_
     }
     // Each file is a request. The first names cost two each, before a page of a listing is worth a
     // request. A page may be requested by a reader and by read-ahead, and a silent request is
-    // repeated.
+    // repeated, both more often on a busy machine. Without pages each file costs one more.
     let others = mounted.requests() - before - FILES;
-    assert!(others <= FILES / 100, "{others} requests for names");
+    assert!(others <= FILES / 20, "{others} requests for names");
     let waits = counter(&mounted, "engine_waits_total");
     assert!(waits < FILES / 2, "{waits} files were waited for");
     // A missing name among others, and a name out of order.
