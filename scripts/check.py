@@ -38,6 +38,8 @@ SPARE = 3 << 30
 REPEATED = 200
 # Number of tests in the list of the slowest.
 SLOWEST = 10
+# Exit code of pytest if every test needs a right that this user lacks.
+NO_TESTS = 5
 # Runs three modules of Python tests at once: each has its own server.
 PYTHON_TESTS = ["-q", "-n", "3", "--dist", "loadfile", "--durations=10"]
 
@@ -163,8 +165,9 @@ def run(step: Step, prefix: str) -> Result:
     result.seconds = time.monotonic() - began
     if result.passed + result.failed == 0:
         result.passed = int(process.returncode == 0)
+    left_out = process.returncode == NO_TESTS and "pytest" in step.command
     # A runner may fail without a failed test: it did not compile, or it crashed.
-    if process.returncode != 0:
+    if process.returncode != 0 and not left_out:
         result.failed = max(result.failed, 1)
     say(f"== {step.name}: {'FAILED' if result.failed else 'ok'} in {result.seconds:.0f} s")
     return result
