@@ -84,7 +84,9 @@ fn an_error_of_the_new_file_names_its_place() {
     let error = unprivileged(|| sharded(flat.path(), &LayoutRequest::default())).unwrap_err();
     let place = flat.path().join(reserved::NAME);
     assert!(error.to_string().starts_with(&format!("{}: Permission", place.display())), "{error}");
-    [path.parent().unwrap(), flat.path()].map(|writable| mode(writable, 0o755));
+    for writable in [path.parent().unwrap(), flat.path()] {
+        mode(writable, 0o755);
+    }
 }
 
 #[test]
