@@ -20,6 +20,8 @@ pub const KEEP_IDLE: Duration = Duration::from_secs(5);
 pub const STACK: usize = 512 << 10;
 /// Size of a buffer that content passes through, bytes. It fits the second-level cache.
 pub const BUFFER: usize = 128 << 10;
+/// Bytes of a payload sent by one call. A socket accepts as many beyond those that it can send.
+pub(crate) const SEND_STEP: usize = 4 * BUFFER;
 /// Bytes read at once where the head of a response is expected: a TLS record. It suffices for a
 /// head and a small object, and is little to copy before a large one. Payloads up to this size are
 /// sent with their head.

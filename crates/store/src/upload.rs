@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use firstbyte_location::{Algorithm, ByteRange, Checksum, Hasher, Location, Version, to_usize};
@@ -24,23 +25,26 @@ pub enum Payload<'a> {
     File(&'a File, ByteRange),
     /// A range of a file that must not have changed when its last bytes are sent. A request without
     /// its last bytes replaces nothing.
-    Source(&'a File, ByteRange, &'a PinnedFile),
+    Source(&'a File, ByteRange, &'a PinnedFile<'a>),
 }
 
 /// The version of a file to send, and the checksum announced for it.
 #[derive(Debug)]
-pub struct PinnedFile {
+pub struct PinnedFile<'a> {
     version: Version,
+    /// Counts bytes while they are sent, so that the number of requests can follow the rate.
+    sent: &'a AtomicU64,
     /// The range and checksum in the head of a request. If the file grows afterwards, the same
     /// checksum of the range, before and after, shows that it was sent as it was.
     announced: Mutex<Option<(ByteRange, Checksum)>>,
 }
 
-impl PinnedFile {
-    /// Returns the pin of this version.
+impl<'a> PinnedFile<'a> {
+    /// Returns the pin of this version. Adds bytes to `sent` while they are sent, those of repeated
+    /// requests again, and those in the last call of a request not at all.
     #[must_use]
-    pub fn new(version: Version) -> Self {
-        Self { version, announced: Mutex::default() }
+    pub fn new(version: Version, sent: &'a AtomicU64) -> Self {
+        Self { version, sent, announced: Mutex::default() }
     }
 }
 
@@ -50,6 +54,13 @@ impl Payload<'_> {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
             Self::File(_, range) | Self::Source(_, range, _) => range.len(),
+        }
+    }
+
+    /// Counts bytes that have been sent.
+    pub(crate) fn count_sent(self, bytes: u64) {
+        if let Self::Source(_, _, pinned) = self {
+            pinned.sent.fetch_add(bytes, Ordering::Relaxed);
         }
     }
 

@@ -34,6 +34,9 @@ use crate::sources::MovedSources;
 pub(crate) struct Meters {
     /// Bytes that arrived in this run.
     pub(crate) moved: AtomicU64,
+    /// Bytes of files sent in this run, counted while they are sent; those of repeated requests
+    /// again.
+    pub(crate) sent: AtomicU64,
     /// Objects and pieces finished: the measure of throughput if requests are small.
     pub(crate) steps: AtomicU64,
     pub(crate) resumed: AtomicU64,
@@ -113,8 +116,6 @@ pub(crate) struct Context<'a> {
     pub(crate) run_kind: RunKind<'a>,
     pub(crate) meters: Meters,
     pub(crate) tracker: RequestTracker<Cancel>,
-    /// Bytes that the store had sent before the run.
-    sent_before: u64,
     pub(crate) started: Instant,
     /// Device and inode of the files that a run over named objects has written: two sources can
     /// have one destination under different names.
@@ -140,7 +141,6 @@ impl<'a> Context<'a> {
             run_kind,
             meters: Meters::default(),
             tracker: RequestTracker::new(workers, Instant::now()),
-            sent_before: scope.store.counters().sent,
             started: Instant::now(),
             written: Mutex::default(),
             ended: OnceLock::new(),
@@ -256,8 +256,7 @@ impl<'a> Context<'a> {
 
     /// Bytes that have moved, those of writes in flight included.
     pub(crate) fn moved_so_far(&self) -> u64 {
-        let sent = self.store.counters().sent.saturating_sub(self.sent_before);
-        load(&self.meters.moved).max(sent)
+        load(&self.meters.moved).max(load(&self.meters.sent))
     }
 
     /// Counts bytes that an earlier run has moved.

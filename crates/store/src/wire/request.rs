@@ -16,7 +16,7 @@ use super::outage::EndpointState;
 use super::proxy::UsableProxy;
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
-use crate::limits::{BUFFER, RECORD};
+use crate::limits::{RECORD, SEND_STEP};
 use crate::origin::Origin;
 use crate::requests::RequestKind;
 use crate::upload::Payload;
@@ -112,25 +112,25 @@ impl WireRequest<'_> {
     ) -> std::result::Result<(), SendError> {
         let mut bytes = self.head(proxy, client.options.via.value().as_deref()).into_bytes();
         match self.payload {
-            Payload::Bytes(payload) => self.write_bytes(connection, bytes, payload, client)?,
+            Payload::Bytes(payload) => self.write_bytes(connection, bytes, payload)?,
             Payload::File(file, range) => {
                 connection.write_all(&bytes)?;
-                self.write_file(connection, file, range, client, endpoint)?;
+                self.write_file(connection, file, range, endpoint)?;
             }
             Payload::Source(file, range, _) => {
                 let mut tail = vec![0; RECORD.min(to_usize(range.len()))];
                 let cut = range.end - tail.len() as u64;
                 if cut > range.start {
                     connection.write_all(&std::mem::take(&mut bytes))?;
-                    let most = ByteRange::new(range.start, cut);
-                    self.write_file(connection, file, most, client, endpoint)?;
+                    self.write_file(connection, file, ByteRange::new(range.start, cut), endpoint)?;
                 }
                 file.read_exact_at(&mut tail, cut)
                     .and_then(|()| self.payload.check_unchanged())
                     .map_err(SendError::Payload)?;
-                self.write_bytes(connection, bytes, &tail, client)?;
+                self.write_bytes(connection, bytes, &tail)?;
             }
         }
+        client.counters.sent.fetch_add(self.payload.length(), Ordering::Relaxed);
         Ok(())
     }
 
@@ -140,20 +140,16 @@ impl WireRequest<'_> {
         connection: &mut HttpConnection,
         mut head: Vec<u8>,
         payload: &[u8],
-        client: &WireClient,
     ) -> std::result::Result<(), SendError> {
         if self.throttle.is_unlimited() && payload.len() <= RECORD {
             head.extend_from_slice(payload);
-            connection.write_all(&head)?;
-            client.counters.sent.fetch_add(payload.len() as u64, Ordering::Relaxed);
-            return Ok(());
+            return Ok(connection.write_all(&head)?);
         }
         connection.write_all(&head)?;
         let mut rest = payload;
         while !rest.is_empty() {
-            let allowed = to_usize(self.wait_for(rest.len().min(BUFFER) as u64)?);
+            let allowed = to_usize(self.wait_for(rest.len() as u64)?);
             connection.write_all(&rest[..allowed])?;
-            client.counters.sent.fetch_add(allowed as u64, Ordering::Relaxed);
             rest = &rest[allowed..];
         }
         Ok(())
@@ -164,15 +160,13 @@ impl WireRequest<'_> {
         connection: &mut HttpConnection,
         file: &File,
         range: ByteRange,
-        client: &WireClient,
         endpoint: &EndpointState,
     ) -> std::result::Result<(), SendError> {
-        // Each step counts as it is sent, so that the number of requests can follow the rate.
-        // Completing one shows that the server is alive.
+        // Completing a step shows that the server is alive.
         connection.write_file(file, range, &|most| {
-            let allowed = self.wait_for(most.min(4 * BUFFER as u64))?;
+            let allowed = self.wait_for(most.min(SEND_STEP as u64))?;
             endpoint.count_sent(allowed);
-            client.counters.sent.fetch_add(allowed, Ordering::Relaxed);
+            self.payload.count_sent(allowed);
             Ok(allowed)
         })
     }

@@ -16,7 +16,7 @@ use socket2::SockRef;
 use super::Failed;
 use crate::cancel::Cancel;
 use crate::error::{Error, UNRESOLVED};
-use crate::limits::{BUFFER, KEEP_IDLE, LOOK};
+use crate::limits::{KEEP_IDLE, LOOK, SEND_STEP};
 use crate::options::StoreOptions;
 use crate::origin::Origin;
 
@@ -24,10 +24,6 @@ use crate::origin::Origin;
 const KEEPALIVE: Duration = Duration::from_secs(6);
 /// Unanswered keepalive probes after which the connection is lost, half a minute in total.
 const KEEPALIVES: u32 = 4;
-
-/// Bytes that a socket accepts beyond those that its connection sends, so that bytes which count
-/// as moved have left: a step of a payload.
-const UNSENT_BYTES: u32 = 4 * BUFFER as u32;
 
 /// The addresses of a name, and the time when it was resolved.
 type Resolved = (Instant, Vec<SocketAddr>);
@@ -173,7 +169,7 @@ fn prepare(socket: TcpStream, options: &StoreOptions) -> std::io::Result<TcpStre
     sockopt::set_tcp_keepintvl(&socket, KEEPALIVE)?;
     sockopt::set_tcp_keepcnt(&socket, KEEPALIVES)?;
     // Some kernels lack the option; bytes then count as moved a little early.
-    let limited = SockRef::from(&socket).set_tcp_notsent_lowat(UNSENT_BYTES);
+    let limited = SockRef::from(&socket).set_tcp_notsent_lowat(SEND_STEP as u32);
     tracing::trace!(?limited, "unsent bytes");
     Ok(socket)
 }

@@ -53,7 +53,7 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &CopyJob, path: &Path) -
     let user = check_source(context, job, &file, size)?;
     let options = put_options(context, job, &stat);
     if size <= LARGE_OBJECT || !context.store.has_multipart(&job.destination) {
-        let pinned = PinnedFile::new(stat.version.clone());
+        let pinned = PinnedFile::new(stat.version.clone(), &context.meters.sent);
         let payload = Payload::Source(&file, ByteRange::new(0, size), &pinned);
         let written = put_over(requester, job, payload, size, &options)
             .map_err(|error| find_cause(context, &job.source, &stat, error))?;
@@ -136,7 +136,11 @@ impl ObjectPieces for FileUpload {
                 .send(
                     requester,
                     index + 1,
-                    Payload::Source(&self.file, range, &PinnedFile::new(self.stat.version.clone())),
+                    Payload::Source(
+                        &self.file,
+                        range,
+                        &PinnedFile::new(self.stat.version.clone(), &requester.context.meters.sent),
+                    ),
                     range.len(),
                 )
                 .map_err(|error| find_cause(requester.context, &self.source, &self.stat, error))
