@@ -1,6 +1,7 @@
 //! The thread of a job. It opens the wanted files in order, makes room for each in the cache,
 //! submits its fetches as fast as the workers start them, and checks the fetched content.
 
+use std::cell::LazyCell;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
@@ -143,7 +144,7 @@ fn run(engine: &Arc<HydrationContext>, job: &Arc<JobState>, wanted: HydrationLis
     let mut held: Option<Candidate> = None;
     let mut exhausted = false;
     let mut least_refused = u64::MAX;
-    let disk_writer = DiskWriter::start();
+    let disk_writer: LazyCell<Option<DiskWriter>> = LazyCell::new(DiskWriter::start);
     while !job.is_cancelled() {
         let mut busy = active.iter_mut().any(|file| file.submit(engine));
         // The next file starts when the fetches of all others are submitted, so that files come in
@@ -170,7 +171,7 @@ fn run(engine: &Arc<HydrationContext>, job: &Arc<JobState>, wanted: HydrationLis
                 Admission::Refused => {}
             }
         }
-        active.iter_mut().for_each(|file| file.begin_writing(disk_writer.as_ref()));
+        active.iter_mut().for_each(|file| file.begin_writing(&disk_writer));
         active.retain_mut(|file| !file.finish(job));
         if exhausted && held.is_none() && active.is_empty() {
             break;
@@ -324,13 +325,15 @@ impl ActiveFile {
     }
 
     /// Starts writing the fetched bytes to the disk if they are many.
-    fn begin_writing(&mut self, writer: Option<&DiskWriter>) {
+    fn begin_writing(&mut self, writer: &LazyCell<Option<DiskWriter>>) {
         let fetched = self.fetched();
         if fetched.saturating_sub(self.written) < WRITE_AFTER {
             return;
         }
         self.written = fetched;
-        if let Some((writer, file)) = writer.zip(self.version.table.blocks.unsynced_file()) {
+        if let Some(file) = self.version.table.blocks.unsynced_file()
+            && let Some(writer) = &**writer
+        {
             writer.begin(file);
         }
     }
