@@ -53,9 +53,10 @@ pub mod unmount;
 
 use std::ffi::OsString;
 
+use firstbyte::OperandKind;
 use firstbyte_location::{Location, shown};
 use firstbyte_store::{Error as StoreError, Stat, Store};
-use firstbyte_transfer::Summary;
+use firstbyte_transfer::{Effect, Summary};
 
 use crate::render::error::Error;
 use crate::render::report::RunReport;
@@ -108,6 +109,13 @@ fn refused(error: firstbyte::Error, done: &str) -> Error {
         }
         other => other.into(),
     }
+}
+
+/// Returns whether a pattern without -r matched directories alone, which stay: a run to its end
+/// dealt with no item beyond those `before`.
+fn only_directories(depth: OperandKind, effect: Effect, before: u64, report: &RunReport) -> bool {
+    let is_counted = depth == OperandKind::Object && effect == Effect::Apply && !report.has_ended();
+    is_counted && report.items() == before
 }
 
 /// Adds the run of one object to a report. If the object is not found but is a prefix, reports

@@ -102,11 +102,6 @@ impl Mv<'_> {
         if self.args.recursive { OperandKind::Tree } else { OperandKind::Object }
     }
 
-    /// Returns whether directories stay that a pattern matches.
-    fn leaves_trees(&self) -> bool {
-        self.depth() == OperandKind::Object && self.args.movement.effect() == Effect::Apply
-    }
-
     /// Pairs sources with destinations. Checks every source before the first is moved.
     fn moves(
         &self,
@@ -277,7 +272,8 @@ impl Mv<'_> {
             }
             run => report.add(run),
         }
-        let matched = matched.load(Ordering::Relaxed) && !(self.leaves_trees() && report.items() == before);
+        let nothing = super::only_directories(depth, movement.effect(), before, report);
+        let matched = matched.load(Ordering::Relaxed) && !nothing;
         match glob {
             Some(glob) if !report.has_ended() && !matched => {
                 Err(no_match(report.receipt(), &root, glob, depth, self.engine.store()))

@@ -203,9 +203,7 @@ impl Rm<'_> {
         }
         let before = report.items();
         report.add(self.engine.remove(&removal, progress));
-        // A pattern without -r may match directories, which stay.
-        let counts = depth == OperandKind::Object && !self.args.dry_run && !report.has_ended();
-        let nothing = counts && report.items() == before;
+        let nothing = super::only_directories(depth, removal.effect, before, report);
         let matched = matched.load(Ordering::Relaxed) && !nothing;
         match glob {
             Some(glob) if !matched && !self.args.yes => {

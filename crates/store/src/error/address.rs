@@ -18,8 +18,11 @@ pub(crate) const UNRESOLVED: &str = "the host name is not resolved: ";
 /// The beginning of the detail of an error if a proxy refuses to connect to a host.
 pub(crate) const PROXY_ANSWERED: &str = "the proxy answered ";
 
+/// The domain of AWS's endpoints, whose names have the region in them.
+const AWS: &str = ".amazonaws.com";
+
 /// Domains of public services: that one of them is down is unlikely.
-const PUBLIC_SERVICES: [&str; 3] = [".amazonaws.com", ".googleapis.com", ".windows.net"];
+const PUBLIC_SERVICES: [&str; 3] = [AWS, ".googleapis.com", ".windows.net"];
 
 /// The source of the address of an endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -72,7 +75,7 @@ impl AddressSource {
             }
             _ if detail == WITHOUT_TLS => self.without_tls(endpoint),
             _ if detail == EXPECTS_TLS => self.written(endpoint, "https"),
-            _ if detail.starts_with(UNRESOLVED) && endpoint.contains(PUBLIC_SERVICES[0]) => {
+            _ if detail.starts_with(UNRESOLVED) && endpoint.contains(AWS) => {
                 "check the region (--region, AWS_REGION or the profile), and this machine's name servers"
                     .into()
             }
