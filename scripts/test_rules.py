@@ -232,6 +232,13 @@ class TestPrograms(unittest.TestCase):
         self.assertIn("crates/a/tests/two.rs", found)
 
 
+class Tests(unittest.TestCase):
+    def test_a_test_without_a_body_is_found(self):
+        text = "//! Tests.\n#[test]\nfn full() { f(); }\n\n#[test]\n#[cfg(unix)]\nfn hollow() {\n}\n"
+        [found] = tidy.check_source("crates/a/tests/one.rs", text)
+        self.assertTrue(found.startswith("crates/a/tests/one.rs:5: `hollow`"), found)
+
+
 class Decisions(unittest.TestCase):
     def test_a_record_cites_tests_that_exist(self):
         record = {"docs/decisions/0001-x.md": "`a_cache_keeps_two_stores_apart` and `a_cache_tells_two_stores_apart`"}

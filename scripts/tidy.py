@@ -81,6 +81,7 @@ FOREIGN = ("crates/bench/src/report/uplot/",)
 
 # Marks of unfinished work, and tests that cannot fail.
 LITTER = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|#\[ignore|\bdbg!\(")
+EMPTY_TEST = re.compile(r"#\[test\]\s*(?:#\[[^\n]*\]\s*)*fn (\w+)\(\) \{\s*\}")
 # Paths of one machine, which do not belong in a project.
 PRIVATE_PATH = re.compile(r"(?<![\w.])/(root/\.|home/\w+/)")
 MARKDOWN_LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)")
@@ -105,6 +106,8 @@ def check_source(name: str, text: str) -> list[str]:
     # A file `tests.rs` is the body of another module's `mod tests`, which describes it.
     if not text.startswith("//!") and not name.endswith("/tests.rs"):
         found.append(f"{name}:1: opens without a `//!` text: say what it is, why, and what it assumes")
+    for match in EMPTY_TEST.finditer(text):
+        found.append(f"{name}:{text.count(chr(10), 0, match.start()) + 1}: `{match[1]}` tests nothing: delete it")
     lines = text.count("\n")
     if name in LONG and not max(LIMIT, LONG[name] - SLACK) < lines <= LONG[name]:
         found.append(f"{name}: {lines} lines, {LONG[name]} allowed: split it, or tighten its entry in scripts/tidy.py")

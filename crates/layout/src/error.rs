@@ -51,6 +51,13 @@ pub enum Error {
         /// The path of the entry.
         path: PathBuf,
     },
+    /// A removed file that an NFS client keeps because a program has it open. Its directory cannot
+    /// be removed until then.
+    #[error("{}: removed, but a program still has it open over NFS", shown(path))]
+    StillOpen {
+        /// The name that the client gave to the file.
+        path: PathBuf,
+    },
     /// A name the layout cannot hold.
     #[error("{name:?}: {why}")]
     Name {
@@ -170,6 +177,7 @@ impl Error {
             | Self::NotFound { path }
             | Self::Taken { path, .. }
             | Self::NoFile { path }
+            | Self::StillOpen { path }
             | Self::Newer { path, .. }
             | Self::Malformed { path, .. }
             | Self::Content { path, .. } => Some(path),
@@ -199,6 +207,9 @@ impl Error {
             Self::Missing { .. } => Some("make it one with `firstbyte layout shard`"),
             Self::NotEmpty { .. } => Some("convert what is in it with `firstbyte layout shard`"),
             Self::Taken { .. } => Some("compare the two, remove one, run again"),
+            Self::StillOpen { .. } => {
+                Some("run again once it is closed; if its machine is gone, remove the file")
+            }
             Self::NoFile { .. } => Some("move it out of the layout, run again"),
             Self::Unfit { .. } => Some("choose another --width or --hash, or rename them"),
             Self::Uneven { .. } => Some("use --hash xxh3, or --levels and --width that suit the names"),

@@ -8,6 +8,7 @@
 
 use std::path::Path;
 
+use firstbyte_listing::is_silly_name;
 use rustix::fs::FileType;
 
 use crate::error::{Error, Result};
@@ -98,6 +99,11 @@ impl ConversionRun<'_> {
                 let below = [&path, b"/".as_slice(), entry.name()].concat();
                 let level = self.scheme.is_level(entry.name()) && digits.len() < self.scheme.digits();
                 match type_of(self.root, &below, &entry)? {
+                    // Its client refuses to move it, and removes it when the program closes it.
+                    FileType::RegularFile if is_silly_name(entry.name()) => {
+                        let error = Error::StillOpen { path: self.root.join(&below) };
+                        self.fail(&below, error);
+                    }
                     FileType::RegularFile => self.take_back(&below, digits, entry.name())?,
                     FileType::Unknown => {}
                     FileType::Directory if level => {

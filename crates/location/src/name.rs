@@ -8,6 +8,16 @@ use std::fmt;
 /// Longest name of a directory entry on Linux, in bytes (`NAME_MAX`).
 const NAME_MAX: usize = 255;
 
+/// Suffix of the hidden files in which copies, layouts and servers write until a file is complete:
+/// `.NAME.firstbyte-part`.
+pub const PARTIAL_SUFFIX: &str = ".firstbyte-part";
+
+/// True for the name of a file that is still being written. Listings omit such files.
+#[must_use]
+pub fn is_partial_name(name: &[u8]) -> bool {
+    name.starts_with(b".") && name.ends_with(PARTIAL_SUFFIX.as_bytes())
+}
+
 /// One component of a path: not empty, neither `.` nor `..`, without a `/` or a zero byte, at most
 /// 255 bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -192,6 +192,7 @@ fn code(error: &Error) -> i32 {
         Error::NotFound { .. } | Error::Missing { .. } => Errno::NOENT,
         Error::NotEmpty { .. } => Errno::NOTEMPTY,
         Error::Taken { .. } | Error::NoFile { .. } => Errno::EXIST,
+        Error::StillOpen { .. } => Errno::BUSY,
         Error::Busy { .. } | Error::Locked { .. } => Errno::AGAIN,
         // The layout has changed since it was opened.
         Error::Differs { .. } => Errno::STALE,

@@ -32,7 +32,7 @@ use std::path::Path;
 pub(crate) use backend::{delete, get, list, put};
 pub use beneath::{Beneath, FoundEntry};
 pub use destination::ReplaceKind;
-pub(crate) use name::{is_partial_name, partial_name};
+pub(crate) use name::partial_name;
 pub use name::{local_path, location_below};
 pub use optional::refused_calls;
 pub use partial::{Durability, LocalFile, PartialPermissions, empty};

@@ -7,10 +7,11 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use firstbyte_location::{Entry, Location, Version};
+use firstbyte_location::{Entry, Location, Version, is_partial_name};
 use firstbyte_store::{Error as StoreError, Listing, ReplaceKind};
 
 use crate::error::{Error, Failure, Result};
+use crate::journal::JOURNAL_SUFFIX;
 use crate::marker::MARKER;
 use crate::settings::{KeptAttributes, TransferSettings};
 
@@ -288,7 +289,7 @@ fn last_component(name: &[u8]) -> &[u8] {
 }
 
 fn is_partial(last: &[u8]) -> bool {
-    last.starts_with(b".") && (last.ends_with(b".firstbyte-part") || last.ends_with(b".firstbyte-journal"))
+    is_partial_name(last) || last.starts_with(b".") && last.ends_with(JOURNAL_SUFFIX)
 }
 
 fn is_marker(last: &[u8]) -> bool {

@@ -30,7 +30,7 @@ const FORMAT: u32 = 2;
 const RECORD_SIZE: usize = 17;
 
 /// The end of a journal's name.
-const SUFFIX: &[u8] = b".firstbyte-journal";
+pub(crate) const JOURNAL_SUFFIX: &[u8] = b".firstbyte-journal";
 /// Bytes of the longest file name on Linux (`NAME_MAX`).
 const LONGEST_NAME: usize = 255;
 
@@ -164,13 +164,13 @@ impl Journal {
     pub(crate) fn path_for(destination: &Path) -> PathBuf {
         let name = destination.file_name().unwrap_or_default().as_bytes();
         let mut journal = b".".to_vec();
-        if name.len() + SUFFIX.len() < LONGEST_NAME {
+        if name.len() + JOURNAL_SUFFIX.len() < LONGEST_NAME {
             journal.extend_from_slice(name);
         } else {
             journal.extend_from_slice(&name[..LONGEST_NAME / 2]);
             journal.extend_from_slice(Hasher::of(Algorithm::Crc64Nvme, name).to_hex().as_bytes());
         }
-        journal.extend_from_slice(SUFFIX);
+        journal.extend_from_slice(JOURNAL_SUFFIX);
         destination.with_file_name(OsStr::from_bytes(&journal))
     }
 

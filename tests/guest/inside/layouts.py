@@ -19,6 +19,9 @@ STOP = "/srv/ext4/stop"
 # Clients, of which each changes a file in each row of ROW files; the others stay as they are.
 CLIENTS = 2
 ROW = 2 * CLIENTS
+# `unshard` may find that an earlier one has ended, or a file that a neighbour has just replaced and
+# not yet closed.
+EXPECTED = ("not a layout", "still has it open over NFS")
 
 
 @dataclass
@@ -53,7 +56,7 @@ class Field:
         if process.returncode == 0:
             self.counts["completed"] += 1
             self.verb = "unshard" if self.verb == "shard" else "shard"
-        elif process.returncode > 0 and not (self.verb == "unshard" and "no layout" in errors):
+        elif process.returncode > 0 and not (self.verb == "unshard" and any(text in errors for text in EXPECTED)):
             report(case="conversion", verb=self.verb, code=process.returncode, why=errors[-400:])
 
     def cut(self, cable: Cable) -> None:

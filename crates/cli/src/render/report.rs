@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use firstbyte::receipt::{FailedItem, Receipt};
-use firstbyte_location::shown;
+use firstbyte_location::{PARTIAL_SUFFIX, shown};
 use firstbyte_store::{Durability, LocalFile, Metadata, PartialPermissions, Store};
 use firstbyte_transfer::Summary;
 
@@ -273,7 +273,7 @@ impl OmittedEntries {
         let directories = (self.directories > 0)
             .then(|| format!("empty directories, which a store cannot hold ({})", self.directories));
         let unfinished = (self.unfinished > 0)
-            .then(|| format!("unfinished copies, named .*.firstbyte-part ({})", self.unfinished));
+            .then(|| format!("unfinished copies, named .*{PARTIAL_SUFFIX} ({})", self.unfinished));
         let parts: Vec<String> = special.into_iter().chain(directories).chain(unfinished).collect();
         (!parts.is_empty()).then(|| format!("left out: {}", parts.join("; ")))
     }

@@ -55,6 +55,23 @@ fn a_layout_holds_regular_files_only() {
 }
 
 #[test]
+fn a_removed_file_that_is_open_over_nfs_stays_and_is_reported() {
+    let directory = tempfile::tempdir().unwrap();
+    let scheme = LayoutScheme::new(Hash::Xxh3, 1, 1, Leaf::Name).unwrap();
+    let layout = Layout::create(directory.path(), scheme).unwrap();
+    layout.put(b"file", b"content").unwrap();
+    let open = layout.path(b"file").unwrap().with_file_name(".nfs000000000006de0300000016");
+    fs::write(&open, "old content").unwrap();
+    let done = unsharded(directory.path()).unwrap();
+    assert_eq!((done.moved, done.failures), (1, 1));
+    assert!(matches!(&done.failed[0].error, Error::StillOpen { path } if *path == open));
+    assert_eq!(fs::read(&open).unwrap(), b"old content");
+    fs::remove_file(open).unwrap();
+    assert_eq!(unsharded(directory.path()).unwrap().failures, 0);
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "the flat directory again");
+}
+
+#[test]
 fn an_error_of_the_source_names_the_source() {
     let directory = tempfile::tempdir().unwrap();
     for hash in [Hash::Xxh3, Hash::ContentSha256] {

@@ -15,6 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use firstbyte_location::PARTIAL_SUFFIX;
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
@@ -116,7 +117,7 @@ impl Drop for PartNote {
 }
 
 fn part_of(note: &str) -> Option<String> {
-    note.strip_prefix(NOTE).map(|token| format!(".{token}.firstbyte-part"))
+    note.strip_prefix(NOTE).map(|token| format!(".{token}{PARTIAL_SUFFIX}"))
 }
 
 /// Removes the part that an abandoned note names. A missing part is no error.

@@ -7,11 +7,11 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use firstbyte_listing as listing;
-use firstbyte_location::{ByteRange, Entry, EntryKind, shown, to_usize};
+use firstbyte_location::{ByteRange, Entry, EntryKind, is_partial_name, shown, to_usize};
 
 use super::partial::{Durability, LocalFile, PartialPermissions, empty};
 use super::stat::{describe, describe_unmeasured, has_byte_at, missing, open_regular};
-use super::{io_error, name};
+use super::io_error;
 use crate::body::Body;
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
@@ -119,7 +119,7 @@ impl LocalListing {
             && (entry.kind != EntryKind::Directory
                 || !self.options.recursive
                 || self.options.directories == Directories::Listed)
-            && (self.options.partials == Partials::Listed || !name::is_partial_name(last))
+            && (self.options.partials == Partials::Listed || !is_partial_name(last))
             && !self.is_gone_but_open(last)
     }
 

@@ -9,7 +9,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
-use firstbyte_location::{Algorithm, DestinationName, Escaped, Hasher, Location, NameFault, shown};
+use firstbyte_location::{
+    Algorithm, DestinationName, Escaped, Hasher, Location, NameFault, PARTIAL_SUFFIX, is_partial_name, shown,
+};
 
 use crate::error::{Error, Result};
 
@@ -18,9 +20,6 @@ const NAME_MAX: usize = 255;
 
 /// Longest path of a system call, in bytes, including the terminating NUL (`PATH_MAX`).
 const PATH_MAX: usize = 4096;
-
-/// Suffix of partial files.
-const PARTIAL_SUFFIX: &[u8] = b".firstbyte-part";
 
 /// Returns the path of the object `name` below the directory `root`.
 ///
@@ -92,7 +91,7 @@ pub(crate) fn partial_name(name: &OsStr) -> OsString {
         partial.extend_from_slice(&name[..cut]);
         partial.extend_from_slice(mark.as_bytes());
     }
-    partial.extend_from_slice(PARTIAL_SUFFIX);
+    partial.extend_from_slice(PARTIAL_SUFFIX.as_bytes());
     OsString::from_vec(partial)
 }
 
@@ -102,9 +101,4 @@ pub(super) fn random_name(name: &OsStr) -> io::Result<OsString> {
     rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
     let own = [name.as_bytes(), b"~", hex::encode(random).as_bytes()].concat();
     Ok(OsString::from_vec(own))
-}
-
-/// Returns true for names of partial files, which listings omit.
-pub(crate) fn is_partial_name(name: &[u8]) -> bool {
-    name.starts_with(b".") && name.ends_with(PARTIAL_SUFFIX)
 }

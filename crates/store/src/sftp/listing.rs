@@ -4,7 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use firstbyte_location::{Entry, EntryKind, Location, SftpPath};
+use firstbyte_location::{Entry, EntryKind, Location, SftpPath, is_partial_name};
 use rustix_futex_sync::Mutex;
 
 use super::packet::{SftpAttributes, SftpEntry, SftpReply, SftpRequest, code, kind};
@@ -13,7 +13,6 @@ use super::session::Exchange;
 use super::{Sftp, on_the_wire};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
-use crate::local::is_partial_name;
 use crate::query::{Links, ListOptions, Partials};
 use crate::walk::{DirectoryTree, StoreWalk};
 

@@ -97,7 +97,4 @@ mod tests {
         assert_eq!(bar(0.001, 2.0, 16), "|");
         assert_eq!(bar(0.0, 0.0, 16), "|");
     }
-
-    #[test]
-    fn counts_are_grouped_by_thousands() {}
 }
