@@ -74,7 +74,7 @@ pub(crate) async fn run(
         let begun = tokio::select! {
             begun = await_request(&mut wire, connections) => begun,
             _ = stopping.wait_for(|stop| *stop), if is_idle => return,
-            () = connections.crowded.notified(), if is_idle => return,
+            () = connections.asked_to_close(), if is_idle => return,
         };
         if !begun.unwrap_or(false) {
             return;

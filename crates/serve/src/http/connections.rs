@@ -2,6 +2,7 @@
 //! counters and the access log. Made by the server.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
 use firstbyte_pacing::{RateLimit, Throttle};
@@ -21,16 +22,37 @@ pub(crate) struct Connections {
     pub(crate) metrics: Arc<ServerMetrics>,
     /// The rate over all connections.
     rate: Option<Arc<RateLimit>>,
-    /// Asks the connection that has been idle longest to close, because another one waits to be
-    /// accepted.
-    pub(crate) crowded: Notify,
+    /// Wakes the connection that has been idle longest, because another one waits to be accepted.
+    crowded: Notify,
+    /// True while a connection waits to be accepted. A notification that no idle connection was
+    /// there for stays, and closes nothing when another connection has made room meanwhile.
+    is_crowded: AtomicBool,
 }
 
 impl Connections {
     /// Makes the state of a server with these limits.
     pub(crate) fn new(limits: ServerLimits, access_log: AccessLog, metrics: Arc<ServerMetrics>) -> Self {
         let rate = limits.rate.map(|rate| Arc::new(RateLimit::new(rate)));
-        Self { limits, access_log, metrics, rate, crowded: Notify::default() }
+        Self { limits, access_log, metrics, rate, crowded: Notify::new(), is_crowded: AtomicBool::new(false) }
+    }
+
+    /// Asks the connection that has been idle longest to close, then waits for `room`.
+    pub(crate) async fn make_room<T>(&self, room: impl Future<Output = T>) -> T {
+        self.is_crowded.store(true, Relaxed);
+        self.crowded.notify_one();
+        let made = room.await;
+        self.is_crowded.store(false, Relaxed);
+        made
+    }
+
+    /// Waits, on an idle connection, until it is asked to close.
+    pub(crate) async fn asked_to_close(&self) {
+        loop {
+            self.crowded.notified().await;
+            if self.is_crowded.load(Relaxed) {
+                return;
+            }
+        }
     }
 
     /// Returns the rate limits of a new connection.

@@ -84,11 +84,7 @@ async fn accept(
     let (stream, peer) = listener.accept().await?;
     let permit = match permits.clone().try_acquire_owned() {
         Ok(permit) => permit,
-        Err(_) => {
-            // The connection that has been idle longest closes.
-            connections.crowded.notify_one();
-            permits.clone().acquire_owned().await.map_err(io::Error::other)?
-        }
+        Err(_) => connections.make_room(permits.clone().acquire_owned()).await.map_err(io::Error::other)?,
     };
     Ok((stream, peer, permit))
 }

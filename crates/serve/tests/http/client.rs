@@ -1,6 +1,6 @@
 //! A server over its own directory, and a client that writes raw requests and reads raw responses.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
 use firstbyte_serve::{Config, RunningServer, Server, WritePolicy};
@@ -72,6 +72,14 @@ pub(crate) fn connect(server: &RunningServer) -> TcpStream {
 impl Client {
     pub(crate) fn new(server: &RunningServer) -> Self {
         Self::over(connect(server))
+    }
+
+    /// True if the server has closed the connection. Does not wait.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.stream.set_nonblocking(true).unwrap();
+        let next = self.stream.peek(&mut [0]);
+        self.stream.set_nonblocking(false).unwrap();
+        next.map_or_else(|error| error.kind() != ErrorKind::WouldBlock, |bytes| bytes == 0)
     }
 }
 
