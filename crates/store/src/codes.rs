@@ -1,19 +1,20 @@
-//! Error codes of object stores: the usual status of each, and whether its request may be repeated.
+//! Lists the error codes of object stores: the usual status of each code, and whether the failed
+//! request may be repeated.
 //!
-//! A code has priority over the status of its response: S3 also sends codes inside a 200, and
-//! proxies replace statuses. Unlisted codes are judged by their status. The backends of S3, Google
-//! and Azure and [`Error::is_transient`](crate::Error::is_transient) share this list, so that no
-//! operation has a rule of its own.
+//! A code has priority over the status of its response, because S3 also sends codes inside a 200,
+//! and proxies replace statuses. Unlisted codes are judged by the status. The backends of S3,
+//! Google and Azure and [`Error::is_transient`](crate::Error::is_transient) share this list, so all
+//! operations follow one rule.
 //!
 //! Sources, as of 27 November 2026: the list of codes
 //! (<https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html>), "Retry InternalErrors"
 //! (<https://docs.aws.amazon.com/AmazonS3/latest/userguide/ErrorBestPractices.html>), InternalError
 //! and SlowDown inside a 200 (<https://repost.aws/knowledge-center/s3-resolve-200-internalerror>),
-//! and the transient and throttling codes of boto3's standard mode
-//! (<https://docs.aws.amazon.com/boto3/latest/guide/retries.html>). Azure's:
-//! <https://learn.microsoft.com/rest/api/storageservices/common-rest-api-error-codes>.
+//! the transient and throttling codes of boto3's standard mode
+//! (<https://docs.aws.amazon.com/boto3/latest/guide/retries.html>), and Azure's codes
+//! (<https://learn.microsoft.com/rest/api/storageservices/common-rest-api-error-codes>).
 
-/// The consequence of a code for the request.
+/// Consequence of an error code for the failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning {
     /// The server requests a lower rate.
@@ -42,7 +43,7 @@ const CODES: [(&str, u16, Meaning); 41] = [
     ("ServerBusy", 503, SlowDown),
     ("ServiceUnavailable", 503, SlowDown),
     ("SlowDown", 503, SlowDown),
-    // Codes of MinIO.
+    // MinIO's codes.
     ("SlowDownRead", 503, SlowDown),
     ("SlowDownWrite", 503, SlowDown),
     ("ThrottledException", 503, SlowDown),
@@ -72,7 +73,7 @@ const CODES: [(&str, u16, Meaning); 41] = [
     ("QuotaExceeded", 403, Final),
 ];
 
-/// Returns the meaning of an error with this code and status.
+/// Returns the meaning of an error that has this code and this status.
 pub(crate) fn meaning(code: &str, status: u16) -> Meaning {
     match (find(code), status) {
         (Some((_, meaning)), _) => meaning,
@@ -83,7 +84,7 @@ pub(crate) fn meaning(code: &str, status: u16) -> Meaning {
     }
 }
 
-/// Returns the usual status of a code; 500 for an unknown code.
+/// Returns the usual status of a code, and 500 for an unknown code.
 pub(crate) fn status(code: &str) -> u16 {
     find(code).map_or(500, |(status, _)| status)
 }

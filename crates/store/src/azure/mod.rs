@@ -1,5 +1,5 @@
-//! The Azure Blob Storage backend. A container is a bucket, a blob is an object, and its ETag is
-//! its version.
+//! Reads and writes Azure Blob Storage. A container is a bucket, a blob is an object, and the ETag
+//! of a blob is its version.
 
 mod account;
 mod list;
@@ -25,8 +25,8 @@ use crate::wire::{HttpMethod, ResponseHead, WireClient};
 
 use account::{AzureAccount, Credential};
 
-/// The service's API version. It accepts 5,000 MiB in one write, and reports errors better than the
-/// first version that did.
+/// API version of the service. This version accepts 5,000 MiB in one write, and reports errors more
+/// precisely than the first version that did so.
 const VERSION: &str = "2021-08-06";
 
 /// An Azure storage account.
@@ -59,8 +59,8 @@ impl Azure {
         self.open(&call, get, described)
     }
 
-    /// Returns the account and its address, or an empty text if the configuration is unusable,
-    /// which every request reports.
+    /// Returns the account and its address, or an empty string if the configuration is unusable. An
+    /// unusable configuration makes every request fail with the reason.
     pub(crate) fn account_url(&self) -> String {
         self.account("").map_or_else(|_| String::new(), |account| format!("{account:?}"))
     }
@@ -115,7 +115,7 @@ impl RestStore for Azure {
         let container = || call.object.with_key("").to_string().trim_end_matches('/').to_owned();
         match (refusal.code.as_str(), refusal.head.status) {
             ("ContainerNotFound", _) => Error::NotFound { location: container(), trace: None },
-            // The condition `If-None-Match: *` failed.
+            // The condition `If-None-Match: *` of the request failed.
             ("BlobAlreadyExists", _) => Error::Precondition { location, trace: None },
             ("BlobArchived" | "BlobBeingRehydrated", _) => {
                 Error::Archived { location, class: "Archive".to_owned(), trace: None }
@@ -176,14 +176,14 @@ fn check_name(object: &ObjectLocation) -> Result<()> {
 
 /// Renames the headers of a response to those of S3.
 fn described(mut head: ResponseHead) -> ResponseHead {
-    // Azurite answers 206 instead of a refusal to a range of an empty blob.
+    // Azurite answers a range of an empty blob with 206, where the service refuses the range.
     if head.get("content-range").is_some_and(|range| range.ends_with("-1/0")) {
         head.status = 200;
     }
     let whole = head.status != 206;
     head.renamed(|name, value| {
         let renamed = match name {
-            // In a 206 the checksum is that of the range.
+            // In a 206, the checksum covers only the range.
             "content-md5" if !whole => return None,
             "content-md5" => answer::AZURE_MD5,
             "x-ms-access-tier" if value == "Hot" => return None,

@@ -1,7 +1,8 @@
-//! Decodes the body of a gateway's response: blocks, each followed by the CRC-32C that the cache
-//! computed when it received the block (4 bytes, big-endian).
-//! A block's checksum shows that it is unchanged since a cache fetched it. The checksum of the
-//! whole object, if its store has one, shows that it was fetched correctly.
+//! Decodes the body of a gateway's response: blocks, each followed by a CRC-32C of 4 bytes,
+//! big-endian. The gateway's cache computed that checksum when it received the block.
+//!
+//! The checksum of a block shows that the block is unchanged since a cache fetched it. The checksum
+//! of the whole object, if its store has one, shows that the cache fetched the right bytes.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,38 +14,38 @@ use super::member::Member;
 use crate::error::{Error, Result};
 use crate::wire::Incoming;
 
-/// The header that requests such a body and marks its response.
+/// Header that requests a body with block checksums, and marks the response that has one.
 pub(crate) const FRAMES: &str = "x-firstbyte-frames";
 
-/// Length of a block, bytes, as in the cache.
+/// Length of a block, in bytes; the same as in the cache.
 const BLOCK: u64 = 128 << 10;
 
-/// Length of a checksum, bytes.
+/// Length of a checksum, in bytes.
 const CHECKSUM_LENGTH: u64 = 4;
 
-/// Returns whether a range consists of whole blocks of an object of `size` bytes.
+/// Returns true if a range consists of whole blocks of an object of `size` bytes.
 pub(super) fn is_aligned(range: ByteRange, size: u64) -> bool {
     let ends = range.end.is_multiple_of(BLOCK) || range.end >= size;
     range.start.is_multiple_of(BLOCK) && range.start < range.end.min(size) && ends
 }
 
-/// Returns the length of a body with the bytes `range`, including the checksums.
+/// Returns the length of a body that holds the bytes `range` and their checksums.
 pub(crate) fn framed_len(range: ByteRange) -> u64 {
     range.len() + CHECKSUM_LENGTH * range.len().div_ceil(BLOCK)
 }
 
-/// Reads a body in blocks, and verifies each.
+/// Reads a body block by block, and verifies each block.
 pub(crate) struct Frames {
     incoming: Box<Incoming>,
     place: String,
-    /// The bytes that have not arrived.
+    /// The bytes that have not arrived yet.
     range: ByteRange,
-    /// The current block, of which `returned` bytes were returned.
+    /// The current block. Its first `returned` bytes have been returned.
     block: Vec<u8>,
     returned: usize,
-    /// The time when the last block was complete.
+    /// The time at which the last block was complete.
     last: Instant,
-    /// The gateway that failures are reported to.
+    /// The gateway that sends this body. Failures are reported to it.
     pub(crate) member: Option<Arc<Member>>,
 }
 
@@ -91,8 +92,8 @@ impl Frames {
         Ok(())
     }
 
-    /// Reports an error to the gateway, so that the missing blocks are read from another one or the
-    /// origin.
+    /// Reports an error to the gateway's state. The reader then gets the missing blocks from
+    /// another gateway or from the origin.
     fn refused(&mut self, error: Error) -> Error {
         (self.block, self.returned) = (Vec::new(), 0);
         match error {

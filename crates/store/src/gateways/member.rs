@@ -1,4 +1,4 @@
-//! The state of one gateway, which decides whether requests are sent to it.
+//! Remembers the failures of one gateway, and decides whether it gets requests.
 
 use std::fmt::Display;
 use std::time::{Duration, Instant};
@@ -7,13 +7,13 @@ use rustix_futex_sync::Mutex;
 
 use super::PATIENCE;
 
-/// The time for which no requests are sent to a gateway that has failed.
+/// Time for which a failed gateway gets no requests.
 const SKIPPED: Duration = Duration::from_secs(30);
 
 pub(crate) struct Member {
     pub(super) url: String,
     failed: Mutex<Option<Instant>>,
-    /// The time of the first silence since the last response.
+    /// Time at which the gateway was first found not to respond, since its last response.
     silent: Mutex<Option<Instant>>,
 }
 
@@ -22,13 +22,13 @@ impl Member {
         Self { url, failed: Mutex::default(), silent: Mutex::default() }
     }
 
-    /// Returns whether requests are sent to this gateway: it has not failed lately.
+    /// Returns true if the gateway gets requests, that is, unless it has failed lately.
     pub(super) fn is_asked(&self) -> bool {
         let failed = self.failed.lock();
         failed.is_none_or(|failed| failed.elapsed() >= SKIPPED)
     }
 
-    /// Notes a failure.
+    /// Records a failure.
     pub(crate) fn failed(&self, why: impl Display) {
         let before = self.failed.lock().replace(Instant::now());
         if before.is_none_or(|before| before.elapsed() >= SKIPPED) {
@@ -36,13 +36,14 @@ impl Member {
         }
     }
 
-    /// Notes a response, which ends the silence.
+    /// Records a response, which ends the time without one.
     pub(super) fn answered(&self) {
         *self.silent.lock() = None;
     }
 
-    /// Notes that a request got no response, although another gateway responded or the caller has
-    /// given up. A gateway that is only slow, as with an empty cache, responds in between.
+    /// Records that the gateway did not respond to a request before another gateway did or the
+    /// caller gave up. A gateway that is merely slow, as with an empty cache, responds to other
+    /// requests in between.
     pub(crate) fn was_silent(&self) {
         self.was_silent_at(Instant::now());
     }

@@ -1,8 +1,8 @@
-//! The Google Cloud Storage backend.
+//! Reads and writes Google Cloud Storage.
 //!
-//! The XML API reads bytes and descriptions, because only it sends an object's metadata in the head
-//! of the response with its bytes. The JSON API does everything else. The generation of an object
-//! is its version.
+//! Bytes and descriptions are read by the XML API, because only that API sends an object's metadata
+//! in the head of the response that has its bytes. The JSON API does everything else. The
+//! generation of an object is its version.
 
 mod credentials;
 mod list;
@@ -79,8 +79,8 @@ impl Google {
 }
 
 impl Google {
-    /// Returns the address of the emulator. Empty for the service itself, and if the configuration
-    /// is unusable, which every request reports.
+    /// Returns the address of the emulator. Empty for the service itself, and for an unusable
+    /// configuration, which makes every request fail with the reason.
     pub(crate) fn emulator(&self) -> String {
         let place = self.identity.place(&self.client.options).ok();
         place.filter(|place| place.is_emulator).map_or_else(String::new, |place| place.origin.to_string())
@@ -114,7 +114,7 @@ impl RestStore for Google {
             Signing::Anonymous => RequestAuthentication::Unsigned,
             _ => RequestAuthentication::Google,
         };
-        // A 404 to a call without a key means that the bucket is missing.
+        // If the call names no object, a 404 means that the bucket is missing.
         let location = match call.object.key.is_empty() {
             true => call.place().trim_end_matches('/').to_owned(),
             false => call.place(),
@@ -162,7 +162,7 @@ fn json_path(object: &ObjectLocation) -> String {
 fn described(head: ResponseHead) -> ResponseHead {
     head.renamed(|name, value| {
         let renamed = match name {
-            // The generation identifies the version as well, and both APIs have it.
+            // The generation identifies the version better: both APIs return it.
             "etag" => return None,
             "x-goog-generation" => "x-amz-version-id",
             "x-goog-storage-class" if value == "STANDARD" => return None,
