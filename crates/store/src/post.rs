@@ -1,4 +1,4 @@
-//! Sends a `POST` to a web server that is not a store: the collector of traces.
+//! Sends a `POST` to the collector of traces, a web server that is not a store.
 
 use firstbyte_location::HttpUrl;
 use firstbyte_pacing::Throttle;
@@ -10,7 +10,7 @@ use crate::requests::RequestKind;
 use crate::upload::Payload;
 use crate::wire::{HttpMethod, WireClient, WireRequest};
 
-/// Longest response, bytes, that is read so that its connection can be reused.
+/// Maximum length, in bytes, of a response that is read in order to reuse its connection.
 const LONGEST_ANSWER: usize = 64 << 10;
 
 pub(crate) fn post(

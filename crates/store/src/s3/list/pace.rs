@@ -1,22 +1,22 @@
-//! Decides how many requests of one listing run at once.
+//! Decides how many concurrent requests a listing sends.
 //!
-//! A page of a near server costs processor time on that server, and more requests only share this
-//! time. A page of a far server mostly waits for the network. A listing starts with few requests,
-//! as suits a near server: enough to try some ranges, and cheap if the listing ends soon. When the
-//! first full page shows that the server is far, all requests are allowed at once. Their number is
-//! lowered while pages queue.
+//! A page from a near server costs processor time on that server, and more requests merely share
+//! this time. A page from a far server mostly waits for the network. A listing starts with the few
+//! requests that suit a near server: enough to try some ranges, and cheap if the listing ends soon.
+//! When the first full page shows that the server is far, all requests are allowed at once. The
+//! number is lowered while pages queue at the server.
 
 use std::time::Duration;
 
 use firstbyte_pacing::{Proximity, START_NEAR};
 
-/// The most requests at once. Each holds a page of about 300 KB, and 32 of them fetch 700,000 keys
-/// per second over 45 ms.
+/// Maximum number of concurrent requests. Each request holds a page of about 300 KB. With a round
+/// trip of 45 ms, 32 requests fetch 700,000 keys per second.
 pub(super) const MOST_REQUESTS: usize = 32;
-/// Multiple of the quickest page's time from which a page counts as queued behind others.
+/// A page counts as queued behind others if it takes this many times as long as the quickest page.
 const QUEUED: u32 = 4;
 
-/// The number of requests at once, and the times that determine it.
+/// The number of concurrent requests, and the times from which it is derived.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ListingPace {
     allowed: usize,
@@ -34,7 +34,7 @@ impl ListingPace {
         self.allowed
     }
 
-    /// Adjusts the number by the time of a full page.
+    /// Adjusts the number of concurrent requests by the time that a full page took.
     pub(super) fn full_page(&mut self, took: Duration) {
         let first = self.quickest.is_none();
         let quickest = self.quickest.map_or(took, |quickest| quickest.min(took));
@@ -53,7 +53,7 @@ impl ListingPace {
         Proximity::of(self.quickest) == Proximity::Near
     }
 
-    /// Halves the number, because the service refused a request.
+    /// Halves the number of concurrent requests, because the service refused one.
     pub(super) fn refused(&mut self) {
         self.allowed = (self.allowed / 2).max(1);
         self.refused = true;
