@@ -1,4 +1,4 @@
-//! Holds the sessions of a store, by host. Clones of the store share them.
+//! Keeps the sessions of a store, by host. Clones of the store share the sessions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use crate::error::{Error, Result};
 use crate::limits::LOOK;
 use crate::options::StoreOptions;
 
-/// Sessions with one host. Each is a login, and a process at both ends that encrypts. By default
-/// servers refuse more than ten logins at a time.
+/// Maximum number of sessions with one host. Each session is a login, and a process at both ends
+/// that encrypts. By default, servers refuse more than ten logins at a time.
 const MOST: usize = 4;
 
-/// The amount of data that a caller needs a session for.
+/// How much data a caller will send or receive in a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Load {
-    /// Few bytes: any session is suitable.
+    /// Few bytes. Any session is suitable.
     Control,
-    /// Many bytes: a session without other users is best.
+    /// Many bytes. A session without other users is best.
     Content,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct SftpPool {
 #[derive(Default)]
 struct Host {
     state: Mutex<SftpPoolState>,
-    /// Signalled when a session has been opened, or could not be.
+    /// Signalled when a session was opened, or when opening one failed.
     opened: Condvar,
 }
 
@@ -45,7 +45,7 @@ struct SftpPoolState {
     opening: usize,
 }
 
-/// The session for a caller, or the step towards one.
+/// A session to use, or what to do in order to get one.
 enum Choice {
     Use(SessionLease),
     Open,
@@ -53,7 +53,7 @@ enum Choice {
 }
 
 impl SftpPool {
-    /// Returns an exchange with the host of `place`, in the session with the least use.
+    /// Returns an exchange with the host of `place`, in the session that has the fewest users.
     pub(super) fn exchange(
         &self,
         options: &StoreOptions,
