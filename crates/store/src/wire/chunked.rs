@@ -1,7 +1,7 @@
 //! Decodes the chunked transfer coding (RFC 9112, 7.1).
 //!
-//! Only size lines and trailers pass through the connection's buffer. Data is read directly into
-//! the caller's buffer.
+//! Only size lines and trailers pass through the buffer of the connection. Data is read directly
+//! into the caller's buffer.
 
 use std::io;
 
@@ -9,10 +9,10 @@ use firstbyte_location::to_usize;
 
 use super::connection::HttpConnection;
 
-/// Longest accepted size line or trailer line, bytes. Sizes have 16 digits, and extensions are rare
-/// and short.
+/// Maximum length of a size line or trailer line, in bytes. Sizes have up to 16 digits, and
+/// extensions are rare and short.
 const LONGEST_LINE: usize = 4096;
-/// The most trailer lines accepted.
+/// Maximum number of trailer lines.
 const MOST_TRAILERS: usize = 64;
 
 /// The position within the coding.
@@ -21,7 +21,7 @@ pub(super) enum Chunked {
     /// Before a size line.
     #[default]
     Size,
-    /// Within a chunk, with its remaining bytes.
+    /// Within a chunk that has this number of remaining bytes.
     Data(u64),
     /// After the last chunk and the trailers.
     Done,
