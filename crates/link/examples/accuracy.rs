@@ -1,8 +1,8 @@
-//! Measures the accuracy of a link's rates and delays, and its CPU time: `cargo run --release
-//! --example accuracy`.
+//! Measures the accuracy of a link's rates and delays, and the link's CPU time: `cargo run
+//! --release --example accuracy`.
 //!
-//! Server, link and client share this machine, so a slow link may lack CPU time. The last column is
-//! the CPU time of its thread.
+//! The server, the link and the client share this machine, so a slow link may lack CPU time. The
+//! last column is the CPU time of the link's thread.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -40,7 +40,7 @@ fn main() {
     }
 }
 
-/// Reads a length of eight bytes and sends that many bytes.
+/// Starts a server that reads a length of eight bytes and sends that many bytes.
 fn server() -> SocketAddr {
     let listener = TcpListener::bind(ANY).expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -94,7 +94,7 @@ fn rate(name: &str, config: LinkConfig, connections: u64, bytes: u64) {
             .collect();
         fetchers.into_iter().map(|f| f.join().expect("a fetch")).collect()
     });
-    // The round trip of the second request is part of the delay, not of the rate.
+    // The round trip of the second request is a delay, so it does not count for the rate.
     let first = first_bytes.into_iter().min().unwrap_or(began);
     let round_trip = first.duration_since(began) / 2;
     let measured = bytes as f64 / (first.elapsed() - round_trip).as_secs_f64() / 1e6;
@@ -128,7 +128,7 @@ fn delay(config: LinkConfig) {
     println!("{name:44} {asked:>10.2} {median:>10.2} {:>+5.1} %", (median / asked - 1.0) * 100.0);
 }
 
-/// Returns the CPU time of the link's thread in seconds.
+/// Returns the CPU time of the link's thread, in seconds.
 fn link_cpu_seconds() -> f64 {
     let tasks = std::fs::read_dir("/proc/self/task").expect("procfs");
     let stats = tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("stat")).ok());

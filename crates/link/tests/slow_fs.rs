@@ -1,5 +1,5 @@
-//! The slow file system through real mounts: it shows the directory's content, counts requests, and
-//! leaves nothing mounted.
+//! Tests the slow file system through real mounts: it shows the content of the directory, counts
+//! requests, and leaves nothing mounted.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
@@ -10,10 +10,11 @@ use firstbyte_link::{BurstBucket, Error, LinkRate, SlowFs, SlowFsConfig};
 use firstbyte_testkit::wait_limit;
 use tempfile::TempDir;
 
-/// Length of the planted file: several of the kernel's largest requests, and a part of a page.
+/// Length of the large file, in bytes: several of the kernel's largest requests, and a part of a
+/// page.
 const LENGTH: usize = 3 * (1 << 20) + 12_345;
 
-/// A directory to mirror, and its mount points.
+/// A directory to mirror, and the mount points for it.
 struct World {
     source: TempDir,
     mounts: Vec<TempDir>,
@@ -59,7 +60,7 @@ fn rate(megabytes: u64) -> Option<LinkRate> {
     Some(LinkRate::bytes_per_second(megabytes * 1_000_000))
 }
 
-/// Describes everything below a directory: path, kind and mode, length, owner, time, target.
+/// Describes everything below a directory: path, kind and mode, length, owner, time, link target.
 fn tree(root: &Path) -> Vec<String> {
     let (mut found, mut left) = (Vec::new(), vec![root.to_owned()]);
     while let Some(directory) = left.pop() {
@@ -95,7 +96,7 @@ fn names_attributes_and_content_are_those_of_the_directory() {
         assert_eq!(tree(world.mounts[0].path()), tree(world.source.path()));
         let expected = content(1, LENGTH);
         let file = File::open(world.at(0, "big")).unwrap();
-        // First parts are read, in no order and beyond the end; then the whole file.
+        // Reads parts of the file first, in no order and beyond its end. Then reads the whole file.
         let mut offset = 7;
         for _ in 0..100 {
             offset = offset * 48_271 % 0x7fff_ffff;

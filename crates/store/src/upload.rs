@@ -41,8 +41,8 @@ pub struct PinnedFile<'a> {
 
 impl<'a> PinnedFile<'a> {
     /// Returns a pin of this version. Bytes are added to `sent` while they are being sent. The
-    /// bytes of a repeated request are added again. The bytes in the last call of a request are not
-    /// added.
+    /// bytes of a repeated request are added again. The last bytes of each request, up to 16 KiB,
+    /// are not added.
     #[must_use]
     pub fn new(version: Version, sent: &'a AtomicU64) -> Self {
         Self { version, sent, announced: Mutex::default() }

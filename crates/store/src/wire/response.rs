@@ -1,4 +1,4 @@
-//! Reads and parses the head of a response.
+//! Reads the head of a response from a connection, and parses it.
 
 use std::io;
 use std::time::Duration;
