@@ -14,14 +14,16 @@ const FOLLOWS: f64 = 0.75;
 /// Share of a raise from which the link counts as not full. The throughput per request is then that
 /// of a single request alone.
 const UNCONTENDED: f64 = 0.9;
-/// Share of a first raise below which it is reverted: no request was measured alone.
+/// Share of the first raise below which the raise is reverted, because no request was measured
+/// alone.
 const NO_EFFECT: f64 = 0.1;
-/// Growth of throughput from window to window while a raise has not had its whole effect.
+/// Growth of throughput from one window to the next by which a raise counts as not fully effective
+/// yet.
 const STILL_GROWS: f64 = 1.1;
-/// Share of a small raise that throughput has to follow for the raise to stay.
+/// Smallest share of a small raise by which throughput must grow for the raise to stay.
 const HELPS: f64 = 0.5;
-/// Share of the throughput that fewer requests have to retain to be enough. Windows differ by as
-/// much.
+/// Smallest share of the throughput that fewer requests must keep in order to suffice. Windows
+/// differ by about as much.
 const RETAINED: f64 = 0.96;
 /// Factor by which a computed limit is increased, because no measurement is exact.
 const MARGIN: f64 = 1.16;

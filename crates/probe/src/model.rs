@@ -1,7 +1,7 @@
-//! Converts a report into a model, with this machine as its entry `here`.
+//! Converts a report to a model. This machine becomes the model's entry `here`.
 //!
-//! Only what was observed becomes a figure: a total rate if more connections did not raise it, a
-//! ceiling if it was reached. `leaves_out` names the rest.
+//! Only what was observed becomes a value of the model: a total rate if more connections did not
+//! raise it, a ceiling if it was reached. `leaves_out` names what was not observed.
 
 use std::collections::BTreeMap;
 
@@ -15,34 +15,35 @@ use firstbyte_advise::units::{Bytes, Rate, Seconds, shown_seconds};
 use crate::quantiles::Quantiles;
 use crate::report::{ProbeReport, rate};
 
-/// Name of the source of all figures.
+/// Name of the source of all values.
 const SOURCE: &str = "probe";
 
-/// Concurrent requests of this client.
+/// Number of concurrent requests that this client sends.
 const PARALLEL: f64 = 64.0;
 
-/// Factor for the network's overhead: the advice counts only a part of a machine's rate as content.
+/// Factor for the overhead of the network: the advice counts only a part of a machine's rate as
+/// content.
 const HEADROOM: f64 = 1.25;
 
-/// Bytes that a file stream reads ahead. The measured rate already includes its waits.
+/// Number of bytes that a file stream reads ahead. The measured rate already includes its waits.
 const READ_AHEAD: f64 = 64.0 * 1_048_576.0;
 
-/// Names and properties of a model that the measurements do not contain.
+/// The names and properties of a model that were not measured.
 #[derive(Clone, Debug)]
 pub struct ModelIdentity {
     /// Name of the model.
     pub name: String,
-    /// Provider.
+    /// The provider.
     pub cloud: Cloud,
-    /// Billed items.
+    /// The billed items of the service.
     pub bills: Vec<ServiceBill>,
     /// Name of this machine.
     pub machine: String,
-    /// Day of the measurement.
+    /// The day of the measurement.
     pub day: Day,
-    /// Processors of this machine.
+    /// Number of processors of this machine.
     pub processors: f64,
-    /// Memory of this machine in bytes.
+    /// Memory of this machine, in bytes.
     pub memory: f64,
 }
 
@@ -73,7 +74,7 @@ fn flow(bytes_per_second: f64) -> Flow {
 }
 
 impl ProbeReport {
-    /// Makes the model of the location, with this machine as `here`.
+    /// Returns the model of the location, with this machine as `here`.
     #[must_use]
     pub fn model(&self, identity: &ModelIdentity) -> ServiceModel {
         let remote = self.latencies.open.is_none();
@@ -137,7 +138,8 @@ impl ProbeReport {
             ..flow(seen.total)
         });
         let connection = Some(flow(seen.connection)).filter(|_| seen.connection > 0.0);
-        // A client cannot distinguish its own limit from a mounted file system's.
+        // For a mounted file system, the limit may be the client's own: a client cannot distinguish
+        // the two.
         let (client, total) = if remote { (None, total) } else { (total, None) };
         ServiceRates { connection, client, total, ..ServiceRates::default() }
     }
@@ -160,7 +162,7 @@ impl ProbeReport {
         ReadProperties { parallel, read_ahead, ..ReadProperties::default() }
     }
 
-    /// Returns the effects that were not observed, as a list in words.
+    /// Returns the effects that were not observed, as one sentence part for people.
     fn leaves_out(&self) -> String {
         let mut parts = Vec::new();
         match &self.rates {
@@ -181,7 +183,8 @@ impl ProbeReport {
         parts.join("; ")
     }
 
-    /// Makes the entry of this machine. Its network carries at least the highest observed rate.
+    /// Returns the entry of this machine. Its network carries at least the highest rate that was
+    /// observed.
     fn here(&self, identity: &ModelIdentity) -> MachineModel {
         let seen = self.rates.as_ref();
         let steps = seen.into_iter().flat_map(|rates| rates.steps.iter().map(|step| step.rate));
