@@ -25,8 +25,8 @@ const SET_ID: u32 = 0o6000;
 
 impl Beneath {
     /// Gives `name` the owner, mode and times of `from` beneath `source`. An empty name is the
-    /// directory itself. If this process may not set the owner, it clears the set-ID bits. Changes
-    /// nothing if the entry is missing, is of another kind, or is a file but not a copy of the
+    /// directory itself. If this process may not set the owner, it clears the set-ID bits. Leaves
+    /// the entry unchanged if it is missing, is of another kind, or is a file but not a copy of the
     /// source.
     ///
     /// # Errors

@@ -159,7 +159,7 @@ impl Beneath {
         Ok(names)
     }
 
-    /// Calls `with` for each name in a directory. Does nothing if the directory does not exist.
+    /// Calls `with` for each name in a directory. Succeeds if the directory does not exist.
     pub fn each_name(&self, directory: &Path, with: &mut dyn FnMut(&[u8])) -> Result<()> {
         let mut read = || -> std::result::Result<(), Errno> {
             let opened = self.directory(directory, MissingDirectories::Refuse)?;

@@ -17,7 +17,7 @@ use super::resolve::{READ, entries, stat_at};
 use crate::error::{Error, Result};
 
 impl Beneath {
-    /// Removes a file or a link. Does nothing if it is missing.
+    /// Removes a file or a link. Succeeds if it is missing.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::InvalidName`] if a component of the path is a link.
@@ -25,7 +25,7 @@ impl Beneath {
         self.remove(name, AtFlags::empty())
     }
 
-    /// Removes a file if it still has this version. Does nothing if the file is missing.
+    /// Removes a file if it still has this version. Succeeds if the file is missing.
     ///
     /// # Errors
     /// [`Error::Changed`], and the errors of [`remove_file`](Self::remove_file).
@@ -51,7 +51,8 @@ impl Beneath {
         }
     }
 
-    /// Removes a directory if it is empty. Does nothing if it is missing or not empty.
+    /// Removes a directory if it is empty. Succeeds, without removing it, if it is missing or not
+    /// empty.
     ///
     /// # Errors
     /// The errors of [`remove_file`](Self::remove_file).

@@ -206,7 +206,7 @@ fn read(exchange: &mut Exchange, place: &SftpPath) -> Result<Vec<SftpEntry>> {
     Ok(names)
 }
 
-/// Removes the partial files of interrupted copies from a directory. Does nothing if the directory
+/// Removes the partial files of interrupted copies from a directory. Removes none if the directory
 /// holds any other name.
 pub(super) fn remove_unfinished(exchange: &mut Exchange, place: &SftpPath) -> Result<()> {
     let mut names = read(exchange, place)?;
