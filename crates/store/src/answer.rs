@@ -146,7 +146,7 @@ fn body_of(place: &str, get: &Get, head: &ResponseHead, incoming: Incoming) -> R
     };
     let mut stat = stat(head, size);
     check_version(place, get, &stat)?;
-    // A response need not repeat the requested version id, and has none for `null`.
+    // A response may omit the requested version id, and the id `null` was dropped above.
     if stat.version.version_id.is_none() {
         stat.version.version_id = get.version.as_ref().and_then(|version| version.version_id.clone());
     }
@@ -255,7 +255,7 @@ pub(crate) fn range_header(range: ByteRange) -> String {
     }
 }
 
-/// Parses seconds since 1970 with an optional fraction, rclone's format.
+/// Parses rclone's format for S3: seconds since 1970, with an optional fraction.
 pub(crate) fn parse_unix(text: &str) -> Option<SystemTime> {
     let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());

@@ -79,7 +79,7 @@ impl Body {
         Self::new(place, stat, range, Some(range.len()), Source::Framed(Box::new(frames)))
     }
 
-    /// Returns whether each block has a checksum.
+    /// Returns true if the body has a checksum for each block.
     pub(crate) fn is_framed(&self) -> bool {
         matches!(self.source, Source::Framed(_))
     }

@@ -111,7 +111,7 @@ pub struct ListOptions {
     pub recursive: bool,
     /// Only names with this prefix are listed. S3 filters on the server.
     pub beginning: String,
-    /// Only names after this one in byte order are listed. S3 filters on the server.
+    /// Only names after this name, in byte order, are listed. S3 filters on the server.
     pub start_after: Option<String>,
     /// The order of the entries: unsorted, which is fastest, or by the bytes of the whole name. A
     /// directory is sorted as `NAME/`.

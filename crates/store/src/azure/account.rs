@@ -28,7 +28,7 @@ pub(super) struct AzureAccount {
     pub(super) credential: Credential,
 }
 
-/// The credential that requests are authenticated with.
+/// The credential with which requests are authenticated.
 pub(super) enum Credential {
     /// The account's key.
     Key(Vec<u8>),

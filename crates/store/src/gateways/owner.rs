@@ -13,7 +13,7 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// Returns the segment of `version` of `object` that contains the byte at `offset`.
+    /// Returns the segment that contains the byte at `offset`, in this version of the object.
     pub(super) fn new(object: &ObjectLocation, version: &Version, offset: u64) -> Self {
         let index = offset / SEGMENT;
         let etag = version.etag.as_deref().unwrap_or_default();

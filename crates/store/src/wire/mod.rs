@@ -88,7 +88,7 @@ pub(crate) struct WireClient {
 
 impl WireClient {
     /// Returns a client with these options. `find_bundle` finds certificate authorities that are
-    /// configured outside the options. It is called before the first TLS connection.
+    /// configured outside the options. The function is called before the first TLS connection.
     pub(crate) fn new(options: Arc<StoreOptions>, find_bundle: FindBundle) -> Self {
         Self {
             retries: options.retries,
