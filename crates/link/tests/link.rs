@@ -37,7 +37,7 @@ fn server(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> SocketAddr {
     address
 }
 
-/// Starts a server that sends back the bytes that it receives. It closes after the client.
+/// Starts a server that sends back the bytes that it receives. The server closes after the client.
 fn echo() -> SocketAddr {
     server(|mut stream| {
         let mut other = stream.try_clone().unwrap();

@@ -33,8 +33,8 @@ const PROBE_DIVISOR: usize = 6;
 /// Number of windows before a good limit is probed again: at first, and in the long run. The first
 /// measurement may have been wrong, but later conditions seldom change.
 const HOLD_WINDOWS: RangeInclusive<u32> = 2..=8;
-/// Number of windows before the next probe once the highest accepted limit is known. It is large,
-/// because each refusal costs a pause.
+/// Number of windows before the next probe once the highest accepted limit is known. The number is
+/// large, because each refusal costs a pause.
 const HOLD_WINDOWS_REFUSED: u32 = 20;
 /// Factor of the first raise. It is small, because the starting limit often suffices.
 const FIRST_FACTOR: usize = 2;

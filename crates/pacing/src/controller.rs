@@ -20,8 +20,8 @@ const STEP_BYTES: u64 = 64 << 10;
 
 /// Shortest window that shows the effect of a small change, in round trips.
 const FINE_ROUND_TRIPS: u32 = 3;
-/// Number of round trips after which a new connection has reached its rate. It doubles its rate in
-/// each (RFC 6928).
+/// Number of round trips after which a new connection has reached its rate. A connection doubles
+/// its rate in each round trip (RFC 6928).
 const SLOW_START: u32 = 6;
 /// Round trip from which the limit grows fourfold instead of twofold. Each step takes two round
 /// trips, and ten round trips should suffice to fill a network of 200 Gbit/s.
@@ -241,7 +241,7 @@ impl Work {
 }
 
 impl Observation {
-    /// Returns the number of requests to start with. `longest` is the longest round trip. It
+    /// Returns the number of requests to start with. `longest` is the longest round trip. This time
     /// decides whether a few requests suffice, because the first round trip of a connection shows a
     /// distance that later ones hide.
     fn start(&self, work: Work, longest: Duration) -> usize {

@@ -24,14 +24,14 @@ const MEDIAN_FACTOR: u32 = 4;
 /// packet within 200 ms and a round trip.
 pub const SILENCE: Duration = Duration::from_millis(500);
 /// Shortest limit. If a response is expected sooner than this, a new connection does not pay off.
-/// It equals the pause after a first failure, for the same reason.
+/// The shortest limit equals the pause after a first failure, for the same reason.
 pub(crate) const SHORTEST_LIMIT: Duration = backoff::FIRST_PAUSE;
 /// Number of requests that allow one cut. The number is high, because a busy client delays
 /// responses without any fault of the server.
 const REQUESTS_PER_CUT: u64 = 10;
 /// Number of cuts allowed in addition to the budget, because every request at the start may stall.
 const FREE_CUTS: u64 = START as u64;
-/// Number of cuts of reads that one cut of a write counts as. A write is sent again from its start.
+/// Number of cut reads that one cut write counts for. A write is sent again from its start.
 const WRITE_COST: u64 = REQUESTS_PER_CUT;
 
 /// The event for which a request waits.

@@ -20,10 +20,10 @@ const SAMPLE: usize = 64 << 20;
 /// Whether a probe may write to the location.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProbeRights {
-    /// It writes nothing.
+    /// The probe writes nothing.
     #[default]
     ReadOnly,
-    /// It writes objects under names of its own, and deletes them.
+    /// The probe writes objects under names of its own, and deletes them.
     ReadWrite,
 }
 

@@ -23,7 +23,8 @@ const ALONE_PART: f64 = 0.08;
 const STEP_PART: f64 = 0.01;
 
 /// Number of connections that time requests, each connection one after another. Few connections are
-/// used, so no request waits for another. They are enough for a steady median within a minute.
+/// used, so no request waits for another. A few connections are enough for a steady median within a
+/// minute.
 const WAITERS: usize = 8;
 
 /// Maximum number of timed requests per connection; for local files, of timed files.

@@ -18,10 +18,11 @@ pub const KEEP_IDLE: Duration = Duration::from_secs(5);
 /// Stack size, in bytes, of a thread that calls a store. TLS and signing need about 100 KiB. Unused
 /// pages of a stack take no memory.
 pub const STACK: usize = 512 << 10;
-/// Size, in bytes, of a buffer through which content passes. It fits the second-level cache.
+/// Size, in bytes, of a buffer through which content passes. A buffer of this size fits the
+/// second-level cache.
 pub const BUFFER: usize = 128 << 10;
-/// Maximum bytes of a payload passed to one call that sends. It is also the number of unsent bytes
-/// that a socket accepts (`TCP_NOTSENT_LOWAT`).
+/// Maximum bytes of a payload passed to one call that sends. The same number limits the unsent
+/// bytes that a socket accepts (`TCP_NOTSENT_LOWAT`).
 pub(crate) const SEND_STEP: usize = 4 * BUFFER;
 /// Bytes read at once while the head of a response is expected: one TLS record. That suffices for a
 /// head and a small object, and is little to copy if a large object follows. A payload up to this

@@ -72,10 +72,10 @@ impl fmt::Debug for HttpHeaders {
 /// responding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Outages {
-    /// It is retried as after other failures. For transfers, which can wait.
+    /// The request is retried as after other failures. For transfers, which can wait.
     #[default]
     WaitFor,
-    /// It fails. For reads, which wait for at most one deadline.
+    /// The request fails. For reads, which wait for at most one deadline.
     FailFast,
 }
 

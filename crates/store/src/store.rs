@@ -291,9 +291,9 @@ impl Store {
         }
     }
 
-    /// Lists the versions of the objects below `location`, or of the object at `location`. They are
-    /// sorted by key, and for each key from the newest to the oldest. Of the `options`, only
-    /// `recursive` is used.
+    /// Lists the versions of the objects below `location`, or of the object at `location`. The
+    /// versions are sorted by key, and for each key from the newest to the oldest. Of the
+    /// `options`, only `recursive` is used.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for stores other than S3, and failures before the first entry. Later

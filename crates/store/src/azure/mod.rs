@@ -25,8 +25,8 @@ use crate::wire::{HttpMethod, ResponseHead, WireClient};
 
 use account::{AzureAccount, Credential};
 
-/// API version of the service. This version accepts 5,000 MiB in one write, and reports errors more
-/// precisely than the first version that did so.
+/// API version of the service. It accepts 5,000 MiB in one write. It is not the first version that
+/// does, but reports errors more precisely.
 const VERSION: &str = "2021-08-06";
 
 /// An Azure storage account.

@@ -36,7 +36,7 @@ pub enum AddressSource {
     Setting {
         /// The name of the option, variable or file.
         name: String,
-        /// Its value, without secrets.
+        /// The value of the setting, without secrets.
         url: String,
     },
     /// The variable that names the proxy.

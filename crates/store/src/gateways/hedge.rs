@@ -2,8 +2,8 @@
 //!
 //! The first request runs in the caller's thread, so a response in time needs no other thread. One
 //! thread per ring watches the requests, and starts the second request of each late one. The number
-//! of second requests is limited, however slow all gateways are, because each may cost the origin a
-//! read. [`Ring`](super::Ring) calls this module.
+//! of second requests is limited, however slow all gateways are, because each second request may
+//! cost the origin a read. [`Ring`](super::Ring) calls this module.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -73,7 +73,7 @@ struct Outcome {
     /// True if the first request has succeeded. The second is then not needed.
     is_decided: bool,
     is_running: bool,
-    /// Response of the second request. It cancels the first request.
+    /// Response of the second request, whose arrival cancels the first request.
     body: Option<Body>,
 }
 

@@ -30,7 +30,7 @@ use crate::query::{Get, Integrity};
 use crate::signing::{Signing, SigningKeys};
 use crate::via::Gateways;
 
-/// Longest time for which a gateway may leave all requests unanswered. It is longer than the
+/// Longest time for which a gateway may leave all requests unanswered. This time is longer than a
 /// gateway's read from the origin takes, and a fraction of a read's deadline.
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -41,7 +41,8 @@ const CONNECT: Duration = Duration::from_secs(1);
 /// in order.
 const GATEWAYS_PER_SEGMENT: usize = 2;
 
-/// A client of one gateway or of the origin. Both are stores.
+/// Reads from one gateway or from the origin. [`Store`](crate::Store) implements this trait for
+/// both.
 pub(crate) trait GatewayReader: Send + Sync {
     fn get(&self, location: &Location, get: &Get) -> Result<Body>;
 }

@@ -175,8 +175,8 @@ impl Beneath {
     }
 
     /// Returns the name that the directory lists for the entry found as `name`, if it differs from
-    /// `name`. It differs in file systems that take two names for one, by letter case or Unicode
-    /// form. `None` if the names are equal.
+    /// `name`. Some file systems list a different name, because they take two names for one, by
+    /// letter case or Unicode form. `None` if the names are equal.
     pub fn other_spelling(&self, name: &Path) -> Result<Option<OsString>> {
         let found = self
             .parent(name, MissingDirectories::Refuse)

@@ -233,13 +233,13 @@ impl PartialDestination {
         match rustix::fs::renameat_with(directory, partial, directory, name, flags) {
             Err(Errno::EXIST) => Err(refused()),
             // This file system cannot refuse to replace a file in a rename. A hard link never
-            // replaces one.
+            // replaces a file.
             Err(error) if is_refusal(error) => {
                 let unlink = || rustix::fs::unlinkat(directory, partial, AtFlags::empty());
                 match rustix::fs::linkat(directory, partial, directory, name, AtFlags::empty()) {
                     Err(Errno::EXIST) => Err(refused()),
                     // Without hard links too, the name is looked up first. Another process may
-                    // still create it between the lookup and the rename.
+                    // still create the name between the lookup and the rename.
                     Err(error) if is_refusal(error) => {
                         let _looked_up = RENAME_LOCK.lock();
                         match stat_at(directory, name) {

@@ -1,6 +1,6 @@
 //! Shows how to add a store with a REST API: copy this example, as CONTRIBUTING.md explains. Tests
-//! compile it. It reads, lists and deletes the objects of a service that answers with a JSON array
-//! of names.
+//! compile it. The example reads, lists and deletes the objects of a service that answers with a
+//! JSON array of names.
 
 use std::sync::Arc;
 

@@ -75,10 +75,10 @@ pub(super) struct ServiceSettings {
 /// Whether writes send checksum headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ChecksumHeaders {
-    /// They are sent, unless the service refuses them.
+    /// Checksum headers are sent, unless the service refuses them.
     #[default]
     Supported,
-    /// They are never sent.
+    /// Checksum headers are never sent.
     Off,
 }
 

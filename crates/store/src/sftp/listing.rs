@@ -33,7 +33,8 @@ struct Remote {
     recursive: bool,
     cancel: Cancel,
     /// The links to directories, by their names with a final `/`. The value is the real path of the
-    /// directory that holds the link. It is `None` if the link leads to a directory above itself.
+    /// directory that holds the link. The value is `None` if the link leads to a directory above
+    /// itself.
     links_seen: Mutex<HashMap<Vec<u8>, Option<Vec<u8>>>>,
 }
 

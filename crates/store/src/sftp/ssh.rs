@@ -22,7 +22,7 @@ use crate::options::StoreOptions;
 
 /// Size of the pipes to and from `ssh`, in bytes: the maximum that Linux allows without privileges.
 const PIPE: usize = 1 << 20;
-/// Number of bytes, at the end of the messages of `ssh`, in which the reason is searched.
+/// Number of bytes, counted from the end of what `ssh` printed, in which the reason is searched.
 const LAST_WORDS: u64 = 8 << 10;
 
 /// A running `ssh` process. Dropping the value ends the process and waits for its end.
@@ -132,9 +132,9 @@ impl Drop for Ssh {
     }
 }
 
-/// Options of `ssh`: it does not prompt, and does nothing but SFTP. It may use a connection that
-/// another `ssh` process shares, but starts no shared connection itself. If the network is dead,
-/// `ssh` exits by itself, even when this program has already exited.
+/// Options with which `ssh` does not prompt, and does nothing but SFTP. `ssh` may use a connection
+/// that another `ssh` process shares, but starts no shared connection itself. If the network is
+/// dead, `ssh` exits by itself, even when this program has already exited.
 const OPTIONS: [&str; 9] = [
     "-oBatchMode=yes",
     "-oControlMaster=no",

@@ -128,7 +128,8 @@ impl WireClient {
         Self { scope: other.scope.clone(), ..self.clone() }
     }
 
-    /// Returns a client for another service. It has its own options, connections and certificates.
+    /// Returns a client for another service. The result has its own options, connections and
+    /// certificates.
     pub(crate) fn for_service(&self, options: StoreOptions) -> Self {
         let options = Arc::new(options);
         let tls = Arc::new(self.tls.with_options(Arc::clone(&options)));
@@ -333,7 +334,7 @@ impl Exchange<'_> {
             return Err(Error::Payload { location: request.place.to_owned(), source }.into());
         }
         // A server may refuse a request, and close the connection, before it has read the whole
-        // payload. Its response then explains the failed write.
+        // payload. The response of the server then explains the failed write.
         let head = match &sent {
             // The server accepted no bytes for a whole deadline, so a response is not waited for.
             Err(SendError::Socket(error)) if connection::timed_out(error) => {

@@ -15,8 +15,8 @@ use rustix_futex_sync::Mutex;
 
 use crate::limits::BRIEFLY;
 
-/// Time from a failure to the next probe. It limits how late a recovery is noticed. A silence is
-/// also forgotten after a time of this length in which no request was waiting.
+/// Time from a failure to the next probe. This time limits how late a recovery is noticed. A
+/// silence is also forgotten after a time of this length in which no request was waiting.
 const PROBE_AFTER: Duration = BRIEFLY;
 /// Shortest time for which a request waits for its response: several round trips, enough for an
 /// endpoint that has just recovered.

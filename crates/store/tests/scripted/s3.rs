@@ -294,8 +294,8 @@ fn all_pages_are_read_and_odd_keys_are_preserved() {
     assert!(heads[0].contains("prefix=p%2F") && heads[2].contains("continuation-token=t%2F1"));
 }
 
-/// Returns a page of the keys `00000` to `29999`. It starts after the request's `start-after`, or
-/// at its token.
+/// Returns a page of the keys `00000` to `29999`. The page starts after the request's
+/// `start-after`, or at its token.
 fn page_of_numbers(head: &str) -> String {
     let parameter = |name: &str| {
         let value = head.split_once(name)?.1;

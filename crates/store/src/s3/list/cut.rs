@@ -3,7 +3,8 @@
 //! S3 lists forwards from any string and does not state how many keys follow, so a split is a
 //! guess. Names that programs generate use few characters at each position (digits of a counter, a
 //! date or a hash). So a character seen at a position is expected there in other keys too. A wrong
-//! guess costs one request. It is not repeated, because the upper half is then known to be empty.
+//! guess costs one request. The guess is not repeated, because the upper half is then known to be
+//! empty.
 //!
 //! A split is made at the first position at which two keys of the range may differ: a key after the
 //! last one listed, and the end of the range. So the first splits divide the widest ranges.

@@ -37,8 +37,8 @@ const GUESSES_PER_PAGE: u64 = 2;
 const USEFUL_PAGE: usize = 250;
 
 /// Number of ranges, from the first, that may be split in an ordered listing. Entries of later
-/// ranges would wait too long. It is also the limit on waiting pages: once for all ranges, and once
-/// more for the ranges needed next, which takes 10 MB in total.
+/// ranges would wait too long. The same number limits the waiting pages: once for all ranges, and
+/// once more for the ranges needed next, which takes 10 MB in total.
 pub(super) const SPLITTABLE_RANGES: usize = 16;
 /// Estimated number of remaining pages from which a range is split. A split makes the lower half
 /// end with a partial page, which costs a request but saves at least one round trip.
