@@ -175,8 +175,8 @@ impl ConcurrencyLimit {
     }
 
     /// Lowers the limit, because the server refused requests: after a raise to the limit before it,
-    /// otherwise by a quarter. During the start, the limit becomes half of the current one, or half
-    /// of `start`, the cautious starting limit, if that is lower.
+    /// otherwise by a quarter. During the start, the limit becomes half of the current one. `start`
+    /// is the cautious starting limit; half of it is used if that is lower.
     pub(crate) fn back_off(&mut self, start: usize) {
         let refused = self.now;
         let limit = match self.phase {

@@ -21,7 +21,7 @@ fn cap(setting: &Setting) -> usize {
 
 /// Returns the time at which the controller must have converged: after 30 round trips, plus one
 /// second for the windows of a short path. If the server refuses requests, converging takes three
-/// times as long, and another sixteen requests, because the controller searches for the accepted
+/// times as long, plus the time of sixteen requests: the controller searches for the accepted
 /// number, and a lower limit takes effect only when requests in flight have ended.
 fn converged(setting: &Setting) -> Duration {
     let time = setting.round_trip * 30 + Duration::from_secs(1);

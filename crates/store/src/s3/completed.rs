@@ -2,8 +2,9 @@
 //!
 //! A repeated completion is refused, because the upload no longer exists. So the object is compared
 //! with the upload: it must have the same length, and the same checksum. In a store without CRC-64,
-//! it must instead have this client's modification time or, without one, have been written since
-//! the completion was first sent, or end with the bytes of the last part.
+//! its modification time in the metadata must be the one that this client sent. Without such a
+//! time, the object must have been written since the completion was first sent, or must end with
+//! the bytes of the last part.
 
 use std::time::Instant;
 
