@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use firstbyte_pacing::{RETRIES, RequestTracker};
-use firstbyte_store::{Cancel, Error as StoreError, LOOK, Outages, attempt_span};
+use firstbyte_store::{Cancel, Error as StoreError, Outages, POLL_INTERVAL, attempt_span};
 
 use crate::attempt::Attempt;
 
@@ -207,11 +207,11 @@ impl Tries {
             if left.is_zero() || !interest.is_wanted(*self) {
                 return;
             }
-            if start.elapsed() > LOOK && interest.deadline() > deadline {
+            if start.elapsed() > POLL_INTERVAL && interest.deadline() > deadline {
                 self.failures = 0;
                 return;
             }
-            std::thread::sleep(left.min(LOOK));
+            std::thread::sleep(left.min(POLL_INTERVAL));
         }
     }
 }

@@ -14,7 +14,7 @@ use firstbyte_link::{Link, LinkConfig, LinkRate, Preset};
 const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// Clock ticks per second in `/proc`: 100 on all common Linux systems.
-const TICKS: f64 = 100.0;
+const TICKS_PER_SECOND: f64 = 100.0;
 
 fn main() {
     let server = server();
@@ -136,5 +136,5 @@ fn link_cpu_seconds() -> f64 {
     // The fields after the name: state is field 0, user time field 11, system time field 12.
     let ticks =
         |stat: String| stat.split(' ').skip(11).take(2).filter_map(|t| t.parse::<f64>().ok()).sum::<f64>();
-    link.map(ticks).sum::<f64>() / TICKS
+    link.map(ticks).sum::<f64>() / TICKS_PER_SECOND
 }

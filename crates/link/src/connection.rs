@@ -17,10 +17,10 @@ use crate::pace::WirePace;
 
 /// Number of bytes, at the start of a response, in which the length of the response is searched.
 /// The HTTP heads of servers are shorter.
-const PEEK: usize = 4096;
+const PEEK_BYTES: usize = 4096;
 
 /// Length of a duplicated segment: the payload of one Ethernet packet.
-const SEGMENT: u64 = 1460;
+const SEGMENT_BYTES: u64 = 1460;
 
 /// The state that all connections of a link share.
 #[derive(Debug)]
@@ -152,7 +152,7 @@ impl LinkConnection {
         }
         let limit = self.answer.points.last().map_or(u64::MAX, |(point, _)| point - taken);
         let (corrupt, duplicate) = (here.contains(&Fault::Corrupt), here.contains(&Fault::Duplicate));
-        let limit = if duplicate { limit.min(SEGMENT) } else { limit };
+        let limit = if duplicate { limit.min(SEGMENT_BYTES) } else { limit };
         let pace = &mut shared.paces[LinkDirection::ToClient as usize];
         let bytes = self.to_client.take(&mut self.server, limit, pace, &mut shared.spare, now, |bytes| {
             if corrupt {
@@ -177,7 +177,7 @@ impl LinkConnection {
         if self.answer.plan.is_none() {
             return;
         }
-        let mut head = [0; PEEK];
+        let mut head = [0; PEEK_BYTES];
         if let Ok((_, length)) = rustix::net::recv(self.server.stream.as_fd(), &mut head[..], RecvFlags::PEEK)
             && length > 0
             && let Some(plan) = self.answer.plan.take()

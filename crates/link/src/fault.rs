@@ -8,9 +8,9 @@ use crate::dice::Dice;
 
 /// Number of bytes, at the start of a response, that are never corrupted or duplicated. The HTTP
 /// heads of servers are shorter.
-pub(crate) const SPARED_HEAD: u64 = 1024;
+pub(crate) const SPARED_HEAD_BYTES: u64 = 1024;
 /// Largest position of a fault, in bytes, in a response of unknown length.
-const UNKNOWN_SPAN: u64 = 64 << 20;
+const UNKNOWN_LENGTH_SPAN: u64 = 64 << 20;
 
 /// A fault within a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,11 +66,14 @@ impl FaultPlan {
 /// Returns the position, in bytes, of `fault` in a response of `length` bytes. `None` if the
 /// response is too short for this fault.
 fn point(at: f64, fault: Fault, length: Option<u64>) -> Option<u64> {
-    let spared = if matches!(fault, Fault::Corrupt | Fault::Duplicate) { SPARED_HEAD } else { 0 };
+    let spared = if matches!(fault, Fault::Corrupt | Fault::Duplicate) { SPARED_HEAD_BYTES } else { 0 };
     match length {
         Some(length) => Some(spared + ((length.checked_sub(spared).filter(|l| *l > 0)?) as f64 * at) as u64),
         None if fault == Fault::Stall => Some(0),
-        None => Some((SPARED_HEAD as f64 * (UNKNOWN_SPAN as f64 / SPARED_HEAD as f64).powf(at)) as u64),
+        None => Some(
+            (SPARED_HEAD_BYTES as f64 * (UNKNOWN_LENGTH_SPAN as f64 / SPARED_HEAD_BYTES as f64).powf(at))
+                as u64,
+        ),
     }
 }
 
@@ -123,7 +126,7 @@ mod tests {
             for (point, fault) in points {
                 assert!(point < 5000 + head.len() as u64, "{fault:?} at {point}");
                 let spares = matches!(fault, Fault::Corrupt | Fault::Duplicate);
-                assert!(!spares || point >= SPARED_HEAD, "{fault:?} at {point}");
+                assert!(!spares || point >= SPARED_HEAD_BYTES, "{fault:?} at {point}");
             }
         }
     }

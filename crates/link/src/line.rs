@@ -17,7 +17,7 @@ use crate::rate::LinkRate;
 
 /// Number of bytes that a line without a rate buffers: 10 ms at 400 MB/s, which is more than
 /// loopback needs.
-const UNLIMITED_HOLD: u64 = 4 << 20;
+const UNLIMITED_BUFFER_BYTES: u64 = 4 << 20;
 
 /// Maximum number of unused buffers that are kept for reuse. An active link needs tens of buffers.
 const SPARE_BUFFERS: usize = 64;
@@ -110,7 +110,7 @@ fn highest(config: &LinkConfig) -> Option<LinkRate> {
 impl DelayLine {
     pub(crate) fn new(config: &LinkConfig, opens_at: Instant, now: Instant) -> Self {
         let delay = config.rtt / 2;
-        let product = highest(config).map_or(UNLIMITED_HOLD, |rate| rate.bytes_in(delay));
+        let product = highest(config).map_or(UNLIMITED_BUFFER_BYTES, |rate| rate.bytes_in(delay));
         let piece = WirePace::new(highest(config), now).piece();
         // Twice the product, so that the line can catch up after a late wake-up on a busy machine.
         let hold_at_most = to_usize(product.saturating_add(piece).saturating_mul(2));

@@ -19,7 +19,7 @@ pub(crate) const CATCH_UP: Duration = Duration::from_millis(50);
 
 /// Duration of a piece at the current rate. It is short enough for a smooth rate within short round
 /// trips.
-const PIECE: Duration = Duration::from_millis(2);
+const PIECE_DURATION: Duration = Duration::from_millis(2);
 /// Bytes of a piece: from the payload of one packet to a size at which the cost of the system call
 /// is negligible.
 const PIECE_BYTES: std::ops::RangeInclusive<u64> = 1460..=(128 << 10);
@@ -51,7 +51,7 @@ impl WirePace {
     pub(crate) fn piece(&self) -> u64 {
         let rate = self.bucket.as_ref().map_or(self.rate, |bucket| Some(bucket.rate()));
         rate.map_or(*PIECE_BYTES.end(), |rate| {
-            rate.bytes_in(PIECE).clamp(*PIECE_BYTES.start(), *PIECE_BYTES.end())
+            rate.bytes_in(PIECE_DURATION).clamp(*PIECE_BYTES.start(), *PIECE_BYTES.end())
         })
     }
 

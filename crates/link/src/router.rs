@@ -30,10 +30,10 @@ const LISTENER: u64 = 0;
 const STOP: u64 = 1;
 
 /// Maximum number of events fetched per call.
-const EVENTS: usize = 256;
+const EVENTS_PER_CALL: usize = 256;
 
 /// Interval between two attempts to accept, while the process has no free descriptors.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(crate) struct LinkRouter {
     epoll: OwnedFd,
@@ -82,7 +82,7 @@ impl LinkRouter {
         let paces = [(); 2].map(|()| WirePace::new(config.rate, now).with_burst(config.burst));
         let mut shared =
             LinkContext { config: &config, counters: &counters, paces, spare: SpareBuffers::new(&config) };
-        let mut events = Vec::with_capacity(EVENTS);
+        let mut events = Vec::with_capacity(EVENTS_PER_CALL);
         let mut wake = None;
         loop {
             self.wait(&mut events, wake)?;
@@ -144,7 +144,7 @@ impl LinkRouter {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) => {
                     tracing::warn!(%error, "the link cannot accept a connection");
-                    self.accept_at = Some(Instant::now() + ACCEPT_AGAIN);
+                    self.accept_at = Some(Instant::now() + ACCEPT_RETRY_INTERVAL);
                     return;
                 }
             }

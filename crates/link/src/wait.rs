@@ -17,7 +17,7 @@ const P95: f64 = 1.645;
 const P99: f64 = 2.326;
 
 /// Maximum wait, as a multiple of the median. The distribution itself has no end.
-const LONGEST: f64 = 1_000.0;
+const MAX_WAIT_MEDIANS: f64 = 1_000.0;
 
 /// A distribution of waits. Its quantiles are in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -55,7 +55,7 @@ impl WaitDistribution {
     pub(crate) fn draw(&self, dice: &mut Dice) -> Duration {
         let (size, turn) = (dice.roll(), dice.roll());
         let deviations = (-2.0 * (1.0 - size).ln()).sqrt() * (TAU * turn).cos();
-        Duration::from_secs_f64(self.at(deviations).min(LONGEST * self.p50))
+        Duration::from_secs_f64(self.at(deviations).min(MAX_WAIT_MEDIANS * self.p50))
     }
 
     /// Returns the wait in seconds at `deviations` standard deviations from the median.

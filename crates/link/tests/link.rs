@@ -192,7 +192,7 @@ fn answer_length(length: usize) -> usize {
 }
 
 /// Makes twenty requests, each on a new connection. Returns the responses, and the counters.
-fn twenty(faults: Faults, seed: u64) -> (Vec<Vec<u8>>, LinkCounts) {
+fn answer_twenty_requests(faults: Faults, seed: u64) -> (Vec<Vec<u8>>, LinkCounts) {
     const LENGTH: usize = 50_000;
     let link = start(web(LENGTH), |config| LinkConfig { faults, seed, ..config });
     let ask = |_| request(&mut TcpStream::connect(link.address()).unwrap(), answer_length(LENGTH));
@@ -202,15 +202,16 @@ fn twenty(faults: Faults, seed: u64) -> (Vec<Vec<u8>>, LinkCounts) {
 #[test]
 fn a_cut_ends_the_response_early() {
     let faults = Faults { cut: Chance::new(1.0), ..Faults::default() };
-    let (answers, counters) = twenty(faults, 3);
+    let (answers, counters) = answer_twenty_requests(faults, 3);
     assert!(answers.iter().all(|answer| answer.len() < answer_length(50_000)));
     assert_eq!((counters.requests, counters.cuts), (20, 20));
 }
 
 #[test]
 fn corruption_changes_one_byte_after_the_first_kibibyte() {
-    let (clean, _) = twenty(Faults::default(), 3);
-    let (answers, counters) = twenty(Faults { corrupt: Chance::new(1.0), ..Faults::default() }, 3);
+    let (clean, _) = answer_twenty_requests(Faults::default(), 3);
+    let (answers, counters) =
+        answer_twenty_requests(Faults { corrupt: Chance::new(1.0), ..Faults::default() }, 3);
     for (answer, clean) in answers.iter().zip(&clean) {
         let changed: Vec<usize> = (0..clean.len()).filter(|i| answer[*i] != clean[*i]).collect();
         assert!(changed.len() == 1 && changed[0] >= 1024, "{changed:?}");
@@ -220,8 +221,9 @@ fn corruption_changes_one_byte_after_the_first_kibibyte() {
 
 #[test]
 fn a_duplicated_segment_shifts_what_follows() {
-    let (clean, _) = twenty(Faults::default(), 3);
-    let (answers, counters) = twenty(Faults { duplicate: Chance::new(1.0), ..Faults::default() }, 3);
+    let (clean, _) = answer_twenty_requests(Faults::default(), 3);
+    let (answers, counters) =
+        answer_twenty_requests(Faults { duplicate: Chance::new(1.0), ..Faults::default() }, 3);
     assert!(answers.iter().zip(&clean).all(|(answer, clean)| answer[..1024] == clean[..1024]));
     // If the last segment of a response is duplicated, the copy comes after the bytes that the test
     // reads.
@@ -233,8 +235,9 @@ fn a_duplicated_segment_shifts_what_follows() {
 #[test]
 fn delays_and_stalls_change_no_byte() {
     let hold = RandomDelay { chance: Chance::new(1.0), duration: Duration::from_millis(5) };
-    let (clean, _) = twenty(Faults::default(), 3);
-    let (answers, counters) = twenty(Faults { delay: hold, stall: hold, ..Faults::default() }, 3);
+    let (clean, _) = answer_twenty_requests(Faults::default(), 3);
+    let (answers, counters) =
+        answer_twenty_requests(Faults { delay: hold, stall: hold, ..Faults::default() }, 3);
     assert!(answers == clean);
     assert_eq!((counters.delays, counters.stalls), (20, 20));
 }
@@ -243,9 +246,9 @@ fn delays_and_stalls_change_no_byte() {
 fn the_same_seed_gives_the_same_faults_and_another_seed_others() {
     let half = Chance::new(0.5);
     let corrupt = Faults { corrupt: half, ..Faults::default() };
-    let (first, counters) = twenty(corrupt, 11);
-    let (again, _) = twenty(corrupt, 11);
-    let (other, _) = twenty(corrupt, 12);
+    let (first, counters) = answer_twenty_requests(corrupt, 11);
+    let (again, _) = answer_twenty_requests(corrupt, 11);
+    let (other, _) = answer_twenty_requests(corrupt, 12);
     assert!(first == again);
     assert!(first != other);
     assert!((1..20).contains(&counters.corruptions), "{counters:?}");

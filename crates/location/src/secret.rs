@@ -11,14 +11,14 @@ use std::borrow::Cow;
 use crate::service::Service;
 
 /// The text that replaces a secret.
-const HIDDEN: &str = "***";
+const MASK: &str = "***";
 
 /// Parameters that hold a signature: of AWS and Google (version 4 and earlier), CloudFront and
 /// Azure.
 const SIGNATURES: [&str; 4] = ["x-amz-signature", "x-goog-signature", "signature", "sig"];
 /// Parameters that accompany a signature and differ from one signature to the next, in addition to
-/// [`SIGNED`].
-const COMPANIONS: [&str; 23] = [
+/// [`SIGNED_PARAMETERS`].
+const SIGNATURE_COMPANIONS: [&str; 23] = [
     "awsaccesskeyid",
     "googleaccessid",
     "expires",
@@ -44,7 +44,8 @@ const COMPANIONS: [&str; 23] = [
     "scid",
 ];
 /// Parameters of AWS and Google signatures, without their prefix `x-amz-` or `x-goog-`.
-const SIGNED: [&str; 6] = ["algorithm", "credential", "date", "expires", "signedheaders", "security-token"];
+const SIGNED_PARAMETERS: [&str; 6] =
+    ["algorithm", "credential", "date", "expires", "signedheaders", "security-token"];
 /// Words that mark a parameter as secret, even if the URL has no signature. The word is the whole
 /// name, or follows `-`, `_` or `.`: `key`, `api_key`, `Subscription-Key`.
 const SECRET_WORDS: [&str; 22] = [
@@ -76,7 +77,7 @@ const SECRET_WORDS: [&str; 22] = [
 const SECRET_ENDS: [&str; 6] = ["token", "secret", "password", "apikey", "accesskey", "sessionid"];
 
 /// Schemes whose URLs are recognised even with only one slash.
-const WEB: [&str; 5] = ["http", "https", "sftp", "ftp", "ftps"];
+const WEB_SCHEMES: [&str; 5] = ["http", "https", "sftp", "ftp", "ftps"];
 
 /// Removes the secrets from every URL in `text`. White space ends a URL.
 #[must_use]
@@ -103,7 +104,7 @@ fn without_secrets(text: &str, end: fn(&str) -> usize) -> Cow<'_, str> {
         let (before, behind) = rest.split_at(at + 1 + slashes);
         out.push_str(before);
         let scheme = scheme_of(&rest[..at]);
-        let is_web = WEB.iter().any(|web| scheme.eq_ignore_ascii_case(web));
+        let is_web = WEB_SCHEMES.iter().any(|web| scheme.eq_ignore_ascii_case(web));
         let (url, behind) = behind.split_at(if slashes > 1 || is_web { end(behind) } else { 0 });
         // Keys and paths hold no secrets.
         let is_plain = scheme == "file" || Service::of_scheme(scheme).is_some();
@@ -183,55 +184,55 @@ pub(crate) fn redact_after_scheme(url: &str) -> Cow<'_, str> {
         && let Some((_, behind)) = url.split_once('@')
     {
         let behind = redact_after_scheme(behind);
-        let behind = behind.strip_prefix(HIDDEN).and_then(|rest| rest.strip_prefix('@')).unwrap_or(&behind);
-        return Cow::Owned(format!("{HIDDEN}@{behind}"));
+        let behind = behind.strip_prefix(MASK).and_then(|rest| rest.strip_prefix('@')).unwrap_or(&behind);
+        return Cow::Owned(format!("{MASK}@{behind}"));
     }
-    match (authority_shown(authority), target_shown(target)) {
+    match (redact_authority(authority), redact_target(target)) {
         (Cow::Borrowed(_), Cow::Borrowed(_)) => Cow::Borrowed(url),
         (authority, target) => Cow::Owned(authority.into_owned() + &target),
     }
 }
 
 /// Redacts `user:password@host`.
-fn authority_shown(authority: &str) -> Cow<'_, str> {
+fn redact_authority(authority: &str) -> Cow<'_, str> {
     match authority.rsplit_once('@') {
-        Some((HIDDEN, _)) | None => Cow::Borrowed(authority),
-        Some((_, host)) => Cow::Owned(format!("{HIDDEN}@{host}")),
+        Some((MASK, _)) | None => Cow::Borrowed(authority),
+        Some((_, host)) => Cow::Owned(format!("{MASK}@{host}")),
     }
 }
 
 /// Redacts a path with its query and fragment.
-fn target_shown(target: &str) -> Cow<'_, str> {
+fn redact_target(target: &str) -> Cow<'_, str> {
     let (rest, fragment) = target.split_once('#').map_or((target, None), |(rest, it)| (rest, Some(it)));
     let (path, query) = rest.split_once('?').map_or((rest, None), |(path, query)| (path, Some(query)));
-    let mut shown = behind_semicolons(path);
+    let mut shown = redact_path_parameters(path);
     if let Some(query) = query {
-        shown = format!("{shown}?{}", fields_shown(query));
+        shown = format!("{shown}?{}", redact_fields(query));
     }
     if let Some(fragment) = fragment {
-        shown = format!("{shown}#{}", fields_shown(fragment));
+        shown = format!("{shown}#{}", redact_fields(fragment));
     }
     if shown == target { Cow::Borrowed(target) } else { Cow::Owned(shown) }
 }
 
 /// Redacts the parameters of a query or a fragment. Web applications pass tokens in fragments.
-fn fields_shown(fields: &str) -> String {
+fn redact_fields(fields: &str) -> String {
     let names: Vec<String> = fields.split('&').map(name_of).collect();
     let signed = names.iter().any(|name| SIGNATURES.contains(&name.as_str()));
     let mut shown = Vec::new();
     for (part, name) in fields.split('&').zip(&names) {
         match name.as_str() {
             name if SIGNATURES.contains(&name) => shown.push(hide_value(part)),
-            name if signed && (is_signed(name) || COMPANIONS.contains(&name)) => {}
+            name if signed && (is_signed(name) || SIGNATURE_COMPANIONS.contains(&name)) => {}
             name if is_secret(name) || is_signed(name) => shown.push(hide_value(part)),
-            _ => shown.push(behind_semicolons(part)),
+            _ => shown.push(redact_path_parameters(part)),
         }
     }
     shown.join("&")
 }
 
 /// Redacts the parameters after each `;` in a path or a query.
-fn behind_semicolons(text: &str) -> String {
+fn redact_path_parameters(text: &str) -> String {
     let is_hidden = |part: &str| part.contains('=') && is_secret(&name_of(part));
     let mut parts = text.split(';');
     let mut shown = parts.next().unwrap_or_default().to_owned();
@@ -247,8 +248,8 @@ fn behind_semicolons(text: &str) -> String {
 /// Replaces the value of a parameter. Adds the replacement if the parameter has no value.
 fn hide_value(part: &str) -> String {
     match part.split_once('=') {
-        Some((name, _)) => format!("{name}={HIDDEN}"),
-        None => format!("{part}={HIDDEN}"),
+        Some((name, _)) => format!("{name}={MASK}"),
+        None => format!("{part}={MASK}"),
     }
 }
 
@@ -261,7 +262,7 @@ pub(crate) fn is_signed_query(target: &str) -> bool {
 /// Returns true if a parameter belongs to an AWS or Google signature.
 fn is_signed(name: &str) -> bool {
     let part = name.strip_prefix("x-amz-").or_else(|| name.strip_prefix("x-goog-"));
-    part.is_some_and(|part| SIGNED.contains(&part))
+    part.is_some_and(|part| SIGNED_PARAMETERS.contains(&part))
 }
 
 /// Returns true if a parameter is secret even in a URL without a signature.

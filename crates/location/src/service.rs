@@ -8,9 +8,9 @@ use std::fmt;
 const MAX_NAME_LENGTH: usize = 32;
 
 /// The scheme of S3.
-const S3: &str = "s3";
+const S3_SCHEME: &str = "s3";
 /// Separator between the scheme of S3 and the name of an endpoint.
-const JOIN: char = '+';
+const NAME_SEPARATOR: char = '+';
 
 /// The name of an endpoint in the user's configuration file: letters, digits and `-`. The letters
 /// are in lower case, as in every scheme.
@@ -82,12 +82,12 @@ impl Service {
     pub fn of_scheme(scheme: &str) -> Option<Self> {
         let scheme = scheme.to_ascii_lowercase();
         match scheme.as_str() {
-            S3 => Some(Self::S3),
+            S3_SCHEME => Some(Self::S3),
             "gs" => Some(Self::Google),
             "az" => Some(Self::Azure),
             _ => {
-                let (protocol, name) = scheme.split_once(JOIN)?;
-                EndpointName::new(name).filter(|_| protocol == S3).map(Self::NamedS3)
+                let (protocol, name) = scheme.split_once(NAME_SEPARATOR)?;
+                EndpointName::new(name).filter(|_| protocol == S3_SCHEME).map(Self::NamedS3)
             }
         }
     }
@@ -103,8 +103,8 @@ impl Service {
 impl fmt::Display for Service {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::S3 => f.write_str(S3),
-            Self::NamedS3(name) => write!(f, "{S3}{JOIN}{name}"),
+            Self::S3 => f.write_str(S3_SCHEME),
+            Self::NamedS3(name) => write!(f, "{S3_SCHEME}{NAME_SEPARATOR}{name}"),
             Self::Google => f.write_str("gs"),
             Self::Azure => f.write_str("az"),
         }

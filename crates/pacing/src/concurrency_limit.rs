@@ -10,23 +10,23 @@ use std::ops::RangeInclusive;
 
 /// Smallest share of a raise by which throughput must grow for the next raise to have the same
 /// size.
-const FOLLOWS: f64 = 0.75;
+const FOLLOW_SHARE: f64 = 0.75;
 /// Share of a raise from which the link counts as not full. The throughput per request is then that
 /// of a single request alone.
-const UNCONTENDED: f64 = 0.9;
+const UNCONTENDED_SHARE: f64 = 0.9;
 /// Share of the first raise below which the raise is reverted, because no request was measured
 /// alone.
-const NO_EFFECT: f64 = 0.1;
+const NO_EFFECT_SHARE: f64 = 0.1;
 /// Growth of throughput from one window to the next by which a raise counts as not fully effective
 /// yet.
-const STILL_GROWS: f64 = 1.1;
+const GROWTH_FACTOR: f64 = 1.1;
 /// Smallest share of a small raise by which throughput must grow for the raise to stay.
-const HELPS: f64 = 0.5;
+const HELP_SHARE: f64 = 0.5;
 /// Smallest share of the throughput that fewer requests must keep in order to suffice. Windows
 /// differ by about as much.
-const RETAINED: f64 = 0.96;
+const RETAINED_SHARE: f64 = 0.96;
 /// Factor by which a computed limit is increased, because no measurement is exact.
-const MARGIN: f64 = 1.16;
+const MARGIN_FACTOR: f64 = 1.16;
 /// Divisor of a good limit that gives the size of a probe. A probe exceeds the margin, so a probe
 /// downwards shows the throughput of a single request.
 const PROBE_DIVISOR: usize = 6;
@@ -134,7 +134,7 @@ impl ConcurrencyLimit {
             Phase::Fixed => {}
             Phase::Starting => self.climb(rate, self.per_request(rate), FIRST_FACTOR),
             Phase::Climbing { .. } => self.observe_climb(rate, factor, is_early),
-            Phase::Raised { from, rate: before, .. } if self.share(from, rate / before) < HELPS => {
+            Phase::Raised { from, rate: before, .. } if self.share(from, rate / before) < HELP_SHARE => {
                 self.hold_at(from, Probe::Down);
             }
             // After each raise that helps, the next raise is twice as large.
@@ -144,8 +144,8 @@ impl ConcurrencyLimit {
                 self.raise_by(rate, divisor / 2);
             }
             Phase::Lowered { from, rate: before } => {
-                let lost = if rate < before * RETAINED { before / rate } else { 1.0 };
-                self.land(self.now as f64 * lost, self.now..=from, Probe::Up);
+                let lost = if rate < before * RETAINED_SHARE { before / rate } else { 1.0 };
+                self.hold_needed(self.now as f64 * lost, self.now..=from, Probe::Up);
             }
             Phase::Holding { left, next } if left > 0 => {
                 self.phase = Phase::Holding { left: left - 1, next };
@@ -161,16 +161,16 @@ impl ConcurrencyLimit {
     fn observe_climb(&mut self, rate: f64, factor: usize, is_early: bool) {
         let Phase::Climbing { from, rate: before, each, last } = self.phase else { return };
         let share = self.share(from, rate / before);
-        let each = if share >= UNCONTENDED { self.per_request(rate) } else { each };
-        if share >= FOLLOWS {
+        let each = if share >= UNCONTENDED_SHARE { self.per_request(rate) } else { each };
+        if share >= FOLLOW_SHARE {
             self.climb(rate, each, factor);
-        } else if is_early || rate > last * STILL_GROWS {
+        } else if is_early || rate > last * GROWTH_FACTOR {
             // New connections have not reached their rate yet.
             self.phase = Phase::Climbing { from, rate: before, each, last: rate };
-        } else if share < NO_EFFECT && from <= self.least {
+        } else if share < NO_EFFECT_SHARE && from <= self.least {
             self.hold_at(from, Probe::Down);
         } else {
-            self.land(rate.max(before) / each, 1..=self.now, Probe::Up);
+            self.hold_needed(rate.max(before) / each, 1..=self.now, Probe::Up);
         }
     }
 
@@ -228,8 +228,8 @@ impl ConcurrencyLimit {
     }
 
     /// Holds the limit that a measurement shows to be needed, plus the margin.
-    fn land(&mut self, needed: f64, within: RangeInclusive<usize>, next: Probe) {
-        let limit = (needed * MARGIN) as usize;
+    fn hold_needed(&mut self, needed: f64, within: RangeInclusive<usize>, next: Probe) {
+        let limit = (needed * MARGIN_FACTOR) as usize;
         self.hold_at(self.bounded(limit.clamp(*within.start(), *within.end())), next);
     }
 

@@ -16,7 +16,7 @@ use crate::request_size::ROUND_TRIP_BYTES;
 /// Number of samples kept: enough for a steady median, few enough to follow a change.
 const SAMPLES: usize = 64;
 /// Smallest number of samples that have a meaningful median.
-const FEWEST_SAMPLES: usize = 4;
+const MIN_SAMPLES: usize = 4;
 /// Multiple of the median that is far longer than a healthy service takes.
 const MEDIAN_FACTOR: u32 = 4;
 /// Limit while too few responses have come. It is longer than any round trip on Earth with a TLS
@@ -149,7 +149,7 @@ impl Samples {
     fn median(&self) -> Option<Duration> {
         let mut sorted = self.ring.clone();
         sorted.sort_unstable();
-        (sorted.len() >= FEWEST_SAMPLES).then(|| sorted[sorted.len() / 2])
+        (sorted.len() >= MIN_SAMPLES).then(|| sorted[sorted.len() / 2])
     }
 }
 

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// Smallest number of concurrent parts: while one part waits for its response, another fills the
 /// link.
-const FEWEST_PARTS: usize = 2;
+const MIN_PARTS: usize = 2;
 /// Time that the parts in flight may take together. It bounds the link time that is lost if the run
 /// is killed.
 const IN_FLIGHT_TIME: Duration = Duration::from_secs(2);
@@ -22,7 +22,7 @@ const IN_FLIGHT_TIME: Duration = Duration::from_secs(2);
 /// is above 1, so parts are added as long as they do not slow each other down.
 const IN_FLIGHT_PARTS: f64 = 1.5;
 /// Shortest period that shows a rate. The buffers of a new connection are full long before its end.
-const PERIOD: Duration = Duration::from_millis(200);
+const MIN_PERIOD: Duration = Duration::from_millis(200);
 
 /// The number of parts that may be sent at once.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +57,7 @@ pub struct PartsInFlight {
 impl PartLimit {
     /// Returns a limit that follows the measured link.
     pub fn measuring() -> Self {
-        Self { most: FEWEST_PARTS, each: 0.0, period: None }
+        Self { most: MIN_PARTS, each: 0.0, period: None }
     }
 
     /// Returns a limit that allows any number of parts.
@@ -75,7 +75,7 @@ impl PartLimit {
     pub fn observe(&mut self, now: Instant, sent: u64, parts: PartsInFlight) -> bool {
         let new = Period { since: now, until: now, sent_before: sent, in_flight: 0.0 };
         // A single part sends nothing while it waits for its response, so it shows no rate.
-        if parts.count < FEWEST_PARTS {
+        if parts.count < MIN_PARTS {
             self.period = None;
             return false;
         }
@@ -83,7 +83,7 @@ impl PartLimit {
         period.in_flight += parts.count as f64 * now.saturating_duration_since(period.until).as_secs_f64();
         period.until = now;
         let (took, period) = (now.saturating_duration_since(period.since), *period);
-        if took < PERIOD {
+        if took < MIN_PERIOD {
             return false;
         }
         self.period = Some(new);
@@ -111,7 +111,7 @@ impl PartLimit {
         let before = self.most;
         // A float out of range becomes `usize::MAX`, which would mean no limit.
         let most = (rate * time / length as f64).ceil() as usize;
-        self.most = most.clamp(FEWEST_PARTS, usize::MAX - 1);
+        self.most = most.clamp(MIN_PARTS, usize::MAX - 1);
         self.most > before
     }
 }

@@ -14,14 +14,14 @@ use crate::request_size::SHORTEST_REQUEST;
 /// Time by which the clock may lag behind. A transfer can then catch up after a late wake-up or an
 /// idle period. A piece takes the same time, so waiting for pieces does not slow a transfer down,
 /// and the rate is smooth.
-const BURST: Duration = Duration::from_millis(50);
+const MAX_LAG: Duration = Duration::from_millis(50);
 /// Divisor of the bytes of one second. All requests together ask for this share, because servers
 /// send everything that is requested, and it fills the buffers on the way. The buffers of all
 /// sockets together hold that share divided once more, because bytes in a socket have already
 /// passed the network.
 const SECOND_DIVISOR: u64 = 2;
 /// Smallest request and smallest socket buffer, in bytes. With less, a connection stalls.
-const LEAST_BUFFER: u64 = 16 << 10;
+const MIN_BUFFER_BYTES: u64 = 16 << 10;
 
 /// A limit on the bytes per second of all users that share it.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl RateLimit {
     pub fn grant(&self, want: u64, now: Instant) -> Grant {
         let bytes = want.min(self.piece());
         let mut free_at = self.free_at.lock();
-        let earliest = now.checked_sub(BURST).unwrap_or(now);
+        let earliest = now.checked_sub(MAX_LAG).unwrap_or(now);
         let start = free_at.map_or(now, |free_at| free_at.max(earliest));
         *free_at = Some(start + self.time_of(bytes));
         Grant { bytes, wait: start.saturating_duration_since(now) }
@@ -67,7 +67,7 @@ impl RateLimit {
     /// Returns the maximum number of bytes granted at once.
     #[must_use]
     pub fn piece(&self) -> u64 {
-        let bytes = u128::from(self.rate) * BURST.as_nanos() / Duration::from_secs(1).as_nanos();
+        let bytes = u128::from(self.rate) * MAX_LAG.as_nanos() / Duration::from_secs(1).as_nanos();
         u64::try_from(bytes).unwrap_or(u64::MAX).max(1)
     }
 
@@ -81,13 +81,13 @@ impl RateLimit {
     /// Returns the number of bytes that the socket of each connection may buffer.
     #[must_use]
     pub fn socket_buffer(&self) -> u64 {
-        (self.request() / SECOND_DIVISOR).max(LEAST_BUFFER)
+        (self.request() / SECOND_DIVISOR).max(MIN_BUFFER_BYTES)
     }
 
     /// Returns the maximum number of bytes for which one request should ask.
     #[must_use]
     pub fn request(&self) -> u64 {
-        (self.rate / SECOND_DIVISOR / self.connections() as u64).max(LEAST_BUFFER)
+        (self.rate / SECOND_DIVISOR / self.connections() as u64).max(MIN_BUFFER_BYTES)
     }
 
     fn time_of(&self, bytes: u64) -> Duration {
@@ -163,7 +163,7 @@ mod tests {
             let limit = RateLimit::new(rate);
             assert!((1..=rate).contains(&limit.piece()), "{rate}");
             let buffered = (limit.socket_buffer() as u128) * limit.connections() as u128;
-            assert!(buffered <= u128::from(rate.max(LEAST_BUFFER)), "{rate}: {buffered}");
+            assert!(buffered <= u128::from(rate.max(MIN_BUFFER_BYTES)), "{rate}: {buffered}");
         }
     }
 }

@@ -31,12 +31,12 @@ const BODY_ROUND_TRIPS: u32 = 16;
 const SHORT_ROUND_TRIP: Duration = Duration::from_millis(30);
 /// Shortest time that the body of one request in a long read should take. Each request costs a near
 /// server 2 ms of processor time (measured with MinIO).
-const LEAST_BODY: Duration = Duration::from_millis(20);
+const MIN_BODY_TIME: Duration = Duration::from_millis(20);
 /// Shortest request into which a planned read is cut, in bytes.
 const SHORTEST_PIECE: u64 = ROUND_TRIP_BYTES / 2;
 /// Divisor of the length of a request. Two ranges share a request if the gap between them is not
 /// longer than the quotient.
-const GAP_SHARE: u64 = 4;
+const GAP_DIVISOR: u64 = 4;
 
 /// The sizes by which a read that is known in advance is cut into requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,13 +55,13 @@ impl ReadSizes {
     pub fn of(round_trip: Option<Duration>, rate: Option<u64>) -> Self {
         let request = match (round_trip, rate) {
             (Some(round_trip), Some(rate)) => {
-                let micros = round_trip.max(LEAST_BODY).as_micros();
+                let micros = round_trip.max(MIN_BODY_TIME).as_micros();
                 u64::try_from(micros * u128::from(rate) / 1_000_000).unwrap_or(u64::MAX)
             }
             _ => ROUND_TRIP_BYTES,
         };
         let request = request.clamp(SHORTEST_PIECE, SHORTEST_REQUEST);
-        Self { request, gap: request / GAP_SHARE }
+        Self { request, gap: request / GAP_DIVISOR }
     }
 }
 

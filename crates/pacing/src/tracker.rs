@@ -18,7 +18,7 @@ use crate::request_size::{ReadSizes, longest_request};
 /// The value for an unknown time, and for a slot whose worker is not waiting for a server.
 const IDLE: u64 = u64::MAX;
 /// Length of the shortest body that shows the rate of a connection, in bytes.
-const LEAST_FOR_RATE: u64 = 256 << 10;
+const MIN_RATE_BODY_BYTES: u64 = 256 << 10;
 /// Divisor that gives the weight of a body slower than the known rate. The weight is small, because
 /// the body may have shared the link with many others.
 const SLOW_BODY_DIVISOR: u64 = 32;
@@ -193,7 +193,7 @@ impl<A: Abort> RequestTracker<A> {
     /// Learns the rate of a connection from a body of `bytes` bytes that took `took` after its
     /// head. Ignores short bodies, because they do not show the rate.
     pub fn learn_rate(&self, bytes: u64, took: Duration) {
-        if bytes < LEAST_FOR_RATE {
+        if bytes < MIN_RATE_BODY_BYTES {
             return;
         }
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX).max(1);

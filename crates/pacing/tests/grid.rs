@@ -11,7 +11,7 @@ use firstbyte_pacing::{Controller, LONGEST_REQUEST};
 
 const MIB: u64 = 1 << 20;
 /// The fixed concurrencies with which the controller is compared.
-const FIXED: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 256];
+const FIXED_LIMITS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 256];
 
 /// Returns the number of concurrent requests that memory allows. For a single object the number is
 /// lower, to keep the grid short.
@@ -41,7 +41,7 @@ fn automatic(setting: &Setting, hedging: Hedging) -> Outcome {
 /// Returns the rate and the number of requests of the best fixed concurrency.
 fn best(setting: &Setting) -> (f64, usize) {
     let rate = |limit: usize| measured(setting, Controller::fixed(limit), Hedging::On).rate;
-    let fixed = FIXED.into_iter().filter(|limit| *limit <= cap(setting));
+    let fixed = FIXED_LIMITS.into_iter().filter(|limit| *limit <= cap(setting));
     fixed.map(|limit| (rate(limit), limit)).max_by(|one, two| one.0.total_cmp(&two.0)).unwrap()
 }
 

@@ -19,11 +19,11 @@ const TLS_BYTE: f64 = 0.45 / (1_u64 << 30) as f64;
 const TLS_REQUEST: f64 = 50e-6;
 
 /// Smallest share of the allowed rate that must be used in every setting.
-const LEAST_SHARE: f64 = 0.95;
+const MIN_SHARE: f64 = 0.95;
 /// Maximum number of requests that typically run, as a multiple of the number that is needed or, if
 /// that is larger, of twice the starting number. The aim is 1.2. Of 1,200 settings, 8 miss the aim:
 /// 50 Gbit/s, with 90 MB/s per connection, at 20 ms.
-const MOST_EXCESS: f64 = 1.3;
+const MAX_EXCESS: f64 = 1.3;
 
 const S3: Setting = Setting {
     round_trip: Duration::from_millis(20),
@@ -124,7 +124,7 @@ fn check(round_trip: Duration) {
         let excess = (under_way - 2.0) / needed(&setting).max(2.0 * start(&setting));
         (least, most) = (least.min(share), most.max(excess));
         slowest = slowest.max(time.as_secs_f64() / soon.as_secs_f64());
-        if share < LEAST_SHARE || time > soon || excess > MOST_EXCESS {
+        if share < MIN_SHARE || time > soon || excess > MAX_EXCESS {
             failures.push(format!(
                 "{share:.3} of {:.1} Gbit/s, 0.8 after {time:.2?} of {soon:.2?}, {under_way} requests, {:.0} \
                  needed: {:.0} MB/s {:?}",
@@ -274,6 +274,6 @@ fn a_machine_reaches_what_its_link_or_its_processors_allow() {
             found.limits.last().unwrap_or(&0),
             soon.as_secs_f64()
         );
-        assert!(found.rate >= LEAST_SHARE * setting.allowed(), "{:.3}", found.rate / setting.allowed());
+        assert!(found.rate >= MIN_SHARE * setting.allowed(), "{:.3}", found.rate / setting.allowed());
     }
 }

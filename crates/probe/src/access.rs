@@ -12,10 +12,10 @@ use crate::place::{Sample, Samples};
 use crate::quantiles::Quantiles;
 
 /// Number of empty objects that are written in order to time a write.
-const WRITES: usize = 5;
+const TIMED_WRITES: usize = 5;
 
 /// Length of the object that is written if the location has no object to read, in bytes.
-const SAMPLE: usize = 64 << 20;
+const SAMPLE_BYTES: usize = 64 << 20;
 
 /// Whether a probe may write to the location.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -109,7 +109,7 @@ pub fn check(store: &Store, location: &Location, rights: ProbeRights) -> AccessR
         Err(_) => {}
     }
     if rights == ProbeRights::ReadWrite {
-        let written = writes(store, location, access.single);
+        let written = time_writes(store, location, access.single);
         access.write = Right::of(&written);
         access.create = written.ok().and_then(Quantiles::of);
     }
@@ -160,9 +160,9 @@ fn own_name(location: &Location, single: bool, what: &str) -> Location {
 }
 
 /// Writes empty objects, and deletes them. Returns the seconds that each write took.
-fn writes(store: &Store, location: &Location, single: bool) -> Result<Vec<f64>> {
+fn time_writes(store: &Store, location: &Location, single: bool) -> Result<Vec<f64>> {
     let (name, mut times) = (own_name(location, single, "empty"), Vec::new());
-    for _ in 0..WRITES {
+    for _ in 0..TIMED_WRITES {
         let began = Instant::now();
         store.put(&name, Payload::Bytes(b""), &PutOptions::default())?;
         times.push(began.elapsed().as_secs_f64());
@@ -182,9 +182,10 @@ impl WrittenObject {
     /// Writes an object to read, into a location that has none.
     pub(crate) fn put(store: &Store, location: &Location) -> Result<Self> {
         let name = own_name(location, false, "sample");
-        let bytes: Vec<u8> = (0..SAMPLE).map(|byte| (byte.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        let bytes: Vec<u8> =
+            (0..SAMPLE_BYTES).map(|byte| (byte.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         store.put(&name, Payload::Bytes(&bytes), &PutOptions::default())?;
-        Ok(Self { store: store.clone(), location: name, size: SAMPLE as u64 })
+        Ok(Self { store: store.clone(), location: name, size: SAMPLE_BYTES as u64 })
     }
 }
 

@@ -51,7 +51,7 @@ const FIND_PART: f64 = 0.05;
 const DISK_PART: f64 = 0.03;
 
 /// Time after the budget in which the last requests may end.
-const GRACE: Duration = Duration::from_secs(5);
+const LAST_REQUESTS_GRACE: Duration = Duration::from_secs(5);
 
 /// The parameters of a probe.
 #[derive(Clone, Debug)]
@@ -72,7 +72,7 @@ pub struct ProbeOptions {
 pub fn probe(store: &Store, location: &Location, options: &ProbeOptions) -> Result<ProbeReport> {
     let store = &store.without_retries();
     let ledger = Ledger::new(options.budget, store);
-    let timeline = Timeline::new(options.budget.time + GRACE);
+    let timeline = Timeline::new(options.budget.time + LAST_REQUESTS_GRACE);
     let access = access::check(store, location, options.rights);
     let written = match access.obstacle() {
         Some(Error::Empty { .. }) if options.rights == ProbeRights::ReadWrite => {

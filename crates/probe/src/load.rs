@@ -23,7 +23,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(2);
 const FIRST_RANGE: u64 = 1 << 20;
 
 /// Length of the first read of a range, in bytes.
-const HEAD: usize = 4 << 10;
+const FIRST_READ_BYTES: usize = 4 << 10;
 
 /// Maximum length of a range, in bytes.
 const MAX_RANGE: u64 = 64 << 20;
@@ -149,7 +149,7 @@ impl<'a> Streams<'a> {
         let mut body = sample.open(self.store, range)?;
         // The first bytes are read separately. So even at a very fast location, some bytes remain
         // to be timed.
-        let head = body.read(&mut buffer[..HEAD])?;
+        let head = body.read(&mut buffer[..FIRST_READ_BYTES])?;
         let first = Instant::now();
         self.timeline.add(head);
         let mut rest = 0;

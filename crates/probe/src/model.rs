@@ -16,17 +16,17 @@ use crate::quantiles::Quantiles;
 use crate::report::{ProbeReport, rate};
 
 /// Name of the source of all values.
-const SOURCE: &str = "probe";
+const FIGURE_SOURCE: &str = "probe";
 
 /// Number of concurrent requests that this client sends.
-const PARALLEL: f64 = 64.0;
+const CONCURRENT_REQUESTS: f64 = 64.0;
 
 /// Factor for the overhead of the network: the advice counts only a part of a machine's rate as
 /// content.
-const HEADROOM: f64 = 1.25;
+const NETWORK_HEADROOM: f64 = 1.25;
 
 /// Number of bytes that a file stream reads ahead. The measured rate already includes its waits.
-const READ_AHEAD: f64 = 64.0 * 1_048_576.0;
+const READ_AHEAD_BYTES: f64 = 64.0 * 1_048_576.0;
 
 /// The names and properties of a model that were not measured.
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ pub struct ModelIdentity {
 }
 
 fn figure<T>(value: T) -> Figure<T> {
-    Figure { value, source: SOURCE.to_owned() }
+    Figure { value, source: FIGURE_SOURCE.to_owned() }
 }
 
 fn latency(times: Option<Quantiles>) -> Option<Latency> {
@@ -57,7 +57,7 @@ fn latency(times: Option<Quantiles>) -> Option<Latency> {
         p50: Seconds(p50),
         p95: p95.map(Seconds),
         p99: p99.map(Seconds),
-        source: SOURCE.to_owned(),
+        source: FIGURE_SOURCE.to_owned(),
     })
 }
 
@@ -69,7 +69,7 @@ fn flow(bytes_per_second: f64) -> Flow {
         reused: None,
         least_burst: None,
         each: Default::default(),
-        source: SOURCE.to_owned(),
+        source: FIGURE_SOURCE.to_owned(),
     }
 }
 
@@ -90,7 +90,7 @@ impl ProbeReport {
             functions: remote,
             leaves_out: self.leaves_out(),
             unbilled: String::new(),
-            sources: BTreeMap::from([(SOURCE.to_owned(), self.source(identity))]),
+            sources: BTreeMap::from([(FIGURE_SOURCE.to_owned(), self.source(identity))]),
             latency: self.model_latencies(),
             rates: self.model_rates(remote),
             operations: self.model_operations(),
@@ -156,8 +156,8 @@ impl ProbeReport {
 
     fn reading(&self, remote: bool) -> ReadProperties {
         let (parallel, read_ahead) = match remote {
-            true => (Some(figure(PARALLEL)), None),
-            false => (None, Some(figure(Bytes(READ_AHEAD)))),
+            true => (Some(figure(CONCURRENT_REQUESTS)), None),
+            false => (None, Some(figure(Bytes(READ_AHEAD_BYTES)))),
         };
         ReadProperties { parallel, read_ahead, ..ReadProperties::default() }
     }
@@ -193,7 +193,7 @@ impl ProbeReport {
         MachineModel {
             vcpus: identity.processors,
             memory: Bytes(identity.memory),
-            network: Rate(network * HEADROOM),
+            network: Rate(network * NETWORK_HEADROOM),
             burst: None,
             bucket: None,
             volumes: None,
@@ -201,10 +201,10 @@ impl ProbeReport {
             store: self.disk.as_ref().map(|disk| DiskModel {
                 size: Bytes(disk.free as f64),
                 read: Rate(disk.read),
-                source: SOURCE.to_owned(),
+                source: FIGURE_SOURCE.to_owned(),
             }),
             cloud: Cloud::Any,
-            source: SOURCE.to_owned(),
+            source: FIGURE_SOURCE.to_owned(),
         }
     }
 }

@@ -78,7 +78,7 @@ fn directory(path: &Path, until: Instant) -> Result<ListingSpeed> {
     let (mut times, mut names) = (Vec::new(), 0.0);
     while times.len() < PAGES && (times.is_empty() || Instant::now() < until) {
         let began = Instant::now();
-        let counts = scan(path, &options, || Count { names: 0, until }).map_err(Error::Listing)?;
+        let counts = scan(path, &options, || NameCounter { names: 0, until }).map_err(Error::Listing)?;
         names = counts.iter().map(|count| count.names as f64).sum();
         times.push(began.elapsed());
     }
@@ -87,12 +87,12 @@ fn directory(path: &Path, until: Instant) -> Result<ListingSpeed> {
 }
 
 /// Counts names until the deadline `until`.
-struct Count {
+struct NameCounter {
     names: usize,
     until: Instant,
 }
 
-impl firstbyte_listing::Visitor for Count {
+impl firstbyte_listing::Visitor for NameCounter {
     fn visit(&mut self, batch: &mut Batch) -> ControlFlow<()> {
         self.names += batch.len();
         batch.take_errors();

@@ -24,7 +24,7 @@ const STEP_PART: f64 = 0.025;
 const WATCH_PART: f64 = 0.15;
 
 /// Share of the time that later parts need: small requests, small files and the disk.
-const AFTERWARDS: f64 = 0.35;
+const AFTER_RATES_PART: f64 = 0.35;
 
 /// Shortest duration of a step. It is enough for several ranges per connection.
 const SHORTEST_STEP: Duration = Duration::from_millis(300);
@@ -34,13 +34,13 @@ const MAX_CONNECTIONS: usize = 64;
 
 /// Factor by which a step must exceed all earlier steps. If it does not, more connections do not
 /// help.
-const GAIN: f64 = 1.1;
+const MIN_GAIN: f64 = 1.1;
 
 /// Shortest time of a stream, in seconds, that shows the rate of a connection.
 const MIN_STREAM_SECONDS: f64 = 0.1;
 
 /// Share of all processors from which this process may be the limit.
-const BUSY: f64 = 0.9;
+const BUSY_SHARE: f64 = 0.9;
 
 /// The total rate with one number of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -86,7 +86,7 @@ impl ProbedRates {
     #[must_use]
     pub fn enough(&self) -> usize {
         let highest = self.steps.iter().map(|step| step.rate).fold(0.0, f64::max);
-        self.steps.iter().find(|step| step.rate * GAIN >= highest).map_or(1, |step| step.connections)
+        self.steps.iter().find(|step| step.rate * MIN_GAIN >= highest).map_or(1, |step| step.connections)
     }
 }
 
@@ -111,7 +111,7 @@ pub(crate) fn measure(
         while !streams.has_ended()
             && without_gain < 2
             && at_once <= MAX_CONNECTIONS
-            && (at_once == 1 || !ledger.left_before(AFTERWARDS).is_zero())
+            && (at_once == 1 || !ledger.left_before(AFTER_RATES_PART).is_zero())
         {
             streams.raise(at_once, scope);
             // The first connection is already running.
@@ -123,16 +123,16 @@ pub(crate) fn measure(
                 break;
             }
             rates.steps.push(RampStep { connections: at_once, rate });
-            without_gain = if rate < GAIN * highest { without_gain + 1 } else { 0 };
+            without_gain = if rate < MIN_GAIN * highest { without_gain + 1 } else { 0 };
             highest = highest.max(rate);
             at_once *= 2;
         }
         rates.full = without_gain > 0;
         let (from, cpu) = (timeline.now() + 1, cpu_seconds());
-        streams.wait(ledger.part(WATCH_PART).min(ledger.left_before(AFTERWARDS)));
+        streams.wait(ledger.part(WATCH_PART).min(ledger.left_before(AFTER_RATES_PART)));
         rates.watched = (timeline.now().saturating_sub(from)) as f64 * BIN.as_secs_f64();
         let processors = thread::available_parallelism().map_or(1.0, |count| count.get() as f64);
-        rates.busy = rates.watched > 0.0 && (cpu_seconds() - cpu) / rates.watched > BUSY * processors;
+        rates.busy = rates.watched > 0.0 && (cpu_seconds() - cpu) / rates.watched > BUSY_SHARE * processors;
         levels(&mut rates, &timeline.rates(0, timeline.now()), from);
         rates.ended = ledger.left().is_zero().then(|| "the time was spent".to_owned());
         streams.end();

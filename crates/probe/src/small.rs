@@ -18,14 +18,14 @@ use crate::quantiles::Quantiles;
 const TIMED_BYTES: u64 = 1;
 
 /// Share of the time in which requests are sent one after another.
-const ALONE_PART: f64 = 0.08;
+const SEQUENTIAL_PART: f64 = 0.08;
 /// Share of the time in which each number of concurrent requests is measured.
 const STEP_PART: f64 = 0.01;
 
 /// Number of connections that time requests, each connection one after another. Few connections are
 /// used, so no request waits for another. A few connections are enough for a steady median within a
 /// minute.
-const WAITERS: usize = 8;
+const TIMING_CONNECTIONS: usize = 8;
 
 /// Maximum number of timed requests per connection; for local files, of timed files.
 const MAX_TIMED: usize = 200;
@@ -34,15 +34,15 @@ const MAX_TIMED: usize = 200;
 const MAX_AT_ONCE: usize = 64;
 
 /// Share of the time that small files and the disk need after the ceiling.
-const AFTER_CEILING: f64 = 0.18;
+const AFTER_CEILING_PART: f64 = 0.18;
 /// Share of the time that the disk needs after the small files.
-const AFTER_FILES: f64 = 0.05;
+const AFTER_FILES_PART: f64 = 0.05;
 
 /// Shortest duration of a step.
 const SHORTEST_STEP: Duration = Duration::from_millis(250);
 
 /// Factor by which a step must exceed all earlier steps. If it does not, the ceiling is reached.
-const GAIN: f64 = 1.1;
+const MIN_GAIN: f64 = 1.1;
 
 /// The highest number of operations per second, and the concurrency that reached it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -69,7 +69,7 @@ pub struct ProbedLatencies {
 /// Times single requests. Each of a few connections sends one request at a time.
 pub(crate) fn latencies(store: &Store, samples: &Samples, ledger: &Ledger<'_>) -> Result<ProbedLatencies> {
     let Some(one) = samples.large().first().copied() else { return Ok(ProbedLatencies::default()) };
-    let (until, mut times) = (Instant::now() + ledger.part(ALONE_PART), Vec::new());
+    let (until, mut times) = (Instant::now() + ledger.part(SEQUENTIAL_PART), Vec::new());
     if one.location.as_local().is_some() {
         let all = samples.all.iter().filter(|sample| sample.size > 0).take(MAX_TIMED);
         let mut opens = Vec::new();
@@ -80,21 +80,22 @@ pub(crate) fn latencies(store: &Store, samples: &Samples, ledger: &Ledger<'_>) -
         return Ok(ProbedLatencies { first_byte: Quantiles::of(times), open: Quantiles::of(opens) });
     }
     let timed = thread::scope(|scope| {
-        let waiters: Vec<_> =
-            (0..WAITERS).map(|_| scope.spawn(|| waits(store, one, ledger, until))).collect();
+        let waiters: Vec<_> = (0..TIMING_CONNECTIONS)
+            .map(|_| scope.spawn(|| sequential_times(store, one, ledger, until)))
+            .collect();
         waiters.into_iter().map(|waiter| waiter.join().expect("no panic")).collect::<Result<Vec<_>>>()
     })?;
     Ok(ProbedLatencies { first_byte: Quantiles::of(timed.concat()), open: None })
 }
 
 /// Times requests one after another on one connection. Returns the time of each, in seconds.
-fn waits(store: &Store, one: &Sample, ledger: &Ledger<'_>, until: Instant) -> Result<Vec<f64>> {
+fn sequential_times(store: &Store, one: &Sample, ledger: &Ledger<'_>, until: Instant) -> Result<Vec<f64>> {
     let mut times = Vec::new();
     let mut connected = false;
     // At least one request is timed, even at a very slow location.
     while times.len() < MAX_TIMED && (times.is_empty() || Instant::now() < until) {
         let Some(_reserved) = ledger.reserve(ledger.read(TIMED_BYTES as f64)) else { break };
-        let seconds = timed(store, one)?;
+        let seconds = time_first_byte(store, one)?;
         if connected {
             times.push(seconds);
         }
@@ -104,7 +105,7 @@ fn waits(store: &Store, one: &Sample, ledger: &Ledger<'_>, until: Instant) -> Re
 }
 
 /// Returns the time from a request to its first byte, in seconds.
-fn timed(store: &Store, sample: &Sample) -> Result<f64> {
+fn time_first_byte(store: &Store, sample: &Sample) -> Result<f64> {
     let began = Instant::now();
     let mut body = sample.open(store, ByteRange::new(0, TIMED_BYTES.min(sample.size)))?;
     let mut byte = [0; 1];
@@ -126,9 +127,10 @@ pub(crate) fn ceiling(
     let usd = ledger.read(TIMED_BYTES as f64);
     let operation = |number: usize| {
         let sample = all[number % all.len()];
-        if sample.location.as_local().is_some() { sample.open_only() } else { timed(store, sample) }.map(drop)
+        if sample.location.as_local().is_some() { sample.open_only() } else { time_first_byte(store, sample) }
+            .map(drop)
     };
-    climb(ledger, (wait, AFTER_CEILING), usd, &operation)
+    climb(ledger, (wait, AFTER_CEILING_PART), usd, &operation)
 }
 
 /// Measures the number of small files read per second.
@@ -151,7 +153,7 @@ pub(crate) fn small_files(
         while body.read(&mut buffer)? > 0 {}
         Ok(())
     };
-    climb(ledger, (wait, AFTER_FILES), usd, &operation)
+    climb(ledger, (wait, AFTER_FILES_PART), usd, &operation)
 }
 
 /// Doubles the concurrency until the rate stops rising, an operation is refused, or only the time
@@ -172,7 +174,7 @@ fn climb(
         if per_second > highest {
             best = Some(Ceiling { per_second, at_once, reached: false, throttled });
         }
-        let reached = throttled || per_second < GAIN * highest;
+        let reached = throttled || per_second < MIN_GAIN * highest;
         if let Some(best) = best.as_mut().filter(|_| reached) {
             (best.reached, best.throttled) = (true, throttled);
         }

@@ -2,7 +2,7 @@
 //!
 //! A blocking read ends when another thread shuts down its socket. Hedged requests, deadlines and
 //! Ctrl-C end requests this way. Waits that have no socket (name resolution, connecting, back-off,
-//! credential providers) check the handle every [`LOOK`].
+//! credential providers) check the handle every [`POLL_INTERVAL`].
 //!
 //! Handles nest: cancelling either of two nested handles cancels a handle made by
 //! [`within`](Cancel::within).
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use rustix_futex_sync::Mutex;
 
 use crate::error::{Error, Result};
-use crate::limits::{LOOK, STACK};
+use crate::limits::{POLL_INTERVAL, STACK};
 
 /// A handle that ends the requests registered with it. Clones share one state.
 #[derive(Clone, Debug, Default)]
@@ -104,7 +104,7 @@ impl Cancel {
             if left.is_zero() {
                 return Ok(());
             }
-            std::thread::sleep(left.min(LOOK));
+            std::thread::sleep(left.min(POLL_INTERVAL));
         }
     }
 

@@ -28,9 +28,9 @@ use crate::wire::{HttpMethod, Incoming, ResponseHead, WireClient, WireRequest};
 use crate::{answer, conditions, header_text};
 
 /// Maximum number of redirects followed per request, the usual default of HTTP libraries.
-const MOST_REDIRECTS: usize = 10;
+const MAX_REDIRECTS: usize = 10;
 /// Maximum length, in bytes, of an error page that is read in order to reuse its connection.
-const LONGEST_REFUSAL: usize = 64 << 10;
+const MAX_DRAINED_BYTES: usize = 64 << 10;
 
 /// A client for `http` and `https` URLs.
 pub(crate) struct Http {
@@ -151,7 +151,7 @@ impl Http {
             let size = answer::size_of_whole(&place, &head, &incoming)?;
             if head.status == 206 {
                 // The byte is read in order to reuse the connection.
-                let _ = incoming.collect(LONGEST_REFUSAL);
+                let _ = incoming.collect(MAX_DRAINED_BYTES);
             }
             Ok((answer::stat(&head, size), at))
         })?;
@@ -215,7 +215,7 @@ impl Http {
         let place = place(url);
         let (head, _) = self.retrying(&call, || {
             let (head, incoming) = self.send(url, &call)?.success(&place)?;
-            incoming.collect(LONGEST_REFUSAL)?;
+            incoming.collect(MAX_DRAINED_BYTES)?;
             Ok((head, ()))
         })?;
         let size = payload.length();
@@ -249,7 +249,7 @@ impl Http {
     fn send(&self, url: &HttpUrl, call: &Call<'_>) -> Result<Reply> {
         let (place, cancel) = (place(url), self.client.scoped_cancel(call.cancel));
         let mut at = url.clone();
-        for _ in 0..=MOST_REDIRECTS {
+        for _ in 0..=MAX_REDIRECTS {
             let origin = Origin::parse(at.tls, &at.authority)
                 .ok_or_else(|| protocol(&place, format!("no host and port in {at}")))?;
             let mut headers = call.headers.clone();
@@ -295,10 +295,10 @@ impl Http {
                 return Err(Error::PlainRedirect { location: place, target: self::place(&target) });
             }
             // The body is read in order to reuse the connection.
-            let _ = incoming.collect(LONGEST_REFUSAL);
+            let _ = incoming.collect(MAX_DRAINED_BYTES);
             at = next;
         }
-        Err(protocol(&place, format!("more than {MOST_REDIRECTS} redirects")))
+        Err(protocol(&place, format!("more than {MAX_REDIRECTS} redirects")))
     }
 
     fn refused(&self, url: &HttpUrl, expected: Option<&Version>) -> Error {
@@ -324,7 +324,7 @@ impl Reply {
         let location = place.to_owned();
         let (code, trace) = (head.reason.clone(), head.trace());
         // Error pages are not shown, but they are read in order to reuse the connection.
-        let _ = incoming.collect(LONGEST_REFUSAL);
+        let _ = incoming.collect(MAX_DRAINED_BYTES);
         let error = match head.status {
             404 | 410 => Error::NotFound { location, trace: None },
             401 | 403 | 407 => {

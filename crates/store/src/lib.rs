@@ -89,7 +89,9 @@ pub use firstbyte_location::{Algorithm, Checksum, Hasher};
 pub use firstbyte_pacing::Throttle;
 pub use gateways::SEGMENT;
 pub use header_text::header_value;
-pub use limits::{BRIEFLY, BUFFER, KEEP_IDLE, LOOK, MEMORY, PAGE, STACK, THREAD_MEMORY, most_requests};
+pub use limits::{
+    BUFFER, KEEP_IDLE, MEMORY, PAGE, POLL_INTERVAL, SHORT_WAIT, STACK, THREAD_MEMORY, most_requests,
+};
 pub use local::{
     Beneath, Durability, FileAccess, FoundEntry, LocalFile, PartialPermissions, PrivateDirectory,
     ReplaceKind, Sharing, empty, local_path, location_below, open_regular, refused_calls,

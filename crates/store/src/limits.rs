@@ -7,10 +7,10 @@ use firstbyte_location::to_usize;
 use rustix::process::{Resource, getrlimit};
 
 /// Interval between two checks in a wait that has no socket.
-pub const LOOK: Duration = Duration::from_millis(20);
+pub const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Maximum wait for an event that is expected at any moment: a killed process releases a lock, an
 /// aborted upload ends, or a failed endpoint responds again.
-pub const BRIEFLY: Duration = Duration::from_secs(1);
+pub const SHORT_WAIT: Duration = Duration::from_secs(1);
 /// Time for which idle resources are kept: connections, which servers close after 5 s (S3) to 75 s
 /// (nginx); the threads that use them; and resolved addresses, which object stores change every few
 /// seconds.

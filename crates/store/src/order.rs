@@ -18,7 +18,7 @@ use crate::object::in_listing_order;
 
 /// Suffix of the name of an S3 Express One Zone directory bucket. Such a bucket lists its names in
 /// no order (<https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListObjectsV2.html>).
-const DIRECTORY_BUCKET: &str = "--x-s3";
+const DIRECTORY_BUCKET_SUFFIX: &str = "--x-s3";
 
 /// The buckets that are known to list their names out of order.
 #[derive(Debug, Default)]
@@ -40,7 +40,7 @@ impl Unsorted {
 /// Returns true for a directory bucket of S3. Such a bucket accepts no `start-after`, and only
 /// prefixes that end in `/`.
 pub(crate) fn is_directory_bucket(object: &ObjectLocation) -> bool {
-    object.service.is_s3() && object.bucket.ends_with(DIRECTORY_BUCKET)
+    object.service.is_s3() && object.bucket.ends_with(DIRECTORY_BUCKET_SUFFIX)
 }
 
 /// Two neighbouring names of a listing that are in the wrong order.

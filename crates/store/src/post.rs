@@ -11,7 +11,7 @@ use crate::upload::Payload;
 use crate::wire::{HttpMethod, WireClient, WireRequest};
 
 /// Maximum length, in bytes, of a response that is read in order to reuse its connection.
-const LONGEST_ANSWER: usize = 64 << 10;
+const MAX_ANSWER_BYTES: usize = 64 << 10;
 
 pub(crate) fn post(
     client: &WireClient,
@@ -37,7 +37,7 @@ pub(crate) fn post(
         cancel: &cancel,
         throttle: &Throttle::default(),
     })?;
-    let answer = incoming.collect(LONGEST_ANSWER)?;
+    let answer = incoming.collect(MAX_ANSWER_BYTES)?;
     if (200..300).contains(&head.status) {
         return Ok(());
     }

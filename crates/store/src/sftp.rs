@@ -41,7 +41,7 @@ use session::Exchange;
 use writing::SftpWriting;
 
 /// Number of deletions in flight.
-const DELETIONS: usize = 64;
+const DELETIONS_IN_FLIGHT: usize = 64;
 
 /// A client for `sftp` locations.
 pub(crate) struct Sftp {
@@ -235,7 +235,7 @@ impl Sftp {
             hosts.entry(&place.authority).or_default().push(place);
         }
         let mut failed = Vec::new();
-        for group in hosts.values().flat_map(|places| places.chunks(DELETIONS)) {
+        for group in hosts.values().flat_map(|places| places.chunks(DELETIONS_IN_FLIGHT)) {
             match self.control(group[0], |exchange| delete_group(exchange, group)) {
                 Ok(errors) => failed.extend(errors),
                 // Deletes the files one by one, to find out which deletions fail.

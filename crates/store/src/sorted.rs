@@ -18,7 +18,7 @@ use crate::object::listing_key;
 /// Memory for the entries of one run, in bytes: about 20,000 entries.
 const SORT_MEMORY: usize = 4 << 20;
 /// Maximum number of runs merged at once. Each run has a buffer of [`RUN_BUFFER`] bytes.
-const MOST_RUNS: usize = 64;
+const MAX_MERGED_RUNS: usize = 64;
 const RUN_BUFFER: usize = 16 << 10;
 /// Memory of an entry, in bytes, without its strings.
 const ENTRY_MEMORY: usize = 2 * size_of::<Entry>();
@@ -134,7 +134,7 @@ impl Runs {
 
     fn add(&mut self, mut entries: Vec<Keyed>) -> io::Result<()> {
         entries.sort_by(|one, other| one.key.cmp(&other.key));
-        if self.ends.len() == MOST_RUNS {
+        if self.ends.len() == MAX_MERGED_RUNS {
             self.join()?;
         }
         let mut out = BufWriter::new(&*self.file);

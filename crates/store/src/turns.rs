@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 
 /// Maximum number of consecutive empty pages. S3 sends some where many keys were deleted.
-const MOST_EMPTY: u32 = 1_000;
+const MAX_EMPTY_PAGES: u32 = 1_000;
 
 /// The continuation tokens that a listing, or a range of it, has had so far.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ impl Turns {
         if !self.seen.insert(self.hasher.hash_one(token)) {
             return Err("a listing that repeats itself: the same continuation token came twice");
         }
-        if self.empty >= MOST_EMPTY {
+        if self.empty >= MAX_EMPTY_PAGES {
             return Err("an endless listing: 1,000 empty pages in a row");
         }
         Ok(())

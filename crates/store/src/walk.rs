@@ -16,10 +16,10 @@ use crate::query::{Directories, ListOptions};
 
 /// Maximum length of a path to enter, in bytes: the limit of Linux. A deeper tree is assumed to be
 /// endless because of a link to a parent directory.
-const LONGEST_PATH: usize = 4_096;
+const MAX_PATH_BYTES: usize = 4_096;
 /// Maximum number of bytes of names that wait in the directories above the current one. The largest
 /// of these directories is not counted.
-const MOST_WAITING: usize = 16 << 20;
+const MAX_WAITING_BYTES: usize = 16 << 20;
 
 /// A tree of directories in a store.
 pub(crate) trait DirectoryTree: Send + Sync + 'static {
@@ -73,8 +73,8 @@ impl<T: DirectoryTree> StoreWalk<T> {
     fn enter(&mut self, directory: Vec<u8>) -> Result<()> {
         let protocol =
             |why: String| Error::Protocol { location: self.tree.place(&directory), detail: why, trace: None };
-        if directory.len() > LONGEST_PATH {
-            let why = format!("a path of more than {LONGEST_PATH} bytes: the tree seems to have no end");
+        if directory.len() > MAX_PATH_BYTES {
+            let why = format!("a path of more than {MAX_PATH_BYTES} bytes: the tree seems to have no end");
             return Err(protocol(why));
         }
         if let Some(level) = self.levels.last_mut()
@@ -91,7 +91,7 @@ impl<T: DirectoryTree> StoreWalk<T> {
         let memory = entries.iter().map(taken).sum();
         let held: usize = self.levels.iter().map(|level| level.memory).sum();
         let largest = self.levels.iter().map(|level| level.memory).max().unwrap_or_default();
-        if held + memory - largest.max(memory) > MOST_WAITING {
+        if held + memory - largest.max(memory) > MAX_WAITING_BYTES {
             let depth = self.levels.len() + 1;
             return Err(protocol(format!(
                 "{depth} nested directories have too many names to keep in memory"

@@ -24,7 +24,7 @@ conformance!(serve_s3_tls, ServeS3Tls);
 conformance!(serve_http_tls, ServeHttpTls);
 
 /// Quirks of a server that callers of the store do not notice.
-const UNNOTICED: [Quirk; 9] = [
+const UNNOTICED_QUIRKS: [Quirk; 9] = [
     Quirk::BareTags,
     Quirk::CapitalTags,
     Quirk::Slow,
@@ -38,7 +38,7 @@ const UNNOTICED: [Quirk; 9] = [
 
 #[test]
 fn the_contract_holds_under_quirks_that_a_caller_does_not_notice() {
-    for quirk in UNNOTICED {
+    for quirk in UNNOTICED_QUIRKS {
         eprintln!("{}", quirk.name());
         let subject = || Subject::with_quirks(&[quirk]);
         a_version_is_stable_until_the_content_changes(&subject());

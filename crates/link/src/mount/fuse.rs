@@ -22,10 +22,10 @@ use super::mirror::{Mirror, PageValidity};
 use super::wire::ReplyWire;
 
 /// Number of threads of a mount that handle requests. These threads do not wait for the wire.
-const THREADS: usize = 4;
+const REQUEST_THREADS: usize = 4;
 
 /// Maximum number of read-ahead requests that the kernel keeps in flight, for all readers together.
-const BACKGROUND: u16 = 128;
+const MAX_BACKGROUND_READS: u16 = 128;
 
 /// Time for which the kernel caches names and attributes. It is zero, so a client sends as many
 /// requests as without a cache.
@@ -59,7 +59,7 @@ impl MirrorClient {
         // The helper program would take a comma for the end of the name.
         let name = MountOption::FSName(source.replace(',', "_"));
         config.mount_options = vec![MountOption::RO, name, MountOption::CUSTOM(format!("subtype={subtype}"))];
-        config.n_threads = Some(THREADS);
+        config.n_threads = Some(REQUEST_THREADS);
         config.clone_fd = true;
         Ok(ServedMirror(Session::new(self, directory, &config)?.spawn()?))
     }
@@ -79,7 +79,7 @@ impl Filesystem for MirrorClient {
             let _ = config.add_capabilities(wanted);
         }
         // Cannot fail: the value is within the limit of the library.
-        let _ = config.set_max_background(BACKGROUND);
+        let _ = config.set_max_background(MAX_BACKGROUND_READS);
         Ok(())
     }
 

@@ -34,7 +34,7 @@ use wire::ReplyWire;
 const SUBTYPE: &str = "firstbyte-link";
 
 /// Maximum wait for the end of a mount. The kernel needs less time if no file on the mount is open.
-const ENDING: Duration = Duration::from_millis(500);
+const UNMOUNT_WAIT: Duration = Duration::from_millis(500);
 
 /// The settings of a slow file system. [`SlowFsConfig::new`] sets no delay and no limits.
 #[derive(Clone, Debug)]
@@ -169,7 +169,7 @@ impl SlowFs {
                     Err(_) => {}
                 }
             }
-            if !self.wait(ENDING) {
+            if !self.wait(UNMOUNT_WAIT) {
                 tracing::debug!("files below a mount are still open");
             }
         }

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 /// The kernel's read-ahead for a mount, in KiB. The default of 128 KiB takes only 1 ms at 100 MB/s,
 /// so a single client would wait for each of its requests and not reach the rate. NFS clients use
 /// larger values too.
-const READ_AHEAD: u32 = 1024;
+const READ_AHEAD_KIB: u32 = 1024;
 
 /// Returns the real path of the directory to mirror.
 pub(super) fn source(path: &Path) -> Result<PathBuf> {
@@ -64,14 +64,14 @@ pub(super) fn device() -> Result<()> {
     opened.map(drop).map_err(|error| Error::NoDevice { source: error.into() })
 }
 
-/// Sets the kernel's read-ahead for the mount at `directory` to [`READ_AHEAD`], if that is
+/// Sets the kernel's read-ahead for the mount at `directory` to [`READ_AHEAD_KIB`], if that is
 /// permitted.
 pub(super) fn read_ahead(directory: &Path) {
     // The kernel already knows the device of the mount's root, so this sends no request.
     let found = rustix::fs::statx(CWD, directory, AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE);
     let Ok(found) = found else { return };
     let setting = format!("/sys/class/bdi/{}:{}/read_ahead_kb", found.stx_dev_major, found.stx_dev_minor);
-    if let Err(error) = fs::write(&setting, READ_AHEAD.to_string()) {
+    if let Err(error) = fs::write(&setting, READ_AHEAD_KIB.to_string()) {
         tracing::debug!("{setting}: {error}");
     }
 }

@@ -16,14 +16,14 @@ use firstbyte_pacing::{
 };
 
 /// Duration of a stall.
-const STALL: Duration = Duration::from_secs(5);
+const STALL_TIME: Duration = Duration::from_secs(5);
 /// Length from which an object counts as large, in bytes. Transfers use the same length.
-const LARGE: u64 = 16 << 20;
+const LARGE_OBJECT_BYTES: u64 = 16 << 20;
 /// Number of bytes in a connection's first round trip: ten segments (RFC 6928).
-const FIRST_FLIGHT: f64 = 14_600.0;
+const FIRST_FLIGHT_BYTES: f64 = 14_600.0;
 /// Share of one second's requests that the server accepts at once, if it limits requests per
 /// second.
-const BURST: f64 = 0.1;
+const BURST_SHARE: f64 = 0.1;
 
 /// A simulated server, the network path to it, and the client machine.
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +77,7 @@ impl Setting {
     pub(crate) fn work(&self) -> Work {
         match self.object {
             None => Work::One,
-            Some(length) if length >= LARGE => Work::Large,
+            Some(length) if length >= LARGE_OBJECT_BYTES => Work::Large,
             Some(_) => Work::Small,
         }
     }
@@ -244,7 +244,7 @@ impl<'a> World<'a> {
         let Setting { machine, each, spread, total, per_second, .. } = self.setting;
         let seconds = step.as_secs_f64();
         let rate = per_second.unwrap_or_default();
-        self.tokens = (self.tokens + rate * seconds).min(rate * BURST);
+        self.tokens = (self.tokens + rate * seconds).min(rate * BURST_SHARE);
         let spent = f64::from(std::mem::take(&mut self.begun)) * machine.request;
         let processed = (machine.cores * seconds - spent).max(0.0) / machine.byte;
         let bytes = processed.min(total.min(machine.disk) * seconds);
@@ -300,7 +300,7 @@ impl<'a> World<'a> {
             State::Head { request, until, length, .. } if until <= self.now => {
                 request.head_arrived(length as u64, self.now);
                 let round_trip = self.setting.round_trip.as_secs_f64();
-                worker.reached.get_or_insert(FIRST_FLIGHT / round_trip);
+                worker.reached.get_or_insert(FIRST_FLIGHT_BYTES / round_trip);
                 State::Body { request, left: length, length, head: self.now }
             }
             State::Body { request, left, length, head } => {
@@ -337,7 +337,7 @@ impl<'a> World<'a> {
         let handshakes =
             if worker.reached.is_none() { round_trip * self.setting.handshakes } else { Duration::ZERO };
         let until = if self.random() < stalls {
-            self.now + STALL
+            self.now + STALL_TIME
         } else {
             // No two responses take exactly the same time. Otherwise all requests would stay in
             // step.

@@ -13,10 +13,10 @@ use crate::s3::variable;
 use crate::signing::Signing;
 
 /// Account name of Azure's emulators. Every emulator has the same account name and key.
-const EMULATED: &str = "devstoreaccount1";
-const EMULATED_KEY: &str =
+const EMULATOR_ACCOUNT: &str = "devstoreaccount1";
+const EMULATOR_KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
-const EMULATED_ENDPOINT: &str = "http://127.0.0.1:10000/devstoreaccount1";
+const EMULATOR_ENDPOINT: &str = "http://127.0.0.1:10000/devstoreaccount1";
 
 /// A storage account and its endpoint.
 pub(super) struct AzureAccount {
@@ -85,9 +85,9 @@ impl AccountFields {
             let value = Some(value.trim().to_owned());
             match name.trim().to_ascii_lowercase().as_str() {
                 "usedevelopmentstorage" => {
-                    parts.name = Some(EMULATED.to_owned());
-                    parts.key = Some(EMULATED_KEY.to_owned());
-                    parts.endpoint.get_or_insert_with(|| EMULATED_ENDPOINT.to_owned());
+                    parts.name = Some(EMULATOR_ACCOUNT.to_owned());
+                    parts.key = Some(EMULATOR_KEY.to_owned());
+                    parts.endpoint.get_or_insert_with(|| EMULATOR_ENDPOINT.to_owned());
                 }
                 "accountname" => parts.name = value,
                 "accountkey" => parts.key = value,

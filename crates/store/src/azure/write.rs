@@ -15,7 +15,7 @@ use crate::wire::{HttpMethod, ResponseHead};
 use crate::{answer, header_text};
 
 /// The pause between two checks of a pending copy.
-const COPYING: Duration = Duration::from_millis(500);
+const COPY_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 impl Azure {
     /// Sends `Put Blob`. The service checks the MD5 and stores it with the blob.
@@ -94,7 +94,7 @@ impl Azure {
         let mut head = first;
         loop {
             match head.get("x-ms-copy-status") {
-                Some("pending") => wait.sleep(COPYING)?,
+                Some("pending") => wait.sleep(COPY_POLL_INTERVAL)?,
                 Some("success") => return Ok(()),
                 other => {
                     let why = head.get("x-ms-copy-status-description").or(other).unwrap_or("no status");

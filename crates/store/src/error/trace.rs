@@ -15,7 +15,7 @@ pub type Traced = Option<Box<Trace>>;
 
 /// Maximum length of an identifier, in characters; the rest is cut off. S3 has the longest
 /// identifiers, with 76 characters.
-const LONGEST_ID: usize = 256;
+const MAX_ID_CHARACTERS: usize = 256;
 
 /// Headers that hold the identifier of a request, the most specific first: those of S3 and
 /// compatible servers, Azure, Google, web servers and content delivery networks. Sources:
@@ -50,10 +50,10 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Returns an identifier without unprintable characters, cut to [`LONGEST_ID`]. `None` if
-    /// nothing remains.
+    /// Returns an identifier without unprintable characters, cut to [`MAX_ID_CHARACTERS`]. `None`
+    /// if nothing remains.
     pub(crate) fn identifier(text: &str) -> Option<String> {
-        let text: String = text.chars().filter(|c| !c.is_control()).take(LONGEST_ID).collect();
+        let text: String = text.chars().filter(|c| !c.is_control()).take(MAX_ID_CHARACTERS).collect();
         (!text.trim().is_empty()).then(|| text.trim().to_owned())
     }
 }
@@ -160,6 +160,6 @@ mod tests {
     fn an_identifier_is_printable_and_short() {
         assert_eq!(Trace::identifier("A\x1b[2J "), Some("A[2J".to_owned()));
         assert_eq!(Trace::identifier(" \r\n"), None);
-        assert_eq!(Trace::identifier(&"x".repeat(1000)).unwrap().len(), LONGEST_ID);
+        assert_eq!(Trace::identifier(&"x".repeat(1000)).unwrap().len(), MAX_ID_CHARACTERS);
     }
 }

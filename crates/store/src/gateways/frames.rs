@@ -18,20 +18,20 @@ use crate::wire::Incoming;
 pub(crate) const FRAMES: &str = "x-firstbyte-frames";
 
 /// Length of a block, in bytes; the same as in the cache.
-const BLOCK: u64 = 128 << 10;
+const BLOCK_BYTES: u64 = 128 << 10;
 
 /// Length of a checksum, in bytes.
-const CHECKSUM_LENGTH: u64 = 4;
+const CHECKSUM_BYTES: u64 = 4;
 
 /// Returns true if a range consists of whole blocks of an object of `size` bytes.
 pub(super) fn is_aligned(range: ByteRange, size: u64) -> bool {
-    let ends = range.end.is_multiple_of(BLOCK) || range.end >= size;
-    range.start.is_multiple_of(BLOCK) && range.start < range.end.min(size) && ends
+    let ends = range.end.is_multiple_of(BLOCK_BYTES) || range.end >= size;
+    range.start.is_multiple_of(BLOCK_BYTES) && range.start < range.end.min(size) && ends
 }
 
 /// Returns the length of a body that holds the bytes `range` and their checksums.
 pub(crate) fn framed_len(range: ByteRange) -> u64 {
-    range.len() + CHECKSUM_LENGTH * range.len().div_ceil(BLOCK)
+    range.len() + CHECKSUM_BYTES * range.len().div_ceil(BLOCK_BYTES)
 }
 
 /// Reads a body block by block, and verifies each block.
@@ -68,8 +68,8 @@ impl Frames {
     }
 
     fn next_block(&mut self) -> Result<()> {
-        let length = self.range.len().min(BLOCK);
-        self.block.resize(to_usize(length + CHECKSUM_LENGTH), 0);
+        let length = self.range.len().min(BLOCK_BYTES);
+        self.block.resize(to_usize(length + CHECKSUM_BYTES), 0);
         let mut done = 0;
         while done < self.block.len() {
             match self.incoming.read(&mut self.block[done..])? {

@@ -16,7 +16,7 @@ use super::member::Member;
 use crate::body::Body;
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
-use crate::limits::{LOOK, STACK};
+use crate::limits::{POLL_INTERVAL, STACK};
 
 /// Number of requests that allow one second request. At this share, four nodes that share one link
 /// do not notice the additional bytes from the origin.
@@ -168,7 +168,7 @@ impl Shared {
                 if state.may_send_twice(&late.member) {
                     late.start();
                 } else {
-                    late.due = now + LOOK;
+                    late.due = now + POLL_INTERVAL;
                     state.waiting.insert(number, late);
                 }
             }
@@ -241,7 +241,7 @@ mod tests {
     /// Waits until the handle is cancelled, like a request that gets no response.
     fn silence(cancel: &Cancel) -> Result<Body> {
         while !cancel.is_cancelled() {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
         Err(Error::Cancelled)
     }

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use rustix_futex_sync::Mutex;
 
-use super::PATIENCE;
+use super::MAX_SILENCE;
 
 /// Time for which a failed gateway gets no requests.
-const SKIPPED: Duration = Duration::from_secs(30);
+const FAILURE_PAUSE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Member {
     pub(super) url: String,
@@ -25,14 +25,14 @@ impl Member {
     /// Returns true if the gateway gets requests, that is, unless it has failed lately.
     pub(super) fn is_asked(&self) -> bool {
         let failed = self.failed.lock();
-        failed.is_none_or(|failed| failed.elapsed() >= SKIPPED)
+        failed.is_none_or(|failed| failed.elapsed() >= FAILURE_PAUSE)
     }
 
     /// Records a failure.
     pub(crate) fn failed(&self, why: impl Display) {
         let before = self.failed.lock().replace(Instant::now());
-        if before.is_none_or(|before| before.elapsed() >= SKIPPED) {
-            tracing::warn!("{}: {why}; not asked for {SKIPPED:?}", self.url);
+        if before.is_none_or(|before| before.elapsed() >= FAILURE_PAUSE) {
+            tracing::warn!("{}: {why}; not asked for {FAILURE_PAUSE:?}", self.url);
         }
     }
 
@@ -51,7 +51,7 @@ impl Member {
     fn was_silent_at(&self, now: Instant) {
         let mut silent = self.silent.lock();
         let since = *silent.get_or_insert(now);
-        if now.duration_since(since) >= PATIENCE {
+        if now.duration_since(since) >= MAX_SILENCE {
             *silent = None;
             drop(silent);
             self.failed("it answers later than others");
@@ -68,13 +68,13 @@ mod tests {
         let (member, now) = (Member::new("http://a:1".into()), Instant::now());
         for _ in 0..9 {
             member.was_silent_at(now);
-            member.was_silent_at(now + PATIENCE / 2);
+            member.was_silent_at(now + MAX_SILENCE / 2);
         }
         assert!(member.is_asked());
         member.answered();
-        member.was_silent_at(now + PATIENCE);
+        member.was_silent_at(now + MAX_SILENCE);
         assert!(member.is_asked());
-        member.was_silent_at(now + PATIENCE * 2);
+        member.was_silent_at(now + MAX_SILENCE * 2);
         assert!(!member.is_asked());
     }
 }

@@ -32,10 +32,10 @@ use crate::via::Gateways;
 
 /// Longest time for which a gateway may leave all requests unanswered. This time is longer than a
 /// gateway's read from the origin takes, and a fraction of a read's deadline.
-const PATIENCE: Duration = Duration::from_secs(3);
+const MAX_SILENCE: Duration = Duration::from_secs(3);
 
 /// Time limit for connecting to a gateway. Gateways are near.
-const CONNECT: Duration = Duration::from_secs(1);
+const CONNECT_DEADLINE: Duration = Duration::from_secs(1);
 
 /// Number of gateways tried for a segment before the origin: the owner of the segment, and the next
 /// in order.
@@ -145,8 +145,8 @@ fn of_gateway(options: &StoreOptions, url: &str, keys: Option<SigningKeys>) -> S
         customer_key: None,
         gateways: Gateways::default(),
         proxies: Proxies::default(),
-        read_deadline: PATIENCE,
-        connect_deadline: CONNECT,
+        read_deadline: MAX_SILENCE,
+        connect_deadline: CONNECT_DEADLINE,
         retries: 0,
         outages: Outages::FailFast,
         ..options.clone()

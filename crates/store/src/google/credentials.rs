@@ -29,9 +29,9 @@ use crate::s3::variable;
 use crate::signing::Signing;
 use crate::wire::{HttpMethod, WireClient};
 
-const GOOGLE: &str = "https://storage.googleapis.com";
+const GOOGLE_URL: &str = "https://storage.googleapis.com";
 /// Default URL of the service that issues a token for a credentials file.
-const TOKENS: &str = "https://oauth2.googleapis.com/token";
+const TOKEN_URL: &str = "https://oauth2.googleapis.com/token";
 /// Access for which tokens are requested: reading and writing objects and buckets.
 const SCOPE: &str = "https://www.googleapis.com/auth/devstorage.read_write";
 /// Address of the metadata server. Every Google machine resolves the server's name to this address.
@@ -40,7 +40,7 @@ const METADATA_SERVER: &str = "169.254.169.254";
 /// milliseconds.
 const METADATA_WAIT: Duration = Duration::from_secs(2);
 /// Validity of the assertion that is exchanged for a token. Google allows no longer one.
-const ASSERTION: Duration = Duration::from_secs(60 * 60);
+const ASSERTION_VALIDITY: Duration = Duration::from_secs(60 * 60);
 
 /// The endpoint to which requests are sent.
 pub(super) struct GoogleEndpoint {
@@ -85,7 +85,7 @@ impl GoogleCredentials {
 fn find_place(options: &StoreOptions) -> std::result::Result<GoogleEndpoint, String> {
     let emulator = options.google_endpoint.clone().or_else(|| variable("STORAGE_EMULATOR_HOST"));
     let is_emulator = emulator.is_some();
-    let url = emulator.unwrap_or_else(|| GOOGLE.to_owned());
+    let url = emulator.unwrap_or_else(|| GOOGLE_URL.to_owned());
     let with_scheme = if url.contains("://") { url.clone() } else { format!("http://{url}") };
     Origin::parse_url(&with_scheme).map(|origin| GoogleEndpoint { origin, is_emulator }).ok_or(url)
 }
@@ -148,7 +148,7 @@ fn file() -> Option<PathBuf> {
 /// error does not quote the file.
 fn request(path: &Path) -> std::result::Result<(String, String), String> {
     let text = std::fs::read(path).map_err(|error| error.to_string())?;
-    let url = |given: Option<String>| given.unwrap_or_else(|| TOKENS.to_owned());
+    let url = |given: Option<String>| given.unwrap_or_else(|| TOKEN_URL.to_owned());
     let file = serde_json::from_slice(&text).map_err(|error| match error.classify() {
         serde_json::error::Category::Data => {
             "neither the key of a service account nor the login of a user".to_owned()
@@ -169,7 +169,7 @@ fn request(path: &Path) -> std::result::Result<(String, String), String> {
             let url = url(token_uri);
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let header = json!({ "alg": "RS256", "typ": "JWT", "kid": private_key_id });
-            let (begins, ends) = (now.as_secs(), (now + ASSERTION).as_secs());
+            let (begins, ends) = (now.as_secs(), (now + ASSERTION_VALIDITY).as_secs());
             let claims =
                 json!({ "iss": client_email, "scope": SCOPE, "aud": url, "iat": begins, "exp": ends });
             let assertion = signed(&header.to_string(), &claims.to_string(), &private_key)?;
@@ -262,7 +262,7 @@ mod tests {
             "type": "authorized_user", "client_id": "a b", "client_secret": "c&d", "refresh_token": "e",
         }));
         let (url, body) = request(file.path()).unwrap();
-        assert_eq!(url, TOKENS);
+        assert_eq!(url, TOKEN_URL);
         assert!(body.contains("client_id=a%20b&client_secret=c%26d&refresh_token=e"), "{body}");
     }
 

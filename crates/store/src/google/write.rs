@@ -24,7 +24,7 @@ use crate::wire::HttpMethod;
 
 /// Size limit, in bytes, of an object that is copied into memory and sent in one request with its
 /// description.
-const TOGETHER: u64 = 256 << 10;
+const MAX_SINGLE_REQUEST_BYTES: u64 = 256 << 10;
 
 /// The description of an object in a response.
 #[derive(Default, Deserialize)]
@@ -56,10 +56,10 @@ impl Google {
         description.insert("name".to_owned(), Value::from(object.key.as_str()));
         description.insert("crc32c".to_owned(), Value::from(crc.to_base64()));
         let description = Value::from(description).to_string();
-        let body = if payload.length() <= TOGETHER {
-            self.put_together(object, &description, payload, options)?
+        let body = if payload.length() <= MAX_SINGLE_REQUEST_BYTES {
+            self.put_in_one_request(object, &description, payload, options)?
         } else {
-            self.put_by_session(object, &description, payload, options)?
+            self.put_in_session(object, &description, payload, options)?
         };
         let stored: Resource = serde_json::from_slice(&body)
             .map_err(|error| protocol(&place, format!("no object in the response: {error}")))?;
@@ -71,7 +71,7 @@ impl Google {
     }
 
     /// Writes an object, description and bytes, with one request.
-    fn put_together(
+    fn put_in_one_request(
         &self,
         object: &ObjectLocation,
         description: &str,
@@ -96,7 +96,7 @@ impl Google {
     }
 
     /// Writes an object in an upload session. After a failure, begins a new session.
-    fn put_by_session(
+    fn put_in_session(
         &self,
         object: &ObjectLocation,
         description: &str,

@@ -25,10 +25,10 @@ use crate::{answer, dates};
 
 /// Maximum length of a page, in bytes. `serve` writes about 100 bytes per entry, so the page of a
 /// directory with a million entries is accepted.
-const LONGEST_PAGE: usize = 128 << 20;
+const MAX_PAGE_BYTES: usize = 128 << 20;
 
 /// Number of concurrent HEAD requests for the links of a page.
-const LOOKS: usize = 16;
+const CONCURRENT_HEADS: usize = 16;
 
 /// The tree of directory pages below a URL.
 struct Pages {
@@ -68,7 +68,7 @@ impl Pages {
         std::thread::scope(|scope| {
             let start = |_| std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work).ok();
             // This thread works too: a listing succeeds even if no other thread can start.
-            let others: Vec<_> = (1..LOOKS.min(files.len())).filter_map(start).collect();
+            let others: Vec<_> = (1..CONCURRENT_HEADS.min(files.len())).filter_map(start).collect();
             work();
             drop(others);
         });
@@ -178,7 +178,7 @@ impl Http {
             let reply = self.send(url, &call)?;
             let at = reply.at.clone();
             let (head, incoming) = reply.success(&place)?;
-            Ok((head, (incoming.collect(LONGEST_PAGE)?, at)))
+            Ok((head, (incoming.collect(MAX_PAGE_BYTES)?, at)))
         })?;
         let kind = head.get("content-type").unwrap_or_default();
         if kind.starts_with("application/x-ndjson") {

@@ -13,7 +13,7 @@ use crate::origin::Origin;
 
 /// Beginnings of the titles of directory pages: first that of nginx, Apache and lighttpd, then
 /// Python's.
-const TITLES: [&str; 2] = ["index of", "directory listing"];
+const DIRECTORY_TITLES: [&str; 2] = ["index of", "directory listing"];
 
 /// The links of a page.
 #[derive(Debug, Default)]
@@ -53,7 +53,8 @@ impl LinkPage {
                 }
                 Token::String(text) if in_title => {
                     let text = text.trim_ascii_start().to_ascii_lowercase();
-                    page.is_directory |= TITLES.iter().any(|title| text.starts_with(title.as_bytes()));
+                    page.is_directory |=
+                        DIRECTORY_TITLES.iter().any(|title| text.starts_with(title.as_bytes()));
                 }
                 Token::EndTag(_) => in_title = false,
                 _ => {}

@@ -13,7 +13,7 @@ use crate::wire::ResponseHead;
 
 /// Maximum number of cookies in a store; the oldest are dropped first. RFC 6265, 6.1 requires at
 /// least 50 per host.
-const MOST_COOKIES: usize = 200;
+const MAX_COOKIES: usize = 200;
 
 /// Resolves the URL of a `Location` header by the rules of browsers and of curl
 /// (<https://url.spec.whatwg.org/>). The result has the credentials of `base` only if the host is
@@ -65,7 +65,7 @@ impl Cookies {
                 cookies.push(cookie);
             }
         }
-        let surplus = cookies.len().saturating_sub(MOST_COOKIES);
+        let surplus = cookies.len().saturating_sub(MAX_COOKIES);
         cookies.drain(..surplus);
     }
 

@@ -33,9 +33,9 @@ use crate::syscall_refusal::is_refusal;
 
 /// Permission bits that a copy preserves. The other bits (set-user-ID, set-group-ID, sticky) grant
 /// the owner's rights, and a copy may have another owner.
-pub(super) const KEPT: u32 = 0o777;
+pub(super) const PRESERVED_BITS: u32 = 0o777;
 /// Permission bits that the owner needs in order to write into a directory.
-const FILLING: u32 = 0o700;
+const OWNER_BITS: u32 = 0o700;
 /// A directory beneath which names are resolved.
 #[derive(Debug)]
 pub struct Beneath {
@@ -430,8 +430,9 @@ impl Beneath {
     /// Creates the directory `part` in `above`; `name` is its path from the root.
     fn make(&self, above: impl AsFd, part: &OsStr, name: &Path) -> std::result::Result<OwnedFd, Errno> {
         let wanted = self.like.as_ref().and_then(|like| std::fs::metadata(like.join(name)).ok());
-        let wanted = wanted.filter(std::fs::Metadata::is_dir).map(|metadata| metadata.mode() & KEPT);
-        let mode = Mode::from_raw_mode(wanted.map_or(KEPT, |mode| mode | FILLING));
+        let wanted =
+            wanted.filter(std::fs::Metadata::is_dir).map(|metadata| metadata.mode() & PRESERVED_BITS);
+        let mode = Mode::from_raw_mode(wanted.map_or(PRESERVED_BITS, |mode| mode | OWNER_BITS));
         let open = || rustix::fs::openat(&above, part, LOOKUP | OFlags::NOFOLLOW, Mode::empty());
         match rustix::fs::mkdirat(&above, part, mode) {
             // Another worker has created the directory, or it exists only in another letter case.
@@ -442,8 +443,8 @@ impl Beneath {
         }
         let directory = open()?;
         let Some(wanted) = wanted else { return Ok(directory) };
-        change_mode(readable(&directory)?, wanted | FILLING)?;
-        if wanted | FILLING != wanted {
+        change_mode(readable(&directory)?, wanted | OWNER_BITS)?;
+        if wanted | OWNER_BITS != wanted {
             self.closing.lock().push((name.to_owned(), wanted));
         }
         Ok(directory)

@@ -14,7 +14,7 @@ use firstbyte_location::shown;
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::beneath::{self, Beneath, KEPT};
+use super::beneath::{self, Beneath, PRESERVED_BITS};
 use super::destination::{PartialDestination, ReplaceKind};
 use super::optional::{self, Improvement, attempt};
 use super::resolve::stat_at;
@@ -66,7 +66,7 @@ impl PartialPermissions {
             Self::Source(mode) => mode,
             Self::Usual => 0o666,
         };
-        0o600 | (others & before.unwrap_or(KEPT) & KEPT)
+        0o600 | (others & before.unwrap_or(PRESERVED_BITS) & PRESERVED_BITS)
     }
 }
 
@@ -258,7 +258,11 @@ impl LocalFile {
             (None, None) if self.usual => return Ok(()),
             (None, None) => usual_mode(&self.place.directory, self.file())?,
         };
-        if mode & KEPT == self.mode { Ok(()) } else { beneath::change_mode(self.file(), mode & KEPT) }
+        if mode & PRESERVED_BITS == self.mode {
+            Ok(())
+        } else {
+            beneath::change_mode(self.file(), mode & PRESERVED_BITS)
+        }
     }
 
     /// Discards the content of an interrupted writer.
@@ -342,7 +346,7 @@ fn open_locked(directory: &OwnedFd, name: &OsStr, bits: u32) -> io::Result<Optio
             rustix::fs::unlinkat(directory, name, AtFlags::empty())?;
             continue;
         }
-        return Ok(Some(Opened { file: File::from(file), mode: ours.st_mode & KEPT, new }));
+        return Ok(Some(Opened { file: File::from(file), mode: ours.st_mode & PRESERVED_BITS, new }));
     }
 }
 
@@ -350,7 +354,7 @@ fn open_locked(directory: &OwnedFd, name: &OsStr, bits: u32) -> io::Result<Optio
 fn create(directory: &OwnedFd, name: &OsStr, bits: u32) -> io::Result<Opened> {
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::CREATE | OFlags::EXCL;
     let file = rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(bits))?;
-    let mode = rustix::fs::fstat(&file)?.st_mode & KEPT;
+    let mode = rustix::fs::fstat(&file)?.st_mode & PRESERVED_BITS;
     Ok(Opened { file: File::from(file), mode, new: true })
 }
 

@@ -23,7 +23,7 @@ use super::resolve::{LOOKUP, open_beneath};
 use super::resolve::{READ, is_dots, readable, stat_at};
 
 /// Maximum number of links followed in one path, as in the kernel (path_resolution(7)).
-const MOST_LINKS: u32 = 40;
+const MAX_LINKS: u32 = 40;
 /// Permission bits that let other users change a directory.
 const OTHERS_WRITE: u32 = 0o022;
 
@@ -322,7 +322,7 @@ fn descend(path: &Path, missing: Missing) -> io::Result<OwnedFd> {
                     return Err(denied("a symbolic link of another user is in its path"));
                 }
                 links += 1;
-                if links > MOST_LINKS {
+                if links > MAX_LINKS {
                     return Err(Errno::LOOP.into());
                 }
                 let target = rustix::fs::readlinkat(&at, &part, Vec::new())?;

@@ -20,9 +20,9 @@ use crate::error::Error;
 
 /// Names that Windows reserves for devices, with any extension ("Naming Files, Paths, and
 /// Namespaces", Microsoft).
-const DEVICES: [&str; 4] = ["con", "prn", "aux", "nul"];
+const DEVICE_NAMES: [&str; 4] = ["con", "prn", "aux", "nul"];
 /// Reserved device names that a digit follows.
-const NUMBERED_DEVICES: [&str; 2] = ["com", "lpt"];
+const NUMBERED_DEVICE_NAMES: [&str; 2] = ["com", "lpt"];
 
 /// Returns true for names that some file systems store as other names instead of refusing them. FAT
 /// and exFAT drop dots at the end (`vfat_striptail_len` in Linux's `fs/fat/namei_vfat.c`). SMB
@@ -34,11 +34,11 @@ pub(super) fn is_often_changed(name: &OsStr) -> bool {
     let is_device = |device: &str| stem.eq_ignore_ascii_case(device.as_bytes());
     let is_numbered = || match stem.split_last() {
         Some((last, kind)) if last.is_ascii_digit() => {
-            NUMBERED_DEVICES.iter().any(|device| kind.eq_ignore_ascii_case(device.as_bytes()))
+            NUMBERED_DEVICE_NAMES.iter().any(|device| kind.eq_ignore_ascii_case(device.as_bytes()))
         }
         _ => false,
     };
-    name.ends_with(b".") || name.ends_with(b" ") || DEVICES.into_iter().any(is_device) || is_numbered()
+    name.ends_with(b".") || name.ends_with(b" ") || DEVICE_NAMES.into_iter().any(is_device) || is_numbered()
 }
 
 /// Returns the name that the directory lists for the entry found as `name`, if it differs from

@@ -9,7 +9,7 @@ use firstbyte_location::{EntryKind, FileIdentity, Version, shown};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::beneath::KEPT;
+use super::beneath::PRESERVED_BITS;
 use super::io_error;
 use crate::error::{Error, Result};
 use crate::object::{Metadata, Stat};
@@ -78,7 +78,7 @@ pub(super) fn describe(metadata: &fs::Metadata) -> Stat {
         modified,
         metadata: Metadata {
             modified,
-            mode: Some(metadata.mode() & KEPT),
+            mode: Some(metadata.mode() & PRESERVED_BITS),
             owner: Some((metadata.uid(), metadata.gid())),
             ..Metadata::default()
         },

@@ -14,7 +14,7 @@ use super::name::{partial_name, random_name};
 use super::resolve::stat_at;
 
 /// A time that only fine units can store: its seconds are odd, and its fraction needs nanoseconds.
-const SET: Duration = Duration::new(1_700_000_001, 123_456_789);
+const TIME_TO_SET: Duration = Duration::new(1_700_000_001, 123_456_789);
 /// Units of file systems, coarsest first: two seconds (FAT), one second (HFS+, small inodes of
 /// ext4), 10 ms (exFAT), milliseconds, microseconds, 100 ns (NTFS, SMB).
 const UNITS: [Duration; 6] = [
@@ -32,7 +32,7 @@ pub(super) fn find(directory: &OwnedFd) -> Result<Duration, Errno> {
     let name = partial_name(&random_name("".as_ref()).map_err(|error| errno(&error))?);
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::openat(directory, &name, flags, Mode::from_raw_mode(0o600))?);
-    let set = file.set_modified(SystemTime::UNIX_EPOCH + SET);
+    let set = file.set_modified(SystemTime::UNIX_EPOCH + TIME_TO_SET);
     drop(file);
     let kept = stat_at(directory, &name);
     rustix::fs::unlinkat(directory, &name, AtFlags::empty())?;
@@ -59,7 +59,7 @@ mod tests {
         assert_eq!(kept(1, 0), Duration::from_secs(1));
         assert_eq!([kept(1, 120_000_000), kept(1, 130_000_000)], [Duration::from_millis(10); 2]);
         assert_eq!(kept(1, 123_456_700), Duration::from_nanos(100));
-        assert_eq!(unit_of(SET), Duration::from_nanos(1));
+        assert_eq!(unit_of(TIME_TO_SET), Duration::from_nanos(1));
     }
 
     #[test]

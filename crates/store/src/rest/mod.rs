@@ -38,9 +38,9 @@ pub(crate) use refusal::RestRefusal;
 pub(crate) use tokens::{BearerToken, Tokens, ask_for_token, form};
 
 /// Maximum length of a response that is read into memory, in bytes. A page of names is shorter.
-const LONGEST_TEXT: usize = 32 << 20;
+const MAX_TEXT_BYTES: usize = 32 << 20;
 /// Number of concurrent deletions. Both services delete one object per request.
-const DELETIONS: usize = 16;
+const CONCURRENT_DELETIONS: usize = 16;
 /// Characters that are encoded in a component of a path or query: all but the unreserved ones (RFC
 /// 3986, 2.3).
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -163,7 +163,7 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
             if head.status < 300 {
                 return Ok(Ok((head, incoming)));
             }
-            let refusal = RestRefusal::new(head, &incoming.collect(LONGEST_TEXT)?);
+            let refusal = RestRefusal::new(head, &incoming.collect(MAX_TEXT_BYTES)?);
             if refusal.head.status != 401 || renewed || !self.renew() {
                 return Ok(Err(refusal));
             }
@@ -177,7 +177,7 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
         let mut retry = Retry::new(self.client(), call.cancel);
         loop {
             let sent = self.send(call).and_then(|reply| match reply {
-                Ok((head, incoming)) => Ok((head, incoming.collect(LONGEST_TEXT)?)),
+                Ok((head, incoming)) => Ok((head, incoming.collect(MAX_TEXT_BYTES)?)),
                 Err(refusal) => Err(self.refusal(call, refusal)),
             });
             match sent {
@@ -268,7 +268,7 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
         std::thread::scope(|scope| {
             let start = |_| std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work).ok();
             // This thread works too: deleting succeeds even if no other thread can start.
-            let others: Vec<_> = (1..DELETIONS.min(objects.len())).filter_map(start).collect();
+            let others: Vec<_> = (1..CONCURRENT_DELETIONS.min(objects.len())).filter_map(start).collect();
             let mut failed = work();
             for other in others {
                 match other.join() {

@@ -19,7 +19,7 @@ use crate::wire::{HttpMethod, WireClient, WireRequest};
 /// Google's metadata server, which returns the old token until five minutes before its end.
 const RENEW_BEFORE: Duration = Duration::from_secs(3 * 60);
 /// Maximum length of a response from a token endpoint, in bytes.
-const LONGEST_ANSWER: usize = 1 << 20;
+const MAX_ANSWER_BYTES: usize = 1 << 20;
 
 /// A token, and the time at which it expires.
 pub(crate) struct BearerToken {
@@ -102,7 +102,7 @@ pub(crate) fn ask_for_token(
         Err(error) if error.is_transient() => return Err(error),
         Err(error) => return Err(refused(format!("no token: {error}"))),
     };
-    let answer = incoming.collect(LONGEST_ANSWER)?;
+    let answer = incoming.collect(MAX_ANSWER_BYTES)?;
     if head.status >= 500 || head.status == 429 {
         let message = format!("{origin} gives no token at present");
         return Err(Error::Server {

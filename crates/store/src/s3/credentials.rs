@@ -21,7 +21,7 @@ use super::profile;
 use super::settings::ServiceSettings;
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
-use crate::limits::LOOK;
+use crate::limits::POLL_INTERVAL;
 use crate::options::StoreOptions;
 use crate::signing::Signing;
 use crate::wire::WireClient;
@@ -32,7 +32,7 @@ const RENEW_BEFORE: Duration = Duration::from_secs(5 * 60);
 
 /// Pause between attempts to renew, if the source fails or returns the same credentials. Requests
 /// wait during an attempt, which may start a process or take a round trip.
-const ASK_AGAIN: Duration = Duration::from_secs(10);
+const RENEWAL_PAUSE: Duration = Duration::from_secs(10);
 
 /// Finds credentials once and renews them before they expire.
 pub(super) struct S3Credentials {
@@ -69,7 +69,7 @@ struct Known {
 impl Known {
     /// Returns true if the credentials can be used without a renewal.
     fn serves(&self) -> bool {
-        self.live(RENEW_BEFORE) || (self.live(ASK_AGAIN) && self.asked.elapsed() < ASK_AGAIN)
+        self.live(RENEW_BEFORE) || (self.live(RENEWAL_PAUSE) && self.asked.elapsed() < RENEWAL_PAUSE)
     }
 
     /// Returns true if the credentials stay valid for longer than `margin`.
@@ -146,7 +146,7 @@ impl S3Credentials {
             }
         }
         while state.asking {
-            state = self.asked.answered.wait_timeout(state, LOOK).0;
+            state = self.asked.answered.wait_timeout(state, POLL_INTERVAL).0;
             if cancel.is_cancelled() {
                 return Err(Error::Cancelled);
             }
@@ -184,8 +184,8 @@ impl ChainState {
             Err(failure) => {
                 state.failures += 1;
                 state.failure = failure;
-                // Counts as an attempt: the next one follows after `ASK_AGAIN`, not with the next
-                // request.
+                // Counts as an attempt: the next one follows after `RENEWAL_PAUSE`, not with the
+                // next request.
                 if let Some(known) = &mut state.known {
                     known.asked = Instant::now();
                 }

@@ -12,7 +12,7 @@ use crate::wire::{Incoming, ResponseHead};
 
 use super::dialect::is_region;
 use super::operation::S3Operation;
-use super::{LONGEST_XML, S3Call, express, xml};
+use super::{MAX_XML_BYTES, S3Call, express, xml};
 
 pub(super) struct S3Refusal {
     pub(super) head: ResponseHead,
@@ -45,7 +45,7 @@ impl S3Refusal {
         incoming: Incoming,
         request: RequestAuthentication,
     ) -> Result<Self> {
-        let body = incoming.collect(LONGEST_XML)?;
+        let body = incoming.collect(MAX_XML_BYTES)?;
         // Go's and nginx's wording for a request without TLS to a TLS port.
         if head.status == 400 && ["HTTPS server", "HTTPS port"].iter().any(|words| contains(&body, words)) {
             let body = ErrorBody { code: head.reason.clone(), ..ErrorBody::default() };

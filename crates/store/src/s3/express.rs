@@ -23,7 +23,7 @@ use crate::error::Result;
 /// takes to arrive.
 const RENEW_BEFORE: Duration = Duration::from_secs(60);
 /// Validity of a session if the response does not state when the session ends.
-const USUAL_LIFE: Duration = Duration::from_secs(5 * 60);
+const DEFAULT_LIFETIME: Duration = Duration::from_secs(5 * 60);
 
 #[derive(Default)]
 pub(super) struct ExpressSessions(Mutex<HashMap<String, AccessKey>>);
@@ -96,7 +96,7 @@ impl S3 {
             .ok_or_else(|| protocol(&call.place(), "no session in the response").traced(|| head.trace()))?;
         let SessionKey { session_token, secret_access_key, access_key_id, expiration } = created.credentials;
         let stated = expiration.as_deref().and_then(dates::rfc3339);
-        let expiry = Some(stated.unwrap_or_else(|| SystemTime::now() + USUAL_LIFE));
+        let expiry = Some(stated.unwrap_or_else(|| SystemTime::now() + DEFAULT_LIFETIME));
         let session = AccessKey {
             id: access_key_id,
             secret: secret_access_key,

@@ -79,7 +79,7 @@ use sign::SigningRules;
 
 /// Maximum length of an XML response, in bytes. A page of 1,000 percent-encoded keys of 1,024 bytes
 /// is shorter.
-const LONGEST_XML: usize = 16 << 20;
+const MAX_XML_BYTES: usize = 16 << 20;
 
 /// The S3-compatible service that the options name.
 pub(crate) struct S3 {
@@ -218,7 +218,7 @@ impl S3 {
     /// Reads the text of a response. An error inside a 200 counts as an error, for every operation.
     fn text_of(&self, call: &S3Call<'_>, reply: Reply) -> Result<(ResponseHead, Vec<u8>)> {
         let (head, incoming) = reply.map_err(|refusal| refusal.into_error(call))?;
-        let body = incoming.collect(LONGEST_XML)?;
+        let body = incoming.collect(MAX_XML_BYTES)?;
         match S3Refusal::in_success(&head, &body, self.asked()) {
             Some(refusal) => Err(refusal.into_error(call)),
             None => Ok((head, body)),

@@ -29,7 +29,7 @@ use crate::wire::{HttpMethod, ResponseHead, WireClient, WireRequest};
 
 /// Maximum length of a response from a provider's service, in bytes. Credentials and a token take a
 /// few KiB.
-const LONGEST_ANSWER: usize = 1 << 20;
+const MAX_ANSWER_BYTES: usize = 1 << 20;
 
 /// A service that did not respond, and the time that the client waited for it.
 pub(super) type Silence = (String, Duration);
@@ -132,7 +132,7 @@ impl Connector {
             true => client.nearby(self.deadline).send(&request)?,
             false => client.send(&request)?,
         };
-        let body = incoming.collect(LONGEST_ANSWER)?;
+        let body = incoming.collect(MAX_ANSWER_BYTES)?;
         response(&head, body).ok_or_else(|| protocol("an illegal status or header"))
     }
 

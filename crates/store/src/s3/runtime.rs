@@ -8,7 +8,7 @@ pub(super) fn runtime() -> std::result::Result<Runtime, String> {
 }
 
 /// Smallest number of characters to show of an error's causes.
-const LEAST_CAUSE: usize = 40;
+const MIN_CAUSE_CHARACTERS: usize = 40;
 
 /// Returns an error and its causes in one line.
 pub(super) fn describe(error: &dyn std::error::Error) -> String {
@@ -30,7 +30,7 @@ pub(super) fn last_cause(error: &dyn std::error::Error) -> Option<String> {
     let mut shown = String::new();
     for cause in causes.iter().rev() {
         shown = if shown.is_empty() { cause.clone() } else { format!("{cause}: {shown}") };
-        if shown.len() >= LEAST_CAUSE {
+        if shown.len() >= MIN_CAUSE_CHARACTERS {
             break;
         }
     }

@@ -17,7 +17,7 @@ use crate::upload::Payload;
 use crate::wire::{HttpMethod, WireRequest};
 
 /// Maximum length of a response, in bytes: somewhat more than Lambda allows.
-const LONGEST_ANSWER: usize = 8 << 20;
+const MAX_ANSWER_BYTES: usize = 8 << 20;
 
 /// The method of a [`ServiceRequest`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -120,6 +120,6 @@ impl S3 {
         tracing::debug!(place = call.place, path = call.path, region, "request to a service");
         let (head, incoming) = self.client.send(&request)?;
         let headers = head.headers().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        Ok(ServiceAnswer { status: head.status, headers, body: incoming.collect(LONGEST_ANSWER)? })
+        Ok(ServiceAnswer { status: head.status, headers, body: incoming.collect(MAX_ANSWER_BYTES)? })
     }
 }

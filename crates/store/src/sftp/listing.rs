@@ -18,11 +18,11 @@ use crate::query::{Links, ListOptions, Partials};
 use crate::walk::{DirectoryTree, StoreWalk};
 
 /// Number of directories that are read at the same time.
-const AT_ONCE: usize = 8;
+const CONCURRENT_DIRECTORIES: usize = 8;
 /// Number of reads of one directory in flight. OpenSSH returns 100 names for each read.
-const READS: usize = 16;
+const READS_IN_FLIGHT: usize = 16;
 /// Number of requests about links in flight.
-const LOOKS: usize = 64;
+const LINK_REQUESTS_IN_FLIGHT: usize = 64;
 
 /// The tree to list.
 struct Remote {
@@ -78,7 +78,7 @@ impl Drop for Listed {
 }
 
 impl DirectoryTree for Remote {
-    const AHEAD: usize = AT_ONCE;
+    const AHEAD: usize = CONCURRENT_DIRECTORIES;
     const HAS_DIRECTORIES: bool = true;
 
     fn read(&self, directory: &[u8]) -> Result<Vec<Entry>> {
@@ -135,7 +135,7 @@ impl Remote {
                 .collect::<Result<_>>()?;
             numbers.into_iter().map(|number| exchange.reply(number)).collect()
         };
-        for group in paths.chunks(LOOKS) {
+        for group in paths.chunks(LINK_REQUESTS_IN_FLIGHT) {
             let targets: Vec<&[u8]> = group.iter().map(|(_, path)| path.as_slice()).collect();
             let found = ask(exchange, kind::STAT, &targets)?;
             for ((at, _), reply) in group.iter().zip(&found) {
@@ -201,7 +201,7 @@ fn read(exchange: &mut Exchange, place: &SftpPath) -> Result<Vec<SftpEntry>> {
         }
         // A second response with names means that the directory is large, so more reads are sent
         // ahead.
-        most = (most + 1).min(READS);
+        most = (most + 1).min(READS_IN_FLIGHT);
     }
     exchange.send_last(SftpRequest::of(kind::CLOSE, &handle));
     Ok(names)

@@ -56,11 +56,11 @@ const ATTRIBUTES: u8 = 105;
 const EXTENDED_REPLY: u8 = 201;
 
 /// The version of the protocol that this client requests.
-const SPOKEN: u32 = 3;
+const PROTOCOL_VERSION: u32 = 3;
 /// Maximum length of a packet, in bytes. OpenSSH sends no longer packets.
-const LONGEST: usize = 256 << 10;
+const MAX_PACKET_BYTES: usize = 256 << 10;
 /// Length of a packet's head, in bytes: the length, the kind and the number.
-const HEAD: usize = 9;
+const HEAD_BYTES: usize = 9;
 
 const HAS_SIZE: u32 = 1;
 const HAS_OWNER: u32 = 2;
@@ -76,7 +76,7 @@ pub(super) struct SftpRequest {
 impl SftpRequest {
     pub(super) fn new(kind: u8) -> Self {
         let mut bytes = Vec::with_capacity(256);
-        bytes.extend_from_slice(&[0; HEAD]);
+        bytes.extend_from_slice(&[0; HEAD_BYTES]);
         bytes[4] = kind;
         Self { bytes }
     }
@@ -123,14 +123,14 @@ impl SftpRequest {
 
     /// Returns the complete packet, with `number` as the number of the request.
     pub(super) fn numbered(mut self, number: u32) -> Vec<u8> {
-        self.bytes[5..HEAD].copy_from_slice(&number.to_be_bytes());
+        self.bytes[5..HEAD_BYTES].copy_from_slice(&number.to_be_bytes());
         self.finish()
     }
 
     /// Returns the greeting, which is the only packet without a number.
     pub(super) fn greeting() -> Vec<u8> {
         let mut request = Self::new(kind::INIT);
-        request.bytes[5..HEAD].copy_from_slice(&SPOKEN.to_be_bytes());
+        request.bytes[5..HEAD_BYTES].copy_from_slice(&PROTOCOL_VERSION.to_be_bytes());
         request.finish()
     }
 
@@ -211,7 +211,7 @@ fn read_u32(input: &mut impl Read) -> io::Result<u32> {
 /// kind.
 fn read_head(input: &mut impl Read) -> io::Result<(usize, u8)> {
     let length = to_usize(read_u32(input)?.into());
-    if !(5..=LONGEST).contains(&length) {
+    if !(5..=MAX_PACKET_BYTES).contains(&length) {
         return Err(garbled(
             "its first bytes are no packet; does a start file of the shell print something?",
         ));
@@ -234,7 +234,7 @@ pub(super) fn read_greeting(input: &mut impl Read) -> io::Result<Extensions> {
     if kind != VERSION {
         return Err(garbled("its first packet is no greeting"));
     }
-    if fields.u32()? < SPOKEN {
+    if fields.u32()? < PROTOCOL_VERSION {
         return Err(garbled("it speaks a version of SFTP before 3"));
     }
     let mut found = Extensions::default();

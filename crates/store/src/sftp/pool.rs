@@ -9,12 +9,12 @@ use rustix_futex_sync::{Condvar, Mutex};
 use super::session::{Exchange, SessionLease, SftpSession};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
-use crate::limits::LOOK;
+use crate::limits::POLL_INTERVAL;
 use crate::options::StoreOptions;
 
 /// Maximum number of sessions with one host. Each session is a login, and a process at both ends
 /// that encrypts. By default, servers refuse more than ten logins at a time.
-const MOST: usize = 4;
+const MAX_SESSIONS: usize = 4;
 
 /// How much data a caller will send or receive in a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +82,7 @@ impl Host {
                 Choice::Open => {}
                 Choice::Wait if cancel.is_cancelled() => return Err(Error::Cancelled),
                 Choice::Wait => {
-                    state = self.opened.wait_timeout(state, LOOK).0;
+                    state = self.opened.wait_timeout(state, POLL_INTERVAL).0;
                     continue;
                 }
             }
@@ -105,11 +105,13 @@ impl SftpPoolState {
         self.sessions.retain(|session| session.is_live());
         let least = self.sessions.iter().min_by_key(|session| session.users());
         let is_enough = |session: &SftpSession| {
-            session.users() == 0 || load == Load::Control || self.sessions.len() + self.opening >= MOST
+            session.users() == 0
+                || load == Load::Control
+                || self.sessions.len() + self.opening >= MAX_SESSIONS
         };
         match least.filter(|session| is_enough(session)) {
             Some(session) => Choice::Use(SessionLease::new(Arc::clone(session))),
-            None if self.sessions.len() + self.opening < MOST
+            None if self.sessions.len() + self.opening < MAX_SESSIONS
                 && (load == Load::Content || self.opening == 0) =>
             {
                 Choice::Open

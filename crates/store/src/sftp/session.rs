@@ -2,8 +2,8 @@
 //! that passes replies to the waiting callers.
 //!
 //! Any number of callers share a session, each by its own [`Exchange`]. Neither thread ever waits
-//! for a caller: the bytes in flight are limited by [`WINDOW`], and replies to a caller that no
-//! longer exists are dropped.
+//! for a caller: the bytes in flight are limited by [`WINDOW_BYTES`], and replies to a caller that
+//! no longer exists are dropped.
 
 use std::collections::HashMap;
 use std::io::{self, BufReader, Read, Write};
@@ -23,23 +23,23 @@ use super::packet::{self, Extensions, SftpReply, SftpRequest, code, kind};
 use super::ssh::{Lost, Ssh};
 use crate::cancel::Cancel;
 use crate::error::{Error, RequestAuthentication, Result};
-use crate::limits::{LOOK, STACK};
+use crate::limits::{POLL_INTERVAL, STACK};
 use crate::options::StoreOptions;
 
 /// Maximum bytes of reads and writes in flight in a session: the window of OpenSSH's channels.
-const WINDOW: usize = 2 << 20;
+const WINDOW_BYTES: usize = 2 << 20;
 /// Maximum length of a read or write, in bytes, if the server does not state its limits. Every
 /// server supports this length.
-const DEFAULT_LENGTH: usize = 32 << 10;
+const DEFAULT_MAX_BYTES: usize = 32 << 10;
 /// Maximum length of a read, in bytes. After longer reads, other packets would wait longer.
-pub(super) const LONGEST_READ: usize = 128 << 10;
+pub(super) const MAX_READ_BYTES: usize = 128 << 10;
 /// Maximum length of a write, in bytes. The server replies to each write, and these replies show
 /// that a slow link works.
-const LONGEST_WRITE: usize = 64 << 10;
+const MAX_WRITE_BYTES: usize = 64 << 10;
 /// Smallest length of data, in bytes, whose buffer is reused.
-const SHORTEST_REUSED: usize = 16 << 10;
+const MIN_REUSED_BYTES: usize = 16 << 10;
 /// Time after which an unused session ends. At some hosts, a login takes seconds.
-const IDLE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
+const IDLE_TIMEOUT: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 
 /// A connection to a host. Its callers share it.
 pub(super) struct SftpSession {
@@ -149,7 +149,7 @@ fn await_greeting(
 ) -> Result<Greeting> {
     let began = Instant::now();
     loop {
-        match greeting.recv_timeout(LOOK) {
+        match greeting.recv_timeout(POLL_INTERVAL) {
             Ok(greeted) => return greeted.map_err(|lost| lost.at_start(location())),
             Err(_) if cancel.is_cancelled() => return Err(Error::Cancelled),
             Err(_) if began.elapsed() < deadline => {}
@@ -179,7 +179,7 @@ fn read(
     requests: &Sender<Vec<u8>>,
     greet: &Sender<std::result::Result<Greeting, Lost>>,
 ) {
-    let mut input = BufReader::with_capacity(SHORTEST_REUSED, Heard { output, shared });
+    let mut input = BufReader::with_capacity(MIN_REUSED_BYTES, Heard { output, shared });
     // Sending the greeting fails if the caller has given up, which is not an error here.
     let mut ended = read_greeting(&mut input, requests).map(|greeting| drop(greet.send(Ok(greeting))));
     while ended.is_ok() {
@@ -213,10 +213,10 @@ fn read_greeting(input: &mut impl Read, requests: &Sender<Vec<u8>>) -> io::Resul
         }
     }
     let most = |limit: u64, most: usize| match to_usize(limit) {
-        0 => DEFAULT_LENGTH,
+        0 => DEFAULT_MAX_BYTES,
         limit => limit.min(most),
     };
-    let (longest_read, longest_write) = (most(limits.0, LONGEST_READ), most(limits.1, LONGEST_WRITE));
+    let (longest_read, longest_write) = (most(limits.0, MAX_READ_BYTES), most(limits.1, MAX_WRITE_BYTES));
     Ok(Greeting { extensions, longest_read, longest_write })
 }
 
@@ -246,7 +246,7 @@ impl Shared {
     /// Waits for input. Returns true if none came for a long time while no caller used the session.
     fn is_idle(&self, output: &ChildStdout) -> bool {
         loop {
-            match poll(&mut [PollFd::from_borrowed_fd(output.as_fd(), PollFlags::IN)], Some(&IDLE)) {
+            match poll(&mut [PollFd::from_borrowed_fd(output.as_fd(), PollFlags::IN)], Some(&IDLE_TIMEOUT)) {
                 Ok(0) if self.users.load(Ordering::Relaxed) == 0 => return true,
                 Ok(0) | Err(rustix::io::Errno::INTR) => {}
                 // If this is an error, the next read reports it.
@@ -257,11 +257,11 @@ impl Shared {
 
     /// Returns a buffer for at least `length` bytes of data.
     fn buffer(&self, length: usize) -> Vec<u8> {
-        if length < SHORTEST_REUSED {
+        if length < MIN_REUSED_BYTES {
             return vec![0; length];
         }
         let spare = self.spare.lock().pop().filter(|buffer| buffer.len() >= length);
-        spare.unwrap_or_else(|| vec![0; length.max(LONGEST_READ)])
+        spare.unwrap_or_else(|| vec![0; length.max(MAX_READ_BYTES)])
     }
 
     fn deliver(&self, number: u32, reply: SftpReply, requests: &Sender<Vec<u8>>) {
@@ -374,7 +374,7 @@ impl Exchange {
             if self.cancel.is_cancelled() {
                 return Err(Error::Cancelled);
             }
-            match self.receive.recv_timeout(LOOK) {
+            match self.receive.recv_timeout(POLL_INTERVAL) {
                 Ok(Answer::Reply(found, reply)) => {
                     self.early.insert(found, reply);
                 }
@@ -416,7 +416,7 @@ impl Exchange {
     /// flight.
     pub(super) fn has_room(&self, bytes: usize) -> bool {
         self.in_flight == 0
-            || self.session().shared.in_flight.load(Ordering::Relaxed).saturating_add(bytes) <= WINDOW
+            || self.session().shared.in_flight.load(Ordering::Relaxed).saturating_add(bytes) <= WINDOW_BYTES
     }
 
     /// Counts additional bytes in flight.
@@ -433,7 +433,7 @@ impl Exchange {
 
     /// Returns a data buffer to the session for reuse.
     pub(super) fn return_buffer(&self, buffer: Vec<u8>) {
-        if buffer.len() >= LONGEST_READ {
+        if buffer.len() >= MAX_READ_BYTES {
             self.session().shared.spare.lock().push(buffer);
         }
     }

@@ -17,13 +17,13 @@ use rustix::pipe::fcntl_setpipe_size;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::error::{CertificateFault, Error, Result};
-use crate::limits::{BRIEFLY, LOOK};
+use crate::limits::{POLL_INTERVAL, SHORT_WAIT};
 use crate::options::StoreOptions;
 
 /// Size of the pipes to and from `ssh`, in bytes: the maximum that Linux allows without privileges.
-const PIPE: usize = 1 << 20;
+const PIPE_BYTES: usize = 1 << 20;
 /// Number of bytes, counted from the end of what `ssh` printed, in which the reason is searched.
-const LAST_WORDS: u64 = 8 << 10;
+const REASON_BYTES: u64 = 8 << 10;
 
 /// A running `ssh` process. Dropping the value ends the process and waits for its end.
 pub(super) struct Ssh {
@@ -57,7 +57,7 @@ impl Ssh {
         let printed =
             File::from(memfd_create("ssh", MemfdFlags::CLOEXEC).map_err(|error| failed(error.into()))?);
         let mut command = Command::new(program);
-        command.args(words).args(OPTIONS);
+        command.args(words).args(SSH_OPTIONS);
         command.arg(format!("-oConnectTimeout={}", options.connect_deadline.as_secs().max(1)));
         if let Some(port) = port {
             command.args(["-p", port]);
@@ -76,7 +76,7 @@ impl Ssh {
             return Err(failed(io::ErrorKind::BrokenPipe.into()));
         };
         // The total size of a user's pipes is limited. If these calls fail, smaller pipes suffice.
-        let _ = (fcntl_setpipe_size(&input, PIPE), fcntl_setpipe_size(&output, PIPE));
+        let _ = (fcntl_setpipe_size(&input, PIPE_BYTES), fcntl_setpipe_size(&output, PIPE_BYTES));
         Ok((ssh, input, output))
     }
 
@@ -101,7 +101,7 @@ impl Ssh {
         // If the messages cannot be read, the exit status gives the reason.
         let _ = self
             .printed
-            .seek(SeekFrom::Start(length.saturating_sub(LAST_WORDS)))
+            .seek(SeekFrom::Start(length.saturating_sub(REASON_BYTES)))
             .and_then(|_| self.printed.read_to_end(&mut text));
         Lost::new(&String::from_utf8_lossy(&text), status, self.endpoint.clone())
     }
@@ -112,9 +112,9 @@ impl Ssh {
         for signal in [None, Some(Signal::TERM), Some(Signal::KILL)] {
             signal.into_iter().for_each(|signal| self.signal(signal));
             let began = Instant::now();
-            while began.elapsed() < BRIEFLY {
+            while began.elapsed() < SHORT_WAIT {
                 match self.child.try_wait() {
-                    Ok(None) => sleep(LOOK / 10),
+                    Ok(None) => sleep(POLL_INTERVAL / 10),
                     other => return other.ok().flatten(),
                 }
             }
@@ -135,7 +135,7 @@ impl Drop for Ssh {
 /// Options with which `ssh` does not prompt, and does nothing but SFTP. `ssh` may use a connection
 /// that another `ssh` process shares, but starts no shared connection itself. If the network is
 /// dead, `ssh` exits by itself, even when this program has already exited.
-const OPTIONS: [&str; 9] = [
+const SSH_OPTIONS: [&str; 9] = [
     "-oBatchMode=yes",
     "-oControlMaster=no",
     "-oClearAllForwardings=yes",

@@ -14,12 +14,12 @@ use super::packet::{SftpAttributes, SftpReply, SftpRequest, code, kind, open};
 use super::session::Exchange;
 use super::version;
 use crate::error::{Error, Result};
-use crate::limits::BRIEFLY;
+use crate::limits::SHORT_WAIT;
 use crate::local::partial_name;
 use crate::upload::{Payload, Precondition, PutOptions, Written};
 
 /// Permission bits that a copy preserves.
-const KEPT: u32 = 0o777;
+const PRESERVED_BITS: u32 = 0o777;
 
 /// One attempt to write a file.
 pub(super) struct SftpWriting<'a> {
@@ -99,7 +99,7 @@ impl SftpWriting<'_> {
     /// that the source and the file to be replaced give them too.
     fn create(&mut self, partial: &[u8], before: Option<u32>) -> Result<Vec<u8>> {
         let source = self.options.metadata.mode.unwrap_or(0o666);
-        let mode = Some(0o600 | (source & before.unwrap_or(KEPT) & KEPT));
+        let mode = Some(0o600 | (source & before.unwrap_or(PRESERVED_BITS) & PRESERVED_BITS));
         let attributes = SftpAttributes { mode, ..SftpAttributes::default() };
         let mut missing = true;
         loop {
@@ -174,8 +174,8 @@ impl SftpWriting<'_> {
     fn complete(&mut self, handle: &[u8], length: u64, before: Option<SftpAttributes>) -> Result<Written> {
         let metadata = &self.options.metadata;
         let mode = match (metadata.mode, before.and_then(|before| before.mode)) {
-            (Some(source), Some(before)) => Some(source & before & KEPT),
-            (Some(mode), None) | (None, Some(mode)) => Some(mode & KEPT),
+            (Some(source), Some(before)) => Some(source & before & PRESERVED_BITS),
+            (Some(mode), None) | (None, Some(mode)) => Some(mode & PRESERVED_BITS),
             // The server has chosen the mode, and it stays.
             (None, None) => None,
         };
@@ -247,7 +247,7 @@ impl SftpWriting<'_> {
         // If the file remains, this program's listings omit it.
         let _ = exchange
             .send(SftpRequest::of(kind::REMOVE, partial))
-            .and_then(|number| exchange.reply_within(number, BRIEFLY));
+            .and_then(|number| exchange.reply_within(number, SHORT_WAIT));
     }
 }
 

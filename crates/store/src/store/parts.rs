@@ -9,7 +9,7 @@ use super::{COPY_WITHIN_SERVICE, Store, object_in_s3, require_key};
 use crate::backend::PartsBackend;
 use crate::cancel::Cancel;
 use crate::error::Result;
-use crate::limits::BRIEFLY;
+use crate::limits::SHORT_WAIT;
 use crate::upload::{Part, Payload, PutOptions, Sending, StaleUpload, Upload, Written};
 
 /// The operation that other services do not support, for errors.
@@ -145,7 +145,7 @@ impl Store {
         if !self.client.scoped_cancel(&Cancel::new()).is_cancelled() {
             return s3.abort_upload(object, &upload.id);
         }
-        s3.with_scope(Cancel::after(BRIEFLY)).abort_upload(object, &upload.id)
+        s3.with_scope(Cancel::after(SHORT_WAIT)).abort_upload(object, &upload.id)
     }
 
     /// Lists unfinished uploads below `location`.

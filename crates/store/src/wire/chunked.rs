@@ -11,9 +11,9 @@ use super::connection::HttpConnection;
 
 /// Maximum length of a size line or trailer line, in bytes. Sizes have up to 16 digits, and
 /// extensions are rare and short.
-const LONGEST_LINE: usize = 4096;
+const MAX_LINE_BYTES: usize = 4096;
 /// Maximum number of trailer lines.
-const MOST_TRAILERS: usize = 64;
+const MAX_TRAILERS: usize = 64;
 
 /// The position within the coding.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl Chunked {
 }
 
 fn skip_trailers(connection: &mut HttpConnection) -> io::Result<()> {
-    for _ in 0..MOST_TRAILERS {
+    for _ in 0..MAX_TRAILERS {
         if line(connection)?.is_empty() {
             return Ok(());
         }
@@ -75,7 +75,7 @@ fn line(connection: &mut HttpConnection) -> io::Result<Vec<u8>> {
             connection.consume(end + 1);
             return Ok(line);
         }
-        if ahead.len() > LONGEST_LINE {
+        if ahead.len() > MAX_LINE_BYTES {
             return Err(malformed("a chunk line that does not end"));
         }
         if connection.read_ahead()? == 0 {

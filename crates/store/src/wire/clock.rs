@@ -13,7 +13,7 @@ use crate::dates;
 
 /// Difference of two clocks, in seconds, that counts as none. Dates have whole seconds, and
 /// responses take time.
-const UNNOTICED: i64 = 2;
+const TOLERATED_SECONDS: i64 = 2;
 
 /// The number of seconds by which the clock of each service is ahead of this machine's clock.
 #[derive(Debug, Default)]
@@ -24,14 +24,14 @@ impl Clocks {
     pub(crate) fn learn(&self, service: Service, head: &ResponseHead) {
         let Some(date) = head.get("date").and_then(dates::http_date) else { return };
         let ahead = seconds(date) - seconds(SystemTime::now());
-        let noticed = if ahead.abs() <= UNNOTICED { 0 } else { ahead };
+        let noticed = if ahead.abs() <= TOLERATED_SECONDS { 0 } else { ahead };
         self.0.lock().insert(service, noticed);
     }
 
     /// Returns true if a date, by the clock of the service, is within the last `span`.
     pub(crate) fn is_within(&self, service: Service, date: SystemTime, span: Duration) -> bool {
         let now = seconds(SystemTime::now()) + self.ahead(service);
-        now - seconds(date) <= span.as_secs().cast_signed() + UNNOTICED
+        now - seconds(date) <= span.as_secs().cast_signed() + TOLERATED_SECONDS
     }
 
     /// Returns the number of seconds by which the clock of a service is ahead. Negative if it is

@@ -55,7 +55,7 @@ pub(crate) use tls::FindBundle;
 use tls::TlsConfig;
 
 /// Bytes per second that even the slowest server is expected to hash, copy and sync.
-const SLOW_WORK: u64 = 8 << 20;
+const SLOWEST_WORK_RATE: u64 = 8 << 20;
 
 /// Counters shared by all clones of a store.
 #[derive(Debug, Default)]
@@ -391,8 +391,8 @@ impl Exchange<'_> {
         let usual = self.client.options.read_deadline;
         let place = self.request.place;
         let work = self.working_time();
-        let (deadline, mut wait) = (usual + work, wait.max(outage::LEAST_WAIT) + work);
-        if wait + outage::LEAST_WAIT >= deadline {
+        let (deadline, mut wait) = (usual + work, wait.max(outage::MIN_WAIT) + work);
+        if wait + outage::MIN_WAIT >= deadline {
             if work.is_zero() {
                 return ResponseHead::read(connection, place);
             }
@@ -414,7 +414,7 @@ impl Exchange<'_> {
 
     /// Returns the time for which the server may hash, copy and sync the bytes before it responds.
     fn working_time(&self) -> Duration {
-        Duration::from_secs((self.request.payload.length() + self.request.work) / SLOW_WORK)
+        Duration::from_secs((self.request.payload.length() + self.request.work) / SLOWEST_WORK_RATE)
     }
 
     /// Returns what to do with the connection after the response.

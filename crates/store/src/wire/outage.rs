@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 
 use rustix_futex_sync::Mutex;
 
-use crate::limits::BRIEFLY;
+use crate::limits::SHORT_WAIT;
 
 /// Time from a failure to the next probe. This time limits how late a recovery is noticed. A
 /// silence is also forgotten after a time of this length in which no request was waiting.
-const PROBE_AFTER: Duration = BRIEFLY;
+const PROBE_AFTER: Duration = SHORT_WAIT;
 /// Shortest time for which a request waits for its response: several round trips, enough for an
 /// endpoint that has just recovered.
-pub(super) const LEAST_WAIT: Duration = firstbyte_pacing::SILENCE;
+pub(super) const MIN_WAIT: Duration = firstbyte_pacing::SILENCE;
 
 /// The state of one endpoint. All connections to the endpoint share it.
 #[derive(Debug, Default)]
@@ -158,7 +158,7 @@ impl EndpointState {
         state.waiting += 1;
         // A probe waits for a whole deadline, even after a long silence.
         let past = probe.unwrap_or_else(|| now.saturating_duration_since(since));
-        let wait = deadline.saturating_sub(past).max(LEAST_WAIT.min(deadline));
+        let wait = deadline.saturating_sub(past).max(MIN_WAIT.min(deadline));
         Ok(Admitted { at: now, deadline, wait, probe: probe.is_some() })
     }
 
@@ -235,7 +235,7 @@ mod tests {
         let first = endpoint.admit(DEADLINE, now).unwrap();
         let second = endpoint.admit(DEADLINE, now + 2 * SECOND).unwrap();
         assert_eq!((first.wait, second.wait), (DEADLINE, SECOND));
-        assert!(endpoint.admit(DEADLINE, now + 10 * SECOND).unwrap().wait >= LEAST_WAIT);
+        assert!(endpoint.admit(DEADLINE, now + 10 * SECOND).unwrap().wait >= MIN_WAIT);
     }
 
     #[test]
@@ -327,6 +327,6 @@ mod tests {
         let first = endpoint.admit(DEADLINE, now).unwrap();
         endpoint.end(&first, RequestOutcome::Answered, now);
         endpoint.stalled(DEADLINE, now + DEADLINE);
-        assert_eq!(endpoint.admit(DEADLINE, now + DEADLINE).unwrap().wait, LEAST_WAIT);
+        assert_eq!(endpoint.admit(DEADLINE, now + DEADLINE).unwrap().wait, MIN_WAIT);
     }
 }

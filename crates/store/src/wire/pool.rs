@@ -21,7 +21,7 @@ pub(super) struct ConnectionKey {
 
 /// Maximum number of idle connections per key. A transfer has that many between two of its
 /// requests.
-const MOST_IDLE: usize = 1024;
+const MAX_IDLE: usize = 1024;
 
 /// The idle connections by key. The connection used last is taken first, because it has the largest
 /// congestion window.
@@ -48,7 +48,7 @@ impl ConnectionPool {
     pub(super) fn put(&self, key: ConnectionKey, connection: HttpConnection) {
         let mut idle = self.idle.lock();
         let kept = idle.entry(key).or_default();
-        if kept.len() < MOST_IDLE {
+        if kept.len() < MAX_IDLE {
             kept.push((Instant::now(), connection));
         }
     }

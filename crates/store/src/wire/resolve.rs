@@ -16,15 +16,15 @@ use socket2::SockRef;
 use super::Failed;
 use crate::cancel::Cancel;
 use crate::error::{Error, UNRESOLVED};
-use crate::limits::{KEEP_IDLE, LOOK, SEND_STEP};
+use crate::limits::{KEEP_IDLE, POLL_INTERVAL, SEND_STEP};
 use crate::options::StoreOptions;
 use crate::origin::Origin;
 
 /// Time without a byte before the first keepalive probe, and between two probes.
-const KEEPALIVE: Duration = Duration::from_secs(6);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(6);
 /// Number of unanswered keepalive probes after which the connection counts as lost, which takes
 /// half a minute in total.
-const KEEPALIVES: u32 = 4;
+const KEEPALIVE_PROBES: u32 = 4;
 
 /// The addresses of a name, and the time at which the name was resolved.
 type Resolved = (Instant, Vec<SocketAddr>);
@@ -104,7 +104,7 @@ fn look_up(origin: &Origin, deadline: Duration, cancel: &Cancel) -> io::Result<V
     std::thread::Builder::new().name("resolve".into()).spawn(ask)?;
     let until = Instant::now() + deadline;
     loop {
-        match receive.recv_timeout(LOOK) {
+        match receive.recv_timeout(POLL_INTERVAL) {
             Ok(found) => return found.map_err(|error| without_prefix(&error)),
             Err(mpsc::RecvTimeoutError::Disconnected) => {
                 return Err(io::Error::other("the name cannot be resolved"));
@@ -138,7 +138,7 @@ fn connect(address: SocketAddr, time: Duration, cancel: &Cancel) -> io::Result<T
         Err(error) => return Err(error.into()),
     }
     let until = Instant::now() + time;
-    let look = Timespec { tv_sec: 0, tv_nsec: i64::from(LOOK.subsec_nanos()) };
+    let look = Timespec { tv_sec: 0, tv_nsec: i64::from(POLL_INTERVAL.subsec_nanos()) };
     while poll_once(&socket, &look)? == 0 {
         if cancel.is_cancelled() {
             return Err(io::ErrorKind::Interrupted.into());
@@ -167,9 +167,9 @@ fn prepare(socket: TcpStream, options: &StoreOptions) -> std::io::Result<TcpStre
     socket.set_write_timeout(Some(options.read_deadline))?;
     // Keepalive detects that a host has disappeared while a response is awaited.
     sockopt::set_socket_keepalive(&socket, true)?;
-    sockopt::set_tcp_keepidle(&socket, KEEPALIVE)?;
-    sockopt::set_tcp_keepintvl(&socket, KEEPALIVE)?;
-    sockopt::set_tcp_keepcnt(&socket, KEEPALIVES)?;
+    sockopt::set_tcp_keepidle(&socket, KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepintvl(&socket, KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(&socket, KEEPALIVE_PROBES)?;
     // Some kernels lack this option. Bytes then count as sent a little early.
     let limited = SockRef::from(&socket).set_tcp_notsent_lowat(SEND_STEP as u32);
     tracing::trace!(?limited, "unsent bytes");

@@ -9,11 +9,11 @@ use crate::origin::Origin;
 
 /// Maximum length of a response head, in bytes. S3 allows 2 KiB of user metadata, and other servers
 /// send several KiB of cookies.
-const LONGEST_HEAD: usize = 64 << 10;
+const MAX_HEAD_BYTES: usize = 64 << 10;
 /// Maximum number of header lines.
-const MOST_HEADERS: usize = 128;
+const MAX_HEADERS: usize = 128;
 /// Maximum number of interim responses (1xx) before the final one.
-const MOST_INTERIM: usize = 8;
+const MAX_INTERIM: usize = 8;
 
 /// The status line and headers of a response.
 #[derive(Clone, Debug, Default)]
@@ -65,7 +65,7 @@ impl ResponseHead {
                         return Ok(head);
                     }
                     interim += 1;
-                    if interim > MOST_INTERIM {
+                    if interim > MAX_INTERIM {
                         return Err(protocol("too many interim responses".to_owned()));
                     }
                     continue;
@@ -77,8 +77,8 @@ impl ResponseHead {
                 }
                 Err(detail) => return Err(protocol(detail)),
             }
-            if connection.ahead().len() > LONGEST_HEAD {
-                return Err(protocol(format!("a head of more than {LONGEST_HEAD} bytes")));
+            if connection.ahead().len() > MAX_HEAD_BYTES {
+                return Err(protocol(format!("a head of more than {MAX_HEAD_BYTES} bytes")));
             }
             if connection.read_ahead().map_err(ResponseHeadError::Io)? == 0 {
                 let closed = io::Error::new(io::ErrorKind::UnexpectedEof, "closed before the response");
@@ -92,7 +92,7 @@ impl ResponseHead {
         if bytes.is_empty() {
             return Ok(None);
         }
-        let mut lines = [httparse::EMPTY_HEADER; MOST_HEADERS];
+        let mut lines = [httparse::EMPTY_HEADER; MAX_HEADERS];
         let mut response = httparse::Response::new(&mut lines);
         let length = match response.parse(bytes) {
             Ok(httparse::Status::Complete(length)) => length,

@@ -19,7 +19,7 @@ use crate::syscall_refusal::is_refusal;
 /// 0.368 s with 512 KiB, and 0.356 s with 1 MiB. All pipes of an unprivileged user may have 64 MiB
 /// in total (`/proc/sys/fs/pipe-user-pages-soft`), and up to 80 threads have one pipe each. If the
 /// kernel refuses this size, the pipe has 64 KiB.
-const PIPE: usize = 512 << 10;
+const PIPE_BYTES: usize = 512 << 10;
 
 pub(super) enum SpliceError {
     /// The socket or the file does not support splice. No bytes were moved.
@@ -31,7 +31,7 @@ pub(super) enum SpliceError {
 thread_local! {
     /// An empty pipe that is kept between two calls, because creating a pipe takes three system
     /// calls.
-    static SPARE: RefCell<Option<(OwnedFd, OwnedFd)>> = const { RefCell::new(None) };
+    static SPARE_PIPE: RefCell<Option<(OwnedFd, OwnedFd)>> = const { RefCell::new(None) };
 }
 
 /// Moves up to `limit` bytes. Returns the number of bytes moved, which is 0 at the end of the
@@ -43,7 +43,7 @@ pub(super) fn to_file(
     limit: u64,
 ) -> Result<usize, SpliceError> {
     let (read_end, write_end) = pipe().map_err(|_| SpliceError::Impossible)?;
-    let want = to_usize(limit).min(PIPE);
+    let want = to_usize(limit).min(PIPE_BYTES);
     let flags = SpliceFlags::MOVE | SpliceFlags::MORE;
     let filled = loop {
         match splice(socket, None, &write_end, None, want, flags) {
@@ -69,17 +69,17 @@ pub(super) fn to_file(
             Err(error) => return Err(SpliceError::File(error.into())),
         }
     }
-    SPARE.set(Some((read_end, write_end)));
+    SPARE_PIPE.set(Some((read_end, write_end)));
     Ok(filled)
 }
 
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
-    if let Some(pipe) = SPARE.take() {
+    if let Some(pipe) = SPARE_PIPE.take() {
         return Ok(pipe);
     }
     let (read_end, write_end) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     // If the call fails, the pipe keeps its default size.
-    let _ = rustix::pipe::fcntl_setpipe_size(&write_end, PIPE);
+    let _ = rustix::pipe::fcntl_setpipe_size(&write_end, PIPE_BYTES);
     Ok((read_end, write_end))
 }
 

@@ -18,12 +18,12 @@ const DEPTHS: usize = 8;
 const OFFSETS: usize = 48;
 /// Maximum number of non-ASCII characters remembered per position. Chinese names may have
 /// thousands; a few dozen are enough to split a range.
-const MOST_OTHERS: usize = 64;
+const MAX_OTHER_CHARACTERS: usize = 64;
 /// Weight of a character that was seen at a position. A digit that is merely possible has weight 1.
-const SEEN: u32 = 4;
+const SEEN_WEIGHT: u32 = 4;
 
 #[derive(Clone, Debug, Default)]
-struct Seen {
+struct SeenCharacters {
     ascii: u128,
     others: BTreeSet<char>,
 }
@@ -31,7 +31,7 @@ struct Seen {
 /// The characters seen at each position of keys, from which splits are guessed.
 #[derive(Clone, Debug)]
 pub(super) struct KeyShape {
-    places: Vec<Seen>,
+    places: Vec<SeenCharacters>,
     grouping: Grouping,
 }
 
@@ -57,11 +57,11 @@ pub(super) struct Cut {
     pub(super) breadth: u32,
 }
 
-impl Seen {
+impl SeenCharacters {
     fn add(&mut self, symbol: char) {
         if symbol.is_ascii() {
             self.ascii |= 1 << u32::from(symbol);
-        } else if self.others.len() < MOST_OTHERS {
+        } else if self.others.len() < MAX_OTHER_CHARACTERS {
             self.others.insert(symbol);
         }
     }
@@ -91,17 +91,17 @@ impl Seen {
     fn candidates(&self) -> impl Iterator<Item = (char, u32)> + '_ {
         let counts = ('0'..='9').any(|digit| self.has(digit));
         let ascii = ('\0'..='\x7f').filter_map(move |symbol| match self.has(symbol) {
-            true => Some((symbol, SEEN)),
+            true => Some((symbol, SEEN_WEIGHT)),
             false if counts && symbol.is_ascii_digit() => Some((symbol, 1)),
             false => None,
         });
-        ascii.chain(self.others.iter().map(|symbol| (*symbol, SEEN)))
+        ascii.chain(self.others.iter().map(|symbol| (*symbol, SEEN_WEIGHT)))
     }
 }
 
 impl KeyShape {
     pub(super) fn new(grouping: Grouping) -> Self {
-        Self { places: vec![Seen::default(); DEPTHS * OFFSETS], grouping }
+        Self { places: vec![SeenCharacters::default(); DEPTHS * OFFSETS], grouping }
     }
 
     pub(super) fn see(&mut self, key: &str) {
@@ -170,7 +170,7 @@ impl KeyShape {
 }
 
 /// Returns the median by weight of the possible characters, and the weight of all of them.
-fn middle(seen: &Seen, fits: impl Fn(char) -> bool) -> Option<(char, u32)> {
+fn middle(seen: &SeenCharacters, fits: impl Fn(char) -> bool) -> Option<(char, u32)> {
     let candidates = || seen.candidates().filter(|(symbol, _)| fits(*symbol));
     let total = candidates().map(|(_, weight)| weight).sum();
     let mut below = 0;

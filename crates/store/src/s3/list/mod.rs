@@ -75,7 +75,7 @@ impl S3 {
         if query.bucket.bucket.is_empty() {
             return Ok(Box::new(Pages::new(Arc::clone(self), query, first)?.flatten()));
         }
-        let most = options.requests.map_or(pace::MOST_REQUESTS, usize::from);
+        let most = options.requests.map_or(pace::MAX_REQUESTS, usize::from);
         Ok(Box::new(Crew::start(Arc::clone(self), query, options.order, most, first)?))
     }
 

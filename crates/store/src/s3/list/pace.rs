@@ -12,9 +12,9 @@ use firstbyte_pacing::{Proximity, START_NEAR};
 
 /// Maximum number of concurrent requests. Each request holds a page of about 300 KB. With a round
 /// trip of 45 ms, 32 requests fetch 700,000 keys per second.
-pub(super) const MOST_REQUESTS: usize = 32;
+pub(super) const MAX_REQUESTS: usize = 32;
 /// A page counts as queued behind others if it takes this many times as long as the quickest page.
-const QUEUED: u32 = 4;
+const QUEUED_FACTOR: u32 = 4;
 
 /// The number of concurrent requests, and the times from which it is derived.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +41,7 @@ impl ListingPace {
         self.quickest = Some(quickest);
         self.allowed = match self.allowed {
             now if self.is_near() => START_NEAR.min(if self.refused { now } else { self.most }),
-            now if took > QUEUED * quickest => (now - 1).max(START_NEAR.min(now)),
+            now if took > QUEUED_FACTOR * quickest => (now - 1).max(START_NEAR.min(now)),
             now if self.refused => now,
             _ if first => self.most,
             now => (now + 1).min(self.most),
@@ -68,33 +68,33 @@ mod tests {
 
     #[test]
     fn a_far_service_gets_all_requests_until_it_refuses_some() {
-        let mut pace = ListingPace::new(MOST_REQUESTS);
+        let mut pace = ListingPace::new(MAX_REQUESTS);
         assert_eq!(pace.allowed(), START_NEAR);
         pace.full_page(PAGE);
-        assert_eq!(pace.allowed(), MOST_REQUESTS);
+        assert_eq!(pace.allowed(), MAX_REQUESTS);
         pace.refused();
         pace.full_page(PAGE);
-        assert_eq!(pace.allowed(), MOST_REQUESTS / 2);
+        assert_eq!(pace.allowed(), MAX_REQUESTS / 2);
         (0..9).for_each(|_| pace.refused());
         assert_eq!(pace.allowed(), 1);
     }
 
     #[test]
     fn a_far_service_whose_pages_queue_gets_fewer() {
-        let mut pace = ListingPace::new(MOST_REQUESTS);
+        let mut pace = ListingPace::new(MAX_REQUESTS);
         (0..3).for_each(|_| pace.full_page(PAGE));
-        assert_eq!(pace.allowed(), MOST_REQUESTS);
+        assert_eq!(pace.allowed(), MAX_REQUESTS);
         (0..2).for_each(|_| pace.full_page(9 * PAGE));
-        assert_eq!(pace.allowed(), MOST_REQUESTS - 2);
+        assert_eq!(pace.allowed(), MAX_REQUESTS - 2);
         pace.full_page(PAGE);
-        assert_eq!(pace.allowed(), MOST_REQUESTS - 1);
+        assert_eq!(pace.allowed(), MAX_REQUESTS - 1);
         (0..99).for_each(|_| pace.full_page(9 * PAGE));
         assert_eq!(pace.allowed(), START_NEAR);
     }
 
     #[test]
     fn a_near_service_gets_no_more_than_those_to_begin_with() {
-        let mut pace = ListingPace::new(MOST_REQUESTS);
+        let mut pace = ListingPace::new(MAX_REQUESTS);
         pace.full_page(PAGE);
         assert!(!pace.is_near() && pace.allowed() > START_NEAR);
         pace.full_page(PAGE / 10);

@@ -34,7 +34,7 @@ const FREE_GUESSES: u64 = 16;
 const GUESSES_PER_PAGE: u64 = 2;
 /// Smallest number of keys on a useful page. A page with fewer keys was a wrong guess, because
 /// another page would have had room for them.
-const USEFUL_PAGE: usize = 250;
+const MIN_USEFUL_KEYS: usize = 250;
 
 /// Number of ranges, from the first, that may be split in an ordered listing. Entries of later
 /// ranges would wait too long. The same number limits the waiting pages: once for all ranges, and
@@ -42,12 +42,12 @@ const USEFUL_PAGE: usize = 250;
 pub(super) const SPLITTABLE_RANGES: usize = 16;
 /// Estimated number of remaining pages from which a range is split. A split makes the lower half
 /// end with a partial page, which costs a request but saves at least one round trip.
-const FEWEST_PAGES: f64 = 2.5;
+const MIN_PAGES_TO_SPLIT: f64 = 2.5;
 /// Estimated number of remaining pages from which a range is split if requests are quick. The
 /// partial page must then be a small part of the range.
-const FEWEST_QUICK_PAGES: f64 = 16.0;
+const MIN_QUICK_PAGES_TO_SPLIT: f64 = 16.0;
 /// The shape of keys is learnt from one key in this many.
-const SAMPLE: usize = 16;
+const SAMPLE_INTERVAL: usize = 16;
 
 /// A range of keys: all keys after one key, up to and including another.
 #[derive(Debug)]
@@ -263,8 +263,8 @@ impl ListingPlan {
             return task;
         }
         match cutting {
-            Cutting::Allowed => self.cut(room, FEWEST_PAGES),
-            Cutting::OnlyLong if room == self.ranges.len() => self.cut(room, FEWEST_QUICK_PAGES),
+            Cutting::Allowed => self.cut(room, MIN_PAGES_TO_SPLIT),
+            Cutting::OnlyLong if room == self.ranges.len() => self.cut(room, MIN_QUICK_PAGES_TO_SPLIT),
             Cutting::OnlyLong | Cutting::Never => None,
         }
     }
@@ -361,9 +361,9 @@ impl ListingPlan {
         }
         let (first, behind) = range.keep(&mut entries);
         let within = behind.is_none();
-        let worth = entries.len() >= USEFUL_PAGE;
+        let worth = entries.len() >= MIN_USEFUL_KEYS;
         (self.worth, self.poor) = (self.worth + u64::from(worth), self.poor + u64::from(!worth));
-        for entry in entries.iter().step_by(SAMPLE) {
+        for entry in entries.iter().step_by(SAMPLE_INTERVAL) {
             self.shape.see(&String::from_utf8_lossy(&entry.name));
         }
         let is_first_of_range = range.last.is_none();
