@@ -90,8 +90,8 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Ends the attempt. Returns true if it was cut because of its silence, and the highest offset
-    /// reached.
+    /// Ends the attempt. Returns whether the attempt was cut because of its silence, and the
+    /// highest offset that the attempt reached.
     pub(crate) fn end(self, succeeded: bool) -> (bool, u64) {
         let cut = self.in_flight.is_some_and(|request| request.end(succeeded, Instant::now()));
         (cut, self.highest)

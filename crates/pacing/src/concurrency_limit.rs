@@ -48,8 +48,8 @@ enum Phase {
     Climbing { from: usize, rate: f64, each: f64, last: f64 },
     /// The limit was raised by `from / divisor`. Before, it was `from`, with the throughput `rate`.
     Raised { from: usize, rate: f64, divisor: usize },
-    /// The limit was lowered, to measure how many requests are needed. Before, it was `from`, with
-    /// the throughput `rate`.
+    /// The limit was lowered from `from`, to measure how many requests are needed. Before that, the
+    /// throughput was `rate`.
     Lowered { from: usize, rate: f64 },
     /// The limit was found good. The next probe follows after `left` windows.
     Holding { left: u32, next: Probe },
@@ -174,9 +174,9 @@ impl ConcurrencyLimit {
         }
     }
 
-    /// Lowers the limit, because the server refused requests: after a raise to the limit before it,
-    /// otherwise by a quarter. During the start, the limit becomes half of the current one. `start`
-    /// is the cautious starting limit; half of it is used if that is lower.
+    /// Lowers the limit, because the server refused requests. After a raise, restores the limit
+    /// before the raise; otherwise lowers the limit by a quarter. During the start, halves the
+    /// limit, or the cautious starting limit `start` if that is lower.
     pub(crate) fn back_off(&mut self, start: usize) {
         let refused = self.now;
         let limit = match self.phase {

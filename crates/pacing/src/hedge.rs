@@ -31,7 +31,8 @@ pub(crate) const SHORTEST_LIMIT: Duration = backoff::FIRST_PAUSE;
 const REQUESTS_PER_CUT: u64 = 10;
 /// Number of cuts allowed in addition to the budget, because every request at the start may stall.
 const FREE_CUTS: u64 = START as u64;
-/// Number of cut reads that one cut write counts for. A write is sent again from its start.
+/// Number of cut reads that one cut write counts for. The number is high, because a write is sent
+/// again from its start.
 const WRITE_COST: u64 = REQUESTS_PER_CUT;
 
 /// The event for which a request waits.

@@ -1,5 +1,5 @@
-//! Classifies a server as near or far, by one threshold. The size and the number of requests depend
-//! on the result.
+//! Classifies a server as near or far by its quickest response. The size and the number of requests
+//! depend on the result.
 
 use std::time::Duration;
 

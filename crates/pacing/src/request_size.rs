@@ -49,8 +49,8 @@ pub struct ReadSizes {
 
 impl ReadSizes {
     /// Derives the sizes from the round trip and from the bytes per second of one connection, if
-    /// both are known. A request takes about the same time to transfer as to wait for. Shorter
-    /// requests would gain less than a round trip.
+    /// both are known. The body of a request then takes about as long as the round trip. Shorter
+    /// requests would save a reader less than a round trip.
     #[must_use]
     pub fn of(round_trip: Option<Duration>, rate: Option<u64>) -> Self {
         let request = match (round_trip, rate) {

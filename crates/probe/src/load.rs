@@ -1,4 +1,5 @@
-//! Puts load on a location by several workers: streams of large ranges, and many small operations.
+//! Puts load on a location with several workers: streams of large ranges, and many small
+//! operations.
 //!
 //! Workers complete their current request before they stop, so the server and the ledger count the
 //! same bytes. If an operation is throttled, the load ends and reports that, because a probe must

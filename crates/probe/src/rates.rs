@@ -160,9 +160,9 @@ fn levels(rates: &mut ProbedRates, bins: &[f64], watched: usize) {
     rates.burst = Some(EndedBurst { rate: fall.before, bucket });
 }
 
-/// Returns the rate of one connection: the upper quartile of the rates of long ranges, because a
-/// burst may have ended meanwhile. If the objects are too small for long ranges, returns `mean`,
-/// the rate over the whole time.
+/// Returns the rate of one connection: the upper quartile of the rates of long ranges. Some ranges
+/// may be slower, because a burst has ended. If the objects are too small for long ranges, returns
+/// `mean`, the rate over the whole time.
 fn connection(streams: &[RangeRead], mean: f64) -> f64 {
     let mut rates: Vec<f64> =
         streams.iter().filter(|one| one.seconds >= MIN_STREAM_SECONDS).map(|one| one.rate).collect();

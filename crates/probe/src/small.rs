@@ -22,9 +22,9 @@ const SEQUENTIAL_PART: f64 = 0.08;
 /// Share of the time in which each number of concurrent requests is measured.
 const STEP_PART: f64 = 0.01;
 
-/// Number of connections that time requests, each connection one after another. Few connections are
-/// used, so no request waits for another. A few connections are enough for a steady median within a
-/// minute.
+/// Number of connections on which requests are timed. Each connection sends one request after
+/// another. There are so few connections that no request waits for another. A few connections are
+/// enough for a steady median within a minute.
 const TIMING_CONNECTIONS: usize = 8;
 
 /// Maximum number of timed requests per connection; for local files, of timed files.

@@ -57,8 +57,8 @@ impl Cancel {
         Self { state: Arc::clone(&self.state), outer: Some(Arc::new(around)) }
     }
 
-    /// Returns a handle that cancels itself after `time`. For requests that are still sent after
-    /// the end of a run, such as clean-up.
+    /// Returns a handle that cancels itself after `time`. Requests that are sent after the end of a
+    /// run, such as clean-up, use such a handle.
     #[must_use]
     pub fn after(time: Duration) -> Self {
         let cancel = Self::new();

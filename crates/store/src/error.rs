@@ -390,8 +390,9 @@ impl Error {
         }
     }
 
-    /// Returns the name below `root` that a listing leaves out, with everything below that name,
-    /// and then continues. `None` if the error ends the listing.
+    /// Returns the name below `root` that a listing leaves out because of this error. The listing
+    /// also leaves out everything below that name, and then continues. `None` if the error ends the
+    /// listing.
     #[must_use]
     pub fn unlisted_name(&self, root: &Location) -> Option<&str> {
         match (root, self) {
@@ -460,8 +461,8 @@ fn change(expected: &Version, found: &Version) -> String {
     }
 }
 
-/// Returns the descriptions of two versions that differ. If the descriptions are equal, that of a
-/// file is extended by the inode change time, which it omits.
+/// Returns the descriptions of two versions that differ. If the two descriptions are equal, the
+/// inode change time of a file is added, which a description otherwise omits.
 #[must_use]
 pub fn differing_texts(expected: &Version, found: &Version) -> (String, String) {
     let (one, other) = (expected.to_string(), found.to_string());

@@ -140,7 +140,8 @@ pub struct ListedPage {
 }
 
 impl ListOptions {
-    /// Returns true if a name belongs in the listing. For stores that do not filter by themselves.
+    /// Returns true if a name belongs in the listing. Called for stores that do not filter by
+    /// themselves.
     pub(crate) fn takes(&self, name: &[u8]) -> bool {
         name.starts_with(self.beginning.as_bytes())
             && self.start_after.as_deref().is_none_or(|after| name > after.as_bytes())

@@ -164,7 +164,7 @@ impl FailureKind {
 }
 
 impl From<String> for FailureKind {
-    /// Returns the kind that has this name. Unknown names, as of a newer version, become
+    /// Returns the kind that has this name. Unknown names, such as those of a newer version, become
     /// [`FailureKind::Failed`].
     fn from(name: String) -> Self {
         Self::ALL.into_iter().find(|kind| kind.name() == name).unwrap_or_default()

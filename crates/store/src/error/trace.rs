@@ -72,7 +72,7 @@ impl fmt::Display for Trace {
     }
 }
 
-/// Matches out the trace field of an error, borrowed in the way in which the error is borrowed.
+/// Returns the trace field of an error, borrowed as the error is borrowed (shared or mutable).
 /// `None` for errors that involve no request.
 macro_rules! of_request {
     ($error:expr) => {

@@ -134,7 +134,7 @@ impl Beneath {
     }
 
     /// Returns the unit in which the file system stores modification times. The first call finds
-    /// the unit by a file that it makes and removes. `None` if no such file can be made.
+    /// the unit with a file that it creates and removes. `None` if no such file can be created.
     #[must_use]
     pub fn time_unit(&self) -> Option<Duration> {
         let root = self.root(MissingDirectories::Refuse).ok()?;

@@ -32,8 +32,8 @@ pub enum Durability {
     /// leaves half of an old file.
     #[default]
     None,
-    /// The content: by `fdatasync` before the rename (large files), or by one `syncfs` per batch
-    /// (small files).
+    /// The content. A large file is synced by `fdatasync` before its rename, small files by one
+    /// `syncfs` per batch.
     Data,
     /// Content, names and metadata: as with `Data`, and the directory is synced too.
     Full,
@@ -199,9 +199,9 @@ impl LocalFile {
         self.commit_if(metadata, durability, &Precondition::None)
     }
 
-    /// Commits like [`commit`](Self::commit), if `precondition` holds. That the destination does
-    /// not exist is ensured by the rename itself. A version is compared just before the rename, so
-    /// a writer that takes no lock may still change the destination in between.
+    /// Commits like [`commit`](Self::commit), if `precondition` holds. The rename itself ensures
+    /// that the destination does not exist. A version is compared just before the rename, so a
+    /// writer that takes no lock may still change the destination in between.
     ///
     /// # Errors
     /// The errors of [`commit`](Self::commit), and [`Precondition`](crate::Error::Precondition).

@@ -184,8 +184,8 @@ impl ChainState {
             Err(failure) => {
                 state.failures += 1;
                 state.failure = failure;
-                // Counts as an attempt: the next one follows after `RENEWAL_PAUSE`, not with the
-                // next request.
+                // A failure counts as an attempt, so the next attempt follows only after
+                // `RENEWAL_PAUSE`.
                 if let Some(known) = &mut state.known {
                     known.asked = Instant::now();
                 }

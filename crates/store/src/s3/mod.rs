@@ -375,8 +375,8 @@ impl S3 {
     /// Runs a write with checksum headers. Runs it again without them if the service refuses these
     /// headers.
     fn with_checksums<T>(&self, write: impl Fn(bool) -> Result<T>) -> Result<T> {
-        // Read only once, because another thread may find out meanwhile that the service refuses
-        // checksums.
+        // The setting is read only once, because another thread may change it during the write,
+        // when the service refuses checksums.
         let checked = self.uses_checksums();
         match write(checked) {
             Err(error) if checked && errors::refuses_checksums(&error) => {

@@ -1,4 +1,4 @@
-//! Sends the requests of AWS's credential providers by this crate's own client.
+//! Sends the requests of AWS's credential providers through this crate's own client.
 //!
 //! So these requests use the deadline, the certificates and the proxies of the options.
 //! `credentials` passes this client to `aws-config`. The client remembers the first service that

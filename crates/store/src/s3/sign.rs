@@ -1,4 +1,4 @@
-//! Signs requests and URLs by SigV4 ([`signature`]).
+//! Signs requests and URLs with SigV4 ([`signature`]).
 //!
 //! For S3, the path is encoded once and not normalised. The payload is not signed: it has a CRC
 //! instead, and hashing it would take a whole core at 10 Gbit/s. Requests to other services follow

@@ -34,8 +34,8 @@ pub(crate) struct SftpReading {
 struct LastRead {
     /// The stated length, if the range ends there.
     stated: Option<u64>,
-    /// The number of a read of the byte after the stated length. `None` if the last read of the
-    /// range includes that byte.
+    /// The request number of the read of the byte after the stated length. `None` if the last read
+    /// of the range includes that byte.
     beyond: Option<u32>,
     /// True if there is content after the stated length.
     goes_on: bool,

@@ -42,8 +42,8 @@ pub(super) struct Return {
     pub(super) payment: Payment,
 }
 
-/// A body that is being read. If it is dropped at its end, its connection returns to the pool;
-/// otherwise the connection is closed.
+/// A body that is being read. If the body is dropped after its last byte was read, its connection
+/// returns to the pool; otherwise the connection is closed.
 pub(crate) struct Incoming {
     connection: Option<HttpConnection>,
     framing: Framing,

@@ -1,4 +1,4 @@
-//! Encrypts outgoing connections by rustls: blocking, for HTTP/1.1 only.
+//! Encrypts outgoing connections with rustls: blocking, for HTTP/1.1 only.
 //!
 //! [`HttpConnection`](super::HttpConnection) creates a session, performs its handshake, and reads
 //! through [`read`]. Neither the handshake nor a read takes longer than the socket's deadline,

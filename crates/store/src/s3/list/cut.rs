@@ -16,8 +16,8 @@ const DEPTHS: usize = 8;
 /// Number of character positions that are distinguished within a name. Later positions count as the
 /// last one.
 const OFFSETS: usize = 48;
-/// Maximum number of non-ASCII characters remembered per position. Chinese names may have
-/// thousands; a few dozen are enough to split a range.
+/// Maximum number of non-ASCII characters remembered per position. Chinese names may have thousands
+/// of characters at a position; a few dozen are enough to split a range.
 const MAX_OTHER_CHARACTERS: usize = 64;
 /// Weight of a character that was seen at a position. A digit that is merely possible has weight 1.
 const SEEN_WEIGHT: u32 = 4;

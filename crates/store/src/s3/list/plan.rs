@@ -36,9 +36,9 @@ const GUESSES_PER_PAGE: u64 = 2;
 /// another page would have had room for them.
 const MIN_USEFUL_KEYS: usize = 250;
 
-/// Number of ranges, from the first, that may be split in an ordered listing. Entries of later
-/// ranges would wait too long. The same number limits the waiting pages: once for all ranges, and
-/// once more for the ranges needed next, which takes 10 MB in total.
+/// Number of ranges at the start of an ordered listing that may be split. Entries of later ranges
+/// would wait too long. The same number limits the waiting pages: once for all ranges, and once
+/// more for the ranges needed next, which takes 10 MB in total.
 pub(super) const SPLITTABLE_RANGES: usize = 16;
 /// Estimated number of remaining pages from which a range is split. A split makes the lower half
 /// end with a partial page, which costs a request but saves at least one round trip.
@@ -231,8 +231,8 @@ pub(super) struct ListingPlan {
 impl ListingPlan {
     pub(super) const WHOLE: u64 = 0;
 
-    /// Returns a plan with one range over all keys. Up to `most` pages may wait; in ordered
-    /// listings, as many again for the ranges needed next.
+    /// Returns a plan with one range over all keys. Up to `most` pages may wait. In ordered
+    /// listings, another `most` pages may wait for the ranges needed next.
     pub(super) fn new(grouping: Grouping, order: EntryOrder, most: usize) -> Self {
         let whole = Range::new(Self::WHOLE, None, None);
         Self {
@@ -269,10 +269,10 @@ impl ListingPlan {
         }
     }
 
-    /// Returns how many ranges, from the first, may request another page. While there is room, all
-    /// may. After that, the same room again is reserved for the ranges needed next. The first range
-    /// may always request a page if none of its pages waits, because the listing would stop
-    /// otherwise.
+    /// Returns the number of ranges at the start of the plan that may request another page. All
+    /// ranges may while there is room for pages. Beyond that, an ordered listing has equal room for
+    /// the ranges needed next. The first range may always request a page if none of its pages
+    /// waits, because the listing would stop otherwise.
     fn requestable_ranges(&self) -> usize {
         if self.waiting < self.most {
             return self.ranges.len();
