@@ -20,22 +20,22 @@ pub(crate) enum Meaning {
     /// The server requests a lower rate.
     SlowDown,
     /// A transient failure: the same request may succeed.
-    Passing,
+    Transient,
     /// A permanent failure: the same request fails again.
-    Final,
+    Permanent,
 }
 
-use Meaning::{Final, Passing, SlowDown};
+use Meaning::{Permanent, SlowDown, Transient};
 
 /// Error codes, each with its usual status and its meaning.
 const CODES: [(&str, u16, Meaning); 41] = [
-    ("InternalError", 500, Passing),
-    ("InternalFailure", 500, Passing),
-    ("OperationAborted", 409, Passing),
-    ("OperationTimedOut", 500, Passing),
-    ("PriorRequestNotComplete", 400, Passing),
-    ("RequestTimeout", 400, Passing),
-    ("RequestTimeoutException", 400, Passing),
+    ("InternalError", 500, Transient),
+    ("InternalFailure", 500, Transient),
+    ("OperationAborted", 409, Transient),
+    ("OperationTimedOut", 500, Transient),
+    ("PriorRequestNotComplete", 400, Transient),
+    ("RequestTimeout", 400, Transient),
+    ("RequestTimeoutException", 400, Transient),
     ("BandwidthLimitExceeded", 503, SlowDown),
     ("RequestLimitExceeded", 503, SlowDown),
     ("RequestThrottled", 503, SlowDown),
@@ -51,26 +51,26 @@ const CODES: [(&str, u16, Meaning); 41] = [
     ("ThrottlingException", 503, SlowDown),
     ("TooManyRequests", 429, SlowDown),
     ("TooManyRequestsException", 429, SlowDown),
-    ("AccessDenied", 403, Final),
-    ("BadDigest", 400, Final),
-    ("EntityTooLarge", 400, Final),
-    ("EntityTooSmall", 400, Final),
-    ("InvalidArgument", 400, Final),
-    ("InvalidDigest", 400, Final),
-    ("InvalidObjectState", 403, Final),
-    ("InvalidPart", 400, Final),
-    ("InvalidPartOrder", 400, Final),
-    ("InvalidRequest", 400, Final),
-    ("InvalidStorageClass", 400, Final),
-    ("KeyTooLongError", 400, Final),
-    ("MalformedXML", 400, Final),
-    ("MethodNotAllowed", 405, Final),
-    ("NoSuchBucket", 404, Final),
-    ("NoSuchKey", 404, Final),
-    ("NoSuchUpload", 404, Final),
-    ("NotImplemented", 501, Final),
-    ("PreconditionFailed", 412, Final),
-    ("QuotaExceeded", 403, Final),
+    ("AccessDenied", 403, Permanent),
+    ("BadDigest", 400, Permanent),
+    ("EntityTooLarge", 400, Permanent),
+    ("EntityTooSmall", 400, Permanent),
+    ("InvalidArgument", 400, Permanent),
+    ("InvalidDigest", 400, Permanent),
+    ("InvalidObjectState", 403, Permanent),
+    ("InvalidPart", 400, Permanent),
+    ("InvalidPartOrder", 400, Permanent),
+    ("InvalidRequest", 400, Permanent),
+    ("InvalidStorageClass", 400, Permanent),
+    ("KeyTooLongError", 400, Permanent),
+    ("MalformedXML", 400, Permanent),
+    ("MethodNotAllowed", 405, Permanent),
+    ("NoSuchBucket", 404, Permanent),
+    ("NoSuchKey", 404, Permanent),
+    ("NoSuchUpload", 404, Permanent),
+    ("NotImplemented", 501, Permanent),
+    ("PreconditionFailed", 412, Permanent),
+    ("QuotaExceeded", 403, Permanent),
 ];
 
 /// Returns the meaning of an error that has this code and this status.
@@ -78,9 +78,9 @@ pub(crate) fn meaning(code: &str, status: u16) -> Meaning {
     match (find(code), status) {
         (Some((_, meaning)), _) => meaning,
         (None, 429 | 503) => SlowDown,
-        (None, 501 | 508) => Final,
-        (None, 500..) => Passing,
-        (None, _) => Final,
+        (None, 501 | 508) => Permanent,
+        (None, 500..) => Transient,
+        (None, _) => Permanent,
     }
 }
 
@@ -100,13 +100,13 @@ mod tests {
     #[test]
     fn a_code_counts_more_than_its_status() {
         for status in [200, 400, 403, 500, 503] {
-            assert_eq!(meaning("InternalError", status), Passing);
+            assert_eq!(meaning("InternalError", status), Transient);
             assert_eq!(meaning("SlowDown", status), SlowDown);
-            assert_eq!(meaning("AccessDenied", status), Final);
+            assert_eq!(meaning("AccessDenied", status), Permanent);
         }
-        assert_eq!(meaning("Bad Gateway", 502), Passing);
+        assert_eq!(meaning("Bad Gateway", 502), Transient);
         assert_eq!(meaning("Service Unavailable", 503), SlowDown);
-        assert_eq!(meaning("Not Found", 404), Final);
+        assert_eq!(meaning("Not Found", 404), Permanent);
     }
 
     #[test]

@@ -17,12 +17,12 @@ pub(crate) struct OwnTags(Mutex<HashSet<String>>);
 
 impl OwnTags {
     /// Returns true unless this server is known to refuse its own ETags.
-    pub(crate) fn are_taken_by(&self, server: &str) -> bool {
+    pub(crate) fn are_accepted_by(&self, server: &str) -> bool {
         !self.0.lock().contains(server)
     }
 
     /// Notes that a server refuses its own ETags.
-    pub(crate) fn are_refused_by(&self, server: &str) {
+    pub(crate) fn record_refusal_by(&self, server: &str) {
         if self.0.lock().insert(server.to_owned()) {
             tracing::info!(server, "refuses If-Match with its own ETag: reading without");
         }
@@ -31,7 +31,7 @@ impl OwnTags {
 
 /// Returns the error for a 412 to a read of the version `expected`. `found` is the version that the
 /// same request found without a condition.
-pub(crate) fn refused(place: &str, expected: Option<&Version>, found: Result<Version>) -> Error {
+pub(crate) fn precondition_error(place: &str, expected: Option<&Version>, found: Result<Version>) -> Error {
     let (location, expected) = (place.to_owned(), expected.cloned().unwrap_or_default());
     match found {
         Err(error @ Error::NotFound { .. }) => error,

@@ -367,7 +367,7 @@ impl Error {
             | Self::Disconnected { .. }
             | Self::Unresponsive { .. }
             | Self::SlowDown { .. } => true,
-            Self::Server { status, code, .. } => codes::meaning(code, *status) != Meaning::Final,
+            Self::Server { status, code, .. } => codes::meaning(code, *status) != Meaning::Permanent,
             _ => false,
         }
     }

@@ -175,7 +175,7 @@ impl Http {
         let host = url.authority.rsplit('@').next().unwrap_or_default();
         let server = format!("{}://{host}", if url.tls { "https" } else { "http" });
         let condition = get.version.as_ref().and_then(Version::if_match);
-        let condition = condition.filter(|_| self.client.own_tags.are_taken_by(&server));
+        let condition = condition.filter(|_| self.client.own_tags.are_accepted_by(&server));
         headers.extend(condition.map(|etag| ("if-match".to_owned(), etag.to_owned())));
         if get.checksum {
             headers.push(("want-repr-digest".to_owned(), "sha-256=1".to_owned()));
@@ -186,7 +186,7 @@ impl Http {
         match reply.head.status {
             412 => match self.refused(url, get.version.as_ref()) {
                 Error::OwnTagRefused { .. } if condition.is_some() => {
-                    self.client.own_tags.are_refused_by(&server);
+                    self.client.own_tags.record_refusal_by(&server);
                     self.get(url, get)
                 }
                 error => Err(error.traced(|| reply.head.trace())),
@@ -302,7 +302,7 @@ impl Http {
     }
 
     fn refused(&self, url: &HttpUrl, expected: Option<&Version>) -> Error {
-        conditions::refused(&place(url), expected, self.stat(url).map(|stat| stat.version))
+        conditions::precondition_error(&place(url), expected, self.stat(url).map(|stat| stat.version))
     }
 }
 

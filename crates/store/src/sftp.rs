@@ -103,7 +103,7 @@ impl Sftp {
         let stat = self.control(place, |exchange| {
             match exchange.call(SftpRequest::of(kind::STAT, on_the_wire(&place.path)))? {
                 SftpReply::Attributes(attributes) => Ok(describe(&attributes)),
-                other => Err(exchange.not("describe it", &other)),
+                other => Err(exchange.reply_error("describe it", &other)),
             }
         })?;
         // A file with a stated length of 0 may have content. So it is opened; if that fails, the
@@ -121,7 +121,7 @@ impl Sftp {
         self.control(place, |exchange| {
             match exchange.call(SftpRequest::of(kind::LSTAT, on_the_wire(&place.path)))? {
                 SftpReply::Attributes(attributes) => Ok(attributes.kind()),
-                other => Err(exchange.not("describe it", &other)),
+                other => Err(exchange.reply_error("describe it", &other)),
             }
         })
     }
@@ -133,7 +133,7 @@ impl Sftp {
         let request = SftpRequest::of(kind::OPEN, on_the_wire(&place.path));
         let handle = match exchange.call(request.u32(open::READ).attributes(SftpAttributes::default()))? {
             SftpReply::Handle(handle) => handle,
-            other => return Err(exchange.not("open it", &other)),
+            other => return Err(exchange.reply_error("open it", &other)),
         };
         let asked = get.range.unwrap_or(ByteRange::new(0, u64::MAX));
         let received = Arc::clone(&self.received);
@@ -141,7 +141,7 @@ impl Sftp {
         let look = reading.look()?;
         let attributes = match reading.exchange().reply(look)? {
             SftpReply::Attributes(attributes) => attributes,
-            other => return Err(reading.exchange().not("describe it", &other)),
+            other => return Err(reading.exchange().reply_error("describe it", &other)),
         };
         let (location, mut stat) = (place.to_string(), describe(&attributes));
         let size = match (stat.kind, stat.size()) {
@@ -267,7 +267,7 @@ fn delete_group(exchange: &mut Exchange, places: &[&SftpPath]) -> Result<Vec<(Lo
 fn removed(exchange: &Exchange, what: &str, (code, message): (u32, String)) -> Result<()> {
     match code {
         code::OK | code::NO_SUCH_FILE => Ok(()),
-        code => Err(exchange.refused(what, code, &message)),
+        code => Err(exchange.status_error(what, code, &message)),
     }
 }
 

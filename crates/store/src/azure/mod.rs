@@ -56,7 +56,7 @@ impl Azure {
         if let Some(etag) = get.version.as_ref().and_then(Version::if_match) {
             call.header("if-match", etag);
         }
-        self.open(&call, get, described)
+        self.open(&call, get, with_s3_headers)
     }
 
     /// Returns the account and its address, or an empty string if the configuration is unusable. An
@@ -136,7 +136,7 @@ impl RestStore for Azure {
         let cancel = Cancel::new();
         let call = RestCall::new(HttpMethod::Head, object, path(object), &cancel);
         let (head, _) = self.call(&call)?;
-        let mut stat = answer::stat(&described(head.clone()), head.content_length(&call.place())?);
+        let mut stat = answer::stat(&with_s3_headers(head.clone()), head.content_length(&call.place())?);
         stat.ranges = Some(true);
         Ok(stat)
     }
@@ -175,7 +175,7 @@ fn check_name(object: &ObjectLocation) -> Result<()> {
 }
 
 /// Renames the headers of a response to those of S3.
-fn described(mut head: ResponseHead) -> ResponseHead {
+fn with_s3_headers(mut head: ResponseHead) -> ResponseHead {
     // Azurite answers a range of an empty blob with 206, where the service refuses the range.
     if head.get("content-range").is_some_and(|range| range.ends_with("-1/0")) {
         head.status = 200;

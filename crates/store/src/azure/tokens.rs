@@ -71,7 +71,7 @@ impl TokenSource {
             }
             Self::Workload { tenant, client: id, file } => {
                 let proof = std::fs::read_to_string(file).map_err(|error| {
-                    refused(object, format!("AZURE_FEDERATED_TOKEN_FILE {file}: {error}"))
+                    credentials_error(object, format!("AZURE_FEDERATED_TOKEN_FILE {file}: {error}"))
                 })?;
                 let fields = [
                     ("grant_type", "client_credentials"),
@@ -93,7 +93,7 @@ impl TokenSource {
                     Error::Cancelled | Error::Server { .. } => error,
                     _ => {
                         let detail = "no key, signature or identity is set, and no metadata server answers";
-                        refused(object, detail.to_owned())
+                        credentials_error(object, detail.to_owned())
                     }
                 })
             }
@@ -101,7 +101,7 @@ impl TokenSource {
     }
 }
 
-fn refused(object: &ObjectLocation, detail: String) -> Error {
+fn credentials_error(object: &ObjectLocation, detail: String) -> Error {
     Error::Credentials { location: object.to_string(), detail, trace: None }
 }
 
@@ -141,6 +141,6 @@ fn parsed(object: &ObjectLocation, url: &str) -> Result<(Origin, String)> {
     let origin = Origin::parse_url(url);
     let rest = url.split_once("://").map(|(_, rest)| rest).unwrap_or_default();
     let path = rest.find('/').map_or("/", |at| &rest[at..]);
-    let origin = origin.ok_or_else(|| refused(object, format!("{} is no URL", redacted(url))))?;
+    let origin = origin.ok_or_else(|| credentials_error(object, format!("{} is no URL", redacted(url))))?;
     Ok((origin, path.to_owned()))
 }

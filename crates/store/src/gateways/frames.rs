@@ -58,7 +58,7 @@ impl Frames {
     /// Reads verified bytes into `buffer`. Returns 0 only at the end.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
         if self.returned == self.block.len() && !self.range.is_empty() {
-            self.next_block().map_err(|error| self.refused(error))?;
+            self.next_block().map_err(|error| self.record_error(error))?;
         }
         let rest = &self.block[self.returned..];
         let count = rest.len().min(buffer.len());
@@ -94,16 +94,16 @@ impl Frames {
 
     /// Reports an error to the gateway's state. The reader then gets the missing blocks from
     /// another gateway or from the origin.
-    fn refused(&mut self, error: Error) -> Error {
+    fn record_error(&mut self, error: Error) -> Error {
         (self.block, self.returned) = (Vec::new(), 0);
         match error {
             Error::Cancelled => {
                 let is_silent = self.last.elapsed() >= SILENCE;
-                self.member.iter().filter(|_| is_silent).for_each(|member| member.was_silent());
+                self.member.iter().filter(|_| is_silent).for_each(|member| member.record_silence());
                 Error::Cancelled
             }
             error => {
-                self.member.iter().for_each(|member| member.failed(&error));
+                self.member.iter().for_each(|member| member.record_failure(&error));
                 self.truncated()
             }
         }

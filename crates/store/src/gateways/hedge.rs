@@ -139,7 +139,7 @@ impl WatchState {
     /// gateway is excluded for a failure, a second request is free.
     fn may_send_twice(&mut self, member: &Member) -> bool {
         let allowed = self.sent_twice < FREE_HEDGES + self.requests / REQUESTS_PER_HEDGE;
-        if !member.is_asked() {
+        if !member.gets_requests() {
             return true;
         }
         self.sent_twice += u64::from(allowed);
@@ -290,7 +290,7 @@ mod tests {
             twice += u64::from(state.may_send_twice(&member));
         }
         assert_eq!(twice, FREE_HEDGES + 3200 / REQUESTS_PER_HEDGE);
-        member.failed("gone");
+        member.record_failure("gone");
         assert!(state.may_send_twice(&member), "past a gateway that is not asked any more");
     }
 

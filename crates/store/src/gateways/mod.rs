@@ -74,7 +74,7 @@ impl Ring {
         let member = |url: &String| {
             let reader = match own.as_ref() == Some(url) {
                 true => None,
-                false => Some(make(of_gateway(options, url, keys.cloned()))?),
+                false => Some(make(gateway_options(options, url, keys.cloned()))?),
             };
             Ok((Arc::new(Member::new(url.clone())), reader))
         };
@@ -95,9 +95,9 @@ impl Ring {
     ) -> Result<Option<Body>> {
         let Some(request) = Request::of(location, get) else { return Ok(None) };
         let request = Arc::new(request);
-        let asked = self.asked(&request.segment);
-        for (place, (member, reader)) in asked.iter().enumerate() {
-            let second = match asked.get(place + 1) {
+        let candidates = self.candidates(&request.segment);
+        for (place, (member, reader)) in candidates.iter().enumerate() {
+            let second = match candidates.get(place + 1) {
                 Some(next) => request.second(next.clone()),
                 None => request.at_origin(location, origin),
             };
@@ -105,15 +105,15 @@ impl Ring {
             let (answer, other) = self.watch.race(&get.cancel, member, first, second);
             match answer {
                 Ok(body) if body.is_framed() => {
-                    member.answered();
+                    member.record_response();
                     return Ok(Some(body.watched_by(member)));
                 }
-                Ok(_) => member.failed(NO_FRAMES),
+                Ok(_) => member.record_failure(NO_FRAMES),
                 Err(Error::Cancelled) if get.cancel.is_cancelled() => return Err(Error::Cancelled),
-                Err(Error::Cancelled) => member.was_silent(),
+                Err(Error::Cancelled) => member.record_silence(),
                 // Not a failure: the gateway knows an older or a newer version.
                 Err(Error::Changed { .. } | Error::NotFound { .. }) => {}
-                Err(error) => member.failed(&error),
+                Err(error) => member.record_failure(&error),
             }
             if other.is_some() {
                 return Ok(other);
@@ -124,17 +124,17 @@ impl Ring {
 
     /// Returns the gateways to try for a segment, in order. The list stops before the gateway of
     /// this process, which reads its own segments from the origin into its cache.
-    fn asked(&self, segment: &owner::Segment) -> Vec<(Arc<Member>, Arc<dyn GatewayReader>)> {
+    fn candidates(&self, segment: &owner::Segment) -> Vec<(Arc<Member>, Arc<dyn GatewayReader>)> {
         let urls = self.members.iter().map(|(member, _)| member.url.as_str());
         let order = owner::order(urls, segment).into_iter().take(GATEWAYS_PER_SEGMENT);
         let members = order.map(|index| &self.members[index]);
         let others = members.map_while(|(member, reader)| Some((Arc::clone(member), reader.clone()?)));
-        others.filter(|(member, _)| member.is_asked()).collect()
+        others.filter(|(member, _)| member.gets_requests()).collect()
     }
 }
 
 /// Returns the options of the store that reads from one gateway.
-fn of_gateway(options: &StoreOptions, url: &str, keys: Option<SigningKeys>) -> StoreOptions {
+fn gateway_options(options: &StoreOptions, url: &str, keys: Option<SigningKeys>) -> StoreOptions {
     StoreOptions {
         endpoint_url: Some(url.to_owned()),
         config_file: None,
@@ -190,7 +190,7 @@ impl Request {
         let request = Arc::clone(self);
         Box::new(move |cancel| match request.ask(reader.as_ref(), cancel)? {
             body if body.is_framed() => {
-                member.answered();
+                member.record_response();
                 Ok(body.watched_by(&member))
             }
             // The failure is not recorded here: as the next in order, this gateway gets the request

@@ -120,14 +120,14 @@ enum File {
 /// Requests a token from the first available source.
 fn fetch(object: &ObjectLocation, client: &Arc<WireClient>, cancel: &Cancel) -> Result<BearerToken> {
     let Some(path) = file() else { return from_metadata_server(object, client, cancel) };
-    let refused = |why: String| Error::Credentials {
+    let credentials_error = |why: String| Error::Credentials {
         location: object.to_string(),
         detail: format!("{}: {why}", shown(&path)),
         trace: None,
     };
-    let (url, body) = request(&path).map_err(refused)?;
-    let origin =
-        Origin::parse_url(&url).ok_or_else(|| refused(format!("token_uri {} is no URL", redacted(&url))))?;
+    let (url, body) = request(&path).map_err(credentials_error)?;
+    let origin = Origin::parse_url(&url)
+        .ok_or_else(|| credentials_error(format!("token_uri {} is no URL", redacted(&url))))?;
     let path = url.split_once("://").and_then(|(_, rest)| Some(rest[rest.find('/')?..].to_owned()));
     let call = RestCall::new(HttpMethod::Post, object, path.unwrap_or_else(|| "/".to_owned()), cancel);
     ask_for_token(client, &call, &origin, Some(&body), cancel)

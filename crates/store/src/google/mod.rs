@@ -54,7 +54,7 @@ impl Google {
         if let Some(version) = &get.version {
             call.query.extend(version.version_id.clone().map(|id| ("generation", id)));
         }
-        self.open(&call, get, described)
+        self.open(&call, get, with_s3_headers)
     }
 
     /// Describes one generation of an object, by default the current one.
@@ -72,7 +72,7 @@ impl Google {
             call.query.push(("generation", generation.to_owned()));
         }
         let (head, _) = self.call(&call)?;
-        let mut stat = answer::stat(&described(head.clone()), head.content_length(&call.place())?);
+        let mut stat = answer::stat(&with_s3_headers(head.clone()), head.content_length(&call.place())?);
         stat.ranges = Some(true);
         Ok(stat)
     }
@@ -159,7 +159,7 @@ fn json_path(object: &ObjectLocation) -> String {
 }
 
 /// Renames the headers of a response to those of S3.
-fn described(head: ResponseHead) -> ResponseHead {
+fn with_s3_headers(head: ResponseHead) -> ResponseHead {
     head.renamed(|name, value| {
         let renamed = match name {
             // The generation identifies the version better: both APIs return it.

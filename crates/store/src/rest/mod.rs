@@ -218,19 +218,19 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
         &self,
         call: &RestCall<'_>,
         get: &Get,
-        described: impl Fn(ResponseHead) -> ResponseHead,
+        with_s3_headers: impl Fn(ResponseHead) -> ResponseHead,
     ) -> Result<Body> {
         let place = call.place();
         match self.send(call)? {
-            Ok((head, incoming)) => answer::open(&place, get, &described(head), incoming),
+            Ok((head, incoming)) => answer::open(&place, get, &with_s3_headers(head), incoming),
             Err(refusal) => match (refusal.head.status, &get.version) {
-                (416, _) => answer::unsatisfied(&place, get, &described(refusal.head)),
+                (416, _) => answer::unsatisfied(&place, get, &with_s3_headers(refusal.head)),
                 // A 404 may mean that the object was replaced, because a replaced generation no
                 // longer exists.
                 (404 | 412, Some(expected)) => {
                     let found = self.head(call.object).map(|stat| stat.version);
                     let trace = || refusal.head.trace();
-                    Err(conditions::refused(&place, Some(expected), found).traced(trace))
+                    Err(conditions::precondition_error(&place, Some(expected), found).traced(trace))
                 }
                 _ => Err(self.refusal(call, refusal)),
             },

@@ -77,7 +77,8 @@ pub(crate) fn ask_for_token(
     cancel: &Cancel,
 ) -> Result<BearerToken> {
     let place = call.place();
-    let refused = |detail: String| Error::Credentials { location: place.clone(), detail, trace: None };
+    let credentials_error =
+        |detail: String| Error::Credentials { location: place.clone(), detail, trace: None };
     let mut headers = call.headers.clone();
     if body.is_some() {
         headers.push(("content-type".to_owned(), "application/x-www-form-urlencoded".to_owned()));
@@ -100,7 +101,7 @@ pub(crate) fn ask_for_token(
         Ok(answer) => answer,
         Err(error @ Error::Cancelled) => return Err(error),
         Err(error) if error.is_transient() => return Err(error),
-        Err(error) => return Err(refused(format!("no token: {error}"))),
+        Err(error) => return Err(credentials_error(format!("no token: {error}"))),
     };
     let answer = incoming.collect(MAX_ANSWER_BYTES)?;
     if head.status >= 500 || head.status == 429 {
@@ -114,10 +115,10 @@ pub(crate) fn ask_for_token(
         });
     }
     if head.status != 200 {
-        return Err(refused(format!("{origin} answered {} {}", head.status, head.reason)));
+        return Err(credentials_error(format!("{origin} answered {} {}", head.status, head.reason)));
     }
-    let answer: Answer =
-        serde_json::from_slice(&answer).map_err(|_| refused(format!("{origin} answered without a token")))?;
+    let answer: Answer = serde_json::from_slice(&answer)
+        .map_err(|_| credentials_error(format!("{origin} answered without a token")))?;
     let seconds = match &answer.expires_in {
         serde_json::Value::String(text) => text.parse().ok(),
         number => number.as_u64(),

@@ -45,7 +45,7 @@ impl S3 {
                 let failed = deletion.error.into_iter().filter_map(|refused| {
                     let object = of(&refused.key)?;
                     let location = located(object);
-                    if codes::meaning(&refused.code, 200) != Meaning::Final {
+                    if codes::meaning(&refused.code, 200) != Meaning::Permanent {
                         return self.delete(object).err().map(|error| (location, error));
                     }
                     let detail = format!("{}: {}", refused.code, refused.message);

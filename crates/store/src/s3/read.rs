@@ -95,7 +95,7 @@ impl S3 {
         if let Some(version) = &get.version {
             match (&version.version_id, version.if_match()) {
                 (Some(id), _) => call.query.push(("versionId", id.clone())),
-                (None, Some(etag)) if self.client.own_tags.are_taken_by(&server) => {
+                (None, Some(etag)) if self.client.own_tags.are_accepted_by(&server) => {
                     call.header("if-match", etag);
                     is_conditional = true;
                 }
@@ -118,7 +118,7 @@ impl S3 {
                     self.get(object, &Get { version: Some(version), ..get.clone() })
                 }
                 Error::OwnTagRefused { .. } if is_conditional => {
-                    self.client.own_tags.are_refused_by(&server);
+                    self.client.own_tags.record_refusal_by(&server);
                     self.get(object, get)
                 }
                 error => Err(error.traced(|| refusal.trace())),
@@ -133,7 +133,7 @@ impl S3 {
     /// Returns the error for a version whose condition failed.
     pub(super) fn refused(&self, object: &ObjectLocation, expected: Option<&Version>) -> Error {
         let found = self.head(object, None).map(|stat| stat.version);
-        conditions::refused(&object.to_string(), expected, found)
+        conditions::precondition_error(&object.to_string(), expected, found)
     }
 }
 

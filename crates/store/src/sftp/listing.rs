@@ -185,7 +185,7 @@ impl Remote {
 fn read(exchange: &mut Exchange, place: &SftpPath) -> Result<Vec<SftpEntry>> {
     let handle = match exchange.call(SftpRequest::of(kind::OPENDIR, on_the_wire(&place.path)))? {
         SftpReply::Handle(handle) => handle,
-        other => return Err(exchange.not("list it", &other)),
+        other => return Err(exchange.reply_error("list it", &other)),
     };
     let mut names = Vec::new();
     let (mut sent, mut most) = (VecDeque::new(), 2);
@@ -197,7 +197,7 @@ fn read(exchange: &mut Exchange, place: &SftpPath) -> Result<Vec<SftpEntry>> {
         match exchange.reply(number)? {
             SftpReply::Names(more) => names.extend(more),
             SftpReply::Status { code: code::EOF, .. } => break,
-            other => return Err(exchange.not("list it", &other)),
+            other => return Err(exchange.reply_error("list it", &other)),
         }
         // A second response with names means that the directory is large, so more reads are sent
         // ahead.

@@ -164,7 +164,7 @@ impl SftpReading {
                 Ok(count > 0)
             }
             SftpReply::Status { code: code::EOF, .. } => Ok(false),
-            other => Err(self.exchange.not("read it", &other)),
+            other => Err(self.exchange.reply_error("read it", &other)),
         }
     }
 
@@ -219,7 +219,7 @@ impl SftpReading {
         match self.exchange.reply(number)? {
             SftpReply::Data(_, count) => Ok(count > 0),
             SftpReply::Status { code: code::EOF, .. } => Ok(false),
-            other => Err(self.exchange.not("read it", &other)),
+            other => Err(self.exchange.reply_error("read it", &other)),
         }
     }
 
@@ -230,7 +230,7 @@ impl SftpReading {
         };
         let found = match self.exchange.reply(number)? {
             SftpReply::Attributes(attributes) => version(&attributes),
-            other => return Err(self.exchange.not("describe it", &other)),
+            other => return Err(self.exchange.reply_error("describe it", &other)),
         };
         if (Version { size: expected.size.and(found.size), ..found.clone() }) == *expected {
             return Ok(());

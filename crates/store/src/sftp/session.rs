@@ -439,7 +439,7 @@ impl Exchange {
     }
 
     /// Returns the error for a status other than success. `what` names the failed operation.
-    pub(super) fn refused(&self, what: &str, code: u32, message: &str) -> Error {
+    pub(super) fn status_error(&self, what: &str, code: u32, message: &str) -> Error {
         refusal(&self.place, what, code, message)
     }
 
@@ -451,9 +451,11 @@ impl Exchange {
 
     /// Returns the error for a reply that is a failure or has the wrong kind. `what` names the
     /// failed operation.
-    pub(super) fn not(&self, what: &str, reply: &SftpReply) -> Error {
+    pub(super) fn reply_error(&self, what: &str, reply: &SftpReply) -> Error {
         match reply {
-            SftpReply::Status { code, message } if *code != code::OK => self.refused(what, *code, message),
+            SftpReply::Status { code, message } if *code != code::OK => {
+                self.status_error(what, *code, message)
+            }
             _ => self.unexpected(),
         }
     }

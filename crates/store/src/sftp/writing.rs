@@ -60,7 +60,7 @@ impl SftpWriting<'_> {
         let before = match self.exchange.call(SftpRequest::of(kind::STAT, &self.place.path))? {
             SftpReply::Attributes(found) => Some(found),
             SftpReply::Status { code: code::NO_SUCH_FILE, .. } => None,
-            other => return Err(self.exchange.not("describe it", &other)),
+            other => return Err(self.exchange.reply_error("describe it", &other)),
         };
         match (&self.options.precondition, &before) {
             (Precondition::None, _) | (Precondition::Absent, None) => {}
@@ -111,7 +111,7 @@ impl SftpWriting<'_> {
                     missing = false;
                     create_directories(&mut self.exchange, &self.place.path)?;
                 }
-                other => return Err(self.exchange.not("create a file beside it", &other)),
+                other => return Err(self.exchange.reply_error("create a file beside it", &other)),
             }
         }
     }
@@ -137,7 +137,7 @@ impl SftpWriting<'_> {
             let (code, message) = self.exchange.reply_status(number)?;
             self.exchange.remove_in_flight(bytes);
             if code != code::OK {
-                return Err(self.exchange.refused("write it (is the disk full?)", code, &message));
+                return Err(self.exchange.status_error("write it (is the disk full?)", code, &message));
             }
         }
         Ok(())
@@ -196,16 +196,16 @@ impl SftpWriting<'_> {
             match exchange.reply_status(number)? {
                 // Some servers cannot store modes or sync files.
                 (code::OK | code::UNSUPPORTED, _) => {}
-                (code, message) => return Err(exchange.refused(what, code, &message)),
+                (code, message) => return Err(exchange.status_error(what, code, &message)),
             }
         }
         let found = match exchange.reply(look)? {
             SftpReply::Attributes(found) => found,
-            other => return Err(exchange.not("describe it", &other)),
+            other => return Err(exchange.reply_error("describe it", &other)),
         };
         let (code, message) = exchange.reply_status(close)?;
         if code != code::OK {
-            return Err(exchange.refused("write it (is the disk full?)", code, &message));
+            return Err(exchange.status_error("write it (is the disk full?)", code, &message));
         }
         if found.size.is_some_and(|size| size != length) {
             let detail = format!("{length} bytes were written, and the file has {:?}", found.size);
@@ -237,7 +237,7 @@ impl SftpWriting<'_> {
                 what: "replacing a file (the server has no posix-rename)",
                 trace: None,
             }),
-            (code, message) => Err(self.exchange.refused("rename the complete file", code, &message)),
+            (code, message) => Err(self.exchange.status_error("rename the complete file", code, &message)),
         }
     }
 
@@ -265,7 +265,7 @@ pub(super) fn create_directories(exchange: &mut Exchange, path: &[u8]) -> Result
     for end in ends.into_iter().skip(missing) {
         let (code, message) = create(exchange, end)?;
         if code == code::PERMISSION_DENIED {
-            return Err(exchange.refused("create a directory", code, &message));
+            return Err(exchange.status_error("create a directory", code, &message));
         }
     }
     Ok(())

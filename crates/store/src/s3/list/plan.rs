@@ -219,8 +219,10 @@ pub(super) struct ListingPlan {
     /// Number of waiting pages from which on only pages needed next are requested.
     most: usize,
     next_id: u64,
-    worth: u64,
-    poor: u64,
+    /// Number of pages with enough keys to be worth a request.
+    useful_pages: u64,
+    /// Number of pages with fewer keys.
+    wasted_pages: u64,
     /// The ends of ranges that were not compared yet, by key.
     seams: HashMap<String, Seam>,
     taken: Taken,
@@ -242,8 +244,8 @@ impl ListingPlan {
             waiting: 0,
             most,
             next_id: Self::WHOLE + 1,
-            worth: 0,
-            poor: 0,
+            useful_pages: 0,
+            wasted_pages: 0,
             seams: HashMap::new(),
             taken: Taken::default(),
             undivided: false,
@@ -292,7 +294,7 @@ impl ListingPlan {
     /// Splits one of the first `room` ranges that has at least `fewest` pages left. Returns the
     /// upper half as a task, or `None` if no split is worth a request.
     fn cut(&mut self, room: usize, fewest: f64) -> Option<PageTask> {
-        if self.undivided || self.poor > FREE_GUESSES + GUESSES_PER_PAGE * self.worth {
+        if self.undivided || self.wasted_pages > FREE_GUESSES + GUESSES_PER_PAGE * self.useful_pages {
             return None;
         }
         let near = match self.order {
@@ -361,8 +363,9 @@ impl ListingPlan {
         }
         let (first, behind) = range.keep(&mut entries);
         let within = behind.is_none();
-        let worth = entries.len() >= MIN_USEFUL_KEYS;
-        (self.worth, self.poor) = (self.worth + u64::from(worth), self.poor + u64::from(!worth));
+        let is_useful = entries.len() >= MIN_USEFUL_KEYS;
+        self.useful_pages += u64::from(is_useful);
+        self.wasted_pages += u64::from(!is_useful);
         for entry in entries.iter().step_by(SAMPLE_INTERVAL) {
             self.shape.see(&String::from_utf8_lossy(&entry.name));
         }

@@ -61,7 +61,7 @@ fn list_from(
             NextStep::Wait => {}
         }
         // Wrong guesses are not counted: every range is split, even a short one.
-        plan.poor = 0;
+        plan.wasted_pages = 0;
         let tasks: Vec<_> = (0..6).map_while(|_| plan.task(None, Cutting::Allowed)).collect();
         assert!(!tasks.is_empty(), "no worker has a task");
         for task in tasks {
