@@ -184,7 +184,7 @@ impl Http {
         let call = Call { headers, throttle, ..Call::new(HttpMethod::Get, &get.cancel) };
         let reply = self.send(url, &call)?;
         match reply.head.status {
-            412 => match self.refused(url, get.version.as_ref()) {
+            412 => match self.precondition_error(url, get.version.as_ref()) {
                 Error::OwnTagRefused { .. } if condition.is_some() => {
                     self.client.own_tags.record_refusal_by(&server);
                     self.get(url, get)
@@ -301,7 +301,7 @@ impl Http {
         Err(protocol(&place, format!("more than {MAX_REDIRECTS} redirects")))
     }
 
-    fn refused(&self, url: &HttpUrl, expected: Option<&Version>) -> Error {
+    fn precondition_error(&self, url: &HttpUrl, expected: Option<&Version>) -> Error {
         conditions::precondition_error(&place(url), expected, self.stat(url).map(|stat| stat.version))
     }
 }

@@ -51,7 +51,7 @@ impl SortedListing {
         }
         match &mut self.merged {
             Merged::InMemory(entries) => Ok(entries.next()),
-            Merged::OfRuns(merge) => merge.next().map_err(failed),
+            Merged::OfRuns(merge) => merge.next().map_err(sort_file_error),
         }
     }
 }
@@ -102,9 +102,9 @@ fn sort(listing: Entries, room: usize) -> Result<Merged> {
         if taken >= room {
             let runs = match &mut runs {
                 Some(runs) => runs,
-                None => runs.insert(Runs::new().map_err(failed)?),
+                None => runs.insert(Runs::new().map_err(sort_file_error)?),
             };
-            runs.add(std::mem::take(&mut waiting)).map_err(failed)?;
+            runs.add(std::mem::take(&mut waiting)).map_err(sort_file_error)?;
             taken = 0;
         }
     }
@@ -112,11 +112,11 @@ fn sort(listing: Entries, room: usize) -> Result<Merged> {
         waiting.sort_by(|one, other| one.key.cmp(&other.key));
         return Ok(Merged::InMemory(waiting.into_iter()));
     };
-    runs.add(waiting).map_err(failed)?;
-    runs.merge().map(Merged::OfRuns).map_err(failed)
+    runs.add(waiting).map_err(sort_file_error)?;
+    runs.merge().map(Merged::OfRuns).map_err(sort_file_error)
 }
 
-fn failed(source: io::Error) -> Error {
+fn sort_file_error(source: io::Error) -> Error {
     Error::Io { location: "a temporary file to sort a listing".to_owned(), source }
 }
 

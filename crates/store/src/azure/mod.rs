@@ -106,7 +106,7 @@ impl RestStore for Azure {
         self.tokens.forget()
     }
 
-    fn refused(&self, call: &RestCall<'_>, refusal: RestRefusal) -> Error {
+    fn untraced_error(&self, call: &RestCall<'_>, refusal: RestRefusal) -> Error {
         let asked = match self.client.options.signing {
             Signing::Anonymous => RequestAuthentication::Unsigned,
             _ => RequestAuthentication::Azure,

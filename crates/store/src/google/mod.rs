@@ -109,7 +109,7 @@ impl RestStore for Google {
         self.identity.forget()
     }
 
-    fn refused(&self, call: &RestCall<'_>, refusal: RestRefusal) -> Error {
+    fn untraced_error(&self, call: &RestCall<'_>, refusal: RestRefusal) -> Error {
         let asked = match self.client.options.signing {
             Signing::Anonymous => RequestAuthentication::Unsigned,
             _ => RequestAuthentication::Google,

@@ -119,12 +119,12 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
     fn renew(&self) -> bool;
 
     /// Returns the error for a refusal.
-    fn refused(&self, call: &RestCall<'_>, refusal: RestRefusal) -> Error;
+    fn untraced_error(&self, call: &RestCall<'_>, refusal: RestRefusal) -> Error;
 
     /// Returns the error for a refusal, with the trace of its request.
     fn refusal(&self, call: &RestCall<'_>, refusal: RestRefusal) -> Error {
         let trace = refusal.head.trace();
-        self.refused(call, refusal).traced(|| trace)
+        self.untraced_error(call, refusal).traced(|| trace)
     }
 
     /// Describes one object, never a prefix.

@@ -59,7 +59,7 @@ impl RestStore for Toy {
         false
     }
 
-    fn refused(&self, call: &RestCall<'_>, refusal: RestRefusal) -> Error {
+    fn untraced_error(&self, call: &RestCall<'_>, refusal: RestRefusal) -> Error {
         refusal.into_error(call.place(), RequestAuthentication::Unsigned)
     }
 

@@ -49,7 +49,10 @@ impl S3 {
                         return self.delete(object).err().map(|error| (location, error));
                     }
                     let detail = format!("{}: {}", refused.code, refused.message);
-                    Some((location, denied(object, &detail, S3Operation::DeleteObjects, self.asked())))
+                    Some((
+                        location,
+                        denied(object, &detail, S3Operation::DeleteObjects, self.authentication()),
+                    ))
                 });
                 failed.collect()
             }

@@ -219,7 +219,7 @@ impl S3 {
     fn text_of(&self, call: &S3Call<'_>, reply: Reply) -> Result<(ResponseHead, Vec<u8>)> {
         let (head, incoming) = reply.map_err(|refusal| refusal.into_error(call))?;
         let body = incoming.collect(MAX_XML_BYTES)?;
-        match S3Refusal::in_success(&head, &body, self.asked()) {
+        match S3Refusal::in_success(&head, &body, self.authentication()) {
             Some(refusal) => Err(refusal.into_error(call)),
             None => Ok((head, body)),
         }
@@ -280,7 +280,7 @@ impl S3 {
         head: ResponseHead,
         incoming: Incoming,
     ) -> Result<S3Refusal> {
-        let refusal = S3Refusal::read(head, incoming, self.asked())?;
+        let refusal = S3Refusal::read(head, incoming, self.authentication())?;
         if !refusal.expects_tls {
             return Ok(refusal);
         }
@@ -352,7 +352,7 @@ impl S3 {
         Ok(found.unwrap_or_else(|| endpoint::FIRST_REGION.to_owned()))
     }
 
-    fn asked(&self) -> RequestAuthentication {
+    fn authentication(&self) -> RequestAuthentication {
         if self.client.options.signing == Signing::Anonymous {
             RequestAuthentication::Unsigned
         } else {

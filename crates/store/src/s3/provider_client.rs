@@ -90,7 +90,7 @@ impl HttpConnector for Connector {
                 Ok(Err(_)) => Err(Error::Cancelled),
                 Err(_) => Err(silent),
             };
-            sent.map_err(|error| connector.failed(error))
+            sent.map_err(|error| connector.connector_error(error))
         })
     }
 }
@@ -138,7 +138,7 @@ impl Connector {
 
     /// Converts an error for `aws-config`. Lets `aws-config` retry only after a lost connection:
     /// after a timeout, the deadline for all attempts has passed.
-    fn failed(&self, error: Error) -> ConnectorError {
+    fn connector_error(&self, error: Error) -> ConnectorError {
         if let Error::TimedOut { location, after, .. } = &error {
             let mut silence = self.provider.silence.lock();
             silence.get_or_insert_with(|| (location.clone(), *after));

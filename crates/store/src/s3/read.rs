@@ -112,17 +112,19 @@ impl S3 {
         match self.send(&call)? {
             Ok((head, incoming)) => answer::open(&place, get, &head, incoming),
             Err(refusal) if refusal.head.status == 416 => answer::unsatisfied(&place, get, &refusal.head),
-            Err(refusal) if refusal.head.status == 412 => match self.refused(object, get.version.as_ref()) {
-                Error::Changed { expected, found, .. } if is_respelled(&expected, &found) => {
-                    let version = Version { etag: found.etag, ..*expected };
-                    self.get(object, &Get { version: Some(version), ..get.clone() })
+            Err(refusal) if refusal.head.status == 412 => {
+                match self.precondition_error(object, get.version.as_ref()) {
+                    Error::Changed { expected, found, .. } if is_respelled(&expected, &found) => {
+                        let version = Version { etag: found.etag, ..*expected };
+                        self.get(object, &Get { version: Some(version), ..get.clone() })
+                    }
+                    Error::OwnTagRefused { .. } if is_conditional => {
+                        self.client.own_tags.record_refusal_by(&server);
+                        self.get(object, get)
+                    }
+                    error => Err(error.traced(|| refusal.trace())),
                 }
-                Error::OwnTagRefused { .. } if is_conditional => {
-                    self.client.own_tags.record_refusal_by(&server);
-                    self.get(object, get)
-                }
-                error => Err(error.traced(|| refusal.trace())),
-            },
+            }
             Err(refusal) => {
                 let id = get.version.as_ref().and_then(|version| version.version_id.as_deref());
                 Err(of_version(refusal.into_error(&call), id))
@@ -131,7 +133,7 @@ impl S3 {
     }
 
     /// Returns the error for a version whose condition failed.
-    pub(super) fn refused(&self, object: &ObjectLocation, expected: Option<&Version>) -> Error {
+    pub(super) fn precondition_error(&self, object: &ObjectLocation, expected: Option<&Version>) -> Error {
         let found = self.head(object, None).map(|stat| stat.version);
         conditions::precondition_error(&object.to_string(), expected, found)
     }

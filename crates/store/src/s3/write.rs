@@ -94,7 +94,7 @@ impl S3 {
         destination: &Precondition,
     ) -> Error {
         match error {
-            Error::Precondition { location, trace } => match self.refused(source, Some(version)) {
+            Error::Precondition { location, trace } => match self.precondition_error(source, Some(version)) {
                 Error::OwnTagRefused { .. } if *destination != Precondition::None => {
                     Error::Precondition { location, trace }
                 }

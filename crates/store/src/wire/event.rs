@@ -79,7 +79,7 @@ impl Drop for AnsweredRequest {
 }
 
 /// Sends the event of a request that got no response.
-pub(super) fn failed(request: &WireRequest<'_>, error: &Error, began: Instant) {
+pub(super) fn send_failure(request: &WireRequest<'_>, error: &Error, began: Instant) {
     if !is_read() {
         return;
     }

@@ -198,7 +198,7 @@ impl WireClient {
         };
         endpoint.end(&admitted, outcome, Instant::now());
         result.map_err(|failed| {
-            event::failed(request, &failed.error, began);
+            event::send_failure(request, &failed.error, began);
             failed.error.traced(|| Trace { attempts: 1, took: began.elapsed(), ..Trace::default() })
         })
     }

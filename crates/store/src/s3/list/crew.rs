@@ -202,7 +202,7 @@ impl Shared {
             self.s3.client.unsorted.add(&self.query.bucket);
         }
         if refused {
-            state.pace.refused();
+            state.pace.halve();
         } else if full {
             state.pace.full_page(took);
         }

@@ -54,7 +54,7 @@ impl ListingPace {
     }
 
     /// Halves the number of concurrent requests, because the service refused one.
-    pub(super) fn refused(&mut self) {
+    pub(super) fn halve(&mut self) {
         self.allowed = (self.allowed / 2).max(1);
         self.refused = true;
     }
@@ -72,10 +72,10 @@ mod tests {
         assert_eq!(pace.allowed(), START_NEAR);
         pace.full_page(PAGE);
         assert_eq!(pace.allowed(), MAX_REQUESTS);
-        pace.refused();
+        pace.halve();
         pace.full_page(PAGE);
         assert_eq!(pace.allowed(), MAX_REQUESTS / 2);
-        (0..9).for_each(|_| pace.refused());
+        (0..9).for_each(|_| pace.halve());
         assert_eq!(pace.allowed(), 1);
     }
 
