@@ -46,7 +46,7 @@ pub(crate) enum ConnectionEnd {
 pub(crate) enum Readiness {
     Now,
     At(Instant),
-    /// Not before more bytes arrive, or the line has room again.
+    /// The line cannot be read until more bytes arrive or the line has room again.
     No,
 }
 

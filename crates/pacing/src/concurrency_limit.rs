@@ -46,7 +46,8 @@ enum Phase {
     /// The limit was multiplied. Before, it was `from`, with the throughput `rate`. A single
     /// request has the throughput `each`. The latest window had the throughput `last`.
     Climbing { from: usize, rate: f64, each: f64, last: f64 },
-    /// The limit was raised by `from / divisor`. Before, it was `from`, with the throughput `rate`.
+    /// The limit was raised from `from` by `from / divisor`. Before that, the throughput was
+    /// `rate`.
     Raised { from: usize, rate: f64, divisor: usize },
     /// The limit was lowered from `from`, to measure how many requests are needed. Before that, the
     /// throughput was `rate`.

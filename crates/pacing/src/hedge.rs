@@ -24,7 +24,7 @@ const MEDIAN_FACTOR: u32 = 4;
 /// packet within 200 ms and a round trip.
 pub const SILENCE: Duration = Duration::from_millis(500);
 /// Shortest limit. If a response is expected sooner than this, a new connection does not pay off.
-/// The shortest limit equals the pause after a first failure, for the same reason.
+/// The pause after a first failure is equally long.
 pub(crate) const SHORTEST_LIMIT: Duration = backoff::FIRST_PAUSE;
 /// Number of requests that allow one cut. The number is high, because a busy client delays
 /// responses without any fault of the server.

@@ -15,10 +15,10 @@ use crate::request_size::SHORTEST_REQUEST;
 /// idle period. A piece takes the same time, so waiting for pieces does not slow a transfer down,
 /// and the rate is smooth.
 const MAX_LAG: Duration = Duration::from_millis(50);
-/// Divisor of the bytes of one second. All requests together ask for this share, because servers
-/// send everything that is requested, and it fills the buffers on the way. The buffers of all
-/// sockets together hold that share divided once more, because bytes in a socket have already
-/// passed the network.
+/// Divisor of the number of bytes that the limit allows in one second. All requests together ask
+/// for the quotient. They do not ask for more, because servers send everything that is requested,
+/// and the bytes would fill the buffers on the way. The socket buffer of a request holds its bytes
+/// divided by the same divisor, because bytes in a socket have already passed the network.
 const SECOND_DIVISOR: u64 = 2;
 /// Smallest request and smallest socket buffer, in bytes. With less, a connection stalls.
 const MIN_BUFFER_BYTES: u64 = 16 << 10;

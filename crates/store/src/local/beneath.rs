@@ -43,7 +43,8 @@ pub struct Beneath {
     /// The local tree whose directories determine the permission bits of new directories.
     like: Option<PathBuf>,
     root: OnceLock<Arc<OwnedFd>>,
-    /// New directories whose final permission bits do not let the owner write, with those bits.
+    /// New directories, each with its final permission bits. These bits do not let the owner write,
+    /// so they are set after everything is written.
     closing: Mutex<Vec<(PathBuf, u32)>>,
     /// True if the file system also finds a new directory by its name in another letter case.
     folds_case: OnceLock<bool>,

@@ -57,7 +57,7 @@ const EXTENDED_REPLY: u8 = 201;
 
 /// The version of the protocol that this client requests.
 const PROTOCOL_VERSION: u32 = 3;
-/// Maximum length of a packet, in bytes. OpenSSH sends no longer packets.
+/// Maximum length of a packet, in bytes. No packet from OpenSSH is longer.
 const MAX_PACKET_BYTES: usize = 256 << 10;
 /// Length of a packet's head, in bytes: the length, the kind and the number.
 const HEAD_BYTES: usize = 9;

@@ -136,8 +136,8 @@ impl WireClient {
         Self { options, tls, pool: Arc::default(), scope: None, ..self.clone() }
     }
 
-    /// Returns a clone outside all scopes, with counters of its own. For requests that several
-    /// callers share.
+    /// Returns a clone outside all scopes, with counters of its own. The clone sends requests that
+    /// several callers share.
     pub(crate) fn unscoped(&self) -> Self {
         Self { scope: None, counters: Arc::default(), ..self.clone() }
     }
