@@ -33,12 +33,12 @@ FACTS = [
     # Widths.
     ("", r"from_str_radix|bits [<-]|bits\)|; \d\]|=63|at \+ 3|_multiple_of\(4096\)|\* 512\)"),
     ("", r"sorted\.len\(\) / 2|blocks\.end - blocks\.start\) / 2|2 \* below"),  # Middles.
-    ("", r"^(NAME_MAX|PATH_MAX|LONGEST_NAME|LONGEST_PATH|KEPT|FILLING)$"),  # Linux.
+    ("", r"^(NAME_MAX|PATH_MAX|LONGEST_NAME|MAX_PATH_BYTES|PRESERVED_BITS|OWNER_BITS)$"),  # Linux.
     # S3.
     ("", r"^(PAGE|MOST_KEYS|DELETE_BATCH|SINGLE_COPY|MOST_PARTS|LEAST_PART)$|LONGEST_NAME / 2"),
     ("transfer/(relay|stream)", r"^(RELAY|FIRST)_PART_SIZE$"),  # S3's shortest part.
     # Limits of a server's answer, which counts as malformed beyond them.
-    ("store", r"^(LONGEST_(HEAD|LINE|XML|PAGE|REFUSAL)|MOST_(HEADERS|INTERIM|TRAILERS|REDIRECTS|EMPTY|WAITING))$"),
+    ("store", r"^MAX_((HEAD|LINE|XML|PAGE|DRAINED|WAITING)_BYTES|HEADERS|INTERIM|TRAILERS|REDIRECTS|EMPTY_PAGES)$"),
     ("store/s3/list/plan", r"^WHOLE$"),
     ("processors", r"take\(8\)|get\([34]\)"),  # Fields of /proc/stat.
     # Layouts of files, and of locks within them.

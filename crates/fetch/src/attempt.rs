@@ -1,17 +1,18 @@
-//! One attempt at a request: what it reports to the tracker, and the offset that it reached.
+//! Makes one attempt at a request: reports to the tracker, and remembers the offset that was
+//! reached.
 
 use std::time::{Duration, Instant};
 
 use firstbyte_pacing::{InFlightRequest, RequestTracker, Throttle, Wait};
 use firstbyte_store::{Cancel, Get};
 
-/// One attempt at a request, lent to the code that sends it.
+/// One attempt at a request. The code that sends the request borrows it.
 #[derive(Debug)]
 pub struct Attempt<'a> {
     tracker: &'a RequestTracker<Cancel>,
     slot: usize,
     cuts: u32,
-    /// The cancel handle of a response that is already open.
+    /// The handle that cancels a response which is already open.
     opened: Option<Cancel>,
     cancel: Cancel,
     in_flight: Option<InFlightRequest<'a, Cancel>>,
@@ -31,7 +32,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Begins to track a request whose thread waits for `wait`. An attempt may make several
-    /// requests in sequence.
+    /// requests, one after another.
     pub fn begin(&mut self, wait: Wait) {
         if let Some(before) = self.in_flight.take() {
             before.end(true, Instant::now());
@@ -47,14 +48,14 @@ impl<'a> Attempt<'a> {
         &self.cancel
     }
 
-    /// Returns the options of a read of the whole object, in any version, under `throttle`.
+    /// Returns the options for reading the whole object, in any version, under `throttle`.
     pub fn get(&mut self, throttle: &Throttle) -> Get {
         self.keep_to(throttle);
         Get { cancel: self.cancel.clone(), throttle: throttle.clone(), ..Get::default() }
     }
 
-    /// Notes the rate limit. Under a limit the client itself causes silences, so only the store's
-    /// deadlines end the request.
+    /// Records the rate limit. Under a limit, the client itself causes silences, so only the
+    /// deadlines of the store end the request.
     pub fn keep_to(&mut self, throttle: &Throttle) {
         self.is_throttled = !throttle.is_unlimited();
         if self.is_throttled {
@@ -62,8 +63,8 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Notes that the head of a response arrived and that `body` bytes follow. Returns how long the
-    /// head took.
+    /// Records that the head of a response has arrived, and that `body` bytes follow. Returns the
+    /// time that the head took.
     pub fn head_arrived(&self, body: u64) -> Duration {
         let now = Instant::now();
         let took = self.in_flight.as_ref().map(|request| request.head_arrived(body, now));
@@ -73,7 +74,7 @@ impl<'a> Attempt<'a> {
         took.unwrap_or_default()
     }
 
-    /// Notes that bytes up to the offset `end` arrived, or were accepted by the server.
+    /// Records that bytes up to the offset `end` have arrived, or were accepted by the server.
     pub fn reached(&mut self, end: u64) {
         self.highest = self.highest.max(end);
         match &self.in_flight {
@@ -82,15 +83,15 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Notes that the caller itself pauses, so that the silence does not count against the server.
+    /// Records that the caller itself pauses. The silence then does not count against the server.
     pub fn paused(&self) {
         if let Some(request) = &self.in_flight {
             request.paused();
         }
     }
 
-    /// Ends the attempt. Returns whether it was cut because it was silent, and the highest offset
-    /// reached.
+    /// Ends the attempt. Returns whether the attempt was cut because of its silence, and the
+    /// highest offset that the attempt reached.
     pub(crate) fn end(self, succeeded: bool) -> (bool, u64) {
         let cut = self.in_flight.is_some_and(|request| request.end(succeeded, Instant::now()));
         (cut, self.highest)

@@ -1,9 +1,9 @@
-//! The request loop. It tracks a request, cuts it when it is silent and repeats it after a pause,
-//! until the request succeeds, fails for good or is no longer wanted.
+//! Repeats a request until it succeeds, fails for good or is no longer wanted: tracks the request,
+//! cuts it when it is silent, and sends it again after a pause.
 //!
-//! Transfers and reads differ in the work of an attempt and in the reader of its result
-//! ([`Interest`]). Everything else is decided here, once: which failures are transient, what counts
-//! as progress, how often a request is repeated, and how long the pauses are.
+//! Transfers and reads differ in the work of an attempt, and in who waits for the result
+//! ([`Interest`]). Everything else is decided here for both: which failures are transient, what
+//! counts as progress, how often a request is repeated, and how long the pauses are.
 
 mod attempt;
 mod request;

@@ -1,49 +1,50 @@
-//! The request loop, and the rules by which it repeats an attempt.
+//! Runs the request loop, and defines the rules by which it repeats an attempt.
 
 use std::time::{Duration, Instant};
 
 use firstbyte_pacing::{RETRIES, RequestTracker};
-use firstbyte_store::{Cancel, Error as StoreError, LOOK, Outages, attempt_span};
+use firstbyte_store::{Cancel, Error as StoreError, Outages, POLL_INTERVAL, attempt_span};
 
 use crate::attempt::Attempt;
 
-/// Attempts at a request whose responses are malformed: a few may be damaged in transit, not all.
+/// Maximum number of attempts whose responses are malformed. A few responses may be damaged in
+/// transit, but not all.
 const MALFORMED_ATTEMPTS: u32 = 3;
 
 /// A thread's slot in the request tracker. The thread sends one request at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct TrackerSlot<'a> {
-    /// The tracker that cuts silent requests, if its owner supervises it.
+    /// The tracker. It cuts silent requests if its owner supervises it.
     pub tracker: &'a RequestTracker<Cancel>,
-    /// The index of the slot, one for each thread.
+    /// The index of the slot. Each thread has its own.
     pub index: usize,
 }
 
-/// The reader, job or transfer that a request is for.
+/// The reader, job or transfer for which a request is made.
 pub trait Interest {
-    /// Returns whether the request is still wanted after these tries. Called before each attempt
+    /// Returns true if the request is still wanted after these tries. Called before each attempt,
     /// and during pauses.
     fn is_wanted(&self, tries: Tries) -> bool;
 
-    /// Returns how many failures in a row, without progress, are retried.
+    /// Returns the number of consecutive failures, without progress, that are retried.
     fn retries(&self) -> u32 {
         RETRIES
     }
 
-    /// Returns whether the endpoint has answered before, so that it is retried when it cannot be
-    /// reached. An address that never answered is most likely wrong.
+    /// Returns true if the endpoint has answered before. If it has, a failed connection is retried;
+    /// an address that never answered is most likely wrong.
     fn is_known(&self) -> bool;
 
     /// Returns whether to wait for an endpoint that has stopped answering.
     fn outages(&self) -> Outages;
 
-    /// Returns whether an attempt that has brought some bytes may be repeated.
+    /// Returns true if an attempt that has brought some bytes may be repeated.
     fn is_repeatable(&self) -> bool {
         true
     }
 
-    /// Returns the latest time until which a reader waits, if there is one. A later time than
-    /// before comes from a new reader, whose failures are counted from 0.
+    /// Returns the latest time until which a reader waits, if there is one. If the time is later
+    /// than before, a new reader has come, and its failures are counted from 0.
     fn deadline(&self) -> Option<Instant> {
         None
     }
@@ -55,32 +56,32 @@ pub trait Interest {
 /// An event in the life of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestEvent {
-    /// A request was cut for its silence.
+    /// A request was cut because of its silence.
     Cut,
-    /// A request failed, and is sent again.
+    /// A request has failed, and is sent again.
     Retry,
-    /// The server requested a lower rate.
+    /// The server has asked for a lower rate.
     SlowDown,
 }
 
 /// The attempts at a request so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tries {
-    /// Attempts cut for their silence.
+    /// Number of attempts cut because of their silence.
     pub cuts: u32,
-    /// Failures in a row. Progress starts the count again.
+    /// Number of consecutive failures. After progress, the count starts again.
     pub failures: u32,
     malformed: u32,
-    /// The highest offset reached by any attempt.
+    /// The highest offset that any attempt has reached.
     highest: u64,
 }
 
-/// An error of an attempt, which may hold an error of the store.
+/// The error of an attempt. It may be an error of the store.
 pub trait AttemptError {
-    /// Returns the store's error, if it is one. Only such errors can be worth another attempt.
+    /// Returns the store's error, if this is one. Only such errors can be worth another attempt.
     fn store(&self) -> Option<&StoreError>;
 
-    /// Returns the store's error, so that the attempts can be noted in it.
+    /// Returns the store's error, in order to record the number of attempts in it.
     fn store_mut(&mut self) -> Option<&mut StoreError>;
 }
 
@@ -97,17 +98,17 @@ impl AttemptError for StoreError {
 /// The reason why a request is not sent again.
 #[derive(Debug)]
 pub enum RequestEnd<E> {
-    /// The error is not transient, or the retries are used up.
+    /// The error is not transient, or no retry is left.
     Failed(E),
-    /// The request is no longer wanted. Holds the last error, or `None` if the last attempt was cut
-    /// or there was none.
+    /// The request is no longer wanted. The value is the last error; `None` if the last attempt was
+    /// cut, or if there was no attempt.
     Unwanted(Option<E>),
 }
 
 impl<'a> TrackerSlot<'a> {
     /// Makes a request until it succeeds, fails for good or is no longer wanted. `once` makes one
-    /// attempt and keeps what it achieved, so that the next attempt requests only the rest.
-    /// `opened` cancels a response that is already open.
+    /// attempt and keeps what it achieved, so the next attempt requests only the rest. `opened`
+    /// cancels a response that is already open.
     ///
     /// # Errors
     /// The last error of `once`, or [`RequestEnd::Unwanted`] if the request is no longer wanted.
@@ -141,7 +142,8 @@ impl<'a> TrackerSlot<'a> {
             if progressed && !interest.is_repeatable() {
                 return Err(RequestEnd::Failed(error));
             }
-            // A response that is cut when its head arrives says so to its first reader only.
+            // A response that is cut as its head arrives reports the cut only to its first reader.
+            // Other readers get `Cancelled`.
             if cut || matches!(error.store(), Some(StoreError::Cancelled)) {
                 tries.cuts += 1;
                 interest.count(RequestEvent::Cut);
@@ -205,11 +207,11 @@ impl Tries {
             if left.is_zero() || !interest.is_wanted(*self) {
                 return;
             }
-            if start.elapsed() > LOOK && interest.deadline() > deadline {
+            if start.elapsed() > POLL_INTERVAL && interest.deadline() > deadline {
                 self.failures = 0;
                 return;
             }
-            std::thread::sleep(left.min(LOOK));
+            std::thread::sleep(left.min(POLL_INTERVAL));
         }
     }
 }

@@ -46,7 +46,7 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use firstbyte_location::{Checksum, Location, Strength, Version, shown};
-use firstbyte_store::{BRIEFLY, PrivateDirectory, Sharing};
+use firstbyte_store::{PrivateDirectory, SHORT_WAIT, Sharing};
 use rustix_futex_sync::Mutex;
 
 pub use cached::{CachedVersion, FetchLease, Pin, PinnedBlocks};
@@ -294,7 +294,7 @@ impl Shared {
     /// Waits for the recount after a restart of the machine: some thousands of versions take less
     /// time than one round trip. With very many, the first reads go uncached.
     fn wait_for_count(&self) {
-        while !self.usage.is_known() && self.opened.elapsed() < BRIEFLY {
+        while !self.usage.is_known() && self.opened.elapsed() < SHORT_WAIT {
             std::thread::sleep(POLL);
         }
     }

@@ -1,8 +1,8 @@
-//! Measures the accuracy of a link's rates and delays, and its CPU time: `cargo run --release
-//! --example accuracy`.
+//! Measures the accuracy of a link's rates and delays, and the link's CPU time: `cargo run
+//! --release --example accuracy`.
 //!
-//! Server, link and client share this machine, so a slow link may lack CPU time. The last column is
-//! the CPU time of its thread.
+//! The server, the link and the client share this machine, so a slow link may lack CPU time. The
+//! last column is the CPU time of the link's thread.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -14,7 +14,7 @@ use firstbyte_link::{Link, LinkConfig, LinkRate, Preset};
 const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// Clock ticks per second in `/proc`: 100 on all common Linux systems.
-const TICKS: f64 = 100.0;
+const TICKS_PER_SECOND: f64 = 100.0;
 
 fn main() {
     let server = server();
@@ -40,7 +40,7 @@ fn main() {
     }
 }
 
-/// Reads a length of eight bytes and sends that many bytes.
+/// Starts a server that reads a length of eight bytes and sends that many bytes.
 fn server() -> SocketAddr {
     let listener = TcpListener::bind(ANY).expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -94,7 +94,7 @@ fn rate(name: &str, config: LinkConfig, connections: u64, bytes: u64) {
             .collect();
         fetchers.into_iter().map(|f| f.join().expect("a fetch")).collect()
     });
-    // The round trip of the second request is part of the delay, not of the rate.
+    // The round trip of the second request is a delay, so it does not count for the rate.
     let first = first_bytes.into_iter().min().unwrap_or(began);
     let round_trip = first.duration_since(began) / 2;
     let measured = bytes as f64 / (first.elapsed() - round_trip).as_secs_f64() / 1e6;
@@ -128,7 +128,7 @@ fn delay(config: LinkConfig) {
     println!("{name:44} {asked:>10.2} {median:>10.2} {:>+5.1} %", (median / asked - 1.0) * 100.0);
 }
 
-/// Returns the CPU time of the link's thread in seconds.
+/// Returns the CPU time of the link's thread, in seconds.
 fn link_cpu_seconds() -> f64 {
     let tasks = std::fs::read_dir("/proc/self/task").expect("procfs");
     let stats = tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("stat")).ok());
@@ -136,5 +136,5 @@ fn link_cpu_seconds() -> f64 {
     // The fields after the name: state is field 0, user time field 11, system time field 12.
     let ticks =
         |stat: String| stat.split(' ').skip(11).take(2).filter_map(|t| t.parse::<f64>().ok()).sum::<f64>();
-    link.map(ticks).sum::<f64>() / TICKS
+    link.map(ticks).sum::<f64>() / TICKS_PER_SECOND
 }

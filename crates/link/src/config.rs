@@ -1,4 +1,4 @@
-//! The settings of a link: round trip, rates, faults, and their text form.
+//! Defines the settings of a link (round trip, rates, faults) and their text form.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -12,27 +12,28 @@ use crate::rate::{BurstBucket, LinkRate};
 use crate::replay::{Preset, Replay};
 use crate::wait::WaitDistribution;
 
-/// The longest duration that a setting of a link accepts.
+/// Maximum duration that a setting of a link accepts: one day.
 const MAX_DURATION: Duration = Duration::from_secs(86_400);
 
-/// The settings of a link. [`LinkConfig::new`] has no faults and no limits.
+/// The settings of a link. [`LinkConfig::new`] sets no faults and no limits.
 #[derive(Clone, Debug)]
 pub struct LinkConfig {
-    /// The address to listen on; port 0 for any.
+    /// The address to listen on. Port 0 stands for any free port.
     pub listen: SocketAddr,
-    /// The target, `HOST:PORT`, resolved once at the start.
+    /// The target, `HOST:PORT`. It is resolved once, at the start.
     pub to: String,
-    /// Name of the emulated network, for display; empty if it has none.
+    /// Name of the emulated network, for display. Empty if it has no name.
     pub title: String,
-    /// Round-trip time. Bytes arrive after half of it, and a connection opens after the whole.
+    /// Round-trip time. Bytes arrive after half a round trip, and a connection opens after a whole
+    /// one.
     pub rtt: Duration,
-    /// Distribution of the time until a response begins; includes the round trip.
+    /// Distribution of the time until a response begins. This time includes the round trip.
     pub wait: Option<WaitDistribution>,
-    /// Rate of all connections together, per direction.
+    /// Rate of all connections together, in each direction.
     pub rate: Option<LinkRate>,
-    /// Temporary higher total rate, per direction.
+    /// Total rate and size of a burst above `rate`, in each direction.
     pub burst: Option<BurstBucket>,
-    /// Rate of one connection, per direction.
+    /// Rate of one connection, in each direction.
     pub per_connection: Option<LinkRate>,
     /// The faults and their probabilities.
     pub faults: Faults,
@@ -40,17 +41,20 @@ pub struct LinkConfig {
     pub seed: u64,
 }
 
-/// Faults of a request, each with its own probability. A fault has a position in the response:
-/// uniform over its length if the HTTP head states it, else log-uniform from 1 KiB to 64 MiB. A
-/// fault at a position that the response never reaches does not happen. Corruption and duplication
-/// spare the first 1 KiB, so that the head arrives intact.
+/// The faults that a request may have, each with its own probability.
+///
+/// A fault has a position in the response. The position is uniform over the length of the response
+/// if the HTTP head states it, otherwise log-uniform from 1 KiB to 64 MiB. A fault whose position
+/// the response never reaches does not happen. Corruption and duplication spare the first 1 KiB, so
+/// the head arrives intact.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Faults {
-    /// The response begins late by this much.
+    /// The response begins late by this duration.
     pub delay: RandomDelay,
-    /// The response pauses for this long, at its start if its length is not known.
+    /// The response pauses for this duration: at the fault's position, or at the start if the
+    /// length of the response is not known.
     pub stall: RandomDelay,
-    /// The connection ends during the response, by a reset or by a clean close (equally likely).
+    /// The connection ends during the response, by a reset or a clean close with equal probability.
     pub cut: Chance,
     /// One bit of one byte is flipped.
     pub corrupt: Chance,
@@ -59,7 +63,7 @@ pub struct Faults {
 }
 
 impl LinkConfig {
-    /// Returns settings without faults, delay and limits.
+    /// Returns settings without faults, delays and limits.
     #[must_use]
     pub fn new(listen: SocketAddr, to: impl Into<String>) -> Self {
         Self {
@@ -82,7 +86,7 @@ impl LinkConfig {
         self.with_model(preset.replay())
     }
 
-    /// Returns these settings with the delay and the rates of a model.
+    /// Returns these settings with the delay and the rates of `replay`, a model.
     #[must_use]
     pub fn with_model(self, replay: Replay) -> Self {
         let Replay { title, rtt, wait, rate, burst, per_connection, .. } = replay;
@@ -98,7 +102,7 @@ impl fmt::Display for LinkConfig {
     }
 }
 
-/// Writes the settings that both forms of a link have. `one` says what `each` limits: "a
+/// Writes the settings that both forms of a link have. `one` is what the rate `each` applies to: "a
 /// connection" or "a client".
 pub(crate) fn describe(
     f: &mut fmt::Formatter<'_>,
@@ -122,13 +126,13 @@ pub(crate) fn describe(
 pub struct Chance(f64);
 
 impl Chance {
-    /// Makes a probability, clamped to 0..=1.
+    /// Returns a probability, clamped to 0..=1.
     #[must_use]
     pub const fn new(probability: f64) -> Self {
         Self(probability.clamp(0.0, 1.0))
     }
 
-    /// Returns the number, from 0 to 1.
+    /// Returns the value, from 0 to 1.
     #[must_use]
     pub const fn get(self) -> f64 {
         self.0
@@ -147,12 +151,12 @@ impl FromStr for Chance {
     }
 }
 
-/// A delay that a request has with some probability.
+/// A delay that each request has with some probability.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RandomDelay {
-    /// Its probability.
+    /// The probability of the delay.
     pub chance: Chance,
-    /// Its duration.
+    /// The duration of the delay.
     pub duration: Duration,
 }
 
@@ -167,22 +171,23 @@ impl FromStr for RandomDelay {
     }
 }
 
-/// Parses a duration of at most a day.
+/// Parses a duration of up to one day.
 ///
 /// # Errors
-/// [`Error::Unit`] if it is malformed, [`Error::Setting`] if it is longer.
+/// [`Error::Unit`] if the text is malformed, [`Error::Setting`] if the duration is longer than a
+/// day.
 pub fn parse_duration(text: &str) -> Result<Duration, Error> {
     let duration = units::parse_duration(text)?;
     if duration > MAX_DURATION { Err(setting(text, "longer than a day")) } else { Ok(duration) }
 }
 
-/// Parses a number followed by one of `units`, the first that matches. `bare` is the factor of a
-/// number without a unit.
+/// Parses a number followed by a unit. Of `units`, the first that matches counts. `bare` is the
+/// factor of a number without a unit.
 fn number(text: &str, units: &[(&str, f64)], bare: Option<f64>) -> Option<f64> {
     let unit = units.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, *factor)));
     let (digits, factor) = unit.or_else(|| Some((text, bare?)))?;
     let digits = digits.trim_end();
-    // `parse` would also take "inf", "nan", signs and exponents.
+    // `parse` would also accept "inf", "nan", signs and exponents.
     if !digits.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
         return None;
     }

@@ -1,5 +1,5 @@
-//! A connection through the link: two sockets, two lines, and the faults of the current request.
-//! The router calls it.
+//! Runs one connection through the link: two sockets, a delay line for each direction, and the
+//! faults of the current request. The router calls this module.
 
 use std::net::TcpStream;
 use std::os::fd::AsFd;
@@ -15,19 +15,19 @@ use crate::fault::{Fault, FaultPlan};
 use crate::line::{ConnectionEnd, DelayLine, Readiness, SpareBuffers};
 use crate::pace::WirePace;
 
-/// Bytes at the start of a response that are searched for its length. Servers' HTTP heads are
-/// shorter.
-const PEEK: usize = 4096;
+/// Number of bytes, at the start of a response, in which the length of the response is searched.
+/// The HTTP heads of servers are shorter.
+const PEEK_BYTES: usize = 4096;
 
 /// Length of a duplicated segment: the payload of one Ethernet packet.
-const SEGMENT: u64 = 1460;
+const SEGMENT_BYTES: u64 = 1460;
 
-/// State shared by all connections of a link.
+/// The state that all connections of a link share.
 #[derive(Debug)]
 pub(crate) struct LinkContext<'a> {
     pub(crate) config: &'a LinkConfig,
     pub(crate) counters: &'a LinkCounters,
-    /// Total rates to the server and to the clients, by [`LinkDirection`].
+    /// The total rates to the server and to the clients, indexed by [`LinkDirection`].
     pub(crate) paces: [WirePace; 2],
     pub(crate) spare: SpareBuffers,
 }
@@ -52,17 +52,20 @@ pub(crate) struct LinkConnection {
 /// The response to the current request.
 #[derive(Debug, Default)]
 struct Answer {
-    /// Bytes read from the server since the request began; `None` before the first request.
+    /// Number of bytes read from the server since the request began; `None` before the first
+    /// request.
     taken: Option<u64>,
-    /// Faults whose positions are not known yet.
+    /// The faults of the request, until their positions are known.
     plan: Option<FaultPlan>,
-    /// Faults still to come with their positions in the response, the nearest last.
+    /// The faults that are still to come, with their positions in the response. The next fault is
+    /// last.
     points: Vec<(u64, Fault)>,
 }
 
 impl LinkConnection {
-    /// A connection that was just accepted. On a real network the client would be connected one
-    /// round trip later, and its first bytes would reach the server half a round trip after that.
+    /// Returns a connection that was just accepted. On a real network, the client would be
+    /// connected one round trip later, and its first bytes would reach the server half a round trip
+    /// after that.
     pub(crate) fn new(
         client: TcpStream,
         server: TcpStream,
@@ -80,7 +83,7 @@ impl LinkConnection {
         }
     }
 
-    /// Reads one piece from one side, if the rates allow it.
+    /// Reads one piece from the sender of a direction, if the rates allow it.
     pub(crate) fn take(
         &mut self,
         direction: LinkDirection,
@@ -149,7 +152,7 @@ impl LinkConnection {
         }
         let limit = self.answer.points.last().map_or(u64::MAX, |(point, _)| point - taken);
         let (corrupt, duplicate) = (here.contains(&Fault::Corrupt), here.contains(&Fault::Duplicate));
-        let limit = if duplicate { limit.min(SEGMENT) } else { limit };
+        let limit = if duplicate { limit.min(SEGMENT_BYTES) } else { limit };
         let pace = &mut shared.paces[LinkDirection::ToClient as usize];
         let bytes = self.to_client.take(&mut self.server, limit, pace, &mut shared.spare, now, |bytes| {
             if corrupt {
@@ -168,12 +171,13 @@ impl LinkConnection {
         self.answer.taken = Some(taken + bytes as u64);
     }
 
-    /// Peeks at the first bytes of a response to compute the positions of its faults.
+    /// Computes the positions of the faults from the first bytes of the response, which stay in the
+    /// socket.
     fn place_faults(&mut self) {
         if self.answer.plan.is_none() {
             return;
         }
-        let mut head = [0; PEEK];
+        let mut head = [0; PEEK_BYTES];
         if let Ok((_, length)) = rustix::net::recv(self.server.stream.as_fd(), &mut head[..], RecvFlags::PEEK)
             && length > 0
             && let Some(plan) = self.answer.plan.take()
@@ -182,11 +186,11 @@ impl LinkConnection {
         }
     }
 
-    /// Writes what is due in both directions. Returns the number of bytes written, and when more is
-    /// due.
+    /// Writes the bytes that are due in both directions. Returns the number of bytes written, and
+    /// the time at which more are due.
     ///
     /// # Errors
-    /// The way in which the connection has ended.
+    /// How the connection has ended.
     pub(crate) fn deliver(
         &mut self,
         shared: &mut LinkContext<'_>,
@@ -196,8 +200,8 @@ impl LinkConnection {
         let down = self.to_client.deliver(&mut self.client, &mut shared.spare, now);
         LinkCounters::add(&shared.counters.bytes_to_server, up.bytes);
         LinkCounters::add(&shared.counters.bytes_to_client, down.bytes);
-        // A closed side with nothing in flight ends the connection at once, not at the next byte
-        // for it.
+        // If a side has closed and nothing is in flight to it, the connection ends now, not when
+        // the next byte arrives for that side.
         let gone =
             self.client.broken && self.to_server.drained() || self.server.broken && self.to_client.drained();
         let ending = up.ending.or(down.ending).or(gone.then_some(ConnectionEnd::Reset));
@@ -208,7 +212,7 @@ impl LinkConnection {
         }
     }
 
-    /// Ends a round of sending; see [`WirePace::end_round`].
+    /// Ends a round of sending: see [`WirePace::end_round`].
     pub(crate) fn end_round(&mut self) {
         self.to_server.end_round();
         self.to_client.end_round();

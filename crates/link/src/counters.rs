@@ -1,9 +1,9 @@
-//! Counters of a link. Any thread may read them at any time.
+//! Counts what a link does. Any thread may read the counters at any time.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Written only by the link's thread. Relaxed ordering: a reader may see figures of slightly
-/// different moments.
+/// The counters of a link. Only the thread of the link writes them. The ordering is relaxed, so a
+/// reader may see values from slightly different times.
 #[derive(Debug, Default)]
 pub(crate) struct LinkCounters {
     pub(crate) connections: AtomicU64,
@@ -17,26 +17,27 @@ pub(crate) struct LinkCounters {
     pub(crate) duplicates: AtomicU64,
 }
 
-/// The counters at one moment.
+/// The values of a link's counters at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounts {
-    /// Connections accepted.
+    /// Number of connections accepted.
     pub connections: u64,
-    /// Requests: how often client bytes began a connection or followed server bytes.
+    /// Number of requests. A request begins when client bytes are the first on a connection or
+    /// follow server bytes.
     pub requests: u64,
     /// Bytes delivered to the server.
     pub bytes_to_server: u64,
     /// Bytes delivered to clients.
     pub bytes_to_client: u64,
-    /// Responses that began late.
+    /// Number of responses that began late.
     pub delays: u64,
-    /// Responses that were paused.
+    /// Number of responses that were paused.
     pub stalls: u64,
-    /// Connections cut.
+    /// Number of connections cut.
     pub cuts: u64,
-    /// Bytes corrupted.
+    /// Number of bytes corrupted.
     pub corruptions: u64,
-    /// Segments sent twice.
+    /// Number of segments sent twice.
     pub duplicates: u64,
 }
 

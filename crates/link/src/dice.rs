@@ -1,6 +1,6 @@
-//! Random numbers from a seed, for faults and waits: the same in every run.
+//! Draws random numbers from a seed, for faults and waits. Every run draws the same numbers.
 
-/// The random number generator SplitMix64, which accepts any seed.
+/// The random number generator SplitMix64. It accepts any seed.
 #[derive(Clone, Debug)]
 pub(crate) struct Dice(u64);
 
@@ -19,7 +19,7 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    /// Returns a random number from 0 to below 1.
+    /// Returns a random number from 0 (inclusive) to 1 (exclusive).
     pub(crate) fn roll(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }

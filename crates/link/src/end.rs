@@ -1,18 +1,19 @@
-//! A non-blocking socket and its readiness as epoll last reported it.
+//! Wraps a non-blocking socket, and remembers what epoll last reported about it.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
-/// One of the two sockets of a connection. Edge-triggered: a flag stays true until a call would
-/// block.
+/// One of the two sockets of a connection. epoll is edge-triggered, so a flag stays true until a
+/// call would block.
 #[derive(Debug)]
 pub(crate) struct End {
     pub(crate) stream: TcpStream,
     pub(crate) readable: bool,
     pub(crate) writable: bool,
-    /// The peer has shut down its side. A short read then does not mean that the next would block.
+    /// True if the peer has shut down its side. A short read then does not mean that the next read
+    /// would block.
     pub(crate) ending: bool,
-    /// The peer reset the connection, or never accepted it.
+    /// True if the peer reset the connection, or never accepted it.
     pub(crate) broken: bool,
 }
 
@@ -21,7 +22,8 @@ impl End {
         Self { stream, readable: false, writable: false, ending: false, broken: false }
     }
 
-    /// Reads the available bytes. Returns `None` if there are none yet, and 0 at the end.
+    /// Reads the available bytes. Returns `None` if there are none yet, and 0 at the end of the
+    /// stream.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         match (&self.stream).read(buffer) {
             Ok(n) => {
@@ -37,7 +39,7 @@ impl End {
         }
     }
 
-    /// Writes as many bytes as fit into the socket's buffer.
+    /// Writes as many bytes as fit into the buffer of the socket. Returns their number.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match (&self.stream).write(bytes) {
             Ok(n) => Ok(n),

@@ -1,4 +1,4 @@
-//! Errors of this crate.
+//! Defines the errors of this crate.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use firstbyte_location::shown;
 /// The result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// An error of a link: its address, its target, its mount, or an invalid setting.
+/// An error of a link: of its address, its target, its mount or its settings.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -28,45 +28,45 @@ pub enum Error {
         /// The resolver's error.
         source: io::Error,
     },
-    /// The operating system refused a thread or an epoll set.
+    /// The operating system refuses to create a thread or an epoll set.
     #[error("cannot run a link: {source}")]
     Run {
         /// The operating system's error.
         source: io::Error,
     },
-    /// A rate or a duration that does not parse.
+    /// A rate or a duration cannot be parsed.
     #[error(transparent)]
     Unit(#[from] firstbyte_location::units::UnitError),
-    /// A setting that does not parse.
+    /// A setting cannot be parsed.
     #[error("{value:?}: {why}")]
     Setting {
         /// The text.
         value: String,
-        /// What is wrong with it and what to write instead.
+        /// The fault of the text, and what to write instead.
         why: &'static str,
     },
-    /// A model that has none of the figures that a link replays.
+    /// The model has none of the values that a link replays.
     #[error(
         "{model}: the model has nothing that a link replays; give it latency.first_byte, rates.connection or rates.total"
     )]
     Model {
-        /// Name of the model.
+        /// The name of the model.
         model: String,
     },
-    /// A burst that contradicts the total rate.
+    /// The burst contradicts the total rate.
     #[error("burst of {burst}: {why}")]
     Burst {
-        /// The burst as text.
+        /// The burst, as text.
         burst: String,
-        /// What is wrong with it and what to do instead.
+        /// The fault of the burst, and what to do about it.
         why: String,
     },
-    /// A directory that cannot be the source or the mount point of a slow file system.
+    /// A directory cannot be the source or the mount point of a slow file system.
     #[error("{}: {why}", shown(path))]
     Place {
         /// The directory.
         path: PathBuf,
-        /// What is wrong with it and what to do instead.
+        /// The fault of the directory, and what to do about it.
         why: String,
     },
     /// The kernel has no FUSE, or the container hides it.
@@ -74,10 +74,10 @@ pub enum Error {
         "/dev/fuse: {source}: mounting needs FUSE; load the module (modprobe fuse), or in a container give --device /dev/fuse --cap-add SYS_ADMIN"
     )]
     NoDevice {
-        /// Why it cannot be opened.
+        /// The reason why `/dev/fuse` cannot be opened.
         source: io::Error,
     },
-    /// Mounting at a directory failed, or unmounting it.
+    /// A directory cannot be mounted at or unmounted.
     #[error(
         "{}: {what}: {source}; run as root, install fuse3 (fusermount3), or in a container give --cap-add SYS_ADMIN",
         shown(path)
@@ -87,13 +87,13 @@ pub enum Error {
         path: PathBuf,
         /// The operation that failed.
         what: &'static str,
-        /// Why it failed.
+        /// The reason of the failure.
         source: io::Error,
     },
 }
 
 impl Error {
-    /// Makes an [`Error::Place`].
+    /// Returns an [`Error::Place`].
     pub(crate) fn place(path: &Path, why: impl Into<String>) -> Self {
         Self::Place { path: path.to_owned(), why: why.into() }
     }

@@ -1,16 +1,16 @@
-//! Draws the faults of a request and their positions in the response, from a seed.
+//! Draws the faults of a request, and their positions in the response, from a seed.
 //!
-//! Each request draws the same number of values. So a change of one fault's probability does not
-//! change which requests have other faults.
+//! Each request draws the same number of random values. So a changed probability of one fault does
+//! not change which requests have the other faults.
 
 use crate::config::Faults;
 use crate::dice::Dice;
 
-/// Bytes at the start of a response without corruption and duplication. Servers' HTTP heads are
-/// shorter.
-pub(crate) const SPARED_HEAD: u64 = 1024;
-/// Largest position of a fault in a response of unknown length.
-const UNKNOWN_SPAN: u64 = 64 << 20;
+/// Number of bytes, at the start of a response, that are never corrupted or duplicated. The HTTP
+/// heads of servers are shorter.
+pub(crate) const SPARED_HEAD_BYTES: u64 = 1024;
+/// Largest position of a fault, in bytes, in a response of unknown length.
+const UNKNOWN_LENGTH_SPAN: u64 = 64 << 20;
 
 /// A fault within a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub(crate) enum Fault {
 pub(crate) struct FaultPlan {
     /// True if the response begins late.
     pub(crate) delay: bool,
-    /// Faults, each with its position as a fraction of the response.
+    /// The faults within the response. Each has its position as a fraction of the response.
     midst: Vec<(f64, Fault)>,
 }
 
@@ -49,8 +49,8 @@ impl FaultPlan {
         self.midst.is_empty()
     }
 
-    /// Returns the faults with their positions in a response that begins with `head`, the last
-    /// first.
+    /// Returns the faults with their positions in bytes, in a response that begins with `head`.
+    /// Sorts them from the last position to the first.
     pub(crate) fn place(self, head: &[u8]) -> Vec<(u64, Fault)> {
         let length = answer_length(head);
         let mut points: Vec<_> = self
@@ -63,18 +63,22 @@ impl FaultPlan {
     }
 }
 
-/// Returns the position of `fault` in a response of `length` bytes, or `None` if the response is
-/// too short for it.
+/// Returns the position, in bytes, of `fault` in a response of `length` bytes. `None` if the
+/// response is too short for this fault.
 fn point(at: f64, fault: Fault, length: Option<u64>) -> Option<u64> {
-    let spared = if matches!(fault, Fault::Corrupt | Fault::Duplicate) { SPARED_HEAD } else { 0 };
+    let spared = if matches!(fault, Fault::Corrupt | Fault::Duplicate) { SPARED_HEAD_BYTES } else { 0 };
     match length {
         Some(length) => Some(spared + ((length.checked_sub(spared).filter(|l| *l > 0)?) as f64 * at) as u64),
         None if fault == Fault::Stall => Some(0),
-        None => Some((SPARED_HEAD as f64 * (UNKNOWN_SPAN as f64 / SPARED_HEAD as f64).powf(at)) as u64),
+        None => Some(
+            (SPARED_HEAD_BYTES as f64 * (UNKNOWN_LENGTH_SPAN as f64 / SPARED_HEAD_BYTES as f64).powf(at))
+                as u64,
+        ),
     }
 }
 
-/// Returns the length of head and body if `head` holds a whole HTTP head with a `Content-Length`.
+/// Returns the length of the head and the body together. `None` if `head` does not contain a whole
+/// HTTP head with a `Content-Length`.
 fn answer_length(head: &[u8]) -> Option<u64> {
     const NAME: &[u8] = b"content-length:";
     if !head.starts_with(b"HTTP/") {
@@ -122,7 +126,7 @@ mod tests {
             for (point, fault) in points {
                 assert!(point < 5000 + head.len() as u64, "{fault:?} at {point}");
                 let spares = matches!(fault, Fault::Corrupt | Fault::Duplicate);
-                assert!(!spares || point >= SPARED_HEAD, "{fault:?} at {point}");
+                assert!(!spares || point >= SPARED_HEAD_BYTES, "{fault:?} at {point}");
             }
         }
     }

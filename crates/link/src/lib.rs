@@ -1,19 +1,19 @@
 //! Emulates a slow, distant, shared or faulty network, in two forms: a TCP proxy with a round-trip
-//! time, rates and faults ([`Link`]), and a slow file system ([`SlowFs`]). The rest of this page is
-//! about the proxy.
+//! time, rates and faults ([`Link`]), and a slow file system ([`SlowFs`]). The rest of this page
+//! describes the proxy.
 //!
-//! A connection opens one round trip after it was accepted. From then on bytes are *transmitted*
-//! (read from one socket at the connection's rate and the link's total rate, in turn with the other
+//! A connection opens one round trip after it was accepted. From then on, bytes are *transmitted*
+//! (read from one socket at the rates of the connection and the link, by turns with the other
 //! connections), *propagated* (delayed by half a round trip) and *delivered* (written to the other
-//! socket). Faults are drawn once per request, from a seed.
+//! socket). Faults are drawn from a seed, once per request.
 //!
-//! Not modelled: packet loss, slow start and congestion control, so a connection has its full rate
-//! from the first byte. A new request begins when client bytes follow server bytes, so pipelined
-//! requests count as one. The link buffers at most twice the bandwidth-delay product; the kernels
-//! of sender and receiver buffer more.
+//! Packet loss, slow start and congestion control are not modelled, so a connection has its full
+//! rate from the first byte. A new request begins when client bytes follow server bytes, so
+//! pipelined requests count as one. The link buffers up to twice the bandwidth-delay product, in
+//! addition to the buffers of the sender's and the receiver's kernels.
 //!
-//! One thread and one epoll set serve all connections. With a thread per connection the scheduler
-//! would determine the rates.
+//! One thread and one epoll set serve all connections. With one thread per connection, the
+//! scheduler would determine the rates.
 
 mod config;
 mod connection;

@@ -1,8 +1,8 @@
-//! One direction of a connection: reads at the allowed rate, delays by half a round trip, then
-//! writes.
+//! Carries one direction of a connection: reads bytes at the allowed rate, delays them by half a
+//! round trip, and writes them.
 //!
-//! A line buffers at most twice its bandwidth-delay product. If the receiver is slower, the line
-//! reads at most one more piece. Then the sender's buffers fill up, as on a real network.
+//! A line buffers up to twice its bandwidth-delay product. If the receiver is slower, the line
+//! reads only one more piece. Then the buffers of the sender fill up, as on a real network.
 
 use std::collections::VecDeque;
 use std::net::Shutdown;
@@ -15,26 +15,27 @@ use crate::end::End;
 use crate::pace::WirePace;
 use crate::rate::LinkRate;
 
-/// Bytes that a line without a rate buffers: 10 ms at 400 MB/s, more than loopback needs.
-const UNLIMITED_HOLD: u64 = 4 << 20;
+/// Number of bytes that a line without a rate buffers: 10 ms at 400 MB/s, which is more than
+/// loopback needs.
+const UNLIMITED_BUFFER_BYTES: u64 = 4 << 20;
 
-/// Buffers kept for reuse. An active link needs tens of them.
+/// Maximum number of unused buffers that are kept for reuse. An active link needs tens of buffers.
 const SPARE_BUFFERS: usize = 64;
 
-/// An element of a line's queue.
+/// An element in the queue of a line.
 #[derive(Debug)]
 enum Load {
     Bytes {
         buffer: Vec<u8>,
         length: usize,
     },
-    /// The sender will send no more.
+    /// The sender will send no more bytes.
     End,
-    /// The connection ends.
+    /// The connection ends here.
     Cut(ConnectionEnd),
 }
 
-/// How a connection is ended early.
+/// How a connection ends early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConnectionEnd {
     Close,
@@ -45,14 +46,14 @@ pub(crate) enum ConnectionEnd {
 pub(crate) enum Readiness {
     Now,
     At(Instant),
-    /// Not before more bytes arrive or the line has room.
+    /// The line cannot be read until more bytes arrive or the line has room again.
     No,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Delivered {
     pub(crate) bytes: usize,
-    /// When the next bytes are due; `None` if the line is empty or waits for the receiver.
+    /// Time at which the next bytes are due. `None` if the line is empty or waits for the receiver.
     pub(crate) next: Option<Instant>,
     pub(crate) ending: Option<ConnectionEnd>,
 }
@@ -65,7 +66,7 @@ pub(crate) struct SpareBuffers {
 }
 
 impl SpareBuffers {
-    /// Makes buffers for the largest read on this link.
+    /// Returns a pool whose buffers hold the largest read on this link.
     pub(crate) fn new(config: &LinkConfig) -> Self {
         let largest = WirePace::new(highest(config), Instant::now()).piece();
         Self { buffers: Vec::new(), size: to_usize(largest) }
@@ -86,21 +87,21 @@ impl SpareBuffers {
 #[derive(Debug)]
 pub(crate) struct DelayLine {
     queue: VecDeque<(Instant, Load)>,
-    /// Bytes of the first queue element that were written already.
+    /// Number of bytes of the first queue element that were already written.
     written: usize,
     held: usize,
     hold_at_most: usize,
     delay: Duration,
     pace: WirePace,
-    /// Nothing is read before this time.
+    /// Time before which nothing is read.
     pub(crate) opens_at: Instant,
-    /// Nothing more is read: the sender ended, or the connection was cut.
+    /// True if nothing more is read, because the sender has ended or the connection was cut.
     ended: bool,
-    /// The end of the stream was delivered.
+    /// True once the end of the stream was delivered.
     pub(crate) finished: bool,
 }
 
-/// Returns the highest rate that a connection of this link can have.
+/// Returns the highest rate that a connection of this link can have. `None` if no rate is limited.
 fn highest(config: &LinkConfig) -> Option<LinkRate> {
     let total = config.burst.map(|burst| burst.rate).or(config.rate);
     total.into_iter().chain(config.per_connection).min()
@@ -109,9 +110,9 @@ fn highest(config: &LinkConfig) -> Option<LinkRate> {
 impl DelayLine {
     pub(crate) fn new(config: &LinkConfig, opens_at: Instant, now: Instant) -> Self {
         let delay = config.rtt / 2;
-        let product = highest(config).map_or(UNLIMITED_HOLD, |rate| rate.bytes_in(delay));
+        let product = highest(config).map_or(UNLIMITED_BUFFER_BYTES, |rate| rate.bytes_in(delay));
         let piece = WirePace::new(highest(config), now).piece();
-        // Doubled, so that a late wake-up on a busy machine can catch up.
+        // Twice the product, so that the line can catch up after a late wake-up on a busy machine.
         let hold_at_most = to_usize(product.saturating_add(piece).saturating_mul(2));
         let pace = WirePace::new(config.per_connection, now);
         Self {
@@ -127,8 +128,8 @@ impl DelayLine {
         }
     }
 
-    /// Returns whether `source` can be read for `destination` now: the line has room, and the rates
-    /// of line and link allow it.
+    /// Returns when `source` can be read for `destination`: the line must have room, and the rates
+    /// of the line and the link must allow the read.
     pub(crate) fn ready(
         &mut self,
         source: &End,
@@ -153,7 +154,7 @@ impl DelayLine {
         }
     }
 
-    /// Reads at most one piece and at most `limit` bytes from `source`; `change` may alter them.
+    /// Reads one piece, of up to `limit` bytes, from `source`. `change` may alter the bytes.
     /// Returns the number of bytes read.
     pub(crate) fn take(
         &mut self,
@@ -186,7 +187,7 @@ impl DelayLine {
         shared.send(length, now);
         change(&mut buffer[..length]);
         if length < buffer.len() / 8 {
-            // A small message, such as a request, does not occupy a whole buffer.
+            // A small message, such as a request, need not occupy a whole buffer.
             let small = buffer[..length].to_vec();
             spare.give(std::mem::replace(&mut buffer, small));
         }
@@ -195,7 +196,7 @@ impl DelayLine {
         length
     }
 
-    /// Sends the last bytes that were read a second time.
+    /// Sends the last bytes that were read once more.
     pub(crate) fn repeat_last(&mut self, now: Instant) {
         if let Some((_, Load::Bytes { buffer, length })) = self.queue.back() {
             let (buffer, length) = (buffer[..*length].to_vec(), *length);
@@ -204,7 +205,7 @@ impl DelayLine {
         }
     }
 
-    /// Ends the connection after the bytes read so far.
+    /// Ends the connection after the bytes that were read so far.
     pub(crate) fn cut(&mut self, ending: ConnectionEnd, now: Instant) {
         self.end(Load::Cut(ending), now);
     }
@@ -214,18 +215,18 @@ impl DelayLine {
         self.queue.push_back((now + self.delay, load));
     }
 
-    /// Returns true if the line has ended and everything was delivered.
+    /// Returns true if the line has ended, and everything was delivered.
     pub(crate) fn drained(&self) -> bool {
         self.ended && self.queue.is_empty()
     }
 
-    /// Ends a round of sending; see [`WirePace::end_round`].
+    /// Ends a round of sending: see [`WirePace::end_round`].
     pub(crate) fn end_round(&mut self) {
         self.pace.end_round();
     }
 
-    /// Writes what is due. If the receiver has closed, the connection ends, and bytes written
-    /// before count as delivered.
+    /// Writes the bytes that are due. If the receiver has closed, ends the connection; bytes
+    /// written before count as delivered.
     pub(crate) fn deliver(
         &mut self,
         destination: &mut End,
@@ -257,7 +258,7 @@ impl DelayLine {
                 }
                 Load::Bytes { .. } => break,
                 Load::End => {
-                    // This fails if the receiver has closed already, which epoll reports.
+                    // This fails if the receiver has already closed, which epoll reports.
                     let _ = destination.stream.shutdown(Shutdown::Write);
                     self.finished = true;
                     self.queue.pop_front();

@@ -1,11 +1,11 @@
-//! Limits a rate: computes the time at which an emulated wire is free again. The rate is exact on
-//! average, even if the thread wakes late.
+//! Limits a rate: computes the time at which an emulated wire is free again. On average the rate is
+//! exact, even if the thread wakes late.
 //!
 //! Sending `n` bytes occupies the wire for `n / rate`. If a connection was waiting, the next bytes
-//! count from the moment the wire became free, not from now, which compensates for late wake-ups.
-//! If no connection was waiting, they count from now, so a pause is not made up for.
+//! count from the time at which the wire became free, which compensates for a late wake-up. If no
+//! connection was waiting, they count from now, so a pause is not made up for.
 //!
-//! With a [`BurstBucket`] the wire has a bucket of bytes, exact to the nanosecond. Both forms of
+//! With a [`BurstBucket`], the wire has a bucket of bytes, exact to the nanosecond. Both forms of
 //! the link use this module: the proxy by `busy_until` and `send`, the slow file system by
 //! `occupy`.
 
@@ -13,14 +13,15 @@ use std::time::{Duration, Instant};
 
 use crate::rate::{BurstBucket, LinkRate};
 
-/// The largest delay that is compensated. Scheduling delays on a loaded machine are shorter, and
-/// the suspension of a laptop is longer.
+/// Maximum delay of the thread that is compensated. Scheduling delays on a loaded machine are
+/// shorter; the suspension of a laptop is longer, and is not made up for.
 pub(crate) const CATCH_UP: Duration = Duration::from_millis(50);
 
-/// Duration of a piece at the current rate, short enough for a smooth rate during short round
-/// trips. A piece has at least a packet, and at most the bytes that make the system call's cost
-/// negligible.
-const PIECE: Duration = Duration::from_millis(2);
+/// Duration of a piece at the current rate. It is short enough for a smooth rate within short round
+/// trips.
+const PIECE_DURATION: Duration = Duration::from_millis(2);
+/// Bytes of a piece: from the payload of one packet to a size at which the cost of the system call
+/// is negligible.
 const PIECE_BYTES: std::ops::RangeInclusive<u64> = 1460..=(128 << 10);
 
 /// The rate limit of one wire.
@@ -29,9 +30,9 @@ pub(crate) struct WirePace {
     rate: Option<LinkRate>,
     bucket: Option<Bucket>,
     free_at: Instant,
-    /// A connection was refused in the last round.
+    /// True if a connection was refused in the last round.
     waited: bool,
-    /// A connection was refused in this round.
+    /// True if a connection was refused in this round.
     refused: bool,
 }
 
@@ -40,28 +41,28 @@ impl WirePace {
         Self { rate, bucket: None, free_at: now, waited: false, refused: false }
     }
 
-    /// Returns the same wire with a full bucket. Without a rate, the burst is ignored.
+    /// Returns the same wire with a full bucket. Ignores the burst if the wire has no rate.
     pub(crate) fn with_burst(self, burst: Option<BurstBucket>) -> Self {
         let bucket = self.rate.zip(burst).map(|(rate, burst)| Bucket::full(rate, burst));
         Self { bucket, ..self }
     }
 
-    /// Returns the bytes to send in one piece now.
+    /// Returns the number of bytes to send in one piece now.
     pub(crate) fn piece(&self) -> u64 {
         let rate = self.bucket.as_ref().map_or(self.rate, |bucket| Some(bucket.rate()));
         rate.map_or(*PIECE_BYTES.end(), |rate| {
-            rate.bytes_in(PIECE).clamp(*PIECE_BYTES.start(), *PIECE_BYTES.end())
+            rate.bytes_in(PIECE_DURATION).clamp(*PIECE_BYTES.start(), *PIECE_BYTES.end())
         })
     }
 
-    /// Returns when the wire will be free, or `None` if it is free now.
+    /// Returns the time at which the wire will be free, or `None` if it is free now.
     pub(crate) fn busy_until(&mut self, now: Instant) -> Option<Instant> {
         let busy = self.rate.is_some() && self.free_at > now;
         self.refused |= busy;
         busy.then_some(self.free_at)
     }
 
-    /// Returns when the wire is free, past or future.
+    /// Returns the time at which the wire is free, in the past or the future.
     pub(crate) fn free_at(&self) -> Instant {
         self.free_at
     }
@@ -72,8 +73,8 @@ impl WirePace {
         self.occupy(bytes as u64, earliest);
     }
 
-    /// Sends `bytes` as soon as the wire is free, but not before `earliest`. Returns when the last
-    /// of them is sent.
+    /// Sends `bytes` as soon as the wire is free, but not before `earliest`. Returns the time at
+    /// which the last byte is sent.
     pub(crate) fn occupy(&mut self, bytes: u64, earliest: Instant) -> Instant {
         let Some(rate) = self.rate else { return earliest };
         let start = self.free_at.max(earliest);
@@ -88,14 +89,14 @@ impl WirePace {
         self.free_at
     }
 
-    /// Ends a round, in which every connection with bytes to send has asked.
+    /// Ends a round. In a round, every connection that has bytes to send asks the wire once.
     pub(crate) fn end_round(&mut self) {
         self.waited = std::mem::take(&mut self.refused);
     }
 }
 
-/// The bucket of a [`BurstBucket`]. Its level is in billionths of a byte, so that a rate times
-/// nanoseconds is exact.
+/// The state of a [`BurstBucket`]. The level and the capacity are in billionths of a byte, because
+/// a rate times nanoseconds is then exact.
 #[derive(Debug)]
 struct Bucket {
     base: LinkRate,
@@ -112,23 +113,23 @@ impl Bucket {
         Self { base, burst: burst.rate, capacity, level: capacity }
     }
 
-    /// Returns the current limit.
+    /// Returns the rate that limits the wire now.
     fn rate(&self) -> LinkRate {
         if self.level > 0 { self.burst } else { self.base }
     }
 
-    /// Fills the bucket during a pause of `idle`.
+    /// Fills the bucket for a pause of `idle`.
     fn fill(&mut self, idle: Duration) {
         let filled = u128::from(self.base.get()).saturating_mul(idle.as_nanos());
         self.level = self.level.saturating_add(filled).min(self.capacity);
     }
 
-    /// Sends `bytes` bytes: at the burst's rate until the bucket is empty, the rest at the base
+    /// Sends `bytes` bytes: at the burst rate until the bucket is empty, and the rest at the base
     /// rate. Returns the time that this takes.
     fn drain(&mut self, bytes: u64) -> Duration {
         let (base, burst) = (u128::from(self.base.get()), u128::from(self.burst.get()));
         let bytes = u128::from(bytes) * BILLION;
-        // The bucket fills at the base rate meanwhile.
+        // While bytes are sent, the bucket fills at the base rate.
         let loses = burst.saturating_sub(base);
         let lasts = self.level.checked_div(loses).unwrap_or(u128::MAX);
         let takes = if bytes / burst <= lasts {
@@ -169,7 +170,8 @@ mod tests {
         pace.send(1_000, start);
         assert!(pace.busy_until(start).is_some());
         pace.end_round();
-        // The thread wakes 3 ms after the wire became free: bytes for 3 ms more are sent at once.
+        // The thread wakes 3 ms after the wire became free, so it may send the bytes of 3 ms at
+        // once.
         let late = start + 4 * MS;
         for _ in 0..3 {
             assert_eq!(pace.busy_until(late), None);
@@ -197,8 +199,8 @@ mod tests {
         assert_eq!(pace.busy_until(start), None);
     }
 
-    /// Returns a full bucket of 100 kB above 1 MB/s. At 5 MB/s it lasts 25 ms, in which 125 kB are
-    /// sent.
+    /// Returns a full bucket of 100 kB above 1 MB/s. At the burst rate of 5 MB/s, the bucket lasts
+    /// 25 ms, in which 125 kB are sent.
     fn bursting(now: Instant) -> WirePace {
         let burst = BurstBucket { bytes: 100_000, rate: LinkRate::bytes_per_second(5_000_000) };
         pace(now).with_burst(Some(burst))
@@ -207,7 +209,7 @@ mod tests {
     #[test]
     fn a_full_bucket_lasts_as_long_as_it_loses_more_than_it_gains() {
         let start = Instant::now();
-        // One large piece and many small ones take the same time.
+        // One large piece takes the same time as many small ones.
         let mut whole = bursting(start);
         assert_eq!(whole.occupy(125_000 + 7_000, start), start + 32 * MS);
         let mut pieces = bursting(start);
@@ -226,7 +228,7 @@ mod tests {
         let start = Instant::now();
         let mut pace = bursting(start);
         let empty = pace.occupy(125_000, start);
-        // 40 kB, gained in 40 ms, last 10 ms.
+        // 40 kB, gained in a pause of 40 ms, last 10 ms.
         let later = empty + 40 * MS;
         assert_eq!(pace.occupy(50_000, later), later + 10 * MS);
         assert_eq!(pace.occupy(1_000, later), later + 11 * MS);

@@ -1,4 +1,4 @@
-//! Rates, and bursts above them, as values and as text.
+//! Defines rates and bursts above them, as values and as text.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,24 +8,24 @@ use firstbyte_location::units;
 
 use crate::error::Error;
 
-/// A rate in bytes per second; never 0.
+/// A rate in bytes per second. It is never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LinkRate(u64);
 
 impl LinkRate {
-    /// Makes a rate of at least one byte per second.
+    /// Returns a rate of `bytes` bytes per second; of one if `bytes` is 0.
     #[must_use]
     pub const fn bytes_per_second(bytes: u64) -> Self {
         Self(if bytes == 0 { 1 } else { bytes })
     }
 
-    /// Returns bytes per second.
+    /// Returns the rate in bytes per second.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// Returns the number of bytes in `time`.
+    /// Returns the number of bytes that pass in `time`.
     #[must_use]
     pub(crate) fn bytes_in(self, time: Duration) -> u64 {
         u64::try_from(u128::from(self.0) * time.as_nanos() / 1_000_000_000).unwrap_or(u64::MAX)
@@ -60,22 +60,22 @@ impl fmt::Display for LinkRate {
     }
 }
 
-/// A bucket of bytes, as on EC2 and EFS. It is full at the start, fills at the total rate, and
-/// drains by the bytes sent. While it holds bytes, [`rate`](Self::rate) replaces the total rate as
-/// the limit. So a full bucket lasts `bytes / (burst rate - total rate)` seconds.
+/// A bucket of bytes, as on EC2 and EFS. The bucket is full at the start. It gains bytes at the
+/// total rate, and loses the bytes sent. While it holds bytes, [`rate`](Self::rate) is the limit
+/// instead of the total rate. So a full bucket lasts `bytes / (burst rate - total rate)` seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BurstBucket {
-    /// Capacity of the bucket.
+    /// Capacity of the bucket, in bytes.
     pub bytes: u64,
     /// The limit while the bucket holds bytes.
     pub rate: LinkRate,
 }
 
 impl BurstBucket {
-    /// Checks that there is a total rate which `burst` is not below.
+    /// Checks that there is a total rate, and that the rate of `burst` is not lower.
     ///
     /// # Errors
-    /// [`Error::Burst`]: there is no total rate, or it is above the burst's.
+    /// [`Error::Burst`]: there is no total rate, or it is higher than the burst's.
     pub(crate) fn check(burst: Option<Self>, total: Option<LinkRate>) -> Result<(), Error> {
         let wrong =
             |burst: Self, why: &str| Err(Error::Burst { burst: burst.to_string(), why: why.to_owned() });

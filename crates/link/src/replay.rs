@@ -1,7 +1,9 @@
-//! The figures of a model that a link replays, and the presets, which are models.
+//! Takes from a model the values that a link replays, and defines the presets, which are models
+//! too.
 //!
-//! A link replays the time to the first byte, the rate of one connection and the total rate with
-//! its burst. [`Replay::left_out`] names the other figures. Called by both forms of a link.
+//! A link replays the time to the first byte, the rate of one connection, and the total rate with
+//! its burst. [`Replay::left_out`] names the model's other fields. Both forms of a link call this
+//! module.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,30 +15,30 @@ use crate::error::Error;
 use crate::rate::{BurstBucket, LinkRate};
 use crate::wait::WaitDistribution;
 
-/// Figures that a link replays.
+/// The values of a model that a link replays.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Replay {
     /// Name of the emulated network, for display.
     pub title: String,
-    /// Round-trip time, which nearly every response takes at least.
+    /// Round-trip time. Nearly every response takes at least this long.
     pub rtt: Duration,
-    /// Distribution of the wait, if it varies.
+    /// Distribution of the time until a response begins. `None` if that time is constant.
     pub wait: Option<WaitDistribution>,
-    /// Rate of all connections together.
+    /// The rate of all connections together.
     pub rate: Option<LinkRate>,
-    /// Temporary higher total rate.
+    /// Rate and size of a burst above the total rate.
     pub burst: Option<BurstBucket>,
-    /// Rate of one connection.
+    /// The rate of one connection.
     pub per_connection: Option<LinkRate>,
-    /// Names of the model's fields that no link replays.
+    /// The names of the model's fields that no link replays.
     pub left_out: Vec<String>,
 }
 
 impl Replay {
-    /// Takes the figures of `model` that a link replays.
+    /// Takes the values of `model` that a link replays.
     ///
     /// # Errors
-    /// [`Error::Model`]: the model has no such figure.
+    /// [`Error::Model`]: the model has none of these values.
     pub fn of(model: &ServiceModel) -> Result<Self, Error> {
         let (latency, rates) = (&model.latency, &model.rates);
         let wait = latency.first_byte.as_ref().and_then(WaitDistribution::of);
@@ -69,8 +71,8 @@ fn rate_of(bytes_per_second: f64) -> LinkRate {
     LinkRate::bytes_per_second(bytes_per_second.round() as u64)
 }
 
-/// Returns the rate of a flow and its burst. A burst without a bucket never ends, so it is the
-/// rate.
+/// Returns the rate of a flow, and its burst. A burst without a bucket never ends, so its rate is
+/// the rate of the flow.
 fn limits(flow: &Flow) -> (Option<LinkRate>, Option<BurstBucket>) {
     match (flow.burst.filter(|burst| *burst > flow.rate), flow.bucket) {
         (Some(burst), Some(bucket)) => {
@@ -82,7 +84,7 @@ fn limits(flow: &Flow) -> (Option<LinkRate>, Option<BurstBucket>) {
     }
 }
 
-/// Returns the names of the model's figures that a link does not replay.
+/// Returns the names of the model's fields that a link does not replay.
 fn unreplayed_figures(model: &ServiceModel) -> Vec<String> {
     let (latency, rates, operations) = (&model.latency, &model.rates, &model.operations);
     let known = [
@@ -101,19 +103,20 @@ fn unreplayed_figures(model: &ServiceModel) -> Vec<String> {
     known.into_iter().filter(|(_, given)| *given).map(|(name, _)| name.to_owned()).collect()
 }
 
-/// Links that emulate a typical environment. Their figures are the models in `models/`.
+/// Links that emulate typical environments. The values are those of the models in `models/`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Preset {
     /// No delay and no limit: as fast as this machine.
     None,
-    /// A serverless function's network in sustained use: 0.6 Gbit/s in total, 20 ms.
+    /// The network of a serverless function in sustained use: 0.6 Gbit/s in total, 20 ms.
     #[default]
     Function,
-    /// A fresh function's network: like `Function`, after a burst of some 300 MB.
+    /// The network of a serverless function that has just started: like `Function`, but after a
+    /// burst of about 300 MB.
     FunctionBurst,
     /// An object store in the same region: 30 ms to the first byte, 40 MB/s per connection, 400
-    /// MB/s in total. All 30 ms are round-trip time, so connecting takes them too, unlike at a real
-    /// store.
+    /// MB/s in total. Unlike at a real store, connecting takes the whole 30 ms too, because they
+    /// are the round-trip time.
     Region,
 }
 
@@ -125,10 +128,10 @@ impl Preset {
         ("region", Self::Region),
     ];
 
-    /// Returns the figures of the preset.
+    /// Returns the values of the preset.
     ///
     /// # Panics
-    /// Never: a test reads the embedded models.
+    /// Never: a test parses the embedded models.
     #[must_use]
     pub fn replay(self) -> Replay {
         let text = match self {
@@ -184,7 +187,7 @@ mod tests {
         assert!("lambda".parse::<Preset>().is_err());
     }
 
-    /// Published measurements: 369 MB in the first second, 1,065 MB in ten.
+    /// Published measurements: 369 MB in the first second, 1,065 MB in ten seconds.
     #[test]
     fn a_fresh_function_sends_the_published_bytes() {
         let Replay { rate: Some(rate), burst: Some(burst), .. } = Preset::FunctionBurst.replay() else {

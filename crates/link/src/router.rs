@@ -1,8 +1,8 @@
-//! The thread of the link: waits for sockets and timers, and moves bytes.
+//! Runs the thread of the link, which waits for sockets and timers, and moves bytes.
 //!
-//! Connections take turns of one piece each. The next round begins with the first connection that
-//! was refused, so the total rate is divided evenly. Every wake-up visits every connection, which
-//! takes microseconds for thousands of them and needs no index of deadlines.
+//! Connections take turns, with one piece per turn. The next round begins with the first connection
+//! that was refused, so the total rate is divided evenly. Every wake-up visits every connection.
+//! That takes microseconds for thousands of connections, and needs no index of deadlines.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -24,16 +24,16 @@ use crate::counters::LinkCounters;
 use crate::line::{ConnectionEnd, Readiness, SpareBuffers};
 use crate::pace::WirePace;
 
-/// Event data of the listener and of the stop signal. Connection `n`, from 1, has `2n` and `2n +
-/// 1`.
+/// Event data of the listener and of the stop signal. The sockets of connection `n`, counted from
+/// 1, have `2n` and `2n + 1`.
 const LISTENER: u64 = 0;
 const STOP: u64 = 1;
 
-/// Events fetched per call.
-const EVENTS: usize = 256;
+/// Maximum number of events fetched per call.
+const EVENTS_PER_CALL: usize = 256;
 
-/// Interval between attempts to accept while the process has no free descriptors.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+/// Interval between two attempts to accept, while the process has no free descriptors.
+const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(crate) struct LinkRouter {
     epoll: OwnedFd,
@@ -43,9 +43,9 @@ pub(crate) struct LinkRouter {
     counters: Arc<LinkCounters>,
     connections: BTreeMap<u64, LinkConnection>,
     accepted: u64,
-    /// When to try to accept again after a failure.
+    /// Time of the next attempt to accept, after a failed one.
     accept_at: Option<Instant>,
-    /// The connection that comes first in the next round.
+    /// Number of the connection that comes first in the next round.
     turn: u64,
 }
 
@@ -73,16 +73,16 @@ impl LinkRouter {
         })
     }
 
-    /// Runs until it is stopped, which ends all connections.
+    /// Runs until the link is stopped. All connections then end.
     pub(crate) fn run(mut self) -> io::Result<()> {
-        // Without this, timers are late by up to 50 us. A failure is harmless.
+        // Otherwise timers would be late by up to 50 µs. A failure is harmless.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let now = Instant::now();
         let (config, counters) = (self.config.clone(), Arc::clone(&self.counters));
         let paces = [(); 2].map(|()| WirePace::new(config.rate, now).with_burst(config.burst));
         let mut shared =
             LinkContext { config: &config, counters: &counters, paces, spare: SpareBuffers::new(&config) };
-        let mut events = Vec::with_capacity(EVENTS);
+        let mut events = Vec::with_capacity(EVENTS_PER_CALL);
         let mut wake = None;
         loop {
             self.wait(&mut events, wake)?;
@@ -100,8 +100,8 @@ impl LinkRouter {
         }
     }
 
-    /// Waits for an event or until `wake`. `epoll_wait` counts in milliseconds, which is too
-    /// coarse, and older kernels lack `epoll_pwait2`, so `ppoll` waits for the epoll descriptor.
+    /// Waits for an event, or until `wake`. `ppoll` waits for the epoll descriptor, because
+    /// `epoll_wait` counts in whole milliseconds, and older kernels lack `epoll_pwait2`.
     fn wait(&self, events: &mut Vec<epoll::Event>, wake: Option<Instant>) -> io::Result<()> {
         let timeout = wake.map(|at| timespec(at.saturating_duration_since(Instant::now())));
         let mut set = [PollFd::new(&self.epoll, PollFlags::IN)];
@@ -144,7 +144,7 @@ impl LinkRouter {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) => {
                     tracing::warn!(%error, "the link cannot accept a connection");
-                    self.accept_at = Some(Instant::now() + ACCEPT_AGAIN);
+                    self.accept_at = Some(Instant::now() + ACCEPT_RETRY_INTERVAL);
                     return;
                 }
             }
@@ -162,8 +162,8 @@ impl LinkRouter {
         let server = TcpStream::from(server);
         client.set_nonblocking(true)?;
         for (stream, token) in [(&client, self.accepted * 2), (&server, self.accepted * 2 + 1)] {
-            // Without Nagle's algorithm, a piece does not wait for the acknowledgement of the
-            // previous one.
+            // Without Nagle's algorithm, a piece need not wait for the acknowledgement of the
+            // previous piece.
             stream.set_nodelay(true)?;
             let edges = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
             epoll::add(&self.epoll, stream, EventData::new_u64(token), edges)?;
@@ -173,10 +173,10 @@ impl LinkRouter {
         Ok(())
     }
 
-    /// Reads and delivers until no bytes can move. Returns when to continue.
+    /// Reads and delivers bytes until no more can move. Returns the time at which to continue.
     fn move_bytes(&mut self, shared: &mut LinkContext<'_>) -> Option<Instant> {
         let now = Instant::now();
-        // Delivering first makes room in the buffers.
+        // Delivering comes first, because it makes room in the buffers.
         self.deliver(shared, now);
         let mut wake: Option<Instant> = None;
         for direction in [LinkDirection::ToServer, LinkDirection::ToClient] {
@@ -184,13 +184,13 @@ impl LinkRouter {
             shared.paces[direction as usize].end_round();
         }
         self.connections.values_mut().for_each(LinkConnection::end_round);
-        // Without a delay, the bytes just read are due already.
+        // Without a delay, the bytes that were just read are already due.
         let (delivered, due) = self.deliver(shared, now);
         let again = (delivered > 0).then_some(now);
         wake.into_iter().chain(due).chain(again).min()
     }
 
-    /// Offers every connection one piece. Returns whether any took one.
+    /// Lets every connection take one piece. Returns true if any connection took one.
     fn round(
         &mut self,
         direction: LinkDirection,
@@ -216,7 +216,8 @@ impl LinkRouter {
         moved
     }
 
-    /// Writes what is due. Returns the number of bytes written, and when more is due.
+    /// Writes the bytes that are due. Returns the number of bytes written, and the time at which
+    /// more are due.
     fn deliver(&mut self, shared: &mut LinkContext<'_>, now: Instant) -> (usize, Option<Instant>) {
         let (mut bytes, mut next) = (0, None::<Instant>);
         self.connections.retain(|_, connection| match connection.deliver(shared, now) {
@@ -228,8 +229,8 @@ impl LinkRouter {
             Err(ending) => {
                 if ending == ConnectionEnd::Reset {
                     for end in [&connection.client, &connection.server] {
-                        // Closing with a linger time of 0 sends a reset. If the option fails, the
-                        // close is clean.
+                        // Closing with a linger time of 0 sends a reset. If the option cannot be
+                        // set, the close is clean.
                         let _ = sockopt::set_socket_linger(end.stream.as_fd(), Some(Duration::ZERO));
                     }
                 }
@@ -241,7 +242,7 @@ impl LinkRouter {
 }
 
 fn timespec(duration: Duration) -> Timespec {
-    // The caller computes the time again after each wake-up, so a day is enough.
+    // A day suffices, because the caller computes the time again after each wake-up.
     let duration = duration.min(Duration::from_secs(86_400));
     Timespec { tv_sec: duration.as_secs().cast_signed(), tv_nsec: duration.subsec_nanos().into() }
 }

@@ -13,20 +13,20 @@ use crate::error::{Error, Result};
 use crate::rate::BurstBucket;
 use crate::router::LinkRouter;
 
-/// Name of the thread: tools then show the link's CPU time separately.
+/// Name of the thread. With it, tools show the CPU time of the link separately.
 const THREAD: &str = "link";
 
-/// Entry point: starts links.
+/// Starts links. This is the entry point of the proxy.
 #[derive(Debug)]
 pub struct Link;
 
 impl Link {
-    /// Listens and forwards on a new thread.
+    /// Starts a thread that listens and forwards.
     ///
     /// # Errors
     /// The burst has no lower total rate, the target does not resolve, the address is in use, or
-    /// the system refuses a thread. The target is not contacted; if it refuses connections later,
-    /// the link closes those of its clients.
+    /// the operating system refuses a thread. The target is not contacted yet: if it later refuses
+    /// a connection, the link closes the client's connection.
     pub fn start(config: LinkConfig) -> Result<RunningLink> {
         BurstBucket::check(config.burst, config.rate)?;
         let to = resolve(&config.to)?;
@@ -54,7 +54,7 @@ fn resolve(target: &str) -> Result<SocketAddr> {
     addresses.next().ok_or_else(|| fail(std::io::Error::from(std::io::ErrorKind::NotFound)))
 }
 
-/// A running link. It stops on drop.
+/// A running link. Dropping the value stops the link.
 #[derive(Debug)]
 pub struct RunningLink {
     address: SocketAddr,
@@ -64,7 +64,7 @@ pub struct RunningLink {
 }
 
 impl RunningLink {
-    /// Returns the listening address with the actual port.
+    /// Returns the address on which the link listens, with the actual port.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -85,9 +85,9 @@ impl RunningLink {
 
     fn end(&mut self) {
         if let Some(thread) = self.thread.take() {
-            // Adding 1 to an eventfd fails only when it is full, and then it is readable anyway.
+            // Adding 1 to an eventfd fails only if it is full; then it is readable anyway.
             let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
-            // The thread has already reported a panic on standard error.
+            // The thread has already reported its panic on standard error.
             let _ = thread.join();
         }
     }

@@ -1,8 +1,9 @@
-//! The distribution of the time until a response begins, from the quantiles of a model. The time
-//! includes the round trip.
+//! Models the time until a response begins, by a distribution from the quantiles of a model. The
+//! time includes the round trip.
 //!
-//! Over the quantiles of a normal distribution, the logarithm of the time is linear between the
-//! known quantiles, and continues so beyond them. Two quantiles give a log-normal distribution.
+//! The logarithm of the time is linear in the quantiles of a normal distribution: between the known
+//! quantiles, and with the same slope beyond them. Two known quantiles give a log-normal
+//! distribution.
 
 use std::f64::consts::TAU;
 use std::time::Duration;
@@ -11,14 +12,14 @@ use firstbyte_advise::model::Latency;
 
 use crate::dice::Dice;
 
-/// The 95th and 99th percentiles of a normal distribution, in standard deviations.
+/// The 95th and 99th percentiles of the standard normal distribution.
 const P95: f64 = 1.645;
 const P99: f64 = 2.326;
 
-/// The longest wait, in medians. It bounds the distribution, which has no end.
-const LONGEST: f64 = 1_000.0;
+/// Maximum wait, as a multiple of the median. The distribution itself has no end.
+const MAX_WAIT_MEDIANS: f64 = 1_000.0;
 
-/// A distribution of waits. The quantiles are in seconds.
+/// A distribution of waits. Its quantiles are in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WaitDistribution {
     p50: f64,
@@ -27,7 +28,7 @@ pub struct WaitDistribution {
 }
 
 impl WaitDistribution {
-    /// Makes the distribution of a latency; `None` if the latency is only a median.
+    /// Returns the distribution of a latency. `None` if the latency has only a median.
     #[must_use]
     pub fn of(latency: &Latency) -> Option<Self> {
         let p95 = latency.p95.or(latency.p99).filter(|p95| *p95 > latency.p50)?;
@@ -44,7 +45,7 @@ impl WaitDistribution {
         Duration::from_secs_f64(self.p50)
     }
 
-    /// Returns the wait that nearly every response exceeds: the 5th percentile.
+    /// Returns the 5th percentile: nearly every response takes longer.
     #[must_use]
     pub fn floor(&self) -> Duration {
         Duration::from_secs_f64(self.at(-P95))
@@ -54,7 +55,7 @@ impl WaitDistribution {
     pub(crate) fn draw(&self, dice: &mut Dice) -> Duration {
         let (size, turn) = (dice.roll(), dice.roll());
         let deviations = (-2.0 * (1.0 - size).ln()).sqrt() * (TAU * turn).cos();
-        Duration::from_secs_f64(self.at(deviations).min(LONGEST * self.p50))
+        Duration::from_secs_f64(self.at(deviations).min(MAX_WAIT_MEDIANS * self.p50))
     }
 
     /// Returns the wait in seconds at `deviations` standard deviations from the median.

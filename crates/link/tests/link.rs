@@ -1,5 +1,5 @@
-//! A link between real sockets: bytes arrive unchanged, faults happen as drawn, and counters are
-//! right.
+//! Tests a link between real sockets: bytes arrive unchanged, faults occur as the random draws
+//! decided, and the counters match.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -23,7 +23,8 @@ fn content(seed: u64, length: usize) -> Vec<u8> {
     std::iter::repeat_with(next).take(length).collect()
 }
 
-/// Serves every connection on its own thread, until the process ends.
+/// Starts a server that calls `serve` for each connection on a thread of its own, until the process
+/// ends.
 fn server(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind(ANY).unwrap();
     let address = listener.local_addr().unwrap();
@@ -36,11 +37,11 @@ fn server(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> SocketAddr {
     address
 }
 
-/// Starts a server that sends back what it receives, and closes after the client.
+/// Starts a server that sends back the bytes that it receives. The server closes after the client.
 fn echo() -> SocketAddr {
     server(|mut stream| {
         let mut other = stream.try_clone().unwrap();
-        // This fails in tests in which the client closes early.
+        // This fails in tests whose client closes early.
         let _ = std::io::copy(&mut stream, &mut other);
         let _ = other.shutdown(Shutdown::Write);
     })
@@ -64,7 +65,7 @@ fn start(to: SocketAddr, change: impl FnOnce(LinkConfig) -> LinkConfig) -> Runni
     Link::start(change(LinkConfig::new(ANY, to.to_string()))).unwrap()
 }
 
-/// Sends one line and returns the response: `length` bytes, or fewer if the connection ends.
+/// Sends one line. Returns the response: `length` bytes, or fewer if the connection ends.
 fn request(stream: &mut TcpStream, length: usize) -> Vec<u8> {
     let mut answer = vec![0; length];
     if stream.write_all(b"GET /\n").is_err() {
@@ -83,8 +84,8 @@ fn request(stream: &mut TcpStream, length: usize) -> Vec<u8> {
     answer
 }
 
-/// Sends bytes and reads the same number. Writes and reads concurrently, because otherwise each
-/// side would wait for the other to read.
+/// Sends bytes, and reads the same number of bytes. Writes and reads at the same time, because
+/// otherwise each side would wait for the other to read.
 fn exchange(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).unwrap();
     thread::scope(|scope| {
@@ -128,8 +129,7 @@ fn bytes_come_out_as_they_went_in_over_every_kind_of_link() {
             bytes_to_client: length,
             ..LinkCounts::default()
         };
-        // The number of requests depends on timing, because an echo server answers parts of a
-        // message.
+        // The number of requests depends on timing: the echo server may answer parts of a message.
         assert_eq!(LinkCounts { requests: 0, ..counters }, expected);
     }
 }
@@ -191,8 +191,8 @@ fn answer_length(length: usize) -> usize {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n").len() + length
 }
 
-/// Makes twenty requests, each on a new connection. Returns the responses and the counters.
-fn twenty(faults: Faults, seed: u64) -> (Vec<Vec<u8>>, LinkCounts) {
+/// Makes twenty requests, each on a new connection. Returns the responses, and the counters.
+fn answer_twenty_requests(faults: Faults, seed: u64) -> (Vec<Vec<u8>>, LinkCounts) {
     const LENGTH: usize = 50_000;
     let link = start(web(LENGTH), |config| LinkConfig { faults, seed, ..config });
     let ask = |_| request(&mut TcpStream::connect(link.address()).unwrap(), answer_length(LENGTH));
@@ -202,15 +202,16 @@ fn twenty(faults: Faults, seed: u64) -> (Vec<Vec<u8>>, LinkCounts) {
 #[test]
 fn a_cut_ends_the_response_early() {
     let faults = Faults { cut: Chance::new(1.0), ..Faults::default() };
-    let (answers, counters) = twenty(faults, 3);
+    let (answers, counters) = answer_twenty_requests(faults, 3);
     assert!(answers.iter().all(|answer| answer.len() < answer_length(50_000)));
     assert_eq!((counters.requests, counters.cuts), (20, 20));
 }
 
 #[test]
 fn corruption_changes_one_byte_after_the_first_kibibyte() {
-    let (clean, _) = twenty(Faults::default(), 3);
-    let (answers, counters) = twenty(Faults { corrupt: Chance::new(1.0), ..Faults::default() }, 3);
+    let (clean, _) = answer_twenty_requests(Faults::default(), 3);
+    let (answers, counters) =
+        answer_twenty_requests(Faults { corrupt: Chance::new(1.0), ..Faults::default() }, 3);
     for (answer, clean) in answers.iter().zip(&clean) {
         let changed: Vec<usize> = (0..clean.len()).filter(|i| answer[*i] != clean[*i]).collect();
         assert!(changed.len() == 1 && changed[0] >= 1024, "{changed:?}");
@@ -220,10 +221,12 @@ fn corruption_changes_one_byte_after_the_first_kibibyte() {
 
 #[test]
 fn a_duplicated_segment_shifts_what_follows() {
-    let (clean, _) = twenty(Faults::default(), 3);
-    let (answers, counters) = twenty(Faults { duplicate: Chance::new(1.0), ..Faults::default() }, 3);
+    let (clean, _) = answer_twenty_requests(Faults::default(), 3);
+    let (answers, counters) =
+        answer_twenty_requests(Faults { duplicate: Chance::new(1.0), ..Faults::default() }, 3);
     assert!(answers.iter().zip(&clean).all(|(answer, clean)| answer[..1024] == clean[..1024]));
-    // If the last segment is duplicated, its copy comes after the bytes that are read.
+    // If the last segment of a response is duplicated, the copy comes after the bytes that the test
+    // reads.
     assert!(answers.iter().zip(&clean).filter(|(answer, clean)| answer != clean).count() >= 15);
     assert_eq!(counters.duplicates, 20);
     assert!(counters.bytes_to_client >= 20 * answer_length(50_000) as u64);
@@ -232,8 +235,9 @@ fn a_duplicated_segment_shifts_what_follows() {
 #[test]
 fn delays_and_stalls_change_no_byte() {
     let hold = RandomDelay { chance: Chance::new(1.0), duration: Duration::from_millis(5) };
-    let (clean, _) = twenty(Faults::default(), 3);
-    let (answers, counters) = twenty(Faults { delay: hold, stall: hold, ..Faults::default() }, 3);
+    let (clean, _) = answer_twenty_requests(Faults::default(), 3);
+    let (answers, counters) =
+        answer_twenty_requests(Faults { delay: hold, stall: hold, ..Faults::default() }, 3);
     assert!(answers == clean);
     assert_eq!((counters.delays, counters.stalls), (20, 20));
 }
@@ -242,9 +246,9 @@ fn delays_and_stalls_change_no_byte() {
 fn the_same_seed_gives_the_same_faults_and_another_seed_others() {
     let half = Chance::new(0.5);
     let corrupt = Faults { corrupt: half, ..Faults::default() };
-    let (first, counters) = twenty(corrupt, 11);
-    let (again, _) = twenty(corrupt, 11);
-    let (other, _) = twenty(corrupt, 12);
+    let (first, counters) = answer_twenty_requests(corrupt, 11);
+    let (again, _) = answer_twenty_requests(corrupt, 11);
+    let (other, _) = answer_twenty_requests(corrupt, 12);
     assert!(first == again);
     assert!(first != other);
     assert!((1..20).contains(&counters.corruptions), "{counters:?}");
@@ -252,8 +256,8 @@ fn the_same_seed_gives_the_same_faults_and_another_seed_others() {
 
 #[test]
 fn a_response_of_unknown_length_is_cut_too() {
-    // If the length is unknown, positions of faults are within the first 64 MiB, so a cut with
-    // probability 1 comes before.
+    // In a response of unknown length, faults have positions within the first 64 MiB. So a cut with
+    // probability 1 comes earlier.
     let endless = server(|mut stream| while stream.write_all(&[7; 65_536]).is_ok() {});
     let link = start(endless, |config| LinkConfig {
         faults: Faults { cut: Chance::new(1.0), ..Faults::default() },
@@ -299,7 +303,7 @@ fn a_client_that_does_not_read_slows_the_server_down() {
     let link = start(endless, |config| config);
     let mut idle = TcpStream::connect(link.address()).unwrap();
     idle.read_exact(&mut [0; 1]).unwrap();
-    // Another connection still works, and meanwhile the first one has time to fill its buffers.
+    // Another connection still works. Meanwhile the first connection has time to fill its buffers.
     let mut busy = TcpStream::connect(link.address()).unwrap();
     busy.read_exact(&mut vec![0; 256 << 20]).unwrap();
     let delivered = link.counters().bytes_to_client;

@@ -1,4 +1,4 @@
-//! The tests of the crate as one program, which is linked once. Each file is a module.
+//! Tests this crate in one program, which is linked once. Each file is a module.
 
 mod link;
 mod slow_fs;

@@ -1,5 +1,5 @@
-//! The slow file system through real mounts: it shows the directory's content, counts requests, and
-//! leaves nothing mounted.
+//! Tests the slow file system through real mounts: it shows the content of the directory, counts
+//! requests, and leaves nothing mounted.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
@@ -10,10 +10,11 @@ use firstbyte_link::{BurstBucket, Error, LinkRate, SlowFs, SlowFsConfig};
 use firstbyte_testkit::wait_limit;
 use tempfile::TempDir;
 
-/// Length of the planted file: several of the kernel's largest requests, and a part of a page.
-const LENGTH: usize = 3 * (1 << 20) + 12_345;
+/// Length of the large file, in bytes: several of the kernel's largest requests, and a part of a
+/// page.
+const FILE_LENGTH: usize = 3 * (1 << 20) + 12_345;
 
-/// A directory to mirror, and its mount points.
+/// A directory to mirror, and the mount points for it.
 struct World {
     source: TempDir,
     mounts: Vec<TempDir>,
@@ -23,7 +24,7 @@ impl World {
     fn new(mounts: usize) -> Self {
         let source = tempfile::tempdir().unwrap();
         let at = source.path();
-        fs::write(at.join("big"), content(1, LENGTH)).unwrap();
+        fs::write(at.join("big"), content(1, FILE_LENGTH)).unwrap();
         fs::write(at.join("empty"), b"").unwrap();
         fs::create_dir_all(at.join("deep/er")).unwrap();
         for number in 0..300 {
@@ -59,7 +60,7 @@ fn rate(megabytes: u64) -> Option<LinkRate> {
     Some(LinkRate::bytes_per_second(megabytes * 1_000_000))
 }
 
-/// Describes everything below a directory: path, kind and mode, length, owner, time, target.
+/// Describes everything below a directory: path, kind and mode, length, owner, time, link target.
 fn tree(root: &Path) -> Vec<String> {
     let (mut found, mut left) = (Vec::new(), vec![root.to_owned()]);
     while let Some(directory) = left.pop() {
@@ -93,16 +94,16 @@ fn names_attributes_and_content_are_those_of_the_directory() {
     for config in [world.config(), limits] {
         let mut fs = SlowFs::start(&config).unwrap();
         assert_eq!(tree(world.mounts[0].path()), tree(world.source.path()));
-        let expected = content(1, LENGTH);
+        let expected = content(1, FILE_LENGTH);
         let file = File::open(world.at(0, "big")).unwrap();
-        // First parts are read, in no order and beyond the end; then the whole file.
+        // Reads parts of the file first, in no order and beyond its end. Then reads the whole file.
         let mut offset = 7;
         for _ in 0..100 {
             offset = offset * 48_271 % 0x7fff_ffff;
-            let (from, length) = (offset % LENGTH, 1 + offset % 70_000);
+            let (from, length) = (offset % FILE_LENGTH, 1 + offset % 70_000);
             let mut part = vec![0; length];
             let read = file.read_at(&mut part, from as u64).unwrap();
-            assert_eq!(read, length.min(LENGTH - from));
+            assert_eq!(read, length.min(FILE_LENGTH - from));
             assert!(part[..read] == expected[from..from + read], "{length} bytes at {from}");
         }
         assert!(fs::read(world.at(0, "deep/link")).unwrap() == expected);
@@ -124,18 +125,18 @@ fn each_mount_has_a_page_cache_of_its_own_and_counts_what_it_is_asked() {
     let world = World::new(4);
     let fs =
         SlowFs::start(&SlowFsConfig { rate: rate(400), per_client: rate(300), ..world.config() }).unwrap();
-    let read = |mount: usize| assert!(fs::read(world.at(mount, "big")).unwrap() == content(1, LENGTH));
+    let read = |mount: usize| assert!(fs::read(world.at(mount, "big")).unwrap() == content(1, FILE_LENGTH));
     std::thread::scope(|scope| (0..4).for_each(|mount| drop(scope.spawn(move || read(mount)))));
     let first = fs.counters();
     for (mount, counted) in first.iter().enumerate() {
         assert_eq!(counted.directory, world.mounts[mount].path());
-        assert_eq!(counted.bytes_to_client, LENGTH as u64, "{counted:?}");
+        assert_eq!(counted.bytes_to_client, FILE_LENGTH as u64, "{counted:?}");
         assert!(counted.reads > 0 && counted.requests > counted.reads, "{counted:?}");
     }
     // The second open reads from the page cache, but looks up the name again.
     read(2);
     let second = fs.counters();
-    assert_eq!(second[2].bytes_to_client, LENGTH as u64, "not cached");
+    assert_eq!(second[2].bytes_to_client, FILE_LENGTH as u64, "not cached");
     assert!(second[2].requests > first[2].requests);
     assert_eq!([&second[0], &second[1], &second[3]], [&first[0], &first[1], &first[3]]);
 }
@@ -144,9 +145,9 @@ fn each_mount_has_a_page_cache_of_its_own_and_counts_what_it_is_asked() {
 fn a_file_that_was_changed_is_read_anew_when_it_is_opened() {
     let world = World::new(1);
     let _fs = SlowFs::start(&world.config()).unwrap();
-    assert!(fs::read(world.at(0, "big")).unwrap() == content(1, LENGTH));
-    fs::write(world.source.path().join("big"), content(2, LENGTH)).unwrap();
-    assert!(fs::read(world.at(0, "big")).unwrap() == content(2, LENGTH));
+    assert!(fs::read(world.at(0, "big")).unwrap() == content(1, FILE_LENGTH));
+    fs::write(world.source.path().join("big"), content(2, FILE_LENGTH)).unwrap();
+    assert!(fs::read(world.at(0, "big")).unwrap() == content(2, FILE_LENGTH));
 }
 
 #[test]

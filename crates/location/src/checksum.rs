@@ -1,8 +1,9 @@
-//! Checksums of whole objects and parts: parses, computes, combines and compares them.
+//! Parses, computes, combines and compares checksums of whole objects and parts.
 //!
 //! A CRC is linear: the CRCs of two adjacent pieces give the CRC of both together, so parts can be
-//! checked in any order. The other algorithms are sequential; they are supported because stores and
-//! users provide them. Checksums are not secrets, so no constant-time comparison is needed.
+//! checked in any order. The other algorithms are sequential. They are supported because stores and
+//! users provide such checksums. Checksums are not secrets, so comparing them need not take
+//! constant time.
 
 mod combine;
 
@@ -15,21 +16,22 @@ use sha2::Digest as _;
 
 use combine::{CRC_32, CRC_32C, CRC_64_NVME, Polynomial};
 
-/// A checksum algorithm of stores, of `serve` and of the command line, in order of preference.
+/// A checksum algorithm of stores, of `serve` and of the command line. The variants are in order of
+/// preference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Algorithm {
-    /// CRC-64/NVME, S3's default: combinable out of order.
+    /// CRC-64/NVME, S3's default. Can be combined in any order.
     Crc64Nvme,
-    /// CRC-32C: combinable out of order.
+    /// CRC-32C. Can be combined in any order.
     Crc32c,
-    /// CRC-32 (ISO-HDLC): combinable out of order.
+    /// CRC-32 (ISO-HDLC). Can be combined in any order.
     Crc32,
-    /// SHA-256: sequential only.
+    /// SHA-256. Sequential only.
     Sha256,
-    /// SHA-1: sequential only.
+    /// SHA-1. Sequential only.
     Sha1,
-    /// MD5: sequential only, and used only if the user asks for it. An `ETag` is not an MD5.
+    /// MD5. Sequential only, and used only if the user asks for it. An `ETag` is not an MD5.
     Md5,
 }
 
@@ -38,7 +40,7 @@ impl Algorithm {
     pub const ALL: [Self; 6] =
         [Self::Crc64Nvme, Self::Crc32c, Self::Crc32, Self::Sha256, Self::Sha1, Self::Md5];
 
-    /// The name as S3 spells it: `CRC64NVME`.
+    /// Returns the name as S3 spells it: `CRC64NVME`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -51,15 +53,15 @@ impl Algorithm {
         }
     }
 
-    /// Finds an algorithm by name, ignoring case and dashes (`sha-256`).
+    /// Finds an algorithm by its name, ignoring case and dashes (`sha-256`).
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         let plain = name.replace('-', "");
         Self::ALL.into_iter().find(|algorithm| algorithm.name().eq_ignore_ascii_case(&plain))
     }
 
-    /// The S3 header that carries the value in base64. `None` for MD5: S3 has only `Content-MD5`,
-    /// which covers a single request.
+    /// Returns the S3 header that carries the value in base64. `None` for MD5, for which S3 has
+    /// only `Content-MD5`, which covers a single request.
     #[must_use]
     pub fn header(self) -> Option<&'static str> {
         Some(match self {
@@ -72,7 +74,7 @@ impl Algorithm {
         })
     }
 
-    /// Length of the value in bytes.
+    /// Returns the length of the value in bytes.
     #[must_use]
     pub fn value_len(self) -> usize {
         match self {
@@ -84,7 +86,7 @@ impl Algorithm {
         }
     }
 
-    /// True if the checksum of the whole can be computed from those of adjacent pieces
+    /// Returns true if the checksum of the whole can be computed from those of adjacent pieces
     /// ([`Checksum::combine`]).
     #[must_use]
     pub fn is_combinable(self) -> bool {
@@ -107,15 +109,15 @@ impl fmt::Display for Algorithm {
     }
 }
 
-/// A malformed checksum, or content that does not match one.
+/// The error for a malformed checksum, or for content that does not match its checksum.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChecksumError {
     /// The text is not `ALGORITHM:VALUE` with a known algorithm.
     #[error("checksum {text}: {why}")]
     Malformed {
-        /// The text as given.
+        /// The text as the user gave it.
         text: String,
-        /// What is wrong with it and what to write instead.
+        /// The fault of the text, and what to write instead.
         why: String,
     },
     /// The content does not match its checksum.
@@ -123,7 +125,7 @@ pub enum ChecksumError {
     Mismatch {
         /// The object.
         location: String,
-        /// The algorithm of both values.
+        /// The algorithm of the two values.
         algorithm: Algorithm,
         /// The expected checksum, in hex.
         expected: String,
@@ -132,20 +134,20 @@ pub enum ChecksumError {
     },
 }
 
-/// A full-object checksum.
+/// The checksum of a whole object or piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checksum {
     /// The algorithm.
     pub algorithm: Algorithm,
-    /// The value, big-endian.
+    /// The value, in big-endian order.
     pub value: Vec<u8>,
 }
 
 impl Checksum {
-    /// Parses `ALGORITHM:VALUE`. The length of the value decides whether it is hex or base64.
+    /// Parses `ALGORITHM:VALUE`. The value is hex or base64, which its length decides.
     ///
     /// # Errors
-    /// [`ChecksumError::Malformed`]: an unknown algorithm, or a value of the wrong length.
+    /// [`ChecksumError::Malformed`]: the algorithm is unknown, or the value has the wrong length.
     pub fn parse(text: &str) -> Result<Self, ChecksumError> {
         let fail = |why: String| ChecksumError::Malformed { text: text.to_owned(), why };
         let (name, value) = text
@@ -162,33 +164,34 @@ impl Checksum {
         })
     }
 
-    /// Makes a checksum with this value. `None` if the value's length is wrong for the algorithm.
+    /// Returns a checksum with this value. `None` if the length of the value is wrong for the
+    /// algorithm.
     #[must_use]
     pub fn new(algorithm: Algorithm, value: Vec<u8>) -> Option<Self> {
         (value.len() == algorithm.value_len()).then_some(Self { algorithm, value })
     }
 
-    /// Parses the value of an S3 checksum header. `None` unless it is a full-object checksum: a
-    /// composite one ends in `-PARTS`.
+    /// Parses the value of an S3 checksum header. `None` if it is not the checksum of a whole
+    /// object: a composite checksum ends in `-PARTS`.
     #[must_use]
     pub fn from_base64(algorithm: Algorithm, text: &str) -> Option<Self> {
         BASE64_STANDARD.decode(text.trim()).ok().and_then(|value| Self::new(algorithm, value))
     }
 
-    /// The value in base64, as in S3 headers.
+    /// Returns the value in base64, as in S3 headers.
     #[must_use]
     pub fn to_base64(&self) -> String {
         BASE64_STANDARD.encode(&self.value)
     }
 
-    /// The value in hex, as `sha256sum` prints it.
+    /// Returns the value in hex, as `sha256sum` prints it.
     #[must_use]
     pub fn to_hex(&self) -> String {
         hex::encode(&self.value)
     }
 
-    /// Computes the checksum of this piece and the `next` one, of `next_len` bytes, together.
-    /// `None` if the algorithm is sequential or the algorithms differ.
+    /// Returns the checksum of two adjacent pieces together: of this piece and of `next`, which has
+    /// `next_len` bytes. `None` if the algorithm is sequential, or if the two algorithms differ.
     #[must_use]
     pub fn combine(&self, next: &Self, next_len: u64) -> Option<Self> {
         let polynomial = self.algorithm.polynomial().filter(|_| self.algorithm == next.algorithm)?;
@@ -196,10 +199,10 @@ impl Checksum {
         Some(Self::from_number(self.algorithm, both))
     }
 
-    /// Compares the checksum `found` of some content with this one.
+    /// Checks that the checksum `found` equals this expected one.
     ///
     /// # Errors
-    /// [`ChecksumError::Mismatch`], naming `location`.
+    /// [`ChecksumError::Mismatch`], which names `location`.
     pub fn verify(&self, found: &Self, location: &dyn fmt::Display) -> Result<(), ChecksumError> {
         if self == found {
             return Ok(());
@@ -243,7 +246,7 @@ enum HashState {
 }
 
 impl Hasher {
-    /// Starts a checksum, of no bytes yet.
+    /// Returns a hasher that has got no bytes yet.
     #[must_use]
     pub fn new(algorithm: Algorithm) -> Self {
         let state = match algorithm {
@@ -257,7 +260,7 @@ impl Hasher {
         Self { algorithm, state }
     }
 
-    /// The checksum of `bytes`.
+    /// Returns the checksum of `bytes`.
     #[must_use]
     pub fn of(algorithm: Algorithm, bytes: &[u8]) -> Checksum {
         let mut hasher = Self::new(algorithm);
@@ -265,7 +268,7 @@ impl Hasher {
         hasher.finish()
     }
 
-    /// The algorithm.
+    /// Returns the algorithm.
     #[must_use]
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
@@ -281,7 +284,7 @@ impl Hasher {
         }
     }
 
-    /// The checksum of all bytes added.
+    /// Returns the checksum of all bytes added.
     #[must_use]
     pub fn finish(self) -> Checksum {
         let value = match self.state {

@@ -1,10 +1,10 @@
 //! Derives the content type of a file from its extension, for the types that browsers and data
-//! tools act upon. `serve` sends it, and uploads store it.
+//! tools act upon. `serve` sends the type, and uploads store it.
 
 use std::ffi::OsStr;
 use std::path::Path;
 
-/// The content type of a file of this name; `None` for an unknown extension.
+/// Returns the content type of a file of this name. `None` for an unknown extension.
 #[must_use]
 pub fn content_type(name: &OsStr) -> Option<&'static str> {
     let extension = Path::new(name).extension()?.to_str()?.to_ascii_lowercase();

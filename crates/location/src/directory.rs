@@ -1,8 +1,9 @@
-//! Finds the directory of a local path, as system calls need it: `.` rather than an empty path.
+//! Finds the directory of a local path in the form that system calls need: `.` instead of an empty
+//! path.
 
 use std::path::Path;
 
-/// The directory that holds the last component of `path`: `.` for a bare name.
+/// Returns the directory that holds the last component of `path`. For a bare name, returns `.`.
 #[must_use]
 pub fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))

@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// True if an error means that a disk is full or a quota reached.
+/// Returns true if an error means that a disk is full or a quota is reached.
 #[must_use]
 pub fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)

@@ -1,4 +1,4 @@
-//! An entry of a listing: the same type for local directories and all stores.
+//! Defines an entry of a listing. Local directories and all stores use the same type.
 
 use std::time::SystemTime;
 
@@ -18,7 +18,7 @@ pub enum EntryKind {
 }
 
 impl EntryKind {
-    /// The name in machine-readable output: `file`, `directory`, `symlink` or `other`.
+    /// Returns the name in machine-readable output: `file`, `directory`, `symlink` or `other`.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -33,28 +33,29 @@ impl EntryKind {
 /// An object, file or directory below a listed location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Path relative to the listed location, with `/` between its parts. Raw bytes, because file
-    /// names need not be UTF-8.
+    /// Path relative to the listed location, with `/` between its components. It is raw bytes,
+    /// because file names need not be UTF-8.
     pub name: Vec<u8>,
     /// Kind of the entry.
     pub kind: EntryKind,
     /// Length in bytes, if the listing includes it.
     pub size: Option<u64>,
-    /// Last modification, if the listing includes it.
+    /// Time of the last modification, if the listing includes it.
     pub modified: Option<SystemTime>,
     /// Change time of a local file's inode, if the listing includes it. Unlike `modified`, programs
-    /// cannot set it back.
+    /// cannot set it to an earlier time.
     pub changed: Option<SystemTime>,
-    /// `ETag` with its quotes, if the listing includes it.
+    /// `ETag` with its quotes, if the listing includes the tag.
     pub etag: Option<String>,
-    /// S3 storage class; `None` for the standard one.
+    /// S3 storage class. `None` for the standard class.
     pub storage_class: Option<String>,
-    /// The expected version, if the entry comes from a manifest. A listing gives an `ETag` at most.
+    /// The expected version, if the entry comes from a manifest. The entries of a listing have only
+    /// an `ETag`, if any.
     pub version: Option<Box<Version>>,
 }
 
 impl Entry {
-    /// Makes an entry of which only name and kind are known.
+    /// Returns an entry of which only the name and the kind are known.
     #[must_use]
     pub fn named(name: Vec<u8>, kind: EntryKind) -> Self {
         Self {
@@ -69,7 +70,8 @@ impl Entry {
         }
     }
 
-    /// Makes an object's entry of which only the expected version is known. Its name is empty.
+    /// Returns the entry of an object of which only the expected version is known. The name is
+    /// empty.
     #[must_use]
     pub fn of_version(version: &Version) -> Self {
         let entry = Self::named(Vec::new(), EntryKind::File);

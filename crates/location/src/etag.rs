@@ -1,13 +1,14 @@
-//! Entity tags as values: one rule for every comparison, wherever a tag comes from.
+//! Compares entity tags by one rule, wherever a tag comes from.
 //!
-//! A header writes a tag in quotes, sometimes after `W/`. A listing writes it with or without
-//! quotes, and some stores use capital digits for a digest in one place only. A tag is kept as it
-//! was written, because a condition (`If-Match`) must repeat the header's tag exactly. Stores and
-//! caches call this module; [`Version`](crate::Version) compares by it.
+//! A header has a tag in quotes, sometimes after `W/`. A listing has the tag with or without
+//! quotes, and some stores write a digest in capitals in only one of the two. A tag is kept as it
+//! was written, because a condition (`If-Match`) must repeat the tag of the header exactly. Stores
+//! and caches call this module, and [`Version`](crate::Version) compares by it.
 
 use std::borrow::Cow;
 
-/// Writes a tag as in a header: in quotes, without surrounding blanks. `None` if the tag is empty.
+/// Returns a tag as a header writes it: in quotes, without surrounding blanks. `None` if the tag is
+/// empty.
 #[must_use]
 pub fn quoted(text: &str) -> Option<String> {
     let text = text.trim();
@@ -19,27 +20,27 @@ pub fn quoted(text: &str) -> Option<String> {
     }
 }
 
-/// True if a tag is weak: equal weak tags do not mean equal bytes.
+/// Returns true if a tag is weak. Equal weak tags do not imply equal bytes.
 #[must_use]
 pub fn is_weak(text: &str) -> bool {
     split_tag(text).0
 }
 
-/// True if two tags have the same value, by the weak comparison of RFC 9110, 8.8.3.2.
+/// Returns true if two tags have the same value, by the weak comparison of RFC 9110, 8.8.3.2.
 #[must_use]
 pub fn is_same(one: &str, other: &str) -> bool {
     one == other || value(one) == value(other)
 }
 
-/// Returns the value of a tag in one spelling. An MD5 digest, also of a multipart upload
-/// (`HEX-COUNT`), is in lower case.
+/// Returns the value of a tag in one canonical spelling. An MD5 digest is in lower case, also in
+/// the tag of a multipart upload (`HEX-COUNT`).
 #[must_use]
 pub fn value(text: &str) -> Cow<'_, str> {
     let tag = split_tag(text).1;
     if is_digest(tag) { Cow::Owned(tag.to_ascii_lowercase()) } else { Cow::Borrowed(tag) }
 }
 
-/// Returns whether a tag is weak, and the tag without quotes.
+/// Returns whether a tag is weak, and the tag without its quotes.
 fn split_tag(text: &str) -> (bool, &str) {
     let text = text.trim();
     let weak = text.strip_prefix("W/").or_else(|| text.strip_prefix("w/"));

@@ -1,7 +1,8 @@
-//! Locations, versions, byte ranges, checksums and units: the values that every other crate uses.
+//! Defines the values that every other crate uses: locations, versions, byte ranges, checksums and
+//! units.
 //!
-//! Pure values only: nothing here does I/O, so code over them is tested without a disk or a
-//! network.
+//! All values are pure: nothing here does I/O. So code that uses them can be tested without a disk
+//! or a network.
 
 mod checksum;
 mod content_type;

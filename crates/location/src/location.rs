@@ -1,9 +1,10 @@
-//! Parsing and printing of locations. The command line and Python parse a string once; all other
-//! code uses [`Location`].
+//! Parses and prints locations. The command line and Python parse a string once; all other code
+//! uses [`Location`].
 //!
 //! A key in an object store is UTF-8 and never normalised: `a//b`, `..` and a trailing slash are
-//! legal. A local path is raw bytes. An HTTP target is kept as written, with its percent-encoding,
-//! because only the server knows which encodings are equal. For `sftp://` see [`SftpPath`].
+//! legal. A local path is raw bytes. The target of an HTTP URL is kept as written, with its
+//! percent-encoding, because only the server knows which encodings are equal. For `sftp://` see
+//! [`SftpPath`].
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -18,7 +19,8 @@ use crate::service::{EndpointName, Service};
 use crate::sftp::SftpPath;
 use crate::shown::shown;
 
-/// Bytes to encode in a URL path (RFC 3986, 3.3). `/` is not among them: it separates names.
+/// Bytes that are encoded in a URL path (RFC 3986, 3.3). `/` is not among them, because it
+/// separates names.
 const PATH_UNSAFE: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -39,11 +41,11 @@ const PATH_UNSAFE: &AsciiSet = &CONTROLS
 /// An object or a prefix in a bucket of an object store.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ObjectLocation {
-    /// The service: its protocol and endpoint.
+    /// The service, that is, its protocol and its endpoint.
     pub service: Service,
-    /// Bucket name; empty for the service itself (`s3://`), whose entries are buckets.
+    /// Name of the bucket. Empty for the service itself (`s3://`), whose entries are buckets.
     pub bucket: String,
-    /// Key, verbatim; empty for the bucket itself.
+    /// Key, kept as written. Empty for the bucket itself.
     pub key: String,
 }
 
@@ -61,7 +63,7 @@ impl fmt::Display for ObjectLocation {
     }
 }
 
-/// An `http` or `https` URL in the three parts that a request needs. `Display` and `Debug` omit its
+/// An `http` or `https` URL, in the three parts that a request needs. `Display` and `Debug` omit
 /// secrets.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct HttpUrl {
@@ -69,19 +71,19 @@ pub struct HttpUrl {
     pub tls: bool,
     /// `host` or `host:port`, as written.
     pub authority: String,
-    /// Path and query as on the request line; begins with `/`.
+    /// Path and query, as on the request line. Begins with `/`.
     pub target: String,
 }
 
 impl HttpUrl {
-    /// True if the query has a signature, which grants a user's access.
+    /// Returns true if the query has a signature. A signature grants the access of a user.
     #[must_use]
     pub fn is_signed(&self) -> bool {
         is_signed_query(&self.target)
     }
 }
 
-/// Where bytes live.
+/// The name of a place where bytes are stored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Location {
     /// A path on a mounted file system.
@@ -90,17 +92,17 @@ pub enum Location {
     Object(ObjectLocation),
     /// A URL.
     Http(HttpUrl),
-    /// A path on a host that is reached by SSH.
+    /// A path on a host that SSH reaches.
     Sftp(SftpPath),
 }
 
-/// The string is not a location.
+/// The error for a string that is not a location.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{input}: {why}")]
 pub struct LocationError {
-    /// The string as given.
+    /// The string as the caller gave it.
     pub input: String,
-    /// What is wrong with it and what to write instead.
+    /// The fault of the string, and what to write instead.
     pub why: String,
 }
 
@@ -148,9 +150,10 @@ impl Location {
         }
     }
 
-    /// Returns the location of `name` (an [`Entry`](crate::Entry)'s name) below this one. Adds a
-    /// `/` between them unless this one ends in one. The name is not checked: a copy joins names by
-    /// [`child`](Self::child), or those of a whole tree by the store's `location_below`.
+    /// Returns the location of `name`, the name of an [`Entry`](crate::Entry), below this location.
+    /// Adds a `/` between the two unless this location ends in one. Does not check the name: to
+    /// join checked names, copies call [`child`](Self::child) or, for a whole tree, the store's
+    /// `location_below`.
     #[must_use]
     pub fn join(&self, name: &[u8]) -> Self {
         match self {
@@ -189,14 +192,14 @@ impl Location {
         }
     }
 
-    /// The location of the copy called `name` in this directory, prefix or bucket.
+    /// Returns the location of the copy called `name` in this directory, prefix or bucket.
     #[must_use]
     pub fn child(&self, name: &DestinationName) -> Self {
         self.join(name.as_bytes())
     }
 
-    /// Returns a text for a file, which [`parse`](Self::parse) reads as this location. `None` if
-    /// the text would contain a password or a signature.
+    /// Returns a string for a file, from which [`parse`](Self::parse) reads this location again.
+    /// `None` if the string would contain a password or a signature.
     #[must_use]
     pub fn to_text(&self) -> Option<String> {
         let text = match self {
@@ -209,8 +212,8 @@ impl Location {
         (Self::parse(OsStr::new(&text)).as_ref() == Ok(self)).then_some(text)
     }
 
-    /// Returns the name that gives this location when [joined](Self::join) to `root`. `None` if
-    /// this location is not below `root`.
+    /// Returns the name that gives this location when it is [joined](Self::join) to `root`. `None`
+    /// if this location is not below `root`.
     #[must_use]
     pub fn name_below(&self, root: &Self) -> Option<Vec<u8>> {
         fn rest<'a>(whole: &'a [u8], root: &[u8]) -> Option<&'a [u8]> {
@@ -237,8 +240,8 @@ impl Location {
         }
     }
 
-    /// Returns the directory or prefix that holds this location. Always shorter. `None` for a
-    /// bucket, a host, `/` and a URL with a query.
+    /// Returns the directory or prefix that holds this location. The result is always shorter than
+    /// this location. `None` for a bucket, a host, `/` and a URL with a query.
     #[must_use]
     pub fn parent(&self) -> Option<Self> {
         match self {
@@ -258,8 +261,8 @@ impl Location {
         }
     }
 
-    /// The last component of the name, decoded, for messages and patterns. `None` for a bucket, a
-    /// host and `/`.
+    /// Returns the last component of the location, decoded, for messages and patterns. `None` for a
+    /// bucket, a host and `/`.
     #[must_use]
     pub fn last_component(&self) -> Option<Vec<u8>> {
         let name = match self {
@@ -274,15 +277,16 @@ impl Location {
         (!name.is_empty()).then_some(name)
     }
 
-    /// Returns the name of a copy in a directory: the last component. `None` also if no file can
-    /// have that name, as for a URL that ends in `a%2Fb` or a key that ends in `/..`.
+    /// Returns the name that a copy in a directory gets: the last component. `None` if there is
+    /// none, or if no file can have that name, as for a URL that ends in `a%2Fb` or a key that ends
+    /// in `/..`.
     #[must_use]
     pub fn file_name(&self) -> Option<DestinationName> {
         DestinationName::new(self.last_component()?).ok()
     }
 
-    /// True if the location is written as a directory or prefix: it ends in `/`, or is a whole
-    /// bucket.
+    /// Returns true if the location is written as a directory or prefix: it ends in `/`, or it is a
+    /// whole bucket.
     #[must_use]
     pub fn is_directory_like(&self) -> bool {
         match self {
@@ -293,7 +297,7 @@ impl Location {
         }
     }
 
-    /// The path, if the location is local.
+    /// Returns the path, if the location is local.
     #[must_use]
     pub fn as_local(&self) -> Option<&Path> {
         match self {
@@ -309,7 +313,7 @@ fn add_slash(bytes: &mut Vec<u8>) {
     }
 }
 
-/// Finds the scheme of a URL that has only one `/` after the colon.
+/// Finds the scheme of a URL that has only one `/` after its colon.
 fn with_one_slash(bytes: &[u8]) -> Option<&str> {
     let scheme = std::str::from_utf8(&bytes[..bytes.windows(2).position(|pair| pair == b":/")?]).ok()?;
     let is_web = ["http", "https", "file", "sftp"].iter().any(|it| it.eq_ignore_ascii_case(scheme));
@@ -522,7 +526,7 @@ mod tests {
 
         #[test]
         fn every_path_on_a_host_survives_printing(path in proptest::collection::vec(1_u8.., 0..30)) {
-            // Slashes after `/~/` are not kept.
+            // After `/~/`, further slashes are not kept.
             let place = parse("sftp://me@h:22").join(&path);
             prop_assume!(!matches!(&place, Location::Sftp(it) if it.path.starts_with(b"/")));
             for location in [parse("sftp://me@h:22/").join(&path), place] {

@@ -1,11 +1,12 @@
-//! Names that a store, a server or a URL proposes for a file, checked before they are joined.
+//! Checks the names that a store, a server or a URL proposes for a file, before they are joined to
+//! a path.
 //!
-//! A [`DestinationName`] is one component of a path and cannot lead to another directory. Copies to
-//! a destination with files join only such names; the mount shows only such names.
+//! A [`DestinationName`] is one component of a path, and cannot lead to another directory. Copies
+//! to a destination with files join only such names, and the mount shows only such names.
 
 use std::fmt;
 
-/// Longest name of a directory entry on Linux, in bytes (`NAME_MAX`).
+/// Maximum length of the name of a directory entry on Linux, in bytes (`NAME_MAX`).
 const NAME_MAX: usize = 255;
 
 /// Suffix of the hidden files in which copies, layouts and servers write until a file is complete:
@@ -18,12 +19,12 @@ pub fn is_partial_name(name: &[u8]) -> bool {
     name.starts_with(b".") && name.ends_with(PARTIAL_SUFFIX.as_bytes())
 }
 
-/// One component of a path: not empty, neither `.` nor `..`, without a `/` or a zero byte, at most
-/// 255 bytes.
+/// One component of a path. It is not empty, is neither `.` nor `..`, has no `/` and no zero byte,
+/// and is 255 bytes or shorter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DestinationName(Vec<u8>);
 
-/// The reason why bytes are no [`DestinationName`].
+/// The reason why bytes are not a [`DestinationName`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameFault {
     /// Empty, as between the slashes of `a//b`.
@@ -39,7 +40,7 @@ pub enum NameFault {
 }
 
 impl NameFault {
-    /// The reason, as a noun.
+    /// Returns the reason, as a noun.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -59,19 +60,19 @@ impl fmt::Display for NameFault {
 }
 
 impl DestinationName {
-    /// Checks one component.
+    /// Returns the name after checking that it is one component.
     ///
     /// # Errors
-    /// [`NameFault`].
+    /// The [`NameFault`] of the bytes.
     pub fn new(bytes: impl Into<Vec<u8>>) -> Result<Self, NameFault> {
         let bytes = bytes.into();
         Self::check(&bytes).map(|()| Self(bytes))
     }
 
-    /// Checks a name like [`new`](Self::new), without storing it.
+    /// Checks a name like [`new`](Self::new), but does not store it.
     ///
     /// # Errors
-    /// [`NameFault`].
+    /// The [`NameFault`] of the bytes.
     pub fn check(bytes: &[u8]) -> Result<(), NameFault> {
         match bytes {
             b"" => Err(NameFault::Empty),
@@ -83,7 +84,7 @@ impl DestinationName {
         }
     }
 
-    /// Checks the components of a name below a directory, such as `a/b`.
+    /// Checks all components of a name below a directory, such as `a/b`.
     ///
     /// # Errors
     /// The fault of the first component that has one. A leading or trailing `/` makes an empty
@@ -92,7 +93,7 @@ impl DestinationName {
         name.split(|byte| *byte == b'/').try_for_each(Self::check)
     }
 
-    /// The name.
+    /// Returns the name as bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0

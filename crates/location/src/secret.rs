@@ -1,23 +1,24 @@
 //! Removes passwords, signatures and tokens from URLs.
 //!
-//! Applies to everything that is shown or stored: messages, logs, receipts, journals, cache maps,
-//! process titles. `http://user:password@host/x?X-Amz-Signature=...` becomes
+//! The rule applies to everything that is shown or stored: messages, logs, receipts, journals,
+//! cache maps, process titles. `http://user:password@host/x?X-Amz-Signature=...` becomes
 //! `http://***@host/x?X-Amz-Signature=***`. Parameters that accompany a signature (date,
-//! credential) are removed, so that all signed URLs of an object give the same text: journals and
-//! caches use it as the object's name. The rule is idempotent.
+//! credential) are removed, so all signed URLs of an object give the same text. Journals and caches
+//! use this text as the name of the object. Applying the rule twice changes nothing more.
 
 use std::borrow::Cow;
 
 use crate::service::Service;
 
 /// The text that replaces a secret.
-const HIDDEN: &str = "***";
+const MASK: &str = "***";
 
-/// Parameters that hold a signature: of AWS and Google (version 4 and before), CloudFront and
+/// Parameters that hold a signature: of AWS and Google (version 4 and earlier), CloudFront and
 /// Azure.
 const SIGNATURES: [&str; 4] = ["x-amz-signature", "x-goog-signature", "signature", "sig"];
-/// Parameters that accompany a signature and differ between signatures, in addition to [`SIGNED`].
-const COMPANIONS: [&str; 23] = [
+/// Parameters that accompany a signature and differ from one signature to the next, in addition to
+/// [`SIGNED_PARAMETERS`].
+const SIGNATURE_COMPANIONS: [&str; 23] = [
     "awsaccesskeyid",
     "googleaccessid",
     "expires",
@@ -42,10 +43,11 @@ const COMPANIONS: [&str; 23] = [
     "suoid",
     "scid",
 ];
-/// Parameters of AWS and Google signatures, without the prefix `x-amz-` or `x-goog-`.
-const SIGNED: [&str; 6] = ["algorithm", "credential", "date", "expires", "signedheaders", "security-token"];
-/// Words that name a secret parameter, alone or after `-`, `_` or `.`, even if the URL has no
-/// signature: `key`, `api_key`, `Subscription-Key`.
+/// Parameters of AWS and Google signatures, without their prefix `x-amz-` or `x-goog-`.
+const SIGNED_PARAMETERS: [&str; 6] =
+    ["algorithm", "credential", "date", "expires", "signedheaders", "security-token"];
+/// Words that mark a parameter as secret, even if the URL has no signature. The word is the whole
+/// name, or follows `-`, `_` or `.`: `key`, `api_key`, `Subscription-Key`.
 const SECRET_WORDS: [&str; 22] = [
     "assertion",
     "auth",
@@ -70,11 +72,12 @@ const SECRET_WORDS: [&str; 22] = [
     "ticket",
     "verifier",
 ];
-/// Endings of secret parameters that are written as one word: `accesstoken`, `sessionid`.
+/// Endings that mark a parameter as secret if its name is written as one word: `accesstoken`,
+/// `sessionid`.
 const SECRET_ENDS: [&str; 6] = ["token", "secret", "password", "apikey", "accesskey", "sessionid"];
 
-/// Schemes whose URLs are recognised even if only one slash follows.
-const WEB: [&str; 5] = ["http", "https", "sftp", "ftp", "ftps"];
+/// Schemes whose URLs are recognised even with only one slash.
+const WEB_SCHEMES: [&str; 5] = ["http", "https", "sftp", "ftp", "ftps"];
 
 /// Removes the secrets from every URL in `text`. White space ends a URL.
 #[must_use]
@@ -82,15 +85,15 @@ pub fn redacted(text: &str) -> Cow<'_, str> {
     without_secrets(text, end_in_text)
 }
 
-/// Removes the secrets from an operand, or from the value of an option. Everything after the scheme
+/// Removes the secrets from an operand or from the value of an option. Everything after the scheme
 /// is one URL, whatever characters it has.
 #[must_use]
 pub fn redacted_operand(text: &str) -> Cow<'_, str> {
     without_secrets(text, str::len)
 }
 
-/// Removes the secrets from the URLs in `text`. `end` returns the length of the URL that begins
-/// after a scheme.
+/// Removes the secrets from the URLs in `text`. `end` receives the text after a scheme, and returns
+/// the length of the URL there.
 fn without_secrets(text: &str, end: fn(&str) -> usize) -> Cow<'_, str> {
     if !text.contains(":/") {
         return Cow::Borrowed(text);
@@ -101,7 +104,7 @@ fn without_secrets(text: &str, end: fn(&str) -> usize) -> Cow<'_, str> {
         let (before, behind) = rest.split_at(at + 1 + slashes);
         out.push_str(before);
         let scheme = scheme_of(&rest[..at]);
-        let is_web = WEB.iter().any(|web| scheme.eq_ignore_ascii_case(web));
+        let is_web = WEB_SCHEMES.iter().any(|web| scheme.eq_ignore_ascii_case(web));
         let (url, behind) = behind.split_at(if slashes > 1 || is_web { end(behind) } else { 0 });
         // Keys and paths hold no secrets.
         let is_plain = scheme == "file" || Service::of_scheme(scheme).is_some();
@@ -116,8 +119,8 @@ fn without_secrets(text: &str, end: fn(&str) -> usize) -> Cow<'_, str> {
     if out == text { Cow::Borrowed(text) } else { Cow::Owned(out) }
 }
 
-/// Returns the length of the URL at the start of `text`. White space and quotes end it, except
-/// within an apparent password, which ends at the next `@`.
+/// Returns the length of the URL at the start of `text`. White space and quotes end the URL, except
+/// within what looks like a password, which ends at the next `@`.
 fn end_in_text(text: &str) -> usize {
     let end = text.find(ends_url).unwrap_or(text.len());
     let authority = text[..end].split(['/', '?', '#']).next().unwrap_or_default();
@@ -134,7 +137,8 @@ fn end_in_text(text: &str) -> usize {
     }
 }
 
-/// True if an authority is `user:` and the beginning of a password: no port follows the colon.
+/// Returns true if an authority is `user:` and the beginning of a password, that is, if no port
+/// follows its colon.
 fn begins_password(authority: &str) -> bool {
     let port = authority.rsplit_once(':').map(|(_, port)| port);
     !authority.contains('[') && port.is_some_and(|port| port.bytes().any(|byte| !byte.is_ascii_digit()))
@@ -144,11 +148,11 @@ fn begins_password(authority: &str) -> bool {
 fn scheme_of(before: &str) -> &str {
     let behind = |ends: fn(char) -> bool| {
         let start = before.rfind(ends).map_or(0, |at| at + 1);
-        // After a character of several bytes, `start` is not a character boundary. The scheme then
+        // Within a character of several bytes, `start` is not a character boundary. The scheme then
         // counts as unknown.
         before.get(start..).unwrap_or_default()
     };
-    // The name of an endpoint is a part of its scheme.
+    // The name of an endpoint is part of its scheme.
     let long = behind(|symbol| !symbol.is_ascii_alphanumeric() && !"+-".contains(symbol));
     match Service::of_scheme(long) {
         Some(_) => long,
@@ -156,7 +160,7 @@ fn scheme_of(before: &str) -> &str {
     }
 }
 
-/// True if an `sftp` URL has a password before its host. A user name alone is no secret.
+/// Returns true if an `sftp` URL has a password before its host. A user name alone is not secret.
 fn has_password(url: &str) -> bool {
     let authority = url.split('/').next().unwrap_or_default();
     let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
@@ -164,76 +168,76 @@ fn has_password(url: &str) -> bool {
     user.contains(':') || !port.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// True for characters that end a URL within a text.
+/// Returns true for characters that end a URL within a text.
 fn ends_url(symbol: char) -> bool {
     symbol.is_whitespace() || symbol.is_control() || "\"<>`'".contains(symbol)
 }
 
-/// Redacts the rest of a URL after `://`: authority, path and query.
+/// Redacts the part of a URL after `://`: authority, path and query.
 pub(crate) fn redact_after_scheme(url: &str) -> Cow<'_, str> {
     let cut = url.find(['/', '?', '#']).unwrap_or(url.len());
     let (authority, target) = url.split_at(cut);
-    // Some passwords contain an unencoded slash. An authority with a colon and no numeric port is
-    // therefore taken for a user and the start of a password.
+    // Some passwords contain an unencoded slash. So an authority with a colon but no numeric port
+    // is taken for a user and the start of a password.
     if !authority.contains('@')
         && begins_password(authority)
         && let Some((_, behind)) = url.split_once('@')
     {
         let behind = redact_after_scheme(behind);
-        let behind = behind.strip_prefix(HIDDEN).and_then(|rest| rest.strip_prefix('@')).unwrap_or(&behind);
-        return Cow::Owned(format!("{HIDDEN}@{behind}"));
+        let behind = behind.strip_prefix(MASK).and_then(|rest| rest.strip_prefix('@')).unwrap_or(&behind);
+        return Cow::Owned(format!("{MASK}@{behind}"));
     }
-    match (authority_shown(authority), target_shown(target)) {
+    match (redact_authority(authority), redact_target(target)) {
         (Cow::Borrowed(_), Cow::Borrowed(_)) => Cow::Borrowed(url),
         (authority, target) => Cow::Owned(authority.into_owned() + &target),
     }
 }
 
 /// Redacts `user:password@host`.
-fn authority_shown(authority: &str) -> Cow<'_, str> {
+fn redact_authority(authority: &str) -> Cow<'_, str> {
     match authority.rsplit_once('@') {
-        Some((HIDDEN, _)) | None => Cow::Borrowed(authority),
-        Some((_, host)) => Cow::Owned(format!("{HIDDEN}@{host}")),
+        Some((MASK, _)) | None => Cow::Borrowed(authority),
+        Some((_, host)) => Cow::Owned(format!("{MASK}@{host}")),
     }
 }
 
-/// Redacts path, query and fragment.
-fn target_shown(target: &str) -> Cow<'_, str> {
+/// Redacts a path with its query and fragment.
+fn redact_target(target: &str) -> Cow<'_, str> {
     let (rest, fragment) = target.split_once('#').map_or((target, None), |(rest, it)| (rest, Some(it)));
     let (path, query) = rest.split_once('?').map_or((rest, None), |(path, query)| (path, Some(query)));
-    let mut shown = behind_semicolons(path);
+    let mut shown = redact_path_parameters(path);
     if let Some(query) = query {
-        shown = format!("{shown}?{}", fields_shown(query));
+        shown = format!("{shown}?{}", redact_fields(query));
     }
     if let Some(fragment) = fragment {
-        shown = format!("{shown}#{}", fields_shown(fragment));
+        shown = format!("{shown}#{}", redact_fields(fragment));
     }
     if shown == target { Cow::Borrowed(target) } else { Cow::Owned(shown) }
 }
 
-/// Redacts the parameters of a query, or of a fragment: web applications pass tokens in fragments.
-fn fields_shown(fields: &str) -> String {
+/// Redacts the parameters of a query or a fragment. Web applications pass tokens in fragments.
+fn redact_fields(fields: &str) -> String {
     let names: Vec<String> = fields.split('&').map(name_of).collect();
     let signed = names.iter().any(|name| SIGNATURES.contains(&name.as_str()));
     let mut shown = Vec::new();
     for (part, name) in fields.split('&').zip(&names) {
         match name.as_str() {
             name if SIGNATURES.contains(&name) => shown.push(hide_value(part)),
-            name if signed && (is_signed(name) || COMPANIONS.contains(&name)) => {}
+            name if signed && (is_signed(name) || SIGNATURE_COMPANIONS.contains(&name)) => {}
             name if is_secret(name) || is_signed(name) => shown.push(hide_value(part)),
-            _ => shown.push(behind_semicolons(part)),
+            _ => shown.push(redact_path_parameters(part)),
         }
     }
     shown.join("&")
 }
 
 /// Redacts the parameters after each `;` in a path or a query.
-fn behind_semicolons(text: &str) -> String {
+fn redact_path_parameters(text: &str) -> String {
     let is_hidden = |part: &str| part.contains('=') && is_secret(&name_of(part));
     let mut parts = text.split(';');
     let mut shown = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        // A path continues after its parameter.
+        // The path continues after the parameter.
         let (field, rest) = part.split_at(part.find('/').unwrap_or(part.len()));
         let field = if is_hidden(field) { hide_value(field) } else { field.to_owned() };
         shown = format!("{shown};{field}{rest}");
@@ -241,33 +245,33 @@ fn behind_semicolons(text: &str) -> String {
     shown
 }
 
-/// Replaces the value of a parameter, or adds the replacement if it has no value.
+/// Replaces the value of a parameter. Adds the replacement if the parameter has no value.
 fn hide_value(part: &str) -> String {
     match part.split_once('=') {
-        Some((name, _)) => format!("{name}={HIDDEN}"),
-        None => format!("{part}={HIDDEN}"),
+        Some((name, _)) => format!("{name}={MASK}"),
+        None => format!("{part}={MASK}"),
     }
 }
 
-/// True if the query of a path has a signature.
+/// Returns true if the query of a target has a signature.
 pub(crate) fn is_signed_query(target: &str) -> bool {
     let query = target.split_once('?').map_or("", |(_, query)| query);
     query.split('&').map(name_of).any(|name| SIGNATURES.contains(&name.as_str()))
 }
 
-/// True if a parameter belongs to an AWS or Google signature.
+/// Returns true if a parameter belongs to an AWS or Google signature.
 fn is_signed(name: &str) -> bool {
     let part = name.strip_prefix("x-amz-").or_else(|| name.strip_prefix("x-goog-"));
-    part.is_some_and(|part| SIGNED.contains(&part))
+    part.is_some_and(|part| SIGNED_PARAMETERS.contains(&part))
 }
 
-/// True if a parameter is secret also without a signature.
+/// Returns true if a parameter is secret even in a URL without a signature.
 fn is_secret(name: &str) -> bool {
     let word = name.rsplit(['-', '_', '.']).next().unwrap_or_default();
     SECRET_WORDS.contains(&word) || SECRET_ENDS.iter().any(|end| word.ends_with(end))
 }
 
-/// A parameter's name, decoded and in lower case.
+/// Returns the name of a parameter, decoded and in lower case.
 fn name_of(part: &str) -> String {
     let name = part.split('=').next().unwrap_or_default();
     percent_encoding::percent_decode_str(name).decode_utf8_lossy().to_ascii_lowercase()

@@ -1,17 +1,19 @@
-//! The services that hold buckets: the protocol of a location, and the endpoint that it names.
+//! Identifies the service that holds a bucket: the protocol of a location, and the endpoint that
+//! the location names.
 
 use std::fmt;
 
-/// Longest name of an endpoint, in bytes. Names are stored inline, so that a location needs no
+/// Maximum length of an endpoint's name, in bytes. Names are stored inline, so a location needs no
 /// further allocation.
 const MAX_NAME_LENGTH: usize = 32;
 
-/// The scheme of S3, and the separator between it and the name of an endpoint.
-const S3: &str = "s3";
-const JOIN: char = '+';
+/// The scheme of S3.
+const S3_SCHEME: &str = "s3";
+/// Separator between the scheme of S3 and the name of an endpoint.
+const NAME_SEPARATOR: char = '+';
 
-/// The name of an endpoint in the user's configuration file: letters, digits and `-`. Lower case,
-/// as in every scheme.
+/// The name of an endpoint in the user's configuration file: letters, digits and `-`. The letters
+/// are in lower case, as in every scheme.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EndpointName {
     bytes: [u8; MAX_NAME_LENGTH],
@@ -22,7 +24,7 @@ impl EndpointName {
     /// The rule for names, for messages.
     pub const RULE: &'static str = "a name has at most 32 lower-case letters, digits and `-`";
 
-    /// Checks a name. `None` if it breaks the rule.
+    /// Returns the name, or `None` if it breaks the rule.
     #[must_use]
     pub fn new(name: &str) -> Option<Self> {
         let legal = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
@@ -34,7 +36,7 @@ impl EndpointName {
         Some(Self { bytes, length: u8::try_from(name.len()).ok()? })
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         // The bytes were copied from a `str`.
@@ -54,43 +56,43 @@ impl fmt::Debug for EndpointName {
     }
 }
 
-/// A service that holds objects. Equal values mean the same service. `Display` writes the scheme.
+/// A service that holds objects. Equal values denote the same service. `Display` writes the scheme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Service {
-    /// S3, or another store that speaks its protocol, at the endpoint of the options.
+    /// S3, or another store that speaks S3's protocol, at the endpoint of the options.
     S3,
-    /// S3 at an endpoint of the configuration file.
+    /// S3 at an endpoint from the configuration file.
     NamedS3(EndpointName),
     /// Google Cloud Storage.
     Google,
-    /// Azure Blob Storage, whose containers are the buckets.
+    /// Azure Blob Storage. Its containers are the buckets.
     Azure,
 }
 
 impl Service {
-    /// True if the service speaks the protocol of S3.
+    /// Returns true if the service speaks S3's protocol.
     #[must_use]
     pub fn is_s3(self) -> bool {
         matches!(self, Self::S3 | Self::NamedS3(_))
     }
 
-    /// Returns the service of a scheme. `None` for another kind of scheme, or an illegal name of an
-    /// endpoint.
+    /// Returns the service of a scheme. `None` if the scheme is of another kind, or has an illegal
+    /// name of an endpoint.
     #[must_use]
     pub fn of_scheme(scheme: &str) -> Option<Self> {
         let scheme = scheme.to_ascii_lowercase();
         match scheme.as_str() {
-            S3 => Some(Self::S3),
+            S3_SCHEME => Some(Self::S3),
             "gs" => Some(Self::Google),
             "az" => Some(Self::Azure),
             _ => {
-                let (protocol, name) = scheme.split_once(JOIN)?;
-                EndpointName::new(name).filter(|_| protocol == S3).map(Self::NamedS3)
+                let (protocol, name) = scheme.split_once(NAME_SEPARATOR)?;
+                EndpointName::new(name).filter(|_| protocol == S3_SCHEME).map(Self::NamedS3)
             }
         }
     }
 
-    /// Splits the text of a location into its service and the rest after `://`.
+    /// Splits the text of a location into its service and the part after `://`.
     #[must_use]
     pub fn of_text(text: &str) -> Option<(Self, &str)> {
         let (scheme, rest) = text.split_once("://")?;
@@ -101,8 +103,8 @@ impl Service {
 impl fmt::Display for Service {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::S3 => f.write_str(S3),
-            Self::NamedS3(name) => write!(f, "{S3}{JOIN}{name}"),
+            Self::S3 => f.write_str(S3_SCHEME),
+            Self::NamedS3(name) => write!(f, "{S3_SCHEME}{NAME_SEPARATOR}{name}"),
             Self::Google => f.write_str("gs"),
             Self::Azure => f.write_str("az"),
         }

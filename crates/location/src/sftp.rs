@@ -1,9 +1,10 @@
-//! `sftp://` locations: a host to which `ssh` connects, and a path of raw bytes on it.
+//! Parses `sftp://` locations: a host to which `ssh` connects, and a path of raw bytes on that
+//! host.
 //!
-//! A path is absolute unless it begins with `/~/`, as in curl: then it begins in the directory in
-//! which a session begins, mostly the user's home. `%41` stands for a byte. Every other character
-//! stands for itself, so that names with spaces, `?` and `#` need no encoding. A password is
-//! refused, because it would show in the list of processes.
+//! A path is absolute unless it begins with `/~/`. As in curl, such a path is relative to the
+//! directory in which a session begins, usually the user's home. `%41` stands for a byte. Every
+//! other character stands for itself, so names with spaces, `?` and `#` need no encoding. A
+//! password is refused, because the list of processes would show it.
 
 use std::fmt::{self, Write as _};
 
@@ -11,18 +12,18 @@ use percent_encoding::percent_decode;
 
 use crate::shown::controls;
 
-/// A path on a host that is reached by SSH.
+/// A path on a host that SSH reaches.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SftpPath {
     /// `HOST` or `USER@HOST`, with or without `:PORT`, as written.
     pub authority: String,
-    /// Absolute if it begins with `/`, else relative to the directory in which a session begins.
-    /// Empty for that directory.
+    /// Absolute if it begins with `/`, otherwise relative to the directory in which a session
+    /// begins. Empty for that directory itself.
     pub path: Vec<u8>,
 }
 
 impl SftpPath {
-    /// Parses the text after `sftp://`.
+    /// Parses the part of the URL after `sftp://`.
     pub(crate) fn parse(rest: &[u8]) -> Result<Self, &'static str> {
         let cut = rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len());
         let (authority, path) = rest.split_at(cut);
@@ -40,20 +41,21 @@ impl SftpPath {
         if path.contains(&0) { Err("a NUL byte in the path") } else { Ok(Self { authority, path }) }
     }
 
-    /// The user, host and port, as far as they are given.
+    /// Returns the user, the host and the port. The user and the port are `None` if they are not
+    /// given.
     #[must_use]
     pub fn parts(&self) -> (Option<&str>, &str, Option<&str>) {
         split(&self.authority)
     }
 
-    /// The same host with another path.
+    /// Returns another path on the same host.
     #[must_use]
     pub fn at(&self, path: Vec<u8>) -> Self {
         Self { authority: self.authority.clone(), path }
     }
 
-    /// The directory that holds this path. `None` for `/` and for the directory in which a session
-    /// begins.
+    /// Returns the directory that holds this path. `None` for `/`, and for the directory in which a
+    /// session begins.
     pub(crate) fn parent(&self) -> Option<Self> {
         let path = self.path.strip_suffix(b"/").unwrap_or(&self.path);
         if path.is_empty() {
@@ -63,12 +65,12 @@ impl SftpPath {
         Some(self.at(path[..end].to_vec()))
     }
 
-    /// True if both paths have the same host, and both are absolute or both relative.
+    /// Returns true if the two paths have the same host, and are both absolute or both relative.
     pub(crate) fn shares_root_with(&self, other: &Self) -> bool {
         self.authority == other.authority && self.path.starts_with(b"/") == other.path.starts_with(b"/")
     }
 
-    /// The last component of the path.
+    /// Returns the last component of the path.
     pub(crate) fn file_name(&self) -> Option<Vec<u8>> {
         let end = self.path.iter().rposition(|byte| *byte != b'/')? + 1;
         let name = self.path[..end].rsplit(|byte| *byte == b'/').next()?;
@@ -82,7 +84,8 @@ impl SftpPath {
 
 const HOST_ERROR: &str = "no host; write sftp://[USER@]HOST[:PORT]/PATH";
 
-/// Refuses passwords, and names that `ssh` would take for an option or a command.
+/// Returns an error for a password, and for a name that `ssh` would take for an option or a
+/// command.
 fn check_authority(authority: &str) -> Result<(), &'static str> {
     let (user, host, port) = split(authority);
     if user.is_some_and(|user| user.contains(':')) {
@@ -107,7 +110,7 @@ fn split(authority: &str) -> (Option<&str>, &str, Option<&str>) {
         Some((user, rest)) => (Some(user), rest),
         None => (None, authority),
     };
-    // An IPv6 address is written in brackets.
+    // An IPv6 address is in brackets.
     if let Some((host, behind)) = rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         return (user, host, behind.strip_prefix(':'));
     }
@@ -125,7 +128,7 @@ impl fmt::Display for SftpPath {
                 f.write_str("/~/")?;
                 &self.path[..]
             }
-            // A directory that is called `~`.
+            // The path leads to a directory that is called `~`.
             Some(rest) if rest.is_empty() || rest.starts_with(b"/") => {
                 f.write_str("/%7E")?;
                 rest
@@ -176,7 +179,7 @@ mod tests {
         assert_eq!(parse("sftp://h"), parse("sftp://h/~/"));
         assert_eq!(parse("sftp://h/~"), parse("sftp://h/~/"));
         assert_eq!(parse("sftp://h/100%").path, b"/100%");
-        // The path is relative, not `/x`.
+        // The path is `x`, relative to the start, not `/x`.
         assert_eq!(parse("sftp://h/~//x").path, b"x");
     }
 

@@ -1,4 +1,4 @@
-//! Formats file names for terminals and messages: without control characters, and unambiguous.
+//! Formats file names for terminals and messages: without control characters, and unambiguously.
 
 use std::ffi::OsStr;
 use std::fmt::{self, Write as _};
@@ -6,8 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 
 use crate::secret::{redacted, redacted_operand};
 
-/// True for control characters, and for characters that change the direction of writing: `U+202E`
-/// can make one name look like another.
+/// Returns true for control characters, and for characters that change the direction of writing.
+/// Such a character, as `U+202E`, can make one name look like another.
 #[must_use]
 pub fn controls(symbol: char) -> bool {
     symbol.is_control()
@@ -15,7 +15,7 @@ pub fn controls(symbol: char) -> bool {
 }
 
 /// A name for a terminal. Control characters ([`controls`]) and bytes that are not UTF-8 are
-/// written as `\x1b`. A backslash is doubled, so that no two names look the same.
+/// written in the form `\x1b`. Backslashes are doubled, so no two names look the same.
 #[derive(Clone, Copy, Debug)]
 pub struct Escaped<'a>(pub &'a [u8]);
 
@@ -39,8 +39,8 @@ fn hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     bytes.iter().try_for_each(|byte| write!(f, "\\x{byte:02x}"))
 }
 
-/// A path or an operand in a message. UTF-8 is printed as it is, without the secrets of URLs, so
-/// that it can be copied into a command. Anything else is [`Escaped`].
+/// Formats a path or an operand for a message. UTF-8 is printed unchanged, except for secrets in
+/// URLs, so it can be copied into a command. Other bytes are [`Escaped`].
 #[must_use]
 pub fn shown(path: &(impl AsRef<OsStr> + ?Sized)) -> Shown<'_> {
     Shown(path.as_ref())
@@ -59,8 +59,8 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// Formats a message as one line, without secrets. Control characters, which servers and file names
-/// may contain, are escaped.
+/// Formats a message as one line without secrets. Escapes control characters, which may come from
+/// servers and file names.
 #[must_use]
 pub fn one_line(message: &str) -> String {
     let mut line = String::new();

@@ -1,20 +1,20 @@
-//! Parses sizes, rates and durations: `64MiB`, `100Mbit`, `1.5h`. Every option, variable and
-//! argument has this grammar.
+//! Parses sizes, rates and durations: `64MiB`, `100Mbit`, `1.5h`. All options, variables and
+//! arguments share this grammar.
 //!
-//! A number, with or without a decimal point, and a unit. Case does not matter.
+//! A value is a number, with or without a decimal point, and a unit. Letter case does not matter.
 //! - **Sizes**: `B`; `KB MB GB TB PB` are powers of 1000; `KiB MiB GiB TiB PiB` and bare `K M G T
-//!   P` are powers of 1024, as in `dd`, `curl` and rclone. No unit means bytes.
+//!   P` are powers of 1024, as in `dd`, `curl` and rclone. Without a unit: bytes.
 //! - **Rates**: a size per second, with or without `/s`; or `bit kbit Mbit Gbit`, powers of 1000.
-//! - **Durations**: `us ms s m min h d`. No unit means seconds. At most a hundred years.
+//! - **Durations**: `us ms s m min h d`. Without a unit: seconds. The maximum is a hundred years.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// The longest valid duration, a hundred years. Adding it to the current time does not overflow.
+/// Maximum duration: a hundred years. Adding it to the current time does not overflow.
 const MAX_DURATION: Duration = Duration::from_secs(36_500 * 86_400);
 
-/// The text is not a valid size, rate or duration.
+/// The error for a text that is not a valid size, rate or duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a {kind}; write for example {example}")]
 pub struct UnitError {
@@ -53,7 +53,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Parses a size in bytes: `1048576`, `64MiB`, `5GB`, `1.5G`.
+/// Parses a size, in bytes: `1048576`, `64MiB`, `5GB`, `1.5G`.
 ///
 /// # Errors
 /// [`UnitError`], also for a size above 2^64 - 1.
@@ -64,7 +64,7 @@ pub fn parse_size(text: &str) -> Result<u64, UnitError> {
     round_down(number * factor).ok_or_else(refuse)
 }
 
-/// Parses a rate in bytes per second: `100Mbit`, `40MB`, `8MiB/s`.
+/// Parses a rate, in bytes per second: `100Mbit`, `40MB`, `8MiB/s`.
 ///
 /// # Errors
 /// [`UnitError`], also for a rate below 1 or above 2^64 - 1.
@@ -110,12 +110,12 @@ pub fn duration(seconds: f64) -> Result<Duration, UnitError> {
     duration.ok_or_else(|| Kind::Duration.refuse(&format!("{seconds} s")))
 }
 
-/// A duration above zero, for a time limit.
+/// A duration above zero. Serves as a time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PositiveDuration(Duration);
 
 impl PositiveDuration {
-    /// The duration.
+    /// Returns the duration.
     #[must_use]
     pub const fn get(self) -> Duration {
         self.0
@@ -124,7 +124,7 @@ impl PositiveDuration {
     /// Converts a number of seconds.
     ///
     /// # Errors
-    /// [`UnitError`], as from [`duration`], and also for zero.
+    /// [`UnitError`]: the errors of [`duration`], and zero.
     pub fn from_seconds(seconds: f64) -> Result<Self, UnitError> {
         Self::new(duration(seconds)?, &format!("{seconds} s"))
     }
@@ -137,14 +137,14 @@ impl PositiveDuration {
 impl FromStr for PositiveDuration {
     type Err = UnitError;
 
-    /// Parses a duration like [`parse_duration`], and refuses zero.
+    /// Parses a duration like [`parse_duration`], but refuses zero.
     fn from_str(text: &str) -> Result<Self, UnitError> {
         Self::new(parse_duration(text)?, text)
     }
 }
 
-/// Splits a text into a number and a unit in lower case. Signs, exponents and `inf` are not
-/// accepted.
+/// Splits a text into a number and a unit, which is converted to lower case. Refuses signs,
+/// exponents and `inf`.
 fn split(text: &str) -> Option<(f64, String)> {
     let text = text.trim();
     let cut = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
@@ -152,7 +152,7 @@ fn split(text: &str) -> Option<(f64, String)> {
     Some((number.parse().ok()?, unit.trim().to_ascii_lowercase()))
 }
 
-/// Number of bytes in one `unit`, which is in lower case.
+/// Returns the number of bytes in one `unit`, which must be in lower case.
 fn bytes_per_unit(unit: &str) -> Option<f64> {
     let (prefix, base) = match unit {
         "" | "b" => return Some(1.0),
@@ -164,9 +164,9 @@ fn bytes_per_unit(unit: &str) -> Option<f64> {
     Some(base.powi(i32::try_from(power).ok()? + 1))
 }
 
-/// Rounds down; `None` if `value` is negative or too large.
+/// Rounds down to an integer. `None` if `value` is negative or too large.
 fn round_down(value: f64) -> Option<u64> {
-    // The limit is 2^64, which does not fit.
+    // The upper bound is 2^64, the first value that does not fit.
     let fits = (0.0..18_446_744_073_709_551_616.0).contains(&value);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range was checked")]
     fits.then_some(value as u64)

@@ -1,65 +1,68 @@
-//! Identifies an object's content while it is read in pieces.
+//! Identifies the content of an object while it is read in pieces.
 //!
-//! A transfer reads one object in many requests, over seconds or hours. Two pieces may be combined
-//! only if they are of the same version. The source determines how reliably versions can be
-//! compared ([`Strength`]). That decides whether a transfer may be parallel, resumed or cached.
+//! A transfer reads one object by many requests, over seconds or hours. Two pieces may be combined
+//! only if they belong to the same version. How reliably two versions can be compared depends on
+//! the source ([`Strength`]). That decides whether a transfer may run in parallel, be resumed or be
+//! cached.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use crate::etag;
 
-/// How reliably a version changes when the content does.
+/// How reliably a version changes when the content changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Strength {
-    /// No version: one stream, no resume, no cache across opens.
+    /// There is no version. The object is read as one stream, without resuming, and is not cached
+    /// after it is closed.
     None,
-    /// A weak `ETag`, or a modification time and a length: compared with every response, marked
-    /// weak in the receipt.
+    /// A weak `ETag`, or a modification time and a length. It is compared with every response, and
+    /// marked as weak in the receipt.
     Weak,
-    /// A strong `ETag`, an S3 version id, or a local file's identity: parallel, resumable,
-    /// cacheable.
+    /// A strong `ETag`, an S3 version id, or the identity of a local file. Reads may be parallel,
+    /// resumed and cached.
     Strong,
 }
 
-/// A local file's identity. It changes whenever the content may have changed.
+/// The identity of a local file. It changes whenever the content may have changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileIdentity {
     /// Device number.
     pub device: u64,
     /// Inode number.
     pub inode: u64,
-    /// Modification time, nanoseconds since 1970.
+    /// Modification time, in nanoseconds since 1970.
     pub modified_ns: i128,
-    /// Inode change time, nanoseconds since 1970.
+    /// Inode change time, in nanoseconds since 1970.
     pub changed_ns: i128,
 }
 
 impl FileIdentity {
-    /// The identity of an inode, with its times in seconds and nanoseconds since 1970, as `stat`
-    /// returns them.
+    /// Returns the identity of an inode. The times are in seconds and nanoseconds since 1970, as
+    /// `stat` returns them.
     #[must_use]
     pub fn new<N: Into<i128>>((device, inode): (u64, u64), modified: (i64, N), changed: (i64, N)) -> Self {
         let nanoseconds = |(seconds, nanos): (i64, N)| i128::from(seconds) * 1_000_000_000 + nanos.into();
         Self { device, inode, modified_ns: nanoseconds(modified), changed_ns: nanoseconds(changed) }
     }
 
-    /// True if both can identify the same content. Devices are not compared: each machine numbers
-    /// the device of a network file system differently. Two files do not share inode and both times
-    /// by chance.
+    /// Returns true if both values can identify the same content. Devices are not compared, because
+    /// each machine numbers the device of a network file system differently. Two different files do
+    /// not have the same inode number and the same two times by chance.
     #[must_use]
     pub fn agrees_with(self, other: Self) -> bool {
         Self { device: other.device, ..self } == other
     }
 
-    /// The inode change time; `None` if it is before 1970.
+    /// Returns the inode change time. `None` if it is before 1970.
     #[must_use]
     pub fn changed(self) -> Option<SystemTime> {
         let nanoseconds = u64::try_from(self.changed_ns).ok()?;
         SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(nanoseconds))
     }
 
-    /// Device, inode, modified and changed as text: JSON numbers are limited to 64 bits.
+    /// Returns device, inode, modified and changed as text, because JSON numbers are limited to 64
+    /// bits.
     #[must_use]
     pub fn to_words(self) -> [String; 4] {
         [
@@ -82,19 +85,19 @@ impl FileIdentity {
     }
 }
 
-/// How a source identifies its content at one instant. Equal versions of sufficient [`Strength`]
-/// mean the same bytes.
+/// How a source identifies its content at one time. Equal versions of sufficient [`Strength`] mean
+/// the same bytes.
 #[derive(Clone, Debug, Default)]
 pub struct Version {
     /// Length in bytes, if known.
     pub size: Option<u64>,
-    /// The `ETag` as sent, with its quotes and `W/`; compared by [`etag`].
+    /// The `ETag` as the server sent it, with its quotes and `W/`. It is compared by [`etag`].
     pub etag: Option<String>,
     /// S3 version id.
     pub version_id: Option<String>,
-    /// The `Last-Modified` header as sent.
+    /// The `Last-Modified` header as the server sent it.
     pub last_modified: Option<String>,
-    /// Identity of a local file.
+    /// The identity of a local file.
     pub file: Option<FileIdentity>,
 }
 
@@ -109,13 +112,13 @@ impl PartialEq for Version {
 impl Eq for Version {}
 
 impl Version {
-    /// Makes the version that a store knows by this id.
+    /// Returns a version of which only the store's id is known.
     #[must_use]
     pub fn of_id(id: &str) -> Self {
         Self { version_id: Some(id.to_owned()), ..Self::default() }
     }
 
-    /// How reliably this version identifies the content.
+    /// Returns how reliably this version identifies the content.
     #[must_use]
     pub fn strength(&self) -> Strength {
         match (&self.etag, self.size) {
@@ -127,9 +130,9 @@ impl Version {
         }
     }
 
-    /// False if the length is unknown, or is 0 without a sign that the object is empty: servers
-    /// that compute no length send 0. The sign is an `ETag`, either the MD5 of no bytes or one of
-    /// `serve` whose third number, the length of the file, is 0.
+    /// Returns false if the length is unknown, or if it is 0 and nothing shows that the object is
+    /// empty: servers that do not compute a length send 0. An `ETag` can show it: either the MD5 of
+    /// no bytes, or a tag of `serve` whose third number, the length of the file, is 0.
     #[must_use]
     pub fn has_credible_length(&self) -> bool {
         const MD5_OF_NOTHING: &str = "d41d8cd98f00b204e9800998ecf8427e";
@@ -141,13 +144,14 @@ impl Version {
         self.size.is_some_and(|size| size > 0 || self.etag.as_ref().is_some_and(is_of_nothing))
     }
 
-    /// The value to send as `If-Match`, which must be a strong `ETag` (RFC 9110, 13.1.1).
+    /// Returns the value to send as `If-Match`. `None` unless the `ETag` is strong (RFC 9110,
+    /// 13.1.1).
     #[must_use]
     pub fn if_match(&self) -> Option<&str> {
         self.etag.as_deref().filter(|etag| !etag::is_weak(etag))
     }
 
-    /// True if both have the same `ETag`, or none.
+    /// Returns true if both versions have the same `ETag`, or if neither has one.
     #[must_use]
     pub fn has_etag_of(&self, other: &Self) -> bool {
         match (&self.etag, &other.etag) {
@@ -156,8 +160,8 @@ impl Version {
         }
     }
 
-    /// True if two versions of the same length and date have different `ETag`s. Several servers of
-    /// one file may compute different tags.
+    /// Returns true if two versions of the same length and date have different `ETag`s. Several
+    /// servers of the same file may compute different tags.
     #[must_use]
     pub fn differs_by_tag(&self, other: &Self) -> bool {
         let has_both = self.etag.is_some() && other.etag.is_some() && self.last_modified.is_some();
@@ -165,8 +169,8 @@ impl Version {
         has_both && is_alike && !self.has_etag_of(other)
     }
 
-    /// True if a response with the version `other` may have the same content: all fields that both
-    /// have are equal.
+    /// Returns true if a response with the version `other` may have the same content: every field
+    /// that both versions have is equal.
     #[must_use]
     pub fn agrees_with(&self, other: &Self) -> bool {
         fn same<T: PartialEq>(a: Option<&T>, b: Option<&T>) -> bool {
@@ -180,7 +184,7 @@ impl Version {
     }
 }
 
-/// The shortest text that distinguishes two versions of one object in an error or a receipt.
+/// Formats the shortest text that distinguishes two versions of an object in an error or a receipt.
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut facts = Vec::new();

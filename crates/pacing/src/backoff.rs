@@ -1,32 +1,35 @@
-//! Computes the pause before a failed request is sent again. It doubles with each failure and has a
-//! random part, so that clients refused together do not retry together. A pause that the server
-//! requests is used instead, up to a bound. Transfers, hydration and control calls share these
-//! pauses.
+//! Computes the pause before a failed request is sent again. The pause doubles with each failure.
+//! It has a random part, so clients that were refused together do not retry together. If the server
+//! requests a longer pause, that pause is used, up to a bound. Transfers, hydration and control
+//! requests share these pauses.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::time::Duration;
 
-/// The first pause. S3's SlowDown ends within a few of these.
+/// The first pause. S3's SlowDown ends within a few pauses of this length.
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// The longest pause, and so the longest idle time after a server has recovered.
+/// Maximum pause. It is also the longest idle time after a server has recovered.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// The default time to wait for a server. For a write it includes the sending, during which other
-/// requests share the network. Until enough writes have ended, it is a write's only limit.
+/// Default time to wait for a server. For a write, the time includes the sending, during which
+/// other requests share the network. Until enough writes have ended, this time is the only limit of
+/// a write.
 pub const DEADLINE: Duration = Duration::from_secs(30);
-/// Retries of work that may wait. With these pauses they outlast about 20 s of failures.
+/// Number of retries of work that may wait. With these pauses, the retries outlast about 20 s of
+/// failures.
 pub const RETRIES: u32 = 9;
 
-/// Returns the pause after `failures` failures in a row (at least 1). It is at least `asked`, the
-/// pause that the server requested, up to [`DEADLINE`].
+/// Returns the pause after `failures` consecutive failures (at least 1). If the server requested
+/// the pause `asked`, the result is at least that long, up to [`DEADLINE`].
 #[must_use]
 pub fn backoff(failures: u32, asked: Option<Duration>) -> Duration {
-    // The standard library keys each hasher at random.
+    // The standard library chooses the key of each hasher at random.
     let random = RandomState::new().build_hasher().finish() % 1_000;
     backoff_at(failures, asked, random as f64 / 1_000.0)
 }
 
-/// Returns the pause of [`backoff`] with `place`, 0 (shortest) to 1 (longest), as its random part.
+/// Returns the pause of [`backoff`] with `place` as its random part: 0 gives the shortest pause, 1
+/// the longest.
 #[must_use]
 pub fn backoff_at(failures: u32, asked: Option<Duration>, place: f64) -> Duration {
     let doubled = FIRST_PAUSE.saturating_mul(power_of_two(failures.saturating_sub(1))).min(LONGEST_PAUSE);
@@ -34,7 +37,7 @@ pub fn backoff_at(failures: u32, asked: Option<Duration>, place: f64) -> Duratio
     spread.max(asked.unwrap_or_default().min(DEADLINE))
 }
 
-/// Returns 2 to this power, or the largest number if that overflows.
+/// Returns 2 to the given power, or the largest `u32` if that overflows.
 pub(crate) fn power_of_two(power: u32) -> u32 {
     1_u32.checked_shl(power).unwrap_or(u32::MAX)
 }

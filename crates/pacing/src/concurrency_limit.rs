@@ -1,52 +1,58 @@
-//! Decides how many requests run at once: the limit is raised only while throughput grows with it.
+//! Decides how many concurrent requests run. The limit is raised only while throughput grows with
+//! it.
 //!
-//! The [`Controller`](crate::Controller) passes in the throughput of each window. The limit
-//! multiplies while throughput follows. Once throughput stops following, the limit becomes the
-//! throughput divided by the throughput of one request, as measured before the link was full. From
-//! then on small probes, up and down by turns, detect changed conditions.
+//! The [`Controller`](crate::Controller) passes in the throughput of each window. The limit is
+//! multiplied while throughput follows. When throughput stops following, the limit becomes the
+//! throughput divided by the throughput of a single request, as measured before the link was full.
+//! From then on, small probes, up and down by turns, detect changed conditions.
 
 use std::ops::RangeInclusive;
 
-/// Share of a raise that throughput has to follow, for the next raise to be as large.
-const FOLLOWS: f64 = 0.75;
-/// Share of a raise from which on the link was not full, so that the throughput per request is the
-/// one of a request alone.
-const UNCONTENDED: f64 = 0.9;
-/// Share of a first raise below which it is reverted: no request was measured alone.
-const NO_EFFECT: f64 = 0.1;
-/// Growth of throughput from window to window while a raise has not had its whole effect.
-const STILL_GROWS: f64 = 1.1;
-/// Share of a small raise that throughput has to follow for the raise to stay.
-const HELPS: f64 = 0.5;
-/// Share of the throughput that fewer requests have to retain to be enough. Windows differ by as
-/// much.
-const RETAINED: f64 = 0.96;
-/// Factor on a computed limit, because no measurement is exact.
-const MARGIN: f64 = 1.16;
-/// Divisor of a good limit: the size of a probe. It exceeds the margin, so that a probe downwards
-/// shows the throughput of a request alone.
+/// Smallest share of a raise by which throughput must grow for the next raise to have the same
+/// size.
+const FOLLOW_SHARE: f64 = 0.75;
+/// Share of a raise from which the link counts as not full. The throughput per request is then that
+/// of a single request alone.
+const UNCONTENDED_SHARE: f64 = 0.9;
+/// Share of the first raise below which the raise is reverted, because no request was measured
+/// alone.
+const NO_EFFECT_SHARE: f64 = 0.1;
+/// Growth of throughput from one window to the next by which a raise counts as not fully effective
+/// yet.
+const GROWTH_FACTOR: f64 = 1.1;
+/// Smallest share of a small raise by which throughput must grow for the raise to stay.
+const HELP_SHARE: f64 = 0.5;
+/// Smallest share of the throughput that fewer requests must keep in order to suffice. Windows
+/// differ by about as much.
+const RETAINED_SHARE: f64 = 0.96;
+/// Factor by which a computed limit is increased, because no measurement is exact.
+const MARGIN_FACTOR: f64 = 1.16;
+/// Divisor of a good limit that gives the size of a probe. A probe exceeds the margin, so a probe
+/// downwards shows the throughput of a single request.
 const PROBE_DIVISOR: usize = 6;
-/// Windows before a good limit is probed again, at first and in the long run: the measurement may
-/// have been wrong, but conditions change seldom.
+/// Number of windows before a good limit is probed again: at first, and in the long run. The first
+/// measurement may have been wrong, but later conditions seldom change.
 const HOLD_WINDOWS: RangeInclusive<u32> = 2..=8;
-/// Windows before the next probe once the highest accepted limit is known: each refusal costs a
-/// pause.
+/// Number of windows before the next probe once the highest accepted limit is known. The number is
+/// large, because each refusal costs a pause.
 const HOLD_WINDOWS_REFUSED: u32 = 20;
-/// Factor of the first raise. It is small, because the start is often enough.
+/// Factor of the first raise. It is small, because the starting limit often suffices.
 const FIRST_FACTOR: usize = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
-    /// No window has been measured.
+    /// No window has been measured yet.
     Starting,
-    /// The limit was multiplied from `from`, which had the throughput `rate`. A request alone has
-    /// the throughput `each`. The latest window had the throughput `last`.
+    /// The limit was multiplied. Before, it was `from`, with the throughput `rate`. A single
+    /// request has the throughput `each`. The latest window had the throughput `last`.
     Climbing { from: usize, rate: f64, each: f64, last: f64 },
-    /// The limit was raised from `from` by a `divisor`-th of it.
+    /// The limit was raised from `from` by `from / divisor`. Before that, the throughput was
+    /// `rate`.
     Raised { from: usize, rate: f64, divisor: usize },
-    /// The limit was lowered from `from`, to measure how many requests are needed.
+    /// The limit was lowered from `from`, to measure how many requests are needed. Before that, the
+    /// throughput was `rate`.
     Lowered { from: usize, rate: f64 },
-    /// The limit was found good. The next probe is `left` windows away.
+    /// The limit was found good. The next probe follows after `left` windows.
     Holding { left: u32, next: Probe },
     /// The limit never changes.
     Fixed,
@@ -59,7 +65,7 @@ enum Probe {
     Down,
 }
 
-/// The number of requests at once, and the state of the search for it.
+/// The number of concurrent requests, and the state of the search for it.
 #[derive(Clone, Debug)]
 pub struct ConcurrencyLimit {
     now: usize,
@@ -67,12 +73,13 @@ pub struct ConcurrencyLimit {
     cap: usize,
     phase: Phase,
     hold: u32,
-    /// The limit at which the server last refused requests. Raises halve the distance to it.
+    /// The limit at which the server last refused requests. Each raise covers at most half of the
+    /// distance to it.
     refused: Option<usize>,
 }
 
 impl ConcurrencyLimit {
-    /// Starts at `start` and stays between 1 and `cap`.
+    /// Returns a limit that starts at `start` and stays between 1 and `cap`.
     #[must_use]
     pub fn new(start: usize, cap: usize) -> Self {
         let cap = cap.max(1);
@@ -98,54 +105,54 @@ impl ConcurrencyLimit {
         self.now == self.cap
     }
 
-    /// Returns true until the first window is measured or the server refuses requests.
+    /// Returns true until the first window is measured or the server refuses a request.
     pub(crate) fn is_starting(&self) -> bool {
         self.phase == Phase::Starting
     }
 
-    /// Returns true while the effects of small changes are measured, which takes longer.
+    /// Returns true while small changes are measured. Their effects take longer to show.
     pub(crate) fn is_fine(&self) -> bool {
         !matches!(self.phase, Phase::Starting | Phase::Climbing { .. })
     }
 
-    /// Changes the starting limit. Has no effect after the start.
+    /// Changes the starting limit. Does nothing after the start.
     pub(crate) fn start_at(&mut self, start: usize) {
         if self.is_starting() {
             self.now = start.clamp(1, self.cap);
         }
     }
 
-    /// Sets the limit below which fewer requests gain nothing. No probe goes below it.
+    /// Sets the limit below which fewer requests gain nothing. No probe goes below this limit.
     pub(crate) fn set_least(&mut self, least: usize) {
         self.least = least.max(1);
     }
 
-    /// Takes the throughput of a whole window at the present limit, in any unit, and sets the next
-    /// limit. A limit that helps is multiplied by `factor`. While `is_early`, a limit that does not
-    /// help yet still may.
+    /// Sets the next limit from the throughput of a whole window at the current limit, in any unit.
+    /// A limit that helps is multiplied by `factor`. While `is_early`, a raise that does not help
+    /// yet is kept.
     pub(crate) fn observe(&mut self, rate: f64, factor: usize, is_early: bool) {
         match self.phase {
             Phase::Fixed => {}
             Phase::Starting => self.climb(rate, self.per_request(rate), FIRST_FACTOR),
             Phase::Climbing { .. } => self.observe_climb(rate, factor, is_early),
-            Phase::Raised { from, rate: before, .. } if self.share(from, rate / before) < HELPS => {
+            Phase::Raised { from, rate: before, .. } if self.share(from, rate / before) < HELP_SHARE => {
                 self.hold_at(from, Probe::Down);
             }
-            // Each raise that helps is followed by one of twice the size.
+            // After each raise that helps, the next raise is twice as large.
             Phase::Raised { divisor: 1, .. } => self.climb(rate, self.per_request(rate), factor),
             Phase::Raised { divisor, .. } => {
                 self.hold = *HOLD_WINDOWS.start();
                 self.raise_by(rate, divisor / 2);
             }
             Phase::Lowered { from, rate: before } => {
-                let lost = if rate < before * RETAINED { before / rate } else { 1.0 };
-                self.land(self.now as f64 * lost, self.now..=from, Probe::Up);
+                let lost = if rate < before * RETAINED_SHARE { before / rate } else { 1.0 };
+                self.hold_needed(self.now as f64 * lost, self.now..=from, Probe::Up);
             }
             Phase::Holding { left, next } if left > 0 => {
                 self.phase = Phase::Holding { left: left - 1, next };
             }
             Phase::Holding { next: Probe::Up, .. } => {
-                // Below a refused limit the highest accepted one is searched for.
+                // Below a limit that was refused, the highest accepted limit is searched for.
                 self.raise_by(rate, if self.refused.is_some() { 1 } else { PROBE_DIVISOR });
             }
             Phase::Holding { next: Probe::Down, .. } => self.lower(rate),
@@ -155,22 +162,22 @@ impl ConcurrencyLimit {
     fn observe_climb(&mut self, rate: f64, factor: usize, is_early: bool) {
         let Phase::Climbing { from, rate: before, each, last } = self.phase else { return };
         let share = self.share(from, rate / before);
-        let each = if share >= UNCONTENDED { self.per_request(rate) } else { each };
-        if share >= FOLLOWS {
+        let each = if share >= UNCONTENDED_SHARE { self.per_request(rate) } else { each };
+        if share >= FOLLOW_SHARE {
             self.climb(rate, each, factor);
-        } else if is_early || rate > last * STILL_GROWS {
-            // New connections are still slow.
+        } else if is_early || rate > last * GROWTH_FACTOR {
+            // New connections have not reached their rate yet.
             self.phase = Phase::Climbing { from, rate: before, each, last: rate };
-        } else if share < NO_EFFECT && from <= self.least {
+        } else if share < NO_EFFECT_SHARE && from <= self.least {
             self.hold_at(from, Probe::Down);
         } else {
-            self.land(rate.max(before) / each, 1..=self.now, Probe::Up);
+            self.hold_needed(rate.max(before) / each, 1..=self.now, Probe::Up);
         }
     }
 
-    /// Lowers the limit because the server refused requests: to the last good limit, otherwise by a
-    /// quarter, and from the start to half. `start` is the cautious starting limit, which bounds
-    /// the half during the start.
+    /// Lowers the limit, because the server refused requests. After a raise, restores the limit
+    /// before the raise; otherwise lowers the limit by a quarter. During the start, halves the
+    /// limit, or the cautious starting limit `start` if that is lower.
     pub(crate) fn back_off(&mut self, start: usize) {
         let refused = self.now;
         let limit = match self.phase {
@@ -196,7 +203,7 @@ impl ConcurrencyLimit {
         }
     }
 
-    /// Raises the limit by a `divisor`-th of it.
+    /// Raises the limit by itself divided by `divisor`.
     fn raise_by(&mut self, rate: f64, divisor: usize) {
         let from = self.now;
         self.now = self.bounded(from + from.div_ceil(divisor));
@@ -205,7 +212,7 @@ impl ConcurrencyLimit {
             return;
         }
         self.hold_at(from, Probe::Up);
-        // The next probe of this limit may pass the refused one: conditions may have changed.
+        // The next probe may pass the limit that was refused, because conditions may have changed.
         if self.refused.take().is_some() {
             self.phase = Phase::Holding { left: HOLD_WINDOWS_REFUSED, next: Probe::Up };
         }
@@ -221,20 +228,20 @@ impl ConcurrencyLimit {
         }
     }
 
-    /// Holds the limit that a measurement shows to be needed, and the margin.
-    fn land(&mut self, needed: f64, within: RangeInclusive<usize>, next: Probe) {
-        let limit = (needed * MARGIN) as usize;
+    /// Holds the limit that a measurement shows to be needed, plus the margin.
+    fn hold_needed(&mut self, needed: f64, within: RangeInclusive<usize>, next: Probe) {
+        let limit = (needed * MARGIN_FACTOR) as usize;
         self.hold_at(self.bounded(limit.clamp(*within.start(), *within.end())), next);
     }
 
-    /// Holds a limit, for longer each time.
+    /// Holds a limit. Each hold is longer than the one before, up to a maximum.
     fn hold_at(&mut self, limit: usize, next: Probe) {
         self.now = limit;
         self.phase = Phase::Holding { left: self.hold, next };
         self.hold = (self.hold * 2).min(*HOLD_WINDOWS.end());
     }
 
-    /// Bounds a new limit by the cap, and by half of the distance to the refused limit.
+    /// Bounds a new limit by the cap, and by half of the distance to the limit that was refused.
     fn bounded(&self, limit: usize) -> usize {
         let room = self.refused.map_or(self.cap, |refused| self.now + refused.saturating_sub(self.now) / 2);
         limit.min(room.max(self.now)).min(self.cap).max(1)
@@ -244,7 +251,7 @@ impl ConcurrencyLimit {
         rate / self.now as f64
     }
 
-    /// Returns the share of the raise from `from` that throughput has followed.
+    /// Returns the share of the raise from `from` by which throughput has grown.
     fn share(&self, from: usize, growth: f64) -> f64 {
         (growth - 1.0) / (self.now as f64 / from as f64 - 1.0)
     }
@@ -264,7 +271,7 @@ mod tests {
         limit.now()
     }
 
-    /// Returns the throughput of requests of 40 each on a link of `total`.
+    /// Returns the throughput of a link of `total` whose requests have up to 40 each.
     fn link(total: f64) -> impl Fn(usize) -> f64 {
         move |limit| (limit as f64 * 40.0).min(total)
     }

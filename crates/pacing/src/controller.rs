@@ -1,77 +1,80 @@
-//! Decides how many requests a client sends at once, from its observations.
+//! Decides how many concurrent requests a client sends, from what it observes.
 //!
 //! The caller passes an [`Observation`] every few milliseconds ([`TICK`](Controller::TICK)) and
 //! applies the result. Before anything is measured, the number follows from the distance of the
-//! server and the kind of work. Then each window of throughput confirms or changes it
-//! ([`ConcurrencyLimit`]). Transfers and hydration each own a controller.
+//! server and the kind of work. After that, each window of throughput confirms or changes the
+//! number ([`ConcurrencyLimit`]). Transfers and hydration each own a controller.
 
 use std::time::{Duration, Instant};
 
 use crate::concurrency_limit::ConcurrencyLimit;
 use crate::proximity::{FAR, Proximity};
 
-/// The shortest window that shows the effect of a small change.
+/// Shortest window that shows the effect of a small change.
 const FINE_WINDOW: Duration = Duration::from_millis(150);
-/// The shortest window while the limit is multiplied, whose effect is large.
+/// Shortest window while the limit is multiplied. Multiplying has a large effect.
 const COARSE_WINDOW: Duration = Duration::from_millis(40);
-/// Bytes added to the throughput for each finished request, so that work of small requests shows a
-/// throughput too.
+/// Number of bytes that each finished request adds to the throughput, so work of small requests
+/// shows a throughput too.
 const STEP_BYTES: u64 = 64 << 10;
 
-/// The shortest window that shows the effect of a small change, in round trips.
+/// Shortest window that shows the effect of a small change, in round trips.
 const FINE_ROUND_TRIPS: u32 = 3;
-/// Round trips in which a new connection reaches its rate, since it doubles it in each (RFC 6928).
+/// Number of round trips after which a new connection has reached its rate. A connection doubles
+/// its rate in each round trip (RFC 6928).
 const SLOW_START: u32 = 6;
-/// The round trip from which on the limit grows fourfold instead of twofold: each step takes two
-/// round trips, and ten should suffice to fill a network of 200 Gbit/s.
+/// Round trip from which the limit grows fourfold instead of twofold. Each step takes two round
+/// trips, and ten round trips should suffice to fill a network of 200 Gbit/s.
 const LONG_ROUND_TRIP: Duration = Duration::from_millis(100);
-/// Requests at once before anything is measured. At 40 MB/s per connection, as with S3, they fill a
-/// network of 5 Gbit/s.
+/// Number of concurrent requests before anything is measured. At 40 MB/s per connection, as with
+/// S3, this number fills a network of 5 Gbit/s.
 pub const START: usize = 16;
-/// Requests at once for the bytes of large objects from a near server, where a few keep both ends
-/// busy.
+/// Number of concurrent requests for the bytes of large objects from a near server. A few requests
+/// keep both ends busy.
 pub const START_NEAR: usize = 4;
-/// Requests at once for small objects from a far server before anything is measured. They mostly
-/// wait, which costs nothing. The default memory allows about 200.
+/// Number of concurrent requests for small objects from a far server before anything is measured.
+/// These requests mostly wait, which costs nothing. The default memory allows about 200.
 const START_SMALL: usize = 256;
-/// Requests at once between local files, where more than one copy call per core gains nothing.
+/// Number of concurrent requests between local files. More than one copy call per core gains
+/// nothing.
 const START_LOCAL: usize = 2;
 
-/// The kind of work that waits to be requested.
+/// The kind of work for which requests are to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// Parts of one object.
+    /// The parts of one object.
     One,
-    /// Many objects whose bytes outweigh their round trips.
+    /// Many objects for which the bytes take more time than the round trips.
     Large,
-    /// Many objects whose round trips outweigh their bytes.
+    /// Many objects for which the round trips take more time than the bytes.
     Small,
-    /// Files of this machine.
+    /// Files on this machine.
     Local,
 }
 
-/// A client's state at one moment. Counts and bytes are totals since the client began.
+/// A client's state at one time. Numbers of bytes, requests and slowdowns are totals since the
+/// client began.
 #[derive(Clone, Copy, Debug)]
 pub struct Observation {
     /// The time.
     pub now: Instant,
-    /// Bytes moved.
+    /// Number of bytes moved.
     pub bytes: u64,
-    /// Requests finished.
+    /// Number of requests finished.
     pub requests: u64,
-    /// Times that a server asked for a lower rate.
+    /// Number of times that a server asked for a lower rate.
     pub slowdowns: u64,
-    /// Requests in flight.
+    /// Number of requests in flight.
     pub under_way: usize,
-    /// Requests in flight whose bytes are moving.
+    /// Number of requests in flight whose bytes are moving.
     pub moving: usize,
-    /// The typical time to the head of an answer; zero while unknown.
+    /// Typical time from a request to the head of its response; zero while unknown.
     pub round_trip: Duration,
-    /// How far away the server is.
+    /// The distance of the server.
     pub server: Proximity,
     /// True if reads have been unanswered for so long that the server is probably far away.
     pub silent: bool,
-    /// The work that waits; `None` if there is none.
+    /// The kind of work that waits to be requested; `None` if no work waits.
     pub waiting: Option<Work>,
 }
 
@@ -81,37 +84,37 @@ pub struct Controller {
     limit: ConcurrencyLimit,
     slowdowns: u64,
     window: Option<Window>,
-    /// The longest round trip so far: new connections need several.
+    /// The longest round trip so far. New connections need several round trips.
     longest_round_trip: Duration,
-    /// The time of the last change of the limit.
+    /// Time of the last change of the limit.
     changed: Option<Instant>,
 }
 
-/// A period with one limit.
+/// A period in which the limit stays the same.
 #[derive(Clone, Copy, Debug)]
 struct Window {
     since: Instant,
     moved: u64,
-    /// Seconds for which bytes moved, summed over the requests, up to `observed`.
+    /// Seconds for which bytes were moving, summed over all requests, up to `observed`.
     moving: f64,
     observed: Instant,
-    /// True while the limit's effect is not visible yet: more requests are in flight than it
-    /// allows, or its first requests are unanswered. Such a window is not measured.
+    /// True while the effect of the limit is not visible yet: more requests are in flight than the
+    /// limit allows, or the first requests are unanswered. Such a window is not measured.
     settling: bool,
 }
 
 impl Controller {
-    /// The interval between observations. It is far shorter than a window, and the calls cost far
+    /// Interval between two observations. It is far shorter than a window, and the calls take far
     /// less than a percent of a core.
     pub const TICK: Duration = Duration::from_millis(10);
 
-    /// Returns a controller that sends between 1 and `cap` requests at once.
+    /// Returns a controller that allows between 1 and `cap` concurrent requests.
     #[must_use]
     pub fn new(work: Work, cap: usize) -> Self {
         Self::with(ConcurrencyLimit::new(work.start(), cap))
     }
 
-    /// Returns a controller that always sends `limit` requests at once.
+    /// Returns a controller that always allows `limit` concurrent requests.
     #[must_use]
     pub fn fixed(limit: usize) -> Self {
         Self::with(ConcurrencyLimit::fixed(limit))
@@ -121,29 +124,30 @@ impl Controller {
         Self { limit, slowdowns: 0, window: None, longest_round_trip: Duration::ZERO, changed: None }
     }
 
-    /// Returns the present number of requests at once.
+    /// Returns the current number of concurrent requests.
     #[must_use]
     pub fn concurrency(&self) -> usize {
         self.limit.now()
     }
 
-    /// Returns true if only the cap keeps the number from growing.
+    /// Returns true if only the cap keeps the number of requests from growing.
     #[must_use]
     pub fn is_at_cap(&self) -> bool {
         self.limit.is_at_cap()
     }
 
-    /// Takes an observation. Returns the number of requests at once from now on.
+    /// Takes an observation. Returns the number of concurrent requests from now on.
     pub fn tick(&mut self, seen: &Observation) -> usize {
         let before = self.limit.now();
         self.longest_round_trip = self.longest_round_trip.max(seen.round_trip);
-        // Requests sent before the last change may still be refused.
+        // Requests that were sent before the last change may still be refused, which says nothing
+        // about the new limit.
         let settling = self.window.is_some_and(|window| window.settling && !self.is_over(&window, seen));
         let refused = seen.slowdowns > self.slowdowns && !settling;
         self.slowdowns = seen.slowdowns;
         match seen.waiting {
             _ if refused => self.limit.back_off(START),
-            // Throughput falls when the work runs out, so it shows nothing about the limit.
+            // Throughput falls when the work runs out, so it says nothing about the limit.
             None => self.window = None,
             Some(work) => {
                 self.limit.start_at(seen.start(work, self.longest_round_trip));
@@ -161,7 +165,7 @@ impl Controller {
         self.limit.now()
     }
 
-    /// Ends the window if it is long enough.
+    /// Adds an observation to the window, and ends the window if it is long enough.
     fn measure(&mut self, seen: &Observation, work: Work) {
         let window = self.window.get_or_insert(Window::new(seen, true));
         window.add(seen);
@@ -187,8 +191,8 @@ impl Controller {
 
     fn is_over(&self, window: &Window, seen: &Observation) -> bool {
         let least = match (window.settling, self.limit.is_fine()) {
-            // The first bytes of new connections arrive after several round trips, and a small
-            // change shows only when they have reached their rate.
+            // The first bytes of new connections arrive after several round trips. A small change
+            // shows only after these connections have reached their rate.
             (true, false) => self.longest_round_trip + Self::TICK * 2,
             (true, true) => self.longest_round_trip.max(seen.round_trip * SLOW_START) + Self::TICK * 2,
             (false, true) => FINE_WINDOW.max(seen.round_trip * FINE_ROUND_TRIPS),
@@ -214,9 +218,10 @@ impl Window {
         seen.now.saturating_duration_since(self.since)
     }
 
-    /// Returns the throughput that `limit` requests would have if the bytes of all were moving. How
-    /// many of them move at one time changes with the waves in which long requests end; the rate of
-    /// one does not. Of small objects the waiting is the work.
+    /// Returns the throughput that `limit` requests would have if the bytes of all of them were
+    /// moving. The number of requests whose bytes move at one time varies, because long requests
+    /// end in waves; the rate of one request does not. For small objects, the waiting is part of
+    /// the work.
     fn rate(&self, seen: &Observation, work: Work, limit: usize) -> f64 {
         let seconds = self.elapsed(seen).as_secs_f64();
         let rate = (seen.moved() - self.moved) as f64 / seconds;
@@ -226,7 +231,7 @@ impl Window {
 }
 
 impl Work {
-    /// Returns the number of requests to begin with while nothing is known of the server.
+    /// Returns the number of requests to start with while nothing is known about the server.
     fn start(self) -> usize {
         match self {
             Self::Local => START_LOCAL,
@@ -236,20 +241,21 @@ impl Work {
 }
 
 impl Observation {
-    /// Returns the number of requests to begin with. The `longest` round trip decides whether a few
-    /// suffice: the first of a connection shows a distance that later ones hide.
+    /// Returns the number of requests to start with. `longest` is the longest round trip. This time
+    /// decides whether a few requests suffice, because the first round trip of a connection shows a
+    /// distance that later ones hide.
     fn start(&self, work: Work, longest: Duration) -> usize {
         match (work, self.server) {
             (Work::One | Work::Large, Proximity::Near) if longest < FAR => START_NEAR,
             (Work::Small, Proximity::Far) => START_SMALL,
-            // The first response is late, so the server is probably far. Not waiting for it saves
-            // a round trip, and a quick response or a refusal undoes this.
+            // The first response is late, so the server is probably far away. Not waiting for this
+            // response saves a round trip. A quick response or a refusal will undo the guess.
             (Work::Small, Proximity::Unknown) if self.silent && self.slowdowns == 0 => START_SMALL,
             _ => work.start(),
         }
     }
 
-    /// Returns the number of requests below which fewer gain nothing.
+    /// Returns the number of requests below which fewer requests gain nothing.
     fn least(&self, work: Work) -> usize {
         match (work, self.server) {
             (Work::Local, _) => START_LOCAL,
@@ -259,7 +265,7 @@ impl Observation {
         }
     }
 
-    /// Returns the bytes moved, plus [`STEP_BYTES`] for each request.
+    /// Returns the number of bytes moved, plus [`STEP_BYTES`] for each finished request.
     fn moved(&self) -> u64 {
         self.bytes + STEP_BYTES * self.requests
     }

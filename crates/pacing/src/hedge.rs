@@ -2,10 +2,10 @@
 //! connection.
 //!
 //! Of many requests to a large service, a few take a hundred times longer than the rest, because of
-//! one server or one connection. Sending such a request again is faster than waiting. It is
-//! cancelled first, so only the bytes in the socket's buffer are fetched twice, and no second
-//! thread is needed. The limit doubles with every cut of the same request, so against a server that
-//! is slow throughout, hedging costs less than twice the time of patience.
+//! one server or one connection. Sending such a request again is faster than waiting. The silent
+//! request is cancelled first, so only the bytes in its socket's buffer are fetched twice, and no
+//! second thread is needed. The limit doubles with every cut of the same request, so against a
+//! server that is slow throughout, hedging takes less than twice as long as waiting.
 
 use std::time::Duration;
 
@@ -13,39 +13,40 @@ use crate::backoff::{self, DEADLINE};
 use crate::controller::START;
 use crate::request_size::ROUND_TRIP_BYTES;
 
-/// Samples retained: enough for a steady median, few enough to follow a change.
+/// Number of samples kept: enough for a steady median, few enough to follow a change.
 const SAMPLES: usize = 64;
-/// The fewest samples with a meaningful median.
-const FEWEST_SAMPLES: usize = 4;
-/// Multiple of the median that is far outside the times of a healthy service.
+/// Smallest number of samples that have a meaningful median.
+const MIN_SAMPLES: usize = 4;
+/// Multiple of the median that is far longer than a healthy service takes.
 const MEDIAN_FACTOR: u32 = 4;
-/// The limit while too few responses have come: longer than any round trip on Earth, a TLS
-/// handshake included. The next bytes of a long body always have this limit, since TCP resends a
-/// lost packet within 200 ms and a round trip.
+/// Limit while too few responses have come. It is longer than any round trip on Earth with a TLS
+/// handshake. The next bytes of a long body always have this limit, because TCP resends a lost
+/// packet within 200 ms and a round trip.
 pub const SILENCE: Duration = Duration::from_millis(500);
-/// The shortest limit. A new connection does not pay for a response that is expected sooner. It
-/// equals the pause after a first failure, for the same reason.
+/// Shortest limit. If a response is expected sooner than this, a new connection does not pay off.
+/// The pause after a first failure is equally long.
 pub(crate) const SHORTEST_LIMIT: Duration = backoff::FIRST_PAUSE;
-/// Requests for each cut that is allowed. A busy client delays responses without any fault of the
-/// server.
+/// Number of requests that allow one cut. The number is high, because a busy client delays
+/// responses without any fault of the server.
 const REQUESTS_PER_CUT: u64 = 10;
-/// Cuts allowed in addition to the budget, because every request of a start may stall.
+/// Number of cuts allowed in addition to the budget, because every request at the start may stall.
 const FREE_CUTS: u64 = START as u64;
-/// Cuts of reads that a cut write counts for, since it is sent again from its start.
+/// Number of cut reads that one cut write counts for. The number is high, because a write is sent
+/// again from its start.
 const WRITE_COST: u64 = REQUESTS_PER_CUT;
 
-/// The event that a request waits for.
+/// The event for which a request waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// The head of an answer to a read.
+    /// The head of the response to a read.
     Head,
     /// The next bytes of a long body.
     Body,
     /// The next bytes of a body short enough to arrive with its head.
     ShortBody,
-    /// The answer to a long write. The wait includes the sending.
+    /// The response to a long write. The wait includes the sending.
     Write,
-    /// The answer to a write that takes little more than its round trip.
+    /// The response to a write that takes little more than its round trip.
     ShortWrite,
 }
 
@@ -56,7 +57,7 @@ impl Wait {
         if length <= ROUND_TRIP_BYTES { Self::ShortBody } else { Self::Body }
     }
 
-    /// Returns the wait for the answer to a write of `length` bytes.
+    /// Returns the wait for the response to a write of `length` bytes.
     #[must_use]
     pub fn write(length: u64) -> Self {
         if length <= ROUND_TRIP_BYTES { Self::ShortWrite } else { Self::Write }
@@ -67,7 +68,7 @@ impl Wait {
     }
 }
 
-/// The durations of past requests, from which the limits of the next ones follow.
+/// The durations of past requests. The limits of later requests follow from them.
 #[derive(Debug, Default)]
 pub struct HedgePolicy {
     heads: Samples,
@@ -96,15 +97,15 @@ impl HedgePolicy {
         }
     }
 
-    /// Returns the typical time until a request shows an effect: the head of a read or a whole
-    /// short write. Bytes of a long write count while they are sent. `None` while there are too few
-    /// samples.
+    /// Returns the typical time until a request shows an effect: the head of the response to a
+    /// read, or the response to a short write. Long writes do not count, because their bytes show
+    /// an effect while they are sent. `None` while there are too few samples.
     #[must_use]
     pub fn median(&self) -> Option<Duration> {
         self.heads.median().max(self.short_writes.median())
     }
 
-    /// Takes a cut from the budget. Returns false if the budget is used up: few requests are sent
+    /// Takes a cut from the budget. Returns false if the budget is spent. So few requests are sent
     /// twice, however slow the server is.
     pub fn cut(&mut self, wait: Wait) -> bool {
         let cost = if wait.is_write() { WRITE_COST } else { 1 };
@@ -113,7 +114,7 @@ impl HedgePolicy {
         allowed
     }
 
-    /// Returns how long to wait for a request that has been cut `cuts` times.
+    /// Returns how long to wait for a request that has already been cut `cuts` times.
     #[must_use]
     pub fn limit(&self, wait: Wait, cuts: u32) -> Duration {
         let base = match wait {
@@ -129,7 +130,7 @@ impl HedgePolicy {
     }
 }
 
-/// The latest durations, in a ring of [`SAMPLES`].
+/// The latest durations, in a ring of [`SAMPLES`] entries.
 #[derive(Debug, Default)]
 struct Samples {
     ring: Vec<Duration>,
@@ -149,7 +150,7 @@ impl Samples {
     fn median(&self) -> Option<Duration> {
         let mut sorted = self.ring.clone();
         sorted.sort_unstable();
-        (sorted.len() >= FEWEST_SAMPLES).then(|| sorted[sorted.len() / 2])
+        (sorted.len() >= MIN_SAMPLES).then(|| sorted[sorted.len() / 2])
     }
 }
 

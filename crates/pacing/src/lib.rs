@@ -1,9 +1,9 @@
-//! Policies for requests: how many to send, how large they are, how long to wait for them, and at
-//! which rate bytes may pass.
+//! Decides how many requests to send, how large they are, how long to wait for them, and at which
+//! rate bytes may pass.
 //!
-//! The policies are pure: callers pass the clock and do the waiting, so that a simulator can run
-//! them (`tests/`). Transfers, hydration, listings and the server use them. This crate imports none
-//! of those.
+//! The policies are pure: callers pass the current time and do the waiting. So a simulator can run
+//! the policies (`tests/`). Transfers, hydration, listings and the server use this crate, which
+//! imports none of them.
 
 mod backoff;
 mod concurrency_limit;

@@ -1,78 +1,81 @@
 //! Decides how many parts of uploads are sent at once.
 //!
-//! A part that is interrupted has to be sent again from its start. If many parts share a thin link,
-//! each takes long, and a killed run has finished few. Fewer parts at once fill such a link as
-//! well, and finish one after another. Where each connection is slow, however, a part takes long
-//! although nothing is shared, and only more parts at once fill the link. The rate of one part
-//! distinguishes the two: on a thin link it falls as parts are added. The supervisor of a run
-//! reports the bytes that have been sent, workers report each finished part, and the queue reads
-//! the limit.
+//! An interrupted part must be sent again from its start. If many parts share a thin link, each
+//! part takes long, and a run that is killed has finished few parts. Fewer concurrent parts fill
+//! such a link just as well, and finish one after another. If each connection is slow, however, a
+//! part takes long although it shares nothing, and only more concurrent parts fill the link. The
+//! rate of one part distinguishes the two situations: on a thin link, the rate falls as parts are
+//! added.
+//!
+//! The supervisor of a run reports the bytes that have been sent, workers report each finished
+//! part, and the queue reads the limit.
 
 use std::time::{Duration, Instant};
 
-/// The fewest parts at once: while one waits for its answer, another fills the link.
-const FEWEST_PARTS: usize = 2;
-/// The time that the parts in flight may take together. It bounds the link time that a kill wastes.
+/// Smallest number of concurrent parts: while one part waits for its response, another fills the
+/// link.
+const MIN_PARTS: usize = 2;
+/// Time that the parts in flight may take together. It bounds the link time that is lost if the run
+/// is killed.
 const IN_FLIGHT_TIME: Duration = Duration::from_secs(2);
-/// The time that the parts in flight may take, in times of a part that shares nothing. Above 1, so
-/// that parts are added for as long as they do not slow each other.
+/// Time that the parts in flight may take together, as a multiple of the time of a single part. It
+/// is above 1, so parts are added as long as they do not slow each other down.
 const IN_FLIGHT_PARTS: f64 = 1.5;
-/// The shortest period that shows a rate: the buffers of a new connection are full long before its
-/// end.
-const PERIOD: Duration = Duration::from_millis(200);
+/// Shortest period that shows a rate. The buffers of a new connection are full long before its end.
+const MIN_PERIOD: Duration = Duration::from_millis(200);
 
 /// The number of parts that may be sent at once.
 #[derive(Clone, Copy, Debug)]
 pub struct PartLimit {
     most: usize,
-    /// The highest rate of one part, bytes per second.
+    /// The highest rate of one part so far, in bytes per second.
     each: f64,
     /// The period that is being measured.
     period: Option<Period>,
 }
 
-/// A period, measured from its start up to `until`.
+/// A period that has been measured from `since` to `until`.
 #[derive(Clone, Copy, Debug)]
 struct Period {
     since: Instant,
     until: Instant,
-    /// Bytes that had been sent before it.
+    /// Number of bytes sent before the period.
     sent_before: u64,
-    /// Seconds that parts were in flight, summed over the parts.
+    /// Seconds for which parts were in flight, summed over all parts.
     in_flight: f64,
 }
 
 /// The parts of uploads that are in flight.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PartsInFlight {
-    /// Their number.
+    /// Number of parts.
     pub count: usize,
-    /// The length of the longest, bytes.
+    /// Length of the longest part, in bytes.
     pub length: u64,
 }
 
 impl PartLimit {
     /// Returns a limit that follows the measured link.
     pub fn measuring() -> Self {
-        Self { most: FEWEST_PARTS, each: 0.0, period: None }
+        Self { most: MIN_PARTS, each: 0.0, period: None }
     }
 
-    /// Returns a limit that allows any number.
+    /// Returns a limit that allows any number of parts.
     pub fn none() -> Self {
         Self { most: usize::MAX, ..Self::measuring() }
     }
 
-    /// Returns how many parts may be in flight.
+    /// Returns the number of parts that may be in flight.
     pub fn most(&self) -> usize {
         self.most
     }
 
-    /// Reports the bytes `sent` so far, and the parts that are being sent. Returns true if more may
-    /// be sent than before.
+    /// Reports the number of bytes `sent` so far, and the parts that are being sent. Returns true
+    /// if the limit has risen.
     pub fn observe(&mut self, now: Instant, sent: u64, parts: PartsInFlight) -> bool {
         let new = Period { since: now, until: now, sent_before: sent, in_flight: 0.0 };
-        // One part waits for its answer, and sends nothing meanwhile.
-        if parts.count < FEWEST_PARTS {
+        // A single part sends nothing while it waits for its response, so it shows no rate.
+        if parts.count < MIN_PARTS {
             self.period = None;
             return false;
         }
@@ -80,7 +83,7 @@ impl PartLimit {
         period.in_flight += parts.count as f64 * now.saturating_duration_since(period.until).as_secs_f64();
         period.until = now;
         let (took, period) = (now.saturating_duration_since(period.since), *period);
-        if took < PERIOD {
+        if took < MIN_PERIOD {
             return false;
         }
         self.period = Some(new);
@@ -88,15 +91,16 @@ impl PartLimit {
         self.adjust(rate, period.in_flight / took.as_secs_f64(), parts.length)
     }
 
-    /// Reports that a part of `length` bytes took `took` while `parts`, itself included, were being
-    /// sent. Returns true if more may be sent than before.
+    /// Reports that a part took `took`, while `parts`, including this part, were being sent.
+    /// Returns true if the limit has risen.
     pub fn finished(&mut self, took: Duration, parts: PartsInFlight) -> bool {
         let (in_flight, length) = (parts.count as f64, parts.length);
         let rate = in_flight * length as f64 / took.as_secs_f64().max(f64::MIN_POSITIVE);
         self.adjust(rate, in_flight, length)
     }
 
-    /// Adjusts the limit to the rate of the parts in flight together, each of `length` bytes.
+    /// Sets the limit from the total rate of the parts in flight, which have `length` bytes each.
+    /// Returns true if the limit has risen.
     fn adjust(&mut self, rate: f64, in_flight: f64, length: u64) -> bool {
         if self.most == usize::MAX || in_flight <= 0.0 || length == 0 || rate <= 0.0 {
             return false;
@@ -105,9 +109,9 @@ impl PartLimit {
         let alone = length as f64 / self.each;
         let time = IN_FLIGHT_TIME.as_secs_f64().max(IN_FLIGHT_PARTS * alone);
         let before = self.most;
-        // A float out of range becomes `usize::MAX`, which stands for no limit.
+        // A float out of range becomes `usize::MAX`, which would mean no limit.
         let most = (rate * time / length as f64).ceil() as usize;
-        self.most = most.clamp(FEWEST_PARTS, usize::MAX - 1);
+        self.most = most.clamp(MIN_PARTS, usize::MAX - 1);
         self.most > before
     }
 }
@@ -124,8 +128,8 @@ mod tests {
 
     const PART: u64 = 8_000_000;
 
-    /// Returns the limit after so many seconds over a link of `rate` bytes per second, with `each`
-    /// for one connection. Parts end one after another.
+    /// Returns the limit after `seconds` seconds on a link of `rate` bytes per second, with `each`
+    /// bytes per second for one connection. Parts end one after another.
     fn settle(rate: f64, each: f64, seconds: u64) -> usize {
         let mut limit = PartLimit::measuring();
         let began = Instant::now();

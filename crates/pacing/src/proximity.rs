@@ -1,27 +1,29 @@
-//! Classifies a server as near or far, by one threshold. The size and number of requests depend on
-//! the result.
+//! Classifies a server as near or far by its quickest response. The size and the number of requests
+//! depend on the result.
 
 use std::time::Duration;
 
-/// The shortest response time of a far server. Its round trip outweighs the cost of serving.
+/// Shortest response time of a far server. From this time on, the round trip outweighs the cost of
+/// serving.
 pub const FAR: Duration = Duration::from_millis(10);
 
-/// How far away a server is.
+/// The distance of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Proximity {
-    /// No response has come yet. Callers treat it as `Far`, except where a wrong guess would be
-    /// expensive.
+    /// No response has come yet. Callers treat the server as far, except where a wrong guess would
+    /// be expensive.
     #[default]
     Unknown,
-    /// A request mostly costs processor time, at either end: send few, large ones.
+    /// A request mostly costs processor time, at either end. Few large requests are best.
     Near,
-    /// A request mostly costs a round trip, and each connection has its own limit: send many at
-    /// once.
+    /// A request mostly costs a round trip, and each connection has a limit of its own. Many
+    /// concurrent requests are best.
     Far,
 }
 
 impl Proximity {
-    /// Classifies by the quickest response so far, since none is quicker than its path allows.
+    /// Classifies a server by its quickest response so far, because no response is quicker than the
+    /// network path allows.
     #[must_use]
     pub fn of(quickest: Option<Duration>) -> Self {
         match quickest {

@@ -1,8 +1,9 @@
-//! Limits bytes to one rate, from the first byte on: a clock holds the time at which the bytes
+//! Limits bytes to one rate, from the first byte on. A clock holds the time at which all bytes
 //! granted so far will have passed.
 //!
-//! Bytes are granted before they are moved, and in small pieces. So the rate is exceeded by at most
-//! a piece and the burst, whatever the number of threads: together a tenth of a second's worth.
+//! Bytes are granted before they are moved, and in small pieces. So the excess over the rate is
+//! limited to one piece and the burst, whatever the number of threads. Together, these are the
+//! bytes of a tenth of a second.
 
 use std::time::{Duration, Instant};
 
@@ -10,82 +11,83 @@ use rustix_futex_sync::Mutex;
 
 use crate::request_size::SHORTEST_REQUEST;
 
-/// How far the clock may lag behind, so that a transfer can catch up after a late wake-up or an
-/// idle period. A piece takes equally long, so waiting for pieces does not slow a transfer, and the
-/// rate is smooth.
-const BURST: Duration = Duration::from_millis(50);
-/// Divisor of the bytes of one second. All requests together ask for this share of them, because
-/// servers send all that is requested and buffers on the way fill with it. Sockets buffer that
-/// share divided by this once more: bytes in a socket have already passed the network.
+/// Time by which the clock may lag behind. A transfer can then catch up after a late wake-up or an
+/// idle period. A piece takes the same time, so waiting for pieces does not slow a transfer down,
+/// and the rate is smooth.
+const MAX_LAG: Duration = Duration::from_millis(50);
+/// Divisor of the number of bytes that the limit allows in one second. All requests together ask
+/// for the quotient. They do not ask for more, because servers send everything that is requested,
+/// and the bytes would fill the buffers on the way. The socket buffer of a request holds its bytes
+/// divided by the same divisor, because bytes in a socket have already passed the network.
 const SECOND_DIVISOR: u64 = 2;
-/// The smallest request and the smallest socket buffer, bytes. With less, a connection stalls.
-const LEAST_BUFFER: u64 = 16 << 10;
+/// Smallest request and smallest socket buffer, in bytes. With less, a connection stalls.
+const MIN_BUFFER_BYTES: u64 = 16 << 10;
 
-/// A limit on the bytes per second of everything that shares it.
+/// A limit on the bytes per second of all users that share it.
 #[derive(Debug)]
 pub struct RateLimit {
     rate: u64,
-    /// The time when all granted bytes will have passed; `None` before the first.
+    /// Time at which all granted bytes will have passed; `None` before the first grant.
     free_at: Mutex<Option<Instant>>,
 }
 
 /// Permission to move bytes after a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// The most bytes to move.
+    /// Maximum number of bytes to move.
     pub bytes: u64,
-    /// The time to wait before moving the bytes.
+    /// Time to wait before moving the bytes.
     pub wait: Duration,
 }
 
 impl RateLimit {
-    /// Returns a limit of `rate` bytes per second, at least 1.
+    /// Returns a limit of `rate` bytes per second. A `rate` of 0 counts as 1.
     #[must_use]
     pub fn new(rate: u64) -> Self {
         Self { rate: rate.max(1), free_at: Mutex::new(None) }
     }
 
-    /// Grants up to `want` bytes, at most a [`piece`](Self::piece). Bytes that are not moved have
-    /// to be returned with [`refund`](Self::refund).
+    /// Grants up to `want` bytes, but no more than a [`piece`](Self::piece). Bytes that are not
+    /// moved must be returned with [`refund`](Self::refund).
     pub fn grant(&self, want: u64, now: Instant) -> Grant {
         let bytes = want.min(self.piece());
         let mut free_at = self.free_at.lock();
-        let earliest = now.checked_sub(BURST).unwrap_or(now);
+        let earliest = now.checked_sub(MAX_LAG).unwrap_or(now);
         let start = free_at.map_or(now, |free_at| free_at.max(earliest));
         *free_at = Some(start + self.time_of(bytes));
         Grant { bytes, wait: start.saturating_duration_since(now) }
     }
 
-    /// Takes back bytes that were granted and not moved.
+    /// Takes back bytes that were granted but not moved.
     pub fn refund(&self, bytes: u64) {
         let mut free_at = self.free_at.lock();
         *free_at = free_at.map(|free_at| free_at.checked_sub(self.time_of(bytes)).unwrap_or(free_at));
     }
 
-    /// Returns the most bytes granted at once.
+    /// Returns the maximum number of bytes granted at once.
     #[must_use]
     pub fn piece(&self) -> u64 {
-        let bytes = u128::from(self.rate) * BURST.as_nanos() / Duration::from_secs(1).as_nanos();
+        let bytes = u128::from(self.rate) * MAX_LAG.as_nanos() / Duration::from_secs(1).as_nanos();
         u64::try_from(bytes).unwrap_or(u64::MAX).max(1)
     }
 
-    /// Returns how many connections are enough for the rate. More do not help once each gets less
-    /// than one short request per second.
+    /// Returns the number of connections that suffice for the rate. More connections do not help
+    /// once each gets less than one short request per second.
     #[must_use]
     pub fn connections(&self) -> usize {
         usize::try_from(self.rate / SHORTEST_REQUEST).unwrap_or(usize::MAX).max(1)
     }
 
-    /// Returns the bytes that the socket of each connection may buffer.
+    /// Returns the number of bytes that the socket of each connection may buffer.
     #[must_use]
     pub fn socket_buffer(&self) -> u64 {
-        (self.request() / SECOND_DIVISOR).max(LEAST_BUFFER)
+        (self.request() / SECOND_DIVISOR).max(MIN_BUFFER_BYTES)
     }
 
-    /// Returns the most bytes that one request should ask for.
+    /// Returns the maximum number of bytes for which one request should ask.
     #[must_use]
     pub fn request(&self) -> u64 {
-        (self.rate / SECOND_DIVISOR / self.connections() as u64).max(LEAST_BUFFER)
+        (self.rate / SECOND_DIVISOR / self.connections() as u64).max(MIN_BUFFER_BYTES)
     }
 
     fn time_of(&self, bytes: u64) -> Duration {
@@ -107,7 +109,7 @@ mod tests {
             threads in 1_usize..20,
         ) {
             let (limit, start) = (RateLimit::new(rate), Instant::now());
-            // Threads take turns, and each waits for its own grant.
+            // Threads take turns, and each thread waits for its own grant.
             let mut ready = vec![start; threads];
             let mut moved: Vec<(Instant, u64)> = Vec::new();
             for (index, (want, idle)) in wants.into_iter().enumerate() {
@@ -161,7 +163,7 @@ mod tests {
             let limit = RateLimit::new(rate);
             assert!((1..=rate).contains(&limit.piece()), "{rate}");
             let buffered = (limit.socket_buffer() as u128) * limit.connections() as u128;
-            assert!(buffered <= u128::from(rate.max(LEAST_BUFFER)), "{rate}: {buffered}");
+            assert!(buffered <= u128::from(rate.max(MIN_BUFFER_BYTES)), "{rate}: {buffered}");
         }
     }
 }

@@ -1,74 +1,76 @@
-//! Decides how many bytes one request asks for.
+//! Decides for how many bytes one request asks.
 //!
-//! A request costs a near server about as much as sending 4 MiB (MinIO), and a far server a round
-//! trip. But a reader of a byte in the middle of a request waits for all bytes before it, and the
-//! last request of an object should not run alone for long.
+//! A request costs a near server about as much as sending 4 MiB (measured with MinIO), and a far
+//! server a round trip. So long requests cost less. But a reader who needs a byte in the middle of
+//! a request waits for all bytes before it, and the last request of an object should not run alone
+//! for long.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::proximity::Proximity;
 
-/// The longest request to a near server, bytes: 0.3 s at 1 Gbit/s. Longer ones gain nothing.
+/// Longest request to a near server, in bytes: 0.3 s at 1 Gbit/s. Longer requests gain nothing.
 pub const LONGEST_REQUEST: u64 = 32 << 20;
-/// The longest request to a far server, bytes: a second of a connection of 1 Gbit/s.
+/// Longest request to a far server, in bytes: one second of a connection at 1 Gbit/s.
 const LONGEST_FAR_REQUEST: u64 = 128 << 20;
-/// The shortest request that is part of a longer read, bytes: 0.1 s at 40 MB/s per connection.
+/// Shortest request that is part of a longer read, in bytes: 0.1 s at 40 MB/s per connection.
 pub const SHORTEST_REQUEST: u64 = 4 << 20;
-/// Bytes that a connection of 40 MB/s moves in a round trip of 26 ms. Repeating a body or a write
-/// of up to this length costs less than waiting for it.
+/// Number of bytes that a connection at 40 MB/s moves in a round trip of 26 ms. Repeating a body or
+/// a write of up to this length costs less than waiting for it.
 pub const ROUND_TRIP_BYTES: u64 = 1 << 20;
 
-/// The least and the most time that the body of a long transfer's request should take. A round trip
-/// is little beside the least, and even the last requests of an object end soon.
+/// Shortest and longest time that the body of one request in a long transfer should take. A round
+/// trip is short compared with the shortest time. With the longest time, even the last requests of
+/// an object end soon.
 const BODY_TIME: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3);
-/// Round trips that the body of a long transfer's request should take.
+/// Number of round trips that the body of one request in a long transfer should take.
 const BODY_ROUND_TRIPS: u32 = 16;
-/// The round trip for which [`SHORTEST_REQUEST`] is long enough while the rate is unknown. Requests
-/// grow in proportion to longer ones.
+/// Round trip for which [`SHORTEST_REQUEST`] is long enough while the rate is unknown. For longer
+/// round trips, requests grow in proportion.
 const SHORT_ROUND_TRIP: Duration = Duration::from_millis(30);
-/// The shortest time that the body of a long read's request should take: each request costs a near
-/// server 2 ms of processor time (MinIO).
-const LEAST_BODY: Duration = Duration::from_millis(20);
-/// The shortest request that a planned read is cut into, bytes.
+/// Shortest time that the body of one request in a long read should take. Each request costs a near
+/// server 2 ms of processor time (measured with MinIO).
+const MIN_BODY_TIME: Duration = Duration::from_millis(20);
+/// Shortest request into which a planned read is cut, in bytes.
 const SHORTEST_PIECE: u64 = ROUND_TRIP_BYTES / 2;
-/// Divisor of a request's length: two ranges with at most that many bytes between them share a
-/// request.
-const GAP_SHARE: u64 = 4;
+/// Divisor of the length of a request. Two ranges share a request if the gap between them is not
+/// longer than the quotient.
+const GAP_DIVISOR: u64 = 4;
 
-/// Sizes for cutting a read that is known in advance into requests.
+/// The sizes by which a read that is known in advance is cut into requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadSizes {
-    /// The longest request, bytes.
+    /// Maximum length of a request, in bytes.
     pub request: u64,
-    /// The most bytes between two ranges that share a request.
+    /// Maximum gap between two ranges that share a request, in bytes.
     pub gap: u64,
 }
 
 impl ReadSizes {
-    /// Derives the sizes from the round trip and the bytes per second of one connection, if both
-    /// are known. A request transfers for as long as it waits, so shorter ones would gain less than
-    /// a round trip.
+    /// Derives the sizes from the round trip and from the bytes per second of one connection, if
+    /// both are known. The body of a request then takes about as long as the round trip. Shorter
+    /// requests would save a reader less than a round trip.
     #[must_use]
     pub fn of(round_trip: Option<Duration>, rate: Option<u64>) -> Self {
         let request = match (round_trip, rate) {
             (Some(round_trip), Some(rate)) => {
-                let micros = round_trip.max(LEAST_BODY).as_micros();
+                let micros = round_trip.max(MIN_BODY_TIME).as_micros();
                 u64::try_from(micros * u128::from(rate) / 1_000_000).unwrap_or(u64::MAX)
             }
             _ => ROUND_TRIP_BYTES,
         };
         let request = request.clamp(SHORTEST_PIECE, SHORTEST_REQUEST);
-        Self { request, gap: request / GAP_SHARE }
+        Self { request, gap: request / GAP_DIVISOR }
     }
 }
 
-/// Returns the bytes of the longest request to a server whose connections bring `rate` bytes per
-/// second each.
+/// Returns the length, in bytes, of the longest request to a server whose connections have `rate`
+/// bytes per second each.
 ///
-/// A request to a far server takes about a second, so that round trips cost little and the last
-/// request of an object does not run alone for long. It is short while the rate is unknown. A near
-/// server spends processor time on each request, so requests to it are long.
+/// A request to a far server takes about a second: round trips then cost little, and the last
+/// request of an object does not run alone for long. While the rate is unknown, requests are short.
+/// A near server spends processor time on each request, so requests to it are long.
 #[must_use]
 pub fn longest_request(server: Proximity, round_trip: Duration, rate: Option<u64>) -> u64 {
     match (server, rate) {
@@ -87,8 +89,9 @@ pub fn longest_request(server: Proximity, round_trip: Duration, rate: Option<u64
     }
 }
 
-/// Returns the bytes of one request when `rest` bytes remain for `concurrency` requests at once. It
-/// is a share, so requests become shorter and all end together. It is at most `longest`.
+/// Returns the length, in bytes, of the next request when `rest` bytes remain for `concurrency`
+/// concurrent requests. The length is a share of the rest, so requests become shorter and all end
+/// together. It does not exceed `longest`.
 #[must_use]
 pub fn request_share(rest: u64, concurrency: usize, longest: u64) -> u64 {
     (rest / concurrency.max(1) as u64).max(SHORTEST_REQUEST).min(longest)
@@ -98,7 +101,7 @@ pub fn request_share(rest: u64, concurrency: usize, longest: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Returns the requests for an object of `rest` bytes.
+    /// Returns the lengths of the requests for an object of `rest` bytes.
     fn requests(mut rest: u64, concurrency: usize, longest: u64) -> Vec<u64> {
         let mut sizes = Vec::new();
         while rest > 0 {

@@ -1,20 +1,20 @@
-//! Combines the rate limits of one transfer: its own, and those that it shares with other
-//! transfers.
+//! Combines the rate limits of one transfer: its own limit, and the limits that it shares with
+//! other transfers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::rate_limit::{Grant, RateLimit};
 
-/// Any number of rate limits, all enforced. Without any, nothing is limited or counted. Clones
-/// share them.
+/// Any number of rate limits, all of which are enforced. Without limits, bytes are neither limited
+/// nor counted. Clones share the limits.
 #[derive(Clone, Debug, Default)]
 pub struct Throttle {
     limits: Vec<Arc<RateLimit>>,
 }
 
 impl Throttle {
-    /// Returns a throttle with a separate limit, or without one if `rate` is `None`.
+    /// Returns a throttle with one limit of its own, or without limits if `rate` is `None`.
     #[must_use]
     pub fn new(rate: Option<u64>) -> Self {
         rate.map(|rate| Arc::new(RateLimit::new(rate))).into_iter().collect()
@@ -33,27 +33,29 @@ impl Throttle {
         Grant { bytes, wait: waits.max().unwrap_or(Duration::ZERO) }
     }
 
-    /// Takes back bytes that were granted and not moved.
+    /// Takes back bytes that were granted but not moved.
     pub fn refund(&self, bytes: u64) {
         if bytes > 0 {
             self.limits.iter().for_each(|limit| limit.refund(bytes));
         }
     }
 
-    /// Returns how many connections are enough for the lowest rate; `None` if there is no limit.
+    /// Returns the number of connections that suffice for the lowest rate. `None` if there is no
+    /// limit.
     #[must_use]
     pub fn connections(&self) -> Option<usize> {
         self.limits.iter().map(|limit| limit.connections()).min()
     }
 
-    /// Returns the most bytes that one request should ask for; `None` if there is no limit.
+    /// Returns the maximum number of bytes for which one request should ask. `None` if there is no
+    /// limit.
     #[must_use]
     pub fn request(&self) -> Option<u64> {
         self.limits.iter().map(|limit| limit.request()).min()
     }
 
-    /// Returns the bytes that the socket of each connection may buffer; `None` if there is no
-    /// limit.
+    /// Returns the number of bytes that the socket of each connection may buffer. `None` if there
+    /// is no limit.
     #[must_use]
     pub fn socket_buffer(&self) -> Option<u64> {
         self.limits.iter().map(|limit| limit.socket_buffer()).min()

@@ -1,9 +1,9 @@
-//! Tracks the requests in flight: one slot per worker, written by the worker and read by a
-//! supervisor every few milliseconds.
+//! Tracks the requests in flight. Each worker has a slot. The worker writes to its slot, and a
+//! supervisor reads all slots every few milliseconds.
 //!
-//! A worker begins a request in its slot and reports heads and bytes. The supervisor cancels
-//! requests that are silent for longer than the [`HedgePolicy`] allows. The quickest response shows
-//! the distance of the server.
+//! A worker begins a request in its slot, and reports the head and the bytes of the response. The
+//! supervisor cancels requests that are silent for longer than the [`HedgePolicy`] allows. The
+//! quickest response shows the distance of the server.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -15,40 +15,40 @@ use crate::hedge::{HedgePolicy, SHORTEST_LIMIT, Wait};
 use crate::proximity::{FAR, Proximity};
 use crate::request_size::{ReadSizes, longest_request};
 
-/// The value of a slot whose worker is not waiting for a server, and of an unknown time.
+/// The value for an unknown time, and for a slot whose worker is not waiting for a server.
 const IDLE: u64 = u64::MAX;
-/// The shortest body that shows the rate of a connection, bytes.
-const LEAST_FOR_RATE: u64 = 256 << 10;
-/// Divisor of the weight of a body slower than the rate: it may have shared the link with many
-/// others.
+/// Length of the shortest body that shows the rate of a connection, in bytes.
+const MIN_RATE_BODY_BYTES: u64 = 256 << 10;
+/// Divisor that gives the weight of a body slower than the known rate. The weight is small, because
+/// the body may have shared the link with many others.
 const SLOW_BODY_DIVISOR: u64 = 32;
 
 /// A request in flight that can be cancelled.
 pub trait Abort {
-    /// Cancels the request. The worker that waits for it gets an error.
+    /// Cancels the request. The worker that waits for the request gets an error.
     fn abort(&self);
 }
 
-/// The workers' slots, and the measured times and rate of the server.
+/// The slots of the workers, and what was measured about the server.
 #[derive(Debug)]
 pub struct RequestTracker<A> {
     slots: Vec<Slot<A>>,
     policy: Mutex<HedgePolicy>,
     in_flight: AtomicUsize,
     moving: AtomicUsize,
-    /// Microseconds of the quickest response; [`IDLE`] before the first. Long writes do not count,
-    /// because sending them takes time.
+    /// Microseconds of the quickest response; [`IDLE`] before the first one. Long writes do not
+    /// count, because sending them takes time.
     quickest: AtomicU64,
     /// Bytes per second of one connection; 0 before the first long body.
     rate: AtomicU64,
     start: Instant,
-    /// The time when the first read was sent.
+    /// Time at which the first read was sent.
     first_read: OnceLock<Instant>,
 }
 
 #[derive(Debug)]
 struct Slot<A> {
-    /// Microseconds from the tracker's start to the start of the present wait, or [`IDLE`].
+    /// Microseconds from the start of the tracker to the start of the current wait, or [`IDLE`].
     since: AtomicU64,
     request: Mutex<Request<A>>,
 }
@@ -61,7 +61,7 @@ struct Request<A> {
     cut: bool,
 }
 
-/// One request in flight, held by its worker.
+/// A request in flight. Its worker holds this value.
 #[derive(Debug)]
 pub struct InFlightRequest<'a, A> {
     tracker: &'a RequestTracker<A>,
@@ -70,7 +70,7 @@ pub struct InFlightRequest<'a, A> {
 }
 
 impl<A: Abort> RequestTracker<A> {
-    /// Returns a tracker with this many slots, all idle.
+    /// Returns a tracker with the given number of slots, all idle.
     #[must_use]
     pub fn new(slots: usize, now: Instant) -> Self {
         let slot = |_| Slot {
@@ -89,7 +89,7 @@ impl<A: Abort> RequestTracker<A> {
         }
     }
 
-    /// Begins a request in a slot. The request has been cut `cuts` times before.
+    /// Begins a request in a slot. The same request was cut `cuts` times before.
     pub fn begin(
         &self,
         slot: usize,
@@ -111,16 +111,16 @@ impl<A: Abort> RequestTracker<A> {
         InFlightRequest { tracker: self, slot, began: now }
     }
 
-    /// Cancels requests that have been silent for too long, but at most one long body per call: if
-    /// a crowded link starves several, ending one may be enough for the others.
+    /// Cancels the requests that have been silent for too long. Of the requests with long bodies,
+    /// cancels only one per call: if a crowded link starves several, ending one may suffice for the
+    /// others.
     pub fn cut_silent(&self, now: Instant) {
         let now = self.micros(now);
         let mut policy = self.policy.lock();
         for slot in &self.slots {
             let since = slot.since.load(Ordering::Relaxed);
             let silence = Duration::from_micros(now.saturating_sub(since));
-            // Computing the limit takes a median, and at most ticks few requests are near their
-            // limit.
+            // Computing the limit takes a median. At most ticks, few requests are near their limit.
             if since == IDLE || silence <= SHORTEST_LIMIT {
                 continue;
             }
@@ -141,14 +141,15 @@ impl<A: Abort> RequestTracker<A> {
         self.slots.iter().for_each(|slot| slot.request.lock().abort.iter().for_each(Abort::abort));
     }
 
-    /// Returns the typical time until a request shows an effect; the quickest until enough have
-    /// ended, and `None` until one has.
+    /// Returns the typical time until a request shows an effect. While too few requests have ended,
+    /// returns the quickest response; `None` before the first.
     #[must_use]
     pub fn round_trip(&self) -> Option<Duration> {
         self.policy.lock().median().or(self.quickest())
     }
 
-    /// Returns the number of requests in flight. A pause between two attempts does not count.
+    /// Returns the number of requests in flight. A worker that pauses between two attempts has no
+    /// request in flight.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.in_flight.load(Ordering::Relaxed)
@@ -160,45 +161,45 @@ impl<A: Abort> RequestTracker<A> {
         self.moving.load(Ordering::Relaxed)
     }
 
-    /// Learns the time of an answer to a request outside the slots.
+    /// Learns the time of a response to a request that has no slot.
     pub fn learn_answer(&self, took: Duration) {
         self.learn(Wait::Head, took);
     }
 
-    /// Returns how far away the server is.
+    /// Returns the distance of the server.
     #[must_use]
     pub fn server(&self) -> Proximity {
         Proximity::of(self.quickest())
     }
 
-    /// Returns the sizes of a read's requests.
+    /// Returns the sizes for the requests of a read.
     #[must_use]
     pub fn read_sizes(&self) -> ReadSizes {
         ReadSizes::of(self.quickest(), self.rate())
     }
 
-    /// Returns the bytes of the longest request of a transfer.
+    /// Returns the length, in bytes, of the longest request of a transfer.
     #[must_use]
     pub fn longest_request(&self) -> u64 {
         longest_request(self.server(), self.quickest().unwrap_or_default(), self.rate())
     }
 
-    /// Returns the bytes per second of one connection, if they are known.
+    /// Returns the bytes per second of one connection, if known.
     #[must_use]
     pub fn rate(&self) -> Option<u64> {
         Some(self.rate.load(Ordering::Relaxed)).filter(|rate| *rate > 0)
     }
 
-    /// Learns the rate of a connection from a body of `bytes` that took `took` after its head.
-    /// Short bodies are ignored: they do not show the rate.
+    /// Learns the rate of a connection from a body of `bytes` bytes that took `took` after its
+    /// head. Ignores short bodies, because they do not show the rate.
     pub fn learn_rate(&self, bytes: u64, took: Duration) {
-        if bytes < LEAST_FOR_RATE {
+        if bytes < MIN_RATE_BODY_BYTES {
             return;
         }
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX).max(1);
         let seen = bytes.saturating_mul(1_000_000) / micros;
         let rate = self.rate.load(Ordering::Relaxed);
-        // Two workers at once may lose a sample, but there are many.
+        // If two workers store at the same time, a sample is lost. There are many samples.
         let rate =
             if seen > rate { seen } else { rate - rate / SLOW_BODY_DIVISOR + seen / SLOW_BODY_DIVISOR };
         self.rate.store(rate.max(1), Ordering::Relaxed);
@@ -210,7 +211,8 @@ impl<A: Abort> RequestTracker<A> {
     }
 
     /// Returns true if reads have been unanswered for so long that the server is probably far away.
-    /// This is known a round trip sooner than [`server`](Self::server), and may be wrong.
+    /// This is known a round trip sooner than the result of [`server`](Self::server), and may be
+    /// wrong.
     #[must_use]
     pub fn is_silent(&self, now: Instant) -> bool {
         let waited = self.first_read.get().is_some_and(|asked| now.saturating_duration_since(*asked) >= FAR);
@@ -231,8 +233,8 @@ impl<A: Abort> RequestTracker<A> {
 }
 
 impl<A: Abort> InFlightRequest<'_, A> {
-    /// Notes that the head of the response arrived and that the wait for its `length` bytes begins.
-    /// Returns how long the head took.
+    /// Records that the head of the response has arrived. The wait for the `length` bytes of the
+    /// body begins. Returns the time that the head took.
     pub fn head_arrived(&self, length: u64, now: Instant) -> Duration {
         let took = now.saturating_duration_since(self.began);
         self.tracker.learn(Wait::Head, took);
@@ -244,17 +246,17 @@ impl<A: Abort> InFlightRequest<'_, A> {
         took
     }
 
-    /// Notes that bytes arrived, or were accepted by the server.
+    /// Records that bytes have arrived, or that the server has accepted bytes.
     pub fn bytes_arrived(&self, now: Instant) {
         self.slot.since.store(self.tracker.micros(now), Ordering::Relaxed);
     }
 
-    /// Notes that the worker itself pauses, so that the silence does not count against the server.
+    /// Records that the worker itself pauses. Its silence then does not count against the server.
     pub fn paused(&self) {
         self.slot.since.store(IDLE, Ordering::Relaxed);
     }
 
-    /// Ends the request. Returns true if it was cut because it was silent.
+    /// Ends the request. Returns true if the request was cut because it was silent.
     pub fn end(self, succeeded: bool, now: Instant) -> bool {
         self.slot.since.store(IDLE, Ordering::Relaxed);
         let (wait, cut) = {
@@ -265,7 +267,8 @@ impl<A: Abort> InFlightRequest<'_, A> {
         if wait != Wait::Head {
             self.tracker.moving.fetch_sub(1, Ordering::Relaxed);
         }
-        // The supervisor takes the locks in the opposite order, so only one is held here at a time.
+        // The supervisor takes these two locks in the opposite order. So only one lock is held here
+        // at a time.
         if succeeded && matches!(wait, Wait::Write | Wait::ShortWrite) {
             self.tracker.learn(wait, now.saturating_duration_since(self.began));
         }

@@ -1,8 +1,8 @@
-//! Runs the controller in every setting of a grid: its throughput is within 15 % of the best fixed
-//! concurrency, or 25 % where a server refuses requests, and its limit is steady.
+//! Tests the controller in every setting of a grid: its throughput is within 15 % of the best fixed
+//! concurrency, or within 25 % if the server refuses requests, and its limit is steady.
 //!
 //! The grid covers round trips from 0.1 to 200 ms, rates of a connection and of the link, sizes of
-//! objects, requests that stall, and servers that refuse more than 40 requests at once.
+//! objects, requests that stall, and servers that refuse more than 40 concurrent requests.
 
 use std::time::Duration;
 
@@ -10,18 +10,19 @@ use crate::simulator::{ClientMachine, Hedging, Outcome, Setting, run};
 use firstbyte_pacing::{Controller, LONGEST_REQUEST};
 
 const MIB: u64 = 1 << 20;
-/// Fixed concurrencies that the controller is compared with.
-const FIXED: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 256];
+/// The fixed concurrencies with which the controller is compared.
+const FIXED_LIMITS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 256];
 
-/// Returns the requests at once that memory allows. Fewer for one object keep the grid short.
+/// Returns the number of concurrent requests that memory allows. For a single object the number is
+/// lower, to keep the grid short.
 fn cap(setting: &Setting) -> usize {
     if setting.object.is_some() { 256 } else { 64 }
 }
 
-/// Returns the time at which the controller must have converged: after 30 round trips, and a second
-/// for the windows of a short path. With refusals it takes three times as long and sixteen requests
-/// more, because the controller searches for the accepted number, and a lower limit takes effect
-/// only when requests in flight have ended.
+/// Returns the time at which the controller must have converged: after 30 round trips, plus one
+/// second for the windows of a short path. If the server refuses requests, converging takes three
+/// times as long, plus the time of sixteen requests: the controller searches for the accepted
+/// number, and a lower limit takes effect only when requests in flight have ended.
 fn converged(setting: &Setting) -> Duration {
     let time = setting.round_trip * 30 + Duration::from_secs(1);
     let request = setting.object.unwrap_or(u64::MAX).min(LONGEST_REQUEST) as f64 / setting.each;
@@ -37,14 +38,14 @@ fn automatic(setting: &Setting, hedging: Hedging) -> Outcome {
     measured(setting, Controller::new(setting.work(), cap(setting)), hedging)
 }
 
-/// Returns the rate and the concurrency of the best fixed one.
+/// Returns the rate and the number of requests of the best fixed concurrency.
 fn best(setting: &Setting) -> (f64, usize) {
     let rate = |limit: usize| measured(setting, Controller::fixed(limit), Hedging::On).rate;
-    let fixed = FIXED.into_iter().filter(|limit| *limit <= cap(setting));
+    let fixed = FIXED_LIMITS.into_iter().filter(|limit| *limit <= cap(setting));
     fixed.map(|limit| (rate(limit), limit)).max_by(|one, two| one.0.total_cmp(&two.0)).unwrap()
 }
 
-/// Returns every setting with this round trip.
+/// Returns all settings that have this round trip.
 fn settings(round_trip: Duration) -> impl Iterator<Item = Setting> {
     let rates = [(40e6, 400e6), (90e6, 75e6), (1e9, 1.2e9), (5e6, 1.2e9), (2e6, 2e6)];
     let objects = [None, Some(50_000), Some(2 * MIB), Some(64 * MIB)];
@@ -66,7 +67,7 @@ fn settings(round_trip: Duration) -> impl Iterator<Item = Setting> {
     })
 }
 
-/// Counts changes of direction. A steady limit is probed now and then, which makes two changes.
+/// Counts the changes of direction. A steady limit is probed now and then, which makes two changes.
 fn turns(limits: &[usize]) -> usize {
     let mut steps: Vec<bool> =
         limits.windows(2).filter(|two| two[0] != two[1]).map(|two| two[1] > two[0]).collect();
@@ -82,12 +83,13 @@ fn check(round_trip: Duration) {
         let (found, (best, limit)) = (automatic(&setting, Hedging::On), best(&setting));
         let share = found.rate / best;
         worst = worst.min(share);
-        // A worker that was refused pauses, and the accepted number is searched for by refusals.
+        // A worker pauses after a refusal, and the accepted number is found only by refusals.
         if share < if setting.most.is_some() { 0.75 } else { 0.85 } {
             failures
                 .push(format!("{share:.2} of {limit}, at {:?} in the end: {setting:?}", found.limits.last()));
         }
-        // A probe lasts a window, a hold twenty. A window lasts 60 ms or three round trips.
+        // A probe lasts one window, a hold twenty windows. A window lasts 60 ms or three round
+        // trips, whichever is longer.
         let window = Duration::from_millis(60).max(round_trip * 3);
         let steady = &found.limits[found.limits.len() / 2..];
         let windows = steady.len() as f64 * Controller::TICK.as_secs_f64() / window.as_secs_f64();

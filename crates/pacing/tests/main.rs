@@ -1,4 +1,4 @@
-//! Tests of the policies by simulation, in one program.
+//! Tests the policies by simulation, in one program.
 
 mod grid;
 mod simulator;

@@ -1,7 +1,8 @@
-//! Wide machines and networks: links of 1 to 200 Gbit/s, connections of 40 and 90 MB/s, round trips
-//! of 1 to 150 ms, 2 to 96 cores with TLS, disks, and servers that take so many requests a second.
+//! Tests wide machines and networks: links of 1 to 200 Gbit/s, connections of 40 and 90 MB/s, round
+//! trips of 1 to 150 ms, 2 to 96 cores with TLS, disks, and servers that limit requests per second.
 //!
-//! `FIRSTBYTE_WHOLE_GRID=1` runs every setting, as `make soak` does; otherwise the ends of lists.
+//! With `FIRSTBYTE_WHOLE_GRID=1`, as set by `make soak`, every setting runs; otherwise only the
+//! first and the last value of each list.
 
 use std::time::Duration;
 
@@ -10,17 +11,19 @@ use firstbyte_pacing::{Controller, START, START_NEAR};
 
 const GBIT: f64 = 1e9 / 8.0;
 const MIB: u64 = 1 << 20;
-/// Requests at once that memory, descriptors and threads of a large machine allow.
+/// Number of concurrent requests that the memory, descriptors and threads of a large machine allow.
 const CAP: usize = 4096;
-/// Processor time of a machine with TLS: 0.45 s for a GiB, and 50 µs for a request.
+/// Processor time of a machine with TLS, in seconds per byte (0.45 s per GiB) and per request (50
+/// µs).
 const TLS_BYTE: f64 = 0.45 / (1_u64 << 30) as f64;
 const TLS_REQUEST: f64 = 50e-6;
 
-/// Share of the allowed rate that is used in every setting.
-const LEAST_SHARE: f64 = 0.95;
-/// The most requests that typically run, as a multiple of those that are needed or of twice the
-/// start. 1.2 is the aim, and 8 of 1,200 settings miss it: 50 Gbit/s of 90 MB/s each, at 20 ms.
-const MOST_EXCESS: f64 = 1.3;
+/// Smallest share of the allowed rate that must be used in every setting.
+const MIN_SHARE: f64 = 0.95;
+/// Maximum number of requests that typically run, as a multiple of the number that is needed or, if
+/// that is larger, of twice the starting number. The aim is 1.2. Of 1,200 settings, 8 miss the aim:
+/// 50 Gbit/s, with 90 MB/s per connection, at 20 ms.
+const MAX_EXCESS: f64 = 1.3;
 
 const S3: Setting = Setting {
     round_trip: Duration::from_millis(20),
@@ -42,7 +45,7 @@ fn is_whole() -> bool {
     std::env::var_os("FIRSTBYTE_WHOLE_GRID").is_some_and(|value| value == "1")
 }
 
-/// Returns a whole list, or its first and last entry.
+/// Returns the whole list if the whole grid runs, otherwise its first and last entries.
 fn part<T: Copy>(all: &[T]) -> Vec<T> {
     if is_whole() || all.len() < 3 { all.to_vec() } else { vec![all[0], all[all.len() - 1]] }
 }
@@ -51,7 +54,7 @@ fn ms(count: u64) -> Duration {
     Duration::from_millis(count)
 }
 
-/// Returns every setting with this round trip.
+/// Returns all settings that have this round trip.
 fn settings(round_trip: Duration) -> Vec<Setting> {
     let mut all = Vec::new();
     for gbit in part(&[1.0, 10.0, 25.0, 50.0, 100.0, 200.0]) {
@@ -67,12 +70,13 @@ fn settings(round_trip: Duration) -> Vec<Setting> {
     all
 }
 
-/// Returns the time of the first answer on a new connection.
+/// Returns the time of the first response on a new connection.
 fn first_answer(setting: &Setting) -> Duration {
     setting.round_trip * (setting.handshakes + 1)
 }
 
-/// Returns the time by which most of the link should be used: a second, or ten answers.
+/// Returns the time by which most of the link should be used: a second, or ten responses if that is
+/// longer.
 fn soon(setting: &Setting) -> Duration {
     (first_answer(setting) * 10).max(Duration::from_secs(1))
 }
@@ -89,14 +93,15 @@ fn reached(outcome: &Outcome, rate: f64, span: Duration) -> Option<Duration> {
     })
 }
 
-/// Returns the fewest requests that use the allowed rate. Each also waits for its round trip.
+/// Returns the smallest number of requests that use the allowed rate. Each request also waits for
+/// its round trip.
 fn needed(setting: &Setting) -> f64 {
     let longest = if start(setting) == START_NEAR as f64 { 32 * MIB } else { 128 * MIB } as f64;
     let body = (longest / setting.each).min((setting.round_trip.as_secs_f64() * 16.0).max(1.0));
     setting.allowed() / setting.each * (1.0 + setting.round_trip.as_secs_f64() / body)
 }
 
-/// Returns the number of requests at the start, below which fewer gain little.
+/// Returns the number of requests at the start. Fewer requests gain little.
 fn start(setting: &Setting) -> f64 {
     (if first_answer(setting) < ms(10) { START_NEAR } else { START }) as f64
 }
@@ -119,7 +124,7 @@ fn check(round_trip: Duration) {
         let excess = (under_way - 2.0) / needed(&setting).max(2.0 * start(&setting));
         (least, most) = (least.min(share), most.max(excess));
         slowest = slowest.max(time.as_secs_f64() / soon.as_secs_f64());
-        if share < LEAST_SHARE || time > soon || excess > MOST_EXCESS {
+        if share < MIN_SHARE || time > soon || excess > MAX_EXCESS {
             failures.push(format!(
                 "{share:.3} of {:.1} Gbit/s, 0.8 after {time:.2?} of {soon:.2?}, {under_way} requests, {:.0} \
                  needed: {:.0} MB/s {:?}",
@@ -174,14 +179,14 @@ fn an_object_of_any_size_takes_little_longer_than_the_link() {
             };
             let link = size as f64 / setting.allowed();
             report.push(format!("{gbit} Gbit/s, {} MiB: {ended:.2?}, the link {link:.2} s", size / MIB));
-            // The climb and the last requests take a second and a half in all, whatever the size.
+            // The climb and the last requests take 1.5 s in all, whatever the size of the object.
             assert!(ended.as_secs_f64() <= 1.05 * link + 1.5, "{}", report.join("\n"));
         }
     }
     println!("{}", report.join("\n"));
 }
 
-/// 4 GiB, 400 MB/s in all, 20 ms, plain TCP.
+/// 4 GiB over a link of 400 MB/s, at 20 ms, without TLS.
 #[test]
 fn the_scaled_rows_take_little_longer_than_the_link() {
     for (each, most) in [(4e6, 1.1), (2e6, 1.2)] {
@@ -201,7 +206,7 @@ fn the_scaled_rows_take_little_longer_than_the_link() {
     }
 }
 
-/// Real connections start slowly, so that throughput grows for a while without more requests.
+/// Real connections start slowly, so throughput grows for a while without more requests.
 #[test]
 fn connections_that_start_slowly_mislead_it_for_a_few_seconds_at_most() {
     let mut failures = false;
@@ -219,7 +224,7 @@ fn connections_that_start_slowly_mislead_it_for_a_few_seconds_at_most() {
     assert!(!failures);
 }
 
-/// S3 takes at least 5,500 GET requests a second for a prefix.
+/// S3 accepts at least 5,500 GET requests per second for a prefix.
 /// <https://docs.aws.amazon.com/AmazonS3/latest/userguide/optimizing-performance.html> (2026-11-27)
 #[test]
 fn after_a_refusal_most_of_what_is_allowed_is_used_again_within_three_seconds() {
@@ -243,7 +248,8 @@ fn after_a_refusal_most_of_what_is_allowed_is_used_again_within_three_seconds() 
     }
 }
 
-/// The table of docs/scale.md: a region's round trip, TLS, and no disk in the way.
+/// The settings of the table in docs/scale.md: the round trip of a region, TLS, and a disk that
+/// limits nothing.
 #[test]
 fn a_machine_reaches_what_its_link_or_its_processors_allow() {
     for (gbit, each, cores) in [
@@ -268,6 +274,6 @@ fn a_machine_reaches_what_its_link_or_its_processors_allow() {
             found.limits.last().unwrap_or(&0),
             soon.as_secs_f64()
         );
-        assert!(found.rate >= LEAST_SHARE * setting.allowed(), "{:.3}", found.rate / setting.allowed());
+        assert!(found.rate >= MIN_SHARE * setting.allowed(), "{:.3}", found.rate / setting.allowed());
     }
 }

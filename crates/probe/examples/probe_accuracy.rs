@@ -1,9 +1,9 @@
-//! Prints how accurately probes measure links of known rates, and links that replay the resulting
-//! model; and the bytes per second of `function-burst`.
+//! Prints how accurately probes measure links of known rates, and links that replay the model of
+//! such a probe. Also prints the bytes per second of `function-burst`.
 //!
-//! `cargo run -p firstbyte-probe --example probe_accuracy -- [SECONDS] [PART...]`, with MinIO
-//! installed. The parts are region, function, burst, spread, series. SECONDS (20) is the time of
-//! each probe.
+//! Run it with `cargo run -p firstbyte-probe --example probe_accuracy -- [SECONDS] [PART...]`, with
+//! MinIO installed. The parts are region, function, burst, spread, series. SECONDS (default: 20) is
+//! the time of each probe.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -110,7 +110,8 @@ impl Bench {
         probe(&store(&format!("http://{}", link.address())), &location, &options).expect("a report")
     }
 
-    /// Returns the server's median seconds to the first byte without a link. Every link adds to it.
+    /// Returns the median time to the first byte without a link, in seconds. A link adds its delay
+    /// to this time.
     fn own_first_byte(&self) -> f64 {
         let store = store(&format!("http://{}", self.address));
         let location = Location::parse(format!("s3://{BUCKET}/large").as_ref()).expect("a location");
@@ -127,7 +128,7 @@ impl Bench {
         times[times.len() / 2]
     }
 
-    /// Probes a link, then a link that replays the resulting model.
+    /// Probes a link, and then a link that replays the model of the first.
     fn twice(&self, name: &str, config: LinkConfig) {
         println!("== {name}: {config}");
         let (own, asked) =
@@ -162,7 +163,7 @@ impl Bench {
     }
 }
 
-/// Prints the figures of two models.
+/// Prints the values of two models.
 fn compare(first: &ServiceModel, second: &ServiceModel) {
     type Figure = fn(&ServiceModel) -> Option<f64>;
     let figures: [(&str, Figure); 5] = [
@@ -192,8 +193,8 @@ fn identity(name: &str) -> ModelIdentity {
     }
 }
 
-/// Prints the bytes of `function-burst` in each second, over four connections. Published: 369 MB in
-/// the first, 1,065 MB in ten.
+/// Prints the number of bytes that `function-burst` carries in each second, over four connections.
+/// Published values: 369 MB in the first second, 1,065 MB in ten seconds.
 fn series() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("its address");

@@ -1,5 +1,5 @@
-//! Rights, region and clock: whether a location works for this user. `doctor LOCATION` prints only
-//! this part.
+//! Checks whether a location works for this user: rights, region and clock. `doctor LOCATION`
+//! prints only this part of a probe.
 
 use std::time::Instant;
 
@@ -11,16 +11,16 @@ use crate::error::{Error, Result};
 use crate::place::{Sample, Samples};
 use crate::quantiles::Quantiles;
 
-/// Number of empty objects that are written to time a write.
-const WRITES: usize = 5;
+/// Number of empty objects that are written in order to time a write.
+const TIMED_WRITES: usize = 5;
 
-/// Bytes of the object that is written if the location has no object to read.
-const SAMPLE: usize = 64 << 20;
+/// Length of the object that is written if the location has no object to read, in bytes.
+const SAMPLE_BYTES: usize = 64 << 20;
 
-/// Whether a probe may write.
+/// Whether a probe may write to the location.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProbeRights {
-    /// Nothing is written to the location.
+    /// The probe writes nothing.
     #[default]
     ReadOnly,
     /// The probe writes objects under names of its own, and deletes them.
@@ -33,9 +33,9 @@ pub enum ProbeRights {
 pub enum Right {
     /// The user has the right.
     Granted,
-    /// Refused, with the reason in one line.
+    /// The right is refused, for this reason, which is one line.
     Refused(String),
-    /// Not tried.
+    /// The right was not tried.
     #[default]
     NotTried,
 }
@@ -49,34 +49,34 @@ impl Right {
     }
 }
 
-/// Rights, region and clock of a location: the first part of a probe.
+/// The rights, the region and the clock of a location, which are the first part of a probe.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct AccessReport {
     /// The location as the caller gave it.
     pub location: String,
-    /// The location is one object or file.
+    /// True if the location is a single object or file.
     pub single: bool,
-    /// Right to list names.
+    /// The right to list names.
     pub list: Right,
-    /// Kind of the failure, if the listing failed.
+    /// The kind of the failure, if listing failed.
     pub list_failed: Option<FailureKind>,
-    /// Right to read content.
+    /// The right to read content.
     pub read: Right,
-    /// Right to write and delete objects.
+    /// The right to write and delete objects.
     pub write: Right,
     /// Seconds to write an empty object.
     pub create: Option<Quantiles>,
-    /// Address of the service, for remote locations.
+    /// The address of the service. `None` for local files.
     pub endpoint: Option<String>,
     /// The configured region.
     pub region: Option<String>,
-    /// Seconds by which the service's clock is ahead of this machine's.
+    /// Number of seconds by which the service's clock is ahead of this machine's clock.
     pub clock_ahead: Option<i64>,
-    /// The location has no content to read.
+    /// True if the location has no content to read.
     pub empty: bool,
 }
 
-/// Checks a location. Refusals are findings, not errors.
+/// Checks a location. A refusal is a result of the check, not an error.
 pub fn check(store: &Store, location: &Location, rights: ProbeRights) -> AccessReport {
     let mut access = AccessReport { location: location.to_string(), ..AccessReport::default() };
     if let Location::Object(object) = location
@@ -91,7 +91,7 @@ pub fn check(store: &Store, location: &Location, rights: ProbeRights) -> AccessR
         Some(size) => Ok(Some(Sample { location: location.clone(), size })),
         None => first_below(store, location),
     };
-    // An object store has no empty prefixes, so "not found" means that listing is allowed.
+    // An object store has no empty prefixes. So "not found" still means that listing is allowed.
     let first = match (first, location) {
         (Err(error), Location::Object(_)) if error.kind() == FailureKind::NotFound => Ok(None),
         (first, _) => first,
@@ -109,14 +109,14 @@ pub fn check(store: &Store, location: &Location, rights: ProbeRights) -> AccessR
         Err(_) => {}
     }
     if rights == ProbeRights::ReadWrite {
-        let written = writes(store, location, access.single);
+        let written = time_writes(store, location, access.single);
         access.write = Right::of(&written);
         access.create = written.ok().and_then(Quantiles::of);
     }
     access
 }
 
-/// Returns the size if the location is a single object or file.
+/// Returns the size of a location that is a single object or file. `None` for other locations.
 pub(crate) fn single(store: &Store, location: &Location) -> Option<u64> {
     if location.is_directory_like() {
         return None;
@@ -128,7 +128,7 @@ pub(crate) fn single(store: &Store, location: &Location) -> Option<u64> {
 /// Finds the first object below a location that has content.
 fn first_below(store: &Store, location: &Location) -> Result<Option<Sample>> {
     if location.as_local().is_some() {
-        // A directory that this user may not read is an error, not an empty directory.
+        // A directory that this user may not read is an error. It must not count as empty.
         std::fs::read_dir(location.as_local().unwrap_or(std::path::Path::new("")))
             .map_err(|source| Error::io(location, source))?;
     }
@@ -152,16 +152,17 @@ fn read(store: &Store, sample: &Sample) -> Result<()> {
     Ok(())
 }
 
-/// Returns a name for an object of the probe, beside a single object or else below the location.
+/// Returns a name for an object that the probe writes: next to a single object, otherwise below the
+/// location.
 fn own_name(location: &Location, single: bool, what: &str) -> Location {
     let below = if single { location.parent().unwrap_or_else(|| location.clone()) } else { location.clone() };
     below.join(format!(".firstbyte-probe-{what}-{}", std::process::id()).as_bytes())
 }
 
-/// Writes and deletes empty objects. Returns the seconds of each write.
-fn writes(store: &Store, location: &Location, single: bool) -> Result<Vec<f64>> {
+/// Writes empty objects, and deletes them. Returns the seconds that each write took.
+fn time_writes(store: &Store, location: &Location, single: bool) -> Result<Vec<f64>> {
     let (name, mut times) = (own_name(location, single, "empty"), Vec::new());
-    for _ in 0..WRITES {
+    for _ in 0..TIMED_WRITES {
         let began = Instant::now();
         store.put(&name, Payload::Bytes(b""), &PutOptions::default())?;
         times.push(began.elapsed().as_secs_f64());
@@ -170,7 +171,7 @@ fn writes(store: &Store, location: &Location, single: bool) -> Result<Vec<f64>> 
     Ok(times)
 }
 
-/// An object that the probe has written. It is deleted on drop.
+/// An object that the probe has written. Dropping the value deletes the object.
 pub(crate) struct WrittenObject {
     store: Store,
     pub(crate) location: Location,
@@ -178,27 +179,28 @@ pub(crate) struct WrittenObject {
 }
 
 impl WrittenObject {
-    /// Writes an object to read into a location without one.
+    /// Writes an object to read, into a location that has none.
     pub(crate) fn put(store: &Store, location: &Location) -> Result<Self> {
         let name = own_name(location, false, "sample");
-        let bytes: Vec<u8> = (0..SAMPLE).map(|byte| (byte.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        let bytes: Vec<u8> =
+            (0..SAMPLE_BYTES).map(|byte| (byte.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         store.put(&name, Payload::Bytes(&bytes), &PutOptions::default())?;
-        Ok(Self { store: store.clone(), location: name, size: SAMPLE as u64 })
+        Ok(Self { store: store.clone(), location: name, size: SAMPLE_BYTES as u64 })
     }
 }
 
 impl Drop for WrittenObject {
     fn drop(&mut self) {
-        // If this fails, the remaining object's name says that the probe made it.
+        // If this fails, the name of the object shows that the probe wrote it.
         let _ = self.store.unscoped().delete(&self.location);
     }
 }
 
 impl AccessReport {
-    /// Returns the reason why nothing can be measured; `None` if measuring can begin.
+    /// Returns the reason why nothing can be measured. `None` if the measurement can begin.
     pub(crate) fn obstacle(&self) -> Option<Error> {
         let location = self.location.clone();
-        // The line of the error begins with the location already.
+        // The message of the error already begins with the location.
         let without_place = |why: &String| {
             let rest = why.strip_prefix(&location).and_then(|rest| rest.strip_prefix(": "));
             rest.unwrap_or(why).to_owned()

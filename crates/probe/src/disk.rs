@@ -1,4 +1,4 @@
-//! Measures the local disk, where copies and the cache are stored: durable writes, and reads.
+//! Measures the local disk, which stores copies and the cache: durable writes, and reads.
 
 use std::fs::File;
 use std::io;
@@ -10,29 +10,30 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Advice, fadvise, fdatasync, statvfs};
 use serde::Serialize;
 
-/// Most bytes to write.
+/// Maximum number of bytes to write.
 const MAX_WRITTEN: u64 = 512 << 20;
 
-/// At most one part in this many of the free space is written.
+/// Divisor of the free space: no more than this share of it is written.
 const FREE_DIVISOR: u64 = 8;
 
-/// Rates of a disk in bytes per second, and its free space.
+/// The rates of a disk, in bytes per second, and its free space.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DiskRates {
     /// The measured directory.
     pub place: PathBuf,
-    /// Rate of writing, including the final flush.
+    /// Rate of writing. Includes the final flush.
     pub write: f64,
-    /// Rate of reading the same bytes again; without the page cache if the file system allows it.
+    /// Rate of reading the written bytes. The page cache is bypassed if the file system allows
+    /// that.
     pub read: f64,
-    /// Bytes that this user can still write.
+    /// Number of bytes that this user can still write.
     pub free: u64,
 }
 
-/// Writes an unnamed file for `time` and reads it again.
+/// Writes an unnamed file for `time`, and reads the file.
 ///
 /// # Errors
-/// The directory is not writable or is full.
+/// The directory is not writable, or is full.
 pub(crate) fn measure(place: &Path, time: Duration) -> io::Result<DiskRates> {
     let free = statvfs(place).map(|fs| fs.f_frsize * fs.f_bavail)?;
     let most = MAX_WRITTEN.min(free / FREE_DIVISOR);

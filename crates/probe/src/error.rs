@@ -1,5 +1,5 @@
-//! Errors of a probe. Each names the location, has the kind that receipts print, and may advise a
-//! remedy.
+//! Defines the errors of a probe. Each error names the location and the kind that receipts print,
+//! and may advise a remedy.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use firstbyte_store::{Error as StoreError, FailureKind};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The store failed.
+    /// The store reports an error.
     #[error(transparent)]
     Store(#[from] firstbyte_store::Error),
     /// A local directory cannot be listed.
@@ -31,10 +31,10 @@ pub enum Error {
         location: String,
         /// The reason.
         why: String,
-        /// Kind of the error.
+        /// The kind of the failure.
         kind: FailureKind,
     },
-    /// Content cannot be read.
+    /// The content cannot be read.
     #[error("{location}: nothing to measure, its content cannot be read ({why})")]
     NotRead {
         /// The location.
@@ -42,7 +42,7 @@ pub enum Error {
         /// The reason.
         why: String,
     },
-    /// No object has content.
+    /// There is no object with content.
     #[error("{location}: nothing to measure, no object with content is there")]
     Empty {
         /// The location.
@@ -64,7 +64,7 @@ impl Error {
         Self::Io { location: location.to_string(), source }
     }
 
-    /// Returns the kind of the failure, as receipts name it.
+    /// Returns the kind of the failure, as receipts print it.
     #[must_use]
     pub fn kind(&self) -> FailureKind {
         match self {
@@ -78,7 +78,7 @@ impl Error {
         }
     }
 
-    /// Returns the remedy as one clause.
+    /// Returns a remedy, as one clause. `None` if none is known.
     #[must_use]
     pub fn advice(&self) -> Option<Cow<'static, str>> {
         let advice = match self {

@@ -1,7 +1,8 @@
-//! The budget of a probe in seconds and dollars, charged before anything is sent.
+//! Keeps the budget of a probe, in seconds and dollars. Every request is charged before it is sent.
 //!
-//! Invariant: the requests that were sent and those that are reserved never cost more than the
-//! budget. The store counts sent requests; a reservation lives as long as its request.
+//! Invariant: together, the requests that were sent and the requests that are reserved never cost
+//! more than the budget. The store counts requests that were sent; a reservation lives as long as
+//! its request.
 
 use std::time::{Duration, Instant};
 
@@ -9,41 +10,41 @@ use firstbyte_store::{Prices, RequestCounts, Store, StoreCounts};
 use rustix_futex_sync::Mutex;
 use serde::Serialize;
 
-/// Limits of a probe.
+/// The limits of a probe.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
-    /// Wall time.
+    /// Wall-clock time.
     pub time: Duration,
-    /// US dollars, by `prices`.
+    /// Cost by `prices`, in US dollars.
     pub usd: f64,
-    /// Prices of requests and bytes; all zero for a location without bills.
+    /// Prices of requests and bytes. All are zero for a location that is not billed.
     pub prices: Prices,
 }
 
-/// Resources that a probe has used.
+/// What a probe has used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Spent {
-    /// Wall time.
+    /// Wall-clock time, in seconds.
     pub seconds: f64,
-    /// US dollars by list prices.
+    /// Cost by list prices, in US dollars.
     pub usd: f64,
-    /// Requests by kind.
+    /// Number of requests, by kind.
     pub requests: RequestCounts,
-    /// Bytes received.
+    /// Number of bytes received.
     pub bytes: u64,
 }
 
-/// The running account of one probe.
+/// The running account of a probe.
 pub(crate) struct Ledger<'a> {
     budget: Budget,
     store: &'a Store,
     before: StoreCounts,
     began: Instant,
-    /// Dollars of requests whose responses have not ended.
+    /// Cost, in dollars, of the requests whose responses have not ended.
     reserved: Mutex<f64>,
 }
 
-/// Reserved dollars of a request, to be dropped when the store has counted the request.
+/// The reserved cost of a request. It is dropped when the store has counted the request.
 pub(crate) struct Reserved<'a> {
     ledger: &'a Ledger<'a>,
     usd: f64,
@@ -60,28 +61,28 @@ impl<'a> Ledger<'a> {
         self.budget.time.saturating_sub(self.began.elapsed())
     }
 
-    /// Returns the share `part` of the whole time, or the remaining time if that is less.
+    /// Returns the time that is the share `part` of the whole time, or the remaining time if that
+    /// is shorter.
     pub(crate) fn part(&self, part: f64) -> Duration {
         self.budget.time.mul_f64(part).min(self.left())
     }
 
-    /// Returns the remaining time without the share `part` of the whole time, which later steps
-    /// need.
+    /// Returns the remaining time, less the share `part` of the whole time, which later steps need.
     pub(crate) fn left_before(&self, part: f64) -> Duration {
         self.left().saturating_sub(self.budget.time.mul_f64(part))
     }
 
-    /// Returns the dollars of a request for `bytes` bytes.
+    /// Returns the cost, in dollars, of a request for `bytes` bytes.
     pub(crate) fn read(&self, bytes: f64) -> f64 {
         self.budget.prices.get + self.budget.prices.received * bytes
     }
 
-    /// Returns the dollars of listing one page of names.
+    /// Returns the cost, in dollars, of listing one page of names.
     pub(crate) fn page(&self) -> f64 {
         self.budget.prices.put
     }
 
-    /// Reserves `usd` dollars; `None` if time or money does not suffice.
+    /// Reserves `usd` dollars. Returns `None` if the time or the money does not suffice.
     pub(crate) fn reserve(&'a self, usd: f64) -> Option<Reserved<'a>> {
         if self.left().is_zero() {
             return None;
@@ -95,7 +96,8 @@ impl<'a> Ledger<'a> {
         Some(Reserved { ledger: self, usd })
     }
 
-    /// Returns the dollars of the requests that the store has counted since the beginning.
+    /// Returns the cost, in dollars, of the requests that the store has counted since the probe
+    /// began.
     fn usd(&self) -> f64 {
         let after = self.store.counters();
         self.budget.prices.usd(&StoreCounts {
@@ -110,7 +112,7 @@ impl<'a> Ledger<'a> {
         self.store.counters().requests_by_kind.since(&self.before.requests_by_kind)
     }
 
-    /// Returns the resources used so far.
+    /// Returns what the probe has used so far.
     pub(crate) fn spent(&self) -> Spent {
         Spent {
             seconds: self.began.elapsed().as_secs_f64(),

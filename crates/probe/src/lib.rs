@@ -1,12 +1,13 @@
-//! Measures within a budget how fast a location is: objects of a store, or files below a path.
+//! Measures, within a budget, how fast a location is: the objects of a store, or the files below a
+//! path.
 //!
 //! [`access()`] checks whether the location works for this user. [`probe`] measures latencies,
-//! rates, the end of a burst, request ceilings, names and the local disk. A [`ProbeReport`] prints
-//! ten lines and becomes a model of `firstbyte-advise`, which `link` replays and from which
-//! `advise` predicts.
+//! rates, the end of a burst, limits on requests per second, the speed of listing, and the local
+//! disk. A [`ProbeReport`] prints ten lines. It also becomes a model of `firstbyte-advise`, which
+//! `link` replays and from which `advise` predicts.
 //!
-//! Invariants: requests never exceed the budget, and a location is written to only with
-//! [`ProbeRights::ReadWrite`]. Called by the verbs `probe` and `doctor`.
+//! Invariants: requests never exceed the budget, and the probe writes to a location only with
+//! [`ProbeRights::ReadWrite`]. The verbs `probe` and `doctor` call this crate.
 
 mod access;
 mod disk;
@@ -44,33 +45,34 @@ use ledger::Ledger;
 use place::Samples;
 use timeline::Timeline;
 
-/// Shares of the time for finding objects to read, and for the disk.
+/// Share of the time in which objects to read are searched.
 const FIND_PART: f64 = 0.05;
+/// Share of the time in which the disk is measured.
 const DISK_PART: f64 = 0.03;
 
-/// Time after the budget during which the last requests may end.
-const GRACE: Duration = Duration::from_secs(5);
+/// Time after the budget in which the last requests may end.
+const LAST_REQUESTS_GRACE: Duration = Duration::from_secs(5);
 
-/// Parameters of a probe.
+/// The parameters of a probe.
 #[derive(Clone, Debug)]
 pub struct ProbeOptions {
-    /// Limits.
+    /// The limits.
     pub budget: Budget,
     /// Whether the probe may write to the location.
     pub rights: ProbeRights,
-    /// A directory on the local disk to measure.
+    /// A directory on the local disk. The disk is measured there.
     pub disk: PathBuf,
 }
 
-/// Measures `location`. Requests are not retried: a refusal is a finding.
+/// Measures `location`. Requests are not repeated, because a refusal is a result.
 ///
 /// # Errors
 /// No object can be read, or the budget does not suffice for the first request. A later failure
-/// ends its part of the probe, and the report says so.
+/// ends only its part of the probe, and the report says so.
 pub fn probe(store: &Store, location: &Location, options: &ProbeOptions) -> Result<ProbeReport> {
     let store = &store.without_retries();
     let ledger = Ledger::new(options.budget, store);
-    let timeline = Timeline::new(options.budget.time + GRACE);
+    let timeline = Timeline::new(options.budget.time + LAST_REQUESTS_GRACE);
     let access = access::check(store, location, options.rights);
     let written = match access.obstacle() {
         Some(Error::Empty { .. }) if options.rights == ProbeRights::ReadWrite => {

@@ -1,7 +1,9 @@
-//! Load on a location by several workers: streams of large ranges, and many small operations.
+//! Puts load on a location with several workers: streams of large ranges, and many small
+//! operations.
 //!
-//! Workers complete their current request before they stop, so server and ledger count the same
-//! bytes. A throttled request ends the load, and the load reports it: a probe does not insist.
+//! Workers complete their current request before they stop, so the server and the ledger count the
+//! same bytes. If an operation is throttled, the load ends and reports that, because a probe must
+//! not insist.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{self, Scope};
@@ -15,32 +17,32 @@ use crate::ledger::Ledger;
 use crate::place::{BUFFER, Sample, SampleRange, Samples};
 use crate::timeline::Timeline;
 
-/// Interval at which idle workers and waiters check for changes.
+/// Interval at which idle workers and waiting threads check for changes.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Length of the first range of a stream: one second at 1 MB/s.
+/// Length of the first range of a stream, in bytes: one second at 1 MB/s.
 const FIRST_RANGE: u64 = 1 << 20;
 
-/// Bytes of the first read of a range.
-const HEAD: usize = 4 << 10;
+/// Length of the first read of a range, in bytes.
+const FIRST_READ_BYTES: usize = 4 << 10;
 
-/// Length of the largest range.
+/// Maximum length of a range, in bytes.
 const MAX_RANGE: u64 = 64 << 20;
 
-/// Intended seconds of a range: much longer than the wait for its first byte, much shorter than a
-/// phase.
+/// Time that a range should take, in seconds: much longer than the wait for its first byte, and
+/// much shorter than a step of the measurement.
 const RANGE_SECONDS: f64 = 0.5;
 
 /// A range that was read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RangeRead {
-    /// Bytes per second from its first byte to its last.
+    /// Bytes per second, from the first byte of the range to the last.
     pub(crate) rate: f64,
-    /// Seconds from its first byte to its last.
+    /// Seconds from the first byte of the range to the last.
     pub(crate) seconds: f64,
 }
 
-/// Workers that read ranges, each one after another.
+/// Workers that read ranges. Each worker reads one range after another.
 pub(crate) struct Streams<'a> {
     pub(crate) store: &'a Store,
     pub(crate) samples: &'a Samples,
@@ -82,7 +84,7 @@ impl<'a> Streams<'a> {
         }
     }
 
-    /// Lets `workers` workers read, and starts the missing ones.
+    /// Lets `workers` workers read. Starts those that do not run yet.
     pub(crate) fn raise<'s>(&'s self, workers: usize, scope: &'s Scope<'s, '_>) {
         self.active.store(workers, Ordering::Relaxed);
         for number in self.started.fetch_max(workers, Ordering::Relaxed)..workers {
@@ -95,12 +97,12 @@ impl<'a> Streams<'a> {
         self.ended.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether the load has ended, by the budget or by a failure.
+    /// Returns true if the load has ended, because of the budget or a failure.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Relaxed)
     }
 
-    /// Waits for `time`, or until the load has ended.
+    /// Waits for `time`, or less if the load ends sooner.
     pub(crate) fn wait(&self, time: Duration) {
         let until = Instant::now() + time;
         while !self.has_ended() && Instant::now() < until {
@@ -108,12 +110,12 @@ impl<'a> Streams<'a> {
         }
     }
 
-    /// Returns the ranges that were read so far.
+    /// Returns all ranges that were read so far.
     pub(crate) fn streams(&self) -> Vec<RangeRead> {
         self.found.lock().streams.clone()
     }
 
-    /// Takes the failure that ended the load.
+    /// Takes the failure that ended the load, if there was one.
     pub(crate) fn failure(&self) -> Option<Error> {
         self.found.lock().error.take()
     }
@@ -146,9 +148,9 @@ impl<'a> Streams<'a> {
         let Some(_reserved) = self.ledger.reserve(usd) else { return Ok(false) };
         let began = Instant::now();
         let mut body = sample.open(self.store, range)?;
-        // The first bytes are read separately, so that even at a very fast location a rest is
-        // timed.
-        let head = body.read(&mut buffer[..HEAD])?;
+        // The first bytes are read separately. So even at a very fast location, some bytes remain
+        // to be timed.
+        let head = body.read(&mut buffer[..FIRST_READ_BYTES])?;
         let first = Instant::now();
         self.timeline.add(head);
         let mut rest = 0;
@@ -170,31 +172,31 @@ impl<'a> Streams<'a> {
     }
 }
 
-/// Result of repeating a small operation concurrently.
+/// The result of repeating a small operation concurrently.
 pub(crate) struct Repeated {
     /// Operations per second after the warm-up.
     pub(crate) per_second: f64,
-    /// The server refused an operation as too fast.
+    /// True if the server refused an operation because of the rate.
     pub(crate) throttled: bool,
-    /// The budget ended the operations.
+    /// True if the budget ended the operations.
     pub(crate) spent: bool,
 }
 
-/// Concurrency, duration and price of repeated operations.
+/// The concurrency, the duration and the price of repeated operations.
 #[derive(Clone, Copy)]
 pub(crate) struct LoadPattern {
     pub(crate) at_once: usize,
-    /// Warm-up that is not counted, in which connections are opened.
+    /// Duration of the warm-up, in which connections are opened and nothing is counted.
     pub(crate) warm: Duration,
     pub(crate) time: Duration,
-    /// Dollars per operation.
+    /// Price of an operation, in dollars.
     pub(crate) usd: f64,
 }
 
-/// Repeats `operation`, which receives the number of the repetition.
+/// Repeats `operation`. The argument of `operation` is the number of the repetition.
 ///
 /// # Errors
-/// A failure other than throttling.
+/// Any failure other than throttling.
 pub(crate) fn repeat(
     ledger: &Ledger<'_>,
     pattern: LoadPattern,

@@ -1,7 +1,7 @@
-//! Converts a report into a model, with this machine as its entry `here`.
+//! Converts a report to a model. This machine becomes the model's entry `here`.
 //!
-//! Only what was observed becomes a figure: a total rate if more connections did not raise it, a
-//! ceiling if it was reached. `leaves_out` names the rest.
+//! Only what was observed becomes a value of the model: a total rate if more connections did not
+//! raise it, a ceiling if it was reached. `leaves_out` names what was not observed.
 
 use std::collections::BTreeMap;
 
@@ -15,39 +15,40 @@ use firstbyte_advise::units::{Bytes, Rate, Seconds, shown_seconds};
 use crate::quantiles::Quantiles;
 use crate::report::{ProbeReport, rate};
 
-/// Name of the source of all figures.
-const SOURCE: &str = "probe";
+/// Name of the source of all values.
+const FIGURE_SOURCE: &str = "probe";
 
-/// Concurrent requests of this client.
-const PARALLEL: f64 = 64.0;
+/// Number of concurrent requests that this client sends.
+const CONCURRENT_REQUESTS: f64 = 64.0;
 
-/// Factor for the network's overhead: the advice counts only a part of a machine's rate as content.
-const HEADROOM: f64 = 1.25;
+/// Factor for the overhead of the network: the advice counts only a part of a machine's rate as
+/// content.
+const NETWORK_HEADROOM: f64 = 1.25;
 
-/// Bytes that a file stream reads ahead. The measured rate already includes its waits.
-const READ_AHEAD: f64 = 64.0 * 1_048_576.0;
+/// Number of bytes that a file stream reads ahead. The measured rate already includes its waits.
+const READ_AHEAD_BYTES: f64 = 64.0 * 1_048_576.0;
 
-/// Names and properties of a model that the measurements do not contain.
+/// The names and properties of a model that were not measured.
 #[derive(Clone, Debug)]
 pub struct ModelIdentity {
     /// Name of the model.
     pub name: String,
-    /// Provider.
+    /// The provider.
     pub cloud: Cloud,
-    /// Billed items.
+    /// The billed items of the service.
     pub bills: Vec<ServiceBill>,
     /// Name of this machine.
     pub machine: String,
-    /// Day of the measurement.
+    /// The day of the measurement.
     pub day: Day,
-    /// Processors of this machine.
+    /// Number of processors of this machine.
     pub processors: f64,
-    /// Memory of this machine in bytes.
+    /// Memory of this machine, in bytes.
     pub memory: f64,
 }
 
 fn figure<T>(value: T) -> Figure<T> {
-    Figure { value, source: SOURCE.to_owned() }
+    Figure { value, source: FIGURE_SOURCE.to_owned() }
 }
 
 fn latency(times: Option<Quantiles>) -> Option<Latency> {
@@ -56,7 +57,7 @@ fn latency(times: Option<Quantiles>) -> Option<Latency> {
         p50: Seconds(p50),
         p95: p95.map(Seconds),
         p99: p99.map(Seconds),
-        source: SOURCE.to_owned(),
+        source: FIGURE_SOURCE.to_owned(),
     })
 }
 
@@ -68,12 +69,12 @@ fn flow(bytes_per_second: f64) -> Flow {
         reused: None,
         least_burst: None,
         each: Default::default(),
-        source: SOURCE.to_owned(),
+        source: FIGURE_SOURCE.to_owned(),
     }
 }
 
 impl ProbeReport {
-    /// Makes the model of the location, with this machine as `here`.
+    /// Returns the model of the location, with this machine as `here`.
     #[must_use]
     pub fn model(&self, identity: &ModelIdentity) -> ServiceModel {
         let remote = self.latencies.open.is_none();
@@ -89,7 +90,7 @@ impl ProbeReport {
             functions: remote,
             leaves_out: self.leaves_out(),
             unbilled: String::new(),
-            sources: BTreeMap::from([(SOURCE.to_owned(), self.source(identity))]),
+            sources: BTreeMap::from([(FIGURE_SOURCE.to_owned(), self.source(identity))]),
             latency: self.model_latencies(),
             rates: self.model_rates(remote),
             operations: self.model_operations(),
@@ -137,7 +138,8 @@ impl ProbeReport {
             ..flow(seen.total)
         });
         let connection = Some(flow(seen.connection)).filter(|_| seen.connection > 0.0);
-        // A client cannot distinguish its own limit from a mounted file system's.
+        // For a mounted file system, the limit may be the client's own: a client cannot distinguish
+        // the two.
         let (client, total) = if remote { (None, total) } else { (total, None) };
         ServiceRates { connection, client, total, ..ServiceRates::default() }
     }
@@ -154,13 +156,13 @@ impl ProbeReport {
 
     fn reading(&self, remote: bool) -> ReadProperties {
         let (parallel, read_ahead) = match remote {
-            true => (Some(figure(PARALLEL)), None),
-            false => (None, Some(figure(Bytes(READ_AHEAD)))),
+            true => (Some(figure(CONCURRENT_REQUESTS)), None),
+            false => (None, Some(figure(Bytes(READ_AHEAD_BYTES)))),
         };
         ReadProperties { parallel, read_ahead, ..ReadProperties::default() }
     }
 
-    /// Returns the effects that were not observed, as a list in words.
+    /// Returns the effects that were not observed, as one sentence part for people.
     fn leaves_out(&self) -> String {
         let mut parts = Vec::new();
         match &self.rates {
@@ -181,7 +183,8 @@ impl ProbeReport {
         parts.join("; ")
     }
 
-    /// Makes the entry of this machine. Its network carries at least the highest observed rate.
+    /// Returns the entry of this machine. Its network carries at least the highest rate that was
+    /// observed.
     fn here(&self, identity: &ModelIdentity) -> MachineModel {
         let seen = self.rates.as_ref();
         let steps = seen.into_iter().flat_map(|rates| rates.steps.iter().map(|step| step.rate));
@@ -190,7 +193,7 @@ impl ProbeReport {
         MachineModel {
             vcpus: identity.processors,
             memory: Bytes(identity.memory),
-            network: Rate(network * HEADROOM),
+            network: Rate(network * NETWORK_HEADROOM),
             burst: None,
             bucket: None,
             volumes: None,
@@ -198,10 +201,10 @@ impl ProbeReport {
             store: self.disk.as_ref().map(|disk| DiskModel {
                 size: Bytes(disk.free as f64),
                 read: Rate(disk.read),
-                source: SOURCE.to_owned(),
+                source: FIGURE_SOURCE.to_owned(),
             }),
             cloud: Cloud::Any,
-            source: SOURCE.to_owned(),
+            source: FIGURE_SOURCE.to_owned(),
         }
     }
 }

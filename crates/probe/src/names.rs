@@ -1,4 +1,5 @@
-//! Measures names per second for a single lister: pages of a bucket, or a directory.
+//! Measures how many names per second a single lister gets, from the pages of a bucket or from a
+//! directory.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -15,32 +16,33 @@ use crate::ledger::Ledger;
 /// Number of pages to request.
 const PAGES: usize = 5;
 
-/// Share of the time for listing.
+/// Share of the time that listing may take.
 const LISTING_PART: f64 = 0.05;
 
-/// Names per page below which the request itself, not the names, takes most of the time.
+/// Smallest number of names per page that gives a rate. With fewer, the request itself takes most
+/// of the time.
 const MIN_NAMES: f64 = 100.0;
 
-/// Speed of listing.
+/// The speed of listing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct ListingSpeed {
-    /// Names on one page, or in all directories together.
+    /// Number of names on one page, or in all directories together.
     pub names: f64,
-    /// Median seconds of one page, or of one pass over the directories.
+    /// Median time of one page, or of one pass over the directories, in seconds.
     pub seconds: f64,
-    /// Names come in pages, one request each.
+    /// True if names come in pages, with one request for each.
     pub paged: bool,
 }
 
 impl ListingSpeed {
-    /// Returns names per second; `None` if there are too few names.
+    /// Returns the number of names per second. `None` if there are too few names.
     #[must_use]
     pub fn per_second(&self) -> Option<f64> {
         (self.names >= MIN_NAMES && self.seconds > 0.0).then(|| self.names / self.seconds)
     }
 }
 
-/// Lists `location`, a prefix or a directory.
+/// Lists `location`, which is a prefix or a directory. Returns the speed.
 pub(crate) fn measure(
     store: &Store,
     location: &Location,
@@ -76,7 +78,7 @@ fn directory(path: &Path, until: Instant) -> Result<ListingSpeed> {
     let (mut times, mut names) = (Vec::new(), 0.0);
     while times.len() < PAGES && (times.is_empty() || Instant::now() < until) {
         let began = Instant::now();
-        let counts = scan(path, &options, || Count { names: 0, until }).map_err(Error::Listing)?;
+        let counts = scan(path, &options, || NameCounter { names: 0, until }).map_err(Error::Listing)?;
         names = counts.iter().map(|count| count.names as f64).sum();
         times.push(began.elapsed());
     }
@@ -85,12 +87,12 @@ fn directory(path: &Path, until: Instant) -> Result<ListingSpeed> {
 }
 
 /// Counts names until the deadline `until`.
-struct Count {
+struct NameCounter {
     names: usize,
     until: Instant,
 }
 
-impl firstbyte_listing::Visitor for Count {
+impl firstbyte_listing::Visitor for NameCounter {
     fn visit(&mut self, batch: &mut Batch) -> ControlFlow<()> {
         self.names += batch.len();
         batch.take_errors();

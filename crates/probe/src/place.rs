@@ -1,6 +1,6 @@
-//! Objects of the probed location that can be read, found by a bounded listing.
+//! Finds objects of the probed location that can be read, by a bounded listing.
 //!
-//! Objects and files have the same type, so that all measurements are the same. Only the page cache
+//! Objects and files have the same type, so all measurements are the same. Only the page cache
 //! differs: local files are dropped from it before they are read.
 
 use std::fs::File;
@@ -14,16 +14,17 @@ use rustix::fs::{Advice, fadvise};
 
 use crate::error::{Error, Result};
 
-/// Most entries to list: some pages of a bucket, or a large directory.
+/// Maximum number of entries to list: some pages of a bucket, or a large directory.
 const MAX_ENTRIES: usize = 4_096;
 
-/// Bytes of the largest object that counts as a small one.
+/// Maximum length of a small object, in bytes.
 const MAX_SMALL_SIZE: u64 = 256 << 10;
 
-/// Least bytes of an object that serves to measure rates. Without one, the largest object serves.
+/// Minimum length of an object that serves to measure rates, in bytes. If no object is that long,
+/// the largest one serves.
 const MIN_LARGE_SIZE: u64 = 16 << 20;
 
-/// Bytes of one read.
+/// Length of one read, in bytes.
 pub(crate) const BUFFER: usize = 1 << 20;
 
 /// An object that can be read.
@@ -33,14 +34,14 @@ pub(crate) struct Sample {
     pub(crate) size: u64,
 }
 
-/// The objects of a location.
+/// The objects that were found at a location.
 #[derive(Debug, Default)]
 pub(crate) struct Samples {
-    /// The objects, at most [`MAX_ENTRIES`].
+    /// The objects, up to [`MAX_ENTRIES`].
     pub(crate) all: Vec<Sample>,
-    /// The location has no other objects.
+    /// True if the location has no other objects.
     pub(crate) complete: bool,
-    /// Position of the next read in the concatenated large objects.
+    /// Offset of the next read in the concatenation of all large objects.
     cursor: AtomicU64,
 }
 
@@ -51,12 +52,12 @@ pub(crate) struct SampleRange<'s> {
 }
 
 impl Samples {
-    /// Makes the samples of a location that is a single object.
+    /// Returns the samples of a location that is a single object.
     pub(crate) fn one(location: Location, size: u64) -> Self {
         Self { all: vec![Sample { location, size }], complete: true, cursor: AtomicU64::new(0) }
     }
 
-    /// Lists objects below `location` for at most `time`.
+    /// Lists the objects below `location`, for up to `time`.
     pub(crate) fn below(store: &Store, location: &Location, time: Duration) -> Result<Self> {
         let (mut found, until) = (Self::default(), Instant::now() + time);
         let options = ListOptions { recursive: true, ..ListOptions::default() };
@@ -67,7 +68,8 @@ impl Samples {
                     found.complete = true;
                     break;
                 }
-                // This user may lack access to single directories of a local tree.
+                // Single directories of a local tree may be closed to this user, which is not an
+                // error.
                 Some(Err(error)) if location.as_local().is_none() => return Err(error.into()),
                 Some(Err(_)) => {}
                 Some(Ok(entry)) => found.all.extend(sample(location, &entry)),
@@ -81,7 +83,8 @@ impl Samples {
         self.all.iter().filter(|sample| (1..=MAX_SMALL_SIZE).contains(&sample.size)).collect()
     }
 
-    /// Returns the objects that serve to measure rates: the large ones, or else the largest.
+    /// Returns the objects that serve to measure rates: the large objects or, if there are none,
+    /// the largest object.
     pub(crate) fn large(&self) -> Vec<&Sample> {
         let large: Vec<&Sample> = self.all.iter().filter(|sample| sample.size >= MIN_LARGE_SIZE).collect();
         if large.is_empty() {
@@ -91,8 +94,8 @@ impl Samples {
         }
     }
 
-    /// Takes the next `length` bytes of `large`, which start over after their end. A piece that
-    /// reaches the end of an object is shorter.
+    /// Takes the next `length` bytes of `large`, the concatenation of large objects, which starts
+    /// over after its end. The range is shorter if it reaches the end of an object.
     pub(crate) fn next<'s>(&self, large: &[&'s Sample], length: u64) -> Option<SampleRange<'s>> {
         let total: u64 = large.iter().map(|sample| sample.size).sum();
         let mut at = self.cursor.fetch_add(length, Ordering::Relaxed).checked_rem(total)?;
@@ -112,13 +115,13 @@ fn sample(below: &Location, entry: &Entry) -> Option<Sample> {
 }
 
 impl Sample {
-    /// Begins to read a range. A local file is first dropped from the page cache.
+    /// Begins to read a range. Drops a local file from the page cache first.
     pub(crate) fn open(&self, store: &Store, range: ByteRange) -> Result<Body> {
         self.drop_cached(range);
         Ok(store.get(&self.location, &Get { range: Some(range), ..Get::default() })?)
     }
 
-    /// Opens and closes a local file. Returns the seconds of both together.
+    /// Opens and closes a local file. Returns the seconds that both took together.
     pub(crate) fn open_only(&self) -> Result<f64> {
         let path = self.location.as_local().unwrap_or(std::path::Path::new(""));
         let began = Instant::now();
@@ -127,7 +130,7 @@ impl Sample {
         Ok(began.elapsed().as_secs_f64())
     }
 
-    /// Opens a local file and reads its first block. Returns the seconds of the read alone.
+    /// Opens a local file, and reads its first block. Returns the seconds that the read alone took.
     pub(crate) fn first_block(&self) -> Result<f64> {
         let path = self.location.as_local().unwrap_or(std::path::Path::new(""));
         self.drop_cached(ByteRange::new(0, self.size));
@@ -140,7 +143,8 @@ impl Sample {
 
     fn drop_cached(&self, range: ByteRange) {
         let Some(file) = self.location.as_local().and_then(|path| File::open(path).ok()) else { return };
-        // On a file system without a separate disk (tmpfs) the pages stay; it has no colder state.
+        // On a file system without a disk of its own (tmpfs), the pages stay cached. Such a file
+        // system has no colder state.
         let _ = fadvise(&file, range.start, std::num::NonZeroU64::new(range.len()), Advice::DontNeed);
     }
 }

@@ -1,4 +1,4 @@
-//! Quantiles of measured times. A quantile exists only if enough values lie beyond it.
+//! Computes quantiles of measured times. A quantile is given only if enough values lie beyond it.
 
 use serde::Serialize;
 
@@ -16,7 +16,7 @@ pub struct Quantiles {
 }
 
 impl Quantiles {
-    /// Computes the quantiles of `values`; `None` if there are none.
+    /// Computes the quantiles of `values`. `None` if there are no values.
     #[must_use]
     pub fn of(mut values: Vec<f64>) -> Option<Self> {
         values.sort_by(f64::total_cmp);

@@ -1,6 +1,7 @@
-//! Measures rates: of one connection, by number of connections, and after a burst has ended.
+//! Measures rates: of one connection, of each number of connections, and after a burst has ended.
 //!
-//! A single load runs through all steps, so the bucket of a burst is accounted from its first byte.
+//! A single load runs through all steps, so the bucket of a burst is accounted for from its first
+//! byte.
 
 use std::thread;
 use std::time::Duration;
@@ -15,30 +16,33 @@ use crate::load::{RangeRead, Streams};
 use crate::place::Samples;
 use crate::timeline::{self, BIN, Timeline};
 
-/// Shares of the time: for one connection, for a step, and for observing the highest rate.
+/// Share of the time in which a single connection is measured.
 const CONNECTION_PART: f64 = 0.05;
+/// Share of the time in which each number of connections is measured.
 const STEP_PART: f64 = 0.025;
+/// Share of the time in which the highest rate is observed.
 const WATCH_PART: f64 = 0.15;
 
-/// Share of the time that small requests, small files and the disk need afterwards.
-const AFTERWARDS: f64 = 0.35;
+/// Share of the time that later parts need: small requests, small files and the disk.
+const AFTER_RATES_PART: f64 = 0.35;
 
-/// The shortest step: enough for several ranges per connection.
+/// Shortest duration of a step. It is enough for several ranges per connection.
 const SHORTEST_STEP: Duration = Duration::from_millis(300);
 
-/// Most connections.
+/// Maximum number of connections.
 const MAX_CONNECTIONS: usize = 64;
 
-/// Factor by which a step must exceed all earlier ones, or more connections do not help.
-const GAIN: f64 = 1.1;
+/// Factor by which a step must exceed all earlier steps. If it does not, more connections do not
+/// help.
+const MIN_GAIN: f64 = 1.1;
 
-/// Least seconds of a stream that shows the rate of a connection.
+/// Shortest time of a stream, in seconds, that shows the rate of a connection.
 const MIN_STREAM_SECONDS: f64 = 0.1;
 
-/// Part of all processors from which on this process may be the limit.
-const BUSY: f64 = 0.9;
+/// Share of all processors from which this process may be the limit.
+const BUSY_SHARE: f64 = 0.9;
 
-/// Total rate at one number of connections.
+/// The total rate with one number of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct RampStep {
     /// Number of connections.
@@ -47,33 +51,33 @@ pub struct RampStep {
     pub rate: f64,
 }
 
-/// A burst that ended.
+/// A burst that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct EndedBurst {
     /// Bytes per second during the burst.
     pub rate: f64,
-    /// Bytes of the burst above the rate that follows it.
+    /// Number of bytes of the burst above the rate that follows the burst.
     pub bucket: f64,
 }
 
-/// Rates of a location, in bytes per second.
+/// The rates of a location, in bytes per second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ProbedRates {
-    /// Rate of one connection, after its first byte.
+    /// Rate of one connection, from its first byte on.
     pub connection: f64,
-    /// Rates by number of connections.
+    /// The total rates, by number of connections.
     pub steps: Vec<RampStep>,
-    /// Rate of all connections after the burst; the highest rate if no burst ended.
+    /// Rate of all connections after the burst. If no burst ended, this is the highest rate.
     pub total: f64,
-    /// More connections did not raise the rate.
+    /// True if more connections did not raise the rate.
     pub full: bool,
-    /// The burst that ended.
+    /// The burst, if one ended.
     pub burst: Option<EndedBurst>,
     /// Seconds for which the highest number of connections was observed.
     pub watched: f64,
-    /// The processors of this machine were busy and may be the limit.
+    /// True if the processors of this machine were busy and may be the limit.
     pub busy: bool,
-    /// The reason that ended the measurement early.
+    /// The reason why the measurement ended early, if it did.
     pub ended: Option<String>,
 }
 
@@ -82,11 +86,11 @@ impl ProbedRates {
     #[must_use]
     pub fn enough(&self) -> usize {
         let highest = self.steps.iter().map(|step| step.rate).fold(0.0, f64::max);
-        self.steps.iter().find(|step| step.rate * GAIN >= highest).map_or(1, |step| step.connections)
+        self.steps.iter().find(|step| step.rate * MIN_GAIN >= highest).map_or(1, |step| step.connections)
     }
 }
 
-/// Measures the rates; `None` if the budget ended before the first.
+/// Measures the rates. Returns `None` if the budget ended before the first rate.
 pub(crate) fn measure(
     store: &Store,
     samples: &Samples,
@@ -107,10 +111,10 @@ pub(crate) fn measure(
         while !streams.has_ended()
             && without_gain < 2
             && at_once <= MAX_CONNECTIONS
-            && (at_once == 1 || !ledger.left_before(AFTERWARDS).is_zero())
+            && (at_once == 1 || !ledger.left_before(AFTER_RATES_PART).is_zero())
         {
             streams.raise(at_once, scope);
-            // One connection is already running.
+            // The first connection is already running.
             streams.wait(if at_once == 1 { Duration::ZERO } else { settle });
             let from = timeline.now() + 1;
             streams.wait(ledger.part(STEP_PART).max(SHORTEST_STEP));
@@ -119,22 +123,22 @@ pub(crate) fn measure(
                 break;
             }
             rates.steps.push(RampStep { connections: at_once, rate });
-            without_gain = if rate < GAIN * highest { without_gain + 1 } else { 0 };
+            without_gain = if rate < MIN_GAIN * highest { without_gain + 1 } else { 0 };
             highest = highest.max(rate);
             at_once *= 2;
         }
         rates.full = without_gain > 0;
         let (from, cpu) = (timeline.now() + 1, cpu_seconds());
-        streams.wait(ledger.part(WATCH_PART).min(ledger.left_before(AFTERWARDS)));
+        streams.wait(ledger.part(WATCH_PART).min(ledger.left_before(AFTER_RATES_PART)));
         rates.watched = (timeline.now().saturating_sub(from)) as f64 * BIN.as_secs_f64();
         let processors = thread::available_parallelism().map_or(1.0, |count| count.get() as f64);
-        rates.busy = rates.watched > 0.0 && (cpu_seconds() - cpu) / rates.watched > BUSY * processors;
+        rates.busy = rates.watched > 0.0 && (cpu_seconds() - cpu) / rates.watched > BUSY_SHARE * processors;
         levels(&mut rates, &timeline.rates(0, timeline.now()), from);
         rates.ended = ledger.left().is_zero().then(|| "the time was spent".to_owned());
         streams.end();
     });
     match streams.failure() {
-        // The rates measured until then are still valid.
+        // The rates that were measured before the failure are still valid.
         Some(error) if !rates.steps.is_empty() => rates.ended = Some(error.to_string()),
         Some(error) => return Err(error),
         None => {}
@@ -142,7 +146,7 @@ pub(crate) fn measure(
     Ok((rates.connection > 0.0).then_some(rates))
 }
 
-/// Fills in the total rate and the burst before it. `watched` is the first bin in which the highest
+/// Sets the total rate, and the burst before it. `watched` is the first bin in which the highest
 /// number of connections was observed.
 fn levels(rates: &mut ProbedRates, bins: &[f64], watched: usize) {
     let start = timeline::peak(bins);
@@ -156,9 +160,9 @@ fn levels(rates: &mut ProbedRates, bins: &[f64], watched: usize) {
     rates.burst = Some(EndedBurst { rate: fall.before, bucket });
 }
 
-/// Returns the rate of one connection: the upper quartile of long ranges, because a burst may have
-/// ended meanwhile. If the objects are too small for long ranges, it is `mean`, the rate over all
-/// time.
+/// Returns the rate of one connection: the upper quartile of the rates of long ranges. Some ranges
+/// may be slower, because a burst has ended. If the objects are too small for long ranges, returns
+/// `mean`, the rate over the whole time.
 fn connection(streams: &[RangeRead], mean: f64) -> f64 {
     let mut rates: Vec<f64> =
         streams.iter().filter(|one| one.seconds >= MIN_STREAM_SECONDS).map(|one| one.rate).collect();

@@ -1,4 +1,4 @@
-//! The report of a probe, and its text of ten lines.
+//! Holds the report of a probe, and formats it as ten lines.
 
 use firstbyte_advise::units::{count, shown_bytes, shown_seconds, significant};
 use serde::Serialize;
@@ -11,7 +11,7 @@ use crate::quantiles::Quantiles;
 use crate::rates::ProbedRates;
 use crate::small::{Ceiling, ProbedLatencies};
 
-/// Findings of a probe. A part that was not observed is absent.
+/// The results of a probe. A part that was not observed is absent.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ProbeReport {
     /// Rights, region and clock.
@@ -20,17 +20,17 @@ pub struct ProbeReport {
     pub latencies: ProbedLatencies,
     /// Transfer rates.
     pub rates: Option<ProbedRates>,
-    /// Small requests per second; for local files, opens per second.
+    /// Number of small requests per second; for local files, of opens per second.
     pub ceiling: Option<Ceiling>,
-    /// Speed of listing; absent for a single object.
+    /// The speed of listing. Absent for a single object.
     pub names: Option<ListingSpeed>,
-    /// Small files read whole per second; absent if there are none.
+    /// Number of small files read per second. Absent if there are no small files.
     pub small_files: Option<Ceiling>,
     /// The local disk.
     pub disk: Option<DiskRates>,
     /// The reason why the local disk was not measured.
     pub disk_failed: Option<String>,
-    /// Resources that the probe has used.
+    /// What the probe has used.
     pub spent: Spent,
 }
 
@@ -58,7 +58,7 @@ fn right(name: &str, right: &Right) -> String {
 }
 
 impl AccessReport {
-    /// Returns the findings in one line.
+    /// Returns the results in one line.
     #[must_use]
     pub fn line(&self) -> String {
         let mut parts = Vec::new();
@@ -142,7 +142,7 @@ impl ProbeReport {
         }
     }
 
-    /// Returns the limits of large and small objects in words.
+    /// Describes what limits large and small objects.
     fn limit(&self) -> String {
         let large = match &self.rates {
             None => "large files: not seen".to_owned(),

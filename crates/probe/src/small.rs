@@ -1,4 +1,5 @@
-//! Measures small requests: their latency, requests per second, and small files per second.
+//! Measures small requests: their latency, the number of requests per second, and the number of
+//! small files per second.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,59 +14,62 @@ use crate::load::{LoadPattern, Repeated, repeat};
 use crate::place::{Sample, Samples};
 use crate::quantiles::Quantiles;
 
-/// Bytes of a timed request: they arrive together with the response's head.
+/// Length of a timed request, in bytes. A byte arrives together with the head of the response.
 const TIMED_BYTES: u64 = 1;
 
-/// Shares of the time: for requests one after another, and for each step of concurrent ones.
-const ALONE_PART: f64 = 0.08;
+/// Share of the time in which requests are sent one after another.
+const SEQUENTIAL_PART: f64 = 0.08;
+/// Share of the time in which each number of concurrent requests is measured.
 const STEP_PART: f64 = 0.01;
 
-/// Connections that time requests, each one after another. They are few, so that only the location
-/// makes them wait, and enough for a steady median within a minute.
-const WAITERS: usize = 8;
+/// Number of connections on which requests are timed. Each connection sends one request after
+/// another. There are so few connections that no request waits for another. A few connections are
+/// enough for a steady median within a minute.
+const TIMING_CONNECTIONS: usize = 8;
 
-/// Most timed requests per connection, or most timed local files.
+/// Maximum number of timed requests per connection; for local files, of timed files.
 const MAX_TIMED: usize = 200;
 
-/// Most concurrent requests: a client's usual number of connections.
+/// Maximum number of concurrent requests: the usual number of a client's connections.
 const MAX_AT_ONCE: usize = 64;
 
-/// Shares of the time: for small files and the disk after the ceiling, and for the disk alone.
-const AFTER_CEILING: f64 = 0.18;
-const AFTER_FILES: f64 = 0.05;
+/// Share of the time that small files and the disk need after the ceiling.
+const AFTER_CEILING_PART: f64 = 0.18;
+/// Share of the time that the disk needs after the small files.
+const AFTER_FILES_PART: f64 = 0.05;
 
-/// The shortest step.
+/// Shortest duration of a step.
 const SHORTEST_STEP: Duration = Duration::from_millis(250);
 
-/// Factor by which a step must exceed the earlier ones, or the ceiling is reached.
-const GAIN: f64 = 1.1;
+/// Factor by which a step must exceed all earlier steps. If it does not, the ceiling is reached.
+const MIN_GAIN: f64 = 1.1;
 
 /// The highest number of operations per second, and the concurrency that reached it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Ceiling {
     /// Operations per second.
     pub per_second: f64,
-    /// Operations in flight.
+    /// Number of operations in flight.
     pub at_once: usize,
-    /// More in flight brought no more, or were refused.
+    /// True if more operations in flight gave no higher rate, or were refused.
     pub reached: bool,
-    /// The location refused some operations as too fast.
+    /// True if the location refused some operations because of the rate.
     pub throttled: bool,
 }
 
-/// Latencies of single operations.
+/// The latencies of single operations, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct ProbedLatencies {
-    /// Seconds from a request to its first byte; for a file, of reading its first block.
+    /// Time from a request to its first byte. For a file: time to read its first block.
     pub first_byte: Option<Quantiles>,
-    /// Seconds to open and close a file.
+    /// Time to open and close a file.
     pub open: Option<Quantiles>,
 }
 
-/// Times single requests, one at a time on each of a few connections.
+/// Times single requests. Each of a few connections sends one request at a time.
 pub(crate) fn latencies(store: &Store, samples: &Samples, ledger: &Ledger<'_>) -> Result<ProbedLatencies> {
     let Some(one) = samples.large().first().copied() else { return Ok(ProbedLatencies::default()) };
-    let (until, mut times) = (Instant::now() + ledger.part(ALONE_PART), Vec::new());
+    let (until, mut times) = (Instant::now() + ledger.part(SEQUENTIAL_PART), Vec::new());
     if one.location.as_local().is_some() {
         let all = samples.all.iter().filter(|sample| sample.size > 0).take(MAX_TIMED);
         let mut opens = Vec::new();
@@ -76,21 +80,22 @@ pub(crate) fn latencies(store: &Store, samples: &Samples, ledger: &Ledger<'_>) -
         return Ok(ProbedLatencies { first_byte: Quantiles::of(times), open: Quantiles::of(opens) });
     }
     let timed = thread::scope(|scope| {
-        let waiters: Vec<_> =
-            (0..WAITERS).map(|_| scope.spawn(|| waits(store, one, ledger, until))).collect();
+        let waiters: Vec<_> = (0..TIMING_CONNECTIONS)
+            .map(|_| scope.spawn(|| sequential_times(store, one, ledger, until)))
+            .collect();
         waiters.into_iter().map(|waiter| waiter.join().expect("no panic")).collect::<Result<Vec<_>>>()
     })?;
     Ok(ProbedLatencies { first_byte: Quantiles::of(timed.concat()), open: None })
 }
 
-/// Times requests one after another on one connection. Returns the seconds of each.
-fn waits(store: &Store, one: &Sample, ledger: &Ledger<'_>, until: Instant) -> Result<Vec<f64>> {
+/// Times requests one after another on one connection. Returns the time of each, in seconds.
+fn sequential_times(store: &Store, one: &Sample, ledger: &Ledger<'_>, until: Instant) -> Result<Vec<f64>> {
     let mut times = Vec::new();
     let mut connected = false;
     // At least one request is timed, even at a very slow location.
     while times.len() < MAX_TIMED && (times.is_empty() || Instant::now() < until) {
         let Some(_reserved) = ledger.reserve(ledger.read(TIMED_BYTES as f64)) else { break };
-        let seconds = timed(store, one)?;
+        let seconds = time_first_byte(store, one)?;
         if connected {
             times.push(seconds);
         }
@@ -99,8 +104,8 @@ fn waits(store: &Store, one: &Sample, ledger: &Ledger<'_>, until: Instant) -> Re
     Ok(times)
 }
 
-/// Times a request to its first byte, in seconds.
-fn timed(store: &Store, sample: &Sample) -> Result<f64> {
+/// Returns the time from a request to its first byte, in seconds.
+fn time_first_byte(store: &Store, sample: &Sample) -> Result<f64> {
     let began = Instant::now();
     let mut body = sample.open(store, ByteRange::new(0, TIMED_BYTES.min(sample.size)))?;
     let mut byte = [0; 1];
@@ -108,7 +113,7 @@ fn timed(store: &Store, sample: &Sample) -> Result<f64> {
     Ok(began.elapsed().as_secs_f64())
 }
 
-/// Measures small requests per second; for local files, opens per second.
+/// Measures the number of small requests per second; for local files, of opens per second.
 pub(crate) fn ceiling(
     store: &Store,
     samples: &Samples,
@@ -122,12 +127,13 @@ pub(crate) fn ceiling(
     let usd = ledger.read(TIMED_BYTES as f64);
     let operation = |number: usize| {
         let sample = all[number % all.len()];
-        if sample.location.as_local().is_some() { sample.open_only() } else { timed(store, sample) }.map(drop)
+        if sample.location.as_local().is_some() { sample.open_only() } else { time_first_byte(store, sample) }
+            .map(drop)
     };
-    climb(ledger, (wait, AFTER_CEILING), usd, &operation)
+    climb(ledger, (wait, AFTER_CEILING_PART), usd, &operation)
 }
 
-/// Measures small files read whole per second.
+/// Measures the number of small files read per second.
 pub(crate) fn small_files(
     store: &Store,
     samples: &Samples,
@@ -147,7 +153,7 @@ pub(crate) fn small_files(
         while body.read(&mut buffer)? > 0 {}
         Ok(())
     };
-    climb(ledger, (wait, AFTER_FILES), usd, &operation)
+    climb(ledger, (wait, AFTER_FILES_PART), usd, &operation)
 }
 
 /// Doubles the concurrency until the rate stops rising, an operation is refused, or only the time
@@ -168,7 +174,7 @@ fn climb(
         if per_second > highest {
             best = Some(Ceiling { per_second, at_once, reached: false, throttled });
         }
-        let reached = throttled || per_second < GAIN * highest;
+        let reached = throttled || per_second < MIN_GAIN * highest;
         if let Some(best) = best.as_mut().filter(|_| reached) {
             (best.reached, best.throttled) = (true, throttled);
         }

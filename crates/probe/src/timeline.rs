@@ -1,33 +1,33 @@
-//! Bytes received over time, in bins, and the rate levels in them. A rate that falls once shows
-//! that a bucket of burst bytes ran empty.
+//! Records the bytes received over time, in bins, and finds rate levels in the bins. A rate that
+//! falls once shows that the bucket of a burst ran empty.
 //!
-//! The workers of [`crate::load::Streams`] record bytes; the coordinator reads past bins. The
+//! The workers of [`crate::load::Streams`] record bytes, and the coordinator reads past bins. The
 //! analysis is pure.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Length of a bin: several pieces of the slowest link, and a tenth of the shortest burst to
-/// detect.
+/// Duration of a bin. It covers several pieces of the slowest link, and is a tenth of the shortest
+/// burst to be detected.
 pub(crate) const BIN: Duration = Duration::from_millis(20);
 
-/// Bins of the shortest level.
+/// Smallest number of bins in a level.
 const MIN_LEVEL_BINS: usize = 5;
 
-/// A fall by a smaller factor is noise.
+/// Smallest factor by which a rate must fall. A smaller fall is noise.
 const MIN_FALL: f64 = 1.25;
 
-/// Least part of the variation that two levels must explain.
+/// Smallest share of the variation that two levels must explain.
 const MIN_EXPLAINED: f64 = 0.7;
 
-/// Bytes received in each bin since the probe began.
+/// The bytes received in each bin since the probe began.
 pub(crate) struct Timeline {
     began: Instant,
     bins: Vec<AtomicU64>,
 }
 
 impl Timeline {
-    /// Makes a timeline of this length. Later bytes are not recorded.
+    /// Returns a timeline of this length. Bytes that arrive later are not recorded.
     pub(crate) fn new(length: Duration) -> Self {
         let count = length.as_millis() / BIN.as_millis() + 1;
         let bins = (0..count).map(|_| AtomicU64::new(0)).collect();
@@ -46,19 +46,20 @@ impl Timeline {
         }
     }
 
-    /// Returns the bytes per second in each bin from `from` to before `to`.
+    /// Returns the bytes per second in each bin, from the bin `from` up to, but not including,
+    /// `to`.
     pub(crate) fn rates(&self, from: usize, to: usize) -> Vec<f64> {
         let to = to.min(self.bins.len());
         let bins = self.bins.get(from.min(to)..to).unwrap_or_default();
         bins.iter().map(|bin| bin.load(Ordering::Relaxed) as f64 / BIN.as_secs_f64()).collect()
     }
 
-    /// Returns the total of recorded bytes.
+    /// Returns the total number of bytes recorded.
     pub(crate) fn total(&self) -> u64 {
         self.bins.iter().map(|bin| bin.load(Ordering::Relaxed)).sum()
     }
 
-    /// Returns the mean rate in these bins.
+    /// Returns the mean rate in the bins from `from` up to, but not including, `to`.
     pub(crate) fn mean(&self, from: usize, to: usize) -> f64 {
         mean(&self.rates(from, to))
     }
@@ -68,14 +69,14 @@ pub(crate) fn mean(values: &[f64]) -> f64 {
     if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / values.len() as f64 }
 }
 
-/// A rate that fell.
+/// A rate that has fallen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Fall {
     /// Bytes per second before the fall.
     pub(crate) before: f64,
     /// Bytes per second after the fall.
     pub(crate) after: f64,
-    /// The first bin after the fall.
+    /// Number of the first bin after the fall.
     pub(crate) at: usize,
 }
 
@@ -94,16 +95,16 @@ pub(crate) fn fall(rates: &[f64]) -> Option<Fall> {
     (found.before > MIN_FALL * found.after && left < (1.0 - MIN_EXPLAINED) * whole).then_some(found)
 }
 
-/// Finds the bin in which a rate reaches its highest level: the first mean over [`MIN_LEVEL_BINS`]
-/// bins that comes close to the highest mean.
+/// Finds the bin in which a rate reaches its highest level: the first window of [`MIN_LEVEL_BINS`]
+/// bins whose mean is close to the highest mean.
 pub(crate) fn peak(rates: &[f64]) -> usize {
     let means: Vec<f64> = rates.windows(MIN_LEVEL_BINS).map(mean).collect();
     let highest = means.iter().copied().fold(0.0, f64::max);
     means.iter().position(|mean| *mean >= 0.9 * highest).unwrap_or(0)
 }
 
-/// Returns the bytes above `base` that a bucket has lost by the end of `rates`, if it was full
-/// before. It fills at `base` meanwhile, up to full.
+/// Returns the number of bytes above `base` that a bucket has lost by the end of `rates`. The
+/// bucket is full at the start, and fills at `base`, up to full.
 pub(crate) fn drained(rates: &[f64], base: f64) -> f64 {
     let drain = |level: f64, rate: &f64| (level + (rate - base) * BIN.as_secs_f64()).max(0.0);
     rates.iter().fold(0.0, drain)
@@ -141,7 +142,8 @@ mod tests {
     #[test]
     fn a_bucket_fills_while_less_is_sent_and_no_further_than_full() {
         let rates: Vec<f64> = [200e6; 50].into_iter().chain([0.0; 25]).collect();
-        // A second at 200 MB/s takes 100 MB above 100 MB/s. Half of them return in 0.5 s.
+        // A second at 200 MB/s takes 100 MB above 100 MB/s. A pause of 0.5 s gives half of these
+        // bytes back.
         assert!((drained(&rates, 100e6) - 50e6).abs() < 1.0);
         assert_eq!(drained(&[0.0; 100], 100e6), 0.0);
     }

@@ -1,3 +1,3 @@
-//! The tests of the probe with real files and servers, in one program.
+//! Tests probes with real files and servers, in one program.
 
 mod probe;

@@ -1,5 +1,5 @@
-//! Findings and requests of a probe. No test asserts a rate: `examples/probe_accuracy.rs` prints
-//! them.
+//! Tests the results and the requests of a probe. No test asserts a rate:
+//! `examples/probe_accuracy.rs` prints rates.
 
 use std::fs;
 use std::time::Duration;
@@ -66,7 +66,7 @@ fn where_nothing_can_be_read_the_error_says_which_right_is_missing() {
     assert!(missing.advice().is_some());
 }
 
-/// Returns a store behind a link that counts.
+/// Returns a store behind a link that counts requests.
 fn behind_a_link(address: &str) -> (firstbyte_link::RunningLink, Store) {
     let running = Link::start(LinkConfig::new(([127, 0, 0, 1], 0).into(), address)).unwrap();
     let url = format!("http://{}", running.address());
@@ -91,7 +91,7 @@ fn what_a_probe_reports_as_sent_is_what_the_server_got() {
     store
         .put(&place(&format!("{bucket}large")), firstbyte_store::Payload::Bytes(&large), &Default::default())
         .unwrap();
-    // On a busy machine a short probe may end early.
+    // On a busy machine, a short probe may end early.
     let is_whole = [4.0, 16.0, 60.0].into_iter().any(|seconds| {
         let before = link.counters().requests;
         let report = probe(&store, &place(&bucket), &options(seconds, root.path())).unwrap();
@@ -102,7 +102,7 @@ fn what_a_probe_reports_as_sent_is_what_the_server_got() {
     });
     assert!(is_whole);
 
-    // With --write the probe also writes, and leaves nothing behind.
+    // With --write, the probe also writes, and leaves nothing behind.
     let written = ProbeOptions { rights: ProbeRights::ReadWrite, ..options(2.0, root.path()) };
     let report = probe(&store, &place(&bucket), &written).unwrap();
     assert!(report.access.create.is_some() && report.spent.requests.put > 0);
@@ -112,14 +112,14 @@ fn what_a_probe_reports_as_sent_is_what_the_server_got() {
 
 #[test]
 fn no_request_is_sent_that_the_budget_does_not_hold() {
-    // Prices of S3 Standard in us-east-1, to the internet.
+    // The prices of S3 Standard in us-east-1, for traffic to the internet.
     let prices = Prices { get: 4e-7, put: 5e-6, received: 0.09 / 1_073_741_824.0, sent: 0.0 };
     let root = scratch();
     let server = minio(root.path());
     let (_link, store) = behind_a_link(&server.address().to_string());
     let object = place(&format!("s3://{BUCKET}/large"));
     store.put(&object, firstbyte_store::Payload::Bytes(&bytes(1, 30 << 20)), &Default::default()).unwrap();
-    // 0.0005 dollars pay for some 5.6 MiB to the internet.
+    // 0.0005 dollars pay for about 5.6 MiB to the internet.
     let mut options = options(4.0, root.path());
     options.budget = Budget { usd: 0.0005, prices, ..options.budget };
     let report = probe(&store, &object, &options).unwrap();
@@ -129,7 +129,7 @@ fn no_request_is_sent_that_the_budget_does_not_hold() {
     assert!(matches!(probe(&store, &object, &options), Err(Error::Budget { .. })));
 }
 
-/// Serves one object of 4 MiB; after `most` requests it throttles every request.
+/// Serves one object of 4 MiB. After the first `most` requests, throttles every request.
 fn throttling(most: usize) -> Scripted {
     const LENGTH: u64 = 4 << 20;
     let content = bytes(3, LENGTH as usize);
@@ -169,14 +169,14 @@ fn a_server_that_throttles_is_not_pushed_and_the_report_says_so() {
     };
     let disk = scratch();
     let object = place("s3://bucket/one");
-    // Throttling begins only while requests are counted.
+    // Throttling begins only while requests per second are measured.
     let quiet = throttling(usize::MAX);
     let report = probe(&anonymous(quiet.url()), &object, &options(2.0, disk.path())).unwrap();
     assert!(!report.ceiling.unwrap().throttled);
     let server = throttling(30);
     let report = probe(&anonymous(server.url()), &object, &options(2.0, disk.path()));
     let refused = server.count().saturating_sub(30);
-    // Each worker of a step, at most 64, meets one refusal.
+    // Each worker of a step, of which there are up to 64, meets one refusal.
     assert!(refused <= 64, "{refused} requests after the first refusal");
     let said = match report {
         Ok(report) => format!("{:?} {:?}", report.lines(), report.rates),

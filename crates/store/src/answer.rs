@@ -1,10 +1,10 @@
-//! Parses the head of an HTTP or S3 response: the object it describes, and whether it matches the
-//! request.
+//! Parses the head of an HTTP or S3 response: describes the object in it, and checks that the
+//! response matches the request.
 //!
-//! S3 and plain HTTP share this module: both describe objects by the same headers, and both may
-//! answer a range request with something else. The headers of Google and Azure are renamed to those
-//! of S3 first. Every response is checked, because pieces of different versions must never be
-//! combined.
+//! S3 and plain HTTP share this module, because both describe objects by the same headers, and both
+//! may answer a range request with something else. The backends of Google and Azure first rename
+//! their headers to those of S3. Every response is checked, because pieces of different versions
+//! must never be combined.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -22,12 +22,12 @@ use crate::wire::{Incoming, ResponseHead};
 /// Headers stored as metadata in addition to `Content-Type`.
 pub(crate) const KEPT_HEADERS: [&str; 5] =
     ["cache-control", "content-disposition", "content-encoding", "content-language", EXPIRES];
-/// The header `Expires`, which S3 returns as it was written. Web servers compute it for each
-/// response, and Google and Azure do not store it.
+/// The header `Expires`. Of all stores, only S3 returns it as it was written: web servers compute
+/// it for each response, and Google and Azure do not store it.
 pub(crate) const EXPIRES: &str = "expires";
-/// User metadata key of the file's modification time, as in rclone.
+/// Key of the user metadata that holds the file's modification time, as in rclone.
 pub(crate) const MTIME: &str = "mtime";
-/// Prefix of user metadata.
+/// Prefix of the headers that hold user metadata.
 pub(crate) const USER_PREFIX: &str = "x-amz-meta-";
 /// Azure's header for the MD5 of a whole object.
 pub(crate) const AZURE_MD5: &str = "x-ms-blob-content-md5";
@@ -79,8 +79,9 @@ fn metadata(head: &ResponseHead) -> Metadata {
     metadata
 }
 
-/// Returns the full-object checksum in a response head. A composite checksum (over those of the
-/// parts) cannot verify the whole object, and an `ETag` is never used as an MD5.
+/// Returns the checksum of the whole object from a response head. Skips a composite checksum, which
+/// is computed over the checksums of the parts and cannot verify the whole object. An `ETag` is
+/// never used as an MD5.
 fn checksum(head: &ResponseHead) -> Option<Checksum> {
     let full = match head.get("x-amz-checksum-type") {
         Some(kind) => kind == "FULL_OBJECT",
@@ -96,8 +97,8 @@ fn checksum(head: &ResponseHead) -> Option<Checksum> {
     full.then(from_s3).flatten().or_else(|| digest(head)).or_else(from_azure)
 }
 
-/// Parses `Repr-Digest: sha-256=:BASE64:` (RFC 9530) or the older `Digest: SHA-256=BASE64` (RFC
-/// 3230), both of the whole object.
+/// Parses the SHA-256 of the whole object from `Repr-Digest: sha-256=:BASE64:` (RFC 9530) or from
+/// the older `Digest: SHA-256=BASE64` (RFC 3230).
 fn digest(head: &ResponseHead) -> Option<Checksum> {
     let named = |text: &str| -> Option<Checksum> {
         text.split(',').find_map(|item| {
@@ -145,11 +146,12 @@ fn body_of(place: &str, get: &Get, head: &ResponseHead, incoming: Incoming) -> R
     };
     let mut stat = stat(head, size);
     check_version(place, get, &stat)?;
-    // A response need not repeat the requested version id, and has none for `null`.
+    // A response may omit the requested version id, and the id `null` was dropped above.
     if stat.version.version_id.is_none() {
         stat.version.version_id = get.version.as_ref().and_then(|version| version.version_id.clone());
     }
-    // A whole object in response to a range request is usable if the range starts at byte 0.
+    // A server may answer a range request with the whole object. That body is usable only if the
+    // range starts at byte 0.
     if head.status == 200 && get.range.is_some_and(|asked| asked.start != 0) {
         return Err(Error::RangeIgnored { location: place.to_owned(), trace: None });
     }
@@ -162,8 +164,8 @@ fn body_of(place: &str, get: &Get, head: &ResponseHead, incoming: Incoming) -> R
     })
 }
 
-/// Returns the result of a 416 (range after the end of the object): an empty body if the object is
-/// empty, otherwise an error.
+/// Returns the result of a 416 (the range starts after the end of the object): an empty body if the
+/// object is empty, otherwise an error.
 pub(crate) fn unsatisfied(place: &str, get: &Get, head: &ResponseHead) -> Result<Body> {
     empty_body(place, get, head).map_err(|error| error.traced(|| head.trace()))
 }
@@ -175,11 +177,10 @@ fn empty_body(place: &str, get: &Get, head: &ResponseHead) -> Result<Body> {
         .and_then(|size| size.parse().ok());
     let stat = stat(head, size.or(get.version.as_ref().and_then(|version| version.size)));
     let start = get.range.map_or(0, |range| range.start);
-    // A range from the first byte fails only for an empty object. MinIO and versitygw do not state
-    // its size.
+    // A range that starts at byte 0 fails only for an empty object. MinIO and versitygw do not
+    // state the size of such an object.
     if stat.size().unwrap_or(0) == 0 && start == 0 {
-        // The type and length in the head of a 416 are those of the error message, not of the
-        // object.
+        // The type and the length in the head of a 416 describe the error message, not the object.
         let version = get.version.clone().unwrap_or_else(|| stat.version.clone());
         let stat =
             Stat { version: Version { size: Some(0), ..version }, metadata: Metadata::default(), ..stat };
@@ -197,8 +198,8 @@ fn empty_body(place: &str, get: &Get, head: &ResponseHead) -> Result<Body> {
     })
 }
 
-/// Returns true if an error to HEAD says nothing about the object: a server may refuse the method
-/// but allow GET, for example with a URL signed for GET.
+/// Returns true if the failure of a HEAD request says nothing about the object: a server may refuse
+/// HEAD but allow GET, for example for a URL signed for GET.
 pub(crate) fn refuses_head(error: &Error) -> bool {
     match error {
         Error::Denied { detail, .. } => !detail.starts_with("401") && !detail.starts_with("407"),
@@ -249,12 +250,12 @@ fn parse_content_range(text: &str) -> Option<(ByteRange, Option<u64>)> {
 pub(crate) fn range_header(range: ByteRange) -> String {
     match range.end {
         u64::MAX => format!("bytes={}-", range.start),
-        // HTTP has no empty ranges: one byte is requested and discarded.
+        // HTTP has no empty ranges. For an empty range, one byte is requested and discarded.
         end => format!("bytes={}-{}", range.start, end.max(range.start + 1) - 1),
     }
 }
 
-/// Parses seconds since 1970 with an optional fraction, rclone's format.
+/// Parses rclone's format for S3: seconds since 1970, with an optional fraction.
 pub(crate) fn parse_unix(text: &str) -> Option<SystemTime> {
     let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
@@ -267,7 +268,7 @@ pub(crate) fn parse_unix(text: &str) -> Option<SystemTime> {
     if negative { UNIX_EPOCH.checked_sub(span) } else { UNIX_EPOCH.checked_add(span) }
 }
 
-/// Formats a time like rclone.
+/// Formats a time as seconds since 1970 with nine decimals, rclone's format for S3.
 pub(crate) fn format_unix(time: SystemTime) -> String {
     match time.duration_since(UNIX_EPOCH) {
         Ok(since) => format!("{}.{:09}", since.as_secs(), since.subsec_nanos()),
@@ -275,7 +276,7 @@ pub(crate) fn format_unix(time: SystemTime) -> String {
     }
 }
 
-/// Formats a time like rclone for Google and Azure.
+/// Formats a time as RFC 3339, rclone's format for Google and Azure.
 pub(crate) fn format_rfc3339(time: SystemTime) -> String {
     let nanos = match time.duration_since(UNIX_EPOCH) {
         Ok(since) => i128::try_from(since.as_nanos()),
@@ -285,7 +286,7 @@ pub(crate) fn format_rfc3339(time: SystemTime) -> String {
         let date = time::OffsetDateTime::from_unix_timestamp_nanos(nanos.ok()?).ok()?;
         date.format(&time::format_description::well_known::Rfc3339).ok()
     };
-    // The format allows only the years 0 to 9999.
+    // RFC 3339 allows only the years 0 to 9999; other times are written in seconds.
     format().unwrap_or_else(|| format_unix(time))
 }
 

@@ -1,5 +1,5 @@
-//! The operations of every object store. [`Store`](crate::Store) calls all of them by the same
-//! names, and a build without one of the stores refuses its locations in one place.
+//! Declares the operations of every object store. [`Store`](crate::Store) calls all stores by these
+//! traits. A store that the build lacks is refused in one place.
 
 use std::sync::Arc;
 
@@ -20,9 +20,9 @@ use crate::upload::{Part, Payload, PutOptions, Sending, Upload, Written};
 
 pub(crate) type Entries = Box<dyn Iterator<Item = Result<Entry>> + Send>;
 
-/// An object store, which has buckets.
+/// Backend of an object store, that is, of a store that has buckets.
 pub(crate) trait ObjectBackend: Send + Sync {
-    /// Describes an object or, if there is none, a prefix.
+    /// Describes an object; without such an object, the prefix of that name.
     fn stat(&self, object: &ObjectLocation) -> Result<Stat>;
     /// Describes an object, never a prefix.
     fn head(&self, object: &ObjectLocation) -> Result<Stat>;
@@ -46,7 +46,7 @@ pub(crate) trait ObjectBackend: Send + Sync {
     fn delete_bucket(&self, bucket: &ObjectLocation) -> Result<()>;
 }
 
-/// An object store to which large objects are uploaded in parts.
+/// Backend of an object store that accepts large objects in parts.
 pub(crate) trait PartsBackend {
     fn begin_upload(&self, object: &ObjectLocation, options: &PutOptions) -> Result<Upload>;
     fn put_part(
@@ -67,8 +67,8 @@ pub(crate) trait PartsBackend {
     ) -> Result<Written>;
 }
 
-/// Implements [`ObjectBackend`] by calling the methods of the same names, of the type or of its
-/// trait `$reads`.
+/// Implements [`ObjectBackend`] by the methods of the same names: those of the backend's type or,
+/// for reads, those of its trait `$reads`.
 macro_rules! object_backend {
     ($backend:ident, [$($reads:tt)+], $head:expr) => {
         impl ObjectBackend for $backend {

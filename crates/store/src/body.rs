@@ -1,7 +1,7 @@
-//! The body of a response, or the bytes of a local file.
+//! Returns the bytes of a response or of a file.
 //!
-//! A body returns exactly the bytes of its [`range`](Body::range) or an error, never fewer and
-//! never more, whatever its source sends.
+//! A body returns exactly the bytes of its [`range`](Body::range) or an error: never fewer bytes
+//! and never more, whatever its source sends.
 
 mod local;
 
@@ -24,41 +24,41 @@ use crate::wire::Incoming;
 
 use local::LocalSource;
 
-/// The content that [`Store::get`](crate::Store::get) returns. When it is dropped, its connection
-/// returns to the pool if every byte was read.
+/// The content that [`Store::get`](crate::Store::get) returns. A dropped body returns its
+/// connection to the pool if every byte was read.
 pub struct Body {
     stat: Stat,
     range: ByteRange,
     place: String,
-    /// Bytes that have not been returned; `None` if the length is unknown.
+    /// Bytes that have not been returned yet; `None` if the length is unknown.
     left: Option<u64>,
     source: Source,
-    /// The end of the range, if the response holds only its beginning.
+    /// The end of the range that the response lacks, if the response holds only its beginning.
     rest: Option<Rest>,
     throttle: Throttle,
     cancel: Cancel,
 }
 
-/// Requests a range of the object.
+/// Requests a given range of the same object.
 type Request = Box<dyn FnMut(ByteRange) -> Result<Body> + Send>;
 
-/// The end of a range that is still to be requested.
+/// The end of a range, not requested yet.
 struct Rest {
     range: ByteRange,
     request: Request,
 }
 
-/// A function called with all bytes, for checksums.
+/// Callback that receives all bytes, to compute a checksum.
 type Observer<'a> = &'a mut dyn FnMut(&[u8]);
 
 enum Source {
     /// The response on a socket.
     Wire(Box<Incoming>),
-    /// A gateway's response on a socket. Each block has a checksum.
+    /// A gateway's response on a socket, with a checksum for each block.
     Framed(Box<Frames>),
     /// An open file.
     Local(LocalSource),
-    /// An open file on another host.
+    /// An open file on an SFTP server.
     #[cfg(feature = "sftp")]
     Sftp(Box<SftpReading>),
     /// No bytes.
@@ -66,24 +66,25 @@ enum Source {
 }
 
 impl Body {
-    /// Returns the body of an HTTP response with the bytes `range`.
+    /// Returns the body of an HTTP response that holds the bytes `range`.
     pub(crate) fn from_wire(place: String, stat: Stat, range: ByteRange, incoming: Incoming) -> Self {
         let left = (range.end != u64::MAX).then(|| range.len());
         Self::new(place, stat, range, left, Source::Wire(Box::new(incoming)))
     }
 
-    /// Returns the body of a gateway's response with the bytes `range`, each block with a checksum.
+    /// Returns the body of a gateway's response that holds the bytes `range`, with a checksum for
+    /// each block.
     pub(crate) fn from_frames(place: String, stat: Stat, range: ByteRange, incoming: Incoming) -> Self {
         let frames = Frames::new(place.clone(), range, incoming);
         Self::new(place, stat, range, Some(range.len()), Source::Framed(Box::new(frames)))
     }
 
-    /// Returns whether each block has a checksum.
+    /// Returns true if the body has a checksum for each block.
     pub(crate) fn is_framed(&self) -> bool {
         matches!(self.source, Source::Framed(_))
     }
 
-    /// Reports the failures of this body to the gateway that sends it.
+    /// Reports failures of this body to `member`, the gateway that sends it.
     pub(crate) fn watched_by(mut self, member: &Arc<Member>) -> Self {
         if let Source::Framed(frames) = &mut self.source {
             frames.member = Some(Arc::clone(member));
@@ -91,13 +92,13 @@ impl Body {
         self
     }
 
-    /// Returns the bytes `range` of an open file. The range must be within the file.
+    /// Returns the bytes `range` of an open file. The file must contain the whole range.
     pub(crate) fn from_file(place: String, stat: Stat, range: ByteRange, file: File, cancel: Cancel) -> Self {
         let source = Source::Local(LocalSource::new(file, range, cancel));
         Self::new(place, stat, range, Some(range.len()), source)
     }
 
-    /// Returns the available bytes of `asked` from an open file whose length is unknown.
+    /// Returns the bytes of `asked` that an open file of unknown length has.
     pub(crate) fn from_unmeasured_file(
         place: String,
         stat: Stat,
@@ -109,8 +110,8 @@ impl Body {
         Self::new(place, stat, ByteRange::new(asked.start, u64::MAX), None, source)
     }
 
-    /// Returns the bytes `range` of an open file on another host. If its length is unknown, the
-    /// range ends at `u64::MAX`.
+    /// Returns the bytes `range` of an open file on an SFTP server. If the length of the file is
+    /// unknown, `range` ends at `u64::MAX`.
     #[cfg(feature = "sftp")]
     pub(crate) fn from_sftp(place: String, stat: Stat, range: ByteRange, reading: SftpReading) -> Self {
         let left = (range.end != u64::MAX).then(|| range.len());
@@ -127,14 +128,16 @@ impl Body {
         Self { stat, range, place, left, source, rest: None, throttle, cancel }
     }
 
-    /// Extends the body to `end`. `request` requests the bytes after those of the response.
+    /// Extends the range of the body to `end`. After the last byte of the response, `request`
+    /// requests the remaining bytes.
     pub(crate) fn continued_to(mut self, end: u64, request: Request) -> Self {
         self.rest = Some(Rest { range: ByteRange::new(self.range.end, end), request });
         self.range.end = end;
         self
     }
 
-    /// Returns whether there are more bytes. Requests the next ones if the response has ended.
+    /// Returns true if there are more bytes. Requests the remaining range if the response has
+    /// ended.
     fn has_more(&mut self) -> Result<bool> {
         if self.left != Some(0) {
             return Ok(true);
@@ -153,7 +156,7 @@ impl Body {
         Ok(true)
     }
 
-    /// Applies a rate limit. `cancel` ends its waits.
+    /// Applies a rate limit. `cancel` ends waits for the limit.
     pub(crate) fn throttled(mut self, throttle: &Throttle, cancel: &Cancel) -> Self {
         if !throttle.is_unlimited() {
             (self.throttle, self.cancel) = (throttle.clone(), cancel.clone());
@@ -167,7 +170,7 @@ impl Body {
         &self.stat
     }
 
-    /// Returns the range of this body. If the length is unknown, it ends at `u64::MAX`.
+    /// Returns the range of this body. The range ends at `u64::MAX` if the length is unknown.
     #[must_use]
     pub fn range(&self) -> ByteRange {
         self.range
@@ -198,7 +201,8 @@ impl Body {
         self.account(read)
     }
 
-    /// Waits until the rate limit allows some bytes, at most `most`. Returns their number.
+    /// Waits until the rate limit allows at least one byte. Returns the number of bytes allowed, up
+    /// to `most`.
     fn wait_for(&self, most: u64) -> Result<u64> {
         if self.throttle.is_unlimited() {
             return Ok(most);
@@ -208,18 +212,21 @@ impl Body {
         Ok(grant.bytes)
     }
 
-    /// Returns true if [`write_to`](Self::write_to) can move the bytes within the kernel, as from a
-    /// plain connection.
+    /// Returns true if [`write_to`](Self::write_to) can move the bytes within the kernel, as it can
+    /// from a connection without TLS.
     #[must_use]
     pub fn can_bypass(&self) -> bool {
         matches!(&self.source, Source::Wire(incoming) if incoming.can_splice())
     }
 
-    /// Moves the next bytes, at most `limit`, into `sink` at `offset`. Returns their number.
-    /// Without `observe` the kernel may move them (splice, copy_file_range). With `observe`, each
-    /// piece is passed to it in order, after it was written. `scratch` is the buffer for bytes that
-    /// pass through memory. `progress` is called with each number of bytes written, which are in
-    /// the file even if an error follows.
+    /// Moves the next bytes, up to `limit`, into `sink` at `offset`. Returns the number of bytes
+    /// moved.
+    ///
+    /// - `observe`: receives each piece, in order, after the piece was written. Without an
+    ///   observer, the kernel may move the bytes (splice, copy_file_range).
+    /// - `scratch`: buffer for bytes that pass through memory.
+    /// - `progress`: receives the length of each piece written. These bytes are in the file even if
+    ///   `write_to` then fails.
     ///
     /// # Errors
     /// The errors of [`read`](Self::read), and [`Io`](Error::Io) for the file.
@@ -258,8 +265,8 @@ impl Body {
         Ok(done)
     }
 
-    /// Moves up to `most` bytes within the kernel, or without another copy. Returns `None` if the
-    /// source does not support that.
+    /// Moves up to `most` bytes within the kernel, or at least without another copy of them.
+    /// Returns `None` if the source supports neither.
     fn hand_over(&mut self, sink: &Sink, offset: u64, most: u64) -> Option<Result<usize>> {
         let allowed = match self.wait_for(most) {
             Ok(allowed) => allowed,
@@ -277,7 +284,8 @@ impl Body {
         Some(moved?.and_then(|count| self.account(count)))
     }
 
-    /// Accounts for `count` returned bytes, of which 0 means the end of the source.
+    /// Subtracts `count` returned bytes from the remaining length, and checks the end of the body.
+    /// A `count` of 0 is the end of the source.
     fn account(&mut self, count: usize) -> Result<usize> {
         let version = &self.stat.version;
         let Some(left) = &mut self.left else {
@@ -304,7 +312,7 @@ impl Body {
             return Ok(count);
         }
         match &mut self.source {
-            // A chunked body has an end mark after its last byte. It must be read before the
+            // A chunked body has an end mark after its last byte. The mark must be read before the
             // connection is used again.
             Source::Wire(incoming) => match incoming.read(&mut [0])? {
                 0 => Ok(count),

@@ -1,10 +1,11 @@
 //! Ends requests from another thread.
 //!
-//! A blocking read ends when another thread shuts its socket down. Hedged requests, deadlines and
-//! Ctrl-C end requests this way. Waits without a socket (name resolution, connecting, back-off,
-//! credential providers) check the handle every [`LOOK`].
+//! A blocking read ends when another thread shuts down its socket. Hedged requests, deadlines and
+//! Ctrl-C end requests this way. Waits that have no socket (name resolution, connecting, back-off,
+//! credential providers) check the handle every [`POLL_INTERVAL`].
 //!
-//! Handles nest: a handle [`within`](Cancel::within) another is cancelled by either.
+//! Handles nest: cancelling either of two nested handles cancels a handle made by
+//! [`within`](Cancel::within).
 
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,20 +15,21 @@ use std::time::{Duration, Instant};
 use rustix_futex_sync::Mutex;
 
 use crate::error::{Error, Result};
-use crate::limits::{LOOK, STACK};
+use crate::limits::{POLL_INTERVAL, STACK};
 
 /// A handle that ends the requests registered with it. Clones share one state.
 #[derive(Clone, Debug, Default)]
 pub struct Cancel {
     state: Arc<CancelState>,
-    /// The outer handle, which cancels this one too.
+    /// The outer handle. Cancelling it cancels this handle too.
     outer: Option<Arc<Cancel>>,
 }
 
 #[derive(Debug, Default)]
 struct CancelState {
     cancelled: AtomicBool,
-    /// Sockets of current requests. Weak references, so that dropping a connection closes it.
+    /// Sockets of current requests. The references are weak, because a dropped connection must be
+    /// closed.
     sockets: Mutex<Vec<Weak<TcpStream>>>,
 }
 
@@ -44,8 +46,8 @@ impl Cancel {
         Self::default()
     }
 
-    /// Nests this handle in `outer`: its requests end when either is cancelled. Cancelling this
-    /// handle does not cancel `outer`.
+    /// Returns this handle nested in `outer`: its requests end when this handle or `outer` is
+    /// cancelled. Cancelling this handle does not cancel `outer`.
     #[must_use]
     pub fn within(&self, outer: &Self) -> Self {
         let around = match &self.outer {
@@ -55,7 +57,8 @@ impl Cancel {
         Self { state: Arc::clone(&self.state), outer: Some(Arc::new(around)) }
     }
 
-    /// Returns a handle that cancels itself after `time`, for requests after the end of a run.
+    /// Returns a handle that cancels itself after `time`. Requests that are sent after the end of a
+    /// run, such as clean-up, use such a handle.
     #[must_use]
     pub fn after(time: Duration) -> Self {
         let cancel = Self::new();
@@ -68,13 +71,13 @@ impl Cancel {
         };
         let thread = std::thread::Builder::new().name("cancel".into()).stack_size(STACK);
         if thread.spawn(expire).is_err() {
-            // Without a thread that cancels it later, the handle must not be used.
+            // No thread will cancel the handle at its time, so the handle must not be used.
             cancel.cancel();
         }
         cancel
     }
 
-    /// Ends current requests and all later ones with this handle. They fail with
+    /// Ends the current requests with this handle, and refuses later ones. All fail with
     /// [`Error::Cancelled`](crate::Error::Cancelled).
     pub fn cancel(&self) {
         self.state.cancelled.store(true, Ordering::SeqCst);
@@ -84,7 +87,7 @@ impl Cancel {
         }
     }
 
-    /// Returns true after [`cancel`](Self::cancel) on this handle or an outer one.
+    /// Returns true after [`cancel`](Self::cancel) on this handle or on a handle around it.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.levels().any(|level| level.state.cancelled.load(Ordering::SeqCst))
@@ -101,7 +104,7 @@ impl Cancel {
             if left.is_zero() {
                 return Ok(());
             }
-            std::thread::sleep(left.min(LOOK));
+            std::thread::sleep(left.min(POLL_INTERVAL));
         }
     }
 
@@ -112,7 +115,7 @@ impl Cancel {
             sockets.retain(|known| known.strong_count() > 0 && !known.ptr_eq(&Arc::downgrade(socket)));
             sockets.push(Arc::downgrade(socket));
         }
-        // The check comes last: a cancellation after it finds the socket.
+        // The flag is checked after the socket was added: a later cancellation finds the socket.
         let live = !self.is_cancelled();
         if !live {
             self.release(&Arc::downgrade(socket));

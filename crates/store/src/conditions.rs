@@ -1,7 +1,8 @@
 //! Remembers servers that answer 412 to `If-Match` with their own current ETag.
 //!
-//! Such servers break RFC 9110, 13.1.1. Reads from them state no condition. The version of each
-//! response is compared with the pinned one in any case, so nothing is mixed.
+//! Such servers break RFC 9110, 13.1.1. Reads from these servers send no condition. Versions are
+//! still never mixed, because the version of each response is compared with the pinned version
+//! anyway.
 
 use std::collections::HashSet;
 
@@ -15,22 +16,22 @@ use crate::error::{Error, Result};
 pub(crate) struct OwnTags(Mutex<HashSet<String>>);
 
 impl OwnTags {
-    /// Returns whether a server accepts its own ETags, as far as is known.
-    pub(crate) fn are_taken_by(&self, server: &str) -> bool {
+    /// Returns true unless this server is known to refuse its own ETags.
+    pub(crate) fn are_accepted_by(&self, server: &str) -> bool {
         !self.0.lock().contains(server)
     }
 
     /// Notes that a server refuses its own ETags.
-    pub(crate) fn are_refused_by(&self, server: &str) {
+    pub(crate) fn record_refusal_by(&self, server: &str) {
         if self.0.lock().insert(server.to_owned()) {
             tracing::info!(server, "refuses If-Match with its own ETag: reading without");
         }
     }
 }
 
-/// Returns the error for a 412 to the version `expected`. `found` is the version that a request
-/// without a condition found.
-pub(crate) fn refused(place: &str, expected: Option<&Version>, found: Result<Version>) -> Error {
+/// Returns the error for a 412 to a read of the version `expected`. `found` is the version that the
+/// same request found without a condition.
+pub(crate) fn precondition_error(place: &str, expected: Option<&Version>, found: Result<Version>) -> Error {
     let (location, expected) = (place.to_owned(), expected.cloned().unwrap_or_default());
     match found {
         Err(error @ Error::NotFound { .. }) => error,

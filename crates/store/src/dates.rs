@@ -1,4 +1,4 @@
-//! Parses the date formats of the services' responses.
+//! Parses the date formats in the services' responses.
 
 use std::time::SystemTime;
 
@@ -6,25 +6,24 @@ use time::format_description::BorrowedFormatItem;
 use time::format_description::well_known::{Rfc2822, Rfc3339};
 use time::macros::format_description;
 
-/// The preferred format of an HTTP date (RFC 9110, 5.6.7).
+/// The HTTP date format that RFC 9110, 5.6.7 prefers.
 const HTTP: &[BorrowedFormatItem<'_>] =
     format_description!("[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT");
 
-/// Parses an HTTP date (RFC 9110, 5.6.7) in the preferred format.
+/// Parses an HTTP date in the preferred format (RFC 9110, 5.6.7).
 pub(crate) fn http_date(text: &str) -> Option<SystemTime> {
     time::PrimitiveDateTime::parse(text, HTTP).ok().map(|date| date.assume_utc().into())
 }
 
-/// Parses an RFC 3339 time, the format of S3's XML and of our listings.
+/// Parses an RFC 3339 time: the format of S3's XML and of this program's listings.
 pub(crate) fn rfc3339(text: &str) -> Option<SystemTime> {
     time::OffsetDateTime::parse(text, &Rfc3339).ok().map(Into::into)
 }
 
-/// Returns the value of the header `Expires` for a time in the header's own format or in that of
-/// ISO 8601.
+/// Returns the value of the header `Expires` for a time in ISO 8601 or in the header's own format.
 ///
 /// # Errors
-/// The message for any other text says what to write instead.
+/// A message that says what to write instead, if `text` has neither format.
 pub fn expires_header(text: &str) -> std::result::Result<String, String> {
     let date = time::OffsetDateTime::parse(text, &Rfc3339)
         .or_else(|_| time::OffsetDateTime::parse(&text.replace("GMT", "+0000"), &Rfc2822))

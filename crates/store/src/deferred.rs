@@ -1,15 +1,16 @@
-//! Settings whose values are in files. A value is read when it is first needed, so that a missing
-//! or malformed file stops only the requests that need it. The command line and Python create them.
+//! Reads settings from files when they are first needed: a missing or malformed file stops only the
+//! requests that need its setting. The command line and Python create these settings.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use crate::error::{Error, Result};
 
-/// Reads a value, or returns the reason that it cannot be read.
+/// Reads a setting, or returns the reason why it cannot be read.
 type Read<T> = dyn Fn() -> std::result::Result<T, String> + Send + Sync;
 
-/// A setting that is read when it is first needed, and then remembered. Clones share the value.
+/// A setting that is read when it is first needed, and remembered from then on. Clones share the
+/// value.
 pub struct DeferredSetting<T> {
     setting: &'static str,
     read: Arc<Read<T>>,
@@ -17,7 +18,7 @@ pub struct DeferredSetting<T> {
 }
 
 impl<T> DeferredSetting<T> {
-    /// Returns a setting whose value `read` returns. Errors about it name `setting`.
+    /// Returns a setting whose value is read by `read`. Errors name it as `setting`.
     pub fn new(
         setting: &'static str,
         read: impl Fn() -> std::result::Result<T, String> + Send + Sync + 'static,
@@ -25,10 +26,7 @@ impl<T> DeferredSetting<T> {
         Self { setting, read: Arc::new(read), value: Arc::default() }
     }
 
-    /// Returns the value, and reads it if that has not succeeded yet.
-    ///
-    /// # Errors
-    /// [`Error::Options`]. The next call tries again.
+    /// Returns the value. Reads it first, unless an earlier call succeeded.
     pub fn get(&self) -> Result<&T> {
         if let Some(value) = self.value.get() {
             return Ok(value);
@@ -52,7 +50,8 @@ impl<T> Clone for DeferredSetting<T> {
 }
 
 impl<T: fmt::Debug> fmt::Debug for DeferredSetting<T> {
-    /// Formats the value, reading it if necessary: settings with one value look alike.
+    /// Formats the value, reading it first if necessary. So settings with equal values are
+    /// formatted alike, read or unread.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.get() {
             Ok(value) => value.fmt(f),

@@ -1,4 +1,5 @@
-//! The errors of a store. Each names the location or endpoint; the command line adds an exit code.
+//! Defines the errors of a store. Each error names its location or endpoint. The command line maps
+//! errors to exit codes.
 
 mod address;
 mod advice;
@@ -23,13 +24,13 @@ pub use kind::FailureKind;
 pub(crate) use trace::{HOST_ID, REQUEST_IDS};
 pub use trace::{Trace, Traced};
 
-/// The prefix of locations and endpoints that `ssh` connects to.
+/// Prefix of locations and endpoints that are reached by `ssh`.
 const SFTP: &str = "sftp://";
 
-/// The text between the location of an object and its missing version.
+/// Separator between the location of an object and its missing version, in an error.
 pub(crate) const VERSION_SEPARATOR: &str = ", version ";
 
-/// The detail of an error if a web page shows nothing about the names below it.
+/// Detail of the error for a web page that lists no names below its own.
 pub(crate) const LISTS_NOTHING: &str =
     "no link on this page leads to a name below it: no directory page, or an empty one";
 
@@ -48,7 +49,7 @@ pub enum Error {
         /// The request that failed.
         trace: Traced,
     },
-    /// The store refuses these credentials, or none were given.
+    /// The store refuses the credentials, or the request had none.
     #[error("{location}: access denied ({detail})")]
     Denied {
         /// The location.
@@ -60,7 +61,7 @@ pub enum Error {
         /// The request that failed.
         trace: Traced,
     },
-    /// Credentials cannot be found, or have expired.
+    /// No credentials were found, or they have expired.
     #[error("{location}: no usable credentials ({detail})")]
     Credentials {
         /// The location.
@@ -97,12 +98,13 @@ pub enum Error {
         location: String,
         /// The pinned version.
         expected: Box<Version>,
-        /// The version found; empty if the store reports only that it differs.
+        /// The version found; empty if the store reports only that the version differs.
         found: Box<Version>,
         /// The request that failed.
         trace: Traced,
     },
-    /// The server refuses to send a version by the very ETag that it gave that version.
+    /// The server refuses the ETag that it reported itself: it answers 412 to `If-Match` with that
+    /// tag.
     #[error("{location}: the server answers 412 to If-Match with its own ETag {etag}")]
     OwnTagRefused {
         /// The object.
@@ -130,8 +132,8 @@ pub enum Error {
         /// The request that failed.
         trace: Traced,
     },
-    /// The content of a file ends before or after the length that its file system reports, although
-    /// the file has not changed.
+    /// The content of a file is shorter or longer than its file system reports, although the file
+    /// has not changed.
     #[error("{location}: its content is not the {stated} bytes that the file system reports")]
     FalseLength {
         /// The file.
@@ -142,13 +144,13 @@ pub enum Error {
     /// The content does not match its checksum.
     #[error(transparent)]
     Checksum(#[from] ChecksumError),
-    /// No connection: the name does not resolve, the host is unreachable, the connection was
-    /// refused, or TLS failed.
+    /// There is no connection: the name does not resolve, the host is unreachable, the host refuses
+    /// the connection, or TLS fails.
     #[error("{endpoint}{named_by}: cannot connect ({detail})")]
     Unreachable {
         /// `host:port`.
         endpoint: String,
-        /// The source of this address.
+        /// The origin of this address, such as an option.
         named_by: Box<AddressSource>,
         /// The message of the operating system or of the TLS library.
         detail: String,
@@ -157,7 +159,7 @@ pub enum Error {
         /// The request that failed.
         trace: Traced,
     },
-    /// The server's certificate, or its SSH key, is not accepted.
+    /// The server's certificate or SSH key is not accepted.
     #[error("{endpoint}: {fault}{detail}")]
     Certificate {
         /// `host:port`.
@@ -167,7 +169,7 @@ pub enum Error {
         /// The names in the certificate, or the message of the TLS library.
         detail: String,
     },
-    /// A redirect from https to http, which the options forbid.
+    /// A redirect from https to http, which the options do not allow.
     #[error("{location}: redirected from https to {target}, where data can be read and changed in transit")]
     PlainRedirect {
         /// The location.
@@ -185,7 +187,7 @@ pub enum Error {
         /// The reason.
         why: &'static str,
     },
-    /// No response within the deadline.
+    /// There was no response within the deadline.
     #[error("{location}: no answer for {after:?}")]
     TimedOut {
         /// The location.
@@ -205,22 +207,22 @@ pub enum Error {
         /// The request that failed.
         trace: Traced,
     },
-    /// The endpoint did not respond for a whole deadline. Requests to it fail at once until it
-    /// answers a probe.
+    /// The endpoint did not respond for a whole deadline. Until it answers a probe, requests to it
+    /// fail immediately.
     #[error("{location}: {endpoint} has stopped answering")]
     Unresponsive {
         /// The location.
         location: String,
         /// `host:port`.
         endpoint: String,
-        /// The time until the next probe may be sent.
+        /// The time until the next probe is allowed.
         retry_in: Duration,
-        /// Consecutive requests without a response.
+        /// Number of consecutive requests without a response.
         silences: u32,
         /// The request that failed.
         trace: Traced,
     },
-    /// The file to upload cannot be read, or became shorter.
+    /// The file to upload cannot be read, or has become shorter.
     #[error("{location}: cannot read the data to upload ({source})")]
     Payload {
         /// The destination.
@@ -228,7 +230,7 @@ pub enum Error {
         /// The operating system's error.
         source: io::Error,
     },
-    /// The server requests a lower rate (503 SlowDown, 429).
+    /// The server asks for a lower request rate (503 SlowDown, 429).
     #[error("{location}: the server asks to slow down")]
     SlowDown {
         /// The location.
@@ -252,7 +254,7 @@ pub enum Error {
         /// The request that failed.
         trace: Traced,
     },
-    /// A response that is not valid HTTP or XML, or does not match the request.
+    /// The response is not valid HTTP or XML, or does not match the request.
     #[error("{location}: unusable answer ({detail})")]
     Protocol {
         /// The location.
@@ -274,7 +276,7 @@ pub enum Error {
         /// The request that failed.
         trace: Traced,
     },
-    /// A listing is not in the order of names that the client relies on.
+    /// A listing is not sorted in the order that the client relies on.
     #[error("{location}: the store lists its names out of order: {name} behind {previous}")]
     Disordered {
         /// The listed location.
@@ -284,7 +286,7 @@ pub enum Error {
         /// The name that should have been listed before `previous`.
         name: String,
     },
-    /// The precondition of a write failed: the destination exists already, or has changed.
+    /// The precondition of a write failed: the destination already exists or has changed.
     #[error("{location}: exists already or has changed")]
     Precondition {
         /// The destination.
@@ -302,12 +304,12 @@ pub enum Error {
         /// The request that failed.
         trace: Traced,
     },
-    /// A location whose store is not part of this build.
+    /// The store of this location is not part of this build.
     #[error("{location}: this build cannot reach it: the feature `{feature}` was left out")]
     LeftOut {
         /// The location.
         location: String,
-        /// The feature of the crate.
+        /// The feature of the crate that includes this store.
         feature: &'static str,
     },
     /// A name that is invalid at the destination.
@@ -365,13 +367,13 @@ impl Error {
             | Self::Disconnected { .. }
             | Self::Unresponsive { .. }
             | Self::SlowDown { .. } => true,
-            Self::Server { status, code, .. } => codes::meaning(code, *status) != Meaning::Final,
+            Self::Server { status, code, .. } => codes::meaning(code, *status) != Meaning::Permanent,
             _ => false,
         }
     }
 
-    /// Returns true if the error concerns the bucket, the endpoint or the credentials rather than
-    /// one object: all other requests to the same store will fail too.
+    /// Returns true if the error concerns the bucket, the endpoint or the credentials, not just one
+    /// object. All other requests to the same store will then fail too.
     #[must_use]
     pub fn concerns_store(&self) -> bool {
         match self {
@@ -388,8 +390,9 @@ impl Error {
         }
     }
 
-    /// Returns the name below `root` that a listing cannot show, with everything below it, if the
-    /// listing continues after it. `None` if the listing ends with this error.
+    /// Returns the name below `root` that a listing leaves out because of this error. The listing
+    /// also leaves out everything below that name, and then continues. `None` if the error ends the
+    /// listing.
     #[must_use]
     pub fn unlisted_name(&self, root: &Location) -> Option<&str> {
         match (root, self) {
@@ -407,14 +410,14 @@ impl Error {
         }
     }
 
-    /// Returns whether a file system is full or a quota is reached.
+    /// Returns true if a file system is full or a quota is reached.
     #[must_use]
     pub fn is_full_disk(&self) -> bool {
         matches!(self, Self::Io { source, .. } | Self::CreateDirectory { source, .. } if is_full(source))
     }
 }
 
-/// Returns the error for an operation that a location does not support.
+/// Returns the error for an operation that the store of this location does not support.
 pub(crate) fn unsupported(location: &Location, what: &'static str) -> Error {
     Error::Unsupported { location: location.to_string(), what, trace: None }
 }
@@ -432,7 +435,7 @@ impl Error {
     }
 }
 
-/// Describes the absence of a location: of a bucket, of everything below a prefix, or of an object.
+/// Describes what is missing at a location: a bucket, everything below a prefix, or an object.
 fn absence(location: &str) -> &'static str {
     match in_object_store(location) {
         Some(_) if location.contains(VERSION_SEPARATOR) => "not found",
@@ -443,7 +446,7 @@ fn absence(location: &str) -> &'static str {
     }
 }
 
-/// Formats the size of content after the error about a range.
+/// Formats the size of the content, to be appended to the error about a range.
 fn of_size(size: Option<u64>) -> String {
     size.map_or(String::new(), |size| format!(" ({size} bytes)"))
 }
@@ -458,8 +461,8 @@ fn change(expected: &Version, found: &Version) -> String {
     }
 }
 
-/// Returns the texts of two versions that differ. If the texts are equal, those of files are
-/// extended by the inode change time, which they omit.
+/// Returns the descriptions of two versions that differ. If the two descriptions are equal, the
+/// inode change time of a file is added, which a description otherwise omits.
 #[must_use]
 pub fn differing_texts(expected: &Version, found: &Version) -> (String, String) {
     let (one, other) = (expected.to_string(), found.to_string());
@@ -472,8 +475,8 @@ pub fn differing_texts(expected: &Version, found: &Version) -> (String, String) 
     }
 }
 
-/// Returns the facts by which two versions differ, including the inode change time of a file, which
-/// their texts omit.
+/// Returns the facts by which two versions differ. Includes the inode change time of a file, which
+/// the description of a version omits.
 #[must_use]
 pub fn difference(expected: &Version, found: &Version) -> String {
     let (one, other) = (expected.to_string(), found.to_string());
@@ -486,12 +489,13 @@ pub fn difference(expected: &Version, found: &Version) -> String {
     }
 }
 
-/// Returns the service of a location in an object store; `None` for other locations.
+/// Returns the service of a location in an object store, and `None` for other locations.
 fn service_of(location: &str) -> Option<Service> {
     Service::of_text(location).map(|(service, _)| service)
 }
 
-/// Returns the part after the scheme of a location in an object store; `None` for other locations.
+/// Returns the part after the scheme of a location in an object store, and `None` for other
+/// locations.
 fn in_object_store(location: &str) -> Option<&str> {
     Service::of_text(location).map(|(_, rest)| rest)
 }

@@ -1,4 +1,4 @@
-//! Encodes text in HTTP headers: non-ASCII text becomes RFC 2047 encoded words, as in S3.
+//! Encodes text for HTTP headers: non-ASCII text becomes an encoded word of RFC 2047, as in S3.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -23,13 +23,13 @@ pub(crate) fn decode(value: &str) -> String {
     decoded().unwrap_or_else(|| value.to_owned())
 }
 
-/// The fault of text with control characters.
+/// The fault of a text that has control characters.
 pub(crate) const CONTROL: &str = "has a line break or another control character";
 
 /// Checks that a text can be the value of a header.
 ///
 /// # Errors
-/// The fault, as the predicate of a sentence.
+/// The fault, as the predicate of a sentence about the header.
 pub fn header_value(text: &str) -> std::result::Result<(), &'static str> {
     if text.contains(char::is_control) {
         Err(CONTROL)

@@ -1,4 +1,4 @@
-//! The HTTP backend: any server, with GET, HEAD, PUT and DELETE.
+//! Reads and writes files on any HTTP server, by GET, HEAD, PUT and DELETE.
 
 mod listing;
 mod page;
@@ -27,10 +27,10 @@ use crate::upload::{Payload, PutOptions, Written};
 use crate::wire::{HttpMethod, Incoming, ResponseHead, WireClient, WireRequest};
 use crate::{answer, conditions, header_text};
 
-/// Redirects followed per request, the common default of HTTP libraries.
-const MOST_REDIRECTS: usize = 10;
-/// Longest error text, bytes, that is read so that its connection can be reused.
-const LONGEST_REFUSAL: usize = 64 << 10;
+/// Maximum number of redirects followed per request, the usual default of HTTP libraries.
+const MAX_REDIRECTS: usize = 10;
+/// Maximum length, in bytes, of an error page that is read in order to reuse its connection.
+const MAX_DRAINED_BYTES: usize = 64 << 10;
 
 /// A client for `http` and `https` URLs.
 pub(crate) struct Http {
@@ -41,7 +41,7 @@ pub(crate) struct Http {
     cookies: Arc<Cookies>,
 }
 
-/// One request, before redirects are followed.
+/// A request before redirects are followed.
 struct Call<'a> {
     method: HttpMethod,
     headers: Vec<(String, String)>,
@@ -69,8 +69,9 @@ impl Http {
         Self { client, own, netrc, cookies }
     }
 
-    /// Returns the `Authorization` header for a URL, from its user and password or else from
-    /// `.netrc`. `.netrc` is not used for a signed URL: servers refuse two credentials.
+    /// Returns the `Authorization` header for a URL: from the user and password in the URL,
+    /// otherwise from `.netrc`. A signed URL gets no header from `.netrc`, because servers refuse a
+    /// request with two credentials.
     fn authorization(&self, url: &HttpUrl) -> Option<(String, String)> {
         let decoded = |text: &str| percent_decode_str(text).collect::<Vec<u8>>();
         let (userinfo, _) = url.authority.rsplit_once('@').unwrap_or(("", ""));
@@ -90,8 +91,8 @@ impl Http {
         }
     }
 
-    /// Returns the headers of the options for a request for `url` that may have been redirected to
-    /// `at`. Empty if `at` is on another server.
+    /// Returns the headers of the options for a request for `url`, which may have been redirected
+    /// to `at`. Returns none if `at` is on another server.
     fn own_headers(&self, url: &HttpUrl, at: &HttpUrl) -> Result<Vec<(String, String)>> {
         let given = self.client.options.http_headers.get()?.checked()?;
         if given.is_empty() || (at.tls, &at.authority) != (url.tls, &url.authority) {
@@ -110,9 +111,9 @@ impl Http {
         Ok(given.to_vec())
     }
 
-    /// Describes the resource at a URL: by `HEAD`, or by a `GET` of one byte if `HEAD` is refused
-    /// or gives no length. A length of 0 counts as none, because servers that do not compute the
-    /// length for HEAD send 0.
+    /// Describes the resource at a URL by `HEAD`. If `HEAD` is refused or gives no length, sends a
+    /// `GET` for one byte. A length of 0 is checked in the same way, because servers that do not
+    /// compute the length for `HEAD` send 0.
     pub(crate) fn stat(&self, url: &HttpUrl) -> Result<Stat> {
         match self.describe(url, HttpMethod::Head) {
             Ok(stat) if stat.kind == EntryKind::Directory || stat.size().is_some_and(|size| size > 0) => {
@@ -123,11 +124,10 @@ impl Http {
         }
     }
 
-    /// Describes the resource at a URL by one method. `GET` requests one byte.
+    /// Describes the resource at a URL by the given method. A `GET` requests one byte.
     fn describe(&self, url: &HttpUrl, method: HttpMethod) -> Result<Stat> {
         let cancel = Cancel::new();
-        // The header selects the HTML page from a server that offers a directory's listing in
-        // several formats.
+        // A server that offers a directory in several formats should send the HTML page.
         let mut headers = vec![("accept".to_owned(), "text/html, */*;q=0.9".to_owned())];
         let whole = headers.clone();
         if method == HttpMethod::Get {
@@ -138,7 +138,8 @@ impl Http {
         let place = place(url);
         let (mut stat, at) = self.retrying(&call, || {
             let mut reply = self.send(url, &call)?;
-            // A 416 for an empty file describes the error, not the file.
+            // A 416 means that the file is empty, but its head describes the error. So the whole
+            // file is requested.
             if method == HttpMethod::Get && reply.head.status == 416 {
                 reply = self.send(url, &whole)?;
             }
@@ -149,12 +150,12 @@ impl Http {
             }
             let size = answer::size_of_whole(&place, &head, &incoming)?;
             if head.status == 206 {
-                // One byte is read, so that the connection can be reused.
-                let _ = incoming.collect(LONGEST_REFUSAL);
+                // The byte is read in order to reuse the connection.
+                let _ = incoming.collect(MAX_DRAINED_BYTES);
             }
             Ok((answer::stat(&head, size), at))
         })?;
-        // Servers redirect from a directory's URL without a final slash to the URL with it.
+        // For a directory's URL without a final slash, servers redirect to the URL with the slash.
         let is_page = at.target.split('?').next().is_some_and(|path| path.ends_with('/'));
         if is_page && stat.metadata.content_type.as_deref().is_some_and(|kind| kind.starts_with("text/html"))
         {
@@ -170,11 +171,11 @@ impl Http {
         if let Some(range) = get.range {
             headers.push(("range".to_owned(), answer::range_header(range)));
         }
-        // The name of the host, without user and password.
+        // The host without user and password.
         let host = url.authority.rsplit('@').next().unwrap_or_default();
         let server = format!("{}://{host}", if url.tls { "https" } else { "http" });
         let condition = get.version.as_ref().and_then(Version::if_match);
-        let condition = condition.filter(|_| self.client.own_tags.are_taken_by(&server));
+        let condition = condition.filter(|_| self.client.own_tags.are_accepted_by(&server));
         headers.extend(condition.map(|etag| ("if-match".to_owned(), etag.to_owned())));
         if get.checksum {
             headers.push(("want-repr-digest".to_owned(), "sha-256=1".to_owned()));
@@ -183,9 +184,9 @@ impl Http {
         let call = Call { headers, throttle, ..Call::new(HttpMethod::Get, &get.cancel) };
         let reply = self.send(url, &call)?;
         match reply.head.status {
-            412 => match self.refused(url, get.version.as_ref()) {
+            412 => match self.precondition_error(url, get.version.as_ref()) {
                 Error::OwnTagRefused { .. } if condition.is_some() => {
-                    self.client.own_tags.are_refused_by(&server);
+                    self.client.own_tags.record_refusal_by(&server);
                     self.get(url, get)
                 }
                 error => Err(error.traced(|| reply.head.trace())),
@@ -214,7 +215,7 @@ impl Http {
         let place = place(url);
         let (head, _) = self.retrying(&call, || {
             let (head, incoming) = self.send(url, &call)?.success(&place)?;
-            incoming.collect(LONGEST_REFUSAL)?;
+            incoming.collect(MAX_DRAINED_BYTES)?;
             Ok((head, ()))
         })?;
         let size = payload.length();
@@ -233,7 +234,7 @@ impl Http {
         }
     }
 
-    /// Sends a request and retries it after transient failures.
+    /// Sends a request, and repeats it after transient failures.
     fn retrying<T>(&self, call: &Call<'_>, send: impl Fn() -> Result<T>) -> Result<T> {
         let mut retry = Retry::new(&self.client, call.cancel);
         loop {
@@ -248,7 +249,7 @@ impl Http {
     fn send(&self, url: &HttpUrl, call: &Call<'_>) -> Result<Reply> {
         let (place, cancel) = (place(url), self.client.scoped_cancel(call.cancel));
         let mut at = url.clone();
-        for _ in 0..=MOST_REDIRECTS {
+        for _ in 0..=MAX_REDIRECTS {
             let origin = Origin::parse(at.tls, &at.authority)
                 .ok_or_else(|| protocol(&place, format!("no host and port in {at}")))?;
             let mut headers = call.headers.clone();
@@ -274,7 +275,8 @@ impl Http {
                 throttle: &call.throttle,
             };
             let (head, incoming) = self.client.send(&request).map_err(|error| match error {
-                // Only the redirect of this object is known to lead to the unreachable endpoint.
+                // Only this redirect is known to lead to the unreachable endpoint, so this is not
+                // an error of the whole store.
                 Error::Unreachable { endpoint, detail, .. } if at.authority != url.authority => {
                     protocol(&place, format!("redirected to {endpoint}: cannot connect, {detail}"))
                 }
@@ -292,15 +294,15 @@ impl Http {
                 let target = HttpUrl { target: String::new(), ..next };
                 return Err(Error::PlainRedirect { location: place, target: self::place(&target) });
             }
-            // The body is read, so that the connection can be reused.
-            let _ = incoming.collect(LONGEST_REFUSAL);
+            // The body is read in order to reuse the connection.
+            let _ = incoming.collect(MAX_DRAINED_BYTES);
             at = next;
         }
-        Err(protocol(&place, format!("more than {MOST_REDIRECTS} redirects")))
+        Err(protocol(&place, format!("more than {MAX_REDIRECTS} redirects")))
     }
 
-    fn refused(&self, url: &HttpUrl, expected: Option<&Version>) -> Error {
-        conditions::refused(&place(url), expected, self.stat(url).map(|stat| stat.version))
+    fn precondition_error(&self, url: &HttpUrl, expected: Option<&Version>) -> Error {
+        conditions::precondition_error(&place(url), expected, self.stat(url).map(|stat| stat.version))
     }
 }
 
@@ -313,7 +315,7 @@ struct Reply {
 }
 
 impl Reply {
-    /// Returns the response if it is a success, otherwise its error.
+    /// Returns the head and body of a successful response, otherwise the error.
     fn success(self, place: &str) -> Result<(ResponseHead, Incoming)> {
         let Self { head, incoming, .. } = self;
         if (200..300).contains(&head.status) {
@@ -321,8 +323,8 @@ impl Reply {
         }
         let location = place.to_owned();
         let (code, trace) = (head.reason.clone(), head.trace());
-        // Error pages are not shown, but read so that the connection can be reused.
-        let _ = incoming.collect(LONGEST_REFUSAL);
+        // Error pages are not shown, but they are read in order to reuse the connection.
+        let _ = incoming.collect(MAX_DRAINED_BYTES);
         let error = match head.status {
             404 | 410 => Error::NotFound { location, trace: None },
             401 | 403 | 407 => {
@@ -352,12 +354,12 @@ fn protocol(place: &str, detail: String) -> Error {
     Error::Protocol { location: place.to_owned(), detail, trace: None }
 }
 
-/// Returns a Basic `Authorization` header for a user and password.
+/// Returns the Basic `Authorization` header for a user and a password.
 fn basic(user: &[u8], password: &[u8]) -> (String, String) {
     ("authorization".to_owned(), format!("Basic {}", STANDARD.encode([user, b":", password].concat())))
 }
 
-/// Returns the headers of a `PUT` that WebDAV servers and `serve` understand.
+/// Returns the headers that describe a `PUT` to WebDAV servers and to `serve`.
 fn describe(options: &PutOptions) -> Vec<(String, String)> {
     let metadata = &options.metadata;
     let mut headers = Vec::new();

@@ -1,15 +1,16 @@
-//! Access to local files, S3, Google, Azure, HTTP and SFTP by one interface: stat, list, read a
-//! range, write, upload in parts.
+//! Accesses local files, S3, Google, Azure, HTTP and SFTP by one interface: describe, list, read
+//! ranges, write, upload in parts.
 //!
-//! [`Store`] is one handle for all private backends. Requests are written to blocking sockets.
-//! [`Body`] moves the bytes of a response into the caller's buffer or file, by splice if no
-//! checksum is computed. Callers provide the threads. No S3 or TLS type is public. Control calls to
-//! other AWS services ([`Store::call_service`]) use the same credentials and connections.
+//! [`Store`] is the handle for all backends, which are private. Requests use blocking sockets, and
+//! callers provide the threads. [`Body`] moves the bytes of a response into the caller's buffer or
+//! file, by splice if no checksum is computed. No type of an S3 or TLS library is public.
+//! [`Store::call_service`] sends control requests to other AWS services, with the same credentials
+//! and connections.
 //!
-//! The features `azure`, `google`, `http` and `sftp` are the backends of these names, and
-//! `aws-config` reads AWS's configuration files and uses its whole chain of credentials. All are on
-//! by default. Without `aws-config`, S3 takes keys, region and endpoint from the options and from
-//! variables.
+//! The features `azure`, `google`, `http` and `sftp` include the backends of these names. The
+//! feature `aws-config` reads AWS's configuration files and searches AWS's whole chain of
+//! credentials. All features are on by default. Without `aws-config`, S3 gets its keys, region and
+//! endpoint from the options and from environment variables.
 
 #![cfg_attr(
     not(all(
@@ -88,7 +89,9 @@ pub use firstbyte_location::{Algorithm, Checksum, Hasher};
 pub use firstbyte_pacing::Throttle;
 pub use gateways::SEGMENT;
 pub use header_text::header_value;
-pub use limits::{BRIEFLY, BUFFER, KEEP_IDLE, LOOK, MEMORY, PAGE, STACK, THREAD_MEMORY, most_requests};
+pub use limits::{
+    BUFFER, KEEP_IDLE, MEMORY, PAGE, POLL_INTERVAL, SHORT_WAIT, STACK, THREAD_MEMORY, most_requests,
+};
 pub use local::{
     Beneath, Durability, FileAccess, FoundEntry, LocalFile, PartialPermissions, PrivateDirectory,
     ReplaceKind, Sharing, empty, local_path, location_below, open_regular, refused_calls,

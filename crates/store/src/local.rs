@@ -1,14 +1,14 @@
-//! The backend for files on mounted file systems. Versions are file identities. Writes go to a
-//! temporary file, which is then renamed.
+//! Reads and writes files on mounted file systems. The version of a file is its identity. Writes go
+//! to a temporary file, which is then renamed.
 //!
-//! [`name`] checks file names, [`beneath`] works on names below a directory, which [`resolve`]
-//! opens without following links, [`spelling`] finds names that the file system changes,
-//! [`partial`] writes files atomically, to a [`destination`], [`removal`] deletes, [`mod@stat`]
-//! makes versions of files, and [`backend`] has the operations of a store.
+//! [`name`] checks file names. [`beneath`] works on names below a directory, which [`resolve`]
+//! opens without following links. [`spelling`] finds names that the file system changes.
+//! [`partial`] writes files atomically to a [`destination`]. [`removal`] deletes. [`mod@stat`]
+//! describes files and their versions. [`backend`] has the operations that a store needs.
 //!
-//! The backend assumes that a rename within a directory is atomic, and that a file with the same
-//! device, inode, size, mtime and ctime has the same content. Reads follow symbolic links, like `cp
-//! -L`; a loop is an error. Writes below the destination of a tree follow none.
+//! The backend assumes that a rename within a directory is atomic, and that two files with the same
+//! device, inode, size, mtime and ctime have the same content. Reads follow symbolic links, like
+//! `cp -L`; a loop of links is an error. Writes below the destination of a tree follow no links.
 
 mod attributes;
 mod backend;
@@ -50,13 +50,13 @@ fn errno(error: &io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
-/// Returns an operating system error at `path`.
+/// Returns the error of a failed system call on `path`.
 fn io_error(path: &Path, source: impl Into<io::Error>) -> Error {
     Error::Io { location: shown(path).to_string(), source: source.into() }
 }
 
-/// Returns the error for a directory that cannot be created. It names the highest missing directory
-/// of the path, which is the one that failed.
+/// Returns the error for a directory that cannot be created. The error names the highest missing
+/// directory of the path, because that is where the creation failed.
 fn directory_error(directory: &Path, source: impl Into<io::Error>) -> Error {
     let is_missing =
         |part: &&Path| part.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);

@@ -1,10 +1,10 @@
-//! Reads users and passwords of web servers from `.netrc`, like curl
+//! Reads the users and passwords of web servers from `.netrc`, like curl
 //! (<https://curl.se/docs/manpage.html#--netrc>, `lib/netrc.c` of curl 8).
 
 use std::collections::VecDeque;
 use std::path::Path;
 
-/// The login for one machine or, in the entry `default`, for all others.
+/// The login for one machine. The entry `default` has the login for all other machines.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Entry {
     /// The host name; `None` for the entry `default`.
@@ -18,7 +18,7 @@ struct Entry {
 pub(crate) struct Netrc(Vec<Entry>);
 
 impl Netrc {
-    /// Reads the file. As in curl, an unreadable file has no users.
+    /// Reads the file. As in curl, an unreadable file counts as one without entries.
     pub(crate) fn read(path: &Path) -> Self {
         Self::parse(&std::fs::read_to_string(path).unwrap_or_default())
     }
@@ -41,7 +41,8 @@ impl Netrc {
         Self(entries)
     }
 
-    /// Returns user and password for a host, of `user` if one is given.
+    /// Returns the user and password for a host. If `user` is given, only an entry for this user
+    /// applies.
     pub(crate) fn find(&self, host: &str, user: Option<&str>) -> Option<(String, String)> {
         self.0.iter().find_map(|entry| {
             let is_host = entry.machine.as_ref().is_none_or(|machine| machine.eq_ignore_ascii_case(host));
@@ -60,8 +61,8 @@ fn set(entries: &mut [Entry], value: Option<String>, field: fn(&mut Entry) -> &m
     }
 }
 
-/// Splits the file into words, without comments and macros. A quoted word may have spaces, `\"`, `
-/// `, `\r` and `\t`.
+/// Splits the file into words. Leaves out comments and macros. A quoted word may contain spaces and
+/// the escapes `\"`, `\n`, `\r` and `\t`.
 fn words(text: &str) -> VecDeque<String> {
     let mut words = VecDeque::new();
     let mut is_macro = false;
@@ -87,7 +88,7 @@ fn words(text: &str) -> VecDeque<String> {
     words
 }
 
-/// Returns a quoted word, whose opening quote was consumed, and the text after it.
+/// Returns a quoted word and the text after it. The opening quote has been consumed.
 fn unquoted(text: &str) -> (String, &str) {
     let mut word = String::new();
     let mut symbols = text.char_indices();

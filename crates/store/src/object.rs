@@ -1,4 +1,4 @@
-//! The description of an object: its length, version, time and metadata.
+//! Describes an object: its length, version, time and metadata.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -13,34 +13,34 @@ pub struct Metadata {
     /// The headers `Content-Encoding`, `Content-Language`, `Content-Disposition`, `Cache-Control`
     /// and `Expires`, by name in lower case.
     pub headers: BTreeMap<String, String>,
-    /// User metadata (`x-amz-meta-NAME`) by name in lower case, without the prefix. `mtime` is
-    /// stored in `modified` instead.
+    /// User metadata (`x-amz-meta-NAME`) by name in lower case, without the prefix. `mtime` is not
+    /// among it: it is stored in `modified`.
     pub user: BTreeMap<String, String>,
-    /// The modification time of the original file. In S3 it is stored as in rclone:
-    /// `x-amz-meta-mtime`, seconds since 1970 with a fraction
+    /// The modification time of the original file. In S3 it is stored as rclone does: in
+    /// `x-amz-meta-mtime`, as seconds since 1970 with a fraction
     /// (<https://rclone.org/s3/#modification-times-and-hashes>).
     pub modified: Option<SystemTime>,
-    /// Permission bits (of 0777) of a file.
+    /// Permission bits of a file (of 0777).
     pub mode: Option<u32>,
-    /// User and group that own a local file. Not copied.
+    /// User and group that own a local file. A copy does not take them over.
     pub owner: Option<(u32, u32)>,
 }
 
 /// The description of an object at one point in time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stat {
-    /// File or directory (a prefix with keys under it counts as a directory).
+    /// File or directory. A prefix with keys below it counts as a directory.
     pub kind: EntryKind,
     /// The version of the content.
     pub version: Version,
-    /// The modification time to compare and to restore: `metadata.modified` if it is set, otherwise
-    /// the store's own.
+    /// The modification time that is compared and restored: `metadata.modified` if it is set,
+    /// otherwise the store's own.
     pub modified: Option<SystemTime>,
     /// The object's metadata.
     pub metadata: Metadata,
     /// A checksum of the whole object, if the store has one. Never an `ETag`.
     pub checksum: Option<Checksum>,
-    /// Whether the store serves ranges. `None` if this is unknown and a range must be tried.
+    /// Whether the store serves ranges. `None` if this is unknown: then a range must be tried.
     pub ranges: Option<bool>,
     /// S3 storage class, if known.
     pub storage_class: Option<String>,
@@ -60,8 +60,8 @@ impl Stat {
         }
     }
 
-    /// Returns the time when the content was written, by the clock of its store. For a file it is
-    /// the inode change time. Unlike [`modified`](Self::modified) it is never copied.
+    /// Returns the time at which the content was written, by the clock of the store. For a file,
+    /// this is the inode change time. Unlike [`modified`](Self::modified), it is never copied.
     #[must_use]
     pub fn written(&self) -> Option<SystemTime> {
         match self.version.file {
@@ -83,24 +83,24 @@ impl Stat {
 /// One version of an object, or a common prefix of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectVersion {
-    /// The object in this version. A delete marker has only a name and a time.
+    /// The object in this version. For a delete marker, it has only a name and a time.
     pub entry: Entry,
-    /// The id of the version: `null` if it was written without versioning. `None` for a common
-    /// prefix.
+    /// The id of the version: `null` if the object was written without versioning. `None` for a
+    /// common prefix.
     pub id: Option<String>,
-    /// True for the current version, which reads of the key return.
+    /// True for the current version, which is the one that reads of the key return.
     pub is_latest: bool,
-    /// True for a delete marker, which stands for a deletion.
+    /// True for a delete marker, which records a deletion.
     pub is_delete_marker: bool,
 }
 
-/// Returns the sort key of an entry in a listing: its name. A directory's name is followed by `/`,
-/// so that it sorts like its contents.
+/// Returns the key by which an entry of a listing is sorted: its name. The name of a directory is
+/// followed by `/`, to be sorted like the names in the directory.
 pub(crate) fn listing_key(entry: &Entry) -> Vec<u8> {
     in_listing_order(entry).collect()
 }
 
-/// Returns the bytes of [`listing_key`], without an allocation.
+/// Returns the bytes of [`listing_key`] without an allocation.
 pub(crate) fn in_listing_order(entry: &Entry) -> impl Iterator<Item = u8> + '_ {
     entry.name.iter().copied().chain((entry.kind == EntryKind::Directory).then_some(b'/'))
 }

@@ -1,5 +1,5 @@
-//! Options of a store. The command line and Python set them from flags and environment. Below those
-//! edges, only the search for credentials reads the environment.
+//! Defines the options of a store. The command line and Python set them from flags and environment
+//! variables. Below these two, only the search for credentials reads the environment.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::signing::Signing;
 use crate::spending::Spending;
 use crate::via::{Gateways, Via};
 
-/// The redirects of web servers to follow.
+/// The redirects of web servers that are followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Redirects {
     /// All redirects except those from https to http.
@@ -28,7 +28,8 @@ pub enum Redirects {
     AllowPlain,
 }
 
-/// The connection string of an Azure storage account. `Debug` omits it, since it holds the key.
+/// The connection string of an Azure storage account. `Debug` omits the string, because it holds
+/// the account's key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AzureConnection(pub String);
 
@@ -38,7 +39,7 @@ impl fmt::Debug for AzureConnection {
     }
 }
 
-/// Headers for a web server. `Debug` omits their values.
+/// Headers for a web server. `Debug` omits the values.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct HttpHeaders(pub Vec<(String, String)>);
 
@@ -46,7 +47,7 @@ impl HttpHeaders {
     /// Returns the headers, if all of them may be sent.
     ///
     /// # Errors
-    /// [`Error::Options`], whose text omits the values.
+    /// [`Error::Options`]. Its message omits the values.
     pub(crate) fn checked(&self) -> Result<&[(String, String)]> {
         let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
         for (name, value) in &self.0 {
@@ -67,7 +68,7 @@ impl fmt::Debug for HttpHeaders {
     }
 }
 
-/// The behaviour of a control request (a stat, a page of a listing) if its endpoint has stopped
+/// What a control request (a stat, a page of a listing) does if its endpoint has stopped
 /// responding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Outages {
@@ -78,8 +79,8 @@ pub enum Outages {
     FailFast,
 }
 
-/// A proxy, as an environment variable states it. It is parsed when a request needs it. `Debug`
-/// omits its password.
+/// A proxy, as an environment variable names it. The URL is parsed when a request first needs the
+/// proxy. `Debug` omits the password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Proxy {
     /// The URL, or `HOST:PORT`.
@@ -94,26 +95,27 @@ impl fmt::Debug for Proxy {
     }
 }
 
-/// Proxies for outgoing requests, from the usual variables.
+/// The proxies for outgoing requests, from the usual environment variables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Proxies {
     /// The proxy for `http://` (absolute-form requests).
     pub http: Option<Proxy>,
     /// The proxy for `https://` (CONNECT).
     pub https: Option<Proxy>,
-    /// Hosts reached directly: names, domain suffixes, addresses, or `*`.
+    /// Hosts that are reached directly: names, domain suffixes, addresses, or `*` for all hosts.
     pub bypass: Vec<String>,
 }
 
-/// A customer-provided encryption key (SSE-C), which S3 does not store. `Debug` omits it.
+/// A customer-provided encryption key (SSE-C), which S3 does not store. `Debug` omits the key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CustomerKey([u8; 32]);
 
 impl CustomerKey {
-    /// Reads a key from its file, since arguments can be seen by other users.
+    /// Reads a key from a file. Keys are not given as arguments, because other users can see
+    /// arguments.
     ///
     /// # Errors
-    /// A text that names the fault and the path.
+    /// A message that names the fault and the path.
     pub fn read(path: &Path) -> std::result::Result<Self, String> {
         let shown = path.display();
         let content = std::fs::read(path).map_err(|error| format!("{shown}: {error}"))?;
@@ -121,8 +123,8 @@ impl CustomerKey {
             .ok_or_else(|| format!("{shown}: no key; write 32 bytes, or their base64 or hex"))
     }
 
-    /// Parses the content of a key file: 32 bytes, or their base64 or hexadecimal text. Returns
-    /// `None` for anything else.
+    /// Parses the content of a key file: 32 bytes, or the base64 or hexadecimal text of 32 bytes.
+    /// Returns `None` for any other content.
     #[must_use]
     pub fn parse(content: &[u8]) -> Option<Self> {
         if let Ok(bytes) = content.try_into() {
@@ -140,7 +142,7 @@ impl CustomerKey {
 
 impl fmt::Debug for CustomerKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The digest identifies the key. S3 gets it too.
+        // The digest identifies the key without revealing it. S3 gets the digest too.
         write!(f, "CustomerKey({})", Hasher::of(Algorithm::Md5, &self.0).to_hex())
     }
 }
@@ -150,29 +152,30 @@ impl fmt::Debug for CustomerKey {
 pub enum ServerSideEncryption {
     /// SSE-S3 (`AES256`).
     S3,
-    /// SSE-KMS with the key of this id or, without an id, the bucket's default key.
+    /// SSE-KMS with the key that has this id; without an id, with the bucket's default key.
     Kms(Option<String>),
 }
 
 /// Options of a [`Store`](crate::Store).
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
-    /// S3 endpoint instead of AWS, `http(s)://HOST[:PORT]`. Requests use path-style addresses
-    /// unless it is an AWS endpoint.
+    /// S3 endpoint to use instead of AWS, `http(s)://HOST[:PORT]`. Requests use path-style
+    /// addresses, unless the endpoint is one of AWS.
     pub endpoint_url: Option<String>,
-    /// The setting that states the endpoint, for errors about it.
+    /// The setting that gave the endpoint, for errors about the endpoint.
     pub endpoint_setting: &'static str,
-    /// The TOML file that names other S3 endpoints, for `s3+NAME://`.
+    /// The TOML file that defines named S3 endpoints, for `s3+NAME://`.
     pub config_file: Option<PathBuf>,
-    /// An emulator of Google Cloud Storage, `http(s)://HOST[:PORT]`. It gets no credentials.
-    /// `None`: `STORAGE_EMULATOR_HOST` or, if that is not set, the service itself.
+    /// An emulator of Google Cloud Storage, `http(s)://HOST[:PORT]`. The emulator gets no
+    /// credentials. `None`: the emulator in `STORAGE_EMULATOR_HOST`; if that is not set, the
+    /// service itself.
     pub google_endpoint: Option<String>,
-    /// The connection string of an Azure storage account. `None`: the variables of Azure's own
-    /// clients.
+    /// The connection string of an Azure storage account. `None`: the environment variables of
+    /// Azure's own clients.
     pub azure_connection: Option<AzureConnection>,
     /// Profile in the AWS configuration files.
     pub profile: Option<String>,
-    /// Region. `None`: taken from the AWS configuration, and corrected by the bucket's response.
+    /// Region. `None`: the region in the AWS configuration, corrected by the bucket's response.
     pub region: Option<String>,
     /// Whether S3 requests are signed.
     pub signing: Signing,
@@ -180,43 +183,43 @@ pub struct StoreOptions {
     pub request_payer: bool,
     /// Encryption of S3 writes.
     pub encryption: Option<ServerSideEncryption>,
-    /// Customer-provided encryption key (SSE-C) for S3 reads and writes. Objects without such
-    /// encryption are read too.
+    /// Customer-provided encryption key (SSE-C) for S3 reads and writes. Objects that are not
+    /// encrypted by such a key can be read too.
     pub customer_key: Option<DeferredSetting<CustomerKey>>,
-    /// Storage class of S3 writes, by the service's name (`STANDARD_IA`). `None`: the bucket's
+    /// Storage class of S3 writes, as the service calls it (`STANDARD_IA`). `None`: the bucket's
     /// default.
     pub storage_class: Option<String>,
     /// Canned access control list of S3 writes (`bucket-owner-full-control`). `None`: the bucket's
     /// own rules.
     pub acl: Option<String>,
-    /// Tags of S3 writes. If there are none, a copy within S3 preserves those of its source.
+    /// Tags of S3 writes. Without tags here, a copy within S3 keeps the tags of its source.
     pub tags: Vec<(String, String)>,
-    /// Headers for the first web server that a request goes to, and for no other.
+    /// Headers for the first web server to which a request goes. No other server gets them.
     pub http_headers: DeferredSetting<HttpHeaders>,
-    /// File with users and passwords of web servers, like curl's `.netrc`.
+    /// File with the users and passwords of web servers, in the format of curl's `.netrc`.
     pub netrc: Option<PathBuf>,
-    /// PEM file with certificate authorities to trust instead of the system's.
+    /// PEM file with the certificate authorities to trust instead of those of the system.
     pub ca_bundle: Option<PathBuf>,
-    /// The redirects of web servers to follow.
+    /// The redirects of web servers that are followed.
     pub redirects: Redirects,
     /// Outgoing proxies.
     pub proxies: Proxies,
-    /// The program that connects to `sftp` hosts, with its first arguments, separated by blanks.
-    /// `None`: `ssh`.
+    /// The program that connects to `sftp` hosts, optionally followed by its first arguments,
+    /// separated by blanks. `None`: `ssh`.
     pub ssh: Option<String>,
-    /// Longest time without data before a connection counts as dead.
+    /// Longest time without data after which a connection counts as dead.
     pub read_deadline: Duration,
-    /// Longest time to connect.
+    /// Longest time that connecting may take.
     pub connect_deadline: Duration,
-    /// Retries of a control request, and of a request refused with SlowDown or 5xx.
+    /// Number of retries of a control request, and of a request refused with SlowDown or 5xx.
     pub retries: u32,
-    /// The most that all requests may cost, and the prices of requests.
+    /// The limit on the cost of all requests, and the prices of requests.
     pub spending: Option<Spending>,
-    /// The behaviour of control calls whose endpoint has stopped responding.
+    /// What control requests do if their endpoint has stopped responding.
     pub outages: Outages,
     /// The gateways on whose behalf requests are sent, for the header `Via`.
     pub via: Via,
-    /// The gateways that ranges of objects are read through.
+    /// The gateways through which ranges of objects are read.
     pub gateways: Gateways,
 }
 
@@ -243,7 +246,7 @@ impl Default for StoreOptions {
             redirects: Redirects::KeepTls,
             proxies: Proxies::default(),
             ssh: None,
-            // With this deadline a dead endpoint gives an error within 30 s.
+            // With this deadline, a dead endpoint gives an error within 30 s.
             read_deadline: DEADLINE,
             connect_deadline: Duration::from_secs(10),
             retries: RETRIES,
@@ -256,9 +259,9 @@ impl Default for StoreOptions {
 }
 
 impl StoreOptions {
-    /// Returns the options that determine the content or owner of written objects.
+    /// Returns the options that determine the content or the owner of written objects.
     pub(crate) fn of_writes(&self) -> impl fmt::Debug + '_ {
-        // Every option is named, so that each new one is included or ignored deliberately.
+        // All options are named here: a new option must be included or ignored deliberately.
         let Self {
             profile,
             encryption,
@@ -266,7 +269,7 @@ impl StoreOptions {
             storage_class,
             acl,
             tags,
-            // These options only determine where and how requests are sent.
+            // The following options only determine where and how requests are sent.
             http_headers: _,
             endpoint_url: _,
             endpoint_setting: _,
@@ -292,7 +295,7 @@ impl StoreOptions {
         (profile, encryption, customer_key, storage_class, acl, tags)
     }
 
-    /// Returns whether an option determines how objects are stored.
+    /// Returns true if an option determines how objects are stored.
     pub(crate) fn describes_writes(&self) -> bool {
         self.encryption.is_some()
             || self.customer_key.is_some()
@@ -301,7 +304,7 @@ impl StoreOptions {
             || !self.tags.is_empty()
     }
 
-    /// Checks that texts may occur in host names, headers and signatures.
+    /// Checks that option values may be used in host names, headers and signatures.
     pub(crate) fn check(&self) -> Result<()> {
         let key = match &self.encryption {
             Some(ServerSideEncryption::Kms(key)) => key.as_ref(),
@@ -316,7 +319,7 @@ impl StoreOptions {
             ("--sse-kms-key-id", key),
         ];
         for (name, text) in texts.into_iter().filter_map(|(name, text)| Some((name, text?))) {
-            // A profile's name is never sent, so it may have any letters and spaces.
+            // The name of a profile is never sent, so it may have any letters and spaces.
             let checked = match name {
                 "--profile" if text.contains(char::is_control) => Err(CONTROL),
                 "--profile" => Ok(()),

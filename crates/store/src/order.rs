@@ -1,10 +1,10 @@
 //! Checks the order of listings. Some stores list names by directory or by hash instead of in byte
-//! order, and a merge of such a listing would lose names.
+//! order, and merging such a listing would lose names.
 //!
-//! [`Ordered`] compares every entry of an ordered listing with the one before, across pages and
-//! ranges. [`Unsorted`] remembers the buckets that failed. Their later listings are sorted here
-//! ([`SortedListing`](crate::sorted::SortedListing)). `Store::list` wraps each listing in one of
-//! the two.
+//! [`Ordered`] compares every entry of an ordered listing with the previous one, across pages and
+//! ranges. [`Unsorted`] remembers the buckets whose listings failed this check; their later
+//! listings are sorted here ([`SortedListing`](crate::sorted::SortedListing)). `Store::list` wraps
+//! each listing in `Ordered` or `SortedListing`.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -16,16 +16,16 @@ use rustix_futex_sync::Mutex;
 use crate::error::{Error, Result};
 use crate::object::in_listing_order;
 
-/// The name suffix of a directory bucket of S3 Express One Zone, which lists in no order
-/// (<https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListObjectsV2.html>).
-const DIRECTORY_BUCKET: &str = "--x-s3";
+/// Suffix of the name of an S3 Express One Zone directory bucket. Such a bucket lists its names in
+/// no order (<https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListObjectsV2.html>).
+const DIRECTORY_BUCKET_SUFFIX: &str = "--x-s3";
 
-/// The buckets that are known to list out of order.
+/// The buckets that are known to list their names out of order.
 #[derive(Debug, Default)]
 pub(crate) struct Unsorted(Mutex<HashSet<(Service, String)>>);
 
 impl Unsorted {
-    /// Returns whether a bucket is known to list out of order.
+    /// Returns true if a bucket is known to list its names out of order.
     pub(crate) fn has(&self, object: &ObjectLocation) -> bool {
         let buckets = self.0.lock();
         is_directory_bucket(object) || buckets.contains(&(object.service, object.bucket.clone()))
@@ -37,13 +37,13 @@ impl Unsorted {
     }
 }
 
-/// Returns whether a bucket is a directory bucket of S3. It accepts no `start-after`, and only
+/// Returns true for a directory bucket of S3. Such a bucket accepts no `start-after`, and only
 /// prefixes that end in `/`.
 pub(crate) fn is_directory_bucket(object: &ObjectLocation) -> bool {
-    object.service.is_s3() && object.bucket.ends_with(DIRECTORY_BUCKET)
+    object.service.is_s3() && object.bucket.ends_with(DIRECTORY_BUCKET_SUFFIX)
 }
 
-/// Two neighbouring names of a listing in the wrong order.
+/// Two neighbouring names of a listing that are in the wrong order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Disorder {
     pub(crate) previous: Vec<u8>,
@@ -51,7 +51,8 @@ pub(crate) struct Disorder {
 }
 
 impl Disorder {
-    /// Returns the first disorder among entries. A name may be repeated.
+    /// Returns the first two neighbouring entries in the wrong order. Equal names are not in the
+    /// wrong order.
     pub(crate) fn among(entries: &[Entry]) -> Option<Self> {
         let wrong =
             entries.windows(2).find(|pair| in_listing_order(&pair[1]).lt(in_listing_order(&pair[0])))?;
@@ -64,13 +65,13 @@ impl Disorder {
     }
 }
 
-/// A listing that ends in an error if it is out of order. Repeated entries are dropped.
+/// A listing that drops repeated entries, and ends with an error if its order is wrong.
 pub(crate) struct Ordered {
     entries: Box<dyn Iterator<Item = Result<Entry>> + Send>,
     location: String,
-    /// The listed bucket, and the set to which it is added if it is out of order.
+    /// The listed bucket, and the set to which the bucket is added if its order is wrong.
     bucket: Option<(ObjectLocation, Arc<Unsorted>)>,
-    /// The name of the previous entry, with a `/` after a directory's.
+    /// The name of the previous entry. If the entry was a directory, its name is followed by `/`.
     last: Vec<u8>,
     last_kind: Option<EntryKind>,
     ended: bool,
@@ -91,7 +92,7 @@ impl Ordered {
         Self { bucket, ..Self::new(entries, &Location::Object(object.clone())) }
     }
 
-    /// Compares an entry with the previous one.
+    /// Compares an entry with the previous entry.
     fn compare(&self, entry: &Entry) -> Ordering {
         match entry.kind {
             EntryKind::Directory => in_listing_order(entry).cmp(self.last.iter().copied()),
@@ -132,7 +133,7 @@ impl Iterator for Ordered {
                     let error = disorder.at(self.location.clone());
                     return self.end(error);
                 }
-                // The page begins with the last name of the page before.
+                // This page repeats the last name of the previous page.
                 Ordering::Equal if last_kind == entry.kind => {}
                 Ordering::Equal | Ordering::Greater => {
                     self.keep(&entry);

@@ -1,4 +1,4 @@
-//! The origin of a server: scheme, host and port, parsed from a URL.
+//! Parses the origin of a server (scheme, host and port) from a URL.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// Parses `host`, `host:port` or `[v6]:port`. Ignores `user:password@` before it.
+    /// Parses `host`, `host:port` or `[v6]:port`. Ignores a leading `user:password@`.
     pub(crate) fn parse(tls: bool, authority: &str) -> Option<Self> {
         let bare = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
         let (host, port) = match bare.strip_prefix('[') {
@@ -40,7 +40,7 @@ impl Origin {
         })
     }
 
-    /// Parses `scheme://host[:port]`. Ignores a path after it.
+    /// Parses `scheme://host[:port]`. Ignores a path, query or fragment after the port.
     pub(crate) fn parse_url(url: &str) -> Option<Self> {
         let (scheme, rest) = url.split_once("://")?;
         let tls = match scheme.to_ascii_lowercase().as_str() {

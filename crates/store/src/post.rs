@@ -1,4 +1,4 @@
-//! Sends a `POST` to a web server that is not a store: the collector of traces.
+//! Sends a `POST` to the collector of traces, a web server that is not a store.
 
 use firstbyte_location::HttpUrl;
 use firstbyte_pacing::Throttle;
@@ -10,8 +10,8 @@ use crate::requests::RequestKind;
 use crate::upload::Payload;
 use crate::wire::{HttpMethod, WireClient, WireRequest};
 
-/// Longest response, bytes, that is read so that its connection can be reused.
-const LONGEST_ANSWER: usize = 64 << 10;
+/// Maximum length, in bytes, of a response that is read in order to reuse its connection.
+const MAX_ANSWER_BYTES: usize = 64 << 10;
 
 pub(crate) fn post(
     client: &WireClient,
@@ -37,7 +37,7 @@ pub(crate) fn post(
         cancel: &cancel,
         throttle: &Throttle::default(),
     })?;
-    let answer = incoming.collect(LONGEST_ANSWER)?;
+    let answer = incoming.collect(MAX_ANSWER_BYTES)?;
     if (200..300).contains(&head.status) {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! Parameters of reads ([`Get`]) and listings ([`ListOptions`]).
+//! Defines the parameters of reads ([`Get`]) and of listings ([`ListOptions`]).
 
 use std::num::NonZeroUsize;
 
@@ -12,19 +12,20 @@ use crate::object::listing_key;
 /// Parameters of a read.
 #[derive(Clone, Debug, Default)]
 pub struct Get {
-    /// The range to read; `None` for the whole object. It ends at the end of the object.
+    /// The range to read; `None` for the whole object. A range may exceed the object: it is cut at
+    /// the object's end.
     pub range: Option<ByteRange>,
-    /// The required version, which every response is compared with.
+    /// The required version. Every response is compared with it.
     pub version: Option<Version>,
-    /// Ends the request from another thread.
+    /// Handle by which another thread can end the request.
     pub cancel: Cancel,
-    /// Whether to request the full-object checksum too (`x-amz-checksum-mode`).
+    /// Whether to request the checksum of the whole object too (`x-amz-checksum-mode`).
     pub checksum: bool,
-    /// The treatment of the length that a file system or an SFTP server states for a file.
+    /// What to do with the length that a file system or an SFTP server states for a file.
     pub length: StatedLength,
-    /// The rate limit of the body. Reads of the body wait for it.
+    /// The rate limit of the body. Reads of the body wait until it allows them.
     pub throttle: Throttle,
-    /// Checksums within the body.
+    /// The checksums within the body.
     pub integrity: Integrity,
 }
 
@@ -34,96 +35,98 @@ pub enum Integrity {
     /// No checksums.
     #[default]
     None,
-    /// A checksum for each block. Gateways send them.
+    /// A checksum for each block, as gateways send.
     Blocks,
 }
 
-/// The treatment of the length that a file system or an SFTP server states for a file. The length
-/// of pseudo files, such as those in `/proc` and `/sys`, and on some network mounts is not that of
-/// the content.
+/// What to do with the length that a file system or an SFTP server states for a file. For pseudo
+/// files, such as those in `/proc` and `/sys`, and on some network mounts, the stated length is not
+/// the length of the content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StatedLength {
-    /// The length is checked at the end. If the content ends elsewhere, the error is
+    /// Check the length at the end. If the content ends elsewhere, the error is
     /// [`FalseLength`](crate::Error::FalseLength).
     #[default]
     Checked,
-    /// The length is ignored: the content ends where reading ends, and the body has no known
-    /// length.
+    /// Ignore the length. The content ends where reading ends, and the body has no known length.
     Ignored,
 }
 
-/// The treatment of symbolic links below a local directory.
+/// How symbolic links below a local directory are listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Links {
-    /// Links are listed as their targets.
+    /// As their targets.
     #[default]
     Follow,
-    /// Links are listed as links.
+    /// As links.
     Report,
 }
 
-/// Whether a recursive listing of a local tree includes directories. Object stores have none.
+/// Whether a recursive listing of a local tree includes directories. Object stores have no
+/// directories.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Directories {
-    /// Only files are listed. Their names contain those of the directories.
+    /// Only files are listed. Their names imply the directories.
     #[default]
     Implied,
     /// Directories are listed too.
     Listed,
 }
 
-/// Whether the listing of a prefix includes the object that marks the prefix itself, `PREFIX/`.
+/// Whether the listing of a prefix includes `PREFIX/`, the object that marks the prefix itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Marker {
-    /// The object is omitted, so that no entry has an empty name.
+    /// The object is omitted: every entry then has a name.
     #[default]
     Omitted,
-    /// The object is listed as a file without a name, before all others.
+    /// The object is listed first, as a file with an empty name.
     Listed,
 }
 
 /// Whether the listing of a directory includes unfinished copies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Partials {
-    /// Unfinished copies are omitted, since they are not content.
+    /// Unfinished copies are omitted, because they are not content.
     #[default]
     Hidden,
-    /// Unfinished copies are listed, for a caller that names the entries it omits.
+    /// Unfinished copies are listed, for callers that report which entries they omit.
     Listed,
 }
 
-/// The treatment of unfinished copies in a directory that is to be removed and holds nothing else.
+/// What to do with the unfinished copies in a directory that is to be removed and contains nothing
+/// else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfinished {
-    /// Unfinished copies are retained, and so is the directory.
+    /// Keep them, and the directory.
     Keep,
-    /// Unfinished copies are removed.
+    /// Remove them.
     Remove,
 }
 
 /// Parameters of a listing.
 #[derive(Clone, Debug, Default)]
 pub struct ListOptions {
-    /// True to list everything below the location, false for one level with directories (common
-    /// prefixes).
+    /// True to list everything below the location. False to list one level, with directories
+    /// (common prefixes).
     pub recursive: bool,
     /// Only names with this prefix are listed. S3 filters on the server.
     pub beginning: String,
-    /// Only names after this one in byte order are listed. S3 filters on the server.
+    /// Only names after this name, in byte order, are listed. S3 filters on the server.
     pub start_after: Option<String>,
-    /// The order of entries: unsorted, which is fastest, or by the bytes of whole names. A
-    /// directory sorts as `NAME/`.
+    /// The order of the entries: unsorted, which is fastest, or by the bytes of the whole name. A
+    /// directory is sorted as `NAME/`.
     pub order: EntryOrder,
-    /// The treatment of links below a local directory.
+    /// How links below a local directory are listed.
     pub links: Links,
     /// Whether a recursive listing of a local tree includes directories.
     pub directories: Directories,
-    /// Whether the listing of a prefix of an object store includes the object that marks the
+    /// Whether the listing of a prefix in an object store includes the object that marks the
     /// prefix.
     pub marker: Marker,
     /// Whether the listing of a directory includes unfinished copies.
     pub partials: Partials,
-    /// The most concurrent requests of a large S3 listing; `None` to choose by measured speed.
+    /// Maximum number of concurrent requests of a large S3 listing. `None`: chosen by the measured
+    /// speed.
     pub requests: Option<NonZeroUsize>,
 }
 
@@ -137,13 +140,15 @@ pub struct ListedPage {
 }
 
 impl ListOptions {
-    /// Returns true if a name is to be listed, for stores that do not filter.
+    /// Returns true if a name belongs in the listing. Called for stores that do not filter by
+    /// themselves.
     pub(crate) fn takes(&self, name: &[u8]) -> bool {
         name.starts_with(self.beginning.as_bytes())
             && self.start_after.as_deref().is_none_or(|after| name > after.as_bytes())
     }
 
-    /// Returns true if an entry is to be listed, or is a directory that may contain such an entry.
+    /// Returns true if an entry belongs in the listing, or is a directory that may contain such an
+    /// entry.
     pub(crate) fn takes_entry(&self, entry: &Entry) -> bool {
         let key = listing_key(entry);
         let after = self.start_after.as_deref().unwrap_or_default().as_bytes();

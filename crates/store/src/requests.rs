@@ -1,7 +1,7 @@
-//! Counts requests by kind, as the price lists of object stores distinguish them.
+//! Counts requests by kind, as the price lists of object stores distinguish kinds.
 //!
-//! Every sent request counts, retries and hedged ones included. Callers get the counts from
-//! [`Store::counters`](crate::Store::counters).
+//! Every request sent is counted, including retries and hedged requests.
+//! [`Store::counters`](crate::Store::counters) returns the counts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -31,7 +31,7 @@ pub struct RequestCounts {
     pub put: u64,
     /// Deletions and aborted uploads.
     pub delete: u64,
-    /// All other requests: sessions, calls of other services.
+    /// All other requests: sessions, and calls to other services.
     pub other: u64,
 }
 
@@ -42,13 +42,13 @@ impl RequestCounts {
         self.get + self.head + self.list + self.put + self.delete + self.other
     }
 
-    /// Returns the requests since `before`.
+    /// Returns the number of requests since `before`, by kind.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         self.zip(before, u64::saturating_sub)
     }
 
-    /// Returns the sum of both.
+    /// Returns the sum of both counts, by kind.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         self.zip(other, u64::saturating_add)
@@ -66,22 +66,22 @@ impl RequestCounts {
     }
 }
 
-/// Counters of a store since its creation.
+/// Counters of a store, since the store was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreCounts {
     /// Requests sent.
     pub requests: u64,
-    /// Requests sent, by kind.
+    /// The same requests, by kind.
     pub requests_by_kind: RequestCounts,
-    /// Requests that were retries.
+    /// The requests among them that were retries.
     pub retries: u64,
-    /// Body bytes received over the network.
+    /// Bytes of bodies received over the network.
     pub received: u64,
-    /// Body bytes sent over the network.
+    /// Bytes of bodies sent over the network.
     pub sent: u64,
 }
 
-/// The counts of all clones of a store.
+/// The counts that all clones of a store share.
 #[derive(Debug, Default)]
 pub(crate) struct RequestCounters([AtomicU64; 6]);
 

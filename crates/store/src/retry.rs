@@ -1,6 +1,6 @@
-//! Retries one operation, such as a control call or a listing, after transient failures, and
-//! computes the pauses of all retries. A delay that the server requests takes precedence over the
-//! usual pauses.
+//! Repeats one operation, such as a control request or a listing, after transient failures, and
+//! computes the pauses between attempts for all callers. A delay that the server requests takes
+//! precedence over the usual pauses.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,10 +19,11 @@ pub(crate) struct Retry<'a> {
     client: &'a Arc<WireClient>,
     cancel: Cancel,
     tries: u32,
-    /// Attempts, including the current one.
+    /// Number of attempts, including the current one.
     attempts: u32,
     began: Instant,
-    /// The span that adds the number of the attempt to the events of its request.
+    /// The tracing span of the current attempt. It adds the number of the attempt to all events of
+    /// the request.
     span: Option<EnteredSpan>,
 }
 
@@ -38,7 +39,8 @@ impl<'a> Retry<'a> {
         }
     }
 
-    /// Waits before the next attempt, or returns the error if no retry is left.
+    /// Waits before the next attempt. Returns the error if no retry is left, or if the error is not
+    /// transient.
     pub(crate) fn wait_or_give_up(&mut self, mut error: Error) -> Result<()> {
         error.attempted(self.attempts, self.began.elapsed());
         let options = &self.client.options;
@@ -55,23 +57,25 @@ impl<'a> Retry<'a> {
         self.client.counters.retries.fetch_add(1, Ordering::Relaxed);
         self.cancel.sleep(wait)?;
         self.attempts += 1;
-        // The old span is left before the new one is entered, which would otherwise lie within it.
+        // The old span is left first; otherwise the new span would be nested in it.
         self.span = None;
         self.span = Some(attempt_span(self.attempts));
         Ok(())
     }
 }
 
-/// Returns the span around an attempt, which gives its events the attempt's number.
+/// Returns the tracing span of an attempt. It adds the number of the attempt to all events within
+/// it.
 pub fn attempt_span(attempt: u32) -> EnteredSpan {
-    // The span has the target of requests, so that a log of requests alone shows the attempts.
+    // The span has the target of request events: a log that shows only requests then shows the
+    // attempts too.
     tracing::debug_span!(target: "firstbyte_store::request", "attempt", attempt).entered()
 }
 
 impl Error {
-    /// Returns the number of failures in a row after `before` others: one more. A request that was
-    /// not sent, because its endpoint does not respond, adds none, but the endpoint's own failures
-    /// in a row count if they are more.
+    /// Returns the number of consecutive failures after this error, if there were `before` failures
+    /// earlier: one more. A request that was not sent, because its endpoint does not respond, adds
+    /// no failure; in that case the endpoint's own count is returned if it is larger.
     #[must_use]
     pub fn failures_after(&self, before: u32) -> u32 {
         match self {
@@ -80,7 +84,7 @@ impl Error {
         }
     }
 
-    /// Returns the pause before the next attempt, after this number of failures in a row.
+    /// Returns the pause before the next attempt. `failures` is the number of consecutive failures.
     #[must_use]
     pub fn pause_after(&self, failures: u32) -> Duration {
         match self {

@@ -1,11 +1,12 @@
-//! The SFTP backend: files on hosts that the user's own `ssh` reaches.
+//! Reads and writes files on hosts that the user's own `ssh` reaches.
 //!
-//! [`ssh`] starts the program, [`session`] sends requests over its pipes, [`pool`] retains
-//! sessions, and [`packet`] has the protocol. [`reading`], [`writing`] and [`listing`] are the
+//! [`ssh`] starts the program. [`session`] sends requests over its pipes, [`pool`] keeps sessions,
+//! and [`packet`] defines the protocol. [`reading`], [`writing`] and [`listing`] implement the
 //! operations.
 //!
-//! A version is a length and a time in whole seconds, which is all that the protocol has. A body
-//! reads from one open file, so it never has bytes of a file that replaced that one.
+//! The version of a file is its length and its time in whole seconds, because the protocol offers
+//! nothing else. A body reads from one open file, so it never returns bytes of a file that replaced
+//! the first.
 
 mod listing;
 mod packet;
@@ -39,15 +40,16 @@ use reading::SftpReading;
 use session::Exchange;
 use writing::SftpWriting;
 
-/// Deletions in flight.
-const DELETIONS: usize = 64;
+/// Number of deletions in flight.
+const DELETIONS_IN_FLIGHT: usize = 64;
 
 /// A client for `sftp` locations.
 pub(crate) struct Sftp {
     client: Arc<WireClient>,
     pool: Arc<SftpPool>,
     received: Arc<AtomicU64>,
-    /// Partial files of writes whose session broke, by destination. The next write removes them.
+    /// Partial files whose session broke during the write, by destination. The next write to a
+    /// destination removes its partial file.
     leftovers: Arc<Mutex<HashMap<String, Vec<u8>>>>,
 }
 
@@ -66,7 +68,7 @@ impl Sftp {
         }
     }
 
-    /// Returns the bytes of files received so far.
+    /// Returns the number of bytes of files received so far.
     pub(crate) fn received(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
     }
@@ -90,7 +92,7 @@ impl Sftp {
         }
     }
 
-    /// Sends a request that any session may carry, and retries it.
+    /// Sends a request that any session may carry, and repeats it after transient failures.
     fn control<T>(&self, place: &SftpPath, mut once: impl FnMut(&mut Exchange) -> Result<T>) -> Result<T> {
         let cancel = self.client.scoped_cancel(&Cancel::new());
         self.retrying(&cancel, || once(&mut self.exchange(place, Load::Control, &cancel)?))
@@ -101,11 +103,11 @@ impl Sftp {
         let stat = self.control(place, |exchange| {
             match exchange.call(SftpRequest::of(kind::STAT, on_the_wire(&place.path)))? {
                 SftpReply::Attributes(attributes) => Ok(describe(&attributes)),
-                other => Err(exchange.not("describe it", &other)),
+                other => Err(exchange.reply_error("describe it", &other)),
             }
         })?;
-        // A file with a stated length of 0 may have content. If it cannot be opened, the stated
-        // length counts.
+        // A file with a stated length of 0 may have content. So it is opened; if that fails, the
+        // stated length counts.
         let opened = match (stat.kind, stat.size()) {
             (EntryKind::File, Some(0)) => self.get(place, &Get::default()).ok(),
             _ => None,
@@ -113,24 +115,25 @@ impl Sftp {
         Ok(opened.map_or(stat, |body| body.stat().clone()))
     }
 
-    /// Returns the kind of the entry at this location itself. A link without a target exists too.
+    /// Returns the kind of the entry that has this name. Does not follow links, so a link without a
+    /// target exists too.
     pub(crate) fn kind_of_name(&self, place: &SftpPath) -> Result<EntryKind> {
         self.control(place, |exchange| {
             match exchange.call(SftpRequest::of(kind::LSTAT, on_the_wire(&place.path)))? {
                 SftpReply::Attributes(attributes) => Ok(attributes.kind()),
-                other => Err(exchange.not("describe it", &other)),
+                other => Err(exchange.reply_error("describe it", &other)),
             }
         })
     }
 
-    /// Opens a file and starts to read the range, in one attempt.
+    /// Opens a file, and starts to read the range. Makes one attempt.
     pub(crate) fn get(&self, place: &SftpPath, get: &Get) -> Result<Body> {
         let cancel = self.client.scoped_cancel(&get.cancel);
         let mut exchange = self.exchange(place, Load::Content, &cancel)?;
         let request = SftpRequest::of(kind::OPEN, on_the_wire(&place.path));
         let handle = match exchange.call(request.u32(open::READ).attributes(SftpAttributes::default()))? {
             SftpReply::Handle(handle) => handle,
-            other => return Err(exchange.not("open it", &other)),
+            other => return Err(exchange.reply_error("open it", &other)),
         };
         let asked = get.range.unwrap_or(ByteRange::new(0, u64::MAX));
         let received = Arc::clone(&self.received);
@@ -138,7 +141,7 @@ impl Sftp {
         let look = reading.look()?;
         let attributes = match reading.exchange().reply(look)? {
             SftpReply::Attributes(attributes) => attributes,
-            other => return Err(reading.exchange().not("describe it", &other)),
+            other => return Err(reading.exchange().reply_error("describe it", &other)),
         };
         let (location, mut stat) = (place.to_string(), describe(&attributes));
         let size = match (stat.kind, stat.size()) {
@@ -197,7 +200,7 @@ impl Sftp {
         Ok(written)
     }
 
-    /// Deletes a file or a link. A missing file is not an error.
+    /// Deletes a file or a link. Succeeds if it is missing.
     pub(crate) fn delete(&self, place: &SftpPath) -> Result<()> {
         self.control(place, |exchange| {
             let status = exchange.status(SftpRequest::of(kind::REMOVE, &place.path))?;
@@ -211,7 +214,7 @@ impl Sftp {
         self.control(place, |exchange| writing::create_directories(exchange, &path))
     }
 
-    /// Removes an empty directory. A missing directory is not an error.
+    /// Removes an empty directory. Succeeds if it is missing.
     pub(crate) fn remove_directory(&self, place: &SftpPath, unfinished: Unfinished) -> Result<()> {
         self.control(place, |exchange| {
             let path = place.path.strip_suffix(b"/").unwrap_or(&place.path);
@@ -224,17 +227,18 @@ impl Sftp {
         })
     }
 
-    /// Deletes many files, with many requests in flight. Returns the failures.
+    /// Deletes many files, with many requests in flight. Returns the files that were not deleted,
+    /// with their errors.
     pub(crate) fn delete_many(&self, places: &[SftpPath]) -> Vec<(Location, Error)> {
         let mut hosts: HashMap<&str, Vec<&SftpPath>> = HashMap::new();
         for place in places {
             hosts.entry(&place.authority).or_default().push(place);
         }
         let mut failed = Vec::new();
-        for group in hosts.values().flat_map(|places| places.chunks(DELETIONS)) {
+        for group in hosts.values().flat_map(|places| places.chunks(DELETIONS_IN_FLIGHT)) {
             match self.control(group[0], |exchange| delete_group(exchange, group)) {
                 Ok(errors) => failed.extend(errors),
-                // The deletions are repeated one by one, to find out which failed.
+                // Deletes the files one by one, to find out which deletions fail.
                 Err(_) => {
                     failed.extend(group.iter().filter_map(|place| {
                         Some((Location::Sftp((*place).clone()), self.delete(place).err()?))
@@ -263,17 +267,17 @@ fn delete_group(exchange: &mut Exchange, places: &[&SftpPath]) -> Result<Vec<(Lo
 fn removed(exchange: &Exchange, what: &str, (code, message): (u32, String)) -> Result<()> {
     match code {
         code::OK | code::NO_SUCH_FILE => Ok(()),
-        code => Err(exchange.refused(what, code, &message)),
+        code => Err(exchange.status_error(what, code, &message)),
     }
 }
 
-/// Returns a path as it is sent. An empty path becomes `.`, since servers take it for a file
-/// without a name.
+/// Returns a path in the form in which it is sent. An empty path becomes `.`, because servers would
+/// take it for a file without a name.
 fn on_the_wire(path: &[u8]) -> &[u8] {
     if path.is_empty() { b"." } else { path }
 }
 
-/// Returns the version of a file: its length and time.
+/// Returns the version of a file, which is its length and time.
 fn version(attributes: &SftpAttributes) -> Version {
     let is_file = attributes.kind() == EntryKind::File;
     let last_modified = attributes.modified.map(|seconds| seconds.to_string());

@@ -1,16 +1,16 @@
-//! Credentials of S3 requests, as options of a store.
+//! Defines how a store signs S3 requests.
 
 use std::fmt;
 
 /// Whether S3 requests are signed, and with which credentials.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Signing {
-    /// The credentials of the AWS chain.
+    /// The credentials found by AWS's chain.
     #[default]
     Chain,
-    /// These credentials only.
+    /// The given credentials only.
     Keys(SigningKeys),
-    /// No signature, for public buckets.
+    /// No signature. For public buckets.
     Anonymous,
 }
 

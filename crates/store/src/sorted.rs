@@ -1,6 +1,6 @@
-//! Sorts a listing by name in bounded memory. Entries that do not fit are sorted in runs, which are
-//! written to an unnamed temporary file and merged. `Store::list` uses it for stores whose listings
-//! are unsorted.
+//! Sorts a listing by name in bounded memory. Entries that do not fit into memory are sorted in
+//! runs, which are written to an unnamed temporary file and merged. `Store::list` uses this module
+//! for stores whose listings are not sorted.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,18 +15,18 @@ use firstbyte_location::{Entry, EntryKind, to_usize};
 use crate::error::{Error, Result};
 use crate::object::listing_key;
 
-/// Memory for entries that are sorted at once, bytes: about 20,000 entries.
+/// Memory for the entries of one run, in bytes: about 20,000 entries.
 const SORT_MEMORY: usize = 4 << 20;
-/// Runs merged at once. Each has a buffer of [`RUN_BUFFER`] bytes.
-const MOST_RUNS: usize = 64;
+/// Maximum number of runs merged at once. Each run has a buffer of [`RUN_BUFFER`] bytes.
+const MAX_MERGED_RUNS: usize = 64;
 const RUN_BUFFER: usize = 16 << 10;
-/// Memory of an entry without its texts, bytes.
+/// Memory of an entry, in bytes, without its strings.
 const ENTRY_MEMORY: usize = 2 * size_of::<Entry>();
 
 type Entries = Box<dyn Iterator<Item = Result<Entry>> + Send>;
 
 /// The entries of a listing in the order of names, without repetitions. The listing is read when
-/// the first entry is requested. If it fails, only its error is returned.
+/// the first entry is requested. If reading fails, the listing returns only the error.
 pub(crate) struct SortedListing {
     listing: Option<Entries>,
     merged: Merged,
@@ -34,7 +34,7 @@ pub(crate) struct SortedListing {
     last: Option<(Vec<u8>, EntryKind)>,
 }
 
-/// Entries in order, from memory or from merged runs.
+/// Sorted entries, from memory or from merged runs.
 enum Merged {
     InMemory(std::vec::IntoIter<Keyed>),
     OfRuns(Merge),
@@ -51,7 +51,7 @@ impl SortedListing {
         }
         match &mut self.merged {
             Merged::InMemory(entries) => Ok(entries.next()),
-            Merged::OfRuns(merge) => merge.next().map_err(failed),
+            Merged::OfRuns(merge) => merge.next().map_err(sort_file_error),
         }
     }
 }
@@ -91,7 +91,7 @@ impl Keyed {
     }
 }
 
-/// Reads and sorts a listing, with at most `room` bytes in memory.
+/// Reads and sorts a listing, using up to `room` bytes of memory.
 fn sort(listing: Entries, room: usize) -> Result<Merged> {
     let (mut waiting, mut taken) = (Vec::new(), 0);
     let mut runs: Option<Runs> = None;
@@ -102,9 +102,9 @@ fn sort(listing: Entries, room: usize) -> Result<Merged> {
         if taken >= room {
             let runs = match &mut runs {
                 Some(runs) => runs,
-                None => runs.insert(Runs::new().map_err(failed)?),
+                None => runs.insert(Runs::new().map_err(sort_file_error)?),
             };
-            runs.add(std::mem::take(&mut waiting)).map_err(failed)?;
+            runs.add(std::mem::take(&mut waiting)).map_err(sort_file_error)?;
             taken = 0;
         }
     }
@@ -112,18 +112,18 @@ fn sort(listing: Entries, room: usize) -> Result<Merged> {
         waiting.sort_by(|one, other| one.key.cmp(&other.key));
         return Ok(Merged::InMemory(waiting.into_iter()));
     };
-    runs.add(waiting).map_err(failed)?;
-    runs.merge().map(Merged::OfRuns).map_err(failed)
+    runs.add(waiting).map_err(sort_file_error)?;
+    runs.merge().map(Merged::OfRuns).map_err(sort_file_error)
 }
 
-fn failed(source: io::Error) -> Error {
+fn sort_file_error(source: io::Error) -> Error {
     Error::Io { location: "a temporary file to sort a listing".to_owned(), source }
 }
 
-/// Sorted runs, one after another in one file.
+/// Sorted runs, one after another in the same file.
 struct Runs {
     file: Arc<File>,
-    /// The offset of the end of each run.
+    /// The offset at which each run ends.
     ends: Vec<u64>,
 }
 
@@ -134,7 +134,7 @@ impl Runs {
 
     fn add(&mut self, mut entries: Vec<Keyed>) -> io::Result<()> {
         entries.sort_by(|one, other| one.key.cmp(&other.key));
-        if self.ends.len() == MOST_RUNS {
+        if self.ends.len() == MAX_MERGED_RUNS {
             self.join()?;
         }
         let mut out = BufWriter::new(&*self.file);
@@ -147,7 +147,7 @@ impl Runs {
         Ok(())
     }
 
-    /// Merges all runs into one, in another file.
+    /// Merges all runs into one run in a new file.
     fn join(&mut self) -> io::Result<()> {
         let joined = Arc::new(tempfile::tempfile()?);
         let mut out = BufWriter::new(&*joined);
@@ -177,7 +177,7 @@ impl Runs {
     }
 }
 
-/// One run, read by its offset, since all runs share a file.
+/// One run. It is read by offset, because all runs share a file.
 struct Run {
     file: Arc<File>,
     at: u64,
@@ -193,13 +193,13 @@ impl Read for Run {
     }
 }
 
-/// The runs that are being merged.
+/// The runs that are being merged, and the first remaining entry of each.
 struct Merge {
     runs: Vec<BufReader<Run>>,
     heads: BinaryHeap<Reverse<RunHead>>,
 }
 
-/// The first entry of a run that has not been returned.
+/// The first entry of a run that was not returned yet.
 struct RunHead {
     keyed: Keyed,
     run: usize,
@@ -233,8 +233,8 @@ impl Merge {
     }
 }
 
-/// Writes an entry: its fields in order, each with its length before it. Returns the number of
-/// bytes written.
+/// Writes an entry: all fields in order, each preceded by its length. Returns the number of bytes
+/// written.
 fn write(out: &mut impl Write, entry: &Entry) -> io::Result<u64> {
     let modified = entry.modified.map(|time| match time.duration_since(UNIX_EPOCH) {
         Ok(since) => (0_u8, since),
@@ -259,13 +259,14 @@ fn write(out: &mut impl Write, entry: &Entry) -> io::Result<u64> {
     Ok(record.len() as u64)
 }
 
-/// Appends a field to a record: its length plus 1, or 0 if there is no value, and its bytes.
+/// Appends a field to a record: its length plus 1, or 0 if the field has no value, and then its
+/// bytes.
 fn field(record: &mut Vec<u8>, value: Option<&[u8]>) {
     record.extend(value.map_or(0, |value| value.len() as u32 + 1).to_le_bytes());
     record.extend_from_slice(value.unwrap_or_default());
 }
 
-/// Reads the next entry of a run; `None` at its end.
+/// Reads the next entry of a run. Returns `None` at the end of the run.
 fn read(run: &mut BufReader<Run>) -> io::Result<Option<Keyed>> {
     let mut kind = [0];
     if run.read(&mut kind)? == 0 {

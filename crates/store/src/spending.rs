@@ -1,9 +1,9 @@
-//! The budget of a run. Every request is paid before it is sent.
+//! Enforces the budget of a run: every request is paid for before it is sent.
 //!
-//! Invariant: the amount paid never exceeds the limit. A range is paid completely with its request,
-//! and the part that the response does not bring is refunded. Any other body is paid before its
-//! first byte is read if its length is known, otherwise as it is read. The HTTP client calls this,
-//! so no reader, writer or listing bypasses it.
+//! Invariant: the amount paid never exceeds the limit. A range is paid for completely with its
+//! request, and the part that the response does not bring is refunded. Any other body is paid for
+//! before its first byte is read if its length is known, and otherwise as it is read. The HTTP
+//! client calls this module, so no reader, writer or listing bypasses it.
 
 use firstbyte_location::ByteRange;
 use rustix_futex_sync::Mutex;
@@ -14,13 +14,13 @@ use crate::requests::{RequestKind, StoreCounts};
 /// The prices of requests and traffic, in US dollars.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Prices {
-    /// A request that reads content or metadata.
+    /// Price of a request that reads content or metadata.
     pub get: f64,
-    /// A request that writes or lists.
+    /// Price of a request that writes or lists.
     pub put: f64,
-    /// A byte received.
+    /// Price of a byte received.
     pub received: f64,
-    /// A byte sent.
+    /// Price of a byte sent.
     pub sent: f64,
 }
 
@@ -36,7 +36,7 @@ impl Prices {
     }
 }
 
-/// The most that all requests of a store may cost.
+/// The limit on the cost of all requests of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spending {
     /// The budget, in US dollars.
@@ -45,19 +45,19 @@ pub struct Spending {
     pub prices: Prices,
 }
 
-/// The payments so far, shared by all clones of a client.
+/// The amount paid so far. All clones of a client share it.
 #[derive(Debug, Default)]
 pub(crate) struct Purse {
     spending: Option<Spending>,
     paid: Mutex<f64>,
 }
 
-/// The payment for the body of a response.
+/// How the body of a response is paid for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Payment {
-    /// This number of bytes was paid with the request.
+    /// With the request: this number of bytes.
     Ahead(u64),
-    /// The bytes are paid as they are read.
+    /// As the bytes are read.
     AsRead,
 }
 
@@ -66,7 +66,7 @@ impl Purse {
         Self { spending, paid: Mutex::default() }
     }
 
-    /// Pays for a request with a payload of `sent` bytes, and for the requested range.
+    /// Pays for a request whose payload has `sent` bytes, and for the requested range.
     pub(crate) fn pay_request(
         &self,
         kind: RequestKind,
@@ -88,7 +88,7 @@ impl Purse {
         Ok(payment)
     }
 
-    /// Pays for bytes that are about to be returned.
+    /// Pays for bytes that are about to be returned, unless they were paid for before.
     pub(crate) fn pay_bytes(&self, payment: Payment, count: usize, place: &str) -> Result<()> {
         match &self.spending {
             Some(spending) if payment == Payment::AsRead => {
@@ -98,8 +98,8 @@ impl Purse {
         }
     }
 
-    /// Pays for the body of a response of `length` bytes, or refunds the part that was paid with
-    /// the request and is not in the response.
+    /// Pays for the body of a response that has `length` bytes. If a range was paid for with the
+    /// request, refunds the part that is not in the response instead.
     pub(crate) fn pay_length(&self, payment: Payment, length: Option<u64>, place: &str) -> Result<Payment> {
         let (Some(spending), Some(length)) = (&self.spending, length) else { return Ok(payment) };
         match payment {
@@ -137,7 +137,7 @@ mod tests {
         let prices = Prices { get: 1.0, put: 4.0, received: 0.01, sent: 0.0 };
         let spending = Spending { limit: 10.0, prices };
         let purse = Purse::new(Some(spending));
-        // The request sends 1 byte and asks for 500 bytes, of which 300 come.
+        // The request sends one byte and asks for 500 bytes, of which 300 arrive.
         let payment = pay(&purse, RequestKind::Get, Some(ByteRange::new(0, 500))).unwrap();
         assert_eq!(payment, Payment::Ahead(500));
         purse.pay_length(payment, Some(300), "p").unwrap();
@@ -146,7 +146,7 @@ mod tests {
         let refused = pay(&purse, RequestKind::Put, None).unwrap_err();
         assert_eq!(refused.to_string(), "s3://b/k: the budget of 10 USD is spent");
         assert!(!refused.is_transient() && refused.concerns_store());
-        // Deletions cost nothing, so unfinished writes can be removed.
+        // Deletions cost nothing, so even without budget unfinished writes can be removed.
         pay(&purse, RequestKind::Delete, None).unwrap();
         purse.pay_bytes(Payment::AsRead, 200, "p").unwrap();
         purse.pay_bytes(Payment::AsRead, 1, "p").unwrap_err();

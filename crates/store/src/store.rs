@@ -1,4 +1,5 @@
-//! [`Store`]: every operation on a location, passed to the backend of its scheme.
+//! Defines [`Store`], which passes every operation on a location to the backend of the location's
+//! scheme.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
@@ -35,8 +36,8 @@ mod hosts;
 mod parts;
 mod reading;
 
-/// An iterator over entries, in bounded memory. Errors of single local directories do not end it,
-/// other errors do.
+/// An iterator over entries, in bounded memory. It continues after the error of a single local
+/// directory, and ends with any other error.
 pub struct Listing {
     entries: Box<dyn Iterator<Item = Result<Entry>> + Send>,
 }
@@ -57,8 +58,8 @@ impl Iterator for Listing {
     }
 }
 
-/// Opens locations. Clones are cheap, and share connections, credentials and counters. All methods
-/// block.
+/// Reads and writes locations. Clones are cheap, and share connections, credentials and counters.
+/// All methods block.
 #[derive(Clone)]
 pub struct Store {
     client: Arc<WireClient>,
@@ -72,15 +73,13 @@ pub struct Store {
     http: Arc<Http>,
     #[cfg(feature = "sftp")]
     sftp: Arc<Sftp>,
-    /// The gateways for ranges, once a range was read. `None` if all bytes come from the origin.
+    /// The gateways for ranges, set when a range is first read. `None` if all bytes come from the
+    /// origin.
     ring: Arc<OnceLock<Option<Ring>>>,
 }
 
 impl Store {
     /// Returns a store with these options. Makes no connection yet.
-    ///
-    /// # Errors
-    /// [`Error::Options`].
     pub fn new(options: StoreOptions) -> Result<Self> {
         options.check()?;
         let client = Arc::new(WireClient::new(Arc::new(options), s3::ca_bundle));
@@ -100,27 +99,27 @@ impl Store {
         })
     }
 
-    /// Returns a clone whose requests and listings all end when `cancel` is cancelled. It shares
-    /// connections, credentials and counters.
+    /// Returns a clone whose requests and listings all end when `cancel` is cancelled. The clone
+    /// shares connections, credentials and counters.
     #[must_use]
     pub fn scoped(&self, cancel: &Cancel) -> Self {
         self.with_client(self.client.scoped(cancel))
     }
 
-    /// Returns a clone whose requests no scope ends, to clean up after a cancelled run.
+    /// Returns a clone that no scope cancels. For cleaning up after a cancelled run.
     #[must_use]
     pub fn unscoped(&self) -> Self {
         self.with_client(self.client.with_scope(Cancel::new()))
     }
 
-    /// Returns a clone that sends each request once, for a caller that repeats requests. It shares
-    /// connections, credentials and counters.
+    /// Returns a clone that sends each request only once, for a caller that repeats requests
+    /// itself. The clone shares connections, credentials and counters.
     #[must_use]
     pub fn without_retries(&self) -> Self {
         self.with_client(self.client.without_retries())
     }
 
-    /// Counts a request that the caller sends again.
+    /// Counts a retry that the caller makes.
     pub fn count_retry(&self) {
         self.client.counters.retries.fetch_add(1, Ordering::Relaxed);
     }
@@ -143,7 +142,7 @@ impl Store {
         }
     }
 
-    /// Returns the backend of a service with S3's protocol, at the endpoint of the options or at a
+    /// Returns the backend of a service that speaks S3, at the endpoint of the options or at a
     /// named endpoint.
     fn s3_of(&self, service: Service) -> Result<Arc<S3>> {
         match service {
@@ -164,8 +163,8 @@ impl Store {
         }
     }
 
-    /// Returns the endpoint of a service with S3's protocol, and the setting that determined it.
-    /// Sends no request.
+    /// Returns the endpoint of a service that speaks S3, and the setting that gave it. Sends no
+    /// request.
     ///
     /// # Errors
     /// A missing or unusable profile, an invalid region, or a name without an endpoint.
@@ -173,8 +172,8 @@ impl Store {
         self.s3_of(service)?.endpoint()
     }
 
-    /// Returns whether two objects are in one service, which can copy between them: by the same
-    /// scheme, or by two endpoint names with one URL and profile.
+    /// Returns true if two objects are in the same service, which can then copy between them: they
+    /// have the same scheme, or their endpoint names have the same URL and profile.
     #[must_use]
     pub fn is_one_service(&self, one: &ObjectLocation, other: &ObjectLocation) -> bool {
         match (one.service, other.service) {
@@ -191,13 +190,13 @@ impl Store {
         self.named.names()
     }
 
-    /// Returns the part of a service's identity that is not in the location: the endpoint in the
-    /// options or the configuration. Empty for the scheme's own service.
+    /// Returns the part of a service's identity that the location does not state: the endpoint in
+    /// the options or in the configuration. Empty for the default service of the scheme.
     #[must_use]
     pub fn service_of(&self, location: &Location) -> String {
         match location {
             Location::Object(object) => match object.service {
-                // If the configuration is unusable, every request reports it.
+                // If the configuration is unusable, every request fails with the reason.
                 Service::S3 | Service::NamedS3(_) => {
                     self.s3_of(object.service).map(|it| it.configured_url()).unwrap_or_default()
                 }
@@ -212,8 +211,8 @@ impl Store {
         }
     }
 
-    /// Sends one signed request to another AWS service and returns the whole response, with any
-    /// status. It is not repeated.
+    /// Sends one signed request to another AWS service, and returns the whole response, whatever
+    /// its status. Does not repeat the request.
     ///
     /// # Errors
     /// Missing credentials, a missing region, and errors of the connection.
@@ -221,8 +220,8 @@ impl Store {
         self.s3.call_service(request)
     }
 
-    /// Sends one `POST` with these headers to a web server and reads the response. It is not
-    /// repeated.
+    /// Sends one `POST` with these headers to a web server, and reads the response. Does not repeat
+    /// the request.
     ///
     /// # Errors
     /// Errors of the connection, and a status other than success.
@@ -236,8 +235,8 @@ impl Store {
         post::post(&self.client, url, headers, body, cancel)
     }
 
-    /// Returns a URL by which anyone may read or write one object until it expires. Sends no
-    /// request, or one if the bucket's region is not known.
+    /// Returns a URL by which any client may read or write one object until the URL expires. Sends
+    /// one request if the region of the bucket is not known, otherwise none.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for stores other than S3; missing credentials.
@@ -250,8 +249,8 @@ impl Store {
         }
     }
 
-    /// Describes the object, file or directory at `location`. Sends one request, or two if a key is
-    /// only a prefix.
+    /// Describes the object, file or directory at `location`. Sends one request, or two if
+    /// `location` is only a prefix.
     ///
     /// # Errors
     /// [`Error::NotFound`], and errors of the connection or the store.
@@ -266,8 +265,7 @@ impl Store {
     /// Describes the object at `location`, never a prefix. Sends one request.
     ///
     /// # Errors
-    /// [`Error::NotFound`], also if a key is only a prefix, and errors of the connection or the
-    /// store.
+    /// [`Error::NotFound`], also for a prefix; errors of the connection or the store.
     pub fn stat_object(&self, location: &Location) -> Result<Stat> {
         match location {
             Location::Object(object) if !object.key.is_empty() => self.objects(object)?.head(object),
@@ -293,8 +291,9 @@ impl Store {
         }
     }
 
-    /// Lists the versions of the objects below `location`, or of the object there, by key and from
-    /// the newest to the oldest. It uses only `recursive` of the `options`.
+    /// Lists the versions of the objects below `location`, or of the object at `location`. The
+    /// versions are sorted by key, and for each key from the newest to the oldest. Of the
+    /// `options`, only `recursive` is used.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for stores other than S3, and failures before the first entry. Later
@@ -308,8 +307,9 @@ impl Store {
         self.s3_of(object.service)?.list_versions(object, options)
     }
 
-    /// Returns true if a key of an object store begins with that of `location` and a `/`. Sends one
-    /// request. False for other stores, where a file cannot be a directory too.
+    /// Returns true if any key of an object store begins with the key of `location` and a `/`.
+    /// Sends one request. Returns false for other stores, in which a file cannot be a directory
+    /// too.
     ///
     /// # Errors
     /// Errors of the connection or the store.
@@ -337,16 +337,17 @@ impl Store {
         Ok(Listing { entries })
     }
 
-    /// Returns true if the store is known not to list `location` in the order of names. An ordered
-    /// listing is then sorted here, so its first entry comes after the last page, even with
+    /// Returns true if the store is known to list `location` out of order. An ordered listing is
+    /// then sorted here, so its first entry comes only after the last page was read, even with
     /// `start_after`.
     #[must_use]
     pub fn is_unsorted(&self, location: &Location) -> bool {
         matches!(location, Location::Object(object) if self.client.unsorted.has(object))
     }
 
-    /// Returns how many seconds the store's clock is ahead of this machine's, by its last listing;
-    /// negative if it is behind. 0 if it is right or unknown.
+    /// Returns how many seconds the clock of the store is ahead of this machine's clock, as of the
+    /// last listing. Negative if it is behind. Returns 0 if it is right, or if no listing has shown
+    /// it.
     #[must_use]
     pub fn clock_ahead(&self, location: &Location) -> i64 {
         match location {
@@ -355,7 +356,7 @@ impl Store {
         }
     }
 
-    /// Returns the entries of a listing in the store's order.
+    /// Returns the entries of a listing in the order of the store.
     fn entries(&self, location: &Location, options: &ListOptions) -> Result<Entries> {
         let entries: Entries = match location {
             Location::Local(path) => {
@@ -367,8 +368,9 @@ impl Store {
         Ok(entries)
     }
 
-    /// Returns the first page of a listing. From an object store it has about a thousand names, by
-    /// one request. From other stores, and from unordered ones, it has all names, in order.
+    /// Returns the first page of a listing. For an object store, sends one request, and the page
+    /// has about a thousand names. For other stores, and for stores that list out of order, the
+    /// page has all names in order.
     ///
     /// # Errors
     /// The errors of [`list`](Self::list).
@@ -387,7 +389,7 @@ impl Store {
         }
     }
 
-    /// Writes a whole object atomically: readers see the old or the new one.
+    /// Writes a whole object atomically: readers see either the old or the new object.
     ///
     /// # Errors
     /// [`Error::Precondition`], [`Error::Checksum`] if the store received other bytes, and errors
@@ -401,7 +403,7 @@ impl Store {
         }
     }
 
-    /// Copies an object within one service, without downloading the bytes.
+    /// Copies an object within one service, without downloading its bytes.
     ///
     /// # Errors
     /// [`Error::Unsupported`] if source and destination are on different services, and the errors
@@ -422,7 +424,7 @@ impl Store {
         }
     }
 
-    /// Deletes one object or file. A missing object is not an error.
+    /// Deletes one object or file. Succeeds if it is missing.
     ///
     /// # Errors
     /// Errors of the connection or the store.
@@ -435,7 +437,7 @@ impl Store {
         }
     }
 
-    /// Creates a directory and its parents on an SFTP host.
+    /// Creates a directory and its parents on an SFTP server.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for other stores; errors of the connection or the store.
@@ -447,7 +449,7 @@ impl Store {
         }
     }
 
-    /// Removes an empty directory on an SFTP host. A missing directory is not an error.
+    /// Removes an empty directory on an SFTP server. Succeeds if it is missing.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for other stores; errors of the connection or the store, also if the
@@ -460,7 +462,7 @@ impl Store {
         }
     }
 
-    /// Returns the kind of the entry with this name on an SFTP host. Links are not followed.
+    /// Returns the kind of the entry with this name on an SFTP server. Does not follow links.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for other stores; [`Error::NotFound`], and errors of the connection.
@@ -472,7 +474,8 @@ impl Store {
         }
     }
 
-    /// Deletes many objects or files, by as few requests as the store allows. Returns the failures.
+    /// Deletes many objects or files, with as few requests as the store allows. Returns those not
+    /// deleted, with their errors.
     #[must_use]
     pub fn delete_many(&self, locations: &[Location]) -> Vec<(Location, Error)> {
         let mut objects = Vec::new();
@@ -495,7 +498,7 @@ impl Store {
             let (own, others) = objects.into_iter().partition::<Vec<_>, _>(|it| it.service == first.service);
             match self.objects(&first) {
                 Ok(backend) => failed.extend(backend.delete_many(&own)),
-                // Each object gets a new error, because errors cannot be cloned.
+                // Errors cannot be cloned, so each object gets a new one.
                 Err(_) => failed.extend(own.into_iter().filter_map(|object| {
                     let error = self.objects(&object).err()?;
                     Some((Location::Object(object), error))
@@ -508,7 +511,7 @@ impl Store {
         failed
     }
 
-    /// Creates a bucket in the region of the options.
+    /// Creates a bucket in the region that the options name.
     ///
     /// # Errors
     /// A location that is not a bucket; a name that is taken; errors of the connection or the
@@ -528,7 +531,7 @@ impl Store {
         self.objects(bucket)?.delete_bucket(bucket)
     }
 
-    /// Returns the counters so far.
+    /// Returns the counters since the store was created.
     #[must_use]
     pub fn counters(&self) -> StoreCounts {
         let counters = &self.client.counters;
@@ -546,8 +549,8 @@ impl Store {
     }
 }
 
-/// Refuses a bucket where an object is required. Without a key, a request that writes an object
-/// would create the bucket, and one that deletes an object would delete it.
+/// Returns an error for a bucket where an object is required. Without a key, a request to write an
+/// object would create the bucket, and a request to delete an object would delete it.
 ///
 /// # Errors
 /// [`Error::Io`] for a directory.
@@ -560,7 +563,7 @@ pub fn require_key(location: &Location) -> Result<()> {
     }
 }
 
-/// Returns the bucket of a location without a key.
+/// Returns the bucket at a location. Fails if the location has a key.
 fn bucket_of(location: &Location) -> Result<&ObjectLocation> {
     match location {
         Location::Object(object) if object.key.is_empty() => Ok(object),
@@ -568,7 +571,7 @@ fn bucket_of(location: &Location) -> Result<&ObjectLocation> {
     }
 }
 
-/// Returns the S3 object at a location, which may have several versions.
+/// Returns the S3 object at a location. Fails for stores that have no versions.
 fn object_with_versions(location: &Location) -> Result<&ObjectLocation> {
     object_in_s3(location, "a version of an object").and_then(|object| match object.bucket.is_empty() {
         false => Ok(object),
@@ -576,10 +579,11 @@ fn object_with_versions(location: &Location) -> Result<&ObjectLocation> {
     })
 }
 
-/// The operation, for errors, of a copy that only S3 supports.
+/// The operation that only S3 supports, for errors.
 const COPY_WITHIN_SERVICE: &str = "a copy within the service";
 
-/// Returns the S3 object at a location, or the error that only S3 supports `what`.
+/// Returns the S3 object at a location. For other stores, returns the error that `what` is not
+/// supported.
 fn object_in_s3<'l>(location: &'l Location, what: &'static str) -> Result<&'l ObjectLocation> {
     match location {
         Location::Object(object) if object.service.is_s3() => Ok(object),

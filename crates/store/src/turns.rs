@@ -4,13 +4,13 @@
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 
-/// The most empty pages in a row. S3 sends a few where many keys were deleted.
-const MOST_EMPTY: u32 = 1_000;
+/// Maximum number of consecutive empty pages. S3 sends some where many keys were deleted.
+const MAX_EMPTY_PAGES: u32 = 1_000;
 
-/// The continuation tokens of a listing or of a range so far.
+/// The continuation tokens that a listing, or a range of it, has had so far.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
-    /// Hashes of the tokens, 8 bytes per 1,000 names.
+    /// Hashes of the tokens. They take 8 bytes per page of 1,000 names.
     seen: HashSet<u64>,
     hasher: RandomState,
     empty: u32,
@@ -26,7 +26,7 @@ pub(crate) enum Brought {
 }
 
 impl Turns {
-    /// Checks a page that is followed by the page of `token`.
+    /// Checks a page. `token` requests the page after it.
     ///
     /// # Errors
     /// The reason why the listing must not continue.
@@ -35,7 +35,7 @@ impl Turns {
         if !self.seen.insert(self.hasher.hash_one(token)) {
             return Err("a listing that repeats itself: the same continuation token came twice");
         }
-        if self.empty >= MOST_EMPTY {
+        if self.empty >= MAX_EMPTY_PAGES {
             return Err("an endless listing: 1,000 empty pages in a row");
         }
         Ok(())

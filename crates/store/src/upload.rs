@@ -1,4 +1,4 @@
-//! Parameters and results of writes: payloads, preconditions, uploads and their parts.
+//! Defines the parameters and results of writes: payloads, preconditions, uploads and their parts.
 
 use std::fs::File;
 use std::io;
@@ -21,27 +21,28 @@ use crate::object::Metadata;
 pub enum Payload<'a> {
     /// Bytes in memory.
     Bytes(&'a [u8]),
-    /// A range of a file. On plain TCP it is sent by sendfile.
+    /// A range of a file. On TCP without TLS, it is sent by sendfile.
     File(&'a File, ByteRange),
-    /// A range of a file that must not have changed when its last bytes are sent. A request without
-    /// its last bytes replaces nothing.
+    /// A range of a file that must not have changed by the time its last bytes are sent. If it has
+    /// changed, the last bytes are held back, and an incomplete request replaces nothing.
     Source(&'a File, ByteRange, &'a PinnedFile<'a>),
 }
 
-/// The version of a file to send, and the checksum announced for it.
+/// The version of a file to send, and the checksum announced for the file.
 #[derive(Debug)]
 pub struct PinnedFile<'a> {
     version: Version,
-    /// Counts bytes while they are sent, so that the number of requests can follow the rate.
+    /// Counts bytes while they are being sent. The number of concurrent requests follows this rate.
     sent: &'a AtomicU64,
-    /// The range and checksum in the head of a request. If the file grows afterwards, the same
-    /// checksum of the range, before and after, shows that it was sent as it was.
+    /// The range and the checksum in the head of a request. If the file grows during the request,
+    /// the range is hashed again: an equal checksum shows that the right bytes were sent.
     announced: Mutex<Option<(ByteRange, Checksum)>>,
 }
 
 impl<'a> PinnedFile<'a> {
-    /// Returns the pin of this version. Adds bytes to `sent` while they are sent, those of repeated
-    /// requests again, and those in the last call of a request not at all.
+    /// Returns a pin of this version. Bytes are added to `sent` while they are being sent. The
+    /// bytes of a repeated request are added again. The last bytes of each request, up to 16 KiB,
+    /// are not added.
     #[must_use]
     pub fn new(version: Version, sent: &'a AtomicU64) -> Self {
         Self { version, sent, announced: Mutex::default() }
@@ -64,8 +65,8 @@ impl Payload<'_> {
         }
     }
 
-    /// Checks that the file has not changed since its bytes were read, and ends at its stated
-    /// length.
+    /// Checks that the file has not changed since its bytes were read, and that it ends at its
+    /// stated length.
     pub(crate) fn check_unchanged(self) -> io::Result<()> {
         let Self::Source(file, range, pinned) = self else { return Ok(()) };
         let version = &pinned.version;
@@ -100,9 +101,9 @@ impl Payload<'_> {
         Ok(())
     }
 
-    /// Returns the checksum, for stores that expect it before the bytes. Computing it leaves a
-    /// file's bytes in the page cache for sendfile. Both together take less time than sending them
-    /// through this process.
+    /// Returns the checksum, for stores that expect it before the bytes. Hashing leaves the bytes
+    /// of a file in the page cache, from which sendfile sends them. Hashing and then sending by
+    /// sendfile takes less time than sending the bytes through this process.
     pub(crate) fn checksum(self, algorithm: Algorithm, place: &str) -> Result<Checksum> {
         let (file, range) = match self {
             Self::Bytes(bytes) => return Ok(Hasher::of(algorithm, bytes)),
@@ -130,10 +131,10 @@ fn hash(file: &File, range: ByteRange, algorithm: Algorithm) -> io::Result<Check
     Ok(hasher.finish())
 }
 
-/// The condition of a write.
+/// The precondition of a write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Precondition {
-    /// No condition: replaces the destination.
+    /// None: the destination is replaced.
     #[default]
     None,
     /// The destination must not exist (`If-None-Match: *`).
@@ -143,8 +144,8 @@ pub enum Precondition {
 }
 
 impl Precondition {
-    /// Returns name and value of the header for the condition; `None` without a condition, or for a
-    /// version that no header can state.
+    /// Returns the name and value of the header for the condition. `None` without a condition, or
+    /// for a version that no header can state.
     pub(crate) fn header(&self) -> Option<(String, String)> {
         let (name, value) = match self {
             Self::None => return None,
@@ -160,7 +161,7 @@ impl Precondition {
 pub struct PutOptions {
     /// The metadata.
     pub metadata: Metadata,
-    /// The condition.
+    /// The precondition.
     pub precondition: Precondition,
     /// The parameters for sending the bytes.
     pub sending: Sending,
@@ -169,9 +170,9 @@ pub struct PutOptions {
 /// Parameters for sending the bytes of a request.
 #[derive(Clone, Debug, Default)]
 pub struct Sending {
-    /// Ends the request from another thread.
+    /// Handle by which another thread can end the request.
     pub cancel: Cancel,
-    /// The rate limit. Each piece is sent only after it was granted.
+    /// The rate limit. Each piece is sent only after the limit has allowed it.
     pub throttle: Throttle,
 }
 
@@ -186,7 +187,8 @@ impl From<Cancel> for Sending {
 pub struct Written {
     /// The new version.
     pub version: Version,
-    /// The full-object checksum that the store verified; `None` if it verified only the length.
+    /// The checksum of the whole object that the store verified. `None` if the store verified only
+    /// the length.
     pub verified: Option<Checksum>,
 }
 
@@ -202,21 +204,21 @@ pub struct Upload {
 /// A finished part of an upload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// The number of the part: 1 to 10,000.
+    /// The number of the part, from 1 to 10,000.
     pub number: u32,
     /// Length in bytes.
     pub size: u64,
     /// The store's `ETag` of the part, with quotes.
     pub etag: String,
-    /// CRC-64/NVME of the part, if it was sent and the store stores it.
+    /// CRC-64/NVME of the part, if it was sent and the store keeps it.
     pub checksum: Option<Checksum>,
 }
 
-/// A multipart upload, in a listing, that was neither completed nor aborted.
+/// An upload, as listed by the store, that was neither completed nor aborted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaleUpload {
     /// The upload.
     pub upload: Upload,
-    /// The time when the upload began.
+    /// The time at which the upload began.
     pub initiated: Option<SystemTime>,
 }

@@ -1,5 +1,5 @@
-//! Gateways in the options of a store: those that requests come from, and those that reads go
-//! through.
+//! Defines the two kinds of gateways in the options of a store: gateways on whose behalf it sends
+//! requests, and gateways through which it reads.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use crate::header_text::header_value;
 use crate::origin::Origin;
 use crate::signing::SigningKeys;
 
-/// The header `Via` (RFC 9110, 7.6.3) of all requests of a store. It names the gateways that the
-/// requests come from, so that each gateway recognises its own requests if they return to it.
-/// Clones share the header, and it can change while the store is in use. It is not signed.
+/// The header `Via` (RFC 9110, 7.6.3) in all requests of a store. It names the gateways on whose
+/// behalf the requests are sent, so a gateway recognises its own requests if they return to it.
+/// Clones share the header, which may change while the store is in use. The header is not signed.
 #[derive(Clone, Debug, Default)]
 pub struct Via(Arc<RwLock<Option<String>>>);
 
@@ -22,34 +22,34 @@ impl Via {
     /// Sets the value of the header.
     ///
     /// # Errors
-    /// The text is not valid in a header.
+    /// The reason why a header cannot have this text.
     pub fn set(&self, text: String) -> std::result::Result<(), &'static str> {
         header_value(&text)?;
         *self.0.write() = Some(text);
         Ok(())
     }
 
-    /// Returns the value of the header. `None` if requests come from no gateway and have no such
-    /// header.
+    /// Returns the value of the header. `None` if requests are sent on behalf of no gateway; they
+    /// then have no such header.
     #[must_use]
     pub fn value(&self) -> Option<String> {
         self.0.read().clone()
     }
 }
 
-/// The gateways that a store reads through. May be empty.
+/// The gateways through which a store reads. There may be none.
 #[derive(Clone, Debug, Default)]
 pub struct Gateways {
-    /// The distinct URLs of the gateways, spelled alike by all clients.
+    /// The URLs of the gateways, without repetitions. All clients must spell them alike.
     pub urls: DeferredSetting<Vec<String>>,
-    /// The URL of the gateway in this process, whose segments are read from the origin.
+    /// The URL of the gateway in this process. Its segments are read from the origin.
     pub own: Option<String>,
-    /// The key for all gateways. `None`: requests are not signed.
+    /// The access key for all gateways. `None`: requests are not signed.
     pub keys: Option<DeferredSetting<SigningKeys>>,
 }
 
 impl Gateways {
-    /// Returns the URLs.
+    /// Returns the URLs after checking them.
     ///
     /// # Errors
     /// An invalid or repeated URL.

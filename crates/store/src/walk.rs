@@ -1,6 +1,6 @@
-//! Walks a tree of a store that lists one directory at a time, in byte order. Each directory is
-//! read completely and sorted. Depth and memory are limited, whatever a server sends. HTTP and SFTP
-//! use it.
+//! Walks a tree in a store that lists one directory at a time, and returns entries in byte order.
+//! Each directory is read completely and sorted. Depth and memory are limited, whatever a server
+//! sends. The HTTP and SFTP backends use this module.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -14,54 +14,55 @@ use crate::limits::STACK;
 use crate::object::in_listing_order;
 use crate::query::{Directories, ListOptions};
 
-/// Longest path to enter, bytes: the limit of Linux. A deeper tree is assumed to be endless,
-/// because of a link to a parent directory.
-const LONGEST_PATH: usize = 4_096;
-/// The most bytes of names that wait in the directories above the current one, without the largest.
-const MOST_WAITING: usize = 16 << 20;
+/// Maximum length of a path to enter, in bytes: the limit of Linux. A deeper tree is assumed to be
+/// endless because of a link to a parent directory.
+const MAX_PATH_BYTES: usize = 4_096;
+/// Maximum number of bytes of names that wait in the directories above the current one. The largest
+/// of these directories is not counted.
+const MAX_WAITING_BYTES: usize = 16 << 20;
 
 /// A tree of directories in a store.
 pub(crate) trait DirectoryTree: Send + Sync + 'static {
-    /// Number of directories to read ahead of the walk, each by a thread.
+    /// Number of directories that are read ahead of the walk, each by its own thread.
     const AHEAD: usize;
-    /// Whether directories exist by themselves and are listed.
+    /// Whether directories exist by themselves. If so, they are listed.
     const HAS_DIRECTORIES: bool;
 
-    /// Reads the entries of `directory`, which is empty (the root) or ends in `/`.
+    /// Reads the entries of `directory`, which is empty for the root and otherwise ends in `/`.
     fn read(&self, directory: &[u8]) -> Result<Vec<Entry>>;
 
-    /// Returns whether the walk may continue after this error of a directory.
+    /// Returns true if the walk may continue after this error of a directory.
     fn may_skip(&self, error: &Error) -> bool;
 
-    /// Returns the location of a directory for errors.
+    /// Returns the location of a directory, for errors.
     fn place(&self, directory: &[u8]) -> String;
 }
 
-/// A walk, with the directories from the root to the current one.
+/// A walk, with all directories from the root to the current one.
 pub(crate) struct StoreWalk<T> {
     tree: Arc<T>,
     options: ListOptions,
     levels: Vec<Level>,
-    /// The directory to enter next, whose own entry was returned.
+    /// The directory to enter next. The entry of this directory was already returned.
     entering: Option<Vec<u8>>,
-    /// Directories that are being read ahead.
+    /// The directories that are being read ahead.
     ahead: HashMap<Vec<u8>, Receiver<Result<Vec<Entry>>>>,
 }
 
 /// A directory that is being walked.
 struct Level {
-    /// The name relative to the root: empty, or ending in `/`.
+    /// The name relative to the root: empty, or with a final `/`.
     directory: Vec<u8>,
-    /// The remaining entries, with names relative to the directory.
+    /// The remaining entries. Their names are relative to the directory.
     entries: std::vec::IntoIter<Entry>,
-    /// Subdirectories that have not been read or requested, relative to the root.
+    /// The subdirectories that are neither read nor being read ahead, relative to the root.
     unread: VecDeque<Vec<u8>>,
-    /// Bytes of the names.
+    /// Number of bytes in the names.
     memory: usize,
 }
 
 impl<T: DirectoryTree> StoreWalk<T> {
-    /// Starts at the root, which is read at once.
+    /// Starts a walk. Reads the root immediately.
     pub(crate) fn begin(tree: Arc<T>, options: &ListOptions) -> Result<Self> {
         let (options, ahead) = (options.clone(), HashMap::new());
         let mut walk = Self { tree, options, levels: Vec::new(), entering: None, ahead };
@@ -72,8 +73,8 @@ impl<T: DirectoryTree> StoreWalk<T> {
     fn enter(&mut self, directory: Vec<u8>) -> Result<()> {
         let protocol =
             |why: String| Error::Protocol { location: self.tree.place(&directory), detail: why, trace: None };
-        if directory.len() > LONGEST_PATH {
-            let why = format!("a path of more than {LONGEST_PATH} bytes: the tree seems to have no end");
+        if directory.len() > MAX_PATH_BYTES {
+            let why = format!("a path of more than {MAX_PATH_BYTES} bytes: the tree seems to have no end");
             return Err(protocol(why));
         }
         if let Some(level) = self.levels.last_mut()
@@ -90,7 +91,7 @@ impl<T: DirectoryTree> StoreWalk<T> {
         let memory = entries.iter().map(taken).sum();
         let held: usize = self.levels.iter().map(|level| level.memory).sum();
         let largest = self.levels.iter().map(|level| level.memory).max().unwrap_or_default();
-        if held + memory - largest.max(memory) > MOST_WAITING {
+        if held + memory - largest.max(memory) > MAX_WAITING_BYTES {
             let depth = self.levels.len() + 1;
             return Err(protocol(format!(
                 "{depth} nested directories have too many names to keep in memory"
@@ -107,7 +108,7 @@ impl<T: DirectoryTree> StoreWalk<T> {
         Ok(())
     }
 
-    /// Starts to read the next directories.
+    /// Starts to read the next directories ahead.
     fn read_ahead(&mut self) {
         for level in self.levels.iter_mut().rev() {
             while self.ahead.len() < T::AHEAD
@@ -117,7 +118,7 @@ impl<T: DirectoryTree> StoreWalk<T> {
                 let (tree, name) = (Arc::clone(&self.tree), directory.clone());
                 let read = move || drop(send.send(tree.read(&name)));
                 let started = thread::Builder::new().name("list".into()).stack_size(STACK).spawn(read);
-                // If no thread can be started, the directory is read when it is entered.
+                // If no thread can be started, the directory is read when the walk enters it.
                 if started.is_ok() {
                     self.ahead.insert(directory, receive);
                 }
@@ -135,7 +136,7 @@ impl<T: DirectoryTree> Iterator for StoreWalk<T> {
                 && let Err(error) = self.enter(directory)
             {
                 match error {
-                    // The directory was removed after its name was read.
+                    // The directory was removed after its parent was read.
                     Error::NotFound { .. } if self.tree.may_skip(&error) => {}
                     _ => {
                         if !self.tree.may_skip(&error) {
@@ -165,7 +166,7 @@ impl<T: DirectoryTree> Iterator for StoreWalk<T> {
     }
 }
 
-/// Returns whether names below `directory`, which ends in `/`, can be listed.
+/// Returns true if names below `directory`, which ends in `/`, may belong in the listing.
 fn may_hold(options: &ListOptions, directory: &[u8]) -> bool {
     let beginning = options.beginning.as_bytes();
     let after = options.start_after.as_deref().unwrap_or_default().as_bytes();

@@ -1,4 +1,4 @@
-//! The conformance suite, run against every backend. Each test starts its own real server.
+//! Runs the conformance suite against every backend. Each test starts a real server of its own.
 
 use firstbyte_testkit::conformance::{
     a_listing_of_several_pages_is_complete, a_version_is_stable_until_the_content_changes,
@@ -23,8 +23,8 @@ conformance!(minio_tls, MinioTls);
 conformance!(serve_s3_tls, ServeS3Tls);
 conformance!(serve_http_tls, ServeHttpTls);
 
-/// Quirks that callers of the store do not notice.
-const UNNOTICED: [Quirk; 9] = [
+/// Quirks of a server that callers of the store do not notice.
+const UNNOTICED_QUIRKS: [Quirk; 9] = [
     Quirk::BareTags,
     Quirk::CapitalTags,
     Quirk::Slow,
@@ -38,7 +38,7 @@ const UNNOTICED: [Quirk; 9] = [
 
 #[test]
 fn the_contract_holds_under_quirks_that_a_caller_does_not_notice() {
-    for quirk in UNNOTICED {
+    for quirk in UNNOTICED_QUIRKS {
         eprintln!("{}", quirk.name());
         let subject = || Subject::with_quirks(&[quirk]);
         a_version_is_stable_until_the_content_changes(&subject());

@@ -1,4 +1,4 @@
-//! TLS with unusual records, key updates and closures, and with untrusted servers. Content is
+//! Tests TLS with unusual records, key updates and closures, and with untrusted servers. Content is
 //! compared byte by byte, truncation is detected, and no call takes longer than its deadline.
 
 use std::io::{Read, Write};
@@ -37,15 +37,15 @@ fn read(store: &Store, location: &Location, range: Option<ByteRange>, step: usiz
     }
 }
 
-/// Runs `work` on a thread. Panics if it does not end in time.
+/// Runs `work` on a thread. Panics if `work` does not end in time.
 fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, wait) = channel();
     thread::spawn(move || done.send(work()));
     wait.recv_timeout(wait_limit() * 2).expect("an end in time")
 }
 
-/// Returns legal but unusual forms of records, each with a content length that it can transfer
-/// quickly.
+/// Returns unusual but legal ways to send records. Each has a description, and a content length
+/// that it can transfer quickly.
 fn shapes() -> Vec<(&'static str, TlsBehaviour, usize)> {
     let usual = TlsBehaviour::default();
     let old = TlsBehaviour { version: &TLS12, ..usual.clone() };
@@ -192,7 +192,8 @@ fn bytes_after_close_notify_are_ignored() {
     }
 }
 
-/// Starts a listener that sends `bytes` one by one, with a pause after each, and then stays silent.
+/// Starts a listener that sends `bytes` one by one, with a pause after each byte, and then stays
+/// silent. Returns its URL.
 fn silent_peer(bytes: &'static [u8], pause: Duration) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("https://{}/x", listener.local_addr().unwrap());
@@ -214,7 +215,7 @@ fn silent_peer(bytes: &'static [u8], pause: Duration) -> String {
 #[test]
 fn a_slow_or_stalled_handshake_fails_after_the_deadline() {
     let certificate = Certificate::make(CertificateKind::Leaf);
-    // The header of a record with 16 KiB of handshake, followed by zeros.
+    // The head of a record of 16 KiB with a handshake message, followed by zeros.
     static TRICKLE: [u8; 4000] = {
         let mut bytes = [0; 4000];
         (bytes[0], bytes[1], bytes[2], bytes[3]) = (0x16, 3, 3, 0x40);

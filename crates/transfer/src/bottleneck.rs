@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use firstbyte_store::LOOK;
+use firstbyte_store::POLL_INTERVAL;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::context::{Context, load};
@@ -41,7 +41,7 @@ impl Baseline {
         let wall = context.started.elapsed();
         let moved = load(&context.meters.moved) as f64;
         // A shorter run is all start-up.
-        if wall < LOOK || moved == 0.0 {
+        if wall < POLL_INTERVAL || moved == 0.0 {
             return None;
         }
         let seconds = wall.as_secs_f64();

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use firstbyte_location::shown;
 use firstbyte_pacing::{RequestTracker, Throttle};
 use firstbyte_store::{
-    BRIEFLY, Cancel, Durability, Error as StoreError, LOOK, LocalFile, Metadata, PartialPermissions,
-    ReplaceKind, Stat, Store,
+    Cancel, Durability, Error as StoreError, LocalFile, Metadata, POLL_INTERVAL, PartialPermissions,
+    ReplaceKind, SHORT_WAIT, Stat, Store,
 };
 use rustix_futex_sync::Mutex;
 
@@ -181,7 +181,7 @@ impl<'a> Context<'a> {
     /// Sleeps, but not past the end of the run.
     pub(crate) fn pause(&self, mut pause: Duration) {
         while !pause.is_zero() && !self.is_ended() {
-            let step = pause.min(LOOK);
+            let step = pause.min(POLL_INTERVAL);
             std::thread::sleep(step);
             pause -= step;
         }
@@ -203,9 +203,9 @@ impl<'a> Context<'a> {
             // A killed copy may hold the lock for a moment.
             match open() {
                 Err(StoreError::Io { source, .. })
-                    if source.kind() == ErrorKind::WouldBlock && started.elapsed() < BRIEFLY =>
+                    if source.kind() == ErrorKind::WouldBlock && started.elapsed() < SHORT_WAIT =>
                 {
-                    std::thread::sleep(LOOK);
+                    std::thread::sleep(POLL_INTERVAL);
                 }
                 other => return Ok(other?),
             }

@@ -4,7 +4,7 @@
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 
 use firstbyte_location::Entry;
-use firstbyte_store::{Cancel, Error as StoreError, LOOK, Listing, PAGE, Result};
+use firstbyte_store::{Cancel, Error as StoreError, Listing, PAGE, POLL_INTERVAL, Result};
 
 use crate::error::Error;
 
@@ -51,7 +51,7 @@ impl Iterator for ListingPrefetch {
                 return Some(entry);
             }
             // A file system may hang, so the wait for it can be cancelled.
-            match self.batches.recv_timeout(LOOK) {
+            match self.batches.recv_timeout(POLL_INTERVAL) {
                 Ok(batch) => self.batch = batch.into_iter(),
                 Err(RecvTimeoutError::Disconnected) => return None,
                 Err(RecvTimeoutError::Timeout) if self.cancel.as_ref()?.is_cancelled() => {

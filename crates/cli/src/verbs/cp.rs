@@ -18,7 +18,7 @@ use firstbyte::manifest::ShardTarget;
 use firstbyte::name_list::NameList;
 use firstbyte::operand::Glob;
 use firstbyte_location::{Location, Version, shown, units};
-use firstbyte_store::{Checksum, LOOK, StaleUpload, Store};
+use firstbyte_store::{Checksum, POLL_INTERVAL, StaleUpload, Store};
 use firstbyte_transfer::{
     Action, CopyJob, Effect, Engine, Failure, KeptAttributes, Levels, Observer, ReplaceKind, Shard, Stop,
     Summary, TransferSettings, Tree, TreeNames,
@@ -490,7 +490,7 @@ fn open_stream(path: &Path, stop: &Stop) -> Result<File> {
                 if let Some(why) = stop.error() {
                     return Err(why.into());
                 }
-                std::thread::sleep(LOOK);
+                std::thread::sleep(POLL_INTERVAL);
             }
             Err(error) => return Err(failed(error)),
             Ok(file) => {

@@ -4,13 +4,13 @@
 use std::fs::File;
 use std::io::{self, Read};
 
-use firstbyte_store::LOOK;
+use firstbyte_store::POLL_INTERVAL;
 use firstbyte_transfer::Stop;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 /// Interval at which a wait for input checks whether the run was stopped.
-const TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos() as i64 };
+const TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: POLL_INTERVAL.subsec_nanos() as i64 };
 
 /// An input whose reads fail once the run is stopped.
 pub struct Input<'a> {

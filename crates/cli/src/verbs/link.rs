@@ -11,7 +11,7 @@ use firstbyte_link::{
     Replay, SlowFs, SlowFsConfig, parse_duration,
 };
 use firstbyte_location::shown;
-use firstbyte_store::LOOK;
+use firstbyte_store::POLL_INTERVAL;
 use serde_json::{Value, json};
 
 use super::{account, address};
@@ -195,7 +195,7 @@ fn run_slow_fs(args: &LinkArgs, globals: &Globals) -> Result<Exit> {
     }
     loop {
         // Another program may have unmounted it, so the wait is short.
-        match requests.recv_timeout(LOOK) {
+        match requests.recv_timeout(POLL_INTERVAL) {
             Ok(Request::Counters) => console::print(report(&stand_in, &running.counters()))?,
             Err(mpsc::RecvTimeoutError::Timeout) if !running.wait(Duration::ZERO) => {}
             Ok(Request::End) | Err(_) => break,

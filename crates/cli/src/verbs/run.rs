@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use clap::Args;
 use firstbyte_location::shown;
-use firstbyte_store::LOOK;
+use firstbyte_store::POLL_INTERVAL;
 use firstbyte_transfer::Stop;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix_futex_sync::Mutex;
@@ -177,7 +177,7 @@ impl<L: Iterator<Item = (u64, std::io::Result<Vec<u8>>)> + Send> Runner<'_, L> {
                 kill_process(Pid::from_child(&child), Signal::TERM)?;
                 told = true;
             }
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 

@@ -27,7 +27,7 @@ const MOST_AHEAD: usize = 10_000;
 /// Bytes of a file after which the disk begins to write them.
 const WRITE_AFTER: u64 = 16 << 20;
 /// The polling interval: blocks fetched for readers notify no job.
-const POLL: Duration = firstbyte_store::LOOK;
+const POLL: Duration = firstbyte_store::POLL_INTERVAL;
 
 /// A hydration that is running or over. Clones are the same job; dropping them does not end it.
 #[derive(Clone)]

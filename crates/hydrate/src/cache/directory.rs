@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use firstbyte_location::{Algorithm, FileIdentity, Hasher, Location, Strength, Version, etag};
-use firstbyte_store::{BRIEFLY, FileAccess, PrivateDirectory, Sharing, is_full};
+use firstbyte_store::{FileAccess, PrivateDirectory, SHORT_WAIT, Sharing, is_full};
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
@@ -121,7 +121,7 @@ pub(super) fn upgrade(directory: &PrivateDirectory) -> io::Result<()> {
     let _alone = loop {
         match directory.try_lock()? {
             Some(lock) => break lock,
-            None if started.elapsed() > BRIEFLY => return Err(io::ErrorKind::TimedOut.into()),
+            None if started.elapsed() > SHORT_WAIT => return Err(io::ErrorKind::TimedOut.into()),
             None => std::thread::sleep(POLL),
         }
     };

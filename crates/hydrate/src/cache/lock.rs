@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
-use firstbyte_store::BRIEFLY;
+use firstbyte_store::SHORT_WAIT;
 use rustix_futex_sync::Mutex;
 
 use crate::limits::POLL;
@@ -175,7 +175,7 @@ pub(super) fn lock_open(file: &LockFile, waiting: LockWait) -> io::Result<Opener
         }
         // The other process prepares the file: a few system calls, unless it is stopped.
         match waiting {
-            LockWait::Briefly if started.elapsed() <= BRIEFLY => {}
+            LockWait::Briefly if started.elapsed() <= SHORT_WAIT => {}
             LockWait::Briefly => return Err(io::ErrorKind::TimedOut.into()),
             LockWait::Never => return Err(io::ErrorKind::WouldBlock.into()),
         }

@@ -15,7 +15,7 @@ use std::time::Instant;
 use firstbyte_fetch::{Attempt, Interest, RequestEnd, RequestEvent, TrackerSlot, Tries};
 use firstbyte_location::{ByteRange, Location, to_usize};
 use firstbyte_pacing::{RequestTracker, Throttle, Wait};
-use firstbyte_store::{BRIEFLY, Body, Cancel, Error as StoreError, Get, Outages};
+use firstbyte_store::{Body, Cancel, Error as StoreError, Get, Outages, SHORT_WAIT};
 
 use super::FetchQueue;
 use super::background_throttle::BackgroundThrottle;
@@ -194,7 +194,7 @@ impl<'a> Lease<'a> {
             return true;
         }
         let table = &self.fetch.table;
-        let at_once = self.fetch.took_over || self.since.elapsed() > BRIEFLY;
+        let at_once = self.fetch.took_over || self.since.elapsed() > SHORT_WAIT;
         self.turn = if at_once {
             FetchTurn::Ours { _lease: None }
         } else {

@@ -1,9 +1,10 @@
-//! Counters of a slow file system. Any thread may read them at any time.
+//! Counts what a slow file system does. Any thread may read the counters at any time.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Counters of one mount. Relaxed ordering: a reader may see figures of slightly different moments.
+/// The counters of one mount. The ordering is relaxed, so a reader may see values from slightly
+/// different times.
 #[derive(Debug, Default)]
 pub(super) struct MountCounters {
     requests: AtomicU64,
@@ -11,16 +12,16 @@ pub(super) struct MountCounters {
     bytes_to_client: AtomicU64,
 }
 
-/// The counters of one mount at one moment.
+/// The values of a mount's counters at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MountSnapshot {
     /// The real path of the mount point.
     pub directory: PathBuf,
-    /// Requests that a client waits for: names, attributes, opening, reading.
+    /// Number of requests for which a client waits: names, attributes, opening, reading.
     pub requests: u64,
-    /// Requests that read data of files.
+    /// Number of requests that read file data.
     pub reads: u64,
-    /// Bytes of files that were sent.
+    /// Number of bytes of file data that were sent.
     pub bytes_to_client: u64,
 }
 

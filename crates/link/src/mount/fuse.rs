@@ -1,6 +1,6 @@
-//! The FUSE protocol: turns requests of the kernel into calls of the mirror, and results into
-//! replies, which the wire sends. Only this file uses `fuser`, and only here errors become error
-//! numbers.
+//! Speaks the FUSE protocol: turns requests of the kernel into calls of the mirror, and the results
+//! into replies, which the wire sends. Only this file uses `fuser`, and only here errors become
+//! error numbers.
 
 use std::ffi::OsStr;
 use std::fs::{FileType as Kind, Metadata};
@@ -21,22 +21,22 @@ use super::counters::MountCounters;
 use super::mirror::{Mirror, PageValidity};
 use super::wire::ReplyWire;
 
-/// Threads of a mount that handle requests. They do not wait for the wire.
-const THREADS: usize = 4;
+/// Number of threads of a mount that handle requests. These threads do not wait for the wire.
+const REQUEST_THREADS: usize = 4;
 
-/// Most reads that the kernel keeps in flight to read ahead, for all readers together.
-const BACKGROUND: u16 = 128;
+/// Maximum number of read-ahead requests that the kernel keeps in flight, for all readers together.
+const MAX_BACKGROUND_READS: u16 = 128;
 
-/// How long the kernel caches names and attributes: not at all, so that a client sends as many
+/// Time for which the kernel caches names and attributes. It is zero, so a client sends as many
 /// requests as without a cache.
 const CACHE_VALIDITY: Duration = Duration::ZERO;
 
-/// A client: one mount of the mirror.
+/// A client, that is, one mount of the mirror.
 pub(super) struct MirrorClient {
     pub(super) mirror: Arc<Mirror>,
     pub(super) wire: Arc<ReplyWire>,
     pub(super) counters: Arc<MountCounters>,
-    /// The client's index on the wire.
+    /// The index of the client on the wire.
     pub(super) number: usize,
 }
 
@@ -45,25 +45,26 @@ pub(super) struct MirrorClient {
 pub(super) struct ServedMirror(BackgroundSession);
 
 impl ServedMirror {
-    /// Waits until the mount is unmounted and all its files are closed.
+    /// Waits until the mount is unmounted and all files on it are closed.
     pub(super) fn join(self) -> io::Result<()> {
         self.0.join()
     }
 }
 
 impl MirrorClient {
-    /// Mounts the mirror at `directory` and serves it. `source` is its name in the mount table.
+    /// Mounts the mirror at `directory`, and serves it. `source` is the name of the mount in the
+    /// mount table.
     pub(super) fn mount(self, directory: &Path, source: &str, subtype: &str) -> io::Result<ServedMirror> {
         let mut config = Config::default();
         // The helper program would take a comma for the end of the name.
         let name = MountOption::FSName(source.replace(',', "_"));
         config.mount_options = vec![MountOption::RO, name, MountOption::CUSTOM(format!("subtype={subtype}"))];
-        config.n_threads = Some(THREADS);
+        config.n_threads = Some(REQUEST_THREADS);
         config.clone_fd = true;
         Ok(ServedMirror(Session::new(self, directory, &config)?.spawn()?))
     }
 
-    /// Counts a completed request, and answers it after the round trip.
+    /// Counts a completed request, and sends the reply one round trip after it began.
     fn answer(&self, began: Instant, send: impl FnOnce() + Send + 'static) {
         self.counters.request();
         self.wire.delay(send, began);
@@ -72,12 +73,13 @@ impl MirrorClient {
 
 impl Filesystem for MirrorClient {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // On older kernels, which lack these capabilities, clients wait for each other.
+        // Older kernels lack these capabilities. There, the requests of a client wait for each
+        // other.
         for wanted in [InitFlags::FUSE_PARALLEL_DIROPS, InitFlags::FUSE_ASYNC_DIO] {
             let _ = config.add_capabilities(wanted);
         }
-        // The value is within the library's limit.
-        let _ = config.set_max_background(BACKGROUND);
+        // Cannot fail: the value is within the limit of the library.
+        let _ = config.set_max_background(MAX_BACKGROUND_READS);
         Ok(())
     }
 
@@ -162,7 +164,7 @@ impl Filesystem for MirrorClient {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        // Not delayed and not counted: the kernel does not wait for this request.
+        // Neither delayed nor counted, because the kernel does not wait for this reply.
         self.mirror.close(handle.0);
         reply.ok();
     }

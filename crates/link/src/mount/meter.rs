@@ -1,9 +1,11 @@
-//! Divides one total rate among clients. Pure: the caller passes the clock.
+//! Divides one total rate among clients. This module is pure: the caller passes the current time.
+//! `wire` calls it.
 //!
-//! The meter simulates a wire that all clients share, and one wire of each client. Replies are sent
-//! in pieces; the client that was sent the fewest bytes gets the next piece. So clients share
-//! evenly, and a client's unused share goes to the others. All times are computed from the times at
-//! which replies were ready, so a caller that asks late gets the same result. Called by `wire`.
+//! The meter simulates a wire that all clients share, and a wire for each client. Replies are sent
+//! in pieces, and the client that was sent the fewest bytes gets the next piece. So clients share
+//! evenly, and a share that one client leaves unused goes to the others. All times are computed
+//! from the times at which replies were ready, so the result does not depend on when the caller
+//! asks.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -14,27 +16,27 @@ use crate::rate::{BurstBucket, LinkRate};
 /// The rates of a meter.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MeterRates {
-    /// Rate of all clients together.
+    /// The rate of all clients together.
     pub(super) total: Option<LinkRate>,
-    /// Temporary higher total rate.
+    /// Rate and size of a burst above the total rate.
     pub(super) burst: Option<BurstBucket>,
-    /// Rate of each client.
+    /// The rate of each client.
     pub(super) client: Option<LinkRate>,
 }
 
 impl MeterRates {
-    /// Returns whether any rate is limited.
+    /// Returns true if any rate is limited.
     pub(super) fn limit(&self) -> bool {
         self.total.is_some() || self.client.is_some()
     }
 }
 
-/// Replies of type `T` on their way to clients.
+/// Replies, of type `T`, on their way to the clients.
 #[derive(Debug)]
 pub(super) struct ReplyMeter<T> {
     wire: WirePace,
     clients: Vec<Client<T>>,
-    /// Share of the client that was served last. A client that had nothing to send for a while
+    /// The share of the client that was served last. A client that had nothing to send for a while
     /// rejoins at this share, so it does not catch up on missed turns.
     share: u64,
 }
@@ -43,7 +45,7 @@ pub(super) struct ReplyMeter<T> {
 struct Client<T> {
     wire: WirePace,
     queue: VecDeque<Reply<T>>,
-    /// Bytes sent, plus the turns missed while the queue was empty.
+    /// Number of bytes sent, plus the turns that the client missed while its queue was empty.
     share: u64,
 }
 
@@ -55,35 +57,36 @@ struct Reply<T> {
 }
 
 impl<T> Client<T> {
-    /// Returns when the client's queue and rate allow its next piece, or `None` if its queue is
-    /// empty.
+    /// Returns the time from which the queue and the rate of the client allow its next piece.
+    /// `None` if its queue is empty.
     fn starts_at(&self) -> Option<Instant> {
         self.queue.front().map(|reply| reply.ready_at.max(self.wire.free_at()))
     }
 }
 
 impl<T> ReplyMeter<T> {
-    /// Makes a meter for `clients` clients with nothing to send.
+    /// Returns a meter for `clients` clients. No client has anything to send yet.
     pub(super) fn new(rates: MeterRates, clients: usize, now: Instant) -> Self {
         let client = || Client { wire: WirePace::new(rates.client, now), queue: VecDeque::new(), share: 0 };
         let wire = WirePace::new(rates.total, now).with_burst(rates.burst);
         Self { wire, clients: std::iter::repeat_with(client).take(clients).collect(), share: 0 }
     }
 
-    /// Adds a reply of `bytes` bytes that may be sent from `ready_at` on. The replies of a client
+    /// Adds a reply of `bytes` bytes that may be sent from `ready_at` on. The replies to a client
     /// are sent in the order in which they were added.
     pub(super) fn add(&mut self, client: usize, ready_at: Instant, bytes: u64, what: T) {
         self.clients[client].queue.push_back(Reply { ready_at, left: bytes, what });
     }
 
-    /// Returns when the next piece is due. Before that time [`send`](Self::send) sends nothing.
+    /// Returns the time at which the next piece is due. Until then, [`send`](Self::send) sends
+    /// nothing.
     pub(super) fn next(&self) -> Option<Instant> {
         let first = self.clients.iter().filter_map(Client::starts_at).min()?;
         Some(first.max(self.wire.free_at()))
     }
 
     /// Sends all pieces that are due at `now`. Calls `done` with each reply whose last piece was
-    /// sent, and the time of its arrival, which may be later than `now`.
+    /// sent, and with the time of its arrival, which may be later than `now`.
     pub(super) fn send(&mut self, now: Instant, mut done: impl FnMut(Instant, T)) {
         while let Some(start) = self.next().filter(|start| *start <= now) {
             let waiting = |client: &&mut Client<T>| client.starts_at().is_some_and(|at| at <= start);
@@ -93,7 +96,7 @@ impl<T> ReplyMeter<T> {
             let Some(reply) = client.queue.front_mut() else { return };
             let piece = reply.left.min(self.wire.piece()).min(client.wire.piece());
             let sent = self.wire.occupy(piece, start);
-            // The wire of the client was free while it waited for its turn.
+            // The client's own wire was free while the client waited for its turn.
             let waited_from = start.checked_sub(CATCH_UP).unwrap_or(start).max(reply.ready_at);
             let arrived = client.wire.occupy(piece, waited_from).max(sent);
             reply.left -= piece;
@@ -122,9 +125,9 @@ mod tests {
         Some(LinkRate::bytes_per_second(per_second * MEGABYTE))
     }
 
-    /// Simulates clients that keep `depth` replies of `size` bytes in flight until `end`, on a
-    /// clock that moves by `step`. Each reply is requested `delay` before it is ready. Returns the
-    /// bytes that arrived at each client.
+    /// Simulates clients until `end`. A client `(depth, size)` keeps `depth` replies of `size`
+    /// bytes in flight. The clock advances by `step`. Each reply is requested `delay` before it is
+    /// ready. Returns the number of bytes that arrived at each client.
     fn run(
         rates: MeterRates,
         clients: &[(usize, u64)],
@@ -169,7 +172,7 @@ mod tests {
         meter.add(0, start + 3 * MS, 1_000, "second");
         meter.add(0, start + 100 * MS, 1_000, "third");
         let mut done = Vec::new();
-        // A late question, a prompt one and several give the same times.
+        // The times are the same, whether the caller asks late, in time or several times.
         meter.send(start + 99 * MS, |at, what| done.push((at, what)));
         assert_eq!(done, [(start + 7 * MS, "first"), (start + 8 * MS, "second")]);
         assert_eq!(meter.next(), Some(start + 100 * MS));
@@ -183,7 +186,8 @@ mod tests {
         let rates = MeterRates { total: megabytes(100), ..MeterRates::default() };
         let alone = run(rates, &[(2, 131_072)], MS, SECOND, TICK);
         assert!(is_near(alone[0], 100 * MEGABYTE), "{alone:?}");
-        // Clients also share evenly if some request more at once, or in larger pieces.
+        // Clients also share evenly if some of them keep more requests in flight, or request larger
+        // pieces.
         for clients in [[(2, 131_072); 4], [(2, 131_072), (16, 131_072), (32, 16_384), (2, 1_048_576)]] {
             for share in run(rates, &clients, MS, 4 * SECOND, TICK) {
                 assert!(is_near(share, 100 * MEGABYTE), "{clients:?}: {share}");
@@ -231,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_burst_is_shared_as_well_and_ends() {
-        // 30 MB above 100 MB/s at 400 MB/s last 0.1 s, in which 40 MB are sent.
+        // 30 MB above 100 MB/s, sent at 400 MB/s, last 0.1 s. In this time, 40 MB are sent.
         let burst =
             Some(BurstBucket { bytes: 30 * MEGABYTE, rate: LinkRate::bytes_per_second(400 * MEGABYTE) });
         let rates = MeterRates { total: megabytes(100), burst, ..MeterRates::default() };
@@ -244,8 +248,8 @@ mod tests {
     #[test]
     fn a_caller_that_wakes_late_changes_no_rate() {
         let rates = MeterRates { total: megabytes(50), ..MeterRates::default() };
-        // Two replies of 128 KiB last 5 ms. So each wake-up, every 2 ms, is late, but a reply
-        // always waits.
+        // Two replies of 128 KiB last 5 ms. So each wake-up, every 2 ms, is late, but there is
+        // always a reply to send.
         let got = run(rates, &[(2, 131_072)], Duration::ZERO, 4 * SECOND, 2 * MS);
         assert!(is_near(got[0], 200 * MEGABYTE), "{got:?}");
     }

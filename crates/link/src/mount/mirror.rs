@@ -1,5 +1,5 @@
-//! The mirrored directory: its inodes, open files and open directories. It is independent of FUSE
-//! and of time. Called by `fuse`, from several threads.
+//! Holds the mirrored directory: its inodes, open files and open directories. This module depends
+//! neither on FUSE nor on time. `fuse` calls it from several threads.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -19,12 +19,12 @@ pub(super) const ROOT: u64 = 1;
 /// A directory entry.
 pub(super) struct MirrorEntry {
     pub(super) ino: u64,
-    /// Type of the entry; `None` for `.` and `..`.
+    /// Type of the entry. `None` for `.` and `..`.
     pub(super) kind: Option<FileType>,
     pub(super) name: OsString,
 }
 
-/// Whether the pages of a file in the kernel's cache still match its content.
+/// Whether the pages of a file in the kernel's cache still match the content of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PageValidity {
     Valid,
@@ -34,13 +34,13 @@ pub(super) enum PageValidity {
 /// An inode that the kernel knows.
 struct Node {
     path: PathBuf,
-    /// Look-ups by the kernel, minus those that it has forgotten.
+    /// Number of look-ups by the kernel, minus the number that the kernel has forgotten.
     lookups: u64,
     /// Length and times of the file when it was last opened.
     opened: Option<Stamp>,
 }
 
-/// The values that change with the content of a file: length, mtime, ctime.
+/// The values that change with the content of a file: length, mtime (s, ns) and ctime (s, ns).
 type Stamp = (u64, i64, i64, i64, i64);
 
 /// A mirrored directory.
@@ -54,7 +54,7 @@ pub(super) struct Mirror {
 }
 
 impl Mirror {
-    /// Makes a mirror of the directory `path`.
+    /// Returns a mirror of the directory `path`.
     pub(super) fn new(path: &Path) -> io::Result<Self> {
         let metadata = std::fs::metadata(path)?;
         let root = Node { path: path.to_owned(), lookups: 1, opened: None };
@@ -68,13 +68,14 @@ impl Mirror {
         })
     }
 
-    /// Returns the inode number to show: the file's own, unless it could be ambiguous.
+    /// Returns the inode number to show. It is the file's own number, unless that could be
+    /// ambiguous.
     fn number(&self, device: u64, ino: u64) -> u64 {
         if (device, ino) == (self.device, self.root) {
             return ROOT;
         }
-        // A file of another file system below the directory. Its number is the same in every
-        // look-up.
+        // The file is on another file system below the directory. The shown number depends only on
+        // its device and inode, so every look-up returns the same number.
         match ino ^ (device ^ self.device).rotate_left(40) {
             ROOT => u64::MAX,
             number => number,
@@ -85,7 +86,7 @@ impl Mirror {
         self.nodes.lock().get(&ino).map(|node| node.path.clone()).ok_or_else(|| Errno::STALE.into())
     }
 
-    /// Looks up a name. The kernel knows the inode from then on.
+    /// Looks up a name. From then on, the kernel knows the inode.
     pub(super) fn find(&self, parent: u64, name: &OsStr) -> io::Result<(u64, Metadata)> {
         let path = self.path(parent)?.join(name);
         let metadata = std::fs::symlink_metadata(&path)?;
@@ -97,7 +98,7 @@ impl Mirror {
         Ok((number, metadata))
     }
 
-    /// Subtracts `lookups` that the kernel has forgotten.
+    /// Subtracts the number of look-ups that the kernel has forgotten.
     pub(super) fn forget(&self, ino: u64, lookups: u64) {
         let mut nodes = self.nodes.lock();
         let Some(node) = nodes.get_mut(&ino).filter(|_| ino != ROOT) else { return };
@@ -119,8 +120,8 @@ impl Mirror {
         Ok(rustix::fs::statfs(self.path(ino)?)?)
     }
 
-    /// Opens a file. Returns its handle, and whether the kernel's cached pages of it are valid:
-    /// they are if the file is unchanged since the last open, as with NFS.
+    /// Opens a file. Returns its handle, and whether the kernel's cached pages of the file are
+    /// valid. As with NFS, they are valid if the file has not changed since it was last opened.
     pub(super) fn open(&self, ino: u64) -> io::Result<(u64, PageValidity)> {
         let file = File::open(self.path(ino)?)?;
         let found = file.metadata()?;
@@ -132,7 +133,7 @@ impl Mirror {
         Ok((handle, cached))
     }
 
-    /// Reads up to `size` bytes at `offset`. Only a read at the end of the file returns fewer.
+    /// Reads up to `size` bytes at `offset`. Returns fewer only at the end of the file.
     pub(super) fn read(&self, handle: u64, offset: u64, size: usize) -> io::Result<Vec<u8>> {
         let file = self.files.lock().get(&handle).cloned().ok_or(Errno::BADF)?;
         let mut bytes = Vec::with_capacity(size);
@@ -152,7 +153,8 @@ impl Mirror {
         self.files.lock().remove(&handle);
     }
 
-    /// Opens a directory and reads its entries, which stay the same until it is closed.
+    /// Opens a directory, and reads its entries. The entries stay the same until the directory is
+    /// closed.
     pub(super) fn open_directory(&self, ino: u64) -> io::Result<u64> {
         let own = |name: &str| MirrorEntry { ino, kind: None, name: OsString::from(name) };
         let mut found = vec![own("."), own("..")];

@@ -1,9 +1,9 @@
-//! A slow file system, the second form of a link. It mirrors a directory at several mount points,
-//! one for each client. It delays and counts requests and limits the rate of reads.
+//! Emulates a slow file system, the second form of a link. It mirrors a directory at several mount
+//! points, one for each client. It delays and counts requests, and limits the rate of reads.
 //!
-//! It emulates network storage on which names and attributes cost a round trip, without server
-//! caches and without bundled attributes. Each mount has a separate page cache, like a separate
-//! machine. Imports go downwards: `fuse` -> `mirror`, `wire` -> `meter`.
+//! It behaves like network storage on which names and attributes cost a round trip each, and whose
+//! server has no caches. Each mount has its own page cache, as a separate machine would. Imports go
+//! downwards: `fuse` -> `mirror`, `wire` -> `meter`.
 
 mod counters;
 mod fuse;
@@ -33,23 +33,23 @@ use wire::ReplyWire;
 /// Type of these mounts in the mount table, after `fuse.`.
 const SUBTYPE: &str = "firstbyte-link";
 
-/// Longest wait for the end of a mount. The kernel needs less if no file below it is open.
-const ENDING: Duration = Duration::from_millis(500);
+/// Maximum wait for the end of a mount. The kernel needs less time if no file on the mount is open.
+const UNMOUNT_WAIT: Duration = Duration::from_millis(500);
 
-/// Settings of a slow file system. [`SlowFsConfig::new`] has no delay and no limits.
+/// The settings of a slow file system. [`SlowFsConfig::new`] sets no delay and no limits.
 #[derive(Clone, Debug)]
 pub struct SlowFsConfig {
     /// The directory to mirror.
     pub to: PathBuf,
-    /// Mount points, one for each client.
+    /// The mount points, one for each client.
     pub mounts: Vec<PathBuf>,
-    /// Delay of each request.
+    /// The delay of each request.
     pub rtt: Duration,
-    /// Rate at which all clients together read data.
+    /// The rate at which all clients together read data.
     pub rate: Option<LinkRate>,
-    /// Temporary higher total rate.
+    /// Rate and size of a burst above the total rate.
     pub burst: Option<BurstBucket>,
-    /// Rate at which one client reads data.
+    /// The rate at which one client reads data.
     pub per_client: Option<LinkRate>,
 }
 
@@ -69,13 +69,13 @@ impl fmt::Display for SlowFsConfig {
     }
 }
 
-/// Running mounts of a mirrored directory. They are unmounted on drop.
+/// The running mounts of a mirrored directory. Dropping the value unmounts them.
 #[derive(Debug)]
 pub struct SlowFs {
     mounts: Vec<Mounted>,
     wire: Arc<ReplyWire>,
     ended: Receiver<()>,
-    /// Number of mounts that have not ended.
+    /// Number of mounts that have not ended yet.
     left: usize,
 }
 
@@ -86,11 +86,11 @@ struct Mounted {
 }
 
 impl SlowFs {
-    /// Mounts everything. Returns when all mounts are usable.
+    /// Mounts all mount points. Returns when all mounts are usable.
     ///
     /// # Errors
     /// The burst has no lower total rate, a directory cannot be mirrored or mounted at, or this
-    /// process may not mount. Nothing is mounted then.
+    /// process may not mount. In all cases nothing is mounted.
     pub fn start(config: &SlowFsConfig) -> Result<Self> {
         BurstBucket::check(config.burst, config.rate)?;
         let source = place::source(&config.to)?;
@@ -125,7 +125,7 @@ impl SlowFs {
         Ok(fs)
     }
 
-    /// Returns the mount points as real paths, in the order of the configuration.
+    /// Returns the real paths of the mount points, in the order of the configuration.
     pub fn directories(&self) -> impl Iterator<Item = &std::path::Path> {
         self.mounts.iter().map(|mounted| mounted.directory.as_path())
     }
@@ -136,8 +136,8 @@ impl SlowFs {
         self.mounts.iter().map(|mounted| mounted.counters.snapshot(mounted.directory.clone())).collect()
     }
 
-    /// Waits until all are unmounted, by any program, but no longer than `patience`. Returns
-    /// whether all are.
+    /// Waits until all mounts are unmounted, by whatever program, but no longer than `patience`.
+    /// Returns true if all are unmounted.
     #[must_use = "they may still be mounted"]
     pub fn wait(&mut self, patience: Duration) -> bool {
         let until = Instant::now() + patience;
@@ -149,17 +149,17 @@ impl SlowFs {
         self.left == 0
     }
 
-    /// Unmounts all. Files that are still open fail once this process ends.
+    /// Unmounts all mounts. Files that are still open will fail when this process ends.
     ///
     /// # Errors
-    /// The first error. The other mounts are unmounted nevertheless.
+    /// The first error. The other mounts are still unmounted.
     pub fn unmount(&mut self) -> Result<()> {
         let mut result = Ok(());
         if self.left > 0 {
             for mounted in &self.mounts {
                 let path = &mounted.directory;
                 match place::detach(path) {
-                    // Another program has unmounted it.
+                    // Another program has already unmounted it.
                     Ok(()) => {}
                     Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => {}
                     Err(source) if result.is_ok() => {
@@ -169,7 +169,7 @@ impl SlowFs {
                     Err(_) => {}
                 }
             }
-            if !self.wait(ENDING) {
+            if !self.wait(UNMOUNT_WAIT) {
                 tracing::debug!("files below a mount are still open");
             }
         }
@@ -186,12 +186,12 @@ impl Drop for SlowFs {
     }
 }
 
-/// Waits for the end of a mount and reports it. Open files keep a mount alive until the process
-/// ends.
+/// Waits for the end of a mount, and reports the end. Open files keep a mount alive until this
+/// process ends.
 fn wait(serving: ServedMirror, ended: &mpsc::Sender<()>) {
     if let Err(error) = serving.join() {
         tracing::warn!(%error, "a mount was lost");
     }
-    // Fails only if the link is over and the receiver is gone.
+    // Fails only if the link has ended and dropped the receiver.
     let _ = ended.send(());
 }

@@ -1,4 +1,5 @@
-//! Checks the directories of a slow file system before anything is mounted, and unmounts them.
+//! Checks the directories of a slow file system before anything is mounted, and unmounts mount
+//! points.
 
 use std::fs;
 use std::io;
@@ -11,22 +12,23 @@ use rustix::mount::UnmountFlags;
 
 use crate::error::{Error, Result};
 
-/// Read-ahead of the kernel, in KiB. Its default of 128 KiB takes 1 ms at 100 MB/s: a single client
-/// would wait for each of its requests and not reach the rate. NFS clients use larger values too.
-const READ_AHEAD: u32 = 1024;
+/// The kernel's read-ahead for a mount, in KiB. The default of 128 KiB takes only 1 ms at 100 MB/s,
+/// so a single client would wait for each of its requests and not reach the rate. NFS clients use
+/// larger values too.
+const READ_AHEAD_KIB: u32 = 1024;
 
 /// Returns the real path of the directory to mirror.
 pub(super) fn source(path: &Path) -> Result<PathBuf> {
     let real =
         fs::canonicalize(path).map_err(|error| Error::place(path, format!("cannot be shown: {error}")))?;
-    // Fails if it is not a directory or may not be read.
+    // Fails if it is not a directory, or may not be read.
     fs::read_dir(&real)
         .map_err(|error| Error::place(path, format!("cannot be shown: {error}; give a directory")))?;
     Ok(real)
 }
 
-/// Returns the real path of a mount point: an empty directory outside the mirrored one. `others`
-/// are the mount points that were checked before.
+/// Returns the real path of a mount point. The mount point must be an empty directory outside the
+/// mirrored one. `others` are the mount points that were checked before.
 pub(super) fn target(path: &Path, source: &Path, others: &[PathBuf]) -> Result<PathBuf> {
     let real = fs::canonicalize(path).map_err(|error| unusable(path, &error))?;
     if real.starts_with(source) {
@@ -44,7 +46,7 @@ pub(super) fn target(path: &Path, source: &Path, others: &[PathBuf]) -> Result<P
     }
 }
 
-/// Makes the error for a directory that cannot be a mount point.
+/// Returns the error for a directory that cannot be a mount point.
 fn unusable(path: &Path, error: &io::Error) -> Error {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::NOTCONN | Errno::CONNABORTED) => Error::place(
@@ -56,25 +58,26 @@ fn unusable(path: &Path, error: &io::Error) -> Error {
     }
 }
 
-/// Checks that this machine has FUSE and that this process may use it.
+/// Checks that this machine has FUSE, and that this process may use it.
 pub(super) fn device() -> Result<()> {
     let opened = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
     opened.map(drop).map_err(|error| Error::NoDevice { source: error.into() })
 }
 
-/// Sets the kernel's read-ahead for the mount at `directory` to [`READ_AHEAD`] if permitted.
+/// Sets the kernel's read-ahead for the mount at `directory` to [`READ_AHEAD_KIB`], if that is
+/// permitted.
 pub(super) fn read_ahead(directory: &Path) {
-    // The kernel already knows the device of the root, so this sends no request.
+    // The kernel already knows the device of the mount's root, so this sends no request.
     let found = rustix::fs::statx(CWD, directory, AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE);
     let Ok(found) = found else { return };
     let setting = format!("/sys/class/bdi/{}:{}/read_ahead_kb", found.stx_dev_major, found.stx_dev_minor);
-    if let Err(error) = fs::write(&setting, READ_AHEAD.to_string()) {
+    if let Err(error) = fs::write(&setting, READ_AHEAD_KIB.to_string()) {
         tracing::debug!("{setting}: {error}");
     }
 }
 
-/// Unmounts at once; open files stay readable until they are closed. Uses the system call if that
-/// is permitted, else the helper program.
+/// Unmounts immediately; open files stay readable until they are closed. Uses the system call if
+/// that is permitted, otherwise the helper program.
 pub(super) fn detach(directory: &Path) -> io::Result<()> {
     match rustix::mount::unmount(directory, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
         Err(Errno::PERM) => {}

@@ -1,7 +1,8 @@
-//! The thread that sends replies when they are due: metadata after its delay, and data at the rate
-//! of the meter. One thread serves all mounts of a slow file system, which share the total rate.
+//! Runs the thread that sends replies when they are due: metadata after its delay, and data at the
+//! rate of the meter. One thread serves all mounts of a slow file system, because they share the
+//! total rate.
 //!
-//! A reply is prepared before it is due, so its delay includes the work. Called by `fuse`.
+//! A reply is prepared before it is due, so its delay includes the work. `fuse` calls this module.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +15,7 @@ use rustix_futex_sync::{Condvar, Mutex, MutexGuard};
 
 use super::meter::{MeterRates, ReplyMeter};
 
-/// Name of the thread: tools then show the link's CPU time separately.
+/// Name of the thread. With it, tools show the CPU time of the link separately.
 const THREAD: &str = "link";
 
 /// Sends a reply to the kernel.
@@ -35,10 +36,10 @@ struct Shared {
 
 struct WireState {
     meter: ReplyMeter<Send>,
-    /// Replies by due time and sequence number.
+    /// Replies, by due time and sequence number.
     due: BTreeMap<(Instant, u64), Send>,
     numbered: u64,
-    /// When the thread wakes without a notification; `None` if it waits for a reply.
+    /// Time at which the thread wakes without a notification. `None` if it waits for a reply.
     wakes_at: Option<Instant>,
     stopping: bool,
 }
@@ -50,7 +51,7 @@ impl fmt::Debug for ReplyWire {
 }
 
 impl ReplyWire {
-    /// Starts the thread unless there is neither a delay nor a limit.
+    /// Starts the thread. Without a delay and a limit, no thread is needed and none is started.
     pub(super) fn start(rtt: Duration, rates: MeterRates, clients: usize) -> io::Result<Self> {
         let state = WireState {
             meter: ReplyMeter::new(rates, clients, Instant::now()),
@@ -70,7 +71,7 @@ impl ReplyWire {
         Ok(Self { rtt, limited, shared, thread: Mutex::new(thread) })
     }
 
-    /// Sends a reply after the round trip.
+    /// Sends a reply one round trip after `began`.
     pub(super) fn delay(&self, send: impl FnOnce() + std::marker::Send + 'static, began: Instant) {
         if self.rtt.is_zero() {
             return send();
@@ -81,7 +82,8 @@ impl ReplyWire {
         self.shared.note(state, at);
     }
 
-    /// Sends a reply of `bytes` to a client after the round trip and as its rates allow.
+    /// Sends a reply of `bytes` bytes to a client: one round trip after `began`, or later if the
+    /// rates require it.
     pub(super) fn meter(
         &self,
         client: usize,
@@ -104,7 +106,7 @@ impl ReplyWire {
         self.shared.state.lock().stopping = true;
         self.shared.wake.notify_all();
         let thread = self.thread.lock().take();
-        // The thread has already reported a panic on standard error.
+        // The thread has already reported its panic on standard error.
         let _ = thread.map(JoinHandle::join);
     }
 }
@@ -121,7 +123,7 @@ impl WireState {
         self.due.insert((at, self.numbered), send);
     }
 
-    /// Takes the replies that are due. Returns them, and when more will be.
+    /// Takes the replies that are due. Returns them, and the time at which the next is due.
     fn take(&mut self, now: Instant) -> (Vec<Send>, Option<Instant>) {
         let mut sent = Vec::new();
         self.meter.send(now, |at, send| sent.push((at, send)));
@@ -138,7 +140,7 @@ impl WireState {
 }
 
 impl Shared {
-    /// Wakes the thread if it sleeps beyond `at`.
+    /// Wakes the thread if it would sleep beyond `at`.
     fn note(&self, state: MutexGuard<'_, WireState>, at: Instant) {
         let sleeps = state.wakes_at.is_none_or(|wakes_at| at < wakes_at);
         drop(state);
@@ -148,14 +150,14 @@ impl Shared {
     }
 
     fn run(&self) {
-        // Without this, timers are late by up to 50 us. A failure is harmless.
+        // Otherwise timers would be late by up to 50 µs. A failure is harmless.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let mut state = self.state.lock();
         while !state.stopping {
             let now = Instant::now();
             let (due, next) = state.take(now);
             if !due.is_empty() {
-                // The thread checks the queue again before it sleeps, so no notification is needed
+                // Before it sleeps, the thread checks the queue again, so it needs no notification
                 // meanwhile.
                 state.wakes_at = Some(now);
                 drop(state);

@@ -91,7 +91,7 @@ proptest! {
         }
     }
 
-    /// Lengths that are too large to hash in a test. S3 allows objects of up to 5 TiB.
+    /// The lengths are too large for hashing in a test. S3 allows objects of up to 5 TiB.
     #[test]
     fn any_length_combines_as_in_the_crc_library(first: u64, next: u64, len in 0..=5_u64 << 40) {
         let algorithms = [

@@ -1,10 +1,11 @@
-//! A server, the network path to it, and a client machine on a virtual clock. The policies under
-//! test, unmodified, drive the client.
+//! Simulates a server, the network path to it, and a client machine on a virtual clock. The
+//! unmodified policies under test drive the client.
 //!
-//! Time passes in steps. A request waits for the server's processors and a round trip, and the
-//! first of a connection for its handshakes too. Then its body flows at the rate of its connection,
-//! or at its share of the link, of the machine's processors and of its disk, whichever is least.
-//! Requests may stall, and the server may refuse them. Equal settings have equal outcomes.
+//! Time passes in steps. A request waits for the server's processors and for a round trip; the
+//! first request of a connection waits for the handshakes too. Then the body of its response flows
+//! at the lowest of four rates: the rate of its connection, and its shares of the link, of the
+//! machine's processors and of the machine's disk. Requests may stall, and the server may refuse
+//! them. Equal settings give equal outcomes.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -15,13 +16,14 @@ use firstbyte_pacing::{
 };
 
 /// Duration of a stall.
-const STALL: Duration = Duration::from_secs(5);
-/// Length from which an object counts as large, in bytes, as for a transfer.
-const LARGE: u64 = 16 << 20;
-/// Bytes of a connection's first round trip: ten segments (RFC 6928).
-const FIRST_FLIGHT: f64 = 14_600.0;
-/// Share of a second's requests that a server with a limit on them accepts at once.
-const BURST: f64 = 0.1;
+const STALL_TIME: Duration = Duration::from_secs(5);
+/// Length from which an object counts as large, in bytes. Transfers use the same length.
+const LARGE_OBJECT_BYTES: u64 = 16 << 20;
+/// Number of bytes in a connection's first round trip: ten segments (RFC 6928).
+const FIRST_FLIGHT_BYTES: f64 = 14_600.0;
+/// Share of one second's requests that the server accepts at once, if it limits requests per
+/// second.
+const BURST_SHARE: f64 = 0.1;
 
 /// A simulated server, the network path to it, and the client machine.
 #[derive(Clone, Copy, Debug)]
@@ -29,26 +31,27 @@ pub(crate) struct Setting {
     pub(crate) round_trip: Duration,
     /// Bytes per second of one connection, on average.
     pub(crate) each: f64,
-    /// The most by which a connection differs from the average, as a share of it.
+    /// Largest difference between the rate of a connection and the average, as a share of the
+    /// average.
     pub(crate) spread: f64,
     /// Bytes per second of the link.
     pub(crate) total: f64,
-    /// Processor time of a request at the server, which begins requests one after another.
+    /// Processor time of a request at the server. The server begins requests one after another.
     pub(crate) overhead: Duration,
     /// Share of requests that stall.
     pub(crate) stalls: f64,
-    /// Most requests at once that the server accepts.
+    /// Maximum number of concurrent requests that the server accepts.
     pub(crate) most: Option<usize>,
-    /// The most requests per second that the server accepts.
+    /// Maximum number of requests per second that the server accepts.
     pub(crate) per_second: Option<f64>,
-    /// Length of an object, bytes; `None` for a single one that is fetched in parts.
+    /// Length of an object, in bytes. `None` for a single object that is fetched in parts.
     pub(crate) object: Option<u64>,
-    /// Bytes of the single object; `None` if it is endless.
+    /// Length of the single object, in bytes. `None` if the object is endless.
     pub(crate) size: Option<u64>,
     pub(crate) machine: ClientMachine,
-    /// Round trips of a new connection before its first request.
+    /// Number of round trips of a new connection before its first request.
     pub(crate) handshakes: u32,
-    /// Whether the rate of a new connection grows from one round trip to the next, as by TCP.
+    /// Whether the rate of a new connection grows with each round trip, as with TCP.
     pub(crate) slow_start: bool,
 }
 
@@ -56,11 +59,11 @@ pub(crate) struct Setting {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClientMachine {
     pub(crate) cores: f64,
-    /// Processor time of a byte, seconds.
+    /// Processor time per byte, in seconds.
     pub(crate) byte: f64,
-    /// Processor time of a request, seconds.
+    /// Processor time per request, in seconds.
     pub(crate) request: f64,
-    /// Bytes per second of its disk.
+    /// Bytes per second of the disk.
     pub(crate) disk: f64,
 }
 
@@ -74,12 +77,12 @@ impl Setting {
     pub(crate) fn work(&self) -> Work {
         match self.object {
             None => Work::One,
-            Some(length) if length >= LARGE => Work::Large,
+            Some(length) if length >= LARGE_OBJECT_BYTES => Work::Large,
             Some(_) => Work::Small,
         }
     }
 
-    /// Returns the bytes per second that link, processors and disk allow.
+    /// Returns the bytes per second that the link, the processors and the disk allow.
     pub(crate) fn allowed(&self) -> f64 {
         self.total.min(self.machine.disk).min(self.machine.cores / self.machine.byte)
     }
@@ -88,17 +91,17 @@ impl Setting {
 /// The measurements of a run.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    /// Bytes per second after convergence.
+    /// Bytes per second, measured after convergence.
     pub(crate) rate: f64,
     /// The concurrency at the end of every tick.
     pub(crate) limits: Vec<usize>,
     /// The state at the end of every tick.
     pub(crate) ticks: Vec<Tick>,
-    /// The time when the last byte arrived, if it did.
+    /// Time at which the last byte arrived; `None` if it did not arrive.
     pub(crate) ended: Option<Duration>,
 }
 
-/// Bytes that have arrived, requests in flight and refusals so far, at one time.
+/// The bytes arrived, the requests in flight and the refusals so far, at one time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tick {
     pub(crate) at: Duration,
@@ -107,14 +110,14 @@ pub(crate) struct Tick {
     pub(crate) slowdowns: u64,
 }
 
-/// True if silent requests are cut.
+/// Whether silent requests are cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hedging {
     On,
     Off,
 }
 
-/// Simulates `length`, or until the end of the object, and measures from `converged` on.
+/// Simulates the time `length`, or less if the object ends sooner. Measures from `converged` on.
 pub(crate) fn run(
     setting: Setting,
     mut controller: Controller,
@@ -176,9 +179,9 @@ struct Worker<'a> {
     cuts: u32,
     failures: u32,
     cut: Flag,
-    /// Bytes per second that its connection has reached; `None` before it is open.
+    /// Bytes per second that the connection of the worker has reached; `None` before it is open.
     reached: Option<f64>,
-    /// Bytes per second of its connection.
+    /// Bytes per second of the worker's connection.
     each: f64,
 }
 
@@ -195,18 +198,18 @@ struct World<'a> {
     now: Instant,
     limit: usize,
     bytes: f64,
-    /// Bytes of the object that no request has asked for.
+    /// Number of bytes of the object for which no request has asked yet.
     rest: f64,
     requests: u64,
-    /// Requests of the last step, whose processor time is spent in the next.
+    /// Number of requests begun in the last step. Their processor time is spent in the next step.
     begun: u32,
     slowdowns: u64,
-    /// Workers that have a request or pause before its next attempt.
+    /// Number of workers that have a request, or that pause before its next attempt.
     under_way: usize,
     at_server: usize,
-    /// The time when the server's processors are free.
+    /// Time at which the processors of the server will be free.
     server_free: Instant,
-    /// Requests that the server accepts now.
+    /// Number of requests that the server accepts now.
     tokens: f64,
     random: u64,
 }
@@ -241,7 +244,7 @@ impl<'a> World<'a> {
         let Setting { machine, each, spread, total, per_second, .. } = self.setting;
         let seconds = step.as_secs_f64();
         let rate = per_second.unwrap_or_default();
-        self.tokens = (self.tokens + rate * seconds).min(rate * BURST);
+        self.tokens = (self.tokens + rate * seconds).min(rate * BURST_SHARE);
         let spent = f64::from(std::mem::take(&mut self.begun)) * machine.request;
         let processed = (machine.cores * seconds - spent).max(0.0) / machine.byte;
         let bytes = processed.min(total.min(machine.disk) * seconds);
@@ -291,13 +294,13 @@ impl<'a> World<'a> {
                 self.at_server -= 1;
                 self.rest += length;
                 worker.failures += 1;
-                // The worker of a transfer has its task while it pauses.
+                // As in a transfer, the worker keeps its task while it pauses.
                 State::Paused { until: self.now + backoff_at(worker.failures, None, self.random()) }
             }
             State::Head { request, until, length, .. } if until <= self.now => {
                 request.head_arrived(length as u64, self.now);
                 let round_trip = self.setting.round_trip.as_secs_f64();
-                worker.reached.get_or_insert(FIRST_FLIGHT / round_trip);
+                worker.reached.get_or_insert(FIRST_FLIGHT_BYTES / round_trip);
                 State::Body { request, left: length, length, head: self.now }
             }
             State::Body { request, left, length, head } => {
@@ -334,9 +337,10 @@ impl<'a> World<'a> {
         let handshakes =
             if worker.reached.is_none() { round_trip * self.setting.handshakes } else { Duration::ZERO };
         let until = if self.random() < stalls {
-            self.now + STALL
+            self.now + STALL_TIME
         } else {
-            // No two responses take equally long. Otherwise all requests would stay in step.
+            // No two responses take exactly the same time. Otherwise all requests would stay in
+            // step.
             self.server_free + handshakes + round_trip.mul_f64(0.9 + 0.2 * self.random())
         };
         let longest = self.tracker.longest_request();
@@ -364,7 +368,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Returns a number from 0 to 1.
+    /// Returns a random number from 0 to 1.
     fn random(&mut self) -> f64 {
         self.random =
             self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -1,5 +1,5 @@
-//! The storage account and its credential, from the options or else from the environment variables
-//! of Azure's own clients.
+//! Finds the storage account and its credential: in the options, otherwise in the environment
+//! variables that Azure's own clients read.
 
 use std::fmt;
 
@@ -12,22 +12,23 @@ use crate::origin::Origin;
 use crate::s3::variable;
 use crate::signing::Signing;
 
-/// The account of Azure's emulators. Its name and key are the same everywhere.
-const EMULATED: &str = "devstoreaccount1";
-const EMULATED_KEY: &str =
+/// Account name of Azure's emulators. Every emulator has the same account name and key.
+const EMULATOR_ACCOUNT: &str = "devstoreaccount1";
+const EMULATOR_KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
-const EMULATED_ENDPOINT: &str = "http://127.0.0.1:10000/devstoreaccount1";
+const EMULATOR_ENDPOINT: &str = "http://127.0.0.1:10000/devstoreaccount1";
 
 /// A storage account and its endpoint.
 pub(super) struct AzureAccount {
     pub(super) name: String,
     pub(super) origin: Origin,
-    /// The prefix of the path of every request: empty, or the account's name at an emulator.
+    /// Prefix of the path of every request: empty for the service, the account's name for an
+    /// emulator.
     pub(super) path: String,
     pub(super) credential: Credential,
 }
 
-/// The credential that requests are authenticated with.
+/// The credential with which requests are authenticated.
 pub(super) enum Credential {
     /// The account's key.
     Key(Vec<u8>),
@@ -57,7 +58,7 @@ struct AccountFields {
 }
 
 impl AzureAccount {
-    /// Returns the account, or the reason that there is none, without secrets.
+    /// Returns the account or, without secrets, the reason why none can be used.
     pub(super) fn find(options: &StoreOptions) -> Result<Self, String> {
         let given = options.azure_connection.as_ref().map(|given| given.0.clone());
         let parts = match given.or_else(|| variable("AZURE_STORAGE_CONNECTION_STRING")) {
@@ -78,15 +79,15 @@ impl AccountFields {
     fn of_connection(text: &str) -> Result<Self, String> {
         let mut parts = Self::default();
         for field in text.split(';').filter(|field| !field.trim().is_empty()) {
-            // The value is not shown: it may be the key.
+            // The error must not quote the field, because its value may be the key.
             let (name, value) =
                 field.split_once('=').ok_or("the connection string has a part without a `=`")?;
             let value = Some(value.trim().to_owned());
             match name.trim().to_ascii_lowercase().as_str() {
                 "usedevelopmentstorage" => {
-                    parts.name = Some(EMULATED.to_owned());
-                    parts.key = Some(EMULATED_KEY.to_owned());
-                    parts.endpoint.get_or_insert_with(|| EMULATED_ENDPOINT.to_owned());
+                    parts.name = Some(EMULATOR_ACCOUNT.to_owned());
+                    parts.key = Some(EMULATOR_KEY.to_owned());
+                    parts.endpoint.get_or_insert_with(|| EMULATOR_ENDPOINT.to_owned());
                 }
                 "accountname" => parts.name = value,
                 "accountkey" => parts.key = value,
@@ -103,7 +104,7 @@ impl AccountFields {
     fn account(self, is_anonymous: bool) -> Result<AzureAccount, String> {
         let name = match (self.name, &self.endpoint) {
             (Some(name), _) => name,
-            // A shared access signature with its endpoint needs no account name.
+            // With a shared access signature and an endpoint, no account name is needed.
             (None, Some(_)) => String::new(),
             (None, None) => return Err("no storage account is named".to_owned()),
         };

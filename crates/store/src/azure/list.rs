@@ -1,4 +1,4 @@
-//! `List Blobs` and `List Containers`.
+//! Lists blobs and containers, by `List Blobs` and `List Containers`.
 
 use firstbyte_location::{Entry, EntryKind, Service, etag};
 
@@ -31,7 +31,7 @@ impl Azure {
             call.query.extend(query.delimiter().map(|delimiter| ("delimiter", delimiter.to_owned())));
         }
         call.query.extend(token.map(|token| ("marker", token.to_owned())));
-        // The service allows 5,000 entries per page, which take megabytes.
+        // Azure allows 5,000 entries per page, which would take megabytes; the default is smaller.
         let most = most.map_or(PAGE, |most| most as usize);
         call.query.push(("maxresults", most.to_string()));
         call.query.retain(|(_, value)| !value.is_empty());

@@ -1,5 +1,5 @@
-//! The Azure Blob Storage backend. A container is a bucket, a blob is an object, and its ETag is
-//! its version.
+//! Reads and writes Azure Blob Storage. A container is a bucket, a blob is an object, and the ETag
+//! of a blob is its version.
 
 mod account;
 mod list;
@@ -25,8 +25,8 @@ use crate::wire::{HttpMethod, ResponseHead, WireClient};
 
 use account::{AzureAccount, Credential};
 
-/// The service's API version. It accepts 5,000 MiB in one write, and reports errors better than the
-/// first version that did.
+/// API version of the service. It accepts 5,000 MiB in one write. It is not the first version that
+/// does, but reports errors more precisely.
 const VERSION: &str = "2021-08-06";
 
 /// An Azure storage account.
@@ -56,11 +56,11 @@ impl Azure {
         if let Some(etag) = get.version.as_ref().and_then(Version::if_match) {
             call.header("if-match", etag);
         }
-        self.open(&call, get, described)
+        self.open(&call, get, with_s3_headers)
     }
 
-    /// Returns the account and its address, or an empty text if the configuration is unusable,
-    /// which every request reports.
+    /// Returns the account and its address, or an empty string if the configuration is unusable. An
+    /// unusable configuration makes every request fail with the reason.
     pub(crate) fn account_url(&self) -> String {
         self.account("").map_or_else(|_| String::new(), |account| format!("{account:?}"))
     }
@@ -106,7 +106,7 @@ impl RestStore for Azure {
         self.tokens.forget()
     }
 
-    fn refused(&self, call: &RestCall<'_>, refusal: RestRefusal) -> Error {
+    fn untraced_error(&self, call: &RestCall<'_>, refusal: RestRefusal) -> Error {
         let asked = match self.client.options.signing {
             Signing::Anonymous => RequestAuthentication::Unsigned,
             _ => RequestAuthentication::Azure,
@@ -115,7 +115,7 @@ impl RestStore for Azure {
         let container = || call.object.with_key("").to_string().trim_end_matches('/').to_owned();
         match (refusal.code.as_str(), refusal.head.status) {
             ("ContainerNotFound", _) => Error::NotFound { location: container(), trace: None },
-            // The condition `If-None-Match: *` failed.
+            // The condition `If-None-Match: *` of the request failed.
             ("BlobAlreadyExists", _) => Error::Precondition { location, trace: None },
             ("BlobArchived" | "BlobBeingRehydrated", _) => {
                 Error::Archived { location, class: "Archive".to_owned(), trace: None }
@@ -136,7 +136,7 @@ impl RestStore for Azure {
         let cancel = Cancel::new();
         let call = RestCall::new(HttpMethod::Head, object, path(object), &cancel);
         let (head, _) = self.call(&call)?;
-        let mut stat = answer::stat(&described(head.clone()), head.content_length(&call.place())?);
+        let mut stat = answer::stat(&with_s3_headers(head.clone()), head.content_length(&call.place())?);
         stat.ranges = Some(true);
         Ok(stat)
     }
@@ -175,15 +175,15 @@ fn check_name(object: &ObjectLocation) -> Result<()> {
 }
 
 /// Renames the headers of a response to those of S3.
-fn described(mut head: ResponseHead) -> ResponseHead {
-    // Azurite answers 206 instead of a refusal to a range of an empty blob.
+fn with_s3_headers(mut head: ResponseHead) -> ResponseHead {
+    // Azurite answers a range of an empty blob with 206, where the service refuses the range.
     if head.get("content-range").is_some_and(|range| range.ends_with("-1/0")) {
         head.status = 200;
     }
     let whole = head.status != 206;
     head.renamed(|name, value| {
         let renamed = match name {
-            // In a 206 the checksum is that of the range.
+            // In a 206, the checksum covers only the range.
             "content-md5" if !whole => return None,
             "content-md5" => answer::AZURE_MD5,
             "x-ms-access-tier" if value == "Hot" => return None,

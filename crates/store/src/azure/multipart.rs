@@ -1,7 +1,8 @@
-//! Uploads in parts: `Put Block` and `Put Block List`.
+//! Uploads blobs in parts, by `Put Block` and `Put Block List`.
 //!
-//! An upload is a prefix of the names of its blocks, and nothing else at the service. The service
-//! deletes uncommitted blocks when the blob is written, or after a week.
+//! An upload is nothing but a common prefix of the names of its blocks: the service keeps no record
+//! of the upload itself. The service deletes uncommitted blocks when the blob is written, or after
+//! a week.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -19,8 +20,8 @@ use crate::upload::{Part, Payload, PutOptions, Sending, Upload, Written};
 use crate::wire::HttpMethod;
 
 impl Azure {
-    /// Chooses the name of an upload. It sends no request: the service learns the name with the
-    /// first block.
+    /// Chooses the name of an upload. Sends no request: the service learns the name with the first
+    /// block.
     pub(crate) fn begin_upload(&self, object: &ObjectLocation) -> Result<Upload> {
         check_name(object)?;
         let id = format!("{:016x}", RandomState::new().hash_one(&object.key));
@@ -70,7 +71,8 @@ impl Azure {
         Ok(parts)
     }
 
-    /// Sends `Put Block List`. A repetition finds the blocks in the blob.
+    /// Sends `Put Block List`. May be repeated: blocks that the first attempt committed are found
+    /// in the blob.
     pub(crate) fn complete_upload(
         &self,
         object: &ObjectLocation,
@@ -93,7 +95,7 @@ impl Azure {
     }
 }
 
-/// Returns the name of a block. All block names of a blob must have the same length.
+/// Returns the name of a block. Azure requires all block names of a blob to have the same length.
 fn block_id(upload: &str, number: u32) -> String {
     BASE64_STANDARD.encode(format!("{upload}-{number:05}"))
 }

@@ -1,4 +1,5 @@
-//! Shared Key authorization: an HMAC over a request's headers and the resource that it names
+//! Signs requests with the account's key (Shared Key authorization): an HMAC over the headers of
+//! the request and the resource that the request names
 //! (<https://learn.microsoft.com/rest/api/storageservices/authorize-with-shared-key>).
 
 use std::time::SystemTime;
@@ -37,7 +38,7 @@ fn text(call: &RestCall<'_>, account: &AzureAccount, headers: &[(String, String)
         &length,
         value("content-md5"),
         value("content-type"),
-        // The date, which is in `x-ms-date` instead.
+        // The header `Date` is not sent: `x-ms-date` has the date.
         "",
         value("if-modified-since"),
         value("if-match"),
@@ -68,6 +69,6 @@ fn http_date(time: SystemTime) -> String {
     let format = format_description!(
         "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT"
     );
-    // Formatting the present time cannot fail.
+    // Cannot fail: the format covers the present time.
     time::OffsetDateTime::from(time).format(format).unwrap_or_default()
 }

@@ -1,5 +1,5 @@
-//! Tokens of Microsoft Entra, for a client with a secret, for a workload's identity, or for the
-//! identity that Azure manages for a machine, an app or a function.
+//! Requests tokens from Microsoft Entra: for a client with a secret, for a workload's identity, or
+//! for the identity that Azure manages for a machine, an app or a serverless function.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,26 +15,27 @@ use crate::wire::{HttpMethod, WireClient};
 
 /// The default authority, which issues tokens to clients with a secret or an assertion.
 const AUTHORITY: &str = "https://login.microsoftonline.com";
-/// The resource that tokens are requested for.
+/// Resource for which tokens are requested.
 const RESOURCE: &str = "https://storage.azure.com/";
 /// The metadata server, which issues the token of a virtual machine's identity.
 const METADATA_SERVER: &str = "http://169.254.169.254/metadata/identity/oauth2/token";
-/// Longest wait for the metadata server. Where there is one, it responds within a second.
+/// Longest wait for the metadata server. A machine that has one gets its answer within a second.
 const METADATA_WAIT: Duration = Duration::from_secs(3);
 
 pub(super) enum TokenSource {
     /// A client with a secret.
     Secret { tenant: String, client: String, secret: String },
-    /// A workload, whose cluster writes an assertion to a file and renews it.
+    /// A workload whose cluster writes an assertion to a file, and renews that file.
     Workload { tenant: String, client: String, file: String },
-    /// The identity of an app or function, which has an endpoint for tokens.
+    /// The identity of an app or a serverless function, which has a token endpoint of its own.
     App { endpoint: String, header: String, client: Option<String> },
     /// The identity of the virtual machine.
     Machine { client: Option<String> },
 }
 
 impl TokenSource {
-    /// Returns the first source whose variables are set, or the virtual machine's.
+    /// Returns the first source whose variables are all set, otherwise the virtual machine's
+    /// identity.
     pub(super) fn find() -> Self {
         let (tenant, client) = (variable("AZURE_TENANT_ID"), variable("AZURE_CLIENT_ID"));
         if let (Some(tenant), Some(client)) = (tenant, client.clone()) {
@@ -70,7 +71,7 @@ impl TokenSource {
             }
             Self::Workload { tenant, client: id, file } => {
                 let proof = std::fs::read_to_string(file).map_err(|error| {
-                    refused(object, format!("AZURE_FEDERATED_TOKEN_FILE {file}: {error}"))
+                    credentials_error(object, format!("AZURE_FEDERATED_TOKEN_FILE {file}: {error}"))
                 })?;
                 let fields = [
                     ("grant_type", "client_credentials"),
@@ -92,7 +93,7 @@ impl TokenSource {
                     Error::Cancelled | Error::Server { .. } => error,
                     _ => {
                         let detail = "no key, signature or identity is set, and no metadata server answers";
-                        refused(object, detail.to_owned())
+                        credentials_error(object, detail.to_owned())
                     }
                 })
             }
@@ -100,7 +101,7 @@ impl TokenSource {
     }
 }
 
-fn refused(object: &ObjectLocation, detail: String) -> Error {
+fn credentials_error(object: &ObjectLocation, detail: String) -> Error {
     Error::Credentials { location: object.to_string(), detail, trace: None }
 }
 
@@ -118,7 +119,7 @@ fn post(
     ask_for_token(client, &call, &origin, Some(body), cancel)
 }
 
-/// Requests a token from a service on this machine or its local network link.
+/// Requests a token from a service on this machine or on its local network link.
 fn managed(
     object: &ObjectLocation,
     client: &Arc<WireClient>,
@@ -140,6 +141,6 @@ fn parsed(object: &ObjectLocation, url: &str) -> Result<(Origin, String)> {
     let origin = Origin::parse_url(url);
     let rest = url.split_once("://").map(|(_, rest)| rest).unwrap_or_default();
     let path = rest.find('/').map_or("/", |at| &rest[at..]);
-    let origin = origin.ok_or_else(|| refused(object, format!("{} is no URL", redacted(url))))?;
+    let origin = origin.ok_or_else(|| credentials_error(object, format!("{} is no URL", redacted(url))))?;
     Ok((origin, path.to_owned()))
 }

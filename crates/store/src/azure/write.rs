@@ -1,4 +1,4 @@
-//! `Put Blob`, `Copy Blob`, and containers.
+//! Writes and copies blobs, by `Put Blob` and `Copy Blob`; creates and deletes containers.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::wire::{HttpMethod, ResponseHead};
 use crate::{answer, header_text};
 
 /// The pause between two checks of a pending copy.
-const COPYING: Duration = Duration::from_millis(500);
+const COPY_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 impl Azure {
     /// Sends `Put Blob`. The service checks the MD5 and stores it with the blob.
@@ -38,7 +38,8 @@ impl Azure {
         Ok(Written { version: version(&head, Some(payload.length())), verified: Some(md5) })
     }
 
-    /// Sends `Copy Blob`, within the account. Large blobs are copied after the response.
+    /// Sends `Copy Blob`, within the account. The service copies large blobs after its response, so
+    /// the end of the copy is waited for.
     pub(crate) fn copy(
         &self,
         source: &ObjectLocation,
@@ -50,7 +51,8 @@ impl Azure {
         let account = self.account(&object.to_string())?;
         let mut url = format!("{}{}", account.path, path(source));
         match &account.credential {
-            // The request reads the source by its URL, which a token does not authenticate.
+            // The service reads the source by its URL, and a token in this request does not
+            // authenticate that read.
             Credential::Token(_) | Credential::Anonymous => {
                 let location = object.to_string();
                 return Err(Error::Unsupported {
@@ -92,7 +94,7 @@ impl Azure {
         let mut head = first;
         loop {
             match head.get("x-ms-copy-status") {
-                Some("pending") => wait.sleep(COPYING)?,
+                Some("pending") => wait.sleep(COPY_POLL_INTERVAL)?,
                 Some("success") => return Ok(()),
                 other => {
                     let why = head.get("x-ms-copy-status-description").or(other).unwrap_or("no status");
@@ -138,7 +140,7 @@ impl Azure {
         self.call(&call).map(drop)
     }
 
-    /// Refuses to delete a container: the service would also delete its blobs.
+    /// Always fails: the service would delete the container's blobs too.
     pub(crate) fn delete_bucket(&self, bucket: &ObjectLocation) -> Result<()> {
         let what = "to delete a container only if it is empty";
         Err(Error::Unsupported { location: bucket.to_string(), what, trace: None })

@@ -1,4 +1,4 @@
-//! Azure's XML: listings of blobs and containers, and lists of blocks.
+//! Parses Azure's XML: listings of blobs and containers, and lists of blocks.
 
 use percent_encoding::percent_decode_str;
 use serde::Deserialize;
@@ -14,7 +14,7 @@ pub(super) struct EnumerationResults {
     pub(super) next_marker: Option<String>,
 }
 
-/// The `<Blobs>` element: blobs and prefixes in any order.
+/// The `<Blobs>` element, in which blobs and prefixes come in any order.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Blobs {
@@ -44,7 +44,7 @@ pub(super) struct NamedElement {
     pub(super) properties: Properties,
 }
 
-/// A `<Name>` element, percent-encoded if the name has characters that are illegal in XML.
+/// The `<Name>` element. It is percent-encoded if the name has characters that are illegal in XML.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Name {
@@ -103,7 +103,7 @@ pub(super) fn block_list(body: &[u8]) -> Option<BlockList> {
     xml::parse_root("BlockList", without_mark(body))
 }
 
-/// Strips the UTF-8 byte order mark, with which Azure begins its XML.
+/// Strips the UTF-8 byte order mark with which Azure's XML begins.
 fn without_mark(body: &[u8]) -> &[u8] {
     body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body)
 }

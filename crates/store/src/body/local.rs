@@ -1,4 +1,4 @@
-//! A [`Body`](super::Body) whose bytes are a range of an open file.
+//! Reads a range of an open file, for [`Body`](super::Body).
 
 use std::fs::File;
 use std::io;
@@ -15,16 +15,16 @@ use crate::local::stat::{self, has_byte_at};
 use crate::sink::Sink;
 use crate::syscall_refusal::cannot_copy_in_kernel;
 
-/// An open file and the remaining range to read.
+/// An open file and the range that remains to be read.
 pub(super) struct LocalSource {
     file: File,
     offset: u64,
     /// The end of the range, at which reading stops.
     end: u64,
-    /// The end of the data known to follow `offset` without a hole.
+    /// Offset up to which data is known to follow `offset` without a hole.
     data_end: u64,
     cancel: Cancel,
-    /// True if the kernel has refused to copy between these two files.
+    /// True once the kernel has refused to copy between these two files.
     refused: bool,
 }
 
@@ -45,7 +45,7 @@ impl LocalSource {
     }
 
     /// Moves up to `most` bytes within the kernel, and recreates holes. Returns `None` if the
-    /// kernel does not support that.
+    /// kernel cannot copy between these files.
     pub(super) fn copy_to(
         &mut self,
         place: &str,
@@ -65,7 +65,7 @@ impl LocalSource {
             return None;
         }
         let most = most.min(self.data_end - self.offset).min(self.end.saturating_sub(self.offset));
-        // The step is short, so that progress and cancellation are checked several times a second.
+        // Each step is short: progress and cancellation are checked several times a second.
         let step = to_usize(most.min(SHORTEST_REQUEST));
         let mut to = offset;
         let _turn = sink.turn();
@@ -80,8 +80,8 @@ impl LocalSource {
             Err(error) if !cannot_copy_in_kernel(error) => {
                 Some(Err(Error::Io { location: place.to_owned(), source: error.into() }))
             }
-            // The kernel also returns 0 for pseudo files, which have content but no size. A read
-            // confirms the end.
+            // The kernel also returns 0 for pseudo files, which have content but no size. So the
+            // bytes are read instead, and a read returns 0 only at the real end.
             _ => {
                 self.refused = true;
                 None
@@ -89,15 +89,16 @@ impl LocalSource {
         }
     }
 
-    /// Recreates the hole at the current offset in the destination, and moves the offset behind it.
-    /// Returns its length, at most `most`; 0 if there is data, or if the hole cannot be recreated:
-    /// then the bytes up to `data_end` have to be copied.
+    /// Recreates the hole at the current offset in the destination, and moves the offset behind the
+    /// hole. Returns the length of the hole, up to `most`. Returns 0 if there is data at the
+    /// offset, or if the hole cannot be recreated; the bytes up to `data_end` must then be copied.
     fn copy_hole(&mut self, sink: &Sink, to: u64, most: u64) -> io::Result<u64> {
         if self.offset < self.data_end {
             return Ok(0);
         }
         let (hole, data_end) = self.extent(most)?;
-        // Punching a hole does not lengthen a file, and not every file system supports it.
+        // The hole must lie within the destination, because punching a hole does not lengthen a
+        // file. Not every file system can punch holes.
         let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let is_within = hole > 0 && sink.file().metadata()?.len() >= to + hole;
         let count = if is_within && fallocate(sink.file(), punch, to, hole).is_ok() { hole } else { 0 };
@@ -106,14 +107,15 @@ impl LocalSource {
         Ok(count)
     }
 
-    /// Returns the length of the hole at the current offset and the end of the data after it, both
-    /// within `most` bytes. If the file system cannot tell, there is no hole.
+    /// Returns the length of the hole at the current offset, and the end of the data after that
+    /// hole. Looks no further than `most` bytes. If the file system cannot find holes, everything
+    /// is data.
     fn extent(&self, most: u64) -> io::Result<(u64, u64)> {
         let end = self.offset.saturating_add(most);
         let data = match seek(&self.file, SeekFrom::Data(self.offset)) {
             Ok(data) => data.min(end),
-            // There is no data up to the end of the file. If the file was truncated, a read reports
-            // it.
+            // The rest of the file is a hole. If the file was truncated meanwhile, a read reports
+            // the truncation.
             Err(Errno::NXIO) if self.file.metadata()?.len() >= end => end,
             Err(_) => return Ok((0, end)),
         };
@@ -121,8 +123,8 @@ impl LocalSource {
         Ok((data - self.offset, if next > self.offset { next } else { end }))
     }
 
-    /// Checks, when everything was read, that the file has not changed since it was opened and that
-    /// its content ends at its stated length.
+    /// Checks, after everything was read, that the file has not changed since it was opened and
+    /// that its content ends at the stated length.
     pub(super) fn check_end(&self, place: &str, expected: &Version) -> Result<()> {
         self.check_unchanged(place, expected)?;
         match expected.size {
@@ -133,8 +135,8 @@ impl LocalSource {
         }
     }
 
-    /// Returns the error for content that ends early: the file has changed, or its stated length
-    /// was never true.
+    /// Returns the error for content that ends early: either the file has changed, or its stated
+    /// length was never true.
     pub(super) fn ended_early(&self, place: &str, expected: &Version) -> Error {
         let stated = expected.size.unwrap_or_default();
         let false_length = Error::FalseLength { location: place.to_owned(), stated };

@@ -1,4 +1,4 @@
-//! The source of the address of an unreachable endpoint, and advice that depends on it.
+//! Records which setting gave the address of an unreachable endpoint, and advises accordingly.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -6,37 +6,37 @@ use std::net::IpAddr;
 use super::Error;
 use crate::origin::Origin;
 
-/// The detail of an error if an endpoint that should use TLS does not.
+/// Detail of the error if an endpoint does not use TLS but should.
 pub(crate) const WITHOUT_TLS: &str = "the server answers without TLS";
 
-/// The detail of an error if an endpoint requires TLS, and its URL has none.
+/// Detail of the error if an endpoint requires TLS but its URL says http.
 pub(crate) const EXPECTS_TLS: &str = "the server expects TLS";
 
-/// The beginning of the detail of an error if a host name has no address.
+/// Start of the detail of the error if a host name has no address.
 pub(crate) const UNRESOLVED: &str = "the host name is not resolved: ";
 
-/// The beginning of the detail of an error if a proxy refuses to connect to a host.
+/// Start of the detail of the error if a proxy refuses to connect to a host.
 pub(crate) const PROXY_ANSWERED: &str = "the proxy answered ";
 
-/// The domain of AWS's endpoints, whose names have the region in them.
+/// Domain of AWS's endpoints. The region is part of their host names.
 const AWS: &str = ".amazonaws.com";
 
-/// Domains of public services: that one of them is down is unlikely.
+/// Domains of public services. A failed connection hardly means that such a service is down.
 const PUBLIC_SERVICES: [&str; 3] = [AWS, ".googleapis.com", ".windows.net"];
 
 /// The source of the address of an endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum AddressSource {
-    /// No setting: the address is that of the service.
+    /// No setting: the service's own address.
     #[default]
     Service,
     /// The URL of the location, without secrets.
     Location(String),
     /// A setting for the endpoint.
     Setting {
-        /// The option, the variable or the file.
+        /// The name of the option, variable or file.
         name: String,
-        /// Its value, without secrets.
+        /// The value of the setting, without secrets.
         url: String,
     },
     /// The variable that names the proxy.
@@ -44,7 +44,8 @@ pub enum AddressSource {
 }
 
 impl fmt::Display for AddressSource {
-    /// Formats the setting behind an address: `, from FIRSTBYTE_ENDPOINT_URL`, or nothing.
+    /// Formats the setting that gave the address: `, from FIRSTBYTE_ENDPOINT_URL`, or nothing
+    /// without a setting.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.setting() {
             Some(name) => write!(f, ", from {name}"),
@@ -61,7 +62,8 @@ impl AddressSource {
         }
     }
 
-    /// Returns advice about `endpoint`, to which no connection was possible because of `detail`.
+    /// Returns advice after a failed connection to `endpoint`. `detail` is the reason of the
+    /// failure.
     pub(super) fn advice(&self, endpoint: &str, detail: &str) -> String {
         let place = self.setting().map(|name| format!(" in {name}")).unwrap_or_default();
         match self {
@@ -96,7 +98,7 @@ impl AddressSource {
         }
     }
 
-    /// Returns the value to write for a URL with this scheme.
+    /// Returns advice to write the URL with this scheme.
     fn written(&self, endpoint: &str, scheme: &str) -> String {
         let with_scheme = |url: &str| match url.split_once("://") {
             Some((_, rest)) => format!("{scheme}://{rest}"),
@@ -123,7 +125,8 @@ impl Error {
         Self::Unreachable { endpoint, named_by, detail, number, trace: None }
     }
 
-    /// Adds the source of the address to an error about an unreachable server, unless it has one.
+    /// Adds the source of the address to the error about an unreachable server, unless the error
+    /// has a source.
     pub(crate) fn named_by(mut self, source: AddressSource) -> Self {
         if let Self::Unreachable { named_by, .. } = &mut self
             && **named_by == AddressSource::Service
@@ -134,7 +137,7 @@ impl Error {
     }
 }
 
-/// Returns true for a host of this machine, and for an address that is not routed on the internet.
+/// Returns true for this machine, and for addresses that are not routed on the internet.
 fn is_private(endpoint: &str) -> bool {
     let host = endpoint.rsplit_once(':').map_or(endpoint, |(host, _)| host);
     let host = host.trim_start_matches('[').trim_end_matches(']');

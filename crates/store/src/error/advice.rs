@@ -1,4 +1,5 @@
-//! Remedies that users can try, by error. The edges print one after the error.
+//! Suggests remedies that users can try after an error. The command line and Python print one after
+//! the error.
 
 use std::borrow::Cow;
 use std::io;
@@ -23,7 +24,7 @@ impl Error {
         }
     }
 
-    /// Returns the remedy of an error for which it is always the same.
+    /// Returns the remedy of an error that always has the same one.
     fn fixed_advice(&self) -> Option<&'static str> {
         Some(match self {
             Self::Server { code, .. } if means_another_region(code) => {
@@ -67,7 +68,7 @@ impl Error {
     }
 }
 
-/// Returns advice for a name that is not found: a command that lists the existing ones.
+/// Returns advice for a name that does not exist: a command that lists the existing names.
 fn not_found(location: &str) -> Cow<'static, str> {
     let Some(service) = service_of(location) else {
         return match location {
@@ -90,7 +91,7 @@ fn not_found(location: &str) -> Cow<'static, str> {
     shows(parent(location)).into()
 }
 
-/// Returns the command that shows the names in a directory or prefix.
+/// Returns advice with the command that lists a directory or prefix.
 fn shows(directory: &str) -> String {
     format!("`firstbyte ls {directory}` shows what is there")
 }
@@ -127,13 +128,13 @@ fn no_credentials(location: &str, detail: &str) -> &'static str {
     }
 }
 
-/// Returns true if credentials exist but are no longer valid.
+/// Returns true if the credentials exist but are no longer valid.
 fn is_expired(detail: &str) -> bool {
     let detail = detail.to_ascii_lowercase();
     ["expired", "invalidtoken", "tokenrefreshrequired"].iter().any(|word| detail.contains(word))
 }
 
-/// Returns advice after a failed operation of the operating system on a path, if there is any.
+/// Returns advice after a failed system call on a path, if there is any.
 #[must_use]
 pub fn io_advice(kind: io::ErrorKind) -> Option<&'static str> {
     Some(match kind {

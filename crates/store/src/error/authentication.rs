@@ -1,24 +1,24 @@
-//! The authentication of a denied request, and advice about it.
+//! Records how a denied request was authenticated, and advises accordingly.
 
-/// The authentication of a request that was denied.
+/// The way in which a denied request was authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestAuthentication {
-    /// A signature.
+    /// An AWS signature.
     Signed,
-    /// A token for Google.
+    /// A Google token.
     Google,
-    /// A credential for Azure: a key, a shared access signature or a token.
+    /// An Azure credential: a key, a shared access signature or a token.
     Azure,
-    /// No authentication: the options forbid a signature.
+    /// None, because the options forbid signatures.
     Unsigned,
-    /// Credentials in the URL of a web server, if any.
+    /// The credentials in the URL of a web server, if it has any.
     Web,
-    /// A login to a host.
+    /// A login on an SFTP server.
     Login,
 }
 
 impl RequestAuthentication {
-    /// Returns advice after a refusal whose `detail` begins with an error code or a status.
+    /// Returns advice after a refusal. `detail` begins with an error code or a status.
     pub(super) fn advice(self, detail: &str) -> &'static str {
         let code = detail.split([':', ';', ' ']).next().unwrap_or_default();
         match (self, code) {

@@ -1,11 +1,11 @@
-//! The faults of certificates and host keys.
+//! Describes the faults of certificates and host keys.
 
 use std::fmt;
 
-/// The fault of a certificate or host key that is not accepted.
+/// The reason why a certificate or host key is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CertificateFault {
-    /// Neither the certificate nor an authority that signed it is trusted.
+    /// Neither the certificate nor the authority that signed it is trusted.
     Untrusted,
     /// The certificate has expired.
     Expired,
@@ -13,9 +13,9 @@ pub enum CertificateFault {
     Early,
     /// The certificate is for other host names.
     Name,
-    /// The host's SSH key is unknown or has changed.
+    /// The SSH key of the host is unknown or has changed.
     HostKey,
-    /// Anything else.
+    /// Any other fault.
     Other,
 }
 
@@ -35,7 +35,7 @@ impl CertificateFault {
 }
 
 impl fmt::Display for CertificateFault {
-    /// Formats the fault. The names in the certificate or a library's message follow this text.
+    /// Formats the fault. The caller appends the names in the certificate, or a library's message.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Untrusted => "its certificate is not signed by a trusted authority",

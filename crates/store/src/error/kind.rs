@@ -1,5 +1,6 @@
-//! The kinds of failures: one list for receipts, the JSON log, Python's exceptions and the error
-//! types of functions. Programs decide by the kind; texts are for people.
+//! Classifies failures by one list of kinds, shared by receipts, the JSON log, Python's exceptions
+//! and the error types of serverless functions. Programs decide by the kind; messages are for
+//! people.
 
 use std::fmt;
 use std::io;
@@ -9,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Error, is_bucket};
 
-/// The kind of a failure. Names are part of the contract: see docs/errors.md.
+/// The kind of a failure. The names are part of the contract: see docs/errors.md.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case", from = "String")]
 #[non_exhaustive]
@@ -26,13 +27,13 @@ pub enum FailureKind {
     Archived,
     /// The object changed while it was read, or since it was planned.
     Changed,
-    /// The destination already exists or has changed, so the condition of a write failed.
+    /// The condition of a write failed, because the destination already exists or has changed.
     Exists,
     /// The content does not match its checksum or its stated length.
     Damaged,
-    /// No answer within the deadline.
+    /// There was no answer within the deadline.
     TimedOut,
-    /// The service asked to slow down, again after each pause.
+    /// The service still asked to slow down after the last retry.
     Throttled,
     /// The name does not resolve, or the host accepts no connection.
     Unreachable,
@@ -40,9 +41,9 @@ pub enum FailureKind {
     Disconnected,
     /// A certificate or a host key is not accepted, or a redirect would leave TLS.
     Certificate,
-    /// The server failed with any other status from 500 on.
+    /// The server failed with another status from 500 up.
     ServerError,
-    /// The server refused the request with any other status below 500.
+    /// The server refused the request with another status below 500.
     Refused,
     /// A response is malformed or does not match the request.
     BadAnswer,
@@ -54,17 +55,18 @@ pub enum FailureKind {
     IsDirectory,
     /// A disk is full or a quota is reached.
     Full,
-    /// An operation of the operating system failed.
+    /// A system call failed.
     Io,
-    /// A directory of a function is missing, empty or on another file system.
+    /// A directory that a serverless function expects to be mounted is missing, empty, or not on
+    /// the expected file system.
     NotMounted,
     /// The caller ended the operation.
     Interrupted,
-    /// The deadline of the run or of the function passed.
+    /// The deadline of the run or of the serverless function has passed.
     Deadline,
-    /// A defect of this program.
+    /// There is a defect in this program.
     Internal,
-    /// Anything else.
+    /// Any other failure.
     #[default]
     Failed,
 }
@@ -100,7 +102,7 @@ impl FailureKind {
         Self::Failed,
     ];
 
-    /// Returns the name in receipts and logs.
+    /// Returns the name by which receipts and logs call the kind.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -133,13 +135,13 @@ impl FailureKind {
         }
     }
 
-    /// Returns true if a name does not exist.
+    /// Returns true if the object, file, bucket or container does not exist.
     #[must_use]
     pub fn is_absence(self) -> bool {
         matches!(self, Self::NotFound | Self::NoSuchBucket)
     }
 
-    /// Returns the kind of a failed operation of the operating system.
+    /// Returns the kind of a failed system call.
     #[must_use]
     pub fn of_io(error: &io::Error) -> Self {
         use io::ErrorKind as Kind;
@@ -162,7 +164,8 @@ impl FailureKind {
 }
 
 impl From<String> for FailureKind {
-    /// Returns the kind of this name. Names from a newer version become [`FailureKind::Failed`].
+    /// Returns the kind that has this name. Unknown names, such as those of a newer version, become
+    /// [`FailureKind::Failed`].
     fn from(name: String) -> Self {
         Self::ALL.into_iter().find(|kind| kind.name() == name).unwrap_or_default()
     }
@@ -194,7 +197,8 @@ impl Error {
             Self::Server { code, .. } if code == "QuotaExceeded" => FailureKind::Full,
             Self::Server { status: 507, .. } => FailureKind::Full,
             Self::Server { status: 501, .. } => FailureKind::Unsupported,
-            // SFTP's statuses are below 100, and its servers use one of them for most failures.
+            // SFTP statuses are below 100. SFTP servers use one status for most failures, so none
+            // means a refusal.
             Self::Server { status: 500.. | ..100, .. } => FailureKind::ServerError,
             Self::Server { .. } => FailureKind::Refused,
             Self::OwnTagRefused { .. } | Self::Protocol { .. } | Self::Disordered { .. } => {
@@ -209,7 +213,8 @@ impl Error {
             }
             Self::Payload { source, .. } | Self::Io { source, .. } => FailureKind::of_io(source),
             Self::CreateDirectory { source, .. } => match FailureKind::of_io(source) {
-                // The directory is to be created, so its absence is no failure to find it.
+                // The directory itself was to be created, so this is not a failure to find
+                // something.
                 FailureKind::NotFound => FailureKind::Io,
                 kind => kind,
             },

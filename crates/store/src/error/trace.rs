@@ -1,22 +1,25 @@
-//! Facts about a failed request that a service's support asks for. The errors of this crate hold
-//! them.
+//! Holds the facts about a failed request that a service's support asks for. Errors of this crate
+//! contain them as a [`Trace`].
 //!
 //! [`WireClient::send`](crate::wire::WireClient::send) and the readers of responses add the trace
-//! of the request that first failed. The request loops add their attempts, and the edges print it.
+//! of the request that failed first. The retry loops add the number of attempts. The command line
+//! and Python print the trace.
 
 use std::fmt;
 use std::time::Duration;
 
 use super::Error;
 
-/// The trace of an error, if a request was sent.
+/// The trace of an error; `None` if no request was sent.
 pub type Traced = Option<Box<Trace>>;
 
-/// The longest identifier that is retained. Those of S3, the longest, have 76 characters.
-const LONGEST_ID: usize = 256;
+/// Maximum length of an identifier, in characters; the rest is cut off. S3 has the longest
+/// identifiers, with 76 characters.
+const MAX_ID_CHARACTERS: usize = 256;
 
-/// Headers with the identifier of a request, the most specific first: of S3 and compatible servers,
-/// Azure, Google, web servers and content networks. Sources: docs/decisions/0150-failures.md.
+/// Headers that hold the identifier of a request, the most specific first: those of S3 and
+/// compatible servers, Azure, Google, web servers and content delivery networks. Sources:
+/// docs/decisions/0150-failures.md.
 pub(crate) const REQUEST_IDS: [&str; 8] = [
     "x-amz-request-id",
     "x-ms-request-id",
@@ -28,7 +31,7 @@ pub(crate) const REQUEST_IDS: [&str; 8] = [
     "x-correlation-id",
 ];
 
-/// S3's second identifier, which its support needs in addition to the first.
+/// Header with S3's second identifier. S3's support needs both identifiers.
 pub(crate) const HOST_ID: &str = "x-amz-id-2";
 
 /// A failed request: its status, its identifiers and its attempts.
@@ -40,16 +43,17 @@ pub struct Trace {
     pub request_id: Option<String>,
     /// S3's `x-amz-id-2`.
     pub host_id: Option<String>,
-    /// Requests sent, including the last.
+    /// Number of requests sent, including the last.
     pub attempts: u32,
     /// Time since the first request was sent.
     pub took: Duration,
 }
 
 impl Trace {
-    /// Returns an identifier without unprintable characters, if it is not too long.
+    /// Returns an identifier without unprintable characters, cut to [`MAX_ID_CHARACTERS`]. `None`
+    /// if nothing remains.
     pub(crate) fn identifier(text: &str) -> Option<String> {
-        let text: String = text.chars().filter(|c| !c.is_control()).take(LONGEST_ID).collect();
+        let text: String = text.chars().filter(|c| !c.is_control()).take(MAX_ID_CHARACTERS).collect();
         (!text.trim().is_empty()).then(|| text.trim().to_owned())
     }
 }
@@ -68,8 +72,8 @@ impl fmt::Display for Trace {
     }
 }
 
-/// Returns the trace field of an error, borrowed as the error is; `None` for errors without a
-/// request.
+/// Returns the trace field of an error, borrowed as the error is borrowed (shared or mutable).
+/// `None` for errors that involve no request.
 macro_rules! of_request {
     ($error:expr) => {
         match $error {
@@ -107,8 +111,8 @@ impl Error {
         of_request!(self)
     }
 
-    /// Sets the trace of the request that failed, unless there is one already: the first request
-    /// failed, and later ones only asked about the failure.
+    /// Sets the trace of the request that failed, unless the error has a trace: the first request
+    /// is the one that failed, and later requests only asked about the failure.
     #[must_use]
     pub(crate) fn traced(mut self, of: impl FnOnce() -> Trace) -> Self {
         if let Some(slot) = self.slot() {
@@ -117,7 +121,7 @@ impl Error {
         self
     }
 
-    /// Notes how many requests were sent, and for how long, before this error was the result.
+    /// Records the number of requests sent before this error was final, and the time they took.
     pub fn attempted(&mut self, attempts: u32, took: Duration) {
         if let Some(Some(trace)) = self.slot() {
             trace.attempts = trace.attempts.max(attempts);
@@ -156,6 +160,6 @@ mod tests {
     fn an_identifier_is_printable_and_short() {
         assert_eq!(Trace::identifier("A\x1b[2J "), Some("A[2J".to_owned()));
         assert_eq!(Trace::identifier(" \r\n"), None);
-        assert_eq!(Trace::identifier(&"x".repeat(1000)).unwrap().len(), LONGEST_ID);
+        assert_eq!(Trace::identifier(&"x".repeat(1000)).unwrap().len(), MAX_ID_CHARACTERS);
     }
 }

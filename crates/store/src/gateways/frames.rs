@@ -1,7 +1,8 @@
-//! Decodes the body of a gateway's response: blocks, each followed by the CRC-32C that the cache
-//! computed when it received the block (4 bytes, big-endian).
-//! A block's checksum shows that it is unchanged since a cache fetched it. The checksum of the
-//! whole object, if its store has one, shows that it was fetched correctly.
+//! Decodes the body of a gateway's response: blocks, each followed by a CRC-32C of 4 bytes,
+//! big-endian. The gateway's cache computed that checksum when it received the block.
+//!
+//! The checksum of a block shows that the block is unchanged since a cache fetched it. The checksum
+//! of the whole object, if its store has one, shows that the cache fetched the right bytes.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,38 +14,38 @@ use super::member::Member;
 use crate::error::{Error, Result};
 use crate::wire::Incoming;
 
-/// The header that requests such a body and marks its response.
+/// Header that requests a body with block checksums, and marks the response that has one.
 pub(crate) const FRAMES: &str = "x-firstbyte-frames";
 
-/// Length of a block, bytes, as in the cache.
-const BLOCK: u64 = 128 << 10;
+/// Length of a block, in bytes; the same as in the cache.
+const BLOCK_BYTES: u64 = 128 << 10;
 
-/// Length of a checksum, bytes.
-const CHECKSUM_LENGTH: u64 = 4;
+/// Length of a checksum, in bytes.
+const CHECKSUM_BYTES: u64 = 4;
 
-/// Returns whether a range consists of whole blocks of an object of `size` bytes.
+/// Returns true if a range consists of whole blocks of an object of `size` bytes.
 pub(super) fn is_aligned(range: ByteRange, size: u64) -> bool {
-    let ends = range.end.is_multiple_of(BLOCK) || range.end >= size;
-    range.start.is_multiple_of(BLOCK) && range.start < range.end.min(size) && ends
+    let ends = range.end.is_multiple_of(BLOCK_BYTES) || range.end >= size;
+    range.start.is_multiple_of(BLOCK_BYTES) && range.start < range.end.min(size) && ends
 }
 
-/// Returns the length of a body with the bytes `range`, including the checksums.
+/// Returns the length of a body that holds the bytes `range` and their checksums.
 pub(crate) fn framed_len(range: ByteRange) -> u64 {
-    range.len() + CHECKSUM_LENGTH * range.len().div_ceil(BLOCK)
+    range.len() + CHECKSUM_BYTES * range.len().div_ceil(BLOCK_BYTES)
 }
 
-/// Reads a body in blocks, and verifies each.
+/// Reads a body block by block, and verifies each block.
 pub(crate) struct Frames {
     incoming: Box<Incoming>,
     place: String,
-    /// The bytes that have not arrived.
+    /// The bytes that have not arrived yet.
     range: ByteRange,
-    /// The current block, of which `returned` bytes were returned.
+    /// The current block. Its first `returned` bytes have been returned.
     block: Vec<u8>,
     returned: usize,
-    /// The time when the last block was complete.
+    /// The time at which the last block was complete.
     last: Instant,
-    /// The gateway that failures are reported to.
+    /// The gateway that sends this body. Failures are reported to it.
     pub(crate) member: Option<Arc<Member>>,
 }
 
@@ -57,7 +58,7 @@ impl Frames {
     /// Reads verified bytes into `buffer`. Returns 0 only at the end.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
         if self.returned == self.block.len() && !self.range.is_empty() {
-            self.next_block().map_err(|error| self.refused(error))?;
+            self.next_block().map_err(|error| self.record_error(error))?;
         }
         let rest = &self.block[self.returned..];
         let count = rest.len().min(buffer.len());
@@ -67,8 +68,8 @@ impl Frames {
     }
 
     fn next_block(&mut self) -> Result<()> {
-        let length = self.range.len().min(BLOCK);
-        self.block.resize(to_usize(length + CHECKSUM_LENGTH), 0);
+        let length = self.range.len().min(BLOCK_BYTES);
+        self.block.resize(to_usize(length + CHECKSUM_BYTES), 0);
         let mut done = 0;
         while done < self.block.len() {
             match self.incoming.read(&mut self.block[done..])? {
@@ -91,18 +92,18 @@ impl Frames {
         Ok(())
     }
 
-    /// Reports an error to the gateway, so that the missing blocks are read from another one or the
-    /// origin.
-    fn refused(&mut self, error: Error) -> Error {
+    /// Reports an error to the gateway's state. The reader then gets the missing blocks from
+    /// another gateway or from the origin.
+    fn record_error(&mut self, error: Error) -> Error {
         (self.block, self.returned) = (Vec::new(), 0);
         match error {
             Error::Cancelled => {
                 let is_silent = self.last.elapsed() >= SILENCE;
-                self.member.iter().filter(|_| is_silent).for_each(|member| member.was_silent());
+                self.member.iter().filter(|_| is_silent).for_each(|member| member.record_silence());
                 Error::Cancelled
             }
             error => {
-                self.member.iter().for_each(|member| member.failed(&error));
+                self.member.iter().for_each(|member| member.record_failure(&error));
                 self.truncated()
             }
         }

@@ -1,9 +1,9 @@
-//! Sends a second request in addition to a late one, and uses the first response.
+//! Sends a second request when the first one is late, and uses the response that comes first.
 //!
-//! The first request runs in the thread of its caller, so a response in time needs no other thread.
-//! One thread watches the requests of a ring and starts second requests for the late ones. Few are
-//! sent twice, however slow all gateways are, since each may cost the origin a read. Called by
-//! [`Ring`](super::Ring).
+//! The first request runs in the caller's thread, so a response in time needs no other thread. One
+//! thread per ring watches the requests, and starts the second request of each late one. The number
+//! of second requests is limited, however slow all gateways are, because each second request may
+//! cost the origin a read. [`Ring`](super::Ring) calls this module.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -16,14 +16,14 @@ use super::member::Member;
 use crate::body::Body;
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
-use crate::limits::{LOOK, STACK};
+use crate::limits::{POLL_INTERVAL, STACK};
 
-/// Requests for each hedge: one in this many may be sent twice. Four nodes that share a link do not
-/// notice the additional bytes from the origin.
+/// Number of requests that allow one second request. At this share, four nodes that share one link
+/// do not notice the additional bytes from the origin.
 const REQUESTS_PER_HEDGE: u64 = 32;
 
-/// Requests that may be sent twice in addition to that share. A reader that waits for one block
-/// sends few requests in all.
+/// Second requests allowed in addition to that share. A reader that waits for each block sends so
+/// few requests that the share alone would allow none.
 const FREE_HEDGES: u64 = 2;
 
 pub(super) type Second = Box<dyn FnOnce(&Cancel) -> Result<Body> + Send>;
@@ -44,7 +44,7 @@ struct Shared {
 #[derive(Default)]
 struct WatchState {
     waiting: BTreeMap<u64, Waiting>,
-    /// The time when the thread wakes; `None` while no request waits.
+    /// Time at which the thread will wake; `None` while no request is waiting.
     wakes: Option<Instant>,
     policy: HedgePolicy,
     requests: u64,
@@ -52,7 +52,7 @@ struct WatchState {
     has_ended: bool,
 }
 
-/// A read whose second request has not been started.
+/// A read whose second request has not started yet.
 struct Waiting {
     due: Instant,
     race: Arc<Race>,
@@ -60,7 +60,7 @@ struct Waiting {
     second: Second,
 }
 
-/// The two requests of one read.
+/// The two requests of a read.
 struct Race {
     first: Cancel,
     second: Cancel,
@@ -70,16 +70,16 @@ struct Race {
 
 #[derive(Default)]
 struct Outcome {
-    /// True if the first request has succeeded, so that the second is not needed.
+    /// True if the first request has succeeded. The second is then not needed.
     is_decided: bool,
     is_running: bool,
-    /// The response of the second request, which cancels the first.
+    /// Response of the second request, whose arrival cancels the first request.
     body: Option<Body>,
 }
 
 impl HedgeWatch {
-    /// Runs `first`, and `second` concurrently if `member` is late. Returns the result of the
-    /// first, and the response of the second if it came sooner or alone.
+    /// Runs `first`. Also runs `second`, at the same time, if `member` is late. Returns the result
+    /// of `first`, and the response of `second` if it came sooner or if `first` failed.
     pub(super) fn race(
         &self,
         cancel: &Cancel,
@@ -129,16 +129,17 @@ impl Drop for HedgeWatch {
 }
 
 impl WatchState {
-    /// Returns the wait before a second request: half of the silence after which a request is cut,
-    /// since a cut request would be sent to the same gateway again.
+    /// Returns the time after which a second request is sent: half of the time after which a silent
+    /// request is cut. A cut request would only be sent to the same gateway again.
     fn delay(&self) -> Duration {
         self.policy.limit(Wait::Head, 0) / 2
     }
 
-    /// Takes a second request from the budget. Requests to an excluded gateway are always allowed.
+    /// Takes a second request from the budget, and returns false if the budget is spent. If the
+    /// gateway is excluded for a failure, a second request is free.
     fn may_send_twice(&mut self, member: &Member) -> bool {
         let allowed = self.sent_twice < FREE_HEDGES + self.requests / REQUESTS_PER_HEDGE;
-        if !member.is_asked() {
+        if !member.gets_requests() {
             return true;
         }
         self.sent_twice += u64::from(allowed);
@@ -147,14 +148,15 @@ impl WatchState {
 }
 
 impl Shared {
-    /// Ends the wait for a request. Returns `None` if the second request was started.
+    /// Ends the wait for the first request. Returns `None` if its second request was already
+    /// started.
     fn end(&self, number: u64, took: Option<Duration>) -> Option<Waiting> {
         let mut state = self.state.lock();
         took.into_iter().for_each(|took| state.policy.learn(Wait::Head, took));
         state.waiting.remove(&number)
     }
 
-    /// Starts second requests when they are due, on the watching thread.
+    /// Starts each second request when it is due. Runs on the watching thread.
     fn watch(&self) {
         let mut state = self.state.lock();
         while !state.has_ended {
@@ -166,7 +168,7 @@ impl Shared {
                 if state.may_send_twice(&late.member) {
                     late.start();
                 } else {
-                    late.due = now + LOOK;
+                    late.due = now + POLL_INTERVAL;
                     state.waiting.insert(number, late);
                 }
             }
@@ -210,7 +212,7 @@ impl Race {
         self.ended.notify_all();
     }
 
-    /// Returns the results of both requests when one has succeeded or both have failed.
+    /// Waits until one request has succeeded or both have failed, and returns their results.
     fn settle(&self, first: Result<Body>) -> (Result<Body>, Option<Body>) {
         let mut outcome = self.outcome.lock();
         if first.is_ok() && outcome.body.is_none() {
@@ -221,7 +223,7 @@ impl Race {
         while outcome.is_running {
             outcome = self.ended.wait(outcome);
         }
-        // If the first request succeeded a moment too late, it was cancelled.
+        // The second request has won. A first request that succeeds only now counts as cancelled.
         let first = first.and_then(|_| Err(Error::Cancelled));
         (first, outcome.body.take())
     }
@@ -236,10 +238,10 @@ mod tests {
         Ok(Body::empty(place.to_owned(), Stat::directory(), 0))
     }
 
-    /// Waits until it is cancelled, like a request without a response.
+    /// Waits until the handle is cancelled, like a request that gets no response.
     fn silence(cancel: &Cancel) -> Result<Body> {
         while !cancel.is_cancelled() {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
         Err(Error::Cancelled)
     }
@@ -288,7 +290,7 @@ mod tests {
             twice += u64::from(state.may_send_twice(&member));
         }
         assert_eq!(twice, FREE_HEDGES + 3200 / REQUESTS_PER_HEDGE);
-        member.failed("gone");
+        member.record_failure("gone");
         assert!(state.may_send_twice(&member), "past a gateway that is not asked any more");
     }
 

@@ -1,59 +1,60 @@
-//! The state of one gateway, which decides whether requests are sent to it.
+//! Remembers the failures of one gateway, and decides whether it gets requests.
 
 use std::fmt::Display;
 use std::time::{Duration, Instant};
 
 use rustix_futex_sync::Mutex;
 
-use super::PATIENCE;
+use super::MAX_SILENCE;
 
-/// The time for which no requests are sent to a gateway that has failed.
-const SKIPPED: Duration = Duration::from_secs(30);
+/// Time for which a failed gateway gets no requests.
+const FAILURE_PAUSE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Member {
     pub(super) url: String,
-    failed: Mutex<Option<Instant>>,
-    /// The time of the first silence since the last response.
-    silent: Mutex<Option<Instant>>,
+    failed_at: Mutex<Option<Instant>>,
+    /// Time at which the gateway was first found not to respond, since its last response.
+    silent_since: Mutex<Option<Instant>>,
 }
 
 impl Member {
     pub(super) fn new(url: String) -> Self {
-        Self { url, failed: Mutex::default(), silent: Mutex::default() }
+        Self { url, failed_at: Mutex::default(), silent_since: Mutex::default() }
     }
 
-    /// Returns whether requests are sent to this gateway: it has not failed lately.
-    pub(super) fn is_asked(&self) -> bool {
-        let failed = self.failed.lock();
-        failed.is_none_or(|failed| failed.elapsed() >= SKIPPED)
+    /// Returns true if the gateway gets requests, that is, unless it has failed lately.
+    pub(super) fn gets_requests(&self) -> bool {
+        let failed = self.failed_at.lock();
+        failed.is_none_or(|failed| failed.elapsed() >= FAILURE_PAUSE)
     }
 
-    /// Notes a failure.
-    pub(crate) fn failed(&self, why: impl Display) {
-        let before = self.failed.lock().replace(Instant::now());
-        if before.is_none_or(|before| before.elapsed() >= SKIPPED) {
-            tracing::warn!("{}: {why}; not asked for {SKIPPED:?}", self.url);
+    /// Records a failure.
+    pub(crate) fn record_failure(&self, why: impl Display) {
+        let before = self.failed_at.lock().replace(Instant::now());
+        if before.is_none_or(|before| before.elapsed() >= FAILURE_PAUSE) {
+            tracing::warn!("{}: {why}; not asked for {FAILURE_PAUSE:?}", self.url);
         }
     }
 
-    /// Notes a response, which ends the silence.
-    pub(super) fn answered(&self) {
-        *self.silent.lock() = None;
+    /// Records a response, which ends the time without one.
+    pub(super) fn record_response(&self) {
+        *self.silent_since.lock() = None;
     }
 
-    /// Notes that a request got no response, although another gateway responded or the caller has
-    /// given up. A gateway that is only slow, as with an empty cache, responds in between.
-    pub(crate) fn was_silent(&self) {
-        self.was_silent_at(Instant::now());
+    /// Records that the gateway did not respond to a request before another gateway did or the
+    /// caller gave up. A gateway that is merely slow, as with an empty cache, responds to other
+    /// requests in between.
+    pub(crate) fn record_silence(&self) {
+        self.record_silence_at(Instant::now());
     }
 
-    fn was_silent_at(&self, now: Instant) {
-        let mut silent = self.silent.lock();
+    fn record_silence_at(&self, now: Instant) {
+        let mut silent = self.silent_since.lock();
         let since = *silent.get_or_insert(now);
-        if now.duration_since(since) >= PATIENCE {
+        if now.duration_since(since) >= MAX_SILENCE {
             *silent = None;
             drop(silent);
-            self.failed("it answers later than others");
+            self.record_failure("it answers later than others");
         }
     }
 }
@@ -66,14 +67,14 @@ mod tests {
     fn a_gateway_is_passed_by_when_it_has_not_answered_for_a_while() {
         let (member, now) = (Member::new("http://a:1".into()), Instant::now());
         for _ in 0..9 {
-            member.was_silent_at(now);
-            member.was_silent_at(now + PATIENCE / 2);
+            member.record_silence_at(now);
+            member.record_silence_at(now + MAX_SILENCE / 2);
         }
-        assert!(member.is_asked());
-        member.answered();
-        member.was_silent_at(now + PATIENCE);
-        assert!(member.is_asked());
-        member.was_silent_at(now + PATIENCE * 2);
-        assert!(!member.is_asked());
+        assert!(member.gets_requests());
+        member.record_response();
+        member.record_silence_at(now + MAX_SILENCE);
+        assert!(member.gets_requests());
+        member.record_silence_at(now + MAX_SILENCE * 2);
+        assert!(!member.gets_requests());
     }
 }

@@ -1,12 +1,12 @@
 //! Reads ranges of objects through gateways: caches near this machine that divide the objects among
 //! themselves.
 //!
-//! Each segment of a version has an owner among the gateways ([`owner`]), which all clients compute
-//! alike. So gateways need not know each other, and one that comes or goes moves only its own
-//! segments. If a request is late, a second one goes to the next gateway or the origin ([`hedge`]).
-//! A gateway that fails, is repeatedly late or sends wrong bytes gets no requests for a while. So
-//! no fault of a gateway makes a read fail. Descriptions and listings always come from the origin.
-//! Called by [`Store::get`](crate::Store::get).
+//! Each segment of a version has one owner among the gateways ([`owner`]), which every client
+//! computes in the same way. So gateways need not know each other, and a gateway that comes or goes
+//! moves only its own segments. If a request is late, a second request goes to the next gateway or
+//! to the origin ([`hedge`]). A gateway that fails, is repeatedly late or sends wrong bytes gets no
+//! requests for a while. So a faulty gateway never makes a read fail. Descriptions and listings
+//! always come from the origin. [`Store::get`](crate::Store::get) calls this module.
 
 pub(crate) mod frames;
 mod hedge;
@@ -30,22 +30,24 @@ use crate::query::{Get, Integrity};
 use crate::signing::{Signing, SigningKeys};
 use crate::via::Gateways;
 
-/// The longest silence of a gateway: longer than a cold read takes at its origin, and a fraction of
-/// a read's deadline.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// Longest time for which a gateway may leave all requests unanswered. This time is longer than a
+/// gateway's read from the origin takes, and a fraction of a read's deadline.
+const MAX_SILENCE: Duration = Duration::from_secs(3);
 
-/// The time limit for connecting to a gateway, which is near.
-const CONNECT: Duration = Duration::from_secs(1);
+/// Time limit for connecting to a gateway. Gateways are near.
+const CONNECT_DEADLINE: Duration = Duration::from_secs(1);
 
-/// The number of gateways that are asked for a segment before the origin: its owner and the next.
+/// Number of gateways tried for a segment before the origin: the owner of the segment, and the next
+/// in order.
 const GATEWAYS_PER_SEGMENT: usize = 2;
 
-/// A client of one gateway, or of the origin. Each is a store.
+/// Reads from one gateway or from the origin. [`Store`](crate::Store) implements this trait for
+/// both.
 pub(crate) trait GatewayReader: Send + Sync {
     fn get(&self, location: &Location, get: &Get) -> Result<Body>;
 }
 
-/// Makes the reader of a gateway from its options.
+/// Constructor of a gateway's reader from the reader's options.
 pub(crate) type MakeReader = fn(StoreOptions) -> Result<Arc<dyn GatewayReader>>;
 
 /// The gateways of one store.
@@ -54,11 +56,11 @@ pub(crate) struct Ring {
     watch: HedgeWatch,
 }
 
-/// A gateway and its reader; `None` for the gateway that runs in this process.
+/// A gateway and its reader. The gateway that runs in this process has no reader.
 type Gateway = (Arc<Member>, Option<Arc<dyn GatewayReader>>);
 
 impl Ring {
-    /// Returns the gateways of these options, or `None` if there are none.
+    /// Returns the gateways that the options name, or `None` if they name none.
     ///
     /// # Errors
     /// The errors of `make`, and malformed gateway options.
@@ -72,7 +74,7 @@ impl Ring {
         let member = |url: &String| {
             let reader = match own.as_ref() == Some(url) {
                 true => None,
-                false => Some(make(of_gateway(options, url, keys.cloned()))?),
+                false => Some(make(gateway_options(options, url, keys.cloned()))?),
             };
             Ok((Arc::new(Member::new(url.clone())), reader))
         };
@@ -80,8 +82,8 @@ impl Ring {
         Ok(Some(Self { members, watch: HedgeWatch::default() }))
     }
 
-    /// Returns the beginning of a range, at most to the end of its segment, from a gateway, or from
-    /// `origin` if gateways are late. `None` if the caller has to read from the origin.
+    /// Returns the beginning of a range, up to the end of its segment, from a gateway; if gateways
+    /// are late, from `origin`. `None` if the caller must read from the origin itself.
     ///
     /// # Errors
     /// [`Error::Cancelled`].
@@ -93,9 +95,9 @@ impl Ring {
     ) -> Result<Option<Body>> {
         let Some(request) = Request::of(location, get) else { return Ok(None) };
         let request = Arc::new(request);
-        let asked = self.asked(&request.segment);
-        for (place, (member, reader)) in asked.iter().enumerate() {
-            let second = match asked.get(place + 1) {
+        let candidates = self.candidates(&request.segment);
+        for (place, (member, reader)) in candidates.iter().enumerate() {
+            let second = match candidates.get(place + 1) {
                 Some(next) => request.second(next.clone()),
                 None => request.at_origin(location, origin),
             };
@@ -103,15 +105,15 @@ impl Ring {
             let (answer, other) = self.watch.race(&get.cancel, member, first, second);
             match answer {
                 Ok(body) if body.is_framed() => {
-                    member.answered();
+                    member.record_response();
                     return Ok(Some(body.watched_by(member)));
                 }
-                Ok(_) => member.failed(NO_FRAMES),
+                Ok(_) => member.record_failure(NO_FRAMES),
                 Err(Error::Cancelled) if get.cancel.is_cancelled() => return Err(Error::Cancelled),
-                Err(Error::Cancelled) => member.was_silent(),
-                // The gateway knows an older or a newer version.
+                Err(Error::Cancelled) => member.record_silence(),
+                // Not a failure: the gateway knows an older or a newer version.
                 Err(Error::Changed { .. } | Error::NotFound { .. }) => {}
-                Err(error) => member.failed(&error),
+                Err(error) => member.record_failure(&error),
             }
             if other.is_some() {
                 return Ok(other);
@@ -120,19 +122,19 @@ impl Ring {
         Ok(None)
     }
 
-    /// Returns the gateways to ask for a segment, in order. The list ends at the gateway of this
-    /// process, which reads its own segments from the origin into its cache.
-    fn asked(&self, segment: &owner::Segment) -> Vec<(Arc<Member>, Arc<dyn GatewayReader>)> {
+    /// Returns the gateways to try for a segment, in order. The list stops before the gateway of
+    /// this process, which reads its own segments from the origin into its cache.
+    fn candidates(&self, segment: &owner::Segment) -> Vec<(Arc<Member>, Arc<dyn GatewayReader>)> {
         let urls = self.members.iter().map(|(member, _)| member.url.as_str());
         let order = owner::order(urls, segment).into_iter().take(GATEWAYS_PER_SEGMENT);
         let members = order.map(|index| &self.members[index]);
         let others = members.map_while(|(member, reader)| Some((Arc::clone(member), reader.clone()?)));
-        others.filter(|(member, _)| member.is_asked()).collect()
+        others.filter(|(member, _)| member.gets_requests()).collect()
     }
 }
 
-/// Returns the options of a store for one gateway.
-fn of_gateway(options: &StoreOptions, url: &str, keys: Option<SigningKeys>) -> StoreOptions {
+/// Returns the options of the store that reads from one gateway.
+fn gateway_options(options: &StoreOptions, url: &str, keys: Option<SigningKeys>) -> StoreOptions {
     StoreOptions {
         endpoint_url: Some(url.to_owned()),
         config_file: None,
@@ -143,18 +145,18 @@ fn of_gateway(options: &StoreOptions, url: &str, keys: Option<SigningKeys>) -> S
         customer_key: None,
         gateways: Gateways::default(),
         proxies: Proxies::default(),
-        read_deadline: PATIENCE,
-        connect_deadline: CONNECT,
+        read_deadline: MAX_SILENCE,
+        connect_deadline: CONNECT_DEADLINE,
         retries: 0,
         outages: Outages::FailFast,
         ..options.clone()
     }
 }
 
-/// The failure of a gateway whose response lacks the checksums.
+/// The failure of a gateway whose response has no block checksums.
 const NO_FRAMES: &str = "it sends no checksums with its blocks: another version, or no gateway";
 
-/// A request that gateways can serve.
+/// The part of a read that gateways can serve.
 struct Request {
     location: Location,
     get: Get,
@@ -162,8 +164,8 @@ struct Request {
 }
 
 impl Request {
-    /// Returns the part of a request that gateways can serve: whole blocks, up to the end of the
-    /// segment, of an object with a strong version. `None` for other requests.
+    /// Returns the part of a read that gateways can serve: whole blocks, up to the end of the
+    /// segment, of an object with a strong version. `None` for other reads.
     fn of(location: &Location, get: &Get) -> Option<Self> {
         let Location::Object(object) = location else { return None };
         let (range, version) = (get.range?, get.version.as_ref()?);
@@ -175,7 +177,7 @@ impl Request {
         let segment = owner::Segment::new(object, version, range.start);
         let range = ByteRange::new(range.start, range.end.min(segment.end()).min(size));
         let get = Get { range: Some(range), checksum: false, integrity: Integrity::Blocks, ..get.clone() };
-        // Gateways speak S3, whatever the protocol of the origin.
+        // Gateways speak S3, whatever the origin speaks.
         let object = ObjectLocation { service: Service::S3, ..object.clone() };
         Some(Self { location: Location::Object(object), get, segment })
     }
@@ -183,21 +185,21 @@ impl Request {
         reader.get(&self.location, &Get { cancel: cancel.clone(), ..self.get.clone() })
     }
 
-    /// Returns the request to the next gateway, for when this one is late.
+    /// Returns the second request, which goes to the next gateway if this one is late.
     fn second(self: &Arc<Self>, (member, reader): (Arc<Member>, Arc<dyn GatewayReader>)) -> Second {
         let request = Arc::clone(self);
         Box::new(move |cancel| match request.ask(reader.as_ref(), cancel)? {
             body if body.is_framed() => {
-                member.answered();
+                member.record_response();
                 Ok(body.watched_by(&member))
             }
-            // The failure is not noted here, because this gateway is asked again as the next in
-            // order.
+            // The failure is not recorded here: as the next in order, this gateway gets the request
+            // again, and fails again.
             _ => Err(Error::Cancelled),
         })
     }
 
-    /// Returns the request to the origin, for when the last gateway is late.
+    /// Returns the second request, which goes to the origin if the last gateway is late.
     fn at_origin(&self, location: &Location, origin: &Arc<dyn GatewayReader>) -> Second {
         let (location, origin) = (location.clone(), Arc::clone(origin));
         let get = Get { integrity: Integrity::None, ..self.get.clone() };

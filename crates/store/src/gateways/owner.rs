@@ -1,9 +1,9 @@
-//! Finds the owner of a segment by rendezvous hashing. The result is the same in every process and
-//! version of the program.
+//! Chooses the owner of a segment by rendezvous hashing. Every process and every version of the
+//! program computes the same owner.
 
 use firstbyte_location::{Algorithm, Hasher, ObjectLocation, Version};
 
-/// Length of a segment, which has one owner, in bytes.
+/// Length of a segment, in bytes. A segment is the part of an object that has one owner.
 pub const SEGMENT: u64 = 64 << 20;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// Returns the segment of `version` of `object` that contains the byte at `offset`.
+    /// Returns the segment that contains the byte at `offset`, in this version of the object.
     pub(super) fn new(object: &ObjectLocation, version: &Version, offset: u64) -> Self {
         let index = offset / SEGMENT;
         let etag = version.etag.as_deref().unwrap_or_default();
@@ -22,13 +22,14 @@ impl Segment {
         Self { hash: hash(&text), index }
     }
 
-    /// Returns the offset after the last byte of the segment.
+    /// Returns the offset just after the segment.
     pub(super) fn end(&self) -> u64 {
         (self.index + 1).saturating_mul(SEGMENT)
     }
 }
 
-/// Returns the indices of the gateways in order of preference. The first is the owner.
+/// Returns the indices of the gateways, ordered by preference for a segment. The first is the
+/// owner.
 pub(super) fn order<'a>(urls: impl Iterator<Item = &'a str>, segment: &Segment) -> Vec<usize> {
     let score = |(index, url): (usize, &str)| (mixed(hash(url) ^ segment.hash), index);
     let mut scored: Vec<(u64, usize)> = urls.enumerate().map(score).collect();
@@ -41,9 +42,9 @@ fn hash(text: &str) -> u64 {
     mixed(value.iter().fold(0, |hash, byte| hash << 8 | u64::from(*byte)))
 }
 
-/// Mixes the bits of a hash, as `SplitMix64` does at its end
-/// (<https://prng.di.unimi.it/splitmix64.c>). CRCs are linear, so without it the order of two
-/// gateways would depend on one bit.
+/// Mixes the bits of a hash, as `SplitMix64` does in its last step
+/// (<https://prng.di.unimi.it/splitmix64.c>). CRCs are linear: without this step, one bit would
+/// decide the order of two gateways.
 fn mixed(mut value: u64) -> u64 {
     value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -99,7 +100,7 @@ mod tests {
         }
     }
 
-    /// Clients of different versions have to agree on the owners, so their order is a format.
+    /// The chosen owners are a format: clients of different versions must agree on them.
     #[test]
     fn owners_do_not_change() {
         let (urls, segments) = (urls(5), segments(8));

@@ -1,10 +1,10 @@
-//! Finds the endpoint and the credentials, in the options or else in the variables of Google's own
-//! clients.
+//! Finds the endpoint and the credentials: in the options, otherwise in the variables of Google's
+//! own clients.
 //!
-//! The sources are Google's application default credentials, in their order: the file that
+//! The sources are Google's application default credentials, in this order: the file that
 //! `GOOGLE_APPLICATION_CREDENTIALS` names, the file that `gcloud auth application-default login`
-//! writes, and the metadata server of a Google machine. Each provides tokens that are valid for an
-//! hour. A file is read again for each token.
+//! writes, and the metadata server of a Google machine. Each source provides tokens that are valid
+//! for an hour. A credentials file is read again for each token.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -29,22 +29,23 @@ use crate::s3::variable;
 use crate::signing::Signing;
 use crate::wire::{HttpMethod, WireClient};
 
-const GOOGLE: &str = "https://storage.googleapis.com";
-/// The default service that issues tokens for a file of credentials.
-const TOKENS: &str = "https://oauth2.googleapis.com/token";
-/// The access that tokens are requested for: reading and writing objects and buckets.
+const GOOGLE_URL: &str = "https://storage.googleapis.com";
+/// Default URL of the service that issues a token for a credentials file.
+const TOKEN_URL: &str = "https://oauth2.googleapis.com/token";
+/// Access for which tokens are requested: reading and writing objects and buckets.
 const SCOPE: &str = "https://www.googleapis.com/auth/devstorage.read_write";
-/// The metadata server, by the address that its name has on every machine.
+/// Address of the metadata server. Every Google machine resolves the server's name to this address.
 const METADATA_SERVER: &str = "169.254.169.254";
-/// Longest wait for the metadata server. Where there is one, it responds within milliseconds.
+/// Longest wait for the metadata server. A machine that has one gets its answer within
+/// milliseconds.
 const METADATA_WAIT: Duration = Duration::from_secs(2);
-/// Validity of the assertion that is exchanged for a token: the longest allowed.
-const ASSERTION: Duration = Duration::from_secs(60 * 60);
+/// Validity of the assertion that is exchanged for a token. Google allows no longer one.
+const ASSERTION_VALIDITY: Duration = Duration::from_secs(60 * 60);
 
-/// The endpoint that requests are sent to.
+/// The endpoint to which requests are sent.
 pub(super) struct GoogleEndpoint {
     pub(super) origin: Origin,
-    /// True for an emulator, which gets no credentials.
+    /// True for an emulator. Emulators get no credentials.
     pub(super) is_emulator: bool,
 }
 
@@ -84,12 +85,12 @@ impl GoogleCredentials {
 fn find_place(options: &StoreOptions) -> std::result::Result<GoogleEndpoint, String> {
     let emulator = options.google_endpoint.clone().or_else(|| variable("STORAGE_EMULATOR_HOST"));
     let is_emulator = emulator.is_some();
-    let url = emulator.unwrap_or_else(|| GOOGLE.to_owned());
+    let url = emulator.unwrap_or_else(|| GOOGLE_URL.to_owned());
     let with_scheme = if url.contains("://") { url.clone() } else { format!("http://{url}") };
     Origin::parse_url(&with_scheme).map(|origin| GoogleEndpoint { origin, is_emulator }).ok_or(url)
 }
 
-/// Returns the project that is billed, or whose buckets are listed or created.
+/// Returns the project that is billed. Buckets are listed and created in this project.
 pub(super) fn project() -> Result<String> {
     variable("GOOGLE_CLOUD_QUOTA_PROJECT").or_else(|| variable("GOOGLE_CLOUD_PROJECT")).ok_or_else(|| {
         Error::Options {
@@ -119,21 +120,21 @@ enum File {
 /// Requests a token from the first available source.
 fn fetch(object: &ObjectLocation, client: &Arc<WireClient>, cancel: &Cancel) -> Result<BearerToken> {
     let Some(path) = file() else { return from_metadata_server(object, client, cancel) };
-    let refused = |why: String| Error::Credentials {
+    let credentials_error = |why: String| Error::Credentials {
         location: object.to_string(),
         detail: format!("{}: {why}", shown(&path)),
         trace: None,
     };
-    let (url, body) = request(&path).map_err(refused)?;
-    let origin =
-        Origin::parse_url(&url).ok_or_else(|| refused(format!("token_uri {} is no URL", redacted(&url))))?;
+    let (url, body) = request(&path).map_err(credentials_error)?;
+    let origin = Origin::parse_url(&url)
+        .ok_or_else(|| credentials_error(format!("token_uri {} is no URL", redacted(&url))))?;
     let path = url.split_once("://").and_then(|(_, rest)| Some(rest[rest.find('/')?..].to_owned()));
     let call = RestCall::new(HttpMethod::Post, object, path.unwrap_or_else(|| "/".to_owned()), cancel);
     ask_for_token(client, &call, &origin, Some(&body), cancel)
 }
 
-/// Returns the path of the credentials file: the named one, readable or not, or else the default
-/// one if it exists.
+/// Returns the path of the credentials file: the file that the variable names, even if it is not
+/// readable, otherwise the default file if it exists.
 fn file() -> Option<PathBuf> {
     if let Some(named) = variable("GOOGLE_APPLICATION_CREDENTIALS") {
         return Some(named.into());
@@ -143,11 +144,11 @@ fn file() -> Option<PathBuf> {
     directory.map(|it| it.join("application_default_credentials.json")).filter(|path| path.exists())
 }
 
-/// Returns the URL that issues tokens for a file, and the body to send. The error omits the file's
-/// content.
+/// Returns the URL that issues a token for a credentials file, and the body to send there. The
+/// error does not quote the file.
 fn request(path: &Path) -> std::result::Result<(String, String), String> {
     let text = std::fs::read(path).map_err(|error| error.to_string())?;
-    let url = |given: Option<String>| given.unwrap_or_else(|| TOKENS.to_owned());
+    let url = |given: Option<String>| given.unwrap_or_else(|| TOKEN_URL.to_owned());
     let file = serde_json::from_slice(&text).map_err(|error| match error.classify() {
         serde_json::error::Category::Data => {
             "neither the key of a service account nor the login of a user".to_owned()
@@ -168,7 +169,7 @@ fn request(path: &Path) -> std::result::Result<(String, String), String> {
             let url = url(token_uri);
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let header = json!({ "alg": "RS256", "typ": "JWT", "kid": private_key_id });
-            let (begins, ends) = (now.as_secs(), (now + ASSERTION).as_secs());
+            let (begins, ends) = (now.as_secs(), (now + ASSERTION_VALIDITY).as_secs());
             let claims =
                 json!({ "iss": client_email, "scope": SCOPE, "aud": url, "iat": begins, "exp": ends });
             let assertion = signed(&header.to_string(), &claims.to_string(), &private_key)?;
@@ -261,7 +262,7 @@ mod tests {
             "type": "authorized_user", "client_id": "a b", "client_secret": "c&d", "refresh_token": "e",
         }));
         let (url, body) = request(file.path()).unwrap();
-        assert_eq!(url, TOKENS);
+        assert_eq!(url, TOKEN_URL);
         assert!(body.contains("client_id=a%20b&client_secret=c%26d&refresh_token=e"), "{body}");
     }
 

@@ -1,4 +1,4 @@
-//! Reads pages of objects and of buckets.
+//! Lists objects and buckets, one page per request.
 
 use firstbyte_location::{Entry, EntryKind, Service};
 use serde::Deserialize;
@@ -58,14 +58,14 @@ impl Google {
         call.query.push(("fields", fields.to_owned()));
         call.query.push(("prefix", query.prefix()));
         call.query.extend(query.delimiter().map(|delimiter| ("delimiter", delimiter.to_owned())));
-        // The listing starts at the offset itself, if there is such a name.
+        // Google includes the name `startOffset` itself if it exists.
         call.query.extend(query.start_after().map(|key| ("startOffset", key)));
         call.query.extend(token.map(|token| ("pageToken", token.to_owned())));
         match (most, query.delimiter()) {
             (Some(most), _) => call.query.push(("maxResults", most.to_string())),
             (None, None) => call.query.push(("maxResults", PAGE.to_string())),
-            // The service has the same limit. fake-gcs-server repeats all prefixes on every page if
-            // the request limits the page.
+            // The service's default is the same limit. No limit is sent, because fake-gcs-server
+            // then repeats all prefixes on every page.
             (None, Some(_)) => {}
         }
         let (head, body) = self.call(&call)?;

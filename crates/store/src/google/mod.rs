@@ -1,8 +1,8 @@
-//! The Google Cloud Storage backend.
+//! Reads and writes Google Cloud Storage.
 //!
-//! The XML API reads bytes and descriptions, because only it sends an object's metadata in the head
-//! of the response with its bytes. The JSON API does everything else. The generation of an object
-//! is its version.
+//! Bytes and descriptions are read by the XML API, because only that API sends an object's metadata
+//! in the head of the response that has its bytes. The JSON API does everything else. The
+//! generation of an object is its version.
 
 mod credentials;
 mod list;
@@ -54,7 +54,7 @@ impl Google {
         if let Some(version) = &get.version {
             call.query.extend(version.version_id.clone().map(|id| ("generation", id)));
         }
-        self.open(&call, get, described)
+        self.open(&call, get, with_s3_headers)
     }
 
     /// Describes one generation of an object, by default the current one.
@@ -72,15 +72,15 @@ impl Google {
             call.query.push(("generation", generation.to_owned()));
         }
         let (head, _) = self.call(&call)?;
-        let mut stat = answer::stat(&described(head.clone()), head.content_length(&call.place())?);
+        let mut stat = answer::stat(&with_s3_headers(head.clone()), head.content_length(&call.place())?);
         stat.ranges = Some(true);
         Ok(stat)
     }
 }
 
 impl Google {
-    /// Returns the address of the emulator. Empty for the service itself, and if the configuration
-    /// is unusable, which every request reports.
+    /// Returns the address of the emulator. Empty for the service itself, and for an unusable
+    /// configuration, which makes every request fail with the reason.
     pub(crate) fn emulator(&self) -> String {
         let place = self.identity.place(&self.client.options).ok();
         place.filter(|place| place.is_emulator).map_or_else(String::new, |place| place.origin.to_string())
@@ -109,12 +109,12 @@ impl RestStore for Google {
         self.identity.forget()
     }
 
-    fn refused(&self, call: &RestCall<'_>, refusal: RestRefusal) -> Error {
+    fn untraced_error(&self, call: &RestCall<'_>, refusal: RestRefusal) -> Error {
         let asked = match self.client.options.signing {
             Signing::Anonymous => RequestAuthentication::Unsigned,
             _ => RequestAuthentication::Google,
         };
-        // A 404 to a call without a key means that the bucket is missing.
+        // If the call names no object, a 404 means that the bucket is missing.
         let location = match call.object.key.is_empty() {
             true => call.place().trim_end_matches('/').to_owned(),
             false => call.place(),
@@ -159,10 +159,10 @@ fn json_path(object: &ObjectLocation) -> String {
 }
 
 /// Renames the headers of a response to those of S3.
-fn described(head: ResponseHead) -> ResponseHead {
+fn with_s3_headers(head: ResponseHead) -> ResponseHead {
     head.renamed(|name, value| {
         let renamed = match name {
-            // The generation identifies the version as well, and both APIs have it.
+            // The generation identifies the version better: both APIs return it.
             "etag" => return None,
             "x-goog-generation" => "x-amz-version-id",
             "x-goog-storage-class" if value == "STANDARD" => return None,

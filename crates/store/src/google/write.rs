@@ -1,8 +1,9 @@
 //! Writes objects, copies them within the service, and creates and deletes buckets.
 //!
-//! A small object is sent in one request, with its description before its bytes. A larger one is
-//! described by a first request, and a second sends its bytes without a copy in memory. The service
-//! gets the CRC-32C before the bytes, and stores only bytes that match it.
+//! A small object is sent in one request, with its description before its bytes. For a larger
+//! object, a first request sends the description, and a second one sends the bytes without copying
+//! them in memory. The service gets the CRC-32C before the bytes, and stores only bytes that match
+//! it.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -21,8 +22,9 @@ use crate::retry::Retry;
 use crate::upload::{Payload, Precondition, PutOptions, Written};
 use crate::wire::HttpMethod;
 
-/// The largest object that is copied into memory and sent with its description, bytes.
-const TOGETHER: u64 = 256 << 10;
+/// Size limit, in bytes, of an object that is copied into memory and sent in one request with its
+/// description.
+const MAX_SINGLE_REQUEST_BYTES: u64 = 256 << 10;
 
 /// The description of an object in a response.
 #[derive(Default, Deserialize)]
@@ -54,10 +56,10 @@ impl Google {
         description.insert("name".to_owned(), Value::from(object.key.as_str()));
         description.insert("crc32c".to_owned(), Value::from(crc.to_base64()));
         let description = Value::from(description).to_string();
-        let body = if payload.length() <= TOGETHER {
-            self.put_together(object, &description, payload, options)?
+        let body = if payload.length() <= MAX_SINGLE_REQUEST_BYTES {
+            self.put_in_one_request(object, &description, payload, options)?
         } else {
-            self.put_by_session(object, &description, payload, options)?
+            self.put_in_session(object, &description, payload, options)?
         };
         let stored: Resource = serde_json::from_slice(&body)
             .map_err(|error| protocol(&place, format!("no object in the response: {error}")))?;
@@ -68,15 +70,15 @@ impl Google {
         Ok(Written { version: version(stored.generation, Some(payload.length())), verified: theirs })
     }
 
-    /// Writes an object, description and bytes, by one request.
-    fn put_together(
+    /// Writes an object, description and bytes, with one request.
+    fn put_in_one_request(
         &self,
         object: &ObjectLocation,
         description: &str,
         payload: Payload<'_>,
         options: &PutOptions,
     ) -> Result<Vec<u8>> {
-        // The boundary is random, so that content cannot contain it on purpose.
+        // The boundary is random: content cannot be made to contain it.
         let random = RandomState::new();
         let boundary = format!("{:016x}{:016x}", random.hash_one(0), random.hash_one(1));
         let content_type = options.metadata.content_type.as_deref().unwrap_or("application/octet-stream");
@@ -93,8 +95,8 @@ impl Google {
         self.call(&call).map(|(_, body)| body)
     }
 
-    /// Writes an object by a session. After a failure it begins a new session.
-    fn put_by_session(
+    /// Writes an object in an upload session. After a failure, begins a new session.
+    fn put_in_session(
         &self,
         object: &ObjectLocation,
         description: &str,
@@ -109,7 +111,8 @@ impl Google {
         let mut retry = Retry::new(&self.client, begin.cancel);
         loop {
             let (head, _) = self.call(&begin)?;
-            // Only the path and query are used: the session is at the service that was asked.
+            // Only the path and query of the URL are used, because the session is at the same
+            // service.
             let session = head
                 .get("location")
                 .and_then(|url| Some(url.split_once("://")?.1))
@@ -131,7 +134,8 @@ impl Google {
         }
     }
 
-    /// Copies an object within the service, by as many requests as the service needs.
+    /// Copies an object within the service. Repeats the request until the service has finished the
+    /// copy.
     pub(crate) fn copy(
         &self,
         source: &ObjectLocation,
@@ -170,8 +174,8 @@ impl Google {
         }
     }
 
-    /// Converts a missing source to `Changed` if the source now has another generation: a replaced
-    /// generation no longer exists.
+    /// Converts a missing source to `Changed` if the source now has another generation. When an
+    /// object is replaced, its old generation no longer exists.
     fn source_changed(&self, error: Error, source: &ObjectLocation, pinned: &Version) -> Error {
         if !matches!(error, Error::NotFound { .. }) {
             return error;
@@ -214,7 +218,7 @@ impl Google {
         Ok(description)
     }
 
-    /// Creates a bucket in the region of the options.
+    /// Creates a bucket in the region that the options name.
     pub(crate) fn create_bucket(&self, bucket: &ObjectLocation) -> Result<()> {
         let mut description = json!({ "name": bucket.bucket });
         if let Some(region) = &self.client.options.region {
@@ -230,7 +234,7 @@ impl Google {
         self.call(&call).map(drop)
     }
 
-    /// Deletes a bucket. The service refuses if it is not empty.
+    /// Deletes a bucket. The service refuses to delete a bucket that is not empty.
     pub(crate) fn delete_bucket(&self, bucket: &ObjectLocation) -> Result<()> {
         let cancel = Cancel::new();
         self.call(&RestCall::new(HttpMethod::Delete, bucket, json_path(bucket), &cancel)).map(drop)
@@ -247,8 +251,7 @@ fn upload_call<'a>(object: &'a ObjectLocation, kind: &str, options: &'a PutOptio
     call
 }
 
-/// Returns the query parameter for the condition of a write. The generation of a missing object is
-/// 0.
+/// Returns the query parameter for a write's precondition. A missing object has generation 0.
 fn condition(precondition: &Precondition) -> Option<(&'static str, String)> {
     let generation = match precondition {
         Precondition::None => return None,

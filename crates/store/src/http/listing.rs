@@ -1,9 +1,10 @@
-//! Lists a tree of an HTTP server. Reads directory pages, either NDJSON lines of `serve` or HTML.
+//! Lists the tree below a URL of an HTTP server. Reads directory pages: either NDJSON lines from
+//! `serve`, or HTML.
 //!
-//! A link without a final slash may lead to a file or to a directory, which the server then
-//! redirects to the name with a slash. So a HEAD is sent to each such link, as in rclone, which
-//! also provides length and time. A page without entries that is no directory page is an error: the
-//! names below it are unknown.
+//! A link without a final slash may lead to a file or to a directory; for a directory, the server
+//! redirects to the name with a slash. So each such link gets a HEAD request, as in rclone, which
+//! also gives the length and the time. A page without entries that is not recognised as a directory
+//! page is an error, because the names below it are unknown.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,12 +23,12 @@ use crate::walk::{DirectoryTree, StoreWalk};
 use crate::wire::HttpMethod;
 use crate::{answer, dates};
 
-/// Longest accepted page, bytes. `serve` writes about 100 bytes per entry, so this is a directory
-/// of a million entries.
-const LONGEST_PAGE: usize = 128 << 20;
+/// Maximum length of a page, in bytes. `serve` writes about 100 bytes per entry, so the page of a
+/// directory with a million entries is accepted.
+const MAX_PAGE_BYTES: usize = 128 << 20;
 
-/// Concurrent HEAD requests to links.
-const LOOKS: usize = 16;
+/// Number of concurrent HEAD requests for the links of a page.
+const CONCURRENT_HEADS: usize = 16;
 
 /// The tree of directory pages below a URL.
 struct Pages {
@@ -49,7 +50,8 @@ impl Pages {
 }
 
 impl Pages {
-    /// Sends a HEAD to each link without a final slash, to find out which lead to directories.
+    /// Sends a HEAD request for each link without a final slash, to find the links that lead to
+    /// directories.
     fn look_at(&self, directory: &HttpUrl, mut entries: Vec<Entry>) -> Result<Vec<Entry>> {
         let files: Vec<_> =
             entries.iter_mut().filter(|entry| entry.kind == EntryKind::File).map(Mutex::new).collect();
@@ -65,8 +67,8 @@ impl Pages {
         };
         std::thread::scope(|scope| {
             let start = |_| std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work).ok();
-            // This thread works too, so that failing to start threads is no error.
-            let others: Vec<_> = (1..LOOKS.min(files.len())).filter_map(start).collect();
+            // This thread works too: a listing succeeds even if no other thread can start.
+            let others: Vec<_> = (1..CONCURRENT_HEADS.min(files.len())).filter_map(start).collect();
             work();
             drop(others);
         });
@@ -86,8 +88,8 @@ impl DirectoryTree for Pages {
         let url = self.url(directory);
         match self.http.page(&url)? {
             Listed::Lines(entries) => Ok(entries),
-            // In a recursive listing an empty root page is an error: otherwise a copy would
-            // silently copy nothing.
+            // In a recursive listing, an empty root page is an error, because a copy would
+            // otherwise silently copy nothing.
             Listed::Html(page) if page.is_vacant() && (directory.is_empty() && self.recursive) => {
                 Err(protocol(&place(&url), LISTS_NOTHING.to_owned()))
             }
@@ -146,15 +148,15 @@ enum Time {
     Seconds(f64),
 }
 
-/// The content of a directory's page, in one of two formats.
+/// The content of a directory page, in one of two formats.
 enum Listed {
     Lines(Vec<Entry>),
     Html(LinkPage),
 }
 
 impl Http {
-    /// Completes the entry of a link by a HEAD. A link that is refused remains a file, and copying
-    /// it reports the reason.
+    /// Completes the entry of a link by a HEAD request. If the server refuses the request, the
+    /// entry remains a file, and a copy of it will report the reason.
     fn look_at_link(&self, directory: &HttpUrl, entry: &mut Entry) -> Result<()> {
         let Location::Http(url) = Location::Http(directory.clone()).join(&entry.name) else { return Ok(()) };
         match self.stat(&url) {
@@ -176,7 +178,7 @@ impl Http {
             let reply = self.send(url, &call)?;
             let at = reply.at.clone();
             let (head, incoming) = reply.success(&place)?;
-            Ok((head, (incoming.collect(LONGEST_PAGE)?, at)))
+            Ok((head, (incoming.collect(MAX_PAGE_BYTES)?, at)))
         })?;
         let kind = head.get("content-type").unwrap_or_default();
         if kind.starts_with("application/x-ndjson") {

@@ -1,8 +1,7 @@
-//! Parses the links of a directory page in HTML. [`listing`](super::listing) reads the pages.
+//! Parses the links of an HTML directory page, for [`listing`](super::listing).
 //!
-//! Links are resolved as in a browser: against the page's URL or its `<base>`, whether they are
-//! absolute or relative. A name is listed if its link leads one level below the page, on the same
-//! server.
+//! Absolute and relative links are resolved as in a browser, against the page's URL or its
+//! `<base>`. A name is listed if its link leads one level below the page, on the same server.
 
 use std::collections::HashMap;
 
@@ -12,32 +11,33 @@ use percent_encoding::percent_decode_str;
 
 use crate::origin::Origin;
 
-/// Beginnings of the titles of directory pages: that of nginx, Apache and lighttpd, and Python's.
-const TITLES: [&str; 2] = ["index of", "directory listing"];
+/// Beginnings of the titles of directory pages: first that of nginx, Apache and lighttpd, then
+/// Python's.
+const DIRECTORY_TITLES: [&str; 2] = ["index of", "directory listing"];
 
 /// The links of a page.
 #[derive(Debug, Default)]
 pub(super) struct LinkPage {
     /// The linked names. A link without a final slash is listed as a file.
     pub(super) entries: Vec<Entry>,
-    /// True if the page is recognised as a directory page: by its title, or by links to the parent
-    /// or to the directory itself, as for another sort order.
+    /// True if the page is recognised as a directory page: by its title, or by a link to the parent
+    /// or to the directory itself, such as a link that changes the sort order.
     pub(super) is_directory: bool,
 }
 
 impl LinkPage {
-    /// Returns whether the page lists nothing.
+    /// Returns true if the page lists no names.
     pub(super) fn is_vacant(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Parses the links of a page with this final URL.
+    /// Parses the links of a page. `url` is the page's URL after redirects.
     pub(super) fn parse(text: &str, url: &HttpUrl) -> Self {
         let directory = directory_of(path_of(&url.target));
         let (mut page, mut base, mut places) = (Self::default(), url.target.clone(), HashMap::new());
         let mut in_title = false;
         let mut emitter = DefaultEmitter::default();
-        // The content of scripts is skipped, since it holds no links.
+        // Skips the content of scripts, which has no links.
         emitter.naively_switch_states(true);
         for token in Tokenizer::new_with_emitter(text, emitter).flatten() {
             match token {
@@ -53,7 +53,8 @@ impl LinkPage {
                 }
                 Token::String(text) if in_title => {
                     let text = text.trim_ascii_start().to_ascii_lowercase();
-                    page.is_directory |= TITLES.iter().any(|title| text.starts_with(title.as_bytes()));
+                    page.is_directory |=
+                        DIRECTORY_TITLES.iter().any(|title| text.starts_with(title.as_bytes()));
                 }
                 Token::EndTag(_) => in_title = false,
                 _ => {}
@@ -62,7 +63,7 @@ impl LinkPage {
         page
     }
 
-    /// Adds an entry for a link's path, if it lies directly in the directory.
+    /// Adds an entry for the path of a link, if the path is directly in the directory.
     fn add(&mut self, path: Option<&str>, directory: &str, places: &mut HashMap<Vec<u8>, usize>) {
         let Some(path) = path else { return };
         let decoded = |path: &str| percent_decode_str(path).collect::<Vec<u8>>();
@@ -103,8 +104,8 @@ fn directory_of(path: &str) -> &str {
     &path[..path.rfind('/').map_or(0, |slash| slash + 1)]
 }
 
-/// Returns the rest of a path below a directory, if it is below it. The two are compared part by
-/// part, because they may be percent-encoded differently.
+/// Returns the rest of a path after a directory, or `None` if the path is not below that directory.
+/// Compares decoded components, because the two paths may be percent-encoded differently.
 fn below<'p>(path: &'p str, directory: &str) -> Option<&'p str> {
     let mut rest = path;
     for part in directory.split_inclusive('/') {
@@ -117,8 +118,8 @@ fn below<'p>(path: &'p str, directory: &str) -> Option<&'p str> {
     Some(rest)
 }
 
-/// Returns the path of a link's target, if it is on the server of the page. Relative links start at
-/// `base`.
+/// Returns the path of a link's target, or `None` if the target is on another server. A relative
+/// link is resolved against `base`.
 fn target(page: &HttpUrl, base: &str, link: &str) -> Option<String> {
     let link: String = link.chars().filter(|c| !matches!(c, '\t' | '\n' | '\r')).collect();
     let link = link.trim_matches(|c: char| c <= ' ');
@@ -144,7 +145,7 @@ fn target(page: &HttpUrl, base: &str, link: &str) -> Option<String> {
         }
         None if scheme.is_some() => return None,
         None if rest.starts_with('/') => rest.to_owned(),
-        // The link leads to the page itself, in another order.
+        // The link leads to the page itself, with another sort order.
         None if rest.starts_with('?') => path_of(base).to_owned(),
         None if path_of(rest).is_empty() => return None,
         None => format!("{}{rest}", directory_of(path_of(base))),

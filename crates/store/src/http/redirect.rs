@@ -1,8 +1,8 @@
-//! Resolves the target of a redirect, and remembers the cookies that redirects set.
+//! Resolves the targets of redirects, and remembers the cookies that redirects set.
 //!
-//! A portal that requires a login redirects to it and back, and sets a cookie on the way. Without
-//! the cookie the next request would start over. Cookies live as long as the store, and are sent
-//! only to the host that set them, whatever domain they name.
+//! A portal that requires a login redirects to its login page and back, and sets a cookie on the
+//! way. Without the cookie, the next request would be redirected again. Cookies live as long as the
+//! store. A cookie is sent only to the host that set it, whatever domain it names.
 
 use firstbyte_location::HttpUrl;
 use rustix_futex_sync::Mutex;
@@ -11,16 +11,18 @@ use url::Url;
 use crate::origin::Origin;
 use crate::wire::ResponseHead;
 
-/// The most cookies of a store; the oldest are dropped first. RFC 6265, 6.1: at least 50 per host.
-const MOST_COOKIES: usize = 200;
+/// Maximum number of cookies in a store; the oldest are dropped first. RFC 6265, 6.1 requires at
+/// least 50 per host.
+const MAX_COOKIES: usize = 200;
 
-/// Returns the URL of a `Location` header, by the rules of browsers and of curl
-/// (<https://url.spec.whatwg.org/>). It keeps the URL's credentials only for the same host.
+/// Resolves the URL of a `Location` header by the rules of browsers and of curl
+/// (<https://url.spec.whatwg.org/>). The result has the credentials of `base` only if the host is
+/// the same.
 pub(super) fn resolve(base: &HttpUrl, target: &str) -> Option<HttpUrl> {
     let scheme = if base.tls { "https" } else { "http" };
     let whole = format!("{scheme}://{}{}", base.authority, base.target);
     let mut url = Url::parse(&whole).ok()?.join(target).ok()?;
-    // The fragment is not sent to servers.
+    // Fragments are not sent to servers.
     url.set_fragment(None);
     let tls = match url.scheme() {
         "http" => false,
@@ -45,12 +47,12 @@ struct Cookie {
     value: String,
 }
 
-/// The cookies of a store, of all hosts.
+/// The cookies that all hosts have set in a store.
 #[derive(Default)]
 pub(super) struct Cookies(Mutex<Vec<Cookie>>);
 
 impl Cookies {
-    /// Stores the cookies that the redirect from `at` sets.
+    /// Stores the cookies that a redirect from `at` sets.
     pub(super) fn take(&self, at: &HttpUrl, head: &ResponseHead) {
         let Some(origin) = Origin::parse(at.tls, &at.authority) else { return };
         let mut cookies = self.0.lock();
@@ -63,11 +65,11 @@ impl Cookies {
                 cookies.push(cookie);
             }
         }
-        let surplus = cookies.len().saturating_sub(MOST_COOKIES);
+        let surplus = cookies.len().saturating_sub(MAX_COOKIES);
         cookies.drain(..surplus);
     }
 
-    /// Returns the `Cookie` header for a request to `at`, if there are cookies for it.
+    /// Returns the `Cookie` header for a request to `at`, or `None` if no cookie applies.
     pub(super) fn header(&self, at: &HttpUrl) -> Option<(String, String)> {
         let cookies = self.0.lock();
         if cookies.is_empty() {
@@ -83,12 +85,12 @@ impl Cookies {
     }
 }
 
-/// Parses `Set-Cookie` (RFC 6265, 5.2). The second value is true for an expired cookie.
+/// Parses a `Set-Cookie` header (RFC 6265, 5.2). Returns the cookie, and true if it has expired.
 fn parse(origin: &Origin, target: &str, line: &str) -> Option<(Cookie, bool)> {
     let mut parts = line.split(';').map(str::trim);
     let (name, value) = parts.next()?.split_once('=')?;
     let (name, value) = (name.trim().to_owned(), value.trim().to_owned());
-    // The default path of a cookie is the directory of the request (RFC 6265, 5.1.4).
+    // A cookie's default path is the directory of the request (RFC 6265, 5.1.4).
     let asked = target.split('?').next().unwrap_or_default();
     let default = match asked.rfind('/') {
         Some(slash) if slash > 0 => &asked[..slash],
@@ -108,7 +110,7 @@ fn parse(origin: &Origin, target: &str, line: &str) -> Option<(Cookie, bool)> {
     (!cookie.name.is_empty()).then_some((cookie, ends))
 }
 
-/// Returns whether a cookie's path matches the path of a request (RFC 6265, 5.1.4).
+/// Returns true if the path of a cookie matches the path of a request (RFC 6265, 5.1.4).
 fn is_below(path: &str, cookie: &str) -> bool {
     path.strip_prefix(cookie)
         .is_some_and(|rest| rest.is_empty() || cookie.ends_with('/') || rest.starts_with('/'))

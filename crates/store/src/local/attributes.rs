@@ -1,9 +1,10 @@
-//! Sets the owner, mode and times of a file, directory or link to those of another, and makes
-//! links. Copies that preserve everything (`cp -a`) call it after the content is in place.
+//! Copies the owner, mode and times of a file, directory or link to another, and makes links.
+//! Copies that preserve everything (`cp -a`) call this module after the content is in place.
 //!
-//! No link is followed, neither at the destination nor at the source: each entry is opened itself
+//! No link is followed, neither at the destination nor at the source: each entry is opened itself,
 //! and changed through its descriptor. A file gets attributes only if it is a copy of the present
-//! source: another user may own a directory on the path, and put another file there.
+//! source, because another user may own a directory on the path and may have put another file
+//! there.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -19,13 +20,14 @@ use super::spelling::{is_often_changed, other_spelling, stored_otherwise};
 use crate::error::{Error, Result};
 use crate::syscall_refusal::is_refusal;
 
-/// The set-user-ID and set-group-ID bits, by which a program runs with the rights of its owner.
+/// The set-user-ID and set-group-ID bits, which run a program with the rights of the file's owner.
 const SET_ID: u32 = 0o6000;
 
 impl Beneath {
-    /// Gives `name` the owner, mode and times of `from` beneath `source`. If this process may not
-    /// set the owner, it omits the set-ID bits too. A missing entry, one of another kind and a file
-    /// that is no copy of the source are not changed. An empty name is the directory itself.
+    /// Gives `name` the owner, mode and times of `from` beneath `source`. An empty name is the
+    /// directory itself. If this process may not set the owner, it clears the set-ID bits. Leaves
+    /// the entry unchanged if it is missing, is of another kind, or is a file but not a copy of the
+    /// source.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::InvalidName`] if a component of a path is a link.
@@ -38,8 +40,8 @@ impl Beneath {
         }
     }
 
-    /// Opens an entry itself, even a link or a file that this process may not read. An empty name
-    /// is the directory.
+    /// Opens the entry itself, even a link or a file that this process may not read. An empty name
+    /// opens the directory.
     fn entry(&self, name: &Path) -> std::result::Result<OwnedFd, Errno> {
         if name.as_os_str().is_empty() {
             return self.opened();
@@ -49,12 +51,12 @@ impl Beneath {
         rustix::fs::openat(&directory, last, flags, Mode::empty())
     }
 
-    /// Makes a symbolic link to `target`, in place of a file or another link. Returns false if the
-    /// same link exists. Creates the directories of `name`.
+    /// Makes a symbolic link to `target`. Replaces a file or another link of this name, and creates
+    /// the directories of `name`. Returns false if the same link exists already.
     ///
     /// # Errors
-    /// [`Error::Io`], also if a directory has the name; [`Error::InvalidName`] if a component of
-    /// the path is a link.
+    /// [`Error::Io`], also if `name` is a directory; [`Error::InvalidName`] if a component of the
+    /// path is a link.
     pub fn make_link(&self, name: &Path, target: &Path) -> Result<bool> {
         let (directory, last) = self
             .parent(name, MissingDirectories::Create)
@@ -67,15 +69,15 @@ impl Beneath {
             if is_link_to(&directory, last, target) {
                 return Ok(false);
             }
-            // The link gets the name of an unfinished copy first, which listings omit and the next
-            // copy removes.
+            // The link is made under the name of a partial file first. Listings omit that name, and
+            // the next copy removes it.
             let partial = name::partial_name(last);
             match rustix::fs::unlinkat(&directory, &partial, AtFlags::empty()) {
                 Err(error) if error != Errno::NOENT => return Err(error),
                 _ => rustix::fs::symlinkat(target, &directory, &partial)?,
             }
             rustix::fs::renameat(&directory, &partial, &directory, last).inspect_err(|_| {
-                // The error of the rename is reported, not that of the removal.
+                // Reports the error of the rename, not that of the removal.
                 let _ = rustix::fs::unlinkat(&directory, &partial, AtFlags::empty());
             })?;
             Ok(true)
@@ -117,15 +119,15 @@ fn set_attributes(entry: &OwnedFd, wanted: &Stat) -> std::result::Result<(), Err
         allowed(given)?
     };
     if kind == FileType::Symlink {
-        // Links have no mode, and the times of a link can only be set by its name.
+        // Links have no mode, and the times of a link can be set only by its name.
         return Ok(());
     }
-    // The calls that change a mode or times do not accept an `O_PATH` descriptor.
+    // `fchmod` and `futimens` do not accept an `O_PATH` descriptor, but its path in /proc works.
     let path = format!("/proc/self/fd/{}", entry.as_raw_fd());
     let mode = wanted.st_mode & 0o7777 & if is_given { 0o7777 } else { !SET_ID };
     allowed(rustix::fs::chmod(path.as_str(), Mode::from_raw_mode(mode)))?;
     if kind == FileType::RegularFile {
-        // The copy of a file has set its time already.
+        // The copy of a file's content has already set the time.
         return Ok(());
     }
     let modified =
@@ -135,8 +137,8 @@ fn set_attributes(entry: &OwnedFd, wanted: &Stat) -> std::result::Result<(), Err
     allowed(rustix::fs::utimensat(CWD, path.as_str(), &times, AtFlags::empty())).map(drop)
 }
 
-/// Returns whether a file is a copy of the present source: it has its length and time, belongs to
-/// this user or the source's owner, and has no other name.
+/// Returns true if a file is a copy of the present source: it has the source's length and time,
+/// belongs to this user or to the source's owner, and has no other name.
 fn is_copy(there: &Stat, wanted: &Stat) -> bool {
     let by = [rustix::process::geteuid().as_raw(), wanted.st_uid];
     (there.st_size, there.st_mtime) == (wanted.st_size, wanted.st_mtime)
@@ -144,7 +146,7 @@ fn is_copy(there: &Stat, wanted: &Stat) -> bool {
         && there.st_nlink == 1
 }
 
-/// Returns whether a change was made; false if this user or the file system cannot make it.
+/// Returns true if the change was made, and false if this user or the file system cannot make it.
 fn allowed(change: std::result::Result<(), Errno>) -> std::result::Result<bool, Errno> {
     match change {
         Ok(()) => Ok(true),

@@ -1,5 +1,5 @@
-//! The operations of a store on local files. [`Store`](crate::Store) calls them for local
-//! locations.
+//! Implements the operations of a store for local files. [`Store`](crate::Store) calls them for
+//! local locations.
 
 use std::fs::{self, File};
 use std::io;
@@ -20,7 +20,7 @@ use crate::query::{Directories, Get, Links, ListOptions, Partials, StatedLength}
 use crate::syscall_refusal::cannot_copy_in_kernel;
 use crate::upload::{Payload, PutOptions, Written};
 
-/// Opens a file to read the requested range.
+/// Opens a file in order to read the requested range.
 pub(crate) fn get(path: &Path, get: &Get, cancel: Cancel) -> Result<Body> {
     if cancel.is_cancelled() {
         return Err(Error::Cancelled);
@@ -45,8 +45,8 @@ pub(crate) fn get(path: &Path, get: &Get, cancel: Cancel) -> Result<Body> {
     Ok(Body::from_file(place, stat, range, file, cancel))
 }
 
-/// Limits the requested range to a file of `size` bytes. A range that starts after the end is an
-/// error, as in HTTP, except that a range from 0 of an empty file is empty.
+/// Limits the requested range to a file of `size` bytes. A range that starts at or after the end is
+/// an error, as in HTTP, except that a range from byte 0 of an empty file is empty.
 fn within(path: &Path, asked: Option<ByteRange>, size: u64) -> Result<ByteRange> {
     let whole = ByteRange::new(0, size);
     let Some(asked) = asked else { return Ok(whole) };
@@ -57,7 +57,7 @@ fn within(path: &Path, asked: Option<ByteRange>, size: u64) -> Result<ByteRange>
     Ok(whole.intersect(asked))
 }
 
-/// Writes a whole file under a temporary name and renames it.
+/// Writes a whole file under a temporary name, and renames it.
 pub(crate) fn put(path: &Path, payload: Payload<'_>, options: &PutOptions) -> Result<Written> {
     if options.sending.cancel.is_cancelled() {
         return Err(Error::Cancelled);
@@ -70,15 +70,15 @@ pub(crate) fn put(path: &Path, payload: Payload<'_>, options: &PutOptions) -> Re
     match committed {
         Ok(metadata) => Ok(Written { version: describe(&metadata).version, verified: None }),
         Err(error) => {
-            // There is nothing to resume, and the disk may be full, so the file is removed. If that
-            // fails too, the first error is returned.
+            // The file is removed: it is useless for resuming, and the disk may be full. If the
+            // removal fails too, the first error is returned.
             let _ = partial.discard();
             Err(error)
         }
     }
 }
 
-/// Lists the directory `path`, without partial files and files that were deleted while open.
+/// Lists the directory `path`. Omits partial files, and files that were deleted while open.
 pub(crate) fn list(path: &Path, options: &ListOptions, cancel: Cancel) -> Result<LocalListing> {
     let depth = if options.recursive { listing::Depth::Recursive } else { listing::Depth::OneLevel };
     let asked = listing::ListingOptions {
@@ -102,13 +102,13 @@ pub(crate) fn delete(path: &Path) -> Result<()> {
     }
 }
 
-/// The entries below a directory, like those of an object store: by default a recursive listing has
-/// only files.
+/// The entries below a directory, as an object store would list them: by default, a recursive
+/// listing has only files.
 pub(crate) struct LocalListing {
     walk: listing::Walk,
     root: PathBuf,
     options: ListOptions,
-    /// The handle that ends the listing; `None` once it has.
+    /// The handle that cancels the listing; `None` once the listing has been cancelled.
     cancel: Option<Cancel>,
 }
 
@@ -123,7 +123,7 @@ impl LocalListing {
             && !self.is_gone_but_open(last)
     }
 
-    /// Returns whether this is the name that an NFS client gives to a file deleted while open.
+    /// Returns true for the name that an NFS client gives to a file deleted while open.
     fn is_gone_but_open(&self, name: &[u8]) -> bool {
         listing::is_silly_name(name)
             && listing::FileSystemKind::of(&self.root).is_ok_and(|found| found.is_nfs())
@@ -135,7 +135,7 @@ impl Iterator for LocalListing {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            // The handle is checked at each name, because many names may be skipped in a row.
+            // Checked for each name, because many names in a row may be skipped.
             if self.cancel.as_ref()?.is_cancelled() {
                 self.cancel = None;
                 return Some(Err(Error::Cancelled));
@@ -148,7 +148,7 @@ impl Iterator for LocalListing {
     }
 }
 
-/// Writes the payload to a file that may have content from an interrupted writer.
+/// Writes the payload to a file that may hold the content of an interrupted writer.
 fn fill(file: &File, payload: Payload<'_>) -> io::Result<()> {
     empty(file)?;
     fill_from_start(file, payload)
@@ -164,7 +164,7 @@ pub(super) fn fill_from_start(file: &File, payload: Payload<'_>) -> io::Result<(
     }
 }
 
-/// Copies within the kernel (by reference if the file system can share blocks), or else through a
+/// Copies within the kernel, by reference if the file system can share blocks, otherwise through a
 /// buffer.
 fn copy_range(source: &File, range: ByteRange, file: &File) -> io::Result<()> {
     let (mut from, mut to) = (range.start, 0);

@@ -1,9 +1,10 @@
-//! A directory into which a tree is written. Names are resolved beneath it without following
-//! symbolic links.
+//! Writes a tree into a directory: resolves names beneath the directory without following symbolic
+//! links.
 //!
-//! The directory itself may be a link, since the caller named it. Below it, `openat2` resolves
-//! names without links. On kernels without that call, the components of a name are opened one after
-//! another. So a link, even one that appears during a copy, cannot redirect a write or a deletion.
+//! The directory itself may be a link, because the caller named it. Below the directory, `openat2`
+//! resolves names without links. On kernels without that call, the components of a name are opened
+//! one after another. So a link cannot redirect a write or a deletion, even if the link appears
+//! during a copy.
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -30,11 +31,11 @@ use super::{directory_error, errno, io_error};
 use crate::error::{Error, Result};
 use crate::syscall_refusal::is_refusal;
 
-/// Permission bits that a copy preserves. The others (set-user-ID, set-group-ID, sticky) grant
-/// rights of the owner, and a copy may have another owner.
-pub(super) const KEPT: u32 = 0o777;
-/// Bits that the owner needs to write into a directory.
-const FILLING: u32 = 0o700;
+/// Permission bits that a copy preserves. The other bits (set-user-ID, set-group-ID, sticky) grant
+/// the owner's rights, and a copy may have another owner.
+pub(super) const PRESERVED_BITS: u32 = 0o777;
+/// Permission bits that the owner needs in order to write into a directory.
+const OWNER_BITS: u32 = 0o700;
 /// A directory beneath which names are resolved.
 #[derive(Debug)]
 pub struct Beneath {
@@ -42,13 +43,14 @@ pub struct Beneath {
     /// The local tree whose directories determine the permission bits of new directories.
     like: Option<PathBuf>,
     root: OnceLock<Arc<OwnedFd>>,
-    /// New directories whose final permission bits deny writing to the owner, with those bits.
+    /// New directories, each with its final permission bits. These bits do not let the owner write,
+    /// so they are set after everything is written.
     closing: Mutex<Vec<(PathBuf, u32)>>,
-    /// True if the file system finds a new directory in another case too.
+    /// True if the file system also finds a new directory by its name in another letter case.
     folds_case: OnceLock<bool>,
-    /// Held while a directory is created whose name the file system may change.
+    /// Locked while a directory is created whose name the file system may change.
     changed_names: Mutex<()>,
-    /// Directories for writing that are spelled as their names are.
+    /// Directories known to have exactly the spelling by which they were opened for writing.
     spelled: Mutex<HashSet<PathBuf>>,
     time_unit: OnceLock<Option<Duration>>,
 }
@@ -76,8 +78,8 @@ pub struct FoundEntry {
 }
 
 impl Beneath {
-    /// Returns the directory `path`, which is opened or created at first use. If `like` is given,
-    /// new directories get the permission bits of the directories of the same name below it.
+    /// Returns the directory `path`, which is opened or created at first use. If `like` is given, a
+    /// new directory gets the permission bits of the directory of the same name below `like`.
     #[must_use]
     pub fn new(path: &Path, like: Option<&Path>) -> Self {
         let like = like.map(Path::to_owned);
@@ -93,10 +95,7 @@ impl Beneath {
         }
     }
 
-    /// Opens the directory `path` now. A link in its place is refused.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
+    /// Opens the directory `path` now. Fails if `path` is a link.
     pub fn itself(path: &Path) -> Result<Self> {
         // A `/` at the end of a path would make the kernel follow a link.
         let bytes = path.as_os_str().as_bytes();
@@ -104,13 +103,12 @@ impl Beneath {
         let bare = Path::new(OsStr::from_bytes(&bytes[..end]));
         let opened = rustix::fs::open(bare, LOOKUP | OFlags::NOFOLLOW, Mode::empty());
         let beneath = Self::new(path, None);
-        // The result is ignored: a new cell cannot be set already.
+        // Setting a new cell cannot fail.
         let _ = beneath.root.set(Arc::new(opened.map_err(|error| io_error(path, error))?));
         Ok(beneath)
     }
 
-    /// Returns true if the directory is missing or empty. A directory that cannot be read counts as
-    /// not empty.
+    /// Returns true if the directory is missing or empty, and false if it cannot be read.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let first = |root: &Arc<OwnedFd>| {
@@ -123,10 +121,8 @@ impl Beneath {
         }
     }
 
-    /// Looks a name up. Returns `None` if it does not exist or a component of its path is a link.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
+    /// Looks up a name. Returns `None` if the name does not exist, or if a component of its path is
+    /// a link.
     pub fn find(&self, name: &Path) -> Result<Option<FoundEntry>> {
         let stat = self
             .parent(name, MissingDirectories::Refuse)
@@ -138,25 +134,22 @@ impl Beneath {
         }
     }
 
-    /// Returns the unit in which the file system keeps modification times: finds it once, by a file
-    /// that it makes and removes. `None` if it can make none.
+    /// Returns the unit in which the file system stores modification times. The first call finds
+    /// the unit with a file that it creates and removes. `None` if no such file can be created.
     #[must_use]
     pub fn time_unit(&self) -> Option<Duration> {
         let root = self.root(MissingDirectories::Refuse).ok()?;
         *self.time_unit.get_or_init(|| super::time_unit::find(root).ok())
     }
 
-    /// Returns the error for a name that the file system takes for `other`.
+    /// Returns the error for a name that the file system does not distinguish from `other`.
     #[must_use]
     pub fn is_spelled_otherwise(&self, name: &Path, other: &OsStr) -> Error {
         spelled_otherwise(&self.path.join(name), other)
     }
 
-    /// Returns the names in a directory for which `wanted` is true, unsorted. Empty if the
+    /// Returns the names in a directory for which `wanted` is true, unsorted. Returns none if the
     /// directory does not exist.
-    ///
-    /// # Errors
-    /// [`Error::Io`]; [`Error::InvalidName`] if a component of the path is a link.
     pub fn names(&self, directory: &Path, wanted: &dyn Fn(&[u8]) -> bool) -> Result<Vec<OsString>> {
         let mut names = Vec::new();
         self.each_name(directory, &mut |name| {
@@ -167,10 +160,7 @@ impl Beneath {
         Ok(names)
     }
 
-    /// Calls `with` for each name in a directory, if the directory exists.
-    ///
-    /// # Errors
-    /// The errors of [`names`](Self::names).
+    /// Calls `with` for each name in a directory. Succeeds if the directory does not exist.
     pub fn each_name(&self, directory: &Path, with: &mut dyn FnMut(&[u8])) -> Result<()> {
         let mut read = || -> std::result::Result<(), Errno> {
             let opened = self.directory(directory, MissingDirectories::Refuse)?;
@@ -185,12 +175,9 @@ impl Beneath {
         }
     }
 
-    /// Returns the different name that an entry found as `name` has in its directory. Some file
-    /// systems take two names for one, by letter case or Unicode form. `None` if the names are
-    /// equal.
-    ///
-    /// # Errors
-    /// The errors of [`names`](Self::names).
+    /// Returns the name that the directory lists for the entry found as `name`, if it differs from
+    /// `name`. Some file systems list a different name, because they take two names for one, by
+    /// letter case or Unicode form. `None` if the names are equal.
     pub fn other_spelling(&self, name: &Path) -> Result<Option<OsString>> {
         let found = self
             .parent(name, MissingDirectories::Refuse)
@@ -210,12 +197,9 @@ impl Beneath {
         made.map_err(|error| self.explain_directory(name, name, error))
     }
 
-    /// Renames `name` to `to` beneath another directory. Returns false if `name` does not exist, if
-    /// `to` exists, or across file systems. Creates the directories of `to`. A link itself is
-    /// renamed.
-    ///
-    /// # Errors
-    /// [`Error::Io`]; [`Error::InvalidName`] if a component of a path is a link.
+    /// Renames `name` to `to` beneath another directory, and creates the directories of `to`. If
+    /// `name` is a link, the link itself is renamed. Returns false if `name` does not exist, if
+    /// `to` exists, or if the two are on different file systems.
     pub fn rename(&self, name: &Path, target: &Self, to: &Path) -> Result<bool> {
         let explained = |error| self.explain(name, error);
         let (from, last) = match self.parent(name, MissingDirectories::Refuse) {
@@ -227,7 +211,7 @@ impl Beneath {
             .map_err(|error| target.explain_parent(to, error))?;
         match rename_exclusively(from.as_fd(), last, into.as_fd(), new) {
             Ok(()) if is_often_changed(new) && other_spelling(&into, new).map_err(explained)?.is_some() => {
-                // A copy to this name is refused with the reason.
+                // The rename is undone. A later copy to this name fails, with the reason.
                 rename_exclusively(into.as_fd(), new, from.as_fd(), last).map_err(explained)?;
                 Ok(false)
             }
@@ -241,14 +225,11 @@ impl Beneath {
         }
     }
 
-    /// Sets the final permission bits of directories. Called after the last write.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
+    /// Sets the final permission bits of new directories. The caller must have finished writing.
     pub fn settle(&self) -> Result<()> {
         let mut closing = std::mem::take(&mut *self.closing.lock());
-        // The deepest directories come first: without permissions on a directory, those below it
-        // cannot be reached.
+        // The deepest directories come first, because a directory whose own bits deny access makes
+        // those below it unreachable.
         closing.sort_by_key(|(name, _)| std::cmp::Reverse(name.components().count()));
         for (name, mode) in closing {
             let done = self
@@ -259,12 +240,13 @@ impl Beneath {
         Ok(())
     }
 
-    /// Returns a new descriptor of the directory, which must exist.
+    /// Opens a new descriptor of the directory, which must exist.
     pub(super) fn opened(&self) -> std::result::Result<OwnedFd, Errno> {
         rustix::fs::openat(self.root(MissingDirectories::Refuse)?, ".", LOOKUP, Mode::empty())
     }
 
-    /// Returns the shared descriptor of the directory, which must exist, without a system call.
+    /// Returns the shared descriptor of the directory, which must exist. Makes no system call if
+    /// the directory is already open.
     pub(super) fn shared(&self) -> std::result::Result<Arc<OwnedFd>, Errno> {
         self.root(MissingDirectories::Refuse).map(Arc::clone)
     }
@@ -274,7 +256,7 @@ impl Beneath {
         self.path.join(name)
     }
 
-    /// Returns the parent directory of `name`, and the last component of the name.
+    /// Opens the parent directory of `name`. Returns it with the last component of `name`.
     pub(crate) fn parent<'a>(
         &self,
         name: &'a Path,
@@ -285,7 +267,7 @@ impl Beneath {
         Ok((directory, last))
     }
 
-    /// Converts an error of resolving `name`.
+    /// Converts an error that occurred while `name` was resolved.
     pub(crate) fn explain(&self, name: &Path, error: Errno) -> Error {
         let why = match self.obstacle(name) {
             Some((at, EntryKind::Symlink)) if matches!(error, Errno::NOTDIR | Errno::LOOP) => {
@@ -313,12 +295,12 @@ impl Beneath {
         io_error(&self.path.join(name), why)
     }
 
-    /// Converts an error of opening or creating the directory of `name`.
+    /// Converts an error that occurred while the directory of `name` was opened or created.
     pub(crate) fn explain_parent(&self, name: &Path, error: Errno) -> Error {
         self.explain_directory(name, name.parent().unwrap_or(Path::new("")), error)
     }
 
-    /// Converts an error of opening or creating `directory` for `name`.
+    /// Converts an error that occurred while `directory` was opened or created for `name`.
     fn explain_directory(&self, name: &Path, directory: &Path, error: Errno) -> Error {
         let is_root = directory.as_os_str().is_empty();
         let directory = if is_root { self.path.clone() } else { self.path.join(directory) };
@@ -328,13 +310,14 @@ impl Beneath {
         }
     }
 
-    /// Returns the first directory of a name that is there in another spelling, and that spelling.
+    /// Returns the first directory of `name` that exists in another spelling, with that spelling.
     fn other_directory(&self, name: &Path) -> Option<(PathBuf, OsString)> {
         let root = self.root(MissingDirectories::Refuse).ok()?;
         if let Some(found) = other_part(root, name).ok()? {
             return Some(found);
         }
-        // Some file systems refuse a second spelling, but find the directory in the first alone.
+        // Some file systems refuse to create the second spelling, but find the directory only by
+        // the first.
         let missing = name.ancestors().filter(|part| !part.as_os_str().is_empty()).filter(|part| {
             let above = self.directory(part.parent().unwrap_or(Path::new("")), MissingDirectories::Refuse);
             let opened = open_beneath(root, part, LOOKUP, Mode::empty());
@@ -345,7 +328,7 @@ impl Beneath {
         Some((part.to_owned(), similar_name(&above, last, None).ok()?))
     }
 
-    /// Returns the first component of a name that exists and is not a directory.
+    /// Returns the first component of `name` that exists and is not a directory.
     fn obstacle(&self, name: &Path) -> Option<(PathBuf, EntryKind)> {
         let mut parts: Vec<&Path> = name.ancestors().filter(|part| !part.as_os_str().is_empty()).collect();
         parts.reverse();
@@ -372,7 +355,8 @@ impl Beneath {
         Ok(self.root.get_or_init(|| Arc::new(opened)))
     }
 
-    /// Opens the directory `name` for lookups. Most lookups are in the root, which is already open.
+    /// Opens the directory `name` for lookups. The root needs no system call, and most lookups are
+    /// in the root.
     fn directory(
         &self,
         name: &Path,
@@ -383,7 +367,8 @@ impl Beneath {
             return Ok(Arc::clone(root));
         }
         let is_changed = missing == MissingDirectories::Create && name.iter().any(is_often_changed);
-        // A directory that is stored under another name exists until its creator has removed it.
+        // While a directory with such a name is created, it may exist under another name until its
+        // creator removes it. The lock hides that state from other threads.
         let _alone = is_changed.then(|| self.changed_names.lock());
         let opened = match open_beneath(root, name, LOOKUP, Mode::empty()) {
             Err(Errno::NOENT) if missing == MissingDirectories::Create => self.descend(root, name),
@@ -395,8 +380,8 @@ impl Beneath {
         Ok(Arc::new(opened))
     }
 
-    /// Checks that a directory is spelled as its name is, where the file system may find it in
-    /// another spelling too: what is written there would be merged into another directory.
+    /// Checks that a directory has exactly the spelling `name`. Otherwise a file system that also
+    /// finds other spellings would merge what is written there into another directory.
     fn check_spelling(&self, root: &OwnedFd, name: &Path) -> std::result::Result<(), Errno> {
         let folds = self.folds_case.get().is_some_and(|folds| *folds);
         if !folds && !name.iter().any(is_often_changed) || self.spelled.lock().contains(name) {
@@ -411,7 +396,7 @@ impl Beneath {
         }
     }
 
-    /// Opens the components of a name one after another, and creates missing ones.
+    /// Opens the components of a name one after another, and creates missing directories.
     fn descend(&self, root: &OwnedFd, name: &Path) -> std::result::Result<OwnedFd, Errno> {
         let mut directory = rustix::fs::openat(root, ".", LOOKUP, Mode::empty())?;
         let mut reached = PathBuf::new();
@@ -428,8 +413,8 @@ impl Beneath {
         Ok(directory)
     }
 
-    /// Creates a directory like [`make`](Self::make), and removes it if the file system has stored
-    /// it under another name. Finds out whether the file system folds letter case.
+    /// Creates a directory like [`make`](Self::make), and removes it again if the file system has
+    /// stored it under another name. Also finds out whether the file system ignores letter case.
     fn make_named(&self, above: &OwnedFd, part: &OsStr, name: &Path) -> std::result::Result<OwnedFd, Errno> {
         let made = self.make(above, part, name)?;
         if is_often_changed(part) && other_spelling(above, part)?.is_some() {
@@ -446,11 +431,12 @@ impl Beneath {
     /// Creates the directory `part` in `above`; `name` is its path from the root.
     fn make(&self, above: impl AsFd, part: &OsStr, name: &Path) -> std::result::Result<OwnedFd, Errno> {
         let wanted = self.like.as_ref().and_then(|like| std::fs::metadata(like.join(name)).ok());
-        let wanted = wanted.filter(std::fs::Metadata::is_dir).map(|metadata| metadata.mode() & KEPT);
-        let mode = Mode::from_raw_mode(wanted.map_or(KEPT, |mode| mode | FILLING));
+        let wanted =
+            wanted.filter(std::fs::Metadata::is_dir).map(|metadata| metadata.mode() & PRESERVED_BITS);
+        let mode = Mode::from_raw_mode(wanted.map_or(PRESERVED_BITS, |mode| mode | OWNER_BITS));
         let open = || rustix::fs::openat(&above, part, LOOKUP | OFlags::NOFOLLOW, Mode::empty());
         match rustix::fs::mkdirat(&above, part, mode) {
-            // Another worker has created the directory, unless it is there in another case only.
+            // Another worker has created the directory, or it exists only in another letter case.
             Err(Errno::EXIST) => {
                 return open().map_err(|error| if error == Errno::NOENT { Errno::EXIST } else { error });
             }
@@ -458,15 +444,15 @@ impl Beneath {
         }
         let directory = open()?;
         let Some(wanted) = wanted else { return Ok(directory) };
-        change_mode(readable(&directory)?, wanted | FILLING)?;
-        if wanted | FILLING != wanted {
+        change_mode(readable(&directory)?, wanted | OWNER_BITS)?;
+        if wanted | OWNER_BITS != wanted {
             self.closing.lock().push((name.to_owned(), wanted));
         }
         Ok(directory)
     }
 }
 
-/// Returns a name with each ASCII letter in the other case.
+/// Returns a name in which each ASCII letter has the other case.
 fn swap_case(name: &OsStr) -> OsString {
     let swap = |byte: &u8| if byte.is_ascii_alphabetic() { byte ^ 0x20 } else { *byte };
     OsString::from_vec(name.as_bytes().iter().map(swap).collect())
@@ -496,7 +482,7 @@ fn entry_of(stat: &Stat) -> FoundEntry {
     }
 }
 
-/// Converts a time of an inode; 1970 if it is out of range.
+/// Converts a time of an inode. Returns 1970 for a time out of range.
 fn time(seconds: i64, nanoseconds: u64) -> SystemTime {
     let time = Time { seconds, nanoseconds: nanoseconds as u32 };
     time.system().unwrap_or(SystemTime::UNIX_EPOCH)

@@ -1,5 +1,5 @@
-//! The name that a partial file gets when it is complete: finds what is there before, and renames
-//! the file to it. `partial` calls this.
+//! Finds what exists under the name of a destination, and renames the complete partial file to that
+//! name. `partial` calls this module.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -26,19 +26,21 @@ use crate::error::{Error, Result};
 use crate::syscall_refusal::is_refusal;
 use crate::upload::Precondition;
 
-/// Serializes renames that look their name up first, where the kernel cannot refuse to replace.
+/// Serializes renames that first look up their name, for file systems that cannot refuse to replace
+/// a file.
 static RENAME_LOCK: Mutex<()> = Mutex::new(());
 
 /// The kinds of entries that a file may replace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReplaceKind {
-    /// No entry: the name was free when it was looked up. If the file system finds it taken at the
-    /// end, it was written meanwhile: only a file of the very same name is replaced.
+    /// None: the name was free when it was looked up. If the name is taken when the file is
+    /// complete, another process wrote it meanwhile: only a file of exactly the same name is then
+    /// replaced.
     Nothing,
-    /// A file or a link is replaced.
+    /// A file or a link may be replaced.
     #[default]
     File,
-    /// A directory is replaced too. It is removed when the file is complete.
+    /// A directory may be replaced too. It is removed when the file is complete.
     Directory,
 }
 
@@ -52,8 +54,8 @@ pub(super) struct PartialDestination {
     /// Permission bits of the file to be replaced.
     pub(super) mode: Option<u32>,
     pub(super) over: ReplaceKind,
-    /// The directory that the name was resolved beneath, and the path from it to the name's
-    /// directory.
+    /// The directory beneath which the name was resolved, and the path from there to the directory
+    /// of the name.
     pub(super) above: Option<(Arc<OwnedFd>, PathBuf)>,
 }
 
@@ -100,8 +102,8 @@ impl PartialDestination {
         })
     }
 
-    /// Returns a different name under which the file system has a part of this path, if there is
-    /// one.
+    /// Returns the name under which the file system has a component of this path, if that name
+    /// differs from the component.
     fn other_spelling(&self) -> std::result::Result<Option<OsString>, Errno> {
         match &self.above {
             Some((root, above)) => Ok(other_part(root, &above.join(&self.name))?.map(|(_, other)| other)),
@@ -109,7 +111,8 @@ impl PartialDestination {
         }
     }
 
-    /// Refuses a name that the file system takes for that of another file, which would be replaced.
+    /// Returns an error if the file system takes this name for the name of another file, because
+    /// that file would be replaced.
     pub(super) fn refuse_changed_name(&self) -> Result<()> {
         if !is_often_changed(&self.name) {
             return Ok(());
@@ -120,7 +123,7 @@ impl PartialDestination {
         }
     }
 
-    /// Returns the destination of a name beneath a directory. Follows no link.
+    /// Returns the destination of a name beneath a directory. Follows no links.
     pub(super) fn beneath(root: &Beneath, name: &Path, over: ReplaceKind) -> Result<Self> {
         let path = root.shown(name);
         let (directory, last) = root
@@ -138,15 +141,15 @@ impl PartialDestination {
         Ok(Self { directory, name: last.to_owned(), path, mode, over, above })
     }
 
-    /// Renames the file to a name that was free. If another process has written a file of that very
-    /// name meanwhile, it is replaced.
+    /// Renames the file to a name that was free at the lookup. If another process has since written
+    /// a file of exactly that name, that file is replaced.
     fn rename_to_free_name(&self, partial: &OsStr) -> Result<()> {
         let Self { directory, name, path, .. } = self;
         let renamed = rustix::fs::renameat_with(directory, partial, directory, name, RenameFlags::NOREPLACE);
         let _looked_up = match renamed {
             Ok(()) => return Ok(()),
             Err(Errno::EXIST) => None,
-            // The file system or the kernel lacks this call.
+            // The file system or the kernel lacks `RENAME_NOREPLACE`.
             Err(error) if is_refusal(error) => Some(RENAME_LOCK.lock()),
             Err(error) => return Err(self.explain(error)),
         };
@@ -161,18 +164,19 @@ impl PartialDestination {
         }
     }
 
-    /// Renames the file to its name, in place of another. The call without flags is older, and is
-    /// supported everywhere.
+    /// Renames the file to its name, replacing another file. `renameat` without flags is older, and
+    /// is supported everywhere.
     fn replace(&self, partial: &OsStr) -> Result<()> {
         let Self { directory, name, .. } = self;
         rustix::fs::renameat(directory, partial, directory, name).map_err(|error| self.explain(error))
     }
 
-    /// Converts an error of renaming the file to its name.
+    /// Converts an error that occurred while the file was renamed to its name.
     fn explain(&self, error: Errno) -> Error {
         let Self { directory, name, path, .. } = self;
         match error {
-            // The name is there in another case, in which alone the file system finds it.
+            // The name exists in another letter case, and the file system finds it only in that
+            // case.
             Errno::EXIST => match similar_name(directory, name, None) {
                 Ok(other) => spelled_otherwise(path, &other),
                 Err(_) => io_error(path, error),
@@ -182,7 +186,7 @@ impl PartialDestination {
         }
     }
 
-    /// Removes the file again if the file system has stored it under another name.
+    /// Removes the renamed file if the file system has stored it under another name.
     fn check_stored_name(&self, file: &File) -> Result<()> {
         let Self { directory, name, path, .. } = self;
         if !is_often_changed(name) {
@@ -202,7 +206,7 @@ impl PartialDestination {
         }
     }
 
-    /// Renames the partial file, which is open as `file`, to the name.
+    /// Renames the partial file, which is open as `file`, to its name, if `precondition` holds.
     pub(super) fn publish(&self, partial: &OsStr, file: &File, precondition: &Precondition) -> Result<()> {
         self.rename(partial, precondition)?;
         self.check_stored_name(file)
@@ -228,13 +232,14 @@ impl PartialDestination {
         }
         match rustix::fs::renameat_with(directory, partial, directory, name, flags) {
             Err(Errno::EXIST) => Err(refused()),
-            // The file system cannot refuse to replace by a rename, but a hard link never replaces.
+            // This file system cannot refuse to replace a file in a rename. A hard link never
+            // replaces a file.
             Err(error) if is_refusal(error) => {
                 let unlink = || rustix::fs::unlinkat(directory, partial, AtFlags::empty());
                 match rustix::fs::linkat(directory, partial, directory, name, AtFlags::empty()) {
                     Err(Errno::EXIST) => Err(refused()),
-                    // Without hard links, another process may create the name between lookup and
-                    // rename.
+                    // Without hard links too, the name is looked up first. Another process may
+                    // still create the name between the lookup and the rename.
                     Err(error) if is_refusal(error) => {
                         let _looked_up = RENAME_LOCK.lock();
                         match stat_at(directory, name) {
@@ -251,14 +256,14 @@ impl PartialDestination {
     }
 }
 
-/// Checks that the destination may be replaced. Returns its permission bits if it is a file.
+/// Checks that the destination may be replaced. Returns the permission bits of an existing file.
 fn replaceable(path: &Path, kind: FileType, mode: u32, over: ReplaceKind) -> Result<Option<u32>> {
     match kind {
         FileType::RegularFile => Ok(Some(mode)),
         FileType::Symlink => Ok(None),
         FileType::Directory if over == ReplaceKind::Directory => Ok(None),
         FileType::Directory => Err(io_error(path, io::Error::from(io::ErrorKind::IsADirectory))),
-        // A rename to /dev/null would replace the device by a file.
+        // A rename to /dev/null would replace the device with a file.
         _ => {
             let why = "a device, socket or pipe is there, which a copy cannot replace; \
                        `firstbyte cat` writes into one";

@@ -1,8 +1,8 @@
 //! Converts object keys to file names, and derives the names of partial files.
 //!
 //! A key may be any string, but a path may not. A key that is not a valid path below the root is
-//! refused with a reason. It is never skipped or changed to a name that another key may have. Every
-//! copy of a tree joins its names here.
+//! refused with a reason. A key is never skipped, nor changed to a name that another key may have.
+//! Every copy of a tree derives its file names here.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -30,13 +30,13 @@ pub fn local_path(root: &Path, name: &[u8]) -> Result<PathBuf> {
     Ok(root.join(OsStr::from_bytes(name)))
 }
 
-/// Returns the location of the object `name` below `root`. An object store allows any name as a
-/// key. File systems do not, nor do web servers, which resolve `..` in paths.
+/// Returns the location of the object `name` below `root`. Object stores allow any name as a key.
+/// File systems do not; web servers do not either, because they resolve `..` in paths.
 ///
 /// # Errors
-/// [`Error::InvalidName`], except in an object store, if the name has an empty, `.` or `..`
-/// component, a leading or trailing `/`, a NUL, a component over 255 bytes, is longer than 4,095
-/// bytes as a path, or is that of a partial file.
+/// [`Error::InvalidName`] outside object stores, if one of these holds: the name is empty or has an
+/// empty, `.` or `..` component; it begins or ends with `/`; it has a NUL; a component is longer
+/// than 255 bytes; the resulting path is longer than 4,095 bytes; it is the name of a partial file.
 pub fn location_below(root: &Location, name: &[u8]) -> Result<Location> {
     match root {
         Location::Local(path) => local_path(path, name).map(Location::Local),
@@ -75,7 +75,7 @@ fn check(shown: &dyn fmt::Display, root: &[u8], name: &[u8]) -> Result<()> {
 }
 
 /// Returns the name of the partial file of `name`: `.NAME.firstbyte-part`. If that is too long,
-/// `NAME` is cut at a character boundary and followed by its checksum.
+/// `NAME` is cut at a character boundary, and its checksum is appended.
 pub(crate) fn partial_name(name: &OsStr) -> OsString {
     let name = name.as_bytes();
     let room = NAME_MAX - 1 - PARTIAL_SUFFIX.len();
@@ -95,7 +95,7 @@ pub(crate) fn partial_name(name: &OsStr) -> OsString {
     OsString::from_vec(partial)
 }
 
-/// Returns a random file name for a partial file of `name`.
+/// Returns a random variant of `name`, from which the name of a partial file is made.
 pub(super) fn random_name(name: &OsStr) -> io::Result<OsString> {
     let mut random = [0; 4];
     rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;

@@ -1,8 +1,9 @@
-//! Makes system calls that only improve a copy: locks, times, modes, syncs. If a file system or
-//! sandbox refuses one, the copy continues without it.
+//! Makes the system calls that only improve a copy: locks, times, modes, syncs. If a file system or
+//! a sandbox refuses one of them, the copy continues without it.
 //!
-//! A call is made on a file system until it is refused there. Each refusal is remembered, as one
-//! line for the user ([`refused_calls`]). The other modules of [`local`](super) use this one.
+//! A call is tried on each file system until that file system refuses it. Each refusal is
+//! remembered, and shown to the user as one line ([`refused_calls`]). The other modules of
+//! [`local`](super) use this module.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -13,10 +14,10 @@ use rustix_futex_sync::Mutex;
 
 use crate::syscall_refusal::is_refusal;
 
-/// The improvement of a copy by a call.
+/// What a call improves about a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Improvement {
-    /// A single writer per file, by `flock`, which resuming requires.
+    /// A single writer per file, by `flock`. Resuming a copy requires it.
     Lock,
     /// The modification time, by `utimensat`.
     Time,
@@ -40,13 +41,13 @@ impl Improvement {
     }
 }
 
-/// Refused calls, by device.
+/// Refused calls, with the device of the file system.
 static REFUSED: Mutex<BTreeMap<(Improvement, u64), Errno>> = Mutex::new(BTreeMap::new());
-/// True if any call was refused. It saves most runs the lookup in [`REFUSED`].
+/// True if any call was refused. While it is false, calls need no lookup in [`REFUSED`].
 static ANY_REFUSED: AtomicBool = AtomicBool::new(false);
 
-/// Runs `call` on an open file, unless its file system has refused it before. Returns `None` if it
-/// is refused.
+/// Runs `call` on an open file, unless the file system of this file has refused the same call
+/// before. Returns `None` if the call is refused.
 ///
 /// # Errors
 /// Any error that is not a refusal.
@@ -71,7 +72,7 @@ pub(crate) fn attempt<T>(
 }
 
 /// Returns the calls that the file systems of this process's destinations have refused, one line
-/// each.
+/// per call.
 #[must_use]
 pub fn refused_calls() -> Vec<String> {
     let lines = REFUSED

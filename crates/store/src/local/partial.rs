@@ -1,6 +1,6 @@
-//! Writes files atomically, under a temporary name that is renamed to the destination. All
-//! downloads and copies use this module. An interrupted write is resumed by the name of its
-//! temporary file.
+//! Writes files atomically: under a temporary name, which is then renamed to the destination. All
+//! downloads and copies use this module. A later run finds an interrupted write by the name of its
+//! temporary file, and resumes it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -14,7 +14,7 @@ use firstbyte_location::shown;
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::beneath::{self, Beneath, KEPT};
+use super::beneath::{self, Beneath, PRESERVED_BITS};
 use super::destination::{PartialDestination, ReplaceKind};
 use super::optional::{self, Improvement, attempt};
 use super::resolve::stat_at;
@@ -25,28 +25,28 @@ use crate::object::Metadata;
 use crate::sink::Sink;
 use crate::upload::Precondition;
 
-/// The data on stable storage when a write is reported as done.
+/// What is on stable storage when a write is reported as done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// None: no fsync. A power failure may lose files just written, but never leaves an old file
-    /// torn (the default).
+    /// Nothing: no fsync (the default). A power failure may lose files just written, but never
+    /// leaves half of an old file.
     #[default]
     None,
-    /// The content: `fdatasync` before the rename (large files), or one `syncfs` per batch (small
-    /// files).
+    /// The content. A large file is synced by `fdatasync` before its rename, small files by one
+    /// `syncfs` per batch.
     Data,
-    /// Content, names and metadata: like `Data`, and the directory is synced too.
+    /// Content, names and metadata: as with `Data`, and the directory is synced too.
     Full,
 }
 
 /// The permissions of a file while it is being written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartialPermissions {
-    /// For its owner only, because the permission bits of the source are not known yet.
+    /// For the owner only, because the permission bits of the source are not known yet.
     Owner,
-    /// For those who may read the source, which has these permission bits.
+    /// For all users who may read the source. The value is the source's permission bits.
     Source(u32),
-    /// For those who may read any new file: 0666 without the bits of the umask.
+    /// For all users who may read any new file: 0666 without the bits of the umask.
     Usual,
 }
 
@@ -57,55 +57,57 @@ impl PartialPermissions {
         metadata.mode.map_or(Self::Usual, Self::Source)
     }
 
-    /// Returns the permission bits of the partial file. The owner can always resume it, and other
-    /// users get only rights that both the source and the file to be replaced (`before`) give them.
+    /// Returns the permission bits of the partial file. The owner can always resume the write.
+    /// Other users get only the rights that both the source and the file to be replaced (`before`)
+    /// grant.
     fn bits(self, before: Option<u32>) -> u32 {
         let others = match self {
             Self::Owner => 0,
             Self::Source(mode) => mode,
             Self::Usual => 0o666,
         };
-        0o600 | (others & before.unwrap_or(KEPT) & KEPT)
+        0o600 | (others & before.unwrap_or(PRESERVED_BITS) & PRESERVED_BITS)
     }
 }
 
-/// A file being written next to its destination, as `.NAME.firstbyte-part`. It is locked
-/// exclusively while open, so two writers cannot mix their data. If it is dropped without commit or
-/// discard, it stays for a later run to resume. Where the file system has no locks, its name is
-/// random, and no run resumes.
+/// A file that is being written next to its destination, as `.NAME.firstbyte-part`.
+///
+/// The file is locked exclusively while open, so two writers cannot mix their data. If the value is
+/// dropped without commit or discard, the file remains, and a later run resumes it. On a file
+/// system without locks, the file has a random name, and no run resumes it.
 #[derive(Debug)]
 pub struct LocalFile {
     sink: Arc<Sink>,
     place: PartialDestination,
-    /// The name from which the names of the partial file and the journal are made.
+    /// The name from which the names of the partial file and its journal are derived.
     stem: OsString,
     partial: OsString,
     path: PathBuf,
-    /// The permission bits of the partial file since it was opened.
+    /// The permission bits that the partial file had when it was opened.
     mode: u32,
-    /// True if the kernel chose the permission bits, as for any new file.
+    /// True if the kernel chose the permission bits, as it does for any new file.
     usual: bool,
 }
 
 impl LocalFile {
-    /// Opens or creates the partial file for `destination`, with the content of an interrupted
-    /// writer. Creates missing parent directories. If the destination is a symbolic link to a file,
-    /// that file is replaced rather than the link.
+    /// Opens or creates the partial file for `destination`. Keeps the content that an interrupted
+    /// writer left. Creates missing parent directories. If the destination is a symbolic link to a
+    /// file, the file is replaced, and the link stays.
     ///
     /// # Errors
-    /// [`Io`](crate::Error::Io): no permission, a directory has the name, or another writer has the
-    /// lock (`WouldBlock`). [`InvalidName`](crate::Error::InvalidName): no file name, or the
-    /// destination is neither file nor directory.
+    /// [`Io`](crate::Error::Io): no permission, the destination is a directory, or another writer
+    /// has the lock (`WouldBlock`). [`InvalidName`](crate::Error::InvalidName): no file name, or
+    /// the destination is neither a file nor a directory.
     pub fn open(destination: &Path, privacy: PartialPermissions) -> Result<Self> {
         Self::begin(PartialDestination::named(destination)?, privacy)
     }
 
     /// Opens a partial file like [`open`](Self::open), for a name beneath a directory. Follows no
-    /// link: a link at the destination is replaced. If `over` allows it, a directory is replaced
-    /// too, which the caller must remove before the commit.
+    /// links: a link at the destination is replaced. If `over` allows it, a directory is replaced
+    /// too; the caller must remove that directory before the commit.
     ///
     /// # Errors
-    /// The errors of [`open`](Self::open); [`InvalidName`](crate::Error::InvalidName) also if a
+    /// The errors of [`open`](Self::open). [`InvalidName`](crate::Error::InvalidName) also if a
     /// component of the path is a link.
     pub fn open_beneath(
         root: &Beneath,
@@ -132,7 +134,7 @@ impl LocalFile {
         let path = place.path.with_file_name(&partial);
         let is_text = place.name.to_str().is_some();
         let opened = opened.map_err(|error| match error.kind() {
-            // The missing name is not the directory, which is open.
+            // The directory is open, so it exists: the file system refuses to create the file.
             io::ErrorKind::NotFound if is_text => Error::InvalidName {
                 location: shown(&place.path).to_string(),
                 why: "no file can be created in this directory; name another destination".into(),
@@ -145,7 +147,7 @@ impl LocalFile {
         Ok(Self { sink, place, stem, partial, path, mode: opened.mode, usual })
     }
 
-    /// Returns the file for writes by several threads.
+    /// Returns the file, for writes by several threads.
     #[must_use]
     pub fn sink(&self) -> &Arc<Sink> {
         &self.sink
@@ -163,14 +165,14 @@ impl LocalFile {
         &self.path
     }
 
-    /// Returns whether a later run can resume an interrupted write.
+    /// Returns true if a later run can resume this write after an interruption.
     #[must_use]
     pub fn is_resumable(&self) -> bool {
         self.stem == self.place.name
     }
 
-    /// Returns the path from which the name of the journal is made: the destination, if the write
-    /// can be resumed.
+    /// Returns the path from which the name of the journal is derived: the destination, if the
+    /// write can be resumed.
     #[must_use]
     pub fn journaled_path(&self) -> PathBuf {
         self.place.path.with_file_name(&self.stem)
@@ -182,14 +184,14 @@ impl LocalFile {
         destination.with_file_name(name::partial_name(destination.file_name().unwrap_or_default()))
     }
 
-    /// Returns the directory of the file, for lookups.
+    /// Returns the directory of the file, in which names can be looked up.
     #[must_use]
     pub fn directory(&self) -> BorrowedFd<'_> {
         self.place.directory.as_fd()
     }
 
-    /// Sets the modification time and permission bits of `metadata`, syncs as `durability` says,
-    /// and renames the file to the destination.
+    /// Sets the modification time and the permission bits of `metadata`, syncs as `durability`
+    /// requires, and renames the file to the destination.
     ///
     /// # Errors
     /// [`Io`](crate::Error::Io). The destination is then unchanged.
@@ -198,8 +200,8 @@ impl LocalFile {
     }
 
     /// Commits like [`commit`](Self::commit), if `precondition` holds. The rename itself ensures
-    /// that the destination does not exist. A version is compared just before the rename; a writer
-    /// that takes no lock may change it in between.
+    /// that the destination does not exist. A version is compared just before the rename, so a
+    /// writer that takes no lock may still change the destination in between.
     ///
     /// # Errors
     /// The errors of [`commit`](Self::commit), and [`Precondition`](crate::Error::Precondition).
@@ -226,7 +228,8 @@ impl LocalFile {
         synced.map_err(|error| at_destination(error.into()))?;
         self.place.publish(&self.partial, self.file(), precondition).inspect_err(|error| {
             if matches!(error, Error::InvalidName { .. }) {
-                // The file can never get this name. If the removal fails, listings omit it.
+                // The file can never get this name, so it is removed. If the removal fails,
+                // listings omit the file.
                 let _ = rustix::fs::unlinkat(&self.place.directory, &self.partial, AtFlags::empty());
             }
         })?;
@@ -246,7 +249,7 @@ impl LocalFile {
     }
 
     /// Sets the final permission bits: those of the source. If the file replaces another, it gets
-    /// only bits that both have, so that neither a private source nor a private destination becomes
+    /// only the bits that both have: neither a private source nor a private destination becomes
     /// readable.
     fn settle_mode(&self, source: Option<u32>) -> std::result::Result<(), Errno> {
         let mode = match (source, self.place.mode) {
@@ -255,7 +258,11 @@ impl LocalFile {
             (None, None) if self.usual => return Ok(()),
             (None, None) => usual_mode(&self.place.directory, self.file())?,
         };
-        if mode & KEPT == self.mode { Ok(()) } else { beneath::change_mode(self.file(), mode & KEPT) }
+        if mode & PRESERVED_BITS == self.mode {
+            Ok(())
+        } else {
+            beneath::change_mode(self.file(), mode & PRESERVED_BITS)
+        }
     }
 
     /// Discards the content of an interrupted writer.
@@ -276,8 +283,9 @@ impl LocalFile {
     }
 }
 
-/// Truncates a file, unless it is already empty: after a truncation ext4 assumes that a file is
-/// being replaced in place, and writes it to disk on close, which doubles the time of a small file.
+/// Truncates a file, unless it is already empty. After a truncation, ext4 assumes that a file is
+/// being replaced in place, and writes it to disk on close, which doubles the time for a small
+/// file.
 ///
 /// # Errors
 /// The errors of the system call.
@@ -292,11 +300,11 @@ struct Opened {
     new: bool,
 }
 
-/// Opens and locks the partial file, with at most the permission bits `bits`. Starts over if
-/// another writer renames the file between open and lock. Returns `None` if the file system cannot
-/// lock files.
+/// Opens and locks the partial file, and ensures that its permission bits do not exceed `bits`.
+/// Starts over if another writer renames the file between open and lock. Returns `None` if the file
+/// system cannot lock files.
 fn open_locked(directory: &OwnedFd, name: &OsStr, bits: u32) -> io::Result<Option<Opened>> {
-    // These flags prevent waiting for a pipe or device of this name.
+    // With these flags, `open` does not wait if a pipe or device has this name.
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mode = Mode::from_raw_mode(bits);
     loop {
@@ -338,29 +346,31 @@ fn open_locked(directory: &OwnedFd, name: &OsStr, bits: u32) -> io::Result<Optio
             rustix::fs::unlinkat(directory, name, AtFlags::empty())?;
             continue;
         }
-        return Ok(Some(Opened { file: File::from(file), mode: ours.st_mode & KEPT, new }));
+        return Ok(Some(Opened { file: File::from(file), mode: ours.st_mode & PRESERVED_BITS, new }));
     }
 }
 
-/// Creates a file with the permission bits `bits` under a name that no other writer has.
+/// Creates a file with the permission bits `bits`, under a name that no other writer has.
 fn create(directory: &OwnedFd, name: &OsStr, bits: u32) -> io::Result<Opened> {
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::CREATE | OFlags::EXCL;
     let file = rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(bits))?;
-    let mode = rustix::fs::fstat(&file)?.st_mode & KEPT;
+    let mode = rustix::fs::fstat(&file)?.st_mode & PRESERVED_BITS;
     Ok(Opened { file: File::from(file), mode, new: true })
 }
 
-/// Returns true if other users can read or change an existing partial file: it gives them more
+/// Returns true if other users can read or change an existing partial file: it grants them more
 /// rights than `bits`, another user created it, or it has a second name.
 fn others_reach(file: &Stat, bits: u32) -> bool {
     let strange = file.st_uid != rustix::process::geteuid().as_raw() || file.st_nlink != 1;
     strange || file.st_mode & 0o077 & !bits != 0
 }
 
-/// Returns the permission bits of a new file: 0666 without those of the umask, or those of the
-/// directory's access control list. Creates a file to find out, because only the kernel knows both.
+/// Returns the permission bits of a new file: 0666 without the bits of the umask, or the bits that
+/// the access control list of the directory gives. Creates a file to find them, because only the
+/// kernel knows both rules.
 fn usual_mode(directory: &OwnedFd, partial: &File) -> std::result::Result<u32, Errno> {
-    // The name is unique, since the partial file is locked, and listings omit it.
+    // The name is unique, because it contains the inode number of the partial file. Listings omit
+    // the name.
     let probe = name::partial_name(format!("{:x}", rustix::fs::fstat(partial)?.st_ino).as_ref());
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = rustix::fs::openat(directory, &probe, flags, Mode::from_raw_mode(0o666))?;

@@ -1,9 +1,10 @@
-//! A directory for this program's own files: caches, journals, sockets and logs.
+//! Opens a directory for this program's own files: caches, journals, sockets and logs.
 //!
 //! Another user may have created the directory first, for example in `/tmp`, and filled it with
-//! links, pipes or files. So it is opened without following a link in its place, and it must belong
-//! to this user. Every file in it is opened beneath it, without links, and checked. Links in the
-//! path above it are followed only if they belong to root or to this user.
+//! links, pipes or files. So the directory is opened without following a link in its place, and it
+//! must belong to this user. Every file in the directory is opened beneath it without links, and
+//! checked. Links in the path above the directory are followed only if they belong to root or to
+//! this user.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -21,22 +22,23 @@ use rustix::process::geteuid;
 use super::resolve::{LOOKUP, open_beneath};
 use super::resolve::{READ, is_dots, readable, stat_at};
 
-/// The most links followed in one path, as in the kernel (path_resolution(7)).
-const MOST_LINKS: u32 = 40;
-/// Permission bits that allow other users to change a directory.
+/// Maximum number of links followed in one path, as in the kernel (path_resolution(7)).
+const MAX_LINKS: u32 = 40;
+/// Permission bits that let other users change a directory.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// Users that share a private directory.
+/// The users that share a private directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sharing {
     /// No other users: mode 0700.
     #[default]
     Private,
-    /// The directory's group: mode 2770. Its members are trusted to change each other's files.
+    /// The group of the directory: mode 2770. Members of the group are trusted to change each
+    /// other's files.
     Group,
 }
 
-/// The access to a file, and the treatment of a missing or existing one.
+/// The access to a file, and the treatment of a missing or an existing file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileAccess {
     /// Read. The file must exist.
@@ -61,14 +63,14 @@ impl PrivateDirectory {
     /// Opens the existing directory at `path`.
     ///
     /// # Errors
-    /// `NotFound`. `PermissionDenied` if a link is in its place, if it belongs to another user, or
-    /// if other users can write to it.
+    /// `NotFound`. `PermissionDenied` if `path` is a link, or if the directory belongs to another
+    /// user or can be written by other users.
     pub fn open(path: &Path, sharing: Sharing) -> io::Result<Self> {
         Self::at(path, sharing, Missing::Refuse)
     }
 
-    /// Opens the directory at `path`. If it is missing, creates it with its parents. An empty
-    /// directory of this user is closed to other users.
+    /// Opens the directory at `path`. If the directory is missing, creates it with its parents. If
+    /// it is empty and belongs to this user, closes it to other users.
     ///
     /// # Errors
     /// The errors of [`open`](Self::open), and those of creating a directory.
@@ -88,9 +90,6 @@ impl PrivateDirectory {
     }
 
     /// Opens the directory `name` in this one. Creates it if it is missing.
-    ///
-    /// # Errors
-    /// The errors of [`create`](Self::create).
     pub fn directory(&self, name: &str) -> io::Result<Self> {
         self.make_directory(Path::new(name))?;
         let directory = self.resolve(Path::new(name), LOOKUP, Mode::empty())?;
@@ -112,8 +111,9 @@ impl PrivateDirectory {
     /// Opens a regular file.
     ///
     /// # Errors
-    /// `PermissionDenied` for a link, a pipe or a device, for a file that has a second name, and
-    /// for a file of another user, except those of the group in a shared directory.
+    /// `PermissionDenied` for a link, a pipe or a device, for a file that would be written and has
+    /// a second name, and for a file of another user. In a shared directory, files of the
+    /// directory's group are allowed too.
     pub fn file(&self, name: &Path, opening: FileAccess) -> io::Result<File> {
         let flags = match opening {
             FileAccess::Read => OFlags::RDONLY,
@@ -121,7 +121,8 @@ impl PrivateDirectory {
             FileAccess::Create => OFlags::RDWR | OFlags::CREATE,
             FileAccess::CreateNew => OFlags::RDWR | OFlags::CREATE | OFlags::EXCL,
         };
-        // A pipe does not block, and no terminal becomes the controlling terminal of this process.
+        // With these flags, opening a pipe does not block, and no terminal becomes the controlling
+        // terminal of this process.
         let safe = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let mode = if flags.contains(OFlags::CREATE) {
             Mode::from_raw_mode(self.file_mode())
@@ -146,7 +147,7 @@ impl PrivateDirectory {
                 found.st_uid, found.st_gid
             )));
         }
-        // A write through a second name would change a file elsewhere.
+        // A write would also change the file under its second name, which may be elsewhere.
         if opening != FileAccess::Read && found.st_nlink > 1 {
             return Err(denied("it has a second name (hard link)"));
         }
@@ -157,10 +158,8 @@ impl PrivateDirectory {
         Ok(File::from(file))
     }
 
-    /// Returns the names in the directory `name`, in any order; empty if it does not exist.
-    ///
-    /// # Errors
-    /// The errors of the system calls.
+    /// Returns the names in the directory `name`, in any order. Returns none if the directory does
+    /// not exist.
     pub fn names(&self, name: &Path) -> io::Result<Vec<OsString>> {
         let opened = match self.resolve(name, READ | OFlags::NOFOLLOW, Mode::empty()) {
             Err(Errno::NOENT) => return Ok(Vec::new()),
@@ -169,13 +168,13 @@ impl PrivateDirectory {
         names_in(opened, usize::MAX)
     }
 
-    /// Returns whether an entry has this name.
+    /// Returns true if an entry has this name.
     #[must_use]
     pub fn has(&self, name: &Path) -> bool {
         self.parent(name).is_ok_and(|(above, last)| stat_at(&above, last).is_ok())
     }
 
-    /// Returns whether the directory is empty.
+    /// Returns true if the directory is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let first =
@@ -205,11 +204,8 @@ impl PrivateDirectory {
         Ok(rustix::fs::renameat(from, last, into, new)?)
     }
 
-    /// Closes the directory to users that do not share it. Only for a directory that the caller
-    /// knows to be its own.
-    ///
-    /// # Errors
-    /// The errors of the system calls.
+    /// Closes the directory to all users that do not share it. The caller must know that the
+    /// directory is its own.
     pub fn restrict(&self) -> io::Result<()> {
         let found = rustix::fs::fstat(&self.directory)?;
         let wanted = directory_mode(self.sharing);
@@ -219,11 +215,8 @@ impl PrivateDirectory {
         Ok(rustix::fs::fchmod(readable(&self.directory)?, Mode::from_raw_mode(wanted))?)
     }
 
-    /// Locks the directory against other processes that lock it, until the guard is dropped. `None`
-    /// if it is already locked.
-    ///
-    /// # Errors
-    /// The errors of the system calls.
+    /// Locks the directory until the guard is dropped. Excludes only processes that lock it too.
+    /// Returns `None` if the directory is already locked.
     pub fn try_lock(&self) -> io::Result<Option<OwnedFd>> {
         let lock = readable(&self.directory)?;
         match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
@@ -245,7 +238,7 @@ impl PrivateDirectory {
         &self.path
     }
 
-    /// Refuses a directory that other users may have prepared.
+    /// Returns an error for a directory that other users may have prepared.
     fn check(&self) -> io::Result<()> {
         let found = rustix::fs::fstat(&self.directory)?;
         if self.sharing == Sharing::Group {
@@ -258,7 +251,7 @@ impl PrivateDirectory {
             return Err(foreign(&found));
         }
         if found.st_mode & OTHERS_WRITE != 0 {
-            // The directory is closed before the second check: after that only this user adds
+            // The second check comes after the directory was closed, when only this user can add
             // files.
             let is_empty_now = self.is_empty() && self.restrict().is_ok() && self.is_empty();
             if !is_empty_now {
@@ -270,8 +263,8 @@ impl PrivateDirectory {
         Ok(())
     }
 
-    /// Returns whether a file belongs to this user or to the group that shares the directory. The
-    /// owner of any other file could read what is written to it.
+    /// Returns true if a file belongs to this user or to the group that shares the directory. Other
+    /// files are not used, because their owners could read what is written to them.
     fn is_of_group(&self, found: &Stat) -> io::Result<bool> {
         Ok(found.st_uid == geteuid().as_raw() || found.st_gid == rustix::fs::fstat(&self.directory)?.st_gid)
     }
@@ -283,14 +276,14 @@ impl PrivateDirectory {
         }
     }
 
-    /// Opens the directory that holds `name`. Returns it with the last component.
+    /// Opens the directory that holds `name`. Returns it with the last component of `name`.
     fn parent<'a>(&self, name: &'a Path) -> Result<(OwnedFd, &'a OsStr), Errno> {
         let last = name.file_name().ok_or(Errno::INVAL)?;
         let above = directory_of(name);
         Ok((self.resolve(above, LOOKUP, Mode::empty())?, last))
     }
 
-    /// Opens a name beneath the directory, without links.
+    /// Opens a name beneath the directory, following no links.
     fn resolve(&self, name: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
         open_beneath(&self.directory, name, flags, mode)
     }
@@ -300,7 +293,7 @@ impl PrivateDirectory {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Missing {
     Refuse,
-    /// Create them, the last one for these users.
+    /// Create the missing directories, the last of them for these users.
     Create(Sharing),
 }
 
@@ -329,7 +322,7 @@ fn descend(path: &Path, missing: Missing) -> io::Result<OwnedFd> {
                     return Err(denied("a symbolic link of another user is in its path"));
                 }
                 links += 1;
-                if links > MOST_LINKS {
+                if links > MAX_LINKS {
                     return Err(Errno::LOOP.into());
                 }
                 let target = rustix::fs::readlinkat(&at, &part, Vec::new())?;
@@ -364,7 +357,7 @@ fn directory_mode(sharing: Sharing) -> u32 {
     }
 }
 
-/// Returns at most `most` names in a directory.
+/// Returns up to `most` names in a directory.
 fn names_in(directory: OwnedFd, most: usize) -> io::Result<Vec<OsString>> {
     let mut names = Vec::new();
     for entry in Dir::new(directory)? {

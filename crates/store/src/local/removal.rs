@@ -1,5 +1,5 @@
-//! Removes files and directories beneath a directory. No link is followed: the name is resolved as
-//! for writes. Copies that replace, mirror or move call it.
+//! Removes files and directories beneath a directory. Names are resolved as for writes: no link is
+//! followed. Copies that replace, mirror or move call this module.
 
 use std::ffi::OsStr;
 use std::io;
@@ -17,7 +17,7 @@ use super::resolve::{READ, entries, stat_at};
 use crate::error::{Error, Result};
 
 impl Beneath {
-    /// Removes a file or a link. A missing file is not an error.
+    /// Removes a file or a link. Succeeds if it is missing.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::InvalidName`] if a component of the path is a link.
@@ -25,10 +25,10 @@ impl Beneath {
         self.remove(name, AtFlags::empty())
     }
 
-    /// Removes a file if it still has this version. A missing file is not an error.
+    /// Removes a file if it still has this version. Succeeds if the file is missing.
     ///
     /// # Errors
-    /// [`Error::Changed`], and those of [`remove_file`](Self::remove_file).
+    /// [`Error::Changed`], and the errors of [`remove_file`](Self::remove_file).
     pub fn remove_version(&self, name: &Path, version: &Version) -> Result<()> {
         let removed = self.parent(name, MissingDirectories::Refuse).and_then(|(directory, last)| {
             let found = version_of(&stat_at(&directory, last)?);
@@ -51,7 +51,8 @@ impl Beneath {
         }
     }
 
-    /// Removes a directory if it is empty. A missing or non-empty directory is not an error.
+    /// Removes a directory if it is empty. Succeeds, without removing it, if it is missing or not
+    /// empty.
     ///
     /// # Errors
     /// The errors of [`remove_file`](Self::remove_file).
@@ -62,8 +63,8 @@ impl Beneath {
         }
     }
 
-    /// Removes a directory with its contents, if `may` is true for every name; otherwise removes
-    /// nothing. Returns the number of files and links removed.
+    /// Removes a directory with its contents, if `may` is true for every name in it; otherwise
+    /// removes nothing. Returns the number of files and links removed.
     ///
     /// # Errors
     /// [`Error::InvalidName`] if `may` is false for a name; [`Error::Io`].

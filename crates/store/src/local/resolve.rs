@@ -1,5 +1,5 @@
-//! Opens names beneath an open directory without following links, and reads directories. Called by
-//! `beneath` for the trees of users and by `private` for this program's own files.
+//! Opens names beneath an open directory without following links, and reads directories. `beneath`
+//! calls this module for users' trees, and `private` for this program's own files.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,11 +16,11 @@ pub(super) const LOOKUP: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OF
 /// Flags that open a directory to list it.
 pub(super) const READ: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// Opens `name` beneath `root`, following no link.
+/// Opens `name` beneath `root`. Follows no links.
 pub(super) fn open_beneath(root: &OwnedFd, name: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     match rustix::fs::openat2(root, name, flags, mode, resolve) {
-        // Old kernels lack the call, sandboxes refuse it, and it may fail during a concurrent
+        // Old kernels lack `openat2`, sandboxes refuse it, and it may fail during a concurrent
         // rename.
         Err(error) if error == Errno::AGAIN || is_refusal(error) => open_by_parts(root, name, flags, mode),
         other => other,
@@ -63,7 +63,7 @@ pub(super) fn is_dots(entry: &DirEntry) -> bool {
     matches!(entry.file_name().to_bytes(), b"." | b"..")
 }
 
-/// Reopens a directory that was opened for lookups, to list it or to change it.
+/// Reopens a directory that was opened only for lookups, in order to list or change it.
 pub(super) fn readable(directory: &OwnedFd) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(directory, ".", READ, Mode::empty())
 }

@@ -1,7 +1,8 @@
-//! Finds names that a file system stores, or finds, in another spelling than the given one, and
-//! makes the errors for them. Nothing here needs the rules of a file system: if a lookup finds a
-//! name and its directory does not list it, the entry has another name. `beneath`, `partial` and
-//! `attributes` call this.
+//! Finds names that a file system stores or finds in another spelling, and makes the errors for
+//! such names. `beneath`, `partial` and `attributes` call this module.
+//!
+//! Nothing here depends on the rules of a particular file system: if a lookup finds a name that its
+//! directory does not list, the entry has another name.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -17,31 +18,31 @@ use super::errno;
 use super::resolve::{LOOKUP, entries, readable, stat_at};
 use crate::error::Error;
 
-/// Names that Windows keeps for devices, with any extension ("Naming Files, Paths, and Namespaces",
-/// Microsoft).
-const DEVICES: [&str; 4] = ["con", "prn", "aux", "nul"];
-/// Devices whose names end in a digit.
-const NUMBERED_DEVICES: [&str; 2] = ["com", "lpt"];
+/// Names that Windows reserves for devices, with any extension ("Naming Files, Paths, and
+/// Namespaces", Microsoft).
+const DEVICE_NAMES: [&str; 4] = ["con", "prn", "aux", "nul"];
+/// Reserved device names that a digit follows.
+const NUMBERED_DEVICE_NAMES: [&str; 2] = ["com", "lpt"];
 
-/// Returns true for names that some file systems store as other names, instead of refusing them:
-/// FAT and exFAT drop dots at the end (`vfat_striptail_len` in Linux's `fs/fat/namei_vfat.c`), and
-/// SMB servers list the names of devices in a mangled form (`mangled names`, smb.conf). Such names
-/// are rare, so a listing that checks each costs little.
+/// Returns true for names that some file systems store as other names instead of refusing them. FAT
+/// and exFAT drop dots at the end (`vfat_striptail_len` in Linux's `fs/fat/namei_vfat.c`). SMB
+/// servers list device names in a mangled form (`mangled names`, smb.conf). Such names are rare, so
+/// it costs little to list the directory for each of them.
 pub(super) fn is_often_changed(name: &OsStr) -> bool {
     let name = name.as_bytes();
     let stem = name.split(|byte| *byte == b'.').next().unwrap_or(name).trim_ascii_end();
     let is_device = |device: &str| stem.eq_ignore_ascii_case(device.as_bytes());
     let is_numbered = || match stem.split_last() {
         Some((last, kind)) if last.is_ascii_digit() => {
-            NUMBERED_DEVICES.iter().any(|device| kind.eq_ignore_ascii_case(device.as_bytes()))
+            NUMBERED_DEVICE_NAMES.iter().any(|device| kind.eq_ignore_ascii_case(device.as_bytes()))
         }
         _ => false,
     };
-    name.ends_with(b".") || name.ends_with(b" ") || DEVICES.into_iter().any(is_device) || is_numbered()
+    name.ends_with(b".") || name.ends_with(b" ") || DEVICE_NAMES.into_iter().any(is_device) || is_numbered()
 }
 
-/// Returns the different name that a directory has for the entry found as `name`. `None` if it has
-/// `name` itself, or no such entry.
+/// Returns the name that the directory lists for the entry found as `name`, if it differs from
+/// `name`. `None` if it is equal, or if there is no such entry.
 pub(super) fn other_spelling(directory: &OwnedFd, name: &OsStr) -> Result<Option<OsString>, Errno> {
     if let Err(error) = stat_at(directory, name) {
         return if error == Errno::NOENT { Ok(None) } else { Err(error) };
@@ -58,7 +59,7 @@ pub(super) fn other_spelling(directory: &OwnedFd, name: &OsStr) -> Result<Option
     }
 }
 
-/// Returns the first part of `name` that is there in another spelling, as a path from `root`, and
+/// Returns the first component of `name` that exists in another spelling: its path from `root`, and
 /// that spelling.
 pub(super) fn other_part(root: &OwnedFd, name: &Path) -> Result<Option<(PathBuf, OsString)>, Errno> {
     let mut directory = root.try_clone().map_err(|error| errno(&error))?;
@@ -70,7 +71,7 @@ pub(super) fn other_part(root: &OwnedFd, name: &Path) -> Result<Option<(PathBuf,
         }
         let flags = LOOKUP | OFlags::NOFOLLOW;
         directory = match rustix::fs::openat(&directory, part, flags, Mode::empty()) {
-            // The last part is a file, or missing.
+            // The component is a file or missing, so there is nothing to check below it.
             Err(Errno::NOENT | Errno::NOTDIR) => break,
             opened => opened?,
         };
@@ -78,9 +79,9 @@ pub(super) fn other_part(root: &OwnedFd, name: &Path) -> Result<Option<(PathBuf,
     Ok(None)
 }
 
-/// Returns the name in a directory that the file system takes for `name`: that of the entry which a
-/// lookup has found, else the one with the same letters in another case. File systems may make
-/// inode numbers from names, so that the same entry has two.
+/// Returns the name in a directory that the file system takes for `name`: the name of the entry
+/// that a lookup has found (`found`), otherwise the name with the same letters in another case.
+/// File systems may derive inode numbers from names, so that one entry has two numbers.
 pub(super) fn similar_name(
     directory: &OwnedFd,
     name: &OsStr,
@@ -97,7 +98,7 @@ pub(super) fn similar_name(
     Ok(other.map_or_else(|| "another name".into(), OsString::clone))
 }
 
-/// Returns true for errors by which a file system refuses a new name.
+/// Returns true for errors that mean that a file system refuses a new name.
 pub(super) fn is_refused_name(error: Errno) -> bool {
     matches!(error, Errno::INVAL | Errno::ILSEQ | Errno::OVERFLOW)
 }
@@ -113,7 +114,7 @@ pub(super) fn stored_otherwise(path: &Path, other: &OsStr) -> Error {
     invalid(path, format!("the file system stores this name as `{}`; {REMEDY}", shown(other)))
 }
 
-/// Returns the error for a name that the file system takes for `other`.
+/// Returns the error for a name that the file system does not distinguish from `other`.
 pub(super) fn spelled_otherwise(path: &Path, other: &OsStr) -> Error {
     let why = format!(
         "the file system takes this name for `{}`, which is there already; rename one of the two, or copy to a \

@@ -1,4 +1,4 @@
-//! Opens local files for reading and describes them. A version is a file's identity.
+//! Opens local files for reading, and describes them. The version of a file is its identity.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -9,33 +9,33 @@ use firstbyte_location::{EntryKind, FileIdentity, Version, shown};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::beneath::KEPT;
+use super::beneath::PRESERVED_BITS;
 use super::io_error;
 use crate::error::{Error, Result};
 use crate::object::{Metadata, Stat};
 
-/// Describes the file or directory at `path`, following links. A file with content and a stated
-/// length of 0 has an unknown length.
+/// Describes the file or directory at `path`, following links. If a file has content although its
+/// stated length is 0, its length is unknown.
 pub(crate) fn stat(path: &Path) -> Result<Stat> {
     let metadata = fs::metadata(path).map_err(|error| missing(path, error))?;
     let is_empty = metadata.is_file() && metadata.size() == 0;
-    // A file that cannot be opened keeps its stated length.
+    // A file that cannot be opened keeps its stated length of 0.
     if is_empty && open_regular(path).is_ok_and(|(file, _)| has_byte_at(&file, 0)) {
         return Ok(describe_unmeasured(&metadata));
     }
     Ok(describe(&metadata))
 }
 
-/// Returns whether there is content at `offset`. False if it cannot be read.
+/// Returns true if the file has a readable byte at `offset`.
 pub(crate) fn has_byte_at(file: &File, offset: u64) -> bool {
     file.read_at(&mut [0], offset).is_ok_and(|read| read > 0)
 }
 
-/// Opens a file for reading. Does not block if it is a pipe without a writer.
+/// Opens a file for reading. Does not block, even for a pipe without a writer.
 ///
 /// # Errors
-/// [`Error::NotFound`]; [`Error::InvalidName`] for a device, socket or pipe; [`Error::Io`], for a
-/// directory too.
+/// [`Error::NotFound`]; [`Error::InvalidName`] for a device, socket or pipe; [`Error::Io`], also
+/// for a directory.
 pub fn open_regular(path: &Path) -> Result<(File, fs::Metadata)> {
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
     let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
@@ -44,7 +44,7 @@ pub fn open_regular(path: &Path) -> Result<(File, fs::Metadata)> {
         Error::InvalidName { location: shown(path).to_string(), why: why.into() }
     };
     let file = opened.map_err(|error| match Errno::from_io_error(&error) {
-        // `open` fails with `ENXIO` for a socket.
+        // For a socket, `open` fails with `ENXIO`.
         Some(Errno::NXIO) => special(),
         _ => missing(path, error),
     })?;
@@ -78,7 +78,7 @@ pub(super) fn describe(metadata: &fs::Metadata) -> Stat {
         modified,
         metadata: Metadata {
             modified,
-            mode: Some(metadata.mode() & KEPT),
+            mode: Some(metadata.mode() & PRESERVED_BITS),
             owner: Some((metadata.uid(), metadata.gid())),
             ..Metadata::default()
         },
@@ -88,7 +88,8 @@ pub(super) fn describe(metadata: &fs::Metadata) -> Stat {
     }
 }
 
-/// Describes a file like [`describe`], without its length, which the file system states wrongly.
+/// Describes a file like [`describe`], but without the length, which the file system states
+/// wrongly.
 pub(super) fn describe_unmeasured(metadata: &fs::Metadata) -> Stat {
     let mut stat = describe(metadata);
     stat.version.size = None;
@@ -97,8 +98,8 @@ pub(super) fn describe_unmeasured(metadata: &fs::Metadata) -> Stat {
 
 pub(super) fn missing(path: &Path, error: io::Error) -> Error {
     match error.kind() {
-        // `NotADirectory` means that a component of the path is a file, so the file does not exist,
-        // as with keys.
+        // `NotADirectory` means that a component of the path is a file. The named file then does
+        // not exist, as with object keys.
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
             Error::NotFound { location: shown(path).to_string(), trace: None }
         }

@@ -267,7 +267,7 @@ fn private_content_is_never_written_to_a_file_that_others_could_open() {
     let place = temp();
     let path = place.path().join("file");
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    // The partial file of an object that anyone may read.
+    // The partial file of an object that every user may read.
     let left = LocalFile::open(&path, PartialPermissions::Usual).unwrap();
     let partial = left.path().clone();
     fs::set_permissions(&partial, fs::Permissions::from_mode(0o644)).unwrap();
@@ -288,14 +288,14 @@ fn a_partial_file_that_another_user_planted_gets_no_content() {
     let (path, other) = (place.path().join("file"), place.path().join("other"));
     let partial = LocalFile::partial_path(&path);
     let write = |file: &LocalFile| std::io::Write::write_all(&mut file.file(), b"secret").unwrap();
-    // The partial file's name is a hard link to a file that must not change.
+    // The name of the partial file is a hard link to a file that must not change.
     fs::write(&other, b"kept").unwrap();
     fs::hard_link(&other, &partial).unwrap();
     let file = LocalFile::open(&path, PartialPermissions::Usual).unwrap();
     write(&file);
     file.discard().unwrap();
     assert_eq!(fs::read(&other).unwrap(), b"kept");
-    // Only root can give a file away.
+    // Only root can change a file's owner.
     if rustix::process::geteuid().is_root() {
         fs::write(&partial, b"").unwrap();
         std::os::unix::fs::chown(&partial, Some(12_345), None).unwrap();
@@ -350,7 +350,7 @@ fn no_name_beneath_a_directory_leads_out_of_it() {
     let beneath = Beneath::new(&root, None);
     for name in ["link/d/file", "d/link/file", "../outside/d/file"] {
         let name = Path::new(name);
-        // Some calls fail and others do nothing. Only the remaining files matter.
+        // Some calls fail and others do nothing. What matters is that the outside files remain.
         let _ = beneath.remove_file(name);
         let _ = beneath.remove_tree(name.parent().unwrap(), &|_| true);
         assert!(
@@ -389,7 +389,8 @@ fn only_the_version_that_was_seen_is_removed() {
     let remove = |name: &str, version| beneath.remove_version(Path::new(name), version);
     write(&path("file"), b"seen");
     let seen = stat(&path("file")).unwrap().version;
-    // The name now has another file, a link to the old file, or a link in its directory's place.
+    // Now `file` is a new file, `link` is a link to the old file, and `directory/file` leads
+    // through a link.
     fs::rename(path("file"), path("aside")).unwrap();
     write(&path("file"), b"seen");
     symlink("aside", path("link")).unwrap();

@@ -1,6 +1,6 @@
-//! Finds the unit in which a file system keeps modification times, by setting one. Nothing names
-//! it: `statfs` knows no inode size of ext4, and no disk behind an SMB server. `beneath` calls
-//! this.
+//! Finds the unit in which a file system stores modification times, by setting a time and reading
+//! it back. No system call returns the unit: `statfs` knows neither the inode size of ext4 nor the
+//! disk behind an SMB server. `beneath` calls this module.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -13,10 +13,10 @@ use super::errno;
 use super::name::{partial_name, random_name};
 use super::resolve::stat_at;
 
-/// A time that no coarse unit keeps: an odd second, and a fraction that needs nanoseconds.
-const SET: Duration = Duration::new(1_700_000_001, 123_456_789);
-/// Units of file systems, coarsest first: two seconds (FAT), a second (HFS+, small inodes of ext4),
-/// 10 ms (exFAT), milliseconds, microseconds, 100 ns (NTFS, SMB).
+/// A time that only fine units can store: its seconds are odd, and its fraction needs nanoseconds.
+const TIME_TO_SET: Duration = Duration::new(1_700_000_001, 123_456_789);
+/// Units of file systems, coarsest first: two seconds (FAT), one second (HFS+, small inodes of
+/// ext4), 10 ms (exFAT), milliseconds, microseconds, 100 ns (NTFS, SMB).
 const UNITS: [Duration; 6] = [
     Duration::from_secs(2),
     Duration::from_secs(1),
@@ -26,13 +26,13 @@ const UNITS: [Duration; 6] = [
     Duration::from_nanos(100),
 ];
 
-/// Sets the time of a file in the directory, reads it again, and removes the file.
+/// Creates a file in the directory, sets its time and reads it back, and removes the file.
 pub(super) fn find(directory: &OwnedFd) -> Result<Duration, Errno> {
     // Listings omit this name.
     let name = partial_name(&random_name("".as_ref()).map_err(|error| errno(&error))?);
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::openat(directory, &name, flags, Mode::from_raw_mode(0o600))?);
-    let set = file.set_modified(SystemTime::UNIX_EPOCH + SET);
+    let set = file.set_modified(SystemTime::UNIX_EPOCH + TIME_TO_SET);
     drop(file);
     let kept = stat_at(directory, &name);
     rustix::fs::unlinkat(directory, &name, AtFlags::empty())?;
@@ -42,7 +42,7 @@ pub(super) fn find(directory: &OwnedFd) -> Result<Duration, Errno> {
     Ok(unit_of(Duration::new(seconds, u32::try_from(kept.st_mtime_nsec).unwrap_or_default())))
 }
 
-/// Returns the coarsest unit of which a time is a multiple; a nanosecond otherwise.
+/// Returns the coarsest unit of which `kept` is a multiple, or one nanosecond.
 fn unit_of(kept: Duration) -> Duration {
     let is_multiple = |unit: &Duration| kept.as_nanos().is_multiple_of(unit.as_nanos());
     UNITS.into_iter().find(is_multiple).unwrap_or(Duration::from_nanos(1))
@@ -59,7 +59,7 @@ mod tests {
         assert_eq!(kept(1, 0), Duration::from_secs(1));
         assert_eq!([kept(1, 120_000_000), kept(1, 130_000_000)], [Duration::from_millis(10); 2]);
         assert_eq!(kept(1, 123_456_700), Duration::from_nanos(100));
-        assert_eq!(unit_of(SET), Duration::from_nanos(1));
+        assert_eq!(unit_of(TIME_TO_SET), Duration::from_nanos(1));
     }
 
     #[test]

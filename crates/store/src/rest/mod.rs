@@ -1,9 +1,9 @@
-//! Code shared by the backends of Google and Azure: a request of a REST API, its retries, and the
-//! operations that both implement in the same way.
+//! Implements what the backends of Google and Azure share: a REST request, its retries, and the
+//! operations that both services do in the same way.
 //!
 //! A backend defines how a request is addressed and signed, what a refusal means, and how one
-//! object and one page of a listing are requested ([`RestStore`]). The other operations follow from
-//! these.
+//! object and one page of a listing are requested ([`RestStore`]). All other operations are built
+//! from these.
 
 mod pages;
 mod refusal;
@@ -37,27 +37,28 @@ pub(crate) use pages::{RestPage, RestQuery, directory_entry};
 pub(crate) use refusal::RestRefusal;
 pub(crate) use tokens::{BearerToken, Tokens, ask_for_token, form};
 
-/// Longest text of a response, bytes: more than a page of names.
-const LONGEST_TEXT: usize = 32 << 20;
-/// Concurrent deletions. Both services delete one object per request.
-const DELETIONS: usize = 16;
-/// Characters to encode in a part of a path or query: all but the unreserved ones (RFC 3986, 2.3).
+/// Maximum length of a response that is read into memory, in bytes. A page of names is shorter.
+const MAX_TEXT_BYTES: usize = 32 << 20;
+/// Number of concurrent deletions. Both services delete one object per request.
+const CONCURRENT_DELETIONS: usize = 16;
+/// Characters that are encoded in a component of a path or query: all but the unreserved ones (RFC
+/// 3986, 2.3).
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Encodes one part of a path, or a value of a query.
+/// Encodes one component of a path, or one value of a query.
 pub(crate) fn encoded(text: &str) -> String {
     utf8_percent_encode(text, RESERVED).to_string()
 }
 
-/// One request, before it has an address and a signature.
+/// A request before it has an address and a signature.
 pub(crate) struct RestCall<'a> {
-    /// The object or bucket of the call, for messages too.
+    /// The object or bucket of the call. Messages name it too.
     pub(crate) object: &'a ObjectLocation,
     pub(crate) method: HttpMethod,
     pub(crate) kind: RequestKind,
-    /// The path from the root of the service, encoded.
+    /// The path from the root of the service, percent-encoded.
     pub(crate) path: String,
-    /// The parameters of the query, not encoded.
+    /// The parameters of the query, not encoded yet.
     pub(crate) query: Vec<(&'static str, String)>,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) payload: Payload<'a>,
@@ -85,7 +86,7 @@ impl<'a> RestCall<'a> {
         self.object.to_string()
     }
 
-    /// Returns path and query as on the request line.
+    /// Returns the path and query, as on the request line.
     pub(crate) fn target(&self) -> String {
         let mut target = self.path.clone();
         let mut sign = if target.contains('?') { '&' } else { '?' };
@@ -97,14 +98,14 @@ impl<'a> RestCall<'a> {
     }
 }
 
-/// The server, target and headers of a call, including its credential.
+/// The server, target and headers of a call. The headers include the credential.
 pub(crate) struct CallAddress {
     pub(crate) origin: Origin,
     pub(crate) target: String,
     pub(crate) headers: Vec<(String, String)>,
 }
 
-/// A response whose body has not been read, or a refusal.
+/// A response whose body has not been read yet, or a refusal.
 pub(crate) type RestReply = std::result::Result<(ResponseHead, Incoming), RestRefusal>;
 
 /// An object store with a REST API.
@@ -118,25 +119,25 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
     fn renew(&self) -> bool;
 
     /// Returns the error for a refusal.
-    fn refused(&self, call: &RestCall<'_>, refusal: RestRefusal) -> Error;
+    fn untraced_error(&self, call: &RestCall<'_>, refusal: RestRefusal) -> Error;
 
     /// Returns the error for a refusal, with the trace of its request.
     fn refusal(&self, call: &RestCall<'_>, refusal: RestRefusal) -> Error {
         let trace = refusal.head.trace();
-        self.refused(call, refusal).traced(|| trace)
+        self.untraced_error(call, refusal).traced(|| trace)
     }
 
     /// Describes one object, never a prefix.
     fn head(&self, object: &ObjectLocation) -> Result<Stat>;
 
-    /// Requests one page of a listing, with at most `most` names if given. A query without a bucket
-    /// lists buckets.
+    /// Requests one page of a listing, limited to `most` names if `most` is given. A query without
+    /// a bucket lists the buckets.
     fn page(&self, query: &RestQuery, token: Option<&str>, most: Option<u32>) -> Result<RestPage>;
 
-    /// Deletes one object. A missing object is not an error.
+    /// Deletes one object. Succeeds if the object is missing.
     fn delete(&self, object: &ObjectLocation) -> Result<()>;
 
-    /// Sends a call once, or again if its token was refused.
+    /// Sends a call, and once more if the service refuses the token.
     fn send(&self, call: &RestCall<'_>) -> Result<RestReply> {
         let (client, place) = (self.client(), call.place());
         let cancel = client.scoped_cancel(call.cancel);
@@ -156,13 +157,13 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
                 cancel: &cancel,
                 throttle: &call.throttle,
             };
-            // Target and headers are not logged, because they may hold a signature.
+            // The target and the headers are not logged, because they may contain a signature.
             tracing::trace!(method = call.method.as_str(), place, query = ?call.query, "asking");
             let (head, incoming) = client.send(&request)?;
             if head.status < 300 {
                 return Ok(Ok((head, incoming)));
             }
-            let refusal = RestRefusal::new(head, &incoming.collect(LONGEST_TEXT)?);
+            let refusal = RestRefusal::new(head, &incoming.collect(MAX_TEXT_BYTES)?);
             if refusal.head.status != 401 || renewed || !self.renew() {
                 return Ok(Err(refusal));
             }
@@ -171,12 +172,12 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
         }
     }
 
-    /// Sends a call and retries it after transient failures.
+    /// Sends a call, and repeats it after transient failures.
     fn call(&self, call: &RestCall<'_>) -> Result<(ResponseHead, Vec<u8>)> {
         let mut retry = Retry::new(self.client(), call.cancel);
         loop {
             let sent = self.send(call).and_then(|reply| match reply {
-                Ok((head, incoming)) => Ok((head, incoming.collect(LONGEST_TEXT)?)),
+                Ok((head, incoming)) => Ok((head, incoming.collect(MAX_TEXT_BYTES)?)),
                 Err(refusal) => Err(self.refusal(call, refusal)),
             });
             match sent {
@@ -186,11 +187,12 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
         }
     }
 
-    /// Describes an object or, if there is none, a prefix with keys below it, which counts as a
+    /// Describes an object. Without such an object, describes a prefix with keys below it as a
     /// directory.
     fn stat(&self, object: &ObjectLocation) -> Result<Stat> {
         if object.key.is_empty() {
-            // Permission to list does not imply permission to read the bucket's description.
+            // The bucket is listed, because a caller that may list it need not be allowed to read
+            // its description.
             let query = RestQuery::new(object, &ListOptions::default());
             return self.page(&query, None, Some(1)).map(|_| Stat::directory());
         }
@@ -204,37 +206,38 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
         }
     }
 
-    /// Returns true if any key begins with this one and a `/`.
+    /// Returns true if any key begins with this key and a `/`.
     fn has_below(&self, object: &ObjectLocation) -> Result<bool> {
         let prefix = object.with_key(format!("{}/", object.key.trim_end_matches('/')));
         let query = RestQuery::new(&prefix, &ListOptions { recursive: true, ..ListOptions::default() });
         Ok(self.page(&query, None, Some(1))?.brought_names)
     }
 
-    /// Returns the body of a GET, after checking that it has the requested version.
+    /// Returns the body of a GET, after checking that the response has the requested version.
     fn open(
         &self,
         call: &RestCall<'_>,
         get: &Get,
-        described: impl Fn(ResponseHead) -> ResponseHead,
+        with_s3_headers: impl Fn(ResponseHead) -> ResponseHead,
     ) -> Result<Body> {
         let place = call.place();
         match self.send(call)? {
-            Ok((head, incoming)) => answer::open(&place, get, &described(head), incoming),
+            Ok((head, incoming)) => answer::open(&place, get, &with_s3_headers(head), incoming),
             Err(refusal) => match (refusal.head.status, &get.version) {
-                (416, _) => answer::unsatisfied(&place, get, &described(refusal.head)),
-                // A replaced generation no longer exists.
+                (416, _) => answer::unsatisfied(&place, get, &with_s3_headers(refusal.head)),
+                // A 404 may mean that the object was replaced, because a replaced generation no
+                // longer exists.
                 (404 | 412, Some(expected)) => {
                     let found = self.head(call.object).map(|stat| stat.version);
                     let trace = || refusal.head.trace();
-                    Err(conditions::refused(&place, Some(expected), found).traced(trace))
+                    Err(conditions::precondition_error(&place, Some(expected), found).traced(trace))
                 }
                 _ => Err(self.refusal(call, refusal)),
             },
         }
     }
 
-    /// Lists a prefix, a bucket, or (with an empty bucket name) all buckets, page by page.
+    /// Lists a prefix, a bucket or, with an empty bucket name, all buckets, one page after another.
     fn list(
         self: &Arc<Self>,
         object: &ObjectLocation,
@@ -264,8 +267,8 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
         };
         std::thread::scope(|scope| {
             let start = |_| std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work).ok();
-            // This thread works too, so that failing to start threads is no error.
-            let others: Vec<_> = (1..DELETIONS.min(objects.len())).filter_map(start).collect();
+            // This thread works too: deleting succeeds even if no other thread can start.
+            let others: Vec<_> = (1..CONCURRENT_DELETIONS.min(objects.len())).filter_map(start).collect();
             let mut failed = work();
             for other in others {
                 match other.join() {
@@ -278,7 +281,8 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
     }
 }
 
-/// Refuses options for writes that only S3 supports, rather than ignoring them.
+/// Returns an error for options that only S3 supports. Ignoring them would write the objects
+/// otherwise than the user asked for.
 pub(crate) fn refuse_s3_options(options: &StoreOptions) -> Result<()> {
     let given = [
         ("--acl", options.acl.is_some()),

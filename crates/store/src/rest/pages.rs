@@ -1,7 +1,7 @@
-//! Lists entries page by page.
+//! Lists entries one page after another.
 //!
-//! The first page is fetched before the listing is returned, so that a missing bucket or prefix
-//! fails at once.
+//! The first page is fetched before the listing is returned, so a missing bucket or prefix fails
+//! immediately.
 
 use std::sync::Arc;
 
@@ -14,28 +14,29 @@ use crate::order::Disorder;
 use crate::query::{ListOptions, Marker};
 use crate::turns::{Brought, Turns};
 
-/// The parameters shared by all pages of a listing.
+/// The parameters that all pages of a listing share.
 #[derive(Clone)]
 pub(crate) struct RestQuery {
-    /// The bucket. Its name is empty if buckets are listed.
+    /// The bucket. Its name is empty in a listing of buckets.
     pub(crate) bucket: ObjectLocation,
-    /// The prefix: empty, or ending in `/`.
+    /// The prefix: empty, or with a final `/`.
     prefix: String,
-    /// The location as it was given, for errors.
+    /// The location that the caller gave, for errors.
     listed: String,
     options: ListOptions,
-    /// True if the service lists names in byte order, so that a listing may start after a name.
+    /// True if the service lists names in byte order. Only then can the listing start after a name.
     is_sorted: bool,
 }
 
 #[derive(Default)]
 pub(crate) struct RestPage {
     pub(crate) entries: Vec<Entry>,
-    /// The first names in the wrong order, if there are any.
+    /// The first two names in the wrong order, if there are any.
     pub(crate) disorder: Option<Disorder>,
-    /// The token that requests the next page.
+    /// The token that requests the next page; `None` on the last page.
     pub(crate) next: Option<String>,
-    /// True if the page had a key, even if only the marker of the prefix itself.
+    /// True if the response had any key, even if the only key marks the prefix itself and is not
+    /// listed.
     pub(crate) brought_names: bool,
 }
 
@@ -54,7 +55,8 @@ impl RestQuery {
         format!("{}{}", self.prefix, self.options.beginning)
     }
 
-    /// Returns the delimiter, if directories are listed instead of their contents.
+    /// Returns the delimiter, unless the listing is recursive. With a delimiter, the service lists
+    /// a directory instead of its contents.
     pub(crate) fn delimiter(&self) -> Option<&'static str> {
         (!self.options.recursive).then_some("/")
     }
@@ -68,7 +70,7 @@ impl RestQuery {
         self.bucket.with_key(self.prefix()).to_string()
     }
 
-    /// Makes the page of these keys and common prefixes (each `NAME/`), in listing order.
+    /// Makes a page from keys and common prefixes (each `NAME/`), in listing order.
     pub(crate) fn page(
         &self,
         keys: impl Iterator<Item = (String, Entry)>,
@@ -80,7 +82,7 @@ impl RestQuery {
         let after = self.options.start_after.as_deref().unwrap_or_default().as_bytes();
         let mut name = |key: &str| {
             brought_names = true;
-            // A key equal to the prefix is its directory marker.
+            // A key equal to the prefix marks the prefix as a directory.
             key.strip_prefix(&self.prefix)
                 .filter(|name| marker == Marker::Listed || !name.is_empty())
                 .map(|name| name.as_bytes().to_vec())
@@ -104,16 +106,17 @@ impl RestQuery {
     }
 }
 
-/// Returns the entry of a directory or bucket, from its name and a `/`.
+/// Returns the entry of a directory or bucket. `name` ends with `/`.
 pub(crate) fn directory_entry(mut name: Vec<u8>) -> Entry {
-    // `a//b` has a directory named `/` below `a/`.
+    // The key `a//b` has a directory named `/` below `a/`, whose name must keep the slash.
     if name.len() > 1 {
         name.pop();
     }
     Entry::named(name, EntryKind::Directory)
 }
 
-/// Requests the first page. A prefix exists only if a key begins with it.
+/// Requests the first page. Fails if no key begins with the prefix, because a prefix without keys
+/// does not exist.
 pub(super) fn first(service: &impl RestStore, query: &RestQuery) -> Result<RestPage> {
     let page = service.page(query, None, None)?;
     let narrowed = query.options.start_after.is_some() || !query.options.beginning.is_empty();
@@ -140,7 +143,7 @@ pub(super) fn list<S: RestStore>(
     Ok(Box::new(pages.flatten()))
 }
 
-/// An iterator over pages. Each is requested when the entries of the previous one are used up.
+/// An iterator over pages. Requests the next page when the entries of the current one are used up.
 struct Pages<S> {
     service: Arc<S>,
     query: RestQuery,

@@ -1,4 +1,4 @@
-//! Reads error responses: JSON from Google, XML from Azure and from Google's XML API.
+//! Parses error responses: JSON from Google, XML from Azure and from Google's XML API.
 
 use serde::Deserialize;
 
@@ -9,7 +9,7 @@ use crate::wire::ResponseHead;
 
 pub(crate) struct RestRefusal {
     pub(crate) head: ResponseHead,
-    /// The service's error code, or else the status text.
+    /// The service's error code; without one, the text of the HTTP status.
     pub(crate) code: String,
     pub(crate) message: String,
 }
@@ -34,7 +34,7 @@ struct JsonReason {
     reason: String,
 }
 
-/// An XML `<Error>`.
+/// An XML `<Error>` element.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 struct XmlBody {
@@ -52,15 +52,16 @@ impl RestRefusal {
         let from_xml = || xml::parse_root("Error", body).map(|XmlBody { code, message }| (code, message));
         let (mut code, message) = from_json().or_else(from_xml).unwrap_or_default();
         if code.is_empty() {
-            // The response to a HEAD has no body, so the code is in a header.
+            // The response to a HEAD has no body. Azure repeats the code in a header.
             code = head.get("x-ms-error-code").unwrap_or(&head.reason).to_owned();
         }
-        // Azure adds the number of the request and the time in further lines.
+        // Only the first line is kept. Azure adds further lines with the request's number and the
+        // time.
         let message = message.lines().next().unwrap_or_default().to_owned();
         Self { head, code, message }
     }
 
-    /// Converts the refusal by its code if it is known, otherwise by its status.
+    /// Converts the refusal to an error: by its code if that is known, otherwise by its status.
     pub(crate) fn into_error(self, location: String, request: RequestAuthentication) -> Error {
         let Self { head, code, message } = self;
         let detail = || if message.is_empty() { code.clone() } else { format!("{code}: {message}") };

@@ -1,5 +1,6 @@
-//! An example of a store with a REST API, to be copied: see CONTRIBUTING.md. Tests compile it. It
-//! reads, lists and deletes objects of a service that answers with a JSON array of names.
+//! Shows how to add a store with a REST API: copy this example, as CONTRIBUTING.md explains. Tests
+//! compile it. The example reads, lists and deletes the objects of a service that answers with a
+//! JSON array of names.
 
 use std::sync::Arc;
 
@@ -50,7 +51,7 @@ impl RestStore for Toy {
     }
 
     fn address(&self, call: &RestCall<'_>, _: &Cancel) -> Result<CallAddress> {
-        // A real service adds a signature or a token to the headers.
+        // A real service would add a signature or a token to the headers.
         Ok(CallAddress { origin: self.origin.clone(), target: call.target(), headers: call.headers.clone() })
     }
 
@@ -58,7 +59,7 @@ impl RestStore for Toy {
         false
     }
 
-    fn refused(&self, call: &RestCall<'_>, refusal: RestRefusal) -> Error {
+    fn untraced_error(&self, call: &RestCall<'_>, refusal: RestRefusal) -> Error {
         refusal.into_error(call.place(), RequestAuthentication::Unsigned)
     }
 
@@ -80,7 +81,7 @@ impl RestStore for Toy {
         let entry = |item: Item| {
             (item.name, Entry { size: Some(item.size), ..Entry::named(Vec::new(), EntryKind::File) })
         };
-        // The service returns all names at once, without prefixes and tokens.
+        // This service returns all names in one page, and has neither prefixes nor tokens.
         Ok(query.page(items.into_iter().map(entry), std::iter::empty(), None))
     }
 

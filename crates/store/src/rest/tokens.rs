@@ -1,4 +1,4 @@
-//! Bearer tokens, which are requested when the first is needed and again before they expire.
+//! Holds bearer tokens. A token is requested when one is first needed, and again before it expires.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,19 +15,19 @@ use crate::requests::RequestKind;
 use crate::upload::Payload;
 use crate::wire::{HttpMethod, WireClient, WireRequest};
 
-/// Remaining validity below which a token is renewed. Google's metadata server returns the old
-/// token until five minutes before its end.
+/// Remaining validity below which a token is renewed. An earlier renewal would be useless with
+/// Google's metadata server, which returns the old token until five minutes before its end.
 const RENEW_BEFORE: Duration = Duration::from_secs(3 * 60);
-/// Longest response of a token endpoint, bytes.
-const LONGEST_ANSWER: usize = 1 << 20;
+/// Maximum length of a response from a token endpoint, in bytes.
+const MAX_ANSWER_BYTES: usize = 1 << 20;
 
-/// A token and the time when it expires.
+/// A token, and the time at which it expires.
 pub(crate) struct BearerToken {
     pub(crate) text: String,
     pub(crate) ends: Instant,
 }
 
-/// The token in use. One thread at a time requests a new one, and the others wait for it.
+/// The token in use. One thread at a time requests a new token, while the others wait for it.
 #[derive(Default)]
 pub(crate) struct Tokens {
     known: Mutex<Option<BearerToken>>,
@@ -39,7 +39,7 @@ impl Tokens {
         if known.as_ref().is_none_or(|token| token.ends < Instant::now() + RENEW_BEFORE) {
             match fetch() {
                 Ok(token) => *known = Some(token),
-                // The old token is still valid, and the next call requests a new one.
+                // The old token is still valid. The next call requests a new one.
                 Err(_) if known.as_ref().is_some_and(|token| token.ends > Instant::now()) => {}
                 Err(error) => return Err(error),
             }
@@ -47,27 +47,27 @@ impl Tokens {
         Ok(known.as_ref().map(|token| format!("Bearer {}", token.text)).unwrap_or_default())
     }
 
-    /// Drops a refused token. Returns true if there was one.
+    /// Drops a token that was refused. Returns true if there was a token.
     pub(crate) fn forget(&self) -> bool {
         self.known.lock().take().is_some()
     }
 }
 
-/// The response of a token endpoint (RFC 6749, 5.1). Some Azure endpoints send `expires_in` as a
-/// string.
+/// The response of a token endpoint (RFC 6749, 5.1). `expires_in` may be a string, as some Azure
+/// endpoints send it.
 #[derive(Deserialize)]
 struct Answer {
     access_token: String,
     expires_in: serde_json::Value,
 }
 
-/// Encodes fields as the form in the body of a request.
+/// Encodes fields as an HTML form, for the body of a request.
 pub(crate) fn form(fields: &[(&str, &str)]) -> String {
     let pairs: Vec<_> = fields.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
     pairs.join("&")
 }
 
-/// Requests a token: by a POST of `body`, or by a GET without a body. Neither the request nor the
+/// Requests a token: by a POST if `body` is given, otherwise by a GET. Neither the request nor the
 /// response is shown or logged.
 pub(crate) fn ask_for_token(
     client: &Arc<WireClient>,
@@ -77,7 +77,8 @@ pub(crate) fn ask_for_token(
     cancel: &Cancel,
 ) -> Result<BearerToken> {
     let place = call.place();
-    let refused = |detail: String| Error::Credentials { location: place.clone(), detail, trace: None };
+    let credentials_error =
+        |detail: String| Error::Credentials { location: place.clone(), detail, trace: None };
     let mut headers = call.headers.clone();
     if body.is_some() {
         headers.push(("content-type".to_owned(), "application/x-www-form-urlencoded".to_owned()));
@@ -100,9 +101,9 @@ pub(crate) fn ask_for_token(
         Ok(answer) => answer,
         Err(error @ Error::Cancelled) => return Err(error),
         Err(error) if error.is_transient() => return Err(error),
-        Err(error) => return Err(refused(format!("no token: {error}"))),
+        Err(error) => return Err(credentials_error(format!("no token: {error}"))),
     };
-    let answer = incoming.collect(LONGEST_ANSWER)?;
+    let answer = incoming.collect(MAX_ANSWER_BYTES)?;
     if head.status >= 500 || head.status == 429 {
         let message = format!("{origin} gives no token at present");
         return Err(Error::Server {
@@ -114,10 +115,10 @@ pub(crate) fn ask_for_token(
         });
     }
     if head.status != 200 {
-        return Err(refused(format!("{origin} answered {} {}", head.status, head.reason)));
+        return Err(credentials_error(format!("{origin} answered {} {}", head.status, head.reason)));
     }
-    let answer: Answer =
-        serde_json::from_slice(&answer).map_err(|_| refused(format!("{origin} answered without a token")))?;
+    let answer: Answer = serde_json::from_slice(&answer)
+        .map_err(|_| credentials_error(format!("{origin} answered without a token")))?;
     let seconds = match &answer.expires_in {
         serde_json::Value::String(text) => text.parse().ok(),
         number => number.as_u64(),

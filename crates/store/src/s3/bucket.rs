@@ -1,4 +1,4 @@
-//! CreateBucket and DeleteBucket.
+//! Creates and deletes buckets, by CreateBucket and DeleteBucket.
 
 use firstbyte_location::ObjectLocation;
 
@@ -9,10 +9,11 @@ use crate::error::Result;
 use crate::upload::Payload;
 
 impl S3 {
-    /// Sends `CreateBucket`, for the region of the options.
+    /// Sends `CreateBucket`. Creates the bucket in the region of the options.
     pub(crate) fn create_bucket(&self, bucket: &ObjectLocation) -> Result<()> {
         let region = self.region(&bucket.bucket)?;
-        // A request without a body selects the first region, whose name is not allowed in a body.
+        // S3 does not allow the name of the first region in a body: a request without a body
+        // selects it.
         let body = if region == endpoint::FIRST_REGION {
             String::new()
         } else {
@@ -27,7 +28,7 @@ impl S3 {
         self.call_text(&call).map(drop)
     }
 
-    /// Sends `DeleteBucket`. The service refuses if the bucket is not empty.
+    /// Sends `DeleteBucket`. The service refuses to delete a bucket that is not empty.
     pub(crate) fn delete_bucket(&self, bucket: &ObjectLocation) -> Result<()> {
         let cancel = Cancel::new();
         self.call_text(&S3Call::new(S3Operation::DeleteBucket, bucket, &cancel)).map(drop)

@@ -1,6 +1,8 @@
-//! AWS's credential chain of the crate `aws-config`: profiles, SSO, `credential_process`, web
-//! identity, container and instance roles. The chain is asynchronous and has a runtime to itself,
-//! since the caller may be in another. `credentials` calls it from a separate thread.
+//! Finds credentials by AWS's credential chain in the crate `aws-config`: profiles, SSO,
+//! `credential_process`, web identity, container and instance roles.
+//!
+//! The chain is asynchronous. It has a runtime of its own, because the caller may be running in
+//! another one. `credentials` calls this module on a separate thread.
 
 use std::sync::OnceLock;
 
@@ -19,17 +21,17 @@ use super::runtime::{describe, last_cause, runtime};
 use super::settings::Variants;
 use crate::wire::WireClient;
 
-/// The properties of a service that the sources of its credentials depend on.
+/// The properties of a service on which the sources of its credentials depend.
 pub(super) struct CredentialService {
     pub(super) region: Option<String>,
     pub(super) variants: Variants,
 }
 
-/// The cause of a failure of the chain.
+/// The reason why the chain failed.
 #[derive(Clone, Default)]
 pub(super) struct ChainFailure {
     pub(super) detail: String,
-    /// The service that did not respond, if that was the cause.
+    /// The service that did not respond, if that is why the chain failed.
     pub(super) silence: Option<Silence>,
 }
 
@@ -39,15 +41,15 @@ impl From<String> for ChainFailure {
     }
 }
 
-/// The source of credentials that are not in the options.
+/// A source of credentials other than the options.
 enum Source {
     /// AWS's default chain.
     Chain(DefaultCredentialsChain),
-    /// One profile and the profiles it refers to.
+    /// One profile, and the profiles to which it refers.
     Profile(ProfileFileCredentialsProvider),
 }
 
-/// Finds credentials, one call at a time.
+/// Finds credentials. Only one thread at a time may call it.
 pub(super) struct CredentialChain {
     client: ProviderClient,
     source: OnceLock<(Runtime, Source)>,
@@ -58,7 +60,7 @@ impl CredentialChain {
         Self { client: ProviderClient::new(client), source: OnceLock::new() }
     }
 
-    /// Requests credentials from the chain, or only from a profile if one is named.
+    /// Requests credentials: from the profile if one is named, otherwise from the whole chain.
     pub(super) fn provide(
         &self,
         service: &CredentialService,
@@ -84,7 +86,7 @@ impl CredentialChain {
                     Source::Chain(runtime.block_on(builder.build()))
                 }
             };
-            // The result is ignored: one thread at a time runs the chain, so the cell is empty.
+            // The cell is still empty, because only one thread at a time runs the chain.
             let _ = self.source.set((runtime, source));
         }
         let (runtime, source) = self.source.get().ok_or_else(|| "no source of credentials".to_owned())?;
@@ -109,8 +111,8 @@ impl CredentialChain {
     }
 }
 
-/// Returns the sources that the chain tried before it failed. It ends at the first one that is set
-/// up and fails.
+/// Returns the sources that the chain tried before it failed. The chain stops at the first source
+/// that is configured and fails.
 fn tried(error: &CredentialsError, profile: &str) -> String {
     let is_set = |names: &[&str]| names.iter().any(|name| variable(name).is_some());
     let files = is_set(&["AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"]);

@@ -1,8 +1,10 @@
-//! Finds out whether an upload is complete although the response that says so was lost.
+//! Finds out whether an upload was completed, when the response that says so was lost.
 //!
-//! A repeated completion is refused, because the upload no longer exists. The object then has the
-//! length of the upload and its checksum or, in a store without CRC-64, this client's metadata, a
-//! date since the first completion, or the bytes of the last part.
+//! A repeated completion is refused, because the upload no longer exists. So the object is compared
+//! with the upload: it must have the same length, and the same checksum. In a store without CRC-64,
+//! its modification time in the metadata must be the one that this client sent. Without such a
+//! time, the object must have been written since the completion was first sent, or must end with
+//! the bytes of the last part.
 
 use std::time::Instant;
 
@@ -17,13 +19,13 @@ use crate::upload::{Part, Written};
 
 use super::{S3, protocol};
 
-/// An upload that its store no longer knows.
+/// An upload that its store no longer knows, because it may be complete.
 pub(super) struct LostAnswer<'a> {
     pub(super) object: &'a ObjectLocation,
     pub(super) id: &'a str,
     /// The parts, in order.
     pub(super) parts: &'a [Part],
-    /// The checksum of the whole object, if the parts have one.
+    /// The checksum of the whole object, if the parts have checksums.
     pub(super) whole: Option<&'a Checksum>,
     pub(super) metadata: &'a Metadata,
     pub(super) began: Instant,
@@ -36,8 +38,8 @@ impl LostAnswer<'_> {
 }
 
 impl S3 {
-    /// Returns the result of an upload that was completed before, or an error if the object is not
-    /// the result of that upload.
+    /// Returns the result of an upload that was already completed. Returns an error if the object
+    /// is not the result of that upload.
     pub(super) fn completed_before(&self, lost: &LostAnswer<'_>) -> Result<Written> {
         let stat = self.head(lost.object, None)?;
         if self.is_result(lost, &stat) {
@@ -64,7 +66,7 @@ impl S3 {
         }
     }
 
-    /// Returns whether the object was written since the completion was first sent, by the store's
+    /// Returns true if the object was written since the completion was first sent, by the store's
     /// clock.
     fn is_since(&self, lost: &LostAnswer<'_>, stat: &Stat) -> bool {
         let written = stat.version.last_modified.as_deref().and_then(dates::http_date);
@@ -72,7 +74,8 @@ impl S3 {
         written.is_some_and(|date| clocks.is_within(lost.object.service, date, lost.began.elapsed()))
     }
 
-    /// Returns whether the object ends with the bytes of the last part, whose `ETag` is their MD5.
+    /// Returns true if the object ends with the bytes of the last part. The `ETag` of that part is
+    /// the MD5 of its bytes.
     fn has_last_part(&self, lost: &LostAnswer<'_>, stat: &Stat) -> bool {
         let Some(last) = lost.parts.last() else { return false };
         let range = Some(ByteRange::new(lost.size() - last.size, lost.size()));

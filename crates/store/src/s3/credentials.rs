@@ -1,11 +1,11 @@
-//! Finds credentials in the options or else by the AWS credential chain.
+//! Finds credentials: in the options, otherwise by the AWS credential chain.
 //!
-//! The chain ([`CredentialChain`]) runs on a separate thread, because the caller must be able to
-//! stop waiting when it is cancelled. Concurrent callers share one request.
+//! The chain ([`CredentialChain`]) runs on a separate thread, because a cancelled caller must be
+//! able to stop waiting. Concurrent callers share one run of the chain.
 //!
-//! Keys in variables are used without the chain. Building it takes milliseconds, longer than
-//! reading a small object. A profile given by name is the only source of credentials: if it is
-//! incomplete, that is an error.
+//! Keys in environment variables are used without the chain, because building it takes
+//! milliseconds, longer than reading a small object. A profile given by name is the only source of
+//! credentials: if it is incomplete, that is an error.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
@@ -21,18 +21,18 @@ use super::profile;
 use super::settings::ServiceSettings;
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
-use crate::limits::LOOK;
+use crate::limits::POLL_INTERVAL;
 use crate::options::StoreOptions;
 use crate::signing::Signing;
 use crate::wire::WireClient;
 
-/// Remaining validity below which credentials are renewed: longer than any request, shorter than
-/// the shortest AWS session (15 minutes).
+/// Remaining validity below which credentials are renewed. It is longer than any request, and
+/// shorter than the shortest AWS session (15 minutes).
 const RENEW_BEFORE: Duration = Duration::from_secs(5 * 60);
 
-/// The pause between attempts to renew, if the source fails or returns the same credentials. An
-/// attempt may start a process or take a round trip, during which requests wait.
-const ASK_AGAIN: Duration = Duration::from_secs(10);
+/// Pause between attempts to renew, if the source fails or returns the same credentials. Requests
+/// wait during an attempt, which may start a process or take a round trip.
+const RENEWAL_PAUSE: Duration = Duration::from_secs(10);
 
 /// Finds credentials once and renews them before they expire.
 pub(super) struct S3Credentials {
@@ -55,31 +55,31 @@ struct CredentialState {
     known: Option<Known>,
     /// True while a thread runs the chain.
     asking: bool,
-    /// The number of failures of the chain; `failure` is the last one.
+    /// Number of times that the chain has failed. `failure` is the last failure.
     failures: u64,
     failure: ChainFailure,
 }
 
-/// Credentials, and the time when they were last requested.
+/// Credentials, and the time at which they were last requested.
 struct Known {
     credentials: AccessKey,
     asked: Instant,
 }
 
 impl Known {
-    /// Returns true if the credentials can be used without renewal.
+    /// Returns true if the credentials can be used without a renewal.
     fn serves(&self) -> bool {
-        self.live(RENEW_BEFORE) || (self.live(ASK_AGAIN) && self.asked.elapsed() < ASK_AGAIN)
+        self.live(RENEW_BEFORE) || (self.live(RENEWAL_PAUSE) && self.asked.elapsed() < RENEWAL_PAUSE)
     }
 
-    /// Returns true if the credentials are valid for longer than `margin`.
+    /// Returns true if the credentials stay valid for longer than `margin`.
     fn live(&self, margin: Duration) -> bool {
         self.credentials.expiry.is_none_or(|expiry| SystemTime::now() + margin < expiry)
     }
 }
 
 impl S3Credentials {
-    /// Returns the identity for plain `s3://`, or for a named endpoint.
+    /// Returns the credentials for plain `s3://` or, if `endpoint` is given, for a named endpoint.
     pub(super) fn new(client: &WireClient, endpoint: Option<EndpointSettings>) -> Self {
         let asked = ChainState {
             chain: CredentialChain::new(client),
@@ -99,7 +99,7 @@ impl S3Credentials {
         settings.as_ref().map_err(|misuse| misuse.clone().into())
     }
 
-    /// Returns valid credentials, or `None` for unsigned requests.
+    /// Returns valid credentials, or `None` if requests are not to be signed.
     pub(super) fn credentials(
         &self,
         location: &str,
@@ -146,13 +146,14 @@ impl S3Credentials {
             }
         }
         while state.asking {
-            state = self.asked.answered.wait_timeout(state, LOOK).0;
+            state = self.asked.answered.wait_timeout(state, POLL_INTERVAL).0;
             if cancel.is_cancelled() {
                 return Err(Error::Cancelled);
             }
         }
         match &state.known {
-            // The old credentials are still valid, and the renewal is retried later.
+            // The renewal failed, but the old credentials are still valid. A later request tries
+            // again.
             Some(known) if known.live(Duration::ZERO) => Ok(Some(known.credentials.clone())),
             Some(known) if state.failures == failures => Ok(Some(known.credentials.clone())),
             _ => Err(refused(state.failure.clone())),
@@ -183,7 +184,8 @@ impl ChainState {
             Err(failure) => {
                 state.failures += 1;
                 state.failure = failure;
-                // The next attempt is made after `ASK_AGAIN`, not by every request.
+                // A failure counts as an attempt, so the next attempt follows only after
+                // `RENEWAL_PAUSE`.
                 if let Some(known) = &mut state.known {
                     known.asked = Instant::now();
                 }

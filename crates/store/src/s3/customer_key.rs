@@ -1,4 +1,5 @@
-//! Headers for encryption with a customer-provided key (SSE-C), by operation.
+//! Adds the headers for encryption with a customer-provided key (SSE-C), depending on the
+//! operation.
 //! <https://docs.aws.amazon.com/AmazonS3/latest/userguide/specifying-s3-c-encryption.html>
 
 use base64::Engine as _;
@@ -13,7 +14,8 @@ use super::operation::S3Operation;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReadKeyHeaders {
     WithKey,
-    /// The service has refused the key for this object, which is not encrypted with one.
+    /// Without the key. The service has refused the key for this object, so the object is not
+    /// encrypted with one.
     Plain,
 }
 
@@ -21,7 +23,7 @@ pub(super) fn is_needed(operation: S3Operation, reading: ReadKeyHeaders) -> bool
     writes(operation) || (reading == ReadKeyHeaders::WithKey && (reads(operation) || copies(operation)))
 }
 
-/// Adds the headers with the key to those of an operation.
+/// Adds the headers that an operation needs to pass the key.
 pub(super) fn add(
     operation: S3Operation,
     key: &CustomerKey,

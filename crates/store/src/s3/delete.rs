@@ -1,4 +1,4 @@
-//! Deletes objects, by `DeleteObject` or many at once by `DeleteObjects`.
+//! Deletes objects: one by `DeleteObject`, many at once by `DeleteObjects`.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ use super::xml::{self, Deletion};
 use super::{S3, S3Call, protocol};
 
 impl S3 {
-    /// Sends `DeleteObject`. A missing key is not an error.
+    /// Sends `DeleteObject`. Succeeds if the key is missing.
     pub(crate) fn delete(&self, object: &ObjectLocation) -> Result<()> {
         let cancel = Cancel::new();
         match self.call_text(&S3Call::new(S3Operation::DeleteObject, object, &cancel)) {
@@ -26,7 +26,8 @@ impl S3 {
         }
     }
 
-    /// Sends `DeleteObjects` for each bucket. Returns the failures.
+    /// Sends `DeleteObjects` for the objects of each bucket. Returns the objects that were not
+    /// deleted, with their errors.
     pub(crate) fn delete_many(&self, objects: &[ObjectLocation]) -> Vec<(Location, Error)> {
         let mut buckets: HashMap<&str, Vec<&ObjectLocation>> = HashMap::new();
         for object in objects {
@@ -44,21 +45,24 @@ impl S3 {
                 let failed = deletion.error.into_iter().filter_map(|refused| {
                     let object = of(&refused.key)?;
                     let location = located(object);
-                    if codes::meaning(&refused.code, 200) != Meaning::Final {
+                    if codes::meaning(&refused.code, 200) != Meaning::Permanent {
                         return self.delete(object).err().map(|error| (location, error));
                     }
                     let detail = format!("{}: {}", refused.code, refused.message);
-                    Some((location, denied(object, &detail, S3Operation::DeleteObjects, self.asked())))
+                    Some((
+                        location,
+                        denied(object, &detail, S3Operation::DeleteObjects, self.authentication()),
+                    ))
                 });
                 failed.collect()
             }
-            // A store that does not respond would not respond to 1,000 single requests either.
+            // A store that does not respond now would not respond to 1,000 single requests either.
             Err(error) if error.is_transient() || matches!(error, Error::Cancelled) => {
                 batch.iter().map(|object| (located(object), of_object(&error, object))).collect()
             }
-            // The whole batch failed, perhaps because of one key (a name that is illegal in XML),
-            // or a failure names no key. The keys are deleted one by one, so that each failure has
-            // its key.
+            // Either the whole batch failed, perhaps because of one key (a name that is illegal in
+            // XML), or a failure names no key. The keys are deleted one by one, to find the key of
+            // each failure.
             Ok(_) | Err(_) => batch
                 .iter()
                 .filter_map(|object| self.delete(object).err().map(|error| (located(object), error)))
@@ -92,7 +96,7 @@ impl S3 {
     }
 }
 
-/// Converts the error of a whole batch into that of one of its objects.
+/// Converts the error of a whole batch to the error of one object in it.
 fn of_object(error: &Error, object: &ObjectLocation) -> Error {
     let (location, trace) = (object.to_string(), error.trace().cloned().map(Box::new));
     match error {

@@ -1,19 +1,19 @@
-//! Values of an endpoint's settings: the position of the bucket in addresses, the version of the
-//! listing, the region. They are read from profiles (`settings`) and from the configuration file
-//! (`endpoints`).
+//! Defines the values of an endpoint's settings: where the bucket is in an address, the version of
+//! the listing request, the region. `settings` reads them from profiles, `endpoints` from the
+//! configuration file.
 
 use serde::Deserialize;
 
-/// The position of the bucket in an address.
+/// Where the bucket is in an address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Addressing {
-    /// In the host name at AWS, in the path at other services.
+    /// In the host name for AWS, in the path for other services.
     #[default]
     Auto,
     /// In the path.
     Path,
-    /// In the host name, if the bucket's name can be part of one.
+    /// In the host name, if the name of the bucket can be part of a host name.
     #[serde(rename = "host")]
     Virtual,
 }
@@ -22,9 +22,9 @@ pub(super) enum Addressing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "u8")]
 pub(super) enum ListVersion {
-    /// `ListObjects`, whose pages start after a key.
+    /// `ListObjects`: a page starts after a key.
     V1,
-    /// `ListObjectsV2`, whose pages start at a token.
+    /// `ListObjectsV2`: a page starts at a token.
     V2,
 }
 
@@ -40,8 +40,8 @@ impl TryFrom<u8> for ListVersion {
     }
 }
 
-/// Returns true if a name can be a region. It becomes part of a host name, so it must not be able
-/// to change the host.
+/// Returns true if a name can be a region. Regions become part of a host name, so a name that could
+/// change the host must be refused.
 pub(super) fn is_region(name: &str) -> bool {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     (1..=63).contains(&name.len())

@@ -12,16 +12,16 @@ use super::settings::{ServiceSettings, Variants};
 use crate::error::{Error, Result};
 use crate::origin::Origin;
 
-/// Characters to encode in keys: all but `/` and RFC 3986's unreserved ones, as S3's signatures
-/// require.
+/// Characters that are encoded in keys: all but `/` and the unreserved characters of RFC 3986, as
+/// S3's signatures require.
 const KEY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
-/// Characters to encode in query values, `/` included.
+/// Characters that are encoded in query values. Unlike in keys, `/` is one of them.
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Region to try if none is configured. The bucket's response corrects it.
+/// Region to try first if none is configured. The bucket's response corrects it.
 pub(super) const FIRST_REGION: &str = "us-east-1";
 
-/// The server and base path that requests for a bucket are sent to.
+/// The server and the base path for requests to a bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct BucketAddress {
     pub(super) origin: Origin,
@@ -30,8 +30,8 @@ pub(super) struct BucketAddress {
 }
 
 impl BucketAddress {
-    /// Returns the address of `bucket`, or of the service if it is empty, at the configured
-    /// endpoint or at AWS in `region`.
+    /// Returns the address of `bucket`, or of the service if `bucket` is empty: at the configured
+    /// endpoint, otherwise at AWS in `region`.
     pub(super) fn of(bucket: &str, settings: &ServiceSettings, region: &str) -> Result<Self> {
         let url = match express::zone(bucket).filter(|_| settings.endpoint_url.is_none()) {
             Some(zone) => format!("https://s3express-{zone}.{region}.{}", suffix(region)),
@@ -59,7 +59,7 @@ impl BucketAddress {
     /// Returns the path and query of a key, or of the bucket itself if the key is empty.
     pub(super) fn target(&self, key: &str, query: &[(&str, String)]) -> String {
         let mut target = format!("{}/{}", self.base, utf8_percent_encode(key, KEY));
-        // The path of a bucket has no final slash: some servers distinguish `/bucket/` from
+        // The path of a bucket has no final slash, because some servers distinguish `/bucket/` from
         // `/bucket`.
         if key.is_empty() && !self.base.is_empty() {
             target.pop();
@@ -74,7 +74,7 @@ impl BucketAddress {
     }
 }
 
-/// Returns the URL of the service: the configured one, or that of AWS in a region.
+/// Returns the URL of the service: the configured URL, otherwise that of AWS in `region`.
 pub(super) fn url(settings: &ServiceSettings, region: &str) -> String {
     settings.endpoint_url.clone().unwrap_or_else(|| aws_url(settings.variants, region))
 }
@@ -86,7 +86,7 @@ fn aws_url(variants: Variants, region: &str) -> String {
     format!("https://s3{fips}{dual_stack}.{region}.{}", suffix(region))
 }
 
-/// Returns the URL of another AWS service in a region.
+/// Returns the URL of another AWS service in `region`.
 pub(super) fn aws_service_url(service: &str, variants: Variants, region: &str) -> String {
     let fips = if variants.fips { "-fips" } else { "" };
     let suffix = match (variants.dual_stack, suffix(region)) {
@@ -97,12 +97,13 @@ pub(super) fn aws_service_url(service: &str, variants: Variants, region: &str) -
     format!("https://{service}{fips}.{region}.{suffix}")
 }
 
-/// Returns the end of the host names of a region.
+/// Returns the domain in which the host names of a region are.
 fn suffix(region: &str) -> &'static str {
     if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" }
 }
 
-/// Returns true if the bucket belongs in the host name. A numeric address has no subdomains.
+/// Returns true if the bucket belongs in the host name. A numeric address has no subdomains, so the
+/// bucket never belongs there.
 fn wants_host(addressing: Addressing, origin: &Origin) -> bool {
     match addressing {
         Addressing::Auto => is_aws(origin),
@@ -111,23 +112,24 @@ fn wants_host(addressing: Addressing, origin: &Origin) -> bool {
     }
 }
 
-/// Returns true for AWS, which requires the bucket in the host name. Other endpoints may lack
-/// wildcard names and certificates, so their bucket is in the path.
+/// Returns true for AWS, which requires the bucket in the host name. Other endpoints may have no
+/// wildcard names or certificates, so their buckets are in the path.
 fn is_aws(origin: &Origin) -> bool {
     origin.host.ends_with(".amazonaws.com") || origin.host.ends_with(".amazonaws.com.cn")
 }
 
-/// Returns true if a bucket's name can be part of a host name which, with TLS, a wildcard
-/// certificate covers.
+/// Returns true if the name of a bucket can be part of a host name. With TLS, a wildcard
+/// certificate must also cover that host name.
 fn can_be_host(bucket: &str, tls: bool) -> bool {
     let legal = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || (b == b'.' && !tls);
     (3..=63).contains(&bucket.len()) && bucket.bytes().all(legal)
 }
 
-/// Refuses buckets that need another protocol.
+/// Returns an error for a bucket that needs another protocol.
 pub(super) fn check_bucket(bucket: &str) -> Result<()> {
     let location = || format!("s3://{bucket}");
-    // The ARN of an access point has slashes and colons. Its alias works as a bucket name.
+    // The ARN of an access point has slashes and colons. The alias of the access point can be used
+    // as a bucket name.
     if bucket.starts_with("arn:") {
         return Err(Error::Unsupported {
             location: location(),

@@ -1,7 +1,9 @@
-//! The endpoints in the user's configuration file. A table `[endpoint.lab]` defines `s3+lab://`.
-//! The file is read when the first such location is used, so that a fault in it concerns no other
-//! run. Each endpoint has its own credentials, connections and certificates. The store's counters
-//! and cancellation cover all of them.
+//! Reads the endpoints in the user's configuration file. A table `[endpoint.lab]` defines
+//! `s3+lab://`.
+//!
+//! The file is read when the first such location is used, so a fault in the file affects only runs
+//! that use one. Each endpoint has its own credentials, connections and certificates. The counters
+//! and the cancellation of the store cover all endpoints.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -31,16 +33,16 @@ struct File {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EndpointSettings {
-    /// The URL, `http(s)://HOST[:PORT]`. `None`: that of the profile, or of AWS.
+    /// The URL, `http(s)://HOST[:PORT]`. `None`: the URL of the profile, otherwise that of AWS.
     pub(super) url: Option<String>,
-    /// The profile with the credentials. `None`: the credentials of plain `s3://`.
+    /// The profile that has the credentials. `None`: the credentials of plain `s3://`.
     profile: Option<String>,
     pub(super) region: Option<String>,
     #[serde(default)]
     pub(super) addressing: Addressing,
     ca_bundle: Option<PathBuf>,
     pub(super) list_version: Option<ListVersion>,
-    /// Whether writes have checksum headers.
+    /// Whether writes send checksum headers.
     #[serde(default = "yes")]
     pub(super) checksums: bool,
     /// Whether requests are signed.
@@ -56,7 +58,7 @@ fn yes() -> bool {
 struct Endpoints(BTreeMap<EndpointName, EndpointSettings>);
 
 impl Endpoints {
-    /// Reads the file. A missing file has no endpoints.
+    /// Reads the file. A missing file counts as one without endpoints.
     fn read(path: &Path) -> std::result::Result<Self, Misuse> {
         let misuse = |why: String| Misuse { what: path.display().to_string(), why };
         let text = match std::fs::read_to_string(path) {
@@ -65,8 +67,8 @@ impl Endpoints {
             Err(error) => return Err(misuse(error.to_string())),
         };
         let file: File = toml::from_str(&text).map_err(|error| {
-            // The library's message quotes the source over several lines, so only the line's number
-            // is used.
+            // The library's message quotes the source over several lines. Only the number of the
+            // line is shown.
             let line = error.span().map(|span| 1 + text[..span.start].matches('\n').count());
             misuse(format!("line {}: {}", line.unwrap_or(1), error.message()))
         })?;
@@ -83,8 +85,8 @@ impl Endpoints {
 }
 
 impl EndpointSettings {
-    /// Checks the settings. A relative path of a CA bundle is resolved against the file's
-    /// directory.
+    /// Checks the settings. Resolves a relative path of a CA bundle against the directory of the
+    /// file.
     fn checked(mut self, directory: &Path) -> std::result::Result<Self, String> {
         if let Some(url) = self.url.as_ref().filter(|url| Origin::parse_url(url).is_none()) {
             let url = firstbyte_location::redacted_operand(url);
@@ -103,7 +105,8 @@ impl EndpointSettings {
         Ok(self)
     }
 
-    /// Returns the options of requests to this endpoint, based on those of the store.
+    /// Returns the options for requests to this endpoint: those of the store, changed by the
+    /// settings of the endpoint.
     fn options(&self, options: &StoreOptions) -> StoreOptions {
         let signing = match (&self.profile, self.sign) {
             (_, false) => Signing::Anonymous,
@@ -141,13 +144,14 @@ impl NamedServices {
         }
     }
 
-    /// Returns the names in sorted order.
+    /// Returns the names of all endpoints, sorted.
     pub(crate) fn names(&self) -> Result<Vec<EndpointName>> {
         Ok(self.endpoints()?.keys().copied().collect())
     }
 
-    /// Returns whether two names denote one service: the same URL, with the same credentials. If
-    /// the file is unusable, every request reports it.
+    /// Returns true if two names denote the same service: the same URL with the same credentials.
+    /// If the file is unusable, compares only the names, because every request then fails with the
+    /// reason.
     pub(crate) fn are_one(&self, one: EndpointName, other: EndpointName) -> bool {
         let Ok(endpoints) = self.endpoints() else { return one == other };
         let identity = |name| {
@@ -158,7 +162,7 @@ impl NamedServices {
         one == other || identity(one).is_some_and(|one| identity(other) == Some(one))
     }
 
-    /// Returns the service of a name, within the scope of `client`.
+    /// Returns the service of the endpoint `name`, within the scope of `client`.
     pub(crate) fn get(&self, name: EndpointName, client: &WireClient) -> Result<S3> {
         let mut services = self.services.lock();
         if let Some(known) = services.get(&name) {

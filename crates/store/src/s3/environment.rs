@@ -1,16 +1,17 @@
-//! Reads AWS's environment variables. Called by `credentials`, `profile` and `settings`.
+//! Reads AWS's environment variables, for `credentials`, `profile` and `settings`.
 
 use std::env;
 
 use super::key::AccessKey;
 use crate::options::StoreOptions;
 
-/// Returns the value of a variable that is set and not empty.
+/// Returns the value of a variable, if it is set and not empty.
 pub(crate) fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Returns the keys in variables. They take precedence unless the options name a profile.
+/// Returns the keys in environment variables. They take precedence over other sources, unless the
+/// options name a profile.
 pub(super) fn from_variables(options: &StoreOptions) -> Option<AccessKey> {
     if options.profile.is_some() {
         return None;
@@ -23,12 +24,12 @@ pub(super) fn from_variables(options: &StoreOptions) -> Option<AccessKey> {
     })
 }
 
-/// The source of a setting that may be in variables and in profiles.
+/// The place in which a setting was found. Settings may be in variables and in profiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SettingSource {
-    /// The variable for S3 only.
+    /// The variable that applies to S3 only.
     ServiceVariable,
-    /// The variable for all services.
+    /// The variable that applies to all services.
     Variable,
     /// The `[services]` section that the profile names.
     Services,
@@ -36,10 +37,10 @@ pub(super) enum SettingSource {
     Profile,
 }
 
-/// The names of a setting that may be in variables and in profiles.
+/// The names under which a setting may be found in variables and in profiles.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setting {
-    /// The variable for all services. The one for S3 ends in `_S3`.
+    /// The variable that applies to all services. The variable for S3 has the suffix `_S3`.
     pub(super) variable: Option<&'static str>,
     /// The key in a profile.
     pub(super) key: &'static str,

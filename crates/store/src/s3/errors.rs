@@ -1,4 +1,4 @@
-//! Converts error responses of S3.
+//! Converts S3's error responses to errors.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::wire::{Incoming, ResponseHead};
 
 use super::dialect::is_region;
 use super::operation::S3Operation;
-use super::{LONGEST_XML, S3Call, express, xml};
+use super::{MAX_XML_BYTES, S3Call, express, xml};
 
 pub(super) struct S3Refusal {
     pub(super) head: ResponseHead,
@@ -21,9 +21,9 @@ pub(super) struct S3Refusal {
     region: Option<String>,
     class: Option<String>,
     request: RequestAuthentication,
-    /// True if a server with TLS refuses the request because it came without.
+    /// True if the server refuses the request because it was sent without TLS to a TLS port.
     pub(super) expects_tls: bool,
-    /// The identifiers in the body, for responses whose headers have none.
+    /// The identifiers in the body, for responses that have none in their headers.
     identifiers: (Option<String>, Option<String>),
 }
 
@@ -45,14 +45,14 @@ impl S3Refusal {
         incoming: Incoming,
         request: RequestAuthentication,
     ) -> Result<Self> {
-        let body = incoming.collect(LONGEST_XML)?;
-        // Go's and nginx's words for a request without TLS to a TLS port.
+        let body = incoming.collect(MAX_XML_BYTES)?;
+        // Go's and nginx's wording for a request without TLS to a TLS port.
         if head.status == 400 && ["HTTPS server", "HTTPS port"].iter().any(|words| contains(&body, words)) {
             let body = ErrorBody { code: head.reason.clone(), ..ErrorBody::default() };
             return Ok(Self { expects_tls: true, ..Self::new(head, body, request) });
         }
         let mut body: ErrorBody = xml::parse(&body).unwrap_or_default();
-        // The response to a HEAD has no body, so the status is used.
+        // The response to a HEAD has no body, so the text of its status is used.
         if body.code.is_empty() {
             body.code.clone_from(&head.reason);
         }
@@ -65,9 +65,9 @@ impl S3Refusal {
         Self { code, message, region, class, request, expects_tls: false, identifiers, head }
     }
 
-    /// Returns the error in the body of a 200, if there is one. Services send it when they begin a
-    /// response before they are done. It gets the code's usual status and is retried like any
-    /// other, as the documentation of CompleteMultipartUpload requires.
+    /// Returns the error in the body of a 200, if there is one. A service sends such an error when
+    /// it began the response before its work was done. The error gets the usual status of its code,
+    /// and is retried like any other, as the documentation of CompleteMultipartUpload requires.
     pub(super) fn in_success(
         head: &ResponseHead,
         body: &[u8],
@@ -79,13 +79,14 @@ impl S3Refusal {
         Some(Self::new(head, body, request))
     }
 
-    /// Returns the region of the bucket, if the error says that it is in another region.
+    /// Returns the region in which the bucket is, if the error says that the bucket is in another
+    /// region.
     pub(super) fn region(&self) -> Option<&str> {
         let elsewhere = matches!(self.head.status, 301 | 307 | 308)
             || means_another_region(&self.code)
             || (self.head.status == 400 && self.head.get("x-amz-bucket-region").is_some());
         let named = self.head.get("x-amz-bucket-region").or(self.region.as_deref());
-        // The name becomes part of a host name, so it must not be able to change the host.
+        // The region becomes part of a host name, so a name that could change the host is ignored.
         named.filter(|region| elsewhere && is_region(region))
     }
 
@@ -147,8 +148,8 @@ impl S3Refusal {
     }
 }
 
-/// Returns the error for a denied operation, with the actions that it needs. AWS names them only in
-/// some messages, and never in a response to a HEAD.
+/// Returns the error for a denied operation, with the actions that the operation needs. AWS names
+/// these actions only in some messages, and never in a response to a HEAD.
 pub(super) fn denied(
     object: &ObjectLocation,
     detail: &str,
@@ -172,20 +173,20 @@ fn contains(body: &[u8], words: &str) -> bool {
     body.windows(words.len()).any(|window| window == words.as_bytes())
 }
 
-/// Returns the location of a key's bucket.
+/// Returns the location of the bucket that holds a key.
 fn bucket_of(place: &str) -> String {
     let after_scheme = place.find("://").map_or(0, |at| at + 3);
     let end = place[after_scheme..].find('/').map_or(place.len(), |at| after_scheme + at);
     place[..end].to_owned()
 }
 
-/// Parses `Retry-After` in seconds. A date, which is rare, is ignored in favour of the usual
-/// back-off.
+/// Parses `Retry-After` in seconds. A date, which is rare, is ignored: the usual back-off then
+/// applies.
 pub(crate) fn retry_after(head: &ResponseHead) -> Option<Duration> {
     head.get("retry-after").and_then(|value| value.trim().parse().ok()).map(Duration::from_secs)
 }
 
-/// Returns true if the service does not support the checksum headers of a write.
+/// Returns true if the service does not support the checksum headers of writes.
 pub(super) fn refuses_checksums(error: &Error) -> bool {
     match error {
         Error::Server { status: 501, .. } => true,

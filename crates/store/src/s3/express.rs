@@ -1,8 +1,8 @@
 //! Supports directory buckets of S3 Express One Zone, whose names end in `--ZONE--x-s3`.
 //!
-//! Their requests are signed with the key of a session, which `CreateSession` issues for five
-//! minutes, under a separate service name. Listings are unordered, do not support `start-after`,
-//! and require prefixes to end in `/` (`order::is_directory_bucket`).
+//! Requests for these buckets are signed under a separate service name, with the key of a session.
+//! `CreateSession` issues such a key for five minutes. Listings of these buckets are unordered, do
+//! not support `start-after`, and require prefixes that end in `/` (`order::is_directory_bucket`).
 //! <https://docs.aws.amazon.com/AmazonS3/latest/userguide/s3-express-create-session.html>
 
 use std::collections::HashMap;
@@ -19,11 +19,11 @@ use crate::cancel::Cancel;
 use crate::dates;
 use crate::error::Result;
 
-/// Remaining validity below which a session is renewed: longer than the head of a request takes to
-/// arrive.
+/// Remaining validity below which a session is renewed. It is longer than the head of a request
+/// takes to arrive.
 const RENEW_BEFORE: Duration = Duration::from_secs(60);
-/// Validity of a session whose response does not state its end.
-const USUAL_LIFE: Duration = Duration::from_secs(5 * 60);
+/// Validity of a session if the response does not state when the session ends.
+const DEFAULT_LIFETIME: Duration = Duration::from_secs(5 * 60);
 
 #[derive(Default)]
 pub(super) struct ExpressSessions(Mutex<HashMap<String, AccessKey>>);
@@ -61,13 +61,13 @@ struct SessionKey {
     expiration: Option<String>,
 }
 
-/// Returns whether a request for a directory bucket is signed with the key of a session.
+/// Returns true if a request for a directory bucket is signed with the key of a session.
 pub(super) fn needs_session(operation: S3Operation) -> bool {
     !matches!(operation, S3Operation::CreateSession | S3Operation::CreateBucket | S3Operation::DeleteBucket)
 }
 
-/// Returns the actions that a policy must allow for an operation on a directory bucket. Access to
-/// objects is decided by the session alone.
+/// Returns the actions that a policy must allow for an operation on a directory bucket. For
+/// operations on objects, only the action that creates a session is checked.
 /// <https://docs.aws.amazon.com/AmazonS3/latest/userguide/s3-express-security-iam.html>
 pub(super) fn actions(operation: S3Operation) -> &'static [&'static str] {
     match operation {
@@ -77,13 +77,13 @@ pub(super) fn actions(operation: S3Operation) -> &'static [&'static str] {
     }
 }
 
-/// Returns the zone in the name of a directory bucket.
+/// Returns the zone, which is part of a directory bucket's name.
 pub(super) fn zone(bucket: &str) -> Option<&str> {
     bucket.strip_suffix("--x-s3")?.rsplit_once("--").map(|(_, zone)| zone)
 }
 
 impl S3 {
-    /// Returns the key of a session for a directory bucket, from a live session or a new one.
+    /// Returns the key of a session for a directory bucket. Creates a session if none is live.
     pub(super) fn session(&self, object: &ObjectLocation, cancel: &Cancel) -> Result<AccessKey> {
         if let Some(live) = self.sessions.live(&object.bucket) {
             return Ok(live);
@@ -96,7 +96,7 @@ impl S3 {
             .ok_or_else(|| protocol(&call.place(), "no session in the response").traced(|| head.trace()))?;
         let SessionKey { session_token, secret_access_key, access_key_id, expiration } = created.credentials;
         let stated = expiration.as_deref().and_then(dates::rfc3339);
-        let expiry = Some(stated.unwrap_or_else(|| SystemTime::now() + USUAL_LIFE));
+        let expiry = Some(stated.unwrap_or_else(|| SystemTime::now() + DEFAULT_LIFETIME));
         let session = AccessKey {
             id: access_key_id,
             secret: secret_access_key,

@@ -1,4 +1,4 @@
-//! The key that signs requests, from any source.
+//! Holds the key that signs requests. Every source of credentials returns this type.
 
 use std::fmt;
 use std::time::SystemTime;

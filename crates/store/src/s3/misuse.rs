@@ -1,4 +1,4 @@
-//! The error for a setting that cannot be used. `profile`, `settings` and `endpoints` report it.
+//! Describes a setting that cannot be used. `profile`, `settings` and `endpoints` report it.
 
 use crate::error::Error;
 

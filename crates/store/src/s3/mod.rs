@@ -1,10 +1,11 @@
-//! The S3 backend. Every call is one signed HTTP request by [`WireClient`].
+//! Reads and writes S3. Every call is one signed HTTP request, sent by [`WireClient`].
 //!
-//! An S3 SDK would put heap-allocated streams between socket and caller, and hide the response
-//! heads that version checks need. Only the search for credentials uses the SDK.
+//! An S3 SDK would put heap-allocated streams between the socket and the caller, and hide the
+//! response heads that version checks need. Only the search for credentials uses the SDK.
 //!
-//! A call is retried after a transient failure, after the bucket turned out to be in another region
-//! (which is remembered), and once after the service rejected the credentials as expired.
+//! A call is repeated after a transient failure, after the service reports that the bucket is in
+//! another region (the region is remembered), and once after the service rejects the credentials as
+//! expired.
 
 mod bucket;
 #[cfg_attr(not(feature = "aws-config"), path = "no_chain.rs")]
@@ -76,33 +77,33 @@ pub use settings::EndpointSource;
 pub(crate) use settings::ca_bundle;
 use sign::SigningRules;
 
-/// Longest accepted XML response, bytes: more than a page of 1,000 keys of 1,024 bytes,
-/// percent-encoded.
-const LONGEST_XML: usize = 16 << 20;
+/// Maximum length of an XML response, in bytes. A page of 1,000 percent-encoded keys of 1,024 bytes
+/// is shorter.
+const MAX_XML_BYTES: usize = 16 << 20;
 
-/// The S3-compatible service of the options.
+/// The S3-compatible service that the options name.
 pub(crate) struct S3 {
     client: Arc<WireClient>,
     identity: Arc<S3Credentials>,
-    /// Regions of buckets, learnt from responses.
+    /// The regions of buckets, learnt from responses.
     regions: Arc<Mutex<HashMap<String, String>>>,
-    /// True after the service has refused checksum headers, which are then no longer sent.
+    /// True once the service has refused checksum headers. They are then no longer sent.
     without_checksums: Arc<AtomicBool>,
-    /// The encoding of names in listings, learnt from responses.
+    /// How names are encoded in listings, learnt from responses.
     names: Arc<LearntNames>,
-    /// True after the service has shown that it supports only version 1 of the listing.
+    /// True once the service has shown that it supports only version 1 of the listing request.
     first_list_version: Arc<AtomicBool>,
     sessions: Arc<ExpressSessions>,
 }
 
-/// One request to S3, before it has an address and a signature.
+/// A request to S3 before it has an address and a signature.
 pub(super) struct S3Call<'a> {
     operation: S3Operation,
     object: &'a ObjectLocation,
     query: Vec<(&'static str, String)>,
     headers: Vec<(String, String)>,
     payload: Payload<'a>,
-    /// The bytes that the service processes before it responds: see [`WireRequest::work`].
+    /// Bytes that the service processes before it responds: see [`WireRequest::work`].
     work: u64,
     cancel: &'a Cancel,
     throttle: Throttle,
@@ -123,18 +124,18 @@ impl<'a> S3Call<'a> {
     }
 }
 
-/// The endpoint of a store's requests.
+/// The endpoint to which a store sends requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     /// The URL: `http(s)://HOST[:PORT]`, optionally with a path.
     pub url: String,
     /// The configured region.
     pub region: Option<String>,
-    /// The setting that determined the URL.
+    /// The setting that gave the URL.
     pub source: EndpointSource,
 }
 
-/// A response whose body has not been read, or a refusal with its body.
+/// A response whose body has not been read yet, or a refusal with its body.
 type Reply = std::result::Result<(ResponseHead, Incoming), S3Refusal>;
 
 impl S3 {
@@ -156,13 +157,13 @@ impl S3 {
         Self { identity, ..Self::new(client) }
     }
 
-    /// Returns the same service in the scope of another client.
+    /// Returns the same service, within the scope of another client.
     fn in_scope_of(&self, client: &WireClient) -> Self {
         self.with_client(Arc::new(self.client.in_scope_of(client)))
     }
 
-    /// Returns the same service with requests that end only when `cancel` or their own handle is
-    /// cancelled.
+    /// Returns the same service for requests that end only when `cancel`, or the request's own
+    /// handle, is cancelled.
     pub(crate) fn with_scope(&self, cancel: Cancel) -> Self {
         self.with_client(Arc::new(self.client.with_scope(cancel)))
     }
@@ -180,8 +181,8 @@ impl S3 {
         }
     }
 
-    /// Returns the URL of the service, its region if one is configured, and the setting that
-    /// determined the URL.
+    /// Returns the URL of the service, the configured region if there is one, and the setting that
+    /// gave the URL.
     pub(crate) fn endpoint(&self) -> Result<Endpoint> {
         let settings = self.identity.settings(&self.client.options)?;
         Ok(Endpoint {
@@ -191,32 +192,34 @@ impl S3 {
         })
     }
 
-    /// Returns the configured URL of the service. For AWS it is empty or names the partition. If
-    /// the configuration is unusable, it is empty, and every request reports that.
+    /// Returns the configured URL of the service. For AWS, returns the partition, which is empty
+    /// for the standard one. Empty too if the configuration is unusable: every request then fails
+    /// with the reason.
     pub(crate) fn configured_url(&self) -> String {
         let Ok(settings) = self.identity.settings(&self.client.options) else { return String::new() };
-        // The names of buckets are unique in a partition of AWS
+        // The name of a bucket is unique within a partition of AWS
         // (https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html).
         let region = settings.region.as_deref().unwrap_or_default();
         let partition = ["cn-", "us-gov-"].into_iter().find(|partition| region.starts_with(partition));
         settings.endpoint_url.clone().unwrap_or_else(|| partition.unwrap_or_default().to_owned())
     }
 
-    /// Sends a call and retries it after transient failures.
+    /// Sends a call, and repeats it after transient failures.
     fn call(&self, call: &S3Call<'_>) -> Result<(ResponseHead, Incoming)> {
         self.retrying(call, |reply| reply.map_err(|refusal| refusal.into_error(call)))
     }
 
-    /// Sends a call like [`call`](Self::call). The response is a short text, which may be an error.
+    /// Sends a call like [`call`](Self::call), and reads its response, which is a short text. The
+    /// text may be an error.
     fn call_text(&self, call: &S3Call<'_>) -> Result<(ResponseHead, Vec<u8>)> {
         self.retrying(call, |reply| self.text_of(call, reply))
     }
 
-    /// Reads the text of a response. An error inside a 200 is an error, for every operation.
+    /// Reads the text of a response. An error inside a 200 counts as an error, for every operation.
     fn text_of(&self, call: &S3Call<'_>, reply: Reply) -> Result<(ResponseHead, Vec<u8>)> {
         let (head, incoming) = reply.map_err(|refusal| refusal.into_error(call))?;
-        let body = incoming.collect(LONGEST_XML)?;
-        match S3Refusal::in_success(&head, &body, self.asked()) {
+        let body = incoming.collect(MAX_XML_BYTES)?;
+        match S3Refusal::in_success(&head, &body, self.authentication()) {
             Some(refusal) => Err(refusal.into_error(call)),
             None => Ok((head, body)),
         }
@@ -232,7 +235,8 @@ impl S3 {
         }
     }
 
-    /// Sends a call once. Follows the bucket to its region and renews expired credentials.
+    /// Sends a call once, and again if the bucket is in another region or the credentials have
+    /// expired.
     fn send(&self, call: &S3Call<'_>) -> Result<Reply> {
         let place = call.place();
         let mut renewed = false;
@@ -268,7 +272,7 @@ impl S3 {
         }
     }
 
-    /// Reads a refusal. One from a server that expects TLS is an error about the endpoint.
+    /// Reads a refusal. If the server expects TLS, fails with an error about the endpoint instead.
     fn refusal(
         &self,
         call: &S3Call<'_>,
@@ -276,7 +280,7 @@ impl S3 {
         head: ResponseHead,
         incoming: Incoming,
     ) -> Result<S3Refusal> {
-        let refusal = S3Refusal::read(head, incoming, self.asked())?;
+        let refusal = S3Refusal::read(head, incoming, self.authentication())?;
         if !refusal.expects_tls {
             return Ok(refusal);
         }
@@ -330,7 +334,7 @@ impl S3 {
         self.client.send(&request).map_err(|error| self.with_setting(error))
     }
 
-    /// Adds the setting that determined the endpoint to an error about an unreachable endpoint.
+    /// Adds the setting that gave the endpoint's address to an error about an unreachable endpoint.
     fn with_setting(&self, error: Error) -> Error {
         let options = &self.client.options;
         let settings = self.identity.settings(options).ok();
@@ -348,7 +352,7 @@ impl S3 {
         Ok(found.unwrap_or_else(|| endpoint::FIRST_REGION.to_owned()))
     }
 
-    fn asked(&self) -> RequestAuthentication {
+    fn authentication(&self) -> RequestAuthentication {
         if self.client.options.signing == Signing::Anonymous {
             RequestAuthentication::Unsigned
         } else {
@@ -368,10 +372,11 @@ impl S3 {
         !off && !self.without_checksums.load(Ordering::Relaxed)
     }
 
-    /// Runs a write with checksum headers, and again without them if the service refuses the
+    /// Runs a write with checksum headers. Runs it again without them if the service refuses these
     /// headers.
     fn with_checksums<T>(&self, write: impl Fn(bool) -> Result<T>) -> Result<T> {
-        // Other threads may find out meanwhile that the service refuses checksums.
+        // The setting is read only once, because another thread may change it during the write,
+        // when the service refuses checksums.
         let checked = self.uses_checksums();
         match write(checked) {
             Err(error) if checked && errors::refuses_checksums(&error) => {

@@ -1,7 +1,7 @@
-//! Multipart uploads.
+//! Uploads large objects in parts.
 //!
-//! Each part is sent with the CRC-64/NVME of its bytes, and the completion with that of the whole
-//! object, which is combined from those of the parts. So the service verifies every byte.
+//! Each part is sent with the CRC-64/NVME of its bytes. The completion is sent with the CRC-64/NVME
+//! of the whole object, combined from those of the parts. So the service verifies every byte.
 
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -89,7 +89,7 @@ impl S3 {
         Ok(Part { number, size: range.len(), etag, checksum })
     }
 
-    /// Sends `ListParts`, for all pages.
+    /// Sends `ListParts` until all pages are read.
     pub(crate) fn list_parts(&self, object: &ObjectLocation, id: &str) -> Result<Vec<Part>> {
         let cancel = Cancel::new();
         let mut parts = Vec::new();
@@ -141,8 +141,9 @@ impl S3 {
             call.header("x-amz-checksum-type", "FULL_OBJECT");
         }
         let (mut retry, began) = (Retry::new(&self.client, call.cancel), Instant::now());
-        // The client repeats a request itself if its reused connection was closed, and counts a
-        // retry.
+        // The HTTP client repeats a request by itself if its reused connection was closed, and
+        // counts that as a retry. So a higher count means that the first completion may have
+        // arrived.
         let sent_again = || self.client.counters.retries.load(Ordering::Relaxed);
         let sent_before = sent_again();
         let (head, stored) = loop {
@@ -169,7 +170,7 @@ impl S3 {
         Ok(Written { version: write::version(&head, stored.etag, Some(size)), verified })
     }
 
-    /// Sends `AbortMultipartUpload`. A missing upload is not an error.
+    /// Sends `AbortMultipartUpload`. Succeeds if the upload does not exist.
     pub(crate) fn abort_upload(&self, object: &ObjectLocation, id: &str) -> Result<()> {
         let cancel = Cancel::new();
         let mut call = S3Call::new(S3Operation::AbortMultipartUpload, object, &cancel);
@@ -181,7 +182,7 @@ impl S3 {
         }
     }
 
-    /// Sends `ListMultipartUploads` for a prefix, for all pages.
+    /// Sends `ListMultipartUploads` for a prefix, until all pages are read.
     pub(crate) fn stale_uploads(&self, prefix: &ObjectLocation) -> Result<Vec<StaleUpload>> {
         let cancel = Cancel::new();
         let bucket = prefix.with_key("");
@@ -224,7 +225,7 @@ impl S3 {
 }
 
 impl S3 {
-    /// Returns the form of the keys in a list of uploads.
+    /// Returns the form of the keys in a listing of uploads.
     fn form_of_uploads(&self, call: &mut S3Call<'_>, page: &UploadPage) -> Result<NameForm> {
         if let Some(stated) = NameForm::stated(page.encoding_type.as_deref()) {
             return Ok(stated);
@@ -252,7 +253,7 @@ fn part_call<'a>(
     call
 }
 
-/// Returns the checksum of the whole object, if every part has one.
+/// Combines the checksum of the whole object from those of the parts. `None` if a part has none.
 fn combined(parts: &[Part]) -> Option<Checksum> {
     let (first, rest) = parts.split_first()?;
     rest.iter()

@@ -1,10 +1,11 @@
 //! Decodes the names in listings.
 //!
-//! Listings are requested with `encoding-type=url`, since keys may have characters that are illegal
-//! in XML. A service that states this encoding may still send names in another form. A wrongly
-//! decoded name denotes another object, or none, and deleting it reports success. So if the
-//! forms that are still possible for a service decode a name differently, the page is requested
-//! again without the parameter. Forms that do not give the names of that page are excluded.
+//! Listings are requested with `encoding-type=url`, because keys may have characters that are
+//! illegal in XML. A service that claims this encoding may still send names in another form. A
+//! wrongly decoded name denotes another object or none, and deleting it would report success. So if
+//! the forms that are still possible for a service decode a name differently, the same page is
+//! requested again without the parameter. Forms that do not yield the names on that page are
+//! excluded.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -17,10 +18,10 @@ use crate::error::Result;
 /// The query parameter for URL-encoded names.
 pub(super) const ENCODING: &str = "encoding-type";
 
-/// A form of names in a listing.
+/// How names are encoded in a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NameForm {
-    /// Percent-encoded, with `+` for a space, as from S3.
+    /// Percent-encoded, with `+` for a space, as S3 does.
     Form,
     /// Percent-encoded, with a literal `+`.
     Percent,
@@ -32,7 +33,7 @@ impl NameForm {
     /// All forms, the most probable first.
     const ALL: [Self; 3] = [Self::Form, Self::Percent, Self::Literal];
 
-    /// Returns the name that a text of the listing stands for.
+    /// Returns the name for which a string in the listing stands.
     pub(super) fn decode(self, text: &str) -> Cow<'_, str> {
         let percent = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
         match self {
@@ -43,7 +44,7 @@ impl NameForm {
         }
     }
 
-    /// Returns `Literal` for a response that does not state the encoding; `None` if it does.
+    /// Returns `Literal` if the response does not claim to be encoded, and `None` if it does.
     pub(super) fn stated(encoding_type: Option<&str>) -> Option<Self> {
         (encoding_type != Some("url")).then_some(Self::Literal)
     }
@@ -60,8 +61,8 @@ impl Default for LearntNames {
 }
 
 impl LearntNames {
-    /// Returns the form of the names of a page that is said to be encoded. `plain` requests the
-    /// names of the same page without encoding.
+    /// Returns the form of the names on a page that claims to be encoded. `plain` requests the
+    /// names on the same page without encoding.
     pub(super) fn learn(
         &self,
         names: &[&str],
@@ -82,7 +83,7 @@ impl LearntNames {
                 |form: &NameForm| doubtful.iter().all(|name| plain.contains(form.decode(name).as_ref()));
             possible.iter().copied().filter(fits).collect()
         };
-        // Names that are illegal in XML make the page unusable without encoding. Then the most
+        // Without encoding, names that are illegal in XML make the page unusable. Then the most
         // probable form is assumed.
         let found = if found.is_empty() { vec![possible[0]] } else { found };
         let first = found[0];
@@ -95,8 +96,8 @@ impl LearntNames {
 mod tests {
     use super::*;
 
-    /// Returns the forms that are found for pages of a service with these keys, and the number of
-    /// extra requests.
+    /// Returns the names that are decoded from the pages of a service with these keys, and the
+    /// number of extra requests.
     fn learn(keys: &[&str], encode: impl Fn(&str) -> String) -> (Vec<String>, usize) {
         let names = LearntNames::default();
         let mut asked = 0;
@@ -121,7 +122,8 @@ mod tests {
         assert_eq!(learn(&keys, |key| encode(key, "%2B", "%20")).0, keys);
         assert_eq!(learn(&keys, |key| encode(key, "+", "%20")).0, keys);
         assert_eq!(learn(&keys, ToOwned::to_owned).0, keys);
-        // If a service does not encode, a plus alone says nothing about percent signs.
+        // If the service does not encode names, a plus alone excludes no form that decodes percent
+        // signs.
         let few = ["a+b", "a%41b"];
         assert_eq!(learn(&few, ToOwned::to_owned), (few.map(str::to_owned).to_vec(), 2));
         assert_eq!(learn(&["plain", "x/y"], ToOwned::to_owned).1, 0);

@@ -1,5 +1,5 @@
-//! Replaces the credential chain in a build without the feature `aws-config`: credentials are keys
-//! in options or variables.
+//! Replaces the credential chain in a build without the feature `aws-config`. Credentials are then
+//! found only as keys, in options or environment variables.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use super::key::AccessKey;
 use super::settings::Variants;
 use crate::wire::WireClient;
 
-/// The service that credentials are for (unused here).
+/// The service for which credentials are requested (unused here).
 pub(super) struct CredentialService {
     pub(super) region: Option<String>,
     pub(super) variants: Variants,
 }
 
-/// The cause of a failure to find credentials.
+/// The reason why no credentials were found.
 #[derive(Clone, Default)]
 pub(super) struct ChainFailure {
     pub(super) detail: String,
@@ -26,7 +26,7 @@ impl From<String> for ChainFailure {
     }
 }
 
-/// A source without credentials.
+/// A chain that never finds credentials.
 pub(super) struct CredentialChain;
 
 impl CredentialChain {

@@ -1,5 +1,5 @@
 //! Replaces the AWS configuration files in a build without the feature `aws-config`. A named
-//! profile is refused: its endpoint or its keys would be missing.
+//! profile is refused, because its endpoint or its keys would be missing.
 
 use std::convert::Infallible;
 
@@ -8,7 +8,7 @@ use super::misuse::Misuse;
 use crate::error::Result;
 use crate::options::StoreOptions;
 
-/// The configuration files, which this build never reads.
+/// The configuration files. No value of this type exists, because this build never reads the files.
 pub(super) struct Profiles(Infallible);
 
 impl Profiles {
@@ -17,7 +17,7 @@ impl Profiles {
     }
 }
 
-/// Returns the name of the profile, if an option or variable states one.
+/// Returns the name of the profile, if an option or an environment variable gives one.
 pub(super) fn named(options: &StoreOptions) -> Option<String> {
     options.profile.clone().or_else(|| variable("AWS_PROFILE")).or_else(|| variable("AWS_DEFAULT_PROFILE"))
 }
@@ -32,7 +32,8 @@ pub(super) fn read(options: &StoreOptions) -> std::result::Result<Option<Profile
     }
 }
 
-/// Finds a setting in these variables, first in that of S3, then in that of all services.
+/// Finds a setting in environment variables: first in the one for S3, then in the one for all
+/// services.
 pub(super) fn find(
     setting: Setting,
     variables: &[(String, String)],

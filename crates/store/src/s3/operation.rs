@@ -1,6 +1,6 @@
-//! The operations of S3 that this backend uses.
+//! Lists the operations of S3 that this backend uses.
 //!
-//! Every call names an operation, so this list is complete. `tests/deploy` compares it with the
+//! Every call names an operation, so the list is complete. `tests/deploy` compares it with the
 //! policies of `deploy/` and the table in `docs/reference/deploy.md`.
 
 use crate::requests::RequestKind;
@@ -54,7 +54,7 @@ impl S3Operation {
         }
     }
 
-    /// Returns the kind of request that AWS bills.
+    /// Returns the kind of request as which AWS bills the operation.
     pub(super) fn kind(self) -> RequestKind {
         match self {
             Self::ListBuckets
@@ -68,8 +68,8 @@ impl S3Operation {
         }
     }
 
-    /// Returns the actions that a policy must allow. The second is needed for the source of a copy,
-    /// or for a version that is not the current one.
+    /// Returns the actions that a policy must allow for the operation. The second action is needed
+    /// for the source of a copy, or for a version other than the current one.
     pub(super) fn actions(self) -> &'static [&'static str] {
         match self {
             Self::AbortMultipartUpload => &["s3:AbortMultipartUpload"],

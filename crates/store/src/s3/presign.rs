@@ -1,4 +1,5 @@
-//! Presigned URLs: the signature of one request, in its query. The verb `presign` prints them.
+//! Makes presigned URLs, which hold the signature of one request in their query. The verb `presign`
+//! prints them.
 
 use std::time::{Duration, SystemTime};
 
@@ -24,7 +25,7 @@ pub enum PresignMethod {
 pub struct Presign {
     /// The allowed request.
     pub method: PresignMethod,
-    /// The validity, in whole seconds: at least 1, at most [`Presign::LONGEST`].
+    /// The validity, in whole seconds: from 1 second to [`Presign::LONGEST`].
     pub expires: Duration,
 }
 
@@ -33,12 +34,13 @@ impl Presign {
     pub const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
 }
 
-/// A presigned URL, and whether it ends early.
+/// A presigned URL, and whether it expires early.
 #[derive(Clone, Debug)]
 pub struct Presigned {
     /// The URL.
     pub url: String,
-    /// True if the credentials expire before the URL would. The URL then ends with them.
+    /// True if the credentials expire before the requested time. The URL then expires with the
+    /// credentials.
     pub ends_early: bool,
 }
 
@@ -55,7 +57,7 @@ impl S3 {
         let place = object.to_string();
         let configured = self.identity.settings(options)?;
         if configured.region.is_none() && configured.endpoint_url.is_none() {
-            // The signature is for one region, which this call learns, even from a refusal.
+            // The signature is for one region. This call learns the region, even if it is refused.
             match self.stat(&object.with_key("")) {
                 Ok(_) | Err(Error::Denied { .. }) => {}
                 Err(error) => return Err(error),

@@ -1,8 +1,8 @@
-//! Finds a profile in the AWS configuration files and checks that it has credentials.
+//! Finds a profile in the AWS configuration files, and checks that it has credentials.
 //!
-//! As in aws-cli, a named profile must exist and have a source of credentials: the role of the
-//! machine is no substitute for a particular identity. If no profile is named, `default` may be
-//! missing.
+//! As in aws-cli, a profile given by name must exist and have a source of credentials, because the
+//! role of the machine is no substitute for the requested identity. If no profile is named, the
+//! profile `default` may be missing.
 
 use std::env;
 use std::path::PathBuf;
@@ -19,19 +19,19 @@ use crate::error::Result;
 use crate::options::StoreOptions;
 use crate::signing::Signing;
 
-/// The name of S3 in variables and in a `[services]` section.
+/// The name of S3 in environment variables and in `[services]` sections.
 const SERVICE: &str = "s3";
 
-/// Settings of which each is a complete source of credentials.
+/// Settings each of which is a complete source of credentials.
 const SUFFICIENT: [&str; 5] =
     ["credential_process", "sso_session", "sso_start_url", "web_identity_token_file", "login_session"];
 
-/// Returns the name of the profile, if an option or variable states one.
+/// Returns the name of the profile, if an option or an environment variable gives one.
 pub(super) fn named(options: &StoreOptions) -> Option<String> {
     options.profile.clone().or_else(|| variable("AWS_PROFILE")).or_else(|| variable("AWS_DEFAULT_PROFILE"))
 }
 
-/// Reads the files and selects the profile for settings. Returns `None` if there are no files. The
+/// Reads the files, and selects the profile for settings. Returns `None` if there are no files. The
 /// profile may be missing only if it was not named.
 pub(super) fn read(options: &StoreOptions) -> std::result::Result<Option<Profiles>, Misuse> {
     let named = named(options);
@@ -54,8 +54,8 @@ impl Profiles {
     }
 }
 
-/// Finds a setting in these variables or else in the profile. In each, the setting of S3 takes
-/// precedence over that of all services.
+/// Finds a setting in environment variables, otherwise in the profile. In both, a setting for S3
+/// takes precedence over one for all services.
 pub(super) fn find(
     setting: Setting,
     variables: &[(String, String)],
@@ -84,7 +84,7 @@ pub(super) fn find(
     Some((text, source))
 }
 
-/// Returns true if the configuration file has the section `[KIND NAME]`, with or without contents.
+/// Returns true if the configuration file has the section `[KIND NAME]`, even an empty one.
 pub(super) fn has_section(kind: &str, name: &str) -> bool {
     let [config, _] = files();
     let text = std::fs::read_to_string(config).unwrap_or_default();
@@ -100,7 +100,7 @@ pub(super) fn unusable_setting(what: &str, why: &str) -> Misuse {
     Misuse { what: what.to_owned(), why: format!("{why} {}", config.display()) }
 }
 
-/// Checks that the named profile has credentials, and that the files can be read.
+/// Checks that the files can be read, and that the profile has credentials if it was named.
 pub(super) fn check_identity(options: &StoreOptions) -> Result<()> {
     if options.signing != Signing::Chain || from_variables(options).is_some() {
         return Ok(());

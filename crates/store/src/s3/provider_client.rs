@@ -1,8 +1,8 @@
-//! Sends the requests of AWS's credential providers by this crate's own client.
+//! Sends the requests of AWS's credential providers through this crate's own client.
 //!
-//! So requests for credentials use the deadline, the certificates and the proxies of the options.
-//! `credentials` passes this client to `aws-config`. The first service that does not respond is
-//! remembered, because the providers' errors do not name it.
+//! So these requests use the deadline, the certificates and the proxies of the options.
+//! `credentials` passes this client to `aws-config`. The client remembers the first service that
+//! does not respond, because the errors of the providers do not name it.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -27,13 +27,15 @@ use crate::requests::RequestKind;
 use crate::upload::Payload;
 use crate::wire::{HttpMethod, ResponseHead, WireClient, WireRequest};
 
-/// Longest response of a provider's service, bytes. Credentials and a token take a few KiB.
-const LONGEST_ANSWER: usize = 1 << 20;
+/// Maximum length of a response from a provider's service, in bytes. Credentials and a token take a
+/// few KiB.
+const MAX_ANSWER_BYTES: usize = 1 << 20;
 
-/// A service that did not respond, and how long the client waited.
+/// A service that did not respond, and the time that the client waited for it.
 pub(super) type Silence = (String, Duration);
 
-/// The client of all credential providers. Clones share the record of a silence.
+/// The client of all credential providers. Clones share the record of a service that did not
+/// respond.
 #[derive(Clone)]
 pub(super) struct ProviderClient {
     client: Arc<WireClient>,
@@ -47,13 +49,13 @@ impl fmt::Debug for ProviderClient {
 }
 
 impl ProviderClient {
-    /// Returns a client with the options of `client`, but without its scope and counters: callers
-    /// with different scopes share it.
+    /// Returns a client with the options of `client`, but without its scope and counters, because
+    /// callers with different scopes share it.
     pub(super) fn new(client: &WireClient) -> Self {
         Self { client: Arc::new(client.unscoped()), silence: Arc::default() }
     }
 
-    /// Takes the record of a service that did not respond.
+    /// Takes the record of the service that did not respond.
     pub(super) fn take_silence(&self) -> Option<Silence> {
         self.silence.lock().take()
     }
@@ -67,7 +69,7 @@ impl HttpClient for ProviderClient {
     }
 }
 
-/// A connector whose requests have one deadline, which includes the body of the response.
+/// A connector whose requests have one deadline. The deadline includes the body of the response.
 #[derive(Clone, Debug)]
 struct Connector {
     provider: ProviderClient,
@@ -88,7 +90,7 @@ impl HttpConnector for Connector {
                 Ok(Err(_)) => Err(Error::Cancelled),
                 Err(_) => Err(silent),
             };
-            sent.map_err(|error| connector.failed(error))
+            sent.map_err(|error| connector.connector_error(error))
         })
     }
 }
@@ -130,13 +132,13 @@ impl Connector {
             true => client.nearby(self.deadline).send(&request)?,
             false => client.send(&request)?,
         };
-        let body = incoming.collect(LONGEST_ANSWER)?;
+        let body = incoming.collect(MAX_ANSWER_BYTES)?;
         response(&head, body).ok_or_else(|| protocol("an illegal status or header"))
     }
 
-    /// Returns the error for `aws-config`. Only a lost connection may be retried there: after a
-    /// timeout the deadline for all attempts has passed.
-    fn failed(&self, error: Error) -> ConnectorError {
+    /// Converts an error for `aws-config`. Lets `aws-config` retry only after a lost connection:
+    /// after a timeout, the deadline for all attempts has passed.
+    fn connector_error(&self, error: Error) -> ConnectorError {
         if let Error::TimedOut { location, after, .. } = &error {
             let mut silence = self.provider.silence.lock();
             silence.get_or_insert_with(|| (location.clone(), *after));
@@ -148,7 +150,7 @@ impl Connector {
     }
 }
 
-/// A guard that ends a request when its future is dropped.
+/// A guard that cancels a request when the request's future is dropped.
 #[derive(Default)]
 struct CancelOnDrop(Cancel);
 
@@ -167,7 +169,7 @@ fn response(head: &ResponseHead, body: Vec<u8>) -> Option<HttpResponse> {
     Some(response)
 }
 
-/// Returns the name of the service that a request is for, and its address.
+/// Returns the name and address of the service to which a request goes.
 fn name_of(request: &HttpRequest) -> String {
     let Some(origin) = Origin::parse_url(request.uri()) else { return "a credentials service".to_owned() };
     let is_sts = request.body().bytes().is_some_and(|body| body.starts_with(b"Action="));
@@ -188,11 +190,11 @@ fn target_of(url: &str) -> String {
     }
 }
 
-/// Returns true for the addresses of metadata services, which no proxy reaches.
+/// Returns true for the addresses of metadata services. No proxy reaches them.
 fn is_link_local(origin: &Origin) -> bool {
     match origin.host.trim_matches(['[', ']']).parse() {
         Ok(IpAddr::V4(address)) => address.is_link_local(),
-        // AWS uses local addresses from fd00:ec2::/32.
+        // AWS uses addresses from fd00:ec2::/32 for metadata services.
         Ok(IpAddr::V6(address)) => address.segments()[..2] == [0xfd00, 0x0ec2],
         Err(_) => false,
     }

@@ -1,4 +1,4 @@
-//! Describes and reads objects: HeadObject and GetObject.
+//! Describes and reads objects, by HeadObject and GetObject.
 
 use firstbyte_location::{ByteRange, EntryKind, ObjectLocation, Version};
 
@@ -15,7 +15,7 @@ use crate::gateways::frames::FRAMES;
 use crate::retry::Retry;
 
 impl S3 {
-    /// Describes an object or, if there is none, a prefix with keys below it, which counts as a
+    /// Describes an object. Without such an object, describes a prefix with keys below it as a
     /// directory.
     pub(crate) fn stat(&self, object: &ObjectLocation) -> Result<Stat> {
         let cancel = Cancel::new();
@@ -34,14 +34,14 @@ impl S3 {
         }
     }
 
-    /// Returns true if any key begins with this one and a `/`.
+    /// Returns true if any key begins with this key and a `/`.
     pub(crate) fn has_below(&self, object: &ObjectLocation) -> Result<bool> {
         let key = format!("{}/", object.key.trim_end_matches('/'));
         self.has_keys_under(&object.with_key(key))
     }
 
-    /// Sends `HeadObject`, for a version if one is given. If it is refused or states an implausible
-    /// length, sends `GetObject` for one byte.
+    /// Sends `HeadObject`, for a version if one is given. If the request is refused or the stated
+    /// length is implausible, sends `GetObject` for one byte.
     pub(crate) fn head(&self, object: &ObjectLocation, version_id: Option<&str>) -> Result<Stat> {
         let cancel = Cancel::new();
         let mut call = S3Call::new(S3Operation::HeadObject, object, &cancel);
@@ -62,7 +62,7 @@ impl S3 {
         if stat.version.version_id.is_none() {
             stat.version.version_id = version_id.map(ToOwned::to_owned);
         }
-        // S3 serves ranges of every object; some compatible services omit the header.
+        // S3 serves ranges of every object. Some compatible services omit the header that says so.
         stat.ranges = Some(true);
         Ok(stat)
     }
@@ -75,7 +75,8 @@ impl S3 {
         let mut retry = Retry::new(&self.client, &cancel);
         loop {
             match self.get(object, &get) {
-                // A 416 for an empty object describes the error, not the object.
+                // A 416 means that the object is empty, but its head describes the error. So the
+                // whole object is requested.
                 Ok(body) if body.stat().size() == Some(0) && get.range.is_some() => get.range = None,
                 Ok(body) => return Ok(body.stat().clone()),
                 Err(error) => retry.wait_or_give_up(error)?,
@@ -94,7 +95,7 @@ impl S3 {
         if let Some(version) = &get.version {
             match (&version.version_id, version.if_match()) {
                 (Some(id), _) => call.query.push(("versionId", id.clone())),
-                (None, Some(etag)) if self.client.own_tags.are_taken_by(&server) => {
+                (None, Some(etag)) if self.client.own_tags.are_accepted_by(&server) => {
                     call.header("if-match", etag);
                     is_conditional = true;
                 }
@@ -111,17 +112,19 @@ impl S3 {
         match self.send(&call)? {
             Ok((head, incoming)) => answer::open(&place, get, &head, incoming),
             Err(refusal) if refusal.head.status == 416 => answer::unsatisfied(&place, get, &refusal.head),
-            Err(refusal) if refusal.head.status == 412 => match self.refused(object, get.version.as_ref()) {
-                Error::Changed { expected, found, .. } if is_respelled(&expected, &found) => {
-                    let version = Version { etag: found.etag, ..*expected };
-                    self.get(object, &Get { version: Some(version), ..get.clone() })
+            Err(refusal) if refusal.head.status == 412 => {
+                match self.precondition_error(object, get.version.as_ref()) {
+                    Error::Changed { expected, found, .. } if is_respelled(&expected, &found) => {
+                        let version = Version { etag: found.etag, ..*expected };
+                        self.get(object, &Get { version: Some(version), ..get.clone() })
+                    }
+                    Error::OwnTagRefused { .. } if is_conditional => {
+                        self.client.own_tags.record_refusal_by(&server);
+                        self.get(object, get)
+                    }
+                    error => Err(error.traced(|| refusal.trace())),
                 }
-                Error::OwnTagRefused { .. } if is_conditional => {
-                    self.client.own_tags.are_refused_by(&server);
-                    self.get(object, get)
-                }
-                error => Err(error.traced(|| refusal.trace())),
-            },
+            }
             Err(refusal) => {
                 let id = get.version.as_ref().and_then(|version| version.version_id.as_deref());
                 Err(of_version(refusal.into_error(&call), id))
@@ -129,14 +132,14 @@ impl S3 {
         }
     }
 
-    /// Returns the error for a version that a condition refused.
-    pub(super) fn refused(&self, object: &ObjectLocation, expected: Option<&Version>) -> Error {
+    /// Returns the error for a version whose condition failed.
+    pub(super) fn precondition_error(&self, object: &ObjectLocation, expected: Option<&Version>) -> Error {
         let found = self.head(object, None).map(|stat| stat.version);
-        conditions::refused(&object.to_string(), expected, found)
+        conditions::precondition_error(&object.to_string(), expected, found)
     }
 }
 
-/// Converts "not found" to an error that names the version, if one was requested.
+/// Adds the requested version to the error "not found", if a version was requested.
 fn of_version(error: Error, version_id: Option<&str>) -> Error {
     match (error, version_id) {
         (Error::NotFound { location, trace }, Some(id)) => {
@@ -146,8 +149,8 @@ fn of_version(error: Error, version_id: Option<&str>) -> Error {
     }
 }
 
-/// Returns whether an object has the expected version although its tag differs: some stores write
-/// the tag differently in a response than in a listing.
+/// Returns true if an object has the expected version although its tag differs: some stores write a
+/// tag differently in a response than in a listing.
 fn is_respelled(expected: &Version, found: &Version) -> bool {
     found.etag.is_some() && found.agrees_with(expected) && found.if_match() != expected.if_match()
 }

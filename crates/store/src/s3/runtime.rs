@@ -1,5 +1,5 @@
-//! Helpers for AWS's asynchronous code: a runtime, and its errors in one line or less. Called by
-//! `chain` and `profile`.
+//! Runs AWS's asynchronous code, and shortens its errors to one line. `chain` and `profile` call
+//! this module.
 
 use tokio::runtime::Runtime;
 
@@ -7,20 +7,20 @@ pub(super) fn runtime() -> std::result::Result<Runtime, String> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())
 }
 
-/// Least characters of the causes that are shown of an error.
-const LEAST_CAUSE: usize = 40;
+/// Smallest number of characters to show of an error's causes.
+const MIN_CAUSE_CHARACTERS: usize = 40;
 
-/// Returns an error with its causes in one line.
+/// Returns an error and its causes in one line.
 pub(super) fn describe(error: &dyn std::error::Error) -> String {
     chain_of(error).join(": ")
 }
 
-/// Returns the last cause of an error of the credential chain, with those before it if it is too
-/// short to be understood alone. `None` if no source of credentials is set up.
+/// Returns the last cause of an error from the credential chain. If that is too short to be
+/// understood alone, adds the causes before it. `None` if no source of credentials is configured.
 pub(super) fn last_cause(error: &dyn std::error::Error) -> Option<String> {
     let causes = chain_of(error);
-    // The chain lists all its attempts over several lines, most of them sources that are not set
-    // up.
+    // The chain lists all its attempts over several lines. Most are sources that are not
+    // configured, and are left out.
     if let Some((_, tried)) = causes.join(": ").split_once("Attempted:") {
         let failed =
             tried.lines().map(str::trim).filter(|line| !line.is_empty() && !line.contains("not enabled"));
@@ -30,14 +30,14 @@ pub(super) fn last_cause(error: &dyn std::error::Error) -> Option<String> {
     let mut shown = String::new();
     for cause in causes.iter().rev() {
         shown = if shown.is_empty() { cause.clone() } else { format!("{cause}: {shown}") };
-        if shown.len() >= LEAST_CAUSE {
+        if shown.len() >= MIN_CAUSE_CHARACTERS {
             break;
         }
     }
     Some(shown.trim_end_matches('.').to_owned())
 }
 
-/// Returns the messages of an error and of its causes, the outermost first.
+/// Returns the messages of an error and its causes, the outermost first.
 fn chain_of(error: &dyn std::error::Error) -> Vec<String> {
     std::iter::successors(Some(error), |error| error.source()).map(ToString::to_string).collect()
 }

@@ -1,7 +1,7 @@
-//! Control calls to other AWS services, such as Lambda, with the credentials of S3 calls.
+//! Sends control requests to other AWS services, such as Lambda, with the credentials of S3.
 //!
-//! A call is one signed request with a JSON body. The whole response is held in memory. It is not
-//! retried, because only the caller knows whether repeating it is harmless.
+//! A call is one signed request with a JSON body. The whole response is held in memory. A call is
+//! not repeated, because only the caller knows whether repeating it is harmless.
 
 use std::time::SystemTime;
 
@@ -16,8 +16,8 @@ use crate::requests::RequestKind;
 use crate::upload::Payload;
 use crate::wire::{HttpMethod, WireRequest};
 
-/// Longest accepted response, bytes: somewhat more than Lambda allows.
-const LONGEST_ANSWER: usize = 8 << 20;
+/// Maximum length of a response, in bytes: somewhat more than Lambda allows.
+const MAX_ANSWER_BYTES: usize = 8 << 20;
 
 /// The method of a [`ServiceRequest`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -35,17 +35,17 @@ pub enum ServiceMethod {
 pub struct ServiceRequest<'a> {
     /// The name of the service in host names and signatures, for example `lambda`.
     pub service: &'a str,
-    /// The endpoint, `http(s)://HOST[:PORT]`; `None` for that of AWS.
+    /// The endpoint, `http(s)://HOST[:PORT]`. `None`: AWS's own endpoint.
     pub endpoint_url: Option<&'a str>,
     /// The method.
     pub method: ServiceMethod,
-    /// The path and query, encoded.
+    /// The path and query, percent-encoded.
     pub path: &'a str,
     /// The body.
     pub body: &'a [u8],
-    /// The name of the called resource, for error messages.
+    /// The name of the called resource, for errors.
     pub place: &'a str,
-    /// Ends the request.
+    /// Handle that cancels the request.
     pub cancel: &'a Cancel,
 }
 
@@ -54,14 +54,14 @@ pub struct ServiceRequest<'a> {
 pub struct ServiceAnswer {
     /// The HTTP status.
     pub status: u16,
-    /// The headers: names in lower case, and values.
+    /// The headers: each a name in lower case, and a value.
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Vec<u8>,
 }
 
 impl ServiceAnswer {
-    /// Returns the value of a header, whose name is in lower case.
+    /// Returns the value of a header. `name` is in lower case.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
@@ -69,12 +69,13 @@ impl ServiceAnswer {
 }
 
 impl S3 {
-    /// Sends one request to a service and reads the response.
+    /// Sends one request to a service, and reads the whole response.
     pub(crate) fn call_service(&self, call: &ServiceRequest<'_>) -> Result<ServiceAnswer> {
         let cancel = self.client.scoped_cancel(call.cancel);
         let options = &self.client.options;
         let settings = self.identity.settings(options)?;
-        // A stand-in for a service ignores the region.
+        // With an endpoint of its own, the call goes to a stand-in for the service, which ignores
+        // the region.
         let region = match (&settings.region, call.endpoint_url) {
             (Some(region), _) => region.as_str(),
             (None, Some(_)) => super::endpoint::FIRST_REGION,
@@ -119,6 +120,6 @@ impl S3 {
         tracing::debug!(place = call.place, path = call.path, region, "request to a service");
         let (head, incoming) = self.client.send(&request)?;
         let headers = head.headers().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        Ok(ServiceAnswer { status: head.status, headers, body: incoming.collect(LONGEST_ANSWER)? })
+        Ok(ServiceAnswer { status: head.status, headers, body: incoming.collect(MAX_ANSWER_BYTES)? })
     }
 }

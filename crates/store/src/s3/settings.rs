@@ -1,9 +1,9 @@
-//! The configured service: endpoint, region, addressing.
+//! Finds the configured service: endpoint, region, addressing.
 //!
-//! Options take precedence over variables, and variables over the profile. In each, a setting of S3
-//! takes precedence over one of all services. `profile` finds settings like AWS's own clients, so
-//! that a file means the same here. A setting that cannot be honoured is refused by name: the bytes
-//! of a private service must not go elsewhere.
+//! Options take precedence over environment variables, and variables over the profile. In each of
+//! these, a setting for S3 takes precedence over one for all services. `profile` finds settings as
+//! AWS's own clients do, so a file means the same here. A setting that cannot be honoured is
+//! refused by name, because the bytes of a private service must not go elsewhere.
 
 use std::path::PathBuf;
 
@@ -16,15 +16,15 @@ use crate::options::StoreOptions;
 
 const SERVICE: &str = "s3";
 
-/// The setting that determined the S3 endpoint.
+/// The setting that gave the S3 endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EndpointSource {
-    /// No setting: the endpoint is that of AWS.
+    /// No setting: the endpoint is AWS's own.
     #[default]
     Aws,
     /// The option [`StoreOptions::endpoint_url`].
     Options,
-    /// An environment variable, by its name.
+    /// The environment variable of this name.
     Variable(&'static str),
     /// The `[services]` section that the profile names.
     Services,
@@ -35,8 +35,8 @@ pub enum EndpointSource {
 }
 
 impl EndpointSource {
-    /// Returns the setting's name for errors. `given` is the name of the option. `None` for AWS's
-    /// own endpoint.
+    /// Returns the name of the setting for errors, or `None` for AWS's own endpoint. `given` is the
+    /// name of the option.
     #[must_use]
     pub fn setting(self, given: &'static str) -> Option<&'static str> {
         match self {
@@ -50,12 +50,12 @@ impl EndpointSource {
     }
 }
 
-/// Variants of AWS's endpoints.
+/// The variants of AWS's endpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Variants {
     /// True for endpoints with cryptography validated by FIPS 140.
     pub(super) fips: bool,
-    /// True for endpoints with IPv6 in addition to IPv4.
+    /// True for endpoints that have IPv6 addresses in addition to IPv4.
     pub(super) dual_stack: bool,
 }
 
@@ -66,24 +66,25 @@ pub(super) struct ServiceSettings {
     pub(super) region: Option<String>,
     pub(super) addressing: Addressing,
     pub(super) variants: Variants,
-    /// The version of listings. `None`: version 2, unless the service supports only version 1.
+    /// The version of the listing request. `None`: version 2, unless the service supports only
+    /// version 1.
     pub(super) list_version: Option<ListVersion>,
     pub(super) checksums: ChecksumHeaders,
 }
 
-/// The use of checksum headers in writes.
+/// Whether writes send checksum headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ChecksumHeaders {
-    /// Checksums are sent, unless the service refuses them.
+    /// Checksum headers are sent, unless the service refuses them.
     #[default]
     Supported,
-    /// Checksums are never sent.
+    /// Checksum headers are never sent.
     Off,
 }
 
 impl ServiceSettings {
-    /// Returns the settings of a named endpoint. Variables are for plain `s3://`, so settings
-    /// missing in the endpoint's table come only from the profile.
+    /// Returns the settings of a named endpoint. Settings missing in the endpoint's table come only
+    /// from the profile, because environment variables are for plain `s3://`.
     pub(super) fn of_endpoint(options: &StoreOptions, endpoint: &EndpointSettings) -> Result<Self, Misuse> {
         let lookup = Lookup { variables: Vec::new(), profiles: profile::read(options)? };
         let (endpoint_url, endpoint_source) = match &endpoint.url {
@@ -107,7 +108,7 @@ impl ServiceSettings {
         settings.check(&lookup)
     }
 
-    /// Reads the settings from options, variables and files.
+    /// Reads the settings from options, environment variables and files.
     pub(super) fn find(options: &StoreOptions) -> Result<Self, Misuse> {
         let lookup = Lookup::new(options)?;
         let (endpoint_url, endpoint_source) = lookup.endpoint(options)?;
@@ -153,8 +154,8 @@ impl ServiceSettings {
     }
 }
 
-/// Returns the certificate authorities that the profile names. `None` also if the files cannot be
-/// read, which requests that need them report.
+/// Returns the certificate authorities that the profile names. Also `None` if the files cannot be
+/// read: requests that need the files report that.
 pub(crate) fn ca_bundle(options: &StoreOptions) -> Option<PathBuf> {
     Lookup::new(options).ok()?.in_profile("ca_bundle").map(PathBuf::from)
 }
@@ -167,7 +168,7 @@ struct Lookup {
 
 impl Lookup {
     fn new(options: &StoreOptions) -> Result<Self, Misuse> {
-        // An empty variable counts as unset.
+        // An empty variable counts as not set.
         let variables = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .filter(|(name, value)| name.starts_with("AWS_") && !value.is_empty())
@@ -175,7 +176,7 @@ impl Lookup {
         Ok(Self { variables, profiles: profile::read(options)? })
     }
 
-    /// Finds a setting, and its source.
+    /// Finds a setting and its source.
     fn find(&self, variable: Option<&'static str>, key: &'static str) -> Option<(String, SettingSource)> {
         profile::find(Setting { variable, key }, &self.variables, self.profiles.as_ref())
     }
@@ -241,7 +242,7 @@ impl Lookup {
         })
     }
 
-    /// Returns the use of checksums
+    /// Returns whether checksums are sent
     /// (<https://docs.aws.amazon.com/sdkref/latest/guide/feature-dataintegrity.html>).
     fn checksums(&self) -> Result<ChecksumHeaders, Misuse> {
         const KEY: &str = "request_checksum_calculation";

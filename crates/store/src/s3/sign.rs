@@ -1,6 +1,8 @@
-//! Signs requests or URLs by SigV4 ([`signature`]). For S3 the path is encoded once and not
-//! normalised, and the payload is not signed: payloads have a CRC instead, and hashing them would
-//! use a whole core at 10 Gbit/s. Other services follow the general rules.
+//! Signs requests and URLs with SigV4 ([`signature`]).
+//!
+//! For S3, the path is encoded once and not normalised. The payload is not signed: it has a CRC
+//! instead, and hashing it would take a whole core at 10 Gbit/s. Requests to other services follow
+//! the general rules.
 
 use std::time::{Duration, SystemTime};
 
@@ -15,9 +17,9 @@ use crate::wire::{HttpMethod, WireRequest};
 
 const S3: &str = "s3";
 const S3_EXPRESS: &str = "s3express";
-/// The header for the session token of a temporary key.
+/// Header with the session token of a temporary key.
 const SECURITY_TOKEN: &str = "x-amz-security-token";
-/// The header for the token of a session of S3 Express One Zone.
+/// Header with the token of an S3 Express One Zone session.
 const SESSION_TOKEN: &str = "x-amz-s3session-token";
 
 /// The rules by which a request is signed.
@@ -28,7 +30,7 @@ pub(super) enum SigningRules<'a> {
     Express,
     /// S3 Express One Zone, with the key of a session.
     ExpressSession,
-    /// Another AWS service, by its name.
+    /// Another AWS service, by name.
     Service(&'a str),
 }
 
@@ -45,7 +47,7 @@ impl<'a> SigningRules<'a> {
     }
 }
 
-/// Adds the authorization headers to `request`, which is for a service in `region`.
+/// Adds the authorization headers to a request for a service in `region`.
 pub(super) fn sign_request(
     request: &mut WireRequest<'_>,
     key: &AccessKey,
@@ -75,7 +77,7 @@ pub(super) fn sign_request(
     let mut headers = Headers::default();
     headers.add("host", &request.origin.authority());
     for (name, value) in &request.headers {
-        // Proxies may change the cache control of a GET, so it is not signed.
+        // Proxies may change the cache control of a GET, so that header is not signed.
         if request.method != HttpMethod::Get || name != "cache-control" {
             headers.add(name, value);
         }
@@ -94,7 +96,7 @@ pub(super) fn sign_request(
     Ok(())
 }
 
-/// Refuses a key that cannot be written in a header.
+/// Returns an error for a key that cannot be written in a header.
 fn check(key: &AccessKey, place: &str) -> Result<()> {
     for (what, text) in [("access key id", Some(&key.id)), ("session token", key.session_token.as_ref())] {
         if text.is_some_and(|text| header_value(text).is_err()) {
@@ -113,7 +115,7 @@ pub(super) struct Unsigned<'a> {
     pub(super) target: String,
 }
 
-/// Returns the URL of a request that anyone may send until it `expires`.
+/// Returns the URL of a request that any client may send until the URL `expires`.
 pub(super) fn sign_url(
     request: &Unsigned<'_>,
     key: &AccessKey,
@@ -220,7 +222,7 @@ mod tests {
         assert_eq!(signatures.len(), targets.len());
     }
 
-    /// Returns the settings and the body for signing with AWS's library by the same rules.
+    /// Returns the settings and the body with which AWS's library signs by the same rules.
     fn by_library(
         request: &WireRequest<'_>,
         url: &str,
@@ -289,7 +291,8 @@ mod tests {
             let key = key(token.as_deref());
             let rules = [SigningRules::S3, SigningRules::Express, SigningRules::ExpressSession, SigningRules::Service("lambda")][which];
             let origin = Origin::parse_url(if tls { "https://h.example" } else { "http://127.0.0.1:9000" }).unwrap();
-            // The library resolves dot segments in paths of services. No path of a service has one.
+            // The library resolves dot segments in the paths of other services. No such path has
+            // any.
             prop_assume!(!matches!(rules, SigningRules::Service(_)) || !matches!(key_name.as_str(), "." | ".."));
             let (cancel, throttle) = (Cancel::new(), Throttle::default());
             let mut target = format!("/{}", endpoint::query_value(&key_name));

@@ -1,8 +1,8 @@
-//! The arithmetic of Signature Version 4: the canonical form of a request, and its signature.
+//! Computes Signature Version 4: the canonical form of a request, and its signature.
 //! <https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html>
 //!
-//! This module is pure. `sign` decides what is signed, and its tests compare the results with those
-//! of AWS's library.
+//! This module is pure. `sign` decides what is signed. The tests of `sign` compare the results with
+//! those of AWS's library.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -13,29 +13,29 @@ use time::OffsetDateTime;
 
 use super::key::AccessKey;
 
-/// The text in place of a payload's hash, for an unsigned payload.
+/// Stands for the hash of the payload if the payload is not signed.
 pub(super) const UNSIGNED_PAYLOAD: &str = "UNSIGNED-PAYLOAD";
 pub(super) const ALGORITHM: &str = "AWS4-HMAC-SHA256";
-/// Bytes to encode in names and values of a query.
+/// Bytes that are encoded in the names and values of a query.
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 const PATH: &AsciiSet = &QUERY.remove(b'/');
-/// Headers that proxies and libraries change. They are not signed.
+/// Headers that proxies and libraries change. So they are not signed.
 const CHANGED_ON_THE_WAY: [&str; 4] = ["authorization", "transfer-encoding", "user-agent", "x-amzn-trace-id"];
 
-/// Whether the path of a request is encoded again for the signature.
+/// Whether the path of a request is encoded once more for the signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PathEncoding {
-    /// The path is signed as it is sent, for S3.
+    /// The path is signed as it is sent. For S3.
     AsSent,
-    /// The path is encoded again, for all other services. Their paths have no empty, `.` or `..`
-    /// segments, which would have to be removed.
+    /// The path is encoded once more. For all other services. The paths used here have no empty,
+    /// `.` or `..` segments, which the signature would have to remove.
     Again,
 }
 
 /// The signed parts of a request.
 pub(super) struct Canonical<'a> {
     pub(super) method: &'a str,
-    /// Path and query, encoded.
+    /// Path and query, percent-encoded.
     pub(super) target: &'a str,
     pub(super) path_encoding: PathEncoding,
     pub(super) headers: Headers,
@@ -55,7 +55,7 @@ impl Headers {
         }
     }
 
-    /// Returns the names of the headers, as in the signature.
+    /// Returns the names of the headers, in the form in which the signature lists them.
     pub(super) fn names(&self) -> String {
         self.0.keys().map(String::as_str).collect::<Vec<_>>().join(";")
     }
@@ -100,7 +100,7 @@ pub(super) struct SignatureScope<'a> {
 }
 
 impl SignatureScope<'_> {
-    /// Returns the time of the signature, such as `20261127T161501Z`.
+    /// Returns the time of the signature in the form `20261127T161501Z`.
     pub(super) fn moment(&self) -> String {
         let at = OffsetDateTime::from(self.at);
         let (hour, minute, second) = at.to_hms();
@@ -116,12 +116,12 @@ impl SignatureScope<'_> {
         format!("{}/{}/{}/aws4_request", self.date(), self.region, self.service)
     }
 
-    /// Returns the id of the key and the scope, as in requests.
+    /// Returns the id of the key with the scope, in the form used in requests.
     pub(super) fn credential(&self, key: &AccessKey) -> String {
         format!("{}/{}", key.id, self.text())
     }
 
-    /// Returns the signature of a request, in hexadecimal digits.
+    /// Returns the signature of a request in hexadecimal digits.
     pub(super) fn signature(&self, key: &AccessKey, canonical: &Canonical<'_>) -> String {
         let request = sha256(canonical.text().as_bytes());
         let text = format!("{ALGORITHM}\n{}\n{}\n{request}", self.moment(), self.text());
@@ -133,7 +133,7 @@ impl SignatureScope<'_> {
     }
 }
 
-/// Returns the SHA-256 in hexadecimal digits.
+/// Returns the SHA-256 of `bytes` in hexadecimal digits.
 pub(super) fn sha256(bytes: &[u8]) -> String {
     hex::encode(digest::digest(&digest::SHA256, bytes))
 }

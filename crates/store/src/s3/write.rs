@@ -1,6 +1,7 @@
-//! Writes and copies objects (PutObject, CopyObject), and adds the headers of all writes.
+//! Writes and copies objects, by PutObject and CopyObject, and adds the headers of all writes.
 //!
-//! The CRC-64/NVME of a payload is computed before sending, because S3 expects it in the head.
+//! The CRC-64/NVME of a payload is computed before the payload is sent, because S3 expects it in
+//! the head.
 
 use firstbyte_location::{Algorithm, Checksum, ObjectLocation, Version, etag};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -16,7 +17,7 @@ use super::operation::S3Operation;
 use super::xml::{self, WriteResultElement};
 use super::{S3, S3Call, endpoint, protocol};
 
-/// Header of the checksum of writes.
+/// Header with the checksum of a write.
 pub(super) const CRC_HEADER: &str = "x-amz-checksum-crc64nvme";
 
 impl S3 {
@@ -46,7 +47,7 @@ impl S3 {
         })
     }
 
-    /// Sends `CopyObject`, within the service, for at most 5 GiB.
+    /// Sends `CopyObject`. Copies up to 5 GiB within the service.
     pub(crate) fn copy(
         &self,
         source: &ObjectLocation,
@@ -74,7 +75,7 @@ impl S3 {
         Ok(Written { version: self::version(&head, etag, version.size), verified: None })
     }
 
-    /// Sends a call that stores an object or part. Returns the description in the response.
+    /// Sends a call that stores an object or a part. Returns the description in the response.
     pub(super) fn store_inside(
         &self,
         call: &S3Call<'_>,
@@ -83,8 +84,8 @@ impl S3 {
         self.call_text(call).and_then(|answer| stored(call, root, answer))
     }
 
-    /// Converts the error of a copy. A failed condition is about the source if none was stated for
-    /// the destination, or if the source has changed.
+    /// Converts the error of a copy. A failed precondition becomes an error about the source if the
+    /// destination has no precondition, or if the source has changed.
     pub(super) fn of_source(
         &self,
         error: Error,
@@ -93,7 +94,7 @@ impl S3 {
         destination: &Precondition,
     ) -> Error {
         match error {
-            Error::Precondition { location, trace } => match self.refused(source, Some(version)) {
+            Error::Precondition { location, trace } => match self.precondition_error(source, Some(version)) {
                 Error::OwnTagRefused { .. } if *destination != Precondition::None => {
                     Error::Precondition { location, trace }
                 }
@@ -125,7 +126,7 @@ impl S3 {
         self.add_storage_headers(call);
     }
 
-    /// Adds the headers for storage class, access list, tags and encryption.
+    /// Adds the headers for storage class, access control list, tags and encryption.
     fn add_storage_headers(&self, call: &mut S3Call<'_>) {
         if let Some(class) = &self.client.options.storage_class {
             call.header("x-amz-storage-class", class);
@@ -153,7 +154,7 @@ impl S3 {
     }
 }
 
-/// Parses the description of the stored object or part in a response.
+/// Parses a response: the description of the object or part that was stored.
 pub(super) fn stored(
     call: &S3Call<'_>,
     root: &str,
@@ -164,7 +165,7 @@ pub(super) fn stored(
     Ok((head, stored))
 }
 
-/// Adds the headers that name a version of an object as the source of a copy.
+/// Adds the headers that make a version of an object the source of a copy.
 pub(super) fn add_copy_source_headers(call: &mut S3Call<'_>, source: &ObjectLocation, version: &Version) {
     let id = version.version_id.as_deref();
     call.header("x-amz-copy-source", endpoint::copy_source(&source.bucket, &source.key, id));
@@ -179,8 +180,8 @@ pub(super) fn version(head: &ResponseHead, etag: Option<String>, size: Option<u6
     Version { size, etag, version_id, last_modified: None, file: None }
 }
 
-/// Compares the service's checksum with the client's. Returns it if they are equal, `None` if the
-/// service reports none, and an error if they differ.
+/// Compares the checksum that the service reports with the client's. Returns the checksum if the
+/// two are equal, `None` if the service reports none, and an error if they differ.
 pub(super) fn confirmed(place: &str, stored: Option<&str>, ours: &Checksum) -> Result<Option<Checksum>> {
     let Some(theirs) = stored.and_then(|text| Checksum::from_base64(Algorithm::Crc64Nvme, text)) else {
         return Ok(None);

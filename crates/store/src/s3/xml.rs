@@ -1,18 +1,15 @@
-//! Parses S3's XML responses, except listings of objects.
-//!
-//! Listings are requested with `encoding-type=url`, since keys may have characters that are illegal
-//! in XML 1.0.
+//! Parses S3's XML responses, except the listings of objects.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-/// Parses a response. Returns `None` if it is not the expected XML.
+/// Parses a response. Returns `None` if the response is not the expected XML.
 pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Option<T> {
-    // The input is a text, because the parser copies every event of a reader.
+    // Parsed from a string, because the parser copies every event when it reads from a stream.
     quick_xml::de::from_str(std::str::from_utf8(body).ok()?).ok()
 }
 
-/// Parses a response if its outermost element is `root`.
+/// Parses a response. Returns `None` if its outermost element is not `root`.
 pub(crate) fn parse_root<T: DeserializeOwned>(root: &str, body: &[u8]) -> Option<T> {
     let text = std::str::from_utf8(body).ok()?.trim_start_matches('\u{feff}').trim_start();
     let text = text
@@ -71,7 +68,7 @@ pub(super) struct PartPage {
     pub(super) next_part_number_marker: Option<String>,
 }
 
-/// A `<Part>` element of a listing.
+/// A `<Part>` element of a list of parts.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(super) struct StoredPart {
@@ -119,7 +116,7 @@ pub(super) struct NotDeleted {
 }
 
 pub(crate) fn escape(text: &str) -> String {
-    // The receiver would normalise line ends and tabs (XML 1.0, 2.11 and 3.3.3).
+    // Otherwise the receiver would normalise line ends and tabs (XML 1.0, 2.11 and 3.3.3).
     quick_xml::escape::escape(text).replace('\r', "&#13;").replace('\n', "&#10;").replace('\t', "&#9;")
 }
 

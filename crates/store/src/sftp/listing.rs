@@ -1,5 +1,5 @@
-//! Lists a tree on a host. Reads are sent ahead, and links are looked up together, so that a
-//! directory takes few round trips.
+//! Lists a tree on an SFTP server. Directories are read ahead, and links are looked up together, so
+//! a directory takes few round trips.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use crate::error::{Error, Result};
 use crate::query::{Links, ListOptions, Partials};
 use crate::walk::{DirectoryTree, StoreWalk};
 
-/// Directories that are read concurrently.
-const AT_ONCE: usize = 8;
-/// Reads of one directory in flight. OpenSSH returns 100 names for each.
-const READS: usize = 16;
-/// Requests about links in flight.
-const LOOKS: usize = 64;
+/// Number of directories that are read at the same time.
+const CONCURRENT_DIRECTORIES: usize = 8;
+/// Number of reads of one directory in flight. OpenSSH returns 100 names for each read.
+const READS_IN_FLIGHT: usize = 16;
+/// Number of requests about links in flight.
+const LINK_REQUESTS_IN_FLIGHT: usize = 64;
 
-/// The tree to list on a host.
+/// The tree to list.
 struct Remote {
     sftp: Arc<Sftp>,
     root: SftpPath,
@@ -31,12 +31,13 @@ struct Remote {
     partials: Partials,
     recursive: bool,
     cancel: Cancel,
-    /// The links to directories, by their names and a `/`. The value is the real path of the
-    /// directory that holds the link, or `None` if the link leads to a directory above itself.
+    /// The links to directories, by their names with a final `/`. The value is the real path of the
+    /// directory that holds the link. The value is `None` if the link leads to a directory above
+    /// itself.
     links_seen: Mutex<HashMap<Vec<u8>, Option<Vec<u8>>>>,
 }
 
-/// The entries below a directory. Dropping it ends the reading ahead.
+/// The entries below a directory. Dropping the listing ends the reading ahead.
 struct Listed {
     walk: StoreWalk<Remote>,
     cancel: Cancel,
@@ -76,7 +77,7 @@ impl Drop for Listed {
 }
 
 impl DirectoryTree for Remote {
-    const AHEAD: usize = AT_ONCE;
+    const AHEAD: usize = CONCURRENT_DIRECTORIES;
     const HAS_DIRECTORIES: bool = true;
 
     fn read(&self, directory: &[u8]) -> Result<Vec<Entry>> {
@@ -119,8 +120,8 @@ impl Remote {
         }
     }
 
-    /// Replaces the descriptions of links by those of their targets. A link without a target stays
-    /// a link.
+    /// Replaces the descriptions of links by the descriptions of their targets. A link without a
+    /// target stays a link.
     fn follow(&self, exchange: &mut Exchange, directory: &[u8], names: &mut [SftpEntry]) -> Result<()> {
         let links =
             || names.iter().enumerate().filter(|(_, named)| named.attributes.kind() == EntryKind::Symlink);
@@ -133,7 +134,7 @@ impl Remote {
                 .collect::<Result<_>>()?;
             numbers.into_iter().map(|number| exchange.reply(number)).collect()
         };
-        for group in paths.chunks(LOOKS) {
+        for group in paths.chunks(LINK_REQUESTS_IN_FLIGHT) {
             let targets: Vec<&[u8]> = group.iter().map(|(_, path)| path.as_slice()).collect();
             let found = ask(exchange, kind::STAT, &targets)?;
             for ((at, _), reply) in group.iter().zip(&found) {
@@ -161,8 +162,9 @@ impl Remote {
         Ok(())
     }
 
-    /// Records a link to the directory `target`, unless that is above the link. `here` is the real
-    /// path of the directory that holds the link, and the links above it have recorded theirs.
+    /// Records a link to the directory `target`, unless `target` is above the link. `here` is the
+    /// real path of the directory that holds the link. Links above this one have been recorded
+    /// before.
     fn enter(&self, directory: &[u8], here: Option<&[u8]>, link: &[u8], target: Option<Vec<u8>>) {
         let mut seen = self.links_seen.lock();
         let ends = (0..directory.len()).filter(|at| directory[*at] == b'/');
@@ -182,7 +184,7 @@ impl Remote {
 fn read(exchange: &mut Exchange, place: &SftpPath) -> Result<Vec<SftpEntry>> {
     let handle = match exchange.call(SftpRequest::of(kind::OPENDIR, on_the_wire(&place.path)))? {
         SftpReply::Handle(handle) => handle,
-        other => return Err(exchange.not("list it", &other)),
+        other => return Err(exchange.reply_error("list it", &other)),
     };
     let mut names = Vec::new();
     let (mut sent, mut most) = (VecDeque::new(), 2);
@@ -194,16 +196,18 @@ fn read(exchange: &mut Exchange, place: &SftpPath) -> Result<Vec<SftpEntry>> {
         match exchange.reply(number)? {
             SftpReply::Names(more) => names.extend(more),
             SftpReply::Status { code: code::EOF, .. } => break,
-            other => return Err(exchange.not("list it", &other)),
+            other => return Err(exchange.reply_error("list it", &other)),
         }
-        // A second response with names means that the directory is large.
-        most = (most + 1).min(READS);
+        // A second response with names means that the directory is large, so more reads are sent
+        // ahead.
+        most = (most + 1).min(READS_IN_FLIGHT);
     }
     exchange.send_last(SftpRequest::of(kind::CLOSE, &handle));
     Ok(names)
 }
 
-/// Removes partial files of interrupted copies in a directory that holds nothing else.
+/// Removes the partial files of interrupted copies from a directory. Removes none if the directory
+/// holds any other name.
 pub(super) fn remove_unfinished(exchange: &mut Exchange, place: &SftpPath) -> Result<()> {
     let mut names = read(exchange, place)?;
     names.retain(|named| !matches!(named.name.as_slice(), b"." | b".."));
@@ -212,7 +216,7 @@ pub(super) fn remove_unfinished(exchange: &mut Exchange, place: &SftpPath) -> Re
     }
     for named in names {
         let path = [place.path.strip_suffix(b"/").unwrap_or(&place.path), b"/", &named.name].concat();
-        // If a file remains, so does the directory.
+        // If this removal fails, the directory cannot be removed either, which the caller reports.
         exchange.status(SftpRequest::of(kind::REMOVE, &path))?;
     }
     Ok(())

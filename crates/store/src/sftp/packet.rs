@@ -1,7 +1,7 @@
-//! Packets of SFTP version 3 (draft-ietf-secsh-filexfer-02), which every server supports, and the
-//! extensions of OpenSSH that are used here (its file `PROTOCOL`).
+//! Encodes and decodes packets of SFTP version 3 (draft-ietf-secsh-filexfer-02), which every server
+//! supports, and of the OpenSSH extensions that are used here (OpenSSH's file `PROTOCOL`).
 //!
-//! Names are bytes. A packet consists of its length, its kind, the number of the request, and
+//! Names are bytes. A packet consists of its length, its kind, the number of its request, and
 //! fields.
 
 use std::io::{self, Read};
@@ -37,7 +37,7 @@ pub(super) mod open {
     pub(in super::super) const EXCLUSIVE: u32 = 0x20;
 }
 
-/// Codes of a `STATUS` reply.
+/// The codes in a `STATUS` reply.
 pub(super) mod code {
     pub(in super::super) const OK: u32 = 0;
     pub(in super::super) const EOF: u32 = 1;
@@ -55,12 +55,12 @@ const NAME: u8 = 104;
 const ATTRIBUTES: u8 = 105;
 const EXTENDED_REPLY: u8 = 201;
 
-/// The version of the protocol that this client offers.
-const SPOKEN: u32 = 3;
-/// Longest accepted packet, bytes. OpenSSH sends no longer ones.
-const LONGEST: usize = 256 << 10;
-/// Length of a packet's head, bytes: length, kind, number.
-const HEAD: usize = 9;
+/// The version of the protocol that this client requests.
+const PROTOCOL_VERSION: u32 = 3;
+/// Maximum length of a packet, in bytes. No packet from OpenSSH is longer.
+const MAX_PACKET_BYTES: usize = 256 << 10;
+/// Length of a packet's head, in bytes: the length, the kind and the number.
+const HEAD_BYTES: usize = 9;
 
 const HAS_SIZE: u32 = 1;
 const HAS_OWNER: u32 = 2;
@@ -76,17 +76,17 @@ pub(super) struct SftpRequest {
 impl SftpRequest {
     pub(super) fn new(kind: u8) -> Self {
         let mut bytes = Vec::with_capacity(256);
-        bytes.extend_from_slice(&[0; HEAD]);
+        bytes.extend_from_slice(&[0; HEAD_BYTES]);
         bytes[4] = kind;
         Self { bytes }
     }
 
-    /// Starts a request for a path or a handle.
+    /// Starts a request about a path or a handle.
     pub(super) fn of(kind: u8, subject: &[u8]) -> Self {
         Self::new(kind).string(subject)
     }
 
-    /// Starts a request of an extension.
+    /// Starts a request that belongs to an extension.
     pub(super) fn extended(name: &str) -> Self {
         Self::of(kind::EXTENDED, name.as_bytes())
     }
@@ -121,16 +121,16 @@ impl SftpRequest {
         request
     }
 
-    /// Returns the complete packet with this number.
+    /// Returns the complete packet, with `number` as the number of the request.
     pub(super) fn numbered(mut self, number: u32) -> Vec<u8> {
-        self.bytes[5..HEAD].copy_from_slice(&number.to_be_bytes());
+        self.bytes[5..HEAD_BYTES].copy_from_slice(&number.to_be_bytes());
         self.finish()
     }
 
-    /// Returns the greeting, the only packet without a number.
+    /// Returns the greeting, which is the only packet without a number.
     pub(super) fn greeting() -> Vec<u8> {
         let mut request = Self::new(kind::INIT);
-        request.bytes[5..HEAD].copy_from_slice(&SPOKEN.to_be_bytes());
+        request.bytes[5..HEAD_BYTES].copy_from_slice(&PROTOCOL_VERSION.to_be_bytes());
         request.finish()
     }
 
@@ -141,18 +141,19 @@ impl SftpRequest {
     }
 }
 
-/// The attributes of a file. Requests send only mode and time.
+/// The attributes of a file. Requests send only the mode and the time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct SftpAttributes {
     pub(super) size: Option<u64>,
-    /// The kind of file and its permission bits.
+    /// The kind of the file, and its permission bits.
     pub(super) mode: Option<u32>,
     /// Modification time, in seconds since 1970.
     pub(super) modified: Option<u32>,
 }
 
 impl SftpAttributes {
-    /// Returns the kind, or a file if the server does not state it.
+    /// Returns the kind of the file. A file whose kind the server does not state counts as a
+    /// regular file.
     pub(super) fn kind(&self) -> EntryKind {
         match self.mode.unwrap_or(0) & 0o170_000 {
             0 | 0o100_000 => EntryKind::File,
@@ -167,7 +168,7 @@ impl SftpAttributes {
     }
 }
 
-/// An entry of a directory. A link is described itself.
+/// An entry of a directory. A link is described itself, not its target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SftpEntry {
     pub(super) name: Vec<u8>,
@@ -181,7 +182,7 @@ pub(super) enum SftpReply {
         message: String,
     },
     Handle(Vec<u8>),
-    /// A buffer, and the number of data bytes at its beginning.
+    /// A buffer, and the number of bytes at its start that are data.
     Data(Vec<u8>, usize),
     Names(Vec<SftpEntry>),
     Attributes(SftpAttributes),
@@ -206,10 +207,11 @@ fn read_u32(input: &mut impl Read) -> io::Result<u32> {
     Ok(u32::from_be_bytes(bytes))
 }
 
-/// Reads a packet's length and kind. Returns how many bytes follow, and the kind.
+/// Reads the length and the kind of a packet. Returns the number of bytes that follow, and the
+/// kind.
 fn read_head(input: &mut impl Read) -> io::Result<(usize, u8)> {
     let length = to_usize(read_u32(input)?.into());
-    if !(5..=LONGEST).contains(&length) {
+    if !(5..=MAX_PACKET_BYTES).contains(&length) {
         return Err(garbled(
             "its first bytes are no packet; does a start file of the shell print something?",
         ));
@@ -232,7 +234,7 @@ pub(super) fn read_greeting(input: &mut impl Read) -> io::Result<Extensions> {
     if kind != VERSION {
         return Err(garbled("its first packet is no greeting"));
     }
-    if fields.u32()? < SPOKEN {
+    if fields.u32()? < PROTOCOL_VERSION {
         return Err(garbled("it speaks a version of SFTP before 3"));
     }
     let mut found = Extensions::default();
@@ -248,8 +250,8 @@ pub(super) fn read_greeting(input: &mut impl Read) -> io::Result<Extensions> {
     Ok(found)
 }
 
-/// Reads a reply and the number of its request. `buffer` returns a buffer of at least the given
-/// length for data.
+/// Reads a reply, and the number of its request. `buffer` returns a buffer for data that has at
+/// least the given length.
 pub(super) fn read_reply(
     input: &mut impl Read,
     buffer: impl FnOnce(usize) -> Vec<u8>,
@@ -281,7 +283,7 @@ pub(super) fn read_reply(
             let mut names = Vec::new();
             for _ in 0..count {
                 let name = fields.string()?.to_vec();
-                // The skipped field is a line of `ls -l`, whose form is not defined.
+                // Skips a line of `ls -l`, whose format is not defined.
                 fields.string()?;
                 names.push(SftpEntry { name, attributes: fields.attributes()? });
             }
@@ -294,15 +296,15 @@ pub(super) fn read_reply(
     Ok((number, reply))
 }
 
-/// Parses the reply to `limits@openssh.com` and returns the longest read and write; 0 means that
-/// there is no limit.
+/// Parses the reply to `limits@openssh.com`. Returns the maximum lengths of a read and of a write;
+/// 0 means that there is no limit.
 pub(super) fn limits(reply: &[u8]) -> io::Result<(u64, u64)> {
     let mut fields = Fields(reply);
     fields.u64()?;
     Ok((fields.u64()?, fields.u64()?))
 }
 
-/// The fields of a packet that have not been read.
+/// The fields of a packet that have not been read yet.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {

@@ -1,4 +1,4 @@
-//! Holds the sessions of a store, by host. Clones of the store share them.
+//! Keeps the sessions of a store, by host. Clones of the store share the sessions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,19 +9,19 @@ use rustix_futex_sync::{Condvar, Mutex};
 use super::session::{Exchange, SessionLease, SftpSession};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
-use crate::limits::LOOK;
+use crate::limits::POLL_INTERVAL;
 use crate::options::StoreOptions;
 
-/// Sessions with one host. Each is a login, and a process at both ends that encrypts. By default
-/// servers refuse more than ten logins at a time.
-const MOST: usize = 4;
+/// Maximum number of sessions with one host. Each session is a login, and a process at both ends
+/// that encrypts. By default, servers refuse more than ten logins at a time.
+const MAX_SESSIONS: usize = 4;
 
-/// The amount of data that a caller needs a session for.
+/// How much data a caller will send or receive in a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Load {
-    /// Few bytes: any session is suitable.
+    /// Few bytes. Any session is suitable.
     Control,
-    /// Many bytes: a session without other users is best.
+    /// Many bytes. A session without other users is best.
     Content,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct SftpPool {
 #[derive(Default)]
 struct Host {
     state: Mutex<SftpPoolState>,
-    /// Signalled when a session has been opened, or could not be.
+    /// Signalled when a session was opened, or when opening one failed.
     opened: Condvar,
 }
 
@@ -45,7 +45,7 @@ struct SftpPoolState {
     opening: usize,
 }
 
-/// The session for a caller, or the step towards one.
+/// A session to use, or what to do in order to get one.
 enum Choice {
     Use(SessionLease),
     Open,
@@ -53,7 +53,7 @@ enum Choice {
 }
 
 impl SftpPool {
-    /// Returns an exchange with the host of `place`, in the session with the least use.
+    /// Returns an exchange with the host of `place`, in the session that has the fewest users.
     pub(super) fn exchange(
         &self,
         options: &StoreOptions,
@@ -82,7 +82,7 @@ impl Host {
                 Choice::Open => {}
                 Choice::Wait if cancel.is_cancelled() => return Err(Error::Cancelled),
                 Choice::Wait => {
-                    state = self.opened.wait_timeout(state, LOOK).0;
+                    state = self.opened.wait_timeout(state, POLL_INTERVAL).0;
                     continue;
                 }
             }
@@ -105,11 +105,13 @@ impl SftpPoolState {
         self.sessions.retain(|session| session.is_live());
         let least = self.sessions.iter().min_by_key(|session| session.users());
         let is_enough = |session: &SftpSession| {
-            session.users() == 0 || load == Load::Control || self.sessions.len() + self.opening >= MOST
+            session.users() == 0
+                || load == Load::Control
+                || self.sessions.len() + self.opening >= MAX_SESSIONS
         };
         match least.filter(|session| is_enough(session)) {
             Some(session) => Choice::Use(SessionLease::new(Arc::clone(session))),
-            None if self.sessions.len() + self.opening < MOST
+            None if self.sessions.len() + self.opening < MAX_SESSIONS
                 && (load == Load::Content || self.opening == 0) =>
             {
                 Choice::Open

@@ -1,4 +1,4 @@
-//! Reads the bytes of a file, with reads sent ahead of the caller.
+//! Reads the bytes of a file. Reads are sent ahead of the caller.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,44 +12,46 @@ use super::version;
 use crate::error::{Error, Result};
 use crate::sink::Sink;
 
-/// The source of a [`Body`](crate::Body): a range of an open file, which is closed on drop.
+/// The source of a [`Body`](crate::Body): a range of an open file. The file is closed on drop.
 pub(crate) struct SftpReading {
     exchange: Exchange,
     handle: Vec<u8>,
-    /// The part of the range for which no read was sent.
+    /// The part of the range for which no read was sent yet.
     unsent: ByteRange,
     /// Reads in flight, in order.
     sent: VecDeque<Sent>,
-    /// Data that has arrived. The caller has not read the part `here`.
+    /// Data that has arrived. The caller has not yet read the part `here`.
     data: Vec<u8>,
     here: std::ops::Range<usize>,
-    /// The number of the request for the file's description that follows the last read.
+    /// The number of the request that follows the last read and asks for the file's description.
     last_look: Option<u32>,
     end: LastRead,
     received: Arc<AtomicU64>,
 }
 
-/// The check of the end of a file whose length is stated.
+/// The check of the end of a file that has a stated length.
 #[derive(Default)]
 struct LastRead {
-    /// The stated length, if reading ends there too.
+    /// The stated length, if the range ends there.
     stated: Option<u64>,
-    /// The number of a read after the stated length, unless the last read includes that.
+    /// The request number of the read of the byte after the stated length. `None` if the last read
+    /// of the range includes that byte.
     beyond: Option<u32>,
     /// True if there is content after the stated length.
     goes_on: bool,
 }
 
-/// A read in flight, and the range that it is for.
+/// A read in flight, and the range that it reads.
 struct Sent {
     number: u32,
     range: ByteRange,
-    /// Requested bytes: at the end of the file more than the range has.
+    /// Number of bytes requested. The last read of a file may request more bytes than the range
+    /// has.
     asked: usize,
 }
 
 impl SftpReading {
-    /// Starts to read from an open file. The first read is sent at once, before the length of the
+    /// Starts to read from an open file. Sends the first read immediately, before the length of the
     /// file is known.
     pub(super) fn begin(
         exchange: Exchange,
@@ -74,7 +76,7 @@ impl SftpReading {
         Ok(reading)
     }
 
-    /// Requests the file's description. Returns the number of the request.
+    /// Requests the description of the file. Returns the number of the request.
     pub(super) fn look(&self) -> Result<u32> {
         self.exchange.send(SftpRequest::of(kind::FSTAT, &self.handle))
     }
@@ -83,7 +85,7 @@ impl SftpReading {
         &mut self.exchange
     }
 
-    /// Sets the end of reading, once the file's length is known to be `size`.
+    /// Sets the end of the range, once the length of the file is known to be `size`.
     pub(super) fn end_at(&mut self, end: u64, size: u64) {
         self.end.stated = Some(end).filter(|end| *end == size);
         self.unsent = ByteRange::new(self.unsent.start.min(end), end);
@@ -92,7 +94,7 @@ impl SftpReading {
         }
     }
 
-    /// Waits for the first read. Returns whether there is content.
+    /// Waits for the first read. Returns true if the file has content.
     pub(super) fn has_content(&mut self) -> Result<bool> {
         Ok(self.sent.is_empty() || self.receive_next()?)
     }
@@ -115,8 +117,8 @@ impl SftpReading {
         Ok(Sent { number, range, asked })
     }
 
-    /// Sends as many reads as may be in flight. A request for the description follows the last one:
-    /// the server handles the requests for a file in their order.
+    /// Sends as many reads as may be in flight. After the last read, requests the description of
+    /// the file: the server handles all requests for a file in order.
     fn send_ahead(&mut self) -> Result<()> {
         let longest = self.exchange.session().greeting.longest_read;
         while !self.unsent.is_empty() && (self.sent.is_empty() || self.exchange.has_room(longest)) {
@@ -135,7 +137,7 @@ impl SftpReading {
         Ok(())
     }
 
-    /// Waits for the next data, with reads sent ahead. Returns false at the end of the file.
+    /// Waits for the next data, after sending reads ahead. Returns false at the end of the file.
     fn receive(&mut self) -> Result<bool> {
         self.send_ahead()?;
         self.receive_next()
@@ -162,7 +164,7 @@ impl SftpReading {
                 Ok(count > 0)
             }
             SftpReply::Status { code: code::EOF, .. } => Ok(false),
-            other => Err(self.exchange.not("read it", &other)),
+            other => Err(self.exchange.reply_error("read it", &other)),
         }
     }
 
@@ -177,7 +179,7 @@ impl SftpReading {
         Ok(count)
     }
 
-    /// Writes up to `most` bytes to a file without another copy.
+    /// Writes up to `most` bytes to a file, without another copy in memory.
     pub(crate) fn write_to(&mut self, sink: &Sink, offset: u64, most: u64) -> Result<usize> {
         if self.here.is_empty() && !self.receive()? {
             return Ok(0);
@@ -190,8 +192,8 @@ impl SftpReading {
         Ok(count)
     }
 
-    /// Checks, when everything was read, that the file has not changed since it was opened and that
-    /// its content ends at its stated length.
+    /// Checks, after everything was read, that the file has not changed since it was opened and
+    /// that its content ends at the stated length.
     pub(crate) fn check_end(&mut self, expected: &Version) -> Result<()> {
         self.check_unchanged(expected)?;
         let stated = self.end.stated;
@@ -203,21 +205,21 @@ impl SftpReading {
         }
     }
 
-    /// Returns the error for content that ends early: the file has changed, or its stated length
-    /// was never true.
+    /// Returns the error for content that ends early: either the file has changed, or its stated
+    /// length was never true.
     pub(crate) fn ended_early(&mut self, expected: &Version) -> Error {
         let stated = expected.size.unwrap_or_default();
         let false_length = Error::FalseLength { location: self.exchange.place.clone(), stated };
         self.check_unchanged(expected).err().unwrap_or(false_length)
     }
 
-    /// Returns whether there is content after the stated length.
+    /// Returns true if there is content after the stated length.
     fn goes_on(&mut self) -> Result<bool> {
         let Some(number) = self.end.beyond.take() else { return Ok(self.end.goes_on) };
         match self.exchange.reply(number)? {
             SftpReply::Data(_, count) => Ok(count > 0),
             SftpReply::Status { code: code::EOF, .. } => Ok(false),
-            other => Err(self.exchange.not("read it", &other)),
+            other => Err(self.exchange.reply_error("read it", &other)),
         }
     }
 
@@ -228,7 +230,7 @@ impl SftpReading {
         };
         let found = match self.exchange.reply(number)? {
             SftpReply::Attributes(attributes) => version(&attributes),
-            other => return Err(self.exchange.not("describe it", &other)),
+            other => return Err(self.exchange.reply_error("describe it", &other)),
         };
         if (Version { size: expected.size.and(found.size), ..found.clone() }) == *expected {
             return Ok(());

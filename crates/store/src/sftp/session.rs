@@ -1,9 +1,9 @@
-//! One session: an `ssh` process, a thread that writes requests to it, and a thread that passes
-//! replies to the waiting callers.
+//! Runs one session: an `ssh` process, a thread that writes requests to the process, and a thread
+//! that passes replies to the waiting callers.
 //!
-//! Any number of callers share a session, each by an [`Exchange`]. Neither thread ever waits for a
-//! caller: the bytes in flight are limited by [`WINDOW`], and replies to a caller that no longer
-//! exists are dropped.
+//! Any number of callers share a session, each by its own [`Exchange`]. Neither thread ever waits
+//! for a caller: the bytes in flight are limited by [`WINDOW_BYTES`], and replies to a caller that
+//! no longer exists are dropped.
 
 use std::collections::HashMap;
 use std::io::{self, BufReader, Read, Write};
@@ -23,24 +23,25 @@ use super::packet::{self, Extensions, SftpReply, SftpRequest, code, kind};
 use super::ssh::{Lost, Ssh};
 use crate::cancel::Cancel;
 use crate::error::{Error, RequestAuthentication, Result};
-use crate::limits::{LOOK, STACK};
+use crate::limits::{POLL_INTERVAL, STACK};
 use crate::options::StoreOptions;
 
-/// Bytes of reads and writes that may be in flight in a session: the window of OpenSSH's channels.
-const WINDOW: usize = 2 << 20;
-/// Longest read and write, bytes, if the server does not state its limits. Every server supports
-/// it.
-const DEFAULT_LENGTH: usize = 32 << 10;
-/// Longest read, bytes. Longer ones would make other packets wait longer.
-pub(super) const LONGEST_READ: usize = 128 << 10;
-/// Longest write, bytes. The server replies to each, which shows that a slow link works.
-const LONGEST_WRITE: usize = 64 << 10;
-/// Shortest data, bytes, whose buffer is reused.
-const SHORTEST_REUSED: usize = 16 << 10;
-/// The time after which an unused session ends. At some hosts a login takes seconds.
-const IDLE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
+/// Maximum bytes of reads and writes in flight in a session: the window of OpenSSH's channels.
+const WINDOW_BYTES: usize = 2 << 20;
+/// Maximum length of a read or write, in bytes, if the server does not state its limits. Every
+/// server supports this length.
+const DEFAULT_MAX_BYTES: usize = 32 << 10;
+/// Maximum length of a read, in bytes. After longer reads, other packets would wait longer.
+pub(super) const MAX_READ_BYTES: usize = 128 << 10;
+/// Maximum length of a write, in bytes. The server replies to each write, and these replies show
+/// that a slow link works.
+const MAX_WRITE_BYTES: usize = 64 << 10;
+/// Smallest length of data, in bytes, whose buffer is reused.
+const MIN_REUSED_BYTES: usize = 16 << 10;
+/// Time after which an unused session ends. At some hosts, a login takes seconds.
+const IDLE_TIMEOUT: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 
-/// A connection to a host, shared by its callers.
+/// A connection to a host. Its callers share it.
 pub(super) struct SftpSession {
     shared: Arc<Shared>,
     requests: Sender<Vec<u8>>,
@@ -52,9 +53,9 @@ pub(super) struct SftpSession {
 /// The extensions and limits that the server states.
 pub(super) struct Greeting {
     pub(super) extensions: Extensions,
-    /// Longest read to send, bytes.
+    /// Maximum length of a read to send, in bytes.
     pub(super) longest_read: usize,
-    /// Longest write to send, bytes.
+    /// Maximum length of a write to send, in bytes.
     pub(super) longest_write: usize,
 }
 
@@ -62,24 +63,24 @@ pub(super) struct Greeting {
 struct Shared {
     waiting: Mutex<Waiting>,
     ssh: Mutex<Option<Ssh>>,
-    /// Buffers for data, to be reused.
+    /// Buffers for data that can be reused.
     spare: Mutex<Vec<Vec<u8>>>,
-    /// Bytes of reads and writes in flight, and of data that waits for its caller.
+    /// Bytes of reads and writes in flight, and of data that was not passed to its caller yet.
     in_flight: AtomicUsize,
-    /// The number of callers that use the session.
+    /// Number of callers that use the session.
     users: AtomicUsize,
     began: Instant,
     /// Milliseconds from `began` to the last received byte.
     heard: AtomicU64,
 }
 
-/// The requests that wait for a reply, by number.
+/// The requests that wait for a reply, by the number of the request.
 enum Waiting {
     Open(HashMap<u32, Sender<Answer>>),
     Ended(Lost),
 }
 
-/// A message of the reading thread to a caller.
+/// What the reading thread passes to a caller.
 enum Answer {
     Reply(u32, SftpReply),
     Ended(Lost),
@@ -127,7 +128,7 @@ impl SftpSession {
         self.shared.stop();
     }
 
-    /// Returns the time since the last byte from the server.
+    /// Returns the time since the server sent its last byte.
     fn silence(&self) -> Duration {
         let heard = Duration::from_millis(self.shared.heard.load(Ordering::Relaxed));
         self.shared.began.elapsed().saturating_sub(heard)
@@ -148,7 +149,7 @@ fn await_greeting(
 ) -> Result<Greeting> {
     let began = Instant::now();
     loop {
-        match greeting.recv_timeout(LOOK) {
+        match greeting.recv_timeout(POLL_INTERVAL) {
             Ok(greeted) => return greeted.map_err(|lost| lost.at_start(location())),
             Err(_) if cancel.is_cancelled() => return Err(Error::Cancelled),
             Err(_) if began.elapsed() < deadline => {}
@@ -161,25 +162,25 @@ fn spawn(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     thread::Builder::new().name("sftp".into()).stack_size(STACK).spawn(work).map(drop)
 }
 
-/// Writes requests until the session has ended or is dropped.
+/// Writes requests until the session ends or is dropped.
 fn write(mut input: ChildStdin, queue: &Receiver<Vec<u8>>) {
     while let Ok(packet) = queue.recv() {
-        // The write fails after the end of `ssh`, which the reader reports.
+        // After the end of `ssh`, the write fails, and the reading thread reports the end.
         if input.write_all(&packet).is_err() {
             return;
         }
     }
 }
 
-/// Reads replies until the session has ended, and reports the end.
+/// Reads replies until the session ends, and reports its end.
 fn read(
     shared: &Arc<Shared>,
     output: ChildStdout,
     requests: &Sender<Vec<u8>>,
     greet: &Sender<std::result::Result<Greeting, Lost>>,
 ) {
-    let mut input = BufReader::with_capacity(SHORTEST_REUSED, Heard { output, shared });
-    // The result is ignored: if the send fails, the caller has given up.
+    let mut input = BufReader::with_capacity(MIN_REUSED_BYTES, Heard { output, shared });
+    // Sending the greeting fails if the caller has given up, which is not an error here.
     let mut ended = read_greeting(&mut input, requests).map(|greeting| drop(greet.send(Ok(greeting))));
     while ended.is_ok() {
         if input.buffer().is_empty() && shared.is_idle(&input.get_ref().output) {
@@ -195,30 +196,31 @@ fn read(
         Some(error) => lost.garbled(&error.to_string()),
         None => lost,
     };
-    // The caller receives this only if there was no greeting.
+    // The caller is still waiting for this only if there was no greeting.
     let _ = greet.send(Err(lost.clone()));
     shared.end(&lost);
 }
 
-/// Reads the server's greeting. Requests its limits if it announces that extension.
+/// Reads the greeting of the server. Requests the limits of the server if it announces that
+/// extension.
 fn read_greeting(input: &mut impl Read, requests: &Sender<Vec<u8>>) -> io::Result<Greeting> {
     let extensions = packet::read_greeting(input)?;
     let mut limits = (0, 0);
     if extensions.limits && requests.send(SftpRequest::extended("limits@openssh.com").numbered(0)).is_ok() {
-        // No caller has the session yet, so the next reply is the one to this request.
+        // No caller has the session yet, so the next reply answers this request.
         if let (0, SftpReply::Extended(reply)) = packet::read_reply(input, |length| vec![0; length])? {
             limits = packet::limits(&reply)?;
         }
     }
     let most = |limit: u64, most: usize| match to_usize(limit) {
-        0 => DEFAULT_LENGTH,
+        0 => DEFAULT_MAX_BYTES,
         limit => limit.min(most),
     };
-    let (longest_read, longest_write) = (most(limits.0, LONGEST_READ), most(limits.1, LONGEST_WRITE));
+    let (longest_read, longest_write) = (most(limits.0, MAX_READ_BYTES), most(limits.1, MAX_WRITE_BYTES));
     Ok(Greeting { extensions, longest_read, longest_write })
 }
 
-/// The output of `ssh`, with the time of the last byte.
+/// The output of `ssh`. Records the time of the last byte.
 struct Heard<'a> {
     output: ChildStdout,
     shared: &'a Shared,
@@ -234,32 +236,32 @@ impl Read for Heard<'_> {
 }
 
 impl Shared {
-    /// Ends the process, so that the reader finds the end of its input.
+    /// Ends the `ssh` process. The reading thread then finds the end of its input.
     fn stop(&self) {
         if let Some(ssh) = &*self.ssh.lock() {
             ssh.stop();
         }
     }
 
-    /// Waits for input. Returns true if none came for a long time and no caller uses the session.
+    /// Waits for input. Returns true if none came for a long time while no caller used the session.
     fn is_idle(&self, output: &ChildStdout) -> bool {
         loop {
-            match poll(&mut [PollFd::from_borrowed_fd(output.as_fd(), PollFlags::IN)], Some(&IDLE)) {
+            match poll(&mut [PollFd::from_borrowed_fd(output.as_fd(), PollFlags::IN)], Some(&IDLE_TIMEOUT)) {
                 Ok(0) if self.users.load(Ordering::Relaxed) == 0 => return true,
                 Ok(0) | Err(rustix::io::Errno::INTR) => {}
-                // The following read reports errors.
+                // If this is an error, the next read reports it.
                 _ => return false,
             }
         }
     }
 
-    /// Returns a buffer for data, of at least this length.
+    /// Returns a buffer for at least `length` bytes of data.
     fn buffer(&self, length: usize) -> Vec<u8> {
-        if length < SHORTEST_REUSED {
+        if length < MIN_REUSED_BYTES {
             return vec![0; length];
         }
         let spare = self.spare.lock().pop().filter(|buffer| buffer.len() >= length);
-        spare.unwrap_or_else(|| vec![0; length.max(LONGEST_READ)])
+        spare.unwrap_or_else(|| vec![0; length.max(MAX_READ_BYTES)])
     }
 
     fn deliver(&self, number: u32, reply: SftpReply, requests: &Sender<Vec<u8>>) {
@@ -271,7 +273,8 @@ impl Shared {
             Some(caller) => caller.send(Answer::Reply(number, reply)).err().map(|error| error.0),
             None => Some(Answer::Reply(number, reply)),
         };
-        // The caller no longer exists. A handle that the server has opened for it is closed.
+        // The caller no longer exists. If the server has opened a handle for it, the handle is
+        // closed.
         if let Some(Answer::Reply(_, SftpReply::Handle(handle))) = undelivered {
             let _ = requests.send(SftpRequest::of(kind::CLOSE, &handle).numbered(number));
         }
@@ -288,7 +291,7 @@ impl Shared {
     }
 }
 
-/// The use of a session by one caller.
+/// The use of a session by one caller. The session counts its users by these values.
 pub(super) struct SessionLease(Arc<SftpSession>);
 
 impl SessionLease {
@@ -304,16 +307,16 @@ impl Drop for SessionLease {
     }
 }
 
-/// The requests of one caller in a session, and their replies.
+/// The requests of one caller in a session, and the replies to them.
 pub(super) struct Exchange {
     lease: SessionLease,
     send: Sender<Answer>,
     receive: Receiver<Answer>,
-    /// Replies that came before the requested one, by number.
+    /// Replies that came before the one that the caller waits for, by number.
     early: HashMap<u32, SftpReply>,
     /// Bytes in flight for this caller.
     in_flight: usize,
-    /// The location for error messages.
+    /// The location, for errors.
     pub(super) place: String,
     cancel: Cancel,
 }
@@ -324,7 +327,8 @@ impl Exchange {
         Self { lease, send, receive, early: HashMap::new(), in_flight: 0, place, cancel }
     }
 
-    /// Returns another exchange in the same session, which is not cancelled with this one.
+    /// Returns another exchange in the same session, with a handle of its own: cancelling this
+    /// exchange does not cancel the other.
     pub(super) fn after_cancel(&self) -> Self {
         Self::new(SessionLease::new(Arc::clone(&self.lease.0)), self.place.clone(), Cancel::new())
     }
@@ -341,7 +345,7 @@ impl Exchange {
             Waiting::Open(waiting) => waiting.insert(number, self.send.clone()),
             Waiting::Ended(lost) => return Err(lost.clone().under_way(self.place.clone())),
         };
-        // The result is ignored: if the send fails, the reader reports the end.
+        // If this fails, the session has ended, and the reading thread reports that.
         let _ = session.requests.send(request.numbered(number));
         Ok(number)
     }
@@ -354,12 +358,12 @@ impl Exchange {
         let _ = session.requests.send(request.numbered(number));
     }
 
-    /// Waits for the reply to a request.
+    /// Waits for the reply to the request `number`.
     pub(super) fn reply(&mut self, number: u32) -> Result<SftpReply> {
         self.reply_within(number, self.session().deadline)
     }
 
-    /// Waits for the reply to a request. Fails if the server sends no byte for as long as
+    /// Waits for the reply to the request `number`. Fails if the server sends no byte for the time
     /// `deadline`.
     pub(super) fn reply_within(&mut self, number: u32, deadline: Duration) -> Result<SftpReply> {
         let began = Instant::now();
@@ -370,14 +374,14 @@ impl Exchange {
             if self.cancel.is_cancelled() {
                 return Err(Error::Cancelled);
             }
-            match self.receive.recv_timeout(LOOK) {
+            match self.receive.recv_timeout(POLL_INTERVAL) {
                 Ok(Answer::Reply(found, reply)) => {
                     self.early.insert(found, reply);
                 }
                 Ok(Answer::Ended(lost)) => return Err(lost.under_way(self.place.clone())),
                 Err(_) if began.elapsed().min(self.session().silence()) < deadline => {}
                 Err(_) => {
-                    // The session is ended, since other callers would wait equally long.
+                    // The session is ended, because all other callers would wait for the same time.
                     self.session().stop();
                     return Err(Error::TimedOut {
                         location: self.place.clone(),
@@ -395,7 +399,7 @@ impl Exchange {
         self.reply(number)
     }
 
-    /// Sends a request that is answered by a status. Returns the code and the message.
+    /// Sends a request that the server answers by a status. Returns the code and the message.
     pub(super) fn status(&mut self, request: SftpRequest) -> Result<(u32, String)> {
         let number = self.send(request)?;
         self.reply_status(number)
@@ -408,10 +412,11 @@ impl Exchange {
         }
     }
 
-    /// Returns whether `bytes` more may be in flight. One request of each caller always may.
+    /// Returns true if `bytes` more may be in flight. Each caller may always have one request in
+    /// flight.
     pub(super) fn has_room(&self, bytes: usize) -> bool {
         self.in_flight == 0
-            || self.session().shared.in_flight.load(Ordering::Relaxed).saturating_add(bytes) <= WINDOW
+            || self.session().shared.in_flight.load(Ordering::Relaxed).saturating_add(bytes) <= WINDOW_BYTES
     }
 
     /// Counts additional bytes in flight.
@@ -426,15 +431,15 @@ impl Exchange {
         self.session().shared.in_flight.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Returns a data buffer for reuse.
+    /// Returns a data buffer to the session for reuse.
     pub(super) fn return_buffer(&self, buffer: Vec<u8>) {
-        if buffer.len() >= LONGEST_READ {
+        if buffer.len() >= MAX_READ_BYTES {
             self.session().shared.spare.lock().push(buffer);
         }
     }
 
-    /// Returns the error for a status that is not a success. `what` is the failed operation.
-    pub(super) fn refused(&self, what: &str, code: u32, message: &str) -> Error {
+    /// Returns the error for a status other than success. `what` names the failed operation.
+    pub(super) fn status_error(&self, what: &str, code: u32, message: &str) -> Error {
         refusal(&self.place, what, code, message)
     }
 
@@ -444,10 +449,13 @@ impl Exchange {
         Error::Protocol { location: self.place.clone(), detail, trace: None }
     }
 
-    /// Returns the error for a reply that is a failure or of the wrong kind.
-    pub(super) fn not(&self, what: &str, reply: &SftpReply) -> Error {
+    /// Returns the error for a reply that is a failure or has the wrong kind. `what` names the
+    /// failed operation.
+    pub(super) fn reply_error(&self, what: &str, reply: &SftpReply) -> Error {
         match reply {
-            SftpReply::Status { code, message } if *code != code::OK => self.refused(what, *code, message),
+            SftpReply::Status { code, message } if *code != code::OK => {
+                self.status_error(what, *code, message)
+            }
             _ => self.unexpected(),
         }
     }
@@ -463,7 +471,7 @@ impl Drop for Exchange {
     }
 }
 
-/// Returns the error for a status. `what` is the failed operation.
+/// Returns the error for a status. `what` names the failed operation.
 fn refusal(place: &str, what: &str, status: u32, message: &str) -> Error {
     let location = place.to_owned();
     match status {

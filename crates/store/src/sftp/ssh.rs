@@ -1,8 +1,8 @@
-//! The `ssh` process of a session: its command line, its end, and the cause of the end according to
-//! its last messages.
+//! Runs the `ssh` process of a session: builds the command line, ends the process, and finds the
+//! reason of its end in its last messages.
 //!
-//! The process has its own process group. So Ctrl-C does not reach it, and the processes that `ssh`
-//! has started for a jump host end with it.
+//! The process has its own process group. So Ctrl-C does not reach the process, and the processes
+//! that `ssh` starts for a jump host end together with it.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -17,22 +17,23 @@ use rustix::pipe::fcntl_setpipe_size;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::error::{CertificateFault, Error, Result};
-use crate::limits::{BRIEFLY, LOOK};
+use crate::limits::{POLL_INTERVAL, SHORT_WAIT};
 use crate::options::StoreOptions;
 
-/// Size of the pipes to and from `ssh`, bytes: the most that Linux allows without privileges.
-const PIPE: usize = 1 << 20;
-/// Bytes at the end of the messages of `ssh` from which the cause is taken.
-const LAST_WORDS: u64 = 8 << 10;
+/// Size of the pipes to and from `ssh`, in bytes: the maximum that Linux allows without privileges.
+const PIPE_BYTES: usize = 1 << 20;
+/// Number of bytes, counted from the end of what `ssh` printed, in which the reason is searched.
+const REASON_BYTES: u64 = 8 << 10;
 
-/// A running `ssh`. Dropping it ends the process and waits for its end.
+/// A running `ssh` process. Dropping the value ends the process and waits for its end.
 pub(super) struct Ssh {
     child: Child,
-    /// The standard error of the process.
+    /// The file that receives the standard error of the process.
     printed: File,
-    /// The host for messages: `sftp://HOST`, with the port if one is given.
+    /// The host in messages: `sftp://HOST`, with the port if one is given.
     endpoint: String,
-    /// True once the process was waited for. Its number may then belong to another process.
+    /// True once the process was waited for. From then on, its process id may belong to another
+    /// process.
     ended: bool,
 }
 
@@ -56,7 +57,7 @@ impl Ssh {
         let printed =
             File::from(memfd_create("ssh", MemfdFlags::CLOEXEC).map_err(|error| failed(error.into()))?);
         let mut command = Command::new(program);
-        command.args(words).args(OPTIONS);
+        command.args(words).args(SSH_OPTIONS);
         command.arg(format!("-oConnectTimeout={}", options.connect_deadline.as_secs().max(1)));
         if let Some(port) = port {
             command.args(["-p", port]);
@@ -74,8 +75,8 @@ impl Ssh {
         let (Some(input), Some(output)) = (input, output) else {
             return Err(failed(io::ErrorKind::BrokenPipe.into()));
         };
-        // The total size of a user's pipes is limited. Smaller pipes suffice too.
-        let _ = (fcntl_setpipe_size(&input, PIPE), fcntl_setpipe_size(&output, PIPE));
+        // The total size of a user's pipes is limited. If these calls fail, smaller pipes suffice.
+        let _ = (fcntl_setpipe_size(&input, PIPE_BYTES), fcntl_setpipe_size(&output, PIPE_BYTES));
         Ok((ssh, input, output))
     }
 
@@ -91,28 +92,29 @@ impl Ssh {
         }
     }
 
-    /// Waits for the end of the process, which has closed its output. Returns the cause.
+    /// Waits for the end of the process, which has closed its output. Returns the reason of the
+    /// end.
     pub(super) fn end(mut self) -> Lost {
         let status = self.wait();
         let mut text = Vec::new();
         let length = self.printed.metadata().map_or(0, |metadata| metadata.len());
-        // Without the messages, the exit status states the cause.
+        // If the messages cannot be read, the exit status gives the reason.
         let _ = self
             .printed
-            .seek(SeekFrom::Start(length.saturating_sub(LAST_WORDS)))
+            .seek(SeekFrom::Start(length.saturating_sub(REASON_BYTES)))
             .and_then(|_| self.printed.read_to_end(&mut text));
         Lost::new(&String::from_utf8_lossy(&text), status, self.endpoint.clone())
     }
 
-    /// Waits for the end of the process, which is near. Ends it by signals if it takes too long.
+    /// Waits for the process, which is about to end. Ends it by signals if that takes too long.
     fn wait(&mut self) -> Option<ExitStatus> {
         self.ended = true;
         for signal in [None, Some(Signal::TERM), Some(Signal::KILL)] {
             signal.into_iter().for_each(|signal| self.signal(signal));
             let began = Instant::now();
-            while began.elapsed() < BRIEFLY {
+            while began.elapsed() < SHORT_WAIT {
                 match self.child.try_wait() {
-                    Ok(None) => sleep(LOOK / 10),
+                    Ok(None) => sleep(POLL_INTERVAL / 10),
                     other => return other.ok().flatten(),
                 }
             }
@@ -130,9 +132,10 @@ impl Drop for Ssh {
     }
 }
 
-/// Options of `ssh`: no prompts, and nothing but SFTP. It may use a connection that another `ssh`
-/// shares, but leaves none behind. If the network is dead it ends, even after this program.
-const OPTIONS: [&str; 9] = [
+/// Options with which `ssh` does not prompt, and does nothing but SFTP. `ssh` may use a connection
+/// that another `ssh` process shares, but starts no shared connection itself. If the network is
+/// dead, `ssh` exits by itself, even when this program has already exited.
+const SSH_OPTIONS: [&str; 9] = [
     "-oBatchMode=yes",
     "-oControlMaster=no",
     "-oClearAllForwardings=yes",
@@ -144,20 +147,20 @@ const OPTIONS: [&str; 9] = [
     "-oServerAliveCountMax=3",
 ];
 
-/// The cause of the end of a session.
+/// The reason why a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
-    /// The host refuses this user.
+    /// The host refuses the login of this user.
     Login,
     /// The host's key is unknown or has changed.
     HostKey,
     /// The host does not exist, or has no SFTP.
     Address,
-    /// The connection was cut.
+    /// The connection was lost.
     Cut,
 }
 
-/// The end of a session and its cause.
+/// The end of a session, and the reason.
 #[derive(Clone, Debug)]
 pub(super) struct Lost {
     cause: Cause,
@@ -189,7 +192,7 @@ impl Lost {
         Self { cause, endpoint, detail }
     }
 
-    /// Changes the cause to a server that does not send SFTP packets.
+    /// Changes the reason: the server does not send SFTP packets.
     pub(super) fn garbled(mut self, why: &str) -> Self {
         self.cause = Cause::Address;
         self.detail = format!("the host does not answer by SFTP: {why}");

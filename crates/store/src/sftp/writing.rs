@@ -1,5 +1,5 @@
-//! Writes a whole file under a temporary name next to the destination, which is then renamed. A
-//! killed writer leaves the temporary file, and the destination unchanged.
+//! Writes a whole file under a temporary name next to the destination, and then renames it. A
+//! writer that is killed leaves the temporary file, and does not change the destination.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -14,14 +14,14 @@ use super::packet::{SftpAttributes, SftpReply, SftpRequest, code, kind, open};
 use super::session::Exchange;
 use super::version;
 use crate::error::{Error, Result};
-use crate::limits::BRIEFLY;
+use crate::limits::SHORT_WAIT;
 use crate::local::partial_name;
 use crate::upload::{Payload, Precondition, PutOptions, Written};
 
-/// Permission bits that are preserved.
-const KEPT: u32 = 0o777;
+/// Permission bits that a copy preserves.
+const PRESERVED_BITS: u32 = 0o777;
 
-/// One attempt at a write.
+/// One attempt to write a file.
 pub(super) struct SftpWriting<'a> {
     pub(super) exchange: Exchange,
     pub(super) place: &'a SftpPath,
@@ -29,7 +29,7 @@ pub(super) struct SftpWriting<'a> {
 }
 
 impl SftpWriting<'_> {
-    /// Writes the payload. Removes the partial file `leftover` of an earlier attempt.
+    /// Writes the payload. First removes `leftover`, the partial file of an earlier attempt.
     pub(super) fn run(mut self, payload: Payload<'_>, leftover: &mut Option<Vec<u8>>) -> Result<Written> {
         if let Some(path) = leftover.take() {
             self.exchange.send_last(SftpRequest::of(kind::REMOVE, &path));
@@ -45,7 +45,8 @@ impl SftpWriting<'_> {
             .and_then(|written| self.publish(&partial, before.is_some()).map(|()| written));
         match &written {
             Ok(_) => *leftover = None,
-            // The session has ended, and the next attempt removes the file.
+            // The file is not removed here, because the session has ended. The next attempt removes
+            // it.
             Err(error) if error.is_transient() => {}
             Err(_) => self.remove(&partial),
         }
@@ -53,13 +54,13 @@ impl SftpWriting<'_> {
     }
 
     /// Returns the attributes of the destination, or `None` if it does not exist. Fails if the
-    /// precondition does not hold or if the destination is not a file.
+    /// precondition does not hold, or if the destination is not a file.
     fn before(&mut self) -> Result<Option<SftpAttributes>> {
         let location = || self.place.to_string();
         let before = match self.exchange.call(SftpRequest::of(kind::STAT, &self.place.path))? {
             SftpReply::Attributes(found) => Some(found),
             SftpReply::Status { code: code::NO_SUCH_FILE, .. } => None,
-            other => return Err(self.exchange.not("describe it", &other)),
+            other => return Err(self.exchange.reply_error("describe it", &other)),
         };
         match (&self.options.precondition, &before) {
             (Precondition::None, _) | (Precondition::Absent, None) => {}
@@ -78,7 +79,7 @@ impl SftpWriting<'_> {
         }
     }
 
-    /// Returns a name for the partial file that no other writer has.
+    /// Returns a name for the partial file. No other writer has the same name.
     fn partial(&self) -> Result<Vec<u8>> {
         let path = &self.place.path;
         let cut = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
@@ -94,11 +95,11 @@ impl SftpWriting<'_> {
         Ok([directory, partial_name(OsStr::from_bytes(&own)).as_bytes()].concat())
     }
 
-    /// Creates the partial file and the directories above it. It gives no user more rights than the
-    /// source and the file to be replaced.
+    /// Creates the partial file and its missing directories. The file gives other users only rights
+    /// that the source and the file to be replaced give them too.
     fn create(&mut self, partial: &[u8], before: Option<u32>) -> Result<Vec<u8>> {
         let source = self.options.metadata.mode.unwrap_or(0o666);
-        let mode = Some(0o600 | (source & before.unwrap_or(KEPT) & KEPT));
+        let mode = Some(0o600 | (source & before.unwrap_or(PRESERVED_BITS) & PRESERVED_BITS));
         let attributes = SftpAttributes { mode, ..SftpAttributes::default() };
         let mut missing = true;
         loop {
@@ -110,7 +111,7 @@ impl SftpWriting<'_> {
                     missing = false;
                     create_directories(&mut self.exchange, &self.place.path)?;
                 }
-                other => return Err(self.exchange.not("create a file beside it", &other)),
+                other => return Err(self.exchange.reply_error("create a file beside it", &other)),
             }
         }
     }
@@ -136,13 +137,14 @@ impl SftpWriting<'_> {
             let (code, message) = self.exchange.reply_status(number)?;
             self.exchange.remove_in_flight(bytes);
             if code != code::OK {
-                return Err(self.exchange.refused("write it (is the disk full?)", code, &message));
+                return Err(self.exchange.status_error("write it (is the disk full?)", code, &message));
             }
         }
         Ok(())
     }
 
-    /// Waits until the rate limit allows some bytes, at most `most`. Returns their number.
+    /// Waits until the rate limit allows at least one byte. Returns the number of bytes allowed, up
+    /// to `most`.
     fn wait_for(&self, most: u64) -> Result<u64> {
         let throttle = &self.options.sending.throttle;
         if throttle.is_unlimited() {
@@ -168,13 +170,13 @@ impl SftpWriting<'_> {
         Error::Payload { location: self.place.to_string(), source }
     }
 
-    /// Sets mode and time, and closes the file, in one round trip.
+    /// Sets the mode and the time, and closes the file, in one round trip.
     fn complete(&mut self, handle: &[u8], length: u64, before: Option<SftpAttributes>) -> Result<Written> {
         let metadata = &self.options.metadata;
         let mode = match (metadata.mode, before.and_then(|before| before.mode)) {
-            (Some(source), Some(before)) => Some(source & before & KEPT),
-            (Some(mode), None) | (None, Some(mode)) => Some(mode & KEPT),
-            // The mode that the server chose is not changed.
+            (Some(source), Some(before)) => Some(source & before & PRESERVED_BITS),
+            (Some(mode), None) | (None, Some(mode)) => Some(mode & PRESERVED_BITS),
+            // The server has chosen the mode, and it stays.
             (None, None) => None,
         };
         let since = metadata.modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
@@ -194,16 +196,16 @@ impl SftpWriting<'_> {
             match exchange.reply_status(number)? {
                 // Some servers cannot store modes or sync files.
                 (code::OK | code::UNSUPPORTED, _) => {}
-                (code, message) => return Err(exchange.refused(what, code, &message)),
+                (code, message) => return Err(exchange.status_error(what, code, &message)),
             }
         }
         let found = match exchange.reply(look)? {
             SftpReply::Attributes(found) => found,
-            other => return Err(exchange.not("describe it", &other)),
+            other => return Err(exchange.reply_error("describe it", &other)),
         };
         let (code, message) = exchange.reply_status(close)?;
         if code != code::OK {
-            return Err(exchange.refused("write it (is the disk full?)", code, &message));
+            return Err(exchange.status_error("write it (is the disk full?)", code, &message));
         }
         if found.size.is_some_and(|size| size != length) {
             let detail = format!("{length} bytes were written, and the file has {:?}", found.size);
@@ -212,8 +214,8 @@ impl SftpWriting<'_> {
         Ok(Written { version: version(&found), verified: None })
     }
 
-    /// Renames the partial file to the destination. `RENAME` fails if the destination exists, which
-    /// ensures that a new file is new. The extension `posix-rename` replaces a file.
+    /// Renames the partial file to the destination. `RENAME` fails if the destination exists, so it
+    /// is used for a file that must be new. The extension `posix-rename` replaces an existing file.
     fn publish(&mut self, partial: &[u8], replaces: bool) -> Result<()> {
         let place = self.place;
         let is_new = self.options.precondition == Precondition::Absent;
@@ -235,21 +237,21 @@ impl SftpWriting<'_> {
                 what: "replacing a file (the server has no posix-rename)",
                 trace: None,
             }),
-            (code, message) => Err(self.exchange.refused("rename the complete file", code, &message)),
+            (code, message) => Err(self.exchange.status_error("rename the complete file", code, &message)),
         }
     }
 
-    /// Removes the partial file after a failure, with a short wait for the reply.
+    /// Removes the partial file after a failure. Waits only briefly for the reply.
     fn remove(&mut self, partial: &[u8]) {
         let mut exchange = self.exchange.after_cancel();
-        // If the file remains, listings of this program omit it.
+        // If the file remains, this program's listings omit it.
         let _ = exchange
             .send(SftpRequest::of(kind::REMOVE, partial))
-            .and_then(|number| exchange.reply_within(number, BRIEFLY));
+            .and_then(|number| exchange.reply_within(number, SHORT_WAIT));
     }
 }
 
-/// Creates the missing directories above a path, from the lowest existing one downwards.
+/// Creates the missing directories above a path, starting below the deepest existing directory.
 pub(super) fn create_directories(exchange: &mut Exchange, path: &[u8]) -> Result<()> {
     let ends: Vec<usize> = (1..path.len()).filter(|at| path[*at] == b'/').collect();
     let create = |exchange: &mut Exchange, end: usize| {
@@ -259,11 +261,11 @@ pub(super) fn create_directories(exchange: &mut Exchange, path: &[u8]) -> Result
     while missing > 0 && create(exchange, ends[missing - 1])?.0 == code::NO_SUCH_FILE {
         missing -= 1;
     }
-    // The parent exists now. If it is not a directory, the following requests fail.
+    // The parent exists now. If it is not a directory, the next requests fail.
     for end in ends.into_iter().skip(missing) {
         let (code, message) = create(exchange, end)?;
         if code == code::PERMISSION_DENIED {
-            return Err(exchange.refused("create a directory", code, &message));
+            return Err(exchange.status_error("create a directory", code, &message));
         }
     }
     Ok(())

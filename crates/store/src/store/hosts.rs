@@ -1,4 +1,4 @@
-//! Operations common to web servers and SFTP hosts.
+//! Implements the operations of [`Store`] for web servers and SFTP servers, which have no buckets.
 
 #[cfg(any(feature = "http", feature = "sftp"))]
 use std::sync::Arc;
@@ -21,18 +21,18 @@ use crate::query::{Get, ListOptions};
 use crate::sftp::Sftp;
 use crate::upload::{Payload, PutOptions, Written};
 
-/// A resource on a server without buckets.
+/// A resource on a server that has no buckets.
 pub(super) enum BucketlessHost<'a> {
     #[cfg(feature = "http")]
     Web(&'a Arc<Http>, &'a HttpUrl),
     #[cfg(feature = "sftp")]
     Ssh(&'a Arc<Sftp>, &'a SftpPath),
-    /// Never constructed.
+    /// Never constructed: a build without `http` and `sftp` has no such servers.
     #[cfg(not(any(feature = "http", feature = "sftp")))]
     Neither(std::convert::Infallible, std::marker::PhantomData<&'a ()>),
 }
 
-/// Evaluates an expression with the backend and the resource of a host.
+/// Evaluates an expression for the backend and the resource of a server.
 macro_rules! on {
     ($host:expr, $backend:ident, $place:ident => $value:expr) => {
         match $host {
@@ -69,7 +69,7 @@ impl BucketlessHost<'_> {
 }
 
 impl Store {
-    /// Returns the resource of a location on a server.
+    /// Returns the resource on a server that a location names.
     pub(super) fn host<'a>(&'a self, location: &'a Location) -> Result<BucketlessHost<'a>> {
         match location {
             #[cfg(feature = "http")]

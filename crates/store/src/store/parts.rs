@@ -1,4 +1,5 @@
-//! Uploads in parts: the operations of [`Store`] on S3 and Azure, the services that have them.
+//! Implements uploads in parts: the operations of [`Store`] for S3 and Azure, the only services
+//! that have such uploads.
 
 use std::sync::Arc;
 
@@ -8,15 +9,15 @@ use super::{COPY_WITHIN_SERVICE, Store, object_in_s3, require_key};
 use crate::backend::PartsBackend;
 use crate::cancel::Cancel;
 use crate::error::Result;
-use crate::limits::BRIEFLY;
+use crate::limits::SHORT_WAIT;
 use crate::upload::{Part, Payload, PutOptions, Sending, StaleUpload, Upload, Written};
 
-/// The operation, for errors, that other services do not support.
+/// The operation that other services do not support, for errors.
 const UPLOAD_IN_PARTS: &str = "an upload in parts";
 
 impl Store {
-    /// Returns a digest of all options that affect a written object. An upload must only be
-    /// continued with the options that it was begun with.
+    /// Returns a digest of all options that affect a written object. An upload must be continued
+    /// only with the options with which it was begun.
     #[must_use]
     pub fn digest_of_writes(&self, options: &PutOptions) -> String {
         let PutOptions { metadata, precondition, sending: _ } = options;
@@ -24,20 +25,21 @@ impl Store {
         Hasher::of(Algorithm::Sha256, text.as_bytes()).to_hex()
     }
 
-    /// Returns whether an option determines how objects are stored. An existing object may then be
-    /// stored differently.
+    /// Returns true if an option determines how objects are stored. If so, an existing object may
+    /// be stored differently.
     #[must_use]
     pub fn describes_writes(&self) -> bool {
         self.client.options.describes_writes()
     }
 
-    /// Returns true if large objects are uploaded in parts (S3, Azure).
+    /// Returns true if the store accepts large objects in parts (S3, Azure).
     #[must_use]
     pub fn has_multipart(&self, location: &Location) -> bool {
         matches!(location, Location::Object(object) if object.service != Service::Google)
     }
 
-    /// Returns true if [`copy_part`](Self::copy_part) is possible: both are in one S3 service.
+    /// Returns true if [`copy_part`](Self::copy_part) is possible, that is, if both objects are in
+    /// the same S3 service.
     #[must_use]
     pub fn has_copied_parts(&self, source: &Location, destination: &Location) -> bool {
         match (object_in_s3(source, ""), object_in_s3(destination, "")) {
@@ -46,7 +48,7 @@ impl Store {
         }
     }
 
-    /// Returns the backend for an upload in parts, and the object.
+    /// Returns the object at a location, and the backend for uploading it in parts.
     fn parts_of<'l>(&self, location: &'l Location) -> Result<(Arc<dyn PartsBackend>, &'l ObjectLocation)> {
         match location {
             #[cfg(feature = "azure")]
@@ -71,7 +73,7 @@ impl Store {
         service.begin_upload(object, options)
     }
 
-    /// Sends part `number` (from 1).
+    /// Sends the part `number`, counted from 1.
     ///
     /// # Errors
     /// The errors of [`put`](Self::put).
@@ -86,7 +88,7 @@ impl Store {
         service.put_part(object, &upload.id, number, payload, sending)
     }
 
-    /// Copies a range of another S3 object as part `number`, within the service.
+    /// Copies a range of another S3 object within the service. The range becomes the part `number`.
     ///
     /// # Errors
     /// [`crate::Error::Unsupported`] if one of the objects is not in S3, [`crate::Error::Changed`]
@@ -128,9 +130,9 @@ impl Store {
         service.complete_upload(object, &upload.id, parts, options)
     }
 
-    /// Aborts an upload, which deletes its parts. After the store's scope was cancelled, this is
-    /// still attempted for at most a second. On Azure nothing is sent: the service deletes the
-    /// parts when the object is written, or after a week.
+    /// Aborts an upload, which deletes its parts. If the scope of the store was cancelled, still
+    /// tries for up to a second. On Azure, sends nothing: the service deletes the parts when the
+    /// object is written, or after a week.
     ///
     /// # Errors
     /// Errors of the connection or the store.
@@ -143,7 +145,7 @@ impl Store {
         if !self.client.scoped_cancel(&Cancel::new()).is_cancelled() {
             return s3.abort_upload(object, &upload.id);
         }
-        s3.with_scope(Cancel::after(BRIEFLY)).abort_upload(object, &upload.id)
+        s3.with_scope(Cancel::after(SHORT_WAIT)).abort_upload(object, &upload.id)
     }
 
     /// Lists unfinished uploads below `location`.

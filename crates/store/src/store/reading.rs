@@ -1,5 +1,5 @@
-//! Reads ranges, from a gateway if the options name some or else from the location itself. If a
-//! response holds only the beginning, further requests read the rest.
+//! Reads ranges: from a gateway if the options name gateways, otherwise from the location itself.
+//! If a response holds only the beginning of a range, further requests read the rest.
 
 use std::sync::Arc;
 
@@ -13,8 +13,9 @@ use crate::local;
 use crate::query::Get;
 
 impl Store {
-    /// Requests an object or a range, by one request. Returns after the head of the response, which
-    /// has the length and version. Any range of an empty object gives an empty body.
+    /// Requests an object or a range of it. Sends one request, and returns after the head of the
+    /// response, which has the length and the version. Any range of an empty object gives an empty
+    /// body.
     ///
     /// # Errors
     /// [`Error::Changed`], [`Error::RangeIgnored`], [`Error::Archived`], and errors of the
@@ -30,7 +31,7 @@ impl Store {
         Ok(body.throttled(&get.throttle, &cancel))
     }
 
-    /// Requests a range from a gateway, or else from the origin.
+    /// Requests a range from a gateway. Without a usable gateway, requests it from the origin.
     fn get_routed(&self, location: &Location, get: &Get) -> Result<Body> {
         if let Some(ring) = self.ring_for(location)? {
             let scoped = Get { cancel: self.client.scoped_cancel(&get.cancel), ..get.clone() };
@@ -42,8 +43,8 @@ impl Store {
         self.get_once(location, get)
     }
 
-    /// Returns the gateways that the options configure, for an object. A malformed list or key of
-    /// gateways is reported here, so it fails only reads of objects.
+    /// Returns the gateways for a location, if it is an object and the options name gateways.
+    /// Malformed gateway options are reported here, so they make only reads of objects fail.
     fn ring_for(&self, location: &Location) -> Result<Option<&Ring>> {
         if !matches!(location, Location::Object(_)) {
             return Ok(None);
@@ -63,8 +64,8 @@ impl Store {
         }
     }
 
-    /// Returns a body that requests the rest of its range when the response ends early. An object
-    /// without a version cannot be read by several requests.
+    /// Returns a body that requests the rest of its range when the response ends. Fails for an
+    /// object without a version, because several responses could then belong to different contents.
     fn continued(&self, location: &Location, get: &Get, body: Body, end: u64) -> Result<Body> {
         let version = body.stat().version.clone();
         if version.strength() == Strength::None {

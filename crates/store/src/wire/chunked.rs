@@ -1,7 +1,7 @@
 //! Decodes the chunked transfer coding (RFC 9112, 7.1).
 //!
-//! Only size lines and trailers pass through the connection's buffer. Data is read directly into
-//! the caller's buffer.
+//! Only size lines and trailers pass through the buffer of the connection. Data is read directly
+//! into the caller's buffer.
 
 use std::io;
 
@@ -9,11 +9,11 @@ use firstbyte_location::to_usize;
 
 use super::connection::HttpConnection;
 
-/// Longest accepted size line or trailer line, bytes. Sizes have 16 digits, and extensions are rare
-/// and short.
-const LONGEST_LINE: usize = 4096;
-/// The most trailer lines accepted.
-const MOST_TRAILERS: usize = 64;
+/// Maximum length of a size line or trailer line, in bytes. Sizes have up to 16 digits, and
+/// extensions are rare and short.
+const MAX_LINE_BYTES: usize = 4096;
+/// Maximum number of trailer lines.
+const MAX_TRAILERS: usize = 64;
 
 /// The position within the coding.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(super) enum Chunked {
     /// Before a size line.
     #[default]
     Size,
-    /// Within a chunk, with its remaining bytes.
+    /// Within a chunk that has this number of remaining bytes.
     Data(u64),
     /// After the last chunk and the trailers.
     Done,
@@ -59,7 +59,7 @@ impl Chunked {
 }
 
 fn skip_trailers(connection: &mut HttpConnection) -> io::Result<()> {
-    for _ in 0..MOST_TRAILERS {
+    for _ in 0..MAX_TRAILERS {
         if line(connection)?.is_empty() {
             return Ok(());
         }
@@ -75,7 +75,7 @@ fn line(connection: &mut HttpConnection) -> io::Result<Vec<u8>> {
             connection.consume(end + 1);
             return Ok(line);
         }
-        if ahead.len() > LONGEST_LINE {
+        if ahead.len() > MAX_LINE_BYTES {
             return Err(malformed("a chunk line that does not end"));
         }
         if connection.read_ahead()? == 0 {

@@ -1,5 +1,6 @@
-//! Tracks the clocks of stores, by the `Date` of their listings and of S3's HEAD. The date of an
-//! object is by the store's clock, and is compared with the time of a file.
+//! Tracks the clocks of stores by the header `Date` of listings and of S3's HEAD responses. The
+//! date of an object is given by the store's clock, and must be comparable with the time of a local
+//! file.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -10,31 +11,31 @@ use rustix_futex_sync::Mutex;
 use super::response::ResponseHead;
 use crate::dates;
 
-/// Tolerated difference of a clock, in seconds, since dates are whole seconds and responses take
-/// time.
-const UNNOTICED: i64 = 2;
+/// Difference of two clocks, in seconds, that counts as none. Dates have whole seconds, and
+/// responses take time.
+const TOLERATED_SECONDS: i64 = 2;
 
-/// How far the clock of each service is ahead of this machine's, in seconds.
+/// The number of seconds by which the clock of each service is ahead of this machine's clock.
 #[derive(Debug, Default)]
 pub(crate) struct Clocks(Mutex<HashMap<Service, i64>>);
 
 impl Clocks {
-    /// Learns the clock from the `Date` of a response that has just arrived.
+    /// Learns the clock of a service from the `Date` of a response that has just arrived.
     pub(crate) fn learn(&self, service: Service, head: &ResponseHead) {
         let Some(date) = head.get("date").and_then(dates::http_date) else { return };
         let ahead = seconds(date) - seconds(SystemTime::now());
-        let noticed = if ahead.abs() <= UNNOTICED { 0 } else { ahead };
+        let noticed = if ahead.abs() <= TOLERATED_SECONDS { 0 } else { ahead };
         self.0.lock().insert(service, noticed);
     }
 
-    /// Returns whether a date by the service's clock is within the last `span`.
+    /// Returns true if a date, by the clock of the service, is within the last `span`.
     pub(crate) fn is_within(&self, service: Service, date: SystemTime, span: Duration) -> bool {
         let now = seconds(SystemTime::now()) + self.ahead(service);
-        now - seconds(date) <= span.as_secs().cast_signed() + UNNOTICED
+        now - seconds(date) <= span.as_secs().cast_signed() + TOLERATED_SECONDS
     }
 
-    /// Returns how many seconds the clock is ahead; negative if it is behind, 0 if it is right or
-    /// unknown.
+    /// Returns the number of seconds by which the clock of a service is ahead. Negative if it is
+    /// behind; 0 if it is right or unknown.
     pub(crate) fn ahead(&self, service: Service) -> i64 {
         self.0.lock().get(&service).copied().unwrap_or_default()
     }

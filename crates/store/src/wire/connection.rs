@@ -1,4 +1,5 @@
-//! One connection to a server: a socket, optional TLS, and a buffer of bytes read ahead.
+//! Reads and writes one connection to a server: a socket, optional TLS, and a buffer of bytes read
+//! ahead.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -22,7 +23,7 @@ use crate::syscall_refusal::is_refusal;
 pub(super) enum SendError {
     /// The connection failed.
     Socket(io::Error),
-    /// The file of the payload became shorter or cannot be read.
+    /// The file of the payload has become shorter, or cannot be read.
     Payload(io::Error),
 }
 
@@ -37,10 +38,10 @@ pub(crate) struct HttpConnection {
     /// The socket, shared with the [`Cancel`] of the current request.
     pub(crate) socket: Arc<TcpStream>,
     tls: Option<Box<TlsSession>>,
-    /// Bytes read ahead. The first `consumed` of them were used.
+    /// Bytes read ahead. The first `consumed` of them have been used.
     ahead: Vec<u8>,
     consumed: usize,
-    /// True if the connection has carried a request before.
+    /// True if the connection has carried an earlier request.
     pub(crate) used: bool,
 }
 
@@ -67,7 +68,8 @@ impl HttpConnection {
                     trust::refusal(origin.to_string(), cause).into()
                 }
                 Some(_) if !cancel.is_cancelled() => Failed::unreachable(origin, "TLS: ", &error),
-                // A connection lost here is retried like any other.
+                // The connection was lost during the handshake. The request is retried like any
+                // other.
                 _ => {
                     let fault = if timed_out(&error) { Fault::Silent } else { Fault::Other };
                     Failed { error: classify(&error, place, cancel, deadline), fault }
@@ -82,7 +84,7 @@ impl HttpConnection {
         self.tls.is_none()
     }
 
-    /// Returns the bytes read ahead and not used.
+    /// Returns the bytes that were read ahead and have not been used.
     pub(crate) fn ahead(&self) -> &[u8] {
         &self.ahead[self.consumed..]
     }
@@ -105,7 +107,8 @@ impl HttpConnection {
         read
     }
 
-    /// Reads into `buffer`, first from the bytes read ahead. Returns 0 at the end of the stream.
+    /// Reads into `buffer`: first the bytes read ahead, then from the socket. Returns 0 at the end
+    /// of the stream.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let ready = self.ahead();
         if ready.is_empty() {
@@ -129,8 +132,8 @@ impl HttpConnection {
         }
     }
 
-    /// Sends a range of a file, by sendfile on plain TCP. `allow` waits for the rate limit and
-    /// returns the size of the next piece.
+    /// Sends a range of a file, by sendfile if the connection has no TLS. `allow` waits for the
+    /// rate limit, and returns the size of the next piece.
     pub(super) fn write_file(
         &mut self,
         file: &File,
@@ -149,7 +152,8 @@ impl HttpConnection {
         Ok(())
     }
 
-    /// Sends up to `end` by sendfile. Returns false if that is not supported.
+    /// Sends the file up to the offset `end` by sendfile. Returns false if sendfile is not
+    /// supported.
     fn send_file(&self, file: &File, offset: &mut u64, end: u64) -> Result<bool, SendError> {
         use rustix::io::Errno;
         while *offset < end {
@@ -159,8 +163,8 @@ impl HttpConnection {
                 Ok(_) | Err(Errno::INTR) => {}
                 // The file system does not support splice.
                 Err(error) if is_refusal(error) => return Ok(false),
-                // sendfile reads and writes. Only reading the file can cause these errors, from a
-                // disk or a network file system.
+                // sendfile both reads the file and writes to the socket. Only reading the file, on
+                // a disk or a network file system, can cause these errors.
                 Err(error @ (Errno::IO | Errno::STALE)) => return Err(SendError::Payload(error.into())),
                 Err(error) => return Err(SendError::Socket(error.into())),
             }
@@ -168,7 +172,7 @@ impl HttpConnection {
         Ok(true)
     }
 
-    /// Sends up to `end` through memory.
+    /// Sends the file up to the offset `end` through memory.
     fn copy_file(
         &mut self,
         file: &File,
@@ -213,12 +217,12 @@ fn read_from(
     }
 }
 
-/// Returns true if the deadline of a socket has passed.
+/// Returns true if an error means that the deadline of a socket has passed.
 pub(crate) fn timed_out(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
-/// Converts an error of a socket.
+/// Converts the error of a socket.
 pub(crate) fn classify(error: &io::Error, place: &str, cancel: &Cancel, deadline: Duration) -> Error {
     let location = place.to_owned();
     if cancel.is_cancelled() {

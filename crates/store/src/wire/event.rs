@@ -1,8 +1,8 @@
-//! The log of requests: one event for each, when its response was read or dropped, or when it
-//! failed. Edges print it as text or JSON, or export it as a span.
+//! Logs requests. Each request makes one event: when its response was read or dropped, or when it
+//! failed. The command line and Python print the events as text or JSON, or export them as spans.
 //!
-//! The number of the attempt is a field of the surrounding span, which the request loops enter. The
-//! event keeps that span, because the body may be read in a later loop.
+//! The number of the attempt is a field of the surrounding span, which the retry loops enter. The
+//! event keeps that span, because the body may be read after the loop has ended.
 
 use std::time::Instant;
 
@@ -15,12 +15,12 @@ use crate::error::{Error, Trace};
 /// The target of these events.
 pub(super) const TARGET: &str = "firstbyte_store::request";
 
-/// Returns whether any subscriber reads these events.
+/// Returns true if any subscriber reads these events.
 fn is_read() -> bool {
     tracing::enabled!(target: TARGET, tracing::Level::DEBUG)
 }
 
-/// A request whose response is being read. Dropping it sends the event.
+/// A request whose response is being read. Dropping the value sends the event.
 pub(super) struct AnsweredRequest {
     operation: Option<String>,
     method: &'static str,
@@ -29,14 +29,15 @@ pub(super) struct AnsweredRequest {
     sent: u64,
     began: Instant,
     trace: Trace,
-    /// Bytes of the body read so far.
+    /// Number of bytes of the body read so far.
     received: u64,
-    /// The span of the request's attempt.
+    /// The span of the attempt to which the request belongs.
     attempt: Span,
 }
 
 impl AnsweredRequest {
-    /// Starts with the head of a response. Returns `None` if no subscriber reads the event.
+    /// Begins when the head of a response has arrived. Returns `None` if no subscriber reads the
+    /// event.
     pub(super) fn begin(request: &WireRequest<'_>, head: &ResponseHead, began: Instant) -> Option<Self> {
         is_read().then(|| Self {
             operation: request.operation.map(|operation| format!("{operation:?}")),
@@ -77,8 +78,8 @@ impl Drop for AnsweredRequest {
     }
 }
 
-/// Sends the event of a request without a response.
-pub(super) fn failed(request: &WireRequest<'_>, error: &Error, began: Instant) {
+/// Sends the event of a request that got no response.
+pub(super) fn send_failure(request: &WireRequest<'_>, error: &Error, began: Instant) {
     if !is_read() {
         return;
     }
@@ -101,7 +102,7 @@ fn range_of(request: &WireRequest<'_>) -> Option<String> {
     request.headers.iter().find(|(name, _)| name == "range").map(|(_, value)| value.clone())
 }
 
-/// Returns the milliseconds since `began`, to a microsecond.
+/// Returns the milliseconds since `began`, rounded to a microsecond.
 fn milliseconds(began: Instant) -> f64 {
     (began.elapsed().as_secs_f64() * 1e6).round() / 1e3
 }

@@ -1,4 +1,4 @@
-//! The body of a response, read from its connection.
+//! Reads the body of a response from its connection.
 
 use std::io;
 use std::net::TcpStream;
@@ -21,29 +21,29 @@ use crate::limits::RECORD;
 use crate::sink::Sink;
 use crate::spending::{Payment, Purse};
 
-/// The rule that determines the end of a body.
+/// The rule that determines where a body ends.
 enum Framing {
     /// The remaining bytes, by `Content-Length`.
     Length(u64),
     Chunked(Chunked),
     /// All bytes until the server closes the connection.
     UntilClose,
-    /// `Content-Length` or `Transfer-Encoding` is invalid, and reading fails.
+    /// `Content-Length` or `Transfer-Encoding` is invalid, so reading fails.
     Unusable(String),
 }
 
-/// The treatment of the connection after the body.
+/// What to do with the connection and the budget after the body.
 pub(super) struct Return {
     pub(super) pool: Option<(Arc<ConnectionPool>, ConnectionKey)>,
     pub(super) endpoint: Arc<EndpointState>,
     pub(super) deadline: Duration,
-    /// The budget that pays for the bytes.
+    /// The budget from which the bytes are paid.
     pub(super) purse: Arc<Purse>,
     pub(super) payment: Payment,
 }
 
-/// A body being read. If it is dropped at its end, the connection returns to the pool, otherwise it
-/// is closed.
+/// A body that is being read. If the body is dropped after its last byte was read, its connection
+/// returns to the pool; otherwise the connection is closed.
 pub(crate) struct Incoming {
     connection: Option<HttpConnection>,
     framing: Framing,
@@ -51,7 +51,7 @@ pub(crate) struct Incoming {
     back: Return,
     place: String,
     cancel: Cancel,
-    /// The socket that is registered with `cancel`.
+    /// The socket registered with `cancel`.
     socket: Weak<TcpStream>,
     /// The trace of the request, for errors of the body.
     trace: Trace,
@@ -59,7 +59,8 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    /// Returns the body after `head`, of a request that began at the given time.
+    /// Returns the body after `head`. `request` and `began` are the request and the time at which
+    /// it began.
     pub(super) fn new(
         connection: HttpConnection,
         head: &ResponseHead,
@@ -91,7 +92,7 @@ impl Incoming {
         incoming
     }
 
-    /// Returns the remaining bytes, if the response head states the length.
+    /// Returns the number of remaining bytes, if the head of the response states the length.
     pub(crate) fn length(&self) -> Option<u64> {
         match self.framing {
             Framing::Length(left) => Some(left),
@@ -99,7 +100,7 @@ impl Incoming {
         }
     }
 
-    /// Reads into `buffer`. Returns 0 only at the correct end (or if `buffer` is empty).
+    /// Reads into `buffer`. Returns 0 only at the correct end, or if `buffer` is empty.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
         self.read_bytes(buffer).map_err(|error| error.traced(|| self.trace.clone()))
     }
@@ -130,14 +131,15 @@ impl Incoming {
         }
     }
 
-    /// Returns true if [`splice`](Self::splice) is possible, except for bytes read with the head.
+    /// Returns true if [`splice`](Self::splice) is possible for all bytes that were not read with
+    /// the head.
     pub(crate) fn can_splice(&self) -> bool {
         self.connection.as_ref().is_some_and(HttpConnection::is_plain)
             && matches!(self.framing, Framing::Length(_))
     }
 
     /// Moves up to `limit` bytes into `sink` within the kernel. Returns `None` if that is not
-    /// possible and the caller must read them.
+    /// possible; the caller must then read the bytes.
     pub(crate) fn splice(&mut self, sink: &Sink, offset: u64, limit: u64) -> Option<Result<usize>> {
         let connection = self
             .connection
@@ -158,7 +160,8 @@ impl Incoming {
         })
     }
 
-    /// Reads the remaining bytes, at most `most`, for error messages and XML.
+    /// Reads the remaining bytes into memory, for error messages and XML. Fails if there are more
+    /// than `most`.
     pub(crate) fn collect(mut self, most: usize) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         let mut buffer = [0; RECORD];
@@ -174,12 +177,13 @@ impl Incoming {
         }
     }
 
-    /// Sets the payment for the body, once its length is known.
+    /// Sets how the body is paid for, once its length is known.
     pub(super) fn set_payment(&mut self, payment: Payment) {
         self.back.payment = payment;
     }
 
-    /// Accounts for `count` bytes read, of which 0 means the end of the stream.
+    /// Subtracts `count` bytes from the rest of the body, and checks its end. A `count` of 0 is the
+    /// end of the stream.
     fn account(&mut self, count: usize) -> Result<usize> {
         self.back.endpoint.count_received(count as u64);
         if let Err(error) = self.back.purse.pay_bytes(self.back.payment, count, &self.place) {
@@ -204,7 +208,7 @@ impl Incoming {
             Framing::Chunked(state) if *state == Chunked::Done => self.finish(),
             Framing::UntilClose if count == 0 => {
                 self.back.pool = None;
-                // A socket shut down by `Cancel` looks like the end of the stream.
+                // A socket that `Cancel` has shut down looks like the end of the stream.
                 if self.cancel.is_cancelled() {
                     return Err(Error::Cancelled);
                 }
@@ -237,7 +241,7 @@ impl Incoming {
         self.cancel.release(&self.socket);
         let Some(connection) = self.connection.take() else { return };
         // Bytes after the end of the body mean that the server states wrong lengths, so the
-        // connection is closed.
+        // connection is not reused.
         if connection.ahead().is_empty()
             && let Some((pool, key)) = self.back.pool.take()
         {

@@ -1,13 +1,14 @@
-//! A small blocking HTTP/1.1 client, used by all backends but the local one.
+//! Implements a small blocking HTTP/1.1 client. All backends use it, except the one for local
+//! files.
 //!
-//! It writes a request to a socket and parses the head of the response. The body stays in the
-//! socket until the caller reads it into a buffer or splices it into a file, so it is never copied
-//! in between.
+//! The client writes a request to a socket and parses the head of the response. The body stays in
+//! the socket until the caller reads it into a buffer or splices it into a file, so the body is
+//! never copied in between.
 //!
-//! Every request can be repeated, since payloads are in memory or in files. A connection carries
+//! Every request can be repeated, because payloads are in memory or in files. A connection carries
 //! one request at a time, and callers use threads for concurrency. If a request fails on a *reused*
-//! connection before the first byte of the response, it is repeated on a new connection, because
-//! servers may close idle connections at any time.
+//! connection before the first byte of the response, the client repeats it on a new connection,
+//! because servers may close idle connections at any time.
 
 mod chunked;
 mod clock;
@@ -53,8 +54,8 @@ use proxy::{Routes, UsableProxy};
 pub(crate) use tls::FindBundle;
 use tls::TlsConfig;
 
-/// Bytes per second that the slowest server is expected to hash, copy and sync.
-const SLOW_WORK: u64 = 8 << 20;
+/// Bytes per second that even the slowest server is expected to hash, copy and sync.
+const SLOWEST_WORK_RATE: u64 = 8 << 20;
 
 /// Counters shared by all clones of a store.
 #[derive(Debug, Default)]
@@ -64,11 +65,11 @@ pub(crate) struct StoreCounters {
     pub(crate) sent: AtomicU64,
 }
 
-/// An HTTP client, which sends requests. Its clones share the connections.
+/// An HTTP client. Its clones share connections.
 #[derive(Clone)]
 pub(crate) struct WireClient {
     pub(crate) options: Arc<StoreOptions>,
-    /// Retries of a control request.
+    /// Number of retries of a control request.
     pub(crate) retries: u32,
     pub(crate) counters: Arc<StoreCounters>,
     purse: Arc<Purse>,
@@ -81,13 +82,13 @@ pub(crate) struct WireClient {
     routes: Arc<Routes>,
     resolver: Arc<resolve::Resolver>,
     tls: Arc<TlsConfig>,
-    /// The handle that ends every request of this clone, in addition to each request's own.
+    /// The handle that ends every request of this clone, in addition to the handle of the request.
     scope: Option<Cancel>,
 }
 
 impl WireClient {
     /// Returns a client with these options. `find_bundle` finds certificate authorities that are
-    /// configured outside the options. It is called before the first TLS connection.
+    /// configured outside the options. The function is called before the first TLS connection.
     pub(crate) fn new(options: Arc<StoreOptions>, find_bundle: FindBundle) -> Self {
         Self {
             retries: options.retries,
@@ -111,36 +112,38 @@ impl WireClient {
         Self { scope: Some(self.scoped_cancel(cancel)), ..self.clone() }
     }
 
-    /// Returns a clone that sends control requests once.
+    /// Returns a clone that never retries control requests.
     pub(crate) fn without_retries(&self) -> Self {
         Self { retries: 0, ..self.clone() }
     }
 
-    /// Returns a clone whose requests end only when `cancel` or their own handle is cancelled.
+    /// Returns a clone whose requests end only when `cancel` or the handle of the request is
+    /// cancelled.
     pub(crate) fn with_scope(&self, cancel: Cancel) -> Self {
         Self { scope: Some(cancel), ..self.clone() }
     }
 
-    /// Returns a clone whose requests end with those of `other`.
+    /// Returns a clone whose requests end together with those of `other`.
     pub(crate) fn in_scope_of(&self, other: &Self) -> Self {
         Self { scope: other.scope.clone(), ..self.clone() }
     }
 
-    /// Returns a client for another service, with its own options, connections and trust.
+    /// Returns a client for another service. The result has its own options, connections and
+    /// certificates.
     pub(crate) fn for_service(&self, options: StoreOptions) -> Self {
         let options = Arc::new(options);
         let tls = Arc::new(self.tls.with_options(Arc::clone(&options)));
         Self { options, tls, pool: Arc::default(), scope: None, ..self.clone() }
     }
 
-    /// Returns a clone outside all scopes, with separate counters, for requests that several
-    /// callers share.
+    /// Returns a clone outside all scopes, with counters of its own. The clone sends requests that
+    /// several callers share.
     pub(crate) fn unscoped(&self) -> Self {
         Self { scope: None, counters: Arc::default(), ..self.clone() }
     }
 
-    /// Returns a clone for services on this machine or its local network link, which respond at
-    /// once if they exist. It uses no proxy and waits for at most `deadline`.
+    /// Returns a clone for services on this machine or on its local network link, which respond
+    /// immediately if they exist. The clone uses no proxy, and waits no longer than `deadline`.
     pub(crate) fn nearby(&self, deadline: Duration) -> Self {
         let options = StoreOptions {
             connect_deadline: deadline,
@@ -152,13 +155,13 @@ impl WireClient {
         Self { options: Arc::new(options), routes, ..self.clone() }
     }
 
-    /// Returns a request's handle within the client's scope.
+    /// Returns the handle of a request, nested in the scope of the client.
     pub(crate) fn scoped_cancel(&self, cancel: &Cancel) -> Cancel {
         self.scope.as_ref().map_or_else(|| cancel.clone(), |scope| cancel.within(scope))
     }
 
-    /// Sends one request and returns after the head of the response, whatever its status. Fails at
-    /// once if the endpoint is known not to respond.
+    /// Sends one request. Returns after the head of the response, whatever its status. Fails
+    /// immediately if the endpoint is known not to respond.
     pub(crate) fn send(&self, request: &WireRequest<'_>) -> Result<(ResponseHead, Incoming)> {
         request.check()?;
         let route = self.routes.to(request.origin)?;
@@ -169,7 +172,7 @@ impl WireClient {
         };
         let endpoint = match key.buffer {
             None => self.endpoint(&key),
-            // Connections with different buffers share the state of their endpoint.
+            // Connections with different buffer sizes share the state of their endpoint.
             Some(_) => self.endpoint(&pool::ConnectionKey { buffer: None, ..key.clone() }),
         };
         let admitted = endpoint.admit(self.options.read_deadline, Instant::now()).map_err(|refused| {
@@ -195,12 +198,12 @@ impl WireClient {
         };
         endpoint.end(&admitted, outcome, Instant::now());
         result.map_err(|failed| {
-            event::failed(request, &failed.error, began);
+            event::send_failure(request, &failed.error, began);
             failed.error.traced(|| Trace { attempts: 1, took: began.elapsed(), ..Trace::default() })
         })
     }
 
-    /// Returns the body bytes received so far.
+    /// Returns the number of body bytes received so far.
     pub(crate) fn received(&self) -> u64 {
         self.endpoints.lock().values().map(|endpoint| endpoint.received()).sum()
     }
@@ -214,7 +217,7 @@ impl WireClient {
     }
 }
 
-/// The sending of one request.
+/// One request and what is needed to send it.
 struct Exchange<'a> {
     client: &'a WireClient,
     request: &'a WireRequest<'a>,
@@ -224,20 +227,20 @@ struct Exchange<'a> {
     admitted: Admitted,
 }
 
-/// A failed exchange, and its implication about the server.
+/// A failed request, and what the failure says about the server.
 struct Failed {
     error: Error,
     fault: Fault,
 }
 
-/// The implication of a failure about the server.
+/// What a failure says about the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// The server had closed the reused connection.
+    /// Nothing: the server had closed the reused connection.
     Stale,
     /// The server did not respond in time.
     Silent,
-    /// The server responded, or the fault is local.
+    /// The server responded, or the failure is a local one.
     Other,
 }
 
@@ -248,7 +251,7 @@ impl From<Error> for Failed {
 }
 
 impl Failed {
-    /// Returns the failure to connect because of an error of the operating system or of TLS.
+    /// Returns the failure to connect, from an error of the operating system or of TLS.
     fn unreachable(origin: &Origin, what: &str, error: &std::io::Error) -> Self {
         let fault = if connection::timed_out(error) { Fault::Silent } else { Fault::Other };
         let detail = match tls::is_plain(error) {
@@ -258,7 +261,7 @@ impl Failed {
         Self { error: Error::unreachable(origin, detail, error.raw_os_error()), fault }
     }
 
-    /// Names the variable of the proxy to which no connection is possible.
+    /// Adds the environment variable that names the proxy to a failure to connect to the proxy.
     fn through(self, proxy: &UsableProxy) -> Self {
         Self { error: self.error.named_by(AddressSource::Proxy(proxy.variable.clone())), ..self }
     }
@@ -293,8 +296,8 @@ impl Exchange<'_> {
             .connect(first_hop, &client.options, self.admitted.wait, request.cancel)
             .map_err(|failed| self.route.into_iter().fold(failed, Failed::through))?;
         if let Some(bytes) = self.key.buffer {
-            // The kernel fills this buffer regardless of the rate limit, so it is kept small. If
-            // the call fails, the default size remains.
+            // The kernel fills this buffer regardless of the rate limit, so the buffer is kept
+            // small. If the call fails, the buffer keeps its default size.
             let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, to_usize(bytes));
         }
         let mut connection = HttpConnection::plain(socket);
@@ -309,7 +312,7 @@ impl Exchange<'_> {
         Ok(connection)
     }
 
-    /// Writes the request and reads the head of the response, within `wait`.
+    /// Writes the request, and reads the head of the response within `wait`.
     fn converse(
         &self,
         mut connection: HttpConnection,
@@ -325,15 +328,15 @@ impl Exchange<'_> {
         let used = connection.used;
         let sent = request.write(&mut connection, self.route, client, self.endpoint);
         if let Err(SendError::Payload(source)) = sent {
-            // The rest of the payload is missing, so the connection is closed without a response.
+            // The rest of the payload is missing, so the connection is closed without waiting for a
+            // response.
             request.cancel.release(&Arc::downgrade(&connection.socket));
             return Err(Error::Payload { location: request.place.to_owned(), source }.into());
         }
-        // A server may refuse and close before it has read the whole payload. Its response then
-        // explains the failed write.
+        // A server may refuse a request, and close the connection, before it has read the whole
+        // payload. The response of the server then explains the failed write.
         let head = match &sent {
-            // The server accepted no bytes for a whole deadline, so there is no wait for a
-            // response.
+            // The server accepted no bytes for a whole deadline, so a response is not waited for.
             Err(SendError::Socket(error)) if connection::timed_out(error) => {
                 Err(response::ResponseHeadError::Io(error.kind().into()))
             }
@@ -378,7 +381,8 @@ impl Exchange<'_> {
     }
 
     /// Reads the head within `wait`, or within the whole deadline if the endpoint responds to other
-    /// requests meanwhile. Both are extended by the time that the server may work on the bytes.
+    /// requests meanwhile. Both times are extended by the time for which the server may process the
+    /// bytes.
     fn read_head(
         &self,
         connection: &mut HttpConnection,
@@ -387,8 +391,8 @@ impl Exchange<'_> {
         let usual = self.client.options.read_deadline;
         let place = self.request.place;
         let work = self.working_time();
-        let (deadline, mut wait) = (usual + work, wait.max(outage::LEAST_WAIT) + work);
-        if wait + outage::LEAST_WAIT >= deadline {
+        let (deadline, mut wait) = (usual + work, wait.max(outage::MIN_WAIT) + work);
+        if wait + outage::MIN_WAIT >= deadline {
             if work.is_zero() {
                 return ResponseHead::read(connection, place);
             }
@@ -408,13 +412,12 @@ impl Exchange<'_> {
         head
     }
 
-    /// Returns the time that the server may take to hash, copy and sync the bytes before it
-    /// responds.
+    /// Returns the time for which the server may hash, copy and sync the bytes before it responds.
     fn working_time(&self) -> Duration {
-        Duration::from_secs((self.request.payload.length() + self.request.work) / SLOW_WORK)
+        Duration::from_secs((self.request.payload.length() + self.request.work) / SLOWEST_WORK_RATE)
     }
 
-    /// Returns the treatment of a connection after the response.
+    /// Returns what to do with the connection after the response.
     fn back_to(
         &self,
         pool: Option<(Arc<ConnectionPool>, pool::ConnectionKey)>,

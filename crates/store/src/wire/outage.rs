@@ -1,42 +1,44 @@
-//! Tracks whether an endpoint responds. All requests to an endpoint share one state. Called by
-//! `Client`.
+//! Tracks whether an endpoint responds. All requests to an endpoint share one state.
+//! [`WireClient`](super::WireClient) calls this module.
 //!
 //! Consecutive requests, such as those of a mount's readers, must not each wait for a whole
-//! deadline. So after an endpoint has not responded for a deadline, requests to it fail at once,
-//! except for an occasional probe, until the first response. Before that, a request waits only for
-//! the rest of the deadline of the oldest unanswered request. The caller passes the clock.
+//! deadline. So once an endpoint has not responded for a deadline (an outage), requests to it fail
+//! immediately, except for an occasional probe, until a response ends the outage. Before that, a
+//! request waits only for the rest of the deadline of the oldest unanswered request. The time since
+//! that request was sent, without any response, is called a silence here. The caller passes the
+//! current time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix_futex_sync::Mutex;
 
-use crate::limits::BRIEFLY;
+use crate::limits::SHORT_WAIT;
 
-/// The time from a failure to the next probe, which limits how late a recovery is noticed. A
-/// silence is forgotten when no request has waited for this long.
-const PROBE_AFTER: Duration = BRIEFLY;
-/// The shortest wait of a request for its response: several round trips, enough for an endpoint
-/// that has just recovered.
-pub(super) const LEAST_WAIT: Duration = firstbyte_pacing::SILENCE;
+/// Time from a failure to the next probe. This time limits how late a recovery is noticed. A
+/// silence is also forgotten after a time of this length in which no request was waiting.
+const PROBE_AFTER: Duration = SHORT_WAIT;
+/// Shortest time for which a request waits for its response: several round trips, enough for an
+/// endpoint that has just recovered.
+pub(super) const MIN_WAIT: Duration = firstbyte_pacing::SILENCE;
 
-/// The state of one endpoint, shared by its connections.
+/// The state of one endpoint. All connections to the endpoint share it.
 #[derive(Debug, Default)]
 pub(super) struct EndpointState {
-    /// Body bytes received from the endpoint.
+    /// Number of body bytes received from the endpoint.
     received: AtomicU64,
-    /// Body bytes sent to the endpoint.
+    /// Number of body bytes sent to the endpoint.
     sent: AtomicU64,
     state: Mutex<OutageState>,
 }
 
 #[derive(Debug, Default)]
 struct OutageState {
-    /// Requests that wait for the head of a response.
+    /// Number of requests that wait for the head of a response.
     waiting: u32,
-    /// The time when the last request stopped waiting.
+    /// Time at which the last request stopped waiting.
     watched_until: Option<Instant>,
-    /// The time when the current silence began, and the body bytes moved until then.
+    /// Time at which the current silence began, and the number of body bytes moved until then.
     silent: Option<(Instant, u64)>,
     outage: Option<Outage>,
 }
@@ -44,13 +46,14 @@ struct OutageState {
 /// An outage: the endpoint has not responded for a whole deadline.
 #[derive(Debug)]
 struct Outage {
-    /// Consecutive requests without a response.
+    /// Number of consecutive requests without a response.
     silences: u32,
-    /// The time when the next probe may be sent.
+    /// Time from which the next probe is allowed.
     probe_at: Instant,
     probing: bool,
-    /// The times when the first of a series of cancelled probes began and when the last one was
-    /// cancelled. They share one deadline: a caller cancels a silent request and sends it again.
+    /// Times of the latest series of cancelled probes: when its first probe began, and when its
+    /// last one was cancelled. The probes of a series share one deadline, because a caller cancels
+    /// a silent request and sends it again.
     cancelled: Option<(Instant, Instant)>,
 }
 
@@ -59,8 +62,8 @@ impl Outage {
         Self { silences: 1, probe_at: now + PROBE_AFTER, probing: false, cancelled: None }
     }
 
-    /// Begins a probe. Returns the time since the first probe that shares its deadline began, or
-    /// `None` if no probe may be sent.
+    /// Begins a probe. Returns the time since the first probe of its series began, or `None` if no
+    /// probe is allowed.
     fn begin_probe(&mut self, deadline: Duration, now: Instant) -> Option<Duration> {
         if self.probing || now < self.probe_at {
             return None;
@@ -77,7 +80,7 @@ impl Outage {
         Some(past)
     }
 
-    /// Notes that a whole deadline has passed without a response to a probe.
+    /// Records that a whole deadline has passed without a response to a probe.
     fn unanswered(&mut self, now: Instant) {
         *self = Self { silences: self.silences + 1, ..Self::new(now) };
     }
@@ -87,9 +90,9 @@ impl Outage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Admitted {
     at: Instant,
-    /// The time after which a silent endpoint counts as not responding.
+    /// Time after which a silent endpoint counts as not responding.
     deadline: Duration,
-    /// The time to wait for the head of the response.
+    /// Time to wait for the head of the response.
     pub(super) wait: Duration,
     probe: bool,
 }
@@ -97,9 +100,9 @@ pub(super) struct Admitted {
 /// A request that must not be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RefusedRequest {
-    /// The time until the next probe may be sent.
+    /// Time until the next probe is allowed.
     pub(super) retry_in: Duration,
-    /// Consecutive requests without a response.
+    /// Number of consecutive requests without a response.
     pub(super) silences: u32,
 }
 
@@ -122,19 +125,19 @@ impl EndpointState {
         self.sent.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Returns the body bytes received so far.
+    /// Returns the number of body bytes received so far.
     pub(super) fn received(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
     }
 
-    /// Returns the body bytes moved in both directions. While they grow, the endpoint is not
-    /// silent.
+    /// Returns the number of body bytes moved in both directions. While it grows, the endpoint is
+    /// not silent.
     fn moved(&self) -> u64 {
         self.received().wrapping_add(self.sent.load(Ordering::Relaxed))
     }
 
-    /// Decides whether a request may be sent. If so, the caller must call [`end`](Self::end) with
-    /// the outcome.
+    /// Decides whether a request may be sent. After an admission, the caller must call
+    /// [`end`](Self::end) with the outcome.
     pub(super) fn admit(&self, deadline: Duration, now: Instant) -> Result<Admitted, RefusedRequest> {
         let mut state = self.state.lock();
         let mut probe = None;
@@ -153,14 +156,14 @@ impl EndpointState {
         }
         let (since, _) = *state.silent.get_or_insert((now, moved));
         state.waiting += 1;
-        // A probe gets a whole deadline, which earlier silence does not shorten.
+        // A probe waits for a whole deadline, even after a long silence.
         let past = probe.unwrap_or_else(|| now.saturating_duration_since(since));
-        let wait = deadline.saturating_sub(past).max(LEAST_WAIT.min(deadline));
+        let wait = deadline.saturating_sub(past).max(MIN_WAIT.min(deadline));
         Ok(Admitted { at: now, deadline, wait, probe: probe.is_some() })
     }
 
-    /// Returns true if the endpoint has responded since this request was sent. The request then
-    /// gets a whole deadline.
+    /// Returns true if the endpoint has responded since this request was sent. The request may then
+    /// wait for a whole deadline.
     pub(super) fn answered_since(&self, admitted: &Admitted) -> bool {
         let state = self.state.lock();
         state.silent.is_none_or(|(since, before)| since > admitted.at || before != self.moved())
@@ -170,7 +173,7 @@ impl EndpointState {
         let silent = outcome == RequestOutcome::Silent && (admitted.probe || !self.answered_since(admitted));
         let moved = self.moved();
         let mut state = self.state.lock();
-        // A cancelled request counts as silent too, if the whole silence exceeds the deadline.
+        // A cancelled request counts as unanswered if the silence has lasted for a whole deadline.
         let overdue = state.silent.is_some_and(|(since, before)| {
             before == moved && now.saturating_duration_since(since) >= admitted.deadline
         });
@@ -181,8 +184,8 @@ impl EndpointState {
                 state.silent = None;
                 state.outage = None;
             }
-            // The pause begins with this failure, so callers that waited for this request fail at
-            // once.
+            // The pause before the next probe begins with this failure, so callers that waited for
+            // this request fail immediately.
             (RequestOutcome::Silent, Some(outage)) if admitted.probe => outage.unanswered(now),
             (RequestOutcome::Silent, Some(outage)) => outage.probe_at = now + PROBE_AFTER,
             (RequestOutcome::Abandoned, Some(outage)) if admitted.probe => {
@@ -195,8 +198,8 @@ impl EndpointState {
         }
     }
 
-    /// Notes that a body has stalled for `deadline`. That alone is not an outage, but the next
-    /// request must not wait equally long.
+    /// Records that a body has stalled for `deadline`. A stalled body is no outage, but shortens
+    /// the wait of the next request.
     pub(super) fn stalled(&self, deadline: Duration, now: Instant) {
         let moved = self.moved();
         let mut state = self.state.lock();
@@ -232,7 +235,7 @@ mod tests {
         let first = endpoint.admit(DEADLINE, now).unwrap();
         let second = endpoint.admit(DEADLINE, now + 2 * SECOND).unwrap();
         assert_eq!((first.wait, second.wait), (DEADLINE, SECOND));
-        assert!(endpoint.admit(DEADLINE, now + 10 * SECOND).unwrap().wait >= LEAST_WAIT);
+        assert!(endpoint.admit(DEADLINE, now + 10 * SECOND).unwrap().wait >= MIN_WAIT);
     }
 
     #[test]
@@ -324,6 +327,6 @@ mod tests {
         let first = endpoint.admit(DEADLINE, now).unwrap();
         endpoint.end(&first, RequestOutcome::Answered, now);
         endpoint.stalled(DEADLINE, now + DEADLINE);
-        assert_eq!(endpoint.admit(DEADLINE, now + DEADLINE).unwrap().wait, LEAST_WAIT);
+        assert_eq!(endpoint.admit(DEADLINE, now + DEADLINE).unwrap().wait, MIN_WAIT);
     }
 }

@@ -1,4 +1,4 @@
-//! Holds idle connections for the next request to the same server.
+//! Keeps idle connections for the next request to the same server.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -14,14 +14,16 @@ use crate::origin::Origin;
 pub(super) struct ConnectionKey {
     pub(super) origin: Origin,
     pub(super) proxy: Option<Origin>,
-    /// Size of the socket's buffer, bytes, if the rate is limited: such a connection stays slow.
+    /// Size of the socket's buffer, in bytes, if the rate is limited. A connection with a small
+    /// buffer stays slow, so it must not serve other requests.
     pub(super) buffer: Option<u64>,
 }
 
-/// The most idle connections per key: those of a transfer between two of its requests.
-const MOST_IDLE: usize = 1024;
+/// Maximum number of idle connections per key. A transfer has that many between two of its
+/// requests.
+const MAX_IDLE: usize = 1024;
 
-/// The idle connections by key. The one used last is taken first, since it has the largest
+/// The idle connections by key. The connection used last is taken first, because it has the largest
 /// congestion window.
 #[derive(Default)]
 pub(super) struct ConnectionPool {
@@ -37,7 +39,7 @@ impl ConnectionPool {
         if since.elapsed() < KEEP_IDLE {
             return Some(connection);
         }
-        // The other connections have been idle for even longer.
+        // All other connections have been idle for even longer.
         kept.clear();
         None
     }
@@ -46,7 +48,7 @@ impl ConnectionPool {
     pub(super) fn put(&self, key: ConnectionKey, connection: HttpConnection) {
         let mut idle = self.idle.lock();
         let kept = idle.entry(key).or_default();
-        if kept.len() < MOST_IDLE {
+        if kept.len() < MAX_IDLE {
             kept.push((Instant::now(), connection));
         }
     }

@@ -1,4 +1,5 @@
-//! Sends requests through a proxy: absolute-form requests for plain HTTP, a CONNECT tunnel for TLS.
+//! Sends requests through a proxy: in absolute form for plain HTTP, through a CONNECT tunnel for
+//! TLS.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -21,21 +22,21 @@ pub(super) struct UsableProxy {
     pub(super) origin: Origin,
     /// The value of `Proxy-Authorization`.
     pub(super) authorization: Option<String>,
-    /// The variable that names the proxy.
+    /// The environment variable that names the proxy.
     pub(super) variable: String,
 }
 
-/// The proxies for each scheme, and the hosts to reach directly.
+/// The proxy of each scheme, and the hosts that are reached directly.
 pub(super) struct Routes {
     http: Option<Route>,
     https: Option<Route>,
     bypass: Vec<String>,
 }
 
-/// A proxy, or the error for the requests that need it.
+/// A proxy, or the error for the requests that need this proxy.
 type Route = std::result::Result<UsableProxy, Unusable>;
 
-/// The error for a variable without a usable proxy.
+/// The error for an environment variable that names no usable proxy.
 #[derive(Clone)]
 struct Unusable {
     what: String,
@@ -51,8 +52,8 @@ impl Routes {
         Self { http: parse(&proxies.http), https: parse(&proxies.https), bypass }
     }
 
-    /// Returns the proxy for `origin`; `None` to connect directly. An unusable variable concerns
-    /// only requests through its proxy.
+    /// Returns the proxy for `origin`, or `None` to connect directly. An unusable variable makes
+    /// only those requests fail that need its proxy.
     pub(super) fn to(&self, origin: &Origin) -> Result<Option<&UsableProxy>> {
         let route = if origin.tls { &self.https } else { &self.http };
         match route.as_ref().filter(|_| !self.bypass.iter().any(|rule| bypasses(rule, origin))) {
@@ -65,8 +66,8 @@ impl Routes {
     }
 }
 
-/// Returns true if a `NO_PROXY` rule covers a host: `*`, a domain and its subdomains, an address,
-/// or an address block.
+/// Returns true if a rule in `NO_PROXY` covers a host. A rule is `*`, a domain (which includes its
+/// subdomains), an address, or a block of addresses.
 fn bypasses(rule: &str, origin: &Origin) -> bool {
     if let (Some((block, bits)), Ok(host)) = (rule.split_once('/'), origin.host.parse()) {
         return matches!((block.parse(), bits.parse()), (Ok(block), Ok(bits)) if within(host, block, bits));
@@ -154,7 +155,7 @@ impl UsableProxy {
     }
 }
 
-/// Completes a proxy's URL, which variables may abbreviate to `HOST:PORT`.
+/// Adds `http://` to the URL of a proxy that is abbreviated to `HOST:PORT`.
 fn with_scheme(url: &str) -> String {
     if url.contains("://") { url.to_owned() } else { format!("http://{url}") }
 }

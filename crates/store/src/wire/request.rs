@@ -1,4 +1,4 @@
-//! An HTTP request, and the code that writes it to a connection.
+//! Describes an HTTP request, and writes it to a connection.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -41,7 +41,7 @@ impl HttpMethod {
         }
     }
 
-    /// Returns the kind of a request that is determined by its method.
+    /// Returns the kind of request that the method implies.
     pub(crate) fn kind(self) -> RequestKind {
         match self {
             Self::Get => RequestKind::Get,
@@ -52,29 +52,29 @@ impl HttpMethod {
     }
 }
 
-/// One request, which can be sent repeatedly.
+/// A request. It can be sent repeatedly.
 pub(crate) struct WireRequest<'a> {
-    /// The location for error messages.
+    /// The location, for errors.
     pub(crate) place: &'a str,
-    /// The operation of the service's API, for the log.
+    /// The name of the operation in the service's API, for the log.
     pub(crate) operation: Option<&'a dyn std::fmt::Debug>,
     pub(crate) origin: &'a Origin,
     pub(crate) method: HttpMethod,
     pub(crate) kind: RequestKind,
     pub(crate) target: String,
-    /// Headers except `Host` and `Content-Length`, which are added when the request is written.
+    /// All headers except `Host` and `Content-Length`, which are added when the request is written.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) payload: Payload<'a>,
-    /// Bytes, in addition to the payload, that the server processes before it responds, as in a
-    /// copy.
+    /// Number of bytes that the server processes before it responds, in addition to the payload. A
+    /// copy has such bytes.
     pub(crate) work: u64,
     pub(crate) cancel: &'a Cancel,
-    /// The rate limit of the response body or the payload.
+    /// The rate limit of the response body and of the payload.
     pub(crate) throttle: &'a Throttle,
 }
 
 impl WireRequest<'_> {
-    /// Returns the requested range, if both ends are stated.
+    /// Returns the requested range, if both of its ends are stated.
     pub(crate) fn range(&self) -> Option<ByteRange> {
         let (_, value) = self.headers.iter().find(|(name, _)| name == "range")?;
         let (first, last) = value.strip_prefix("bytes=")?.split_once('-')?;
@@ -82,7 +82,8 @@ impl WireRequest<'_> {
         (first <= last).then(|| ByteRange::new(first, last.saturating_add(1)))
     }
 
-    /// Refuses illegal characters in headers, so that no input can add a line to a request.
+    /// Returns an error if a header has illegal characters. So no input can add a line to a
+    /// request.
     pub(super) fn check(&self) -> Result<()> {
         let refuse = |name: &str, why: &'static str| {
             Err(Error::Header { location: self.place.to_owned(), name: name.to_owned(), why })
@@ -134,7 +135,7 @@ impl WireRequest<'_> {
         Ok(())
     }
 
-    /// Writes bytes in memory, after `head`.
+    /// Writes a payload in memory after `head`.
     fn write_bytes(
         &self,
         connection: &mut HttpConnection,
@@ -162,7 +163,7 @@ impl WireRequest<'_> {
         range: ByteRange,
         endpoint: &EndpointState,
     ) -> std::result::Result<(), SendError> {
-        // Completing a step shows that the server is alive.
+        // A completed step shows that the server is alive.
         connection.write_file(file, range, &|most| {
             let allowed = self.wait_for(most.min(SEND_STEP as u64))?;
             endpoint.count_sent(allowed);
@@ -171,7 +172,8 @@ impl WireRequest<'_> {
         })
     }
 
-    /// Waits until the rate limit allows some bytes, at most `most`. Returns their number.
+    /// Waits until the rate limit allows at least one byte. Returns the number of bytes allowed, up
+    /// to `most`.
     fn wait_for(&self, most: u64) -> io::Result<u64> {
         if self.throttle.is_unlimited() {
             return Ok(most);
@@ -186,8 +188,8 @@ impl WireRequest<'_> {
         let authority = self.origin.authority();
         // Writing to a String cannot fail.
         let _ = match proxy {
-            // A proxy for plain HTTP expects the absolute form (RFC 9112, 3.2.2), but not in a
-            // tunnel.
+            // A proxy for plain HTTP expects the absolute form (RFC 9112, 3.2.2). Within a tunnel,
+            // the usual form is sent.
             Some(_) if !self.origin.tls => {
                 write!(head, "{} http://{authority}{} HTTP/1.1\r\n", self.method.as_str(), self.target)
             }

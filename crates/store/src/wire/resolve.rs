@@ -1,4 +1,4 @@
-//! Resolves names and connects to one of their addresses.
+//! Resolves host names, and connects to one of their addresses.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,20 +16,21 @@ use socket2::SockRef;
 use super::Failed;
 use crate::cancel::Cancel;
 use crate::error::{Error, UNRESOLVED};
-use crate::limits::{KEEP_IDLE, LOOK, SEND_STEP};
+use crate::limits::{KEEP_IDLE, POLL_INTERVAL, SEND_STEP};
 use crate::options::StoreOptions;
 use crate::origin::Origin;
 
-/// Time without a byte before the first keepalive probe, and between probes.
-const KEEPALIVE: Duration = Duration::from_secs(6);
-/// Unanswered keepalive probes after which the connection is lost, half a minute in total.
-const KEEPALIVES: u32 = 4;
+/// Time without a byte before the first keepalive probe, and between two probes.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(6);
+/// Number of unanswered keepalive probes after which the connection counts as lost, which takes
+/// half a minute in total.
+const KEEPALIVE_PROBES: u32 = 4;
 
-/// The addresses of a name, and the time when it was resolved.
+/// The addresses of a name, and the time at which the name was resolved.
 type Resolved = (Instant, Vec<SocketAddr>);
 
-/// Resolves names, and spreads connections over all addresses, since a store's total rate is the
-/// sum of those of its front ends.
+/// Resolves names, and spreads connections over all addresses of a name, because the total rate of
+/// a store is the sum of the rates of its front ends.
 #[derive(Default)]
 pub(crate) struct Resolver {
     known: Mutex<HashMap<(String, u16), Resolved>>,
@@ -37,8 +38,9 @@ pub(crate) struct Resolver {
 }
 
 impl Resolver {
-    /// Connects a socket and sets its deadlines. Tries each address once, within the connect
-    /// deadline and `wait` in total. Resolving the name may take equally long in addition.
+    /// Connects a socket, and sets its deadlines. Tries each address once, in a total time limited
+    /// by both the connect deadline and `wait`. Resolving the name may take the same time in
+    /// addition.
     pub(super) fn connect(
         &self,
         origin: &Origin,
@@ -58,8 +60,8 @@ impl Resolver {
         let mut failed = io::Error::other("the name has no address");
         for turn in 0..addresses.len() {
             let address = addresses[(first + turn) % addresses.len()];
-            // The remaining time is divided evenly, so that an unreachable address does not use up
-            // the time of the others.
+            // Each address gets an equal share of the remaining time, so an unreachable address
+            // leaves time for the others.
             let left = until.saturating_duration_since(Instant::now());
             let share = left / u32::try_from(addresses.len() - turn).unwrap_or(1);
             if share.is_zero() {
@@ -90,8 +92,8 @@ impl Resolver {
     }
 }
 
-/// Resolves a name on a new thread, because the system call can neither be cancelled nor have a
-/// deadline. When the wait ends early, the thread is abandoned.
+/// Resolves a name on a new thread, because the system call has no deadline and cannot be
+/// cancelled. If the wait ends early, the thread is abandoned.
 fn look_up(origin: &Origin, deadline: Duration, cancel: &Cancel) -> io::Result<Vec<SocketAddr>> {
     let (send, receive) = mpsc::channel();
     let (host, port) = (origin.host.clone(), origin.port);
@@ -102,7 +104,7 @@ fn look_up(origin: &Origin, deadline: Duration, cancel: &Cancel) -> io::Result<V
     std::thread::Builder::new().name("resolve".into()).spawn(ask)?;
     let until = Instant::now() + deadline;
     loop {
-        match receive.recv_timeout(LOOK) {
+        match receive.recv_timeout(POLL_INTERVAL) {
             Ok(found) => return found.map_err(|error| without_prefix(&error)),
             Err(mpsc::RecvTimeoutError::Disconnected) => {
                 return Err(io::Error::other("the name cannot be resolved"));
@@ -119,14 +121,14 @@ fn look_up(origin: &Origin, deadline: Duration, cancel: &Cancel) -> io::Result<V
     }
 }
 
-/// Removes the standard library's prefix from the error of a name without address.
+/// Removes the prefix that the standard library adds to the error for a name without an address.
 fn without_prefix(error: &io::Error) -> io::Error {
     let text = error.to_string();
     let why = text.strip_prefix("failed to lookup address information: ").unwrap_or(&text);
     io::Error::new(error.kind(), why)
 }
 
-/// Connects within `time`, or fails when cancelled.
+/// Connects within `time`. Fails when cancelled.
 fn connect(address: SocketAddr, time: Duration, cancel: &Cancel) -> io::Result<TcpStream> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -136,7 +138,7 @@ fn connect(address: SocketAddr, time: Duration, cancel: &Cancel) -> io::Result<T
         Err(error) => return Err(error.into()),
     }
     let until = Instant::now() + time;
-    let look = Timespec { tv_sec: 0, tv_nsec: i64::from(LOOK.subsec_nanos()) };
+    let look = Timespec { tv_sec: 0, tv_nsec: i64::from(POLL_INTERVAL.subsec_nanos()) };
     while poll_once(&socket, &look)? == 0 {
         if cancel.is_cancelled() {
             return Err(io::ErrorKind::Interrupted.into());
@@ -158,17 +160,17 @@ fn poll_once(socket: &std::os::fd::OwnedFd, time: &Timespec) -> io::Result<usize
 }
 
 fn prepare(socket: TcpStream, options: &StoreOptions) -> std::io::Result<TcpStream> {
-    // The head and payload of a request are separate writes, for which Nagle's algorithm would add
-    // a round trip.
+    // The head and the payload of a request are written separately. Nagle's algorithm would add a
+    // round trip between the two.
     socket.set_nodelay(true)?;
     socket.set_read_timeout(Some(options.read_deadline))?;
     socket.set_write_timeout(Some(options.read_deadline))?;
-    // Keepalive detects a host that has disappeared while its response is awaited.
+    // Keepalive detects that a host has disappeared while a response is awaited.
     sockopt::set_socket_keepalive(&socket, true)?;
-    sockopt::set_tcp_keepidle(&socket, KEEPALIVE)?;
-    sockopt::set_tcp_keepintvl(&socket, KEEPALIVE)?;
-    sockopt::set_tcp_keepcnt(&socket, KEEPALIVES)?;
-    // Some kernels lack the option; bytes then count as moved a little early.
+    sockopt::set_tcp_keepidle(&socket, KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepintvl(&socket, KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(&socket, KEEPALIVE_PROBES)?;
+    // Some kernels lack this option. Bytes then count as sent a little early.
     let limited = SockRef::from(&socket).set_tcp_notsent_lowat(SEND_STEP as u32);
     tracing::trace!(?limited, "unsent bytes");
     Ok(socket)

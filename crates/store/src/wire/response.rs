@@ -1,4 +1,4 @@
-//! Reads and parses the head of a response.
+//! Reads the head of a response from a connection, and parses it.
 
 use std::io;
 use std::time::Duration;
@@ -7,24 +7,24 @@ use super::connection::HttpConnection;
 use crate::error::{EXPECTS_TLS, Error, HOST_ID, REQUEST_IDS, Result, Trace};
 use crate::origin::Origin;
 
-/// Longest accepted head, bytes. S3 allows 2 KiB of user metadata, and other servers send several
-/// KiB of cookies.
-const LONGEST_HEAD: usize = 64 << 10;
-/// The most header lines accepted.
-const MOST_HEADERS: usize = 128;
-/// The most interim responses (1xx) before the final one.
-const MOST_INTERIM: usize = 8;
+/// Maximum length of a response head, in bytes. S3 allows 2 KiB of user metadata, and other servers
+/// send several KiB of cookies.
+const MAX_HEAD_BYTES: usize = 64 << 10;
+/// Maximum number of header lines.
+const MAX_HEADERS: usize = 128;
+/// Maximum number of interim responses (1xx) before the final one.
+const MAX_INTERIM: usize = 8;
 
 /// The status line and headers of a response.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResponseHead {
     pub(crate) status: u16,
     pub(crate) reason: String,
-    /// True for HTTP/1.1, false for 1.0.
+    /// True for HTTP/1.1, false for HTTP/1.0.
     http11: bool,
-    /// The time from the start of the request to this head.
+    /// Time from the start of the request to the arrival of this head.
     pub(super) took: Duration,
-    /// Names in lower case, and values.
+    /// The headers: each a name in lower case, and a value.
     headers: Vec<(String, String)>,
 }
 
@@ -32,12 +32,12 @@ pub(crate) struct ResponseHead {
 pub(super) enum ResponseHeadError {
     Io(io::Error),
     Malformed(Error),
-    /// The server answers a request without TLS by a TLS alert.
+    /// The server answered a request without TLS by a TLS alert.
     ExpectsTls,
 }
 
 impl ResponseHeadError {
-    /// Returns the error of a request to `origin`.
+    /// Returns the error for a request to `origin`.
     pub(super) fn into_error(self, origin: &Origin) -> Error {
         match self {
             Self::Io(error) => Error::unreachable(origin, error.to_string(), error.raw_os_error()),
@@ -48,7 +48,7 @@ impl ResponseHeadError {
 }
 
 impl ResponseHead {
-    /// Reads the head. Bytes of the body that were read with it stay in the connection's buffer.
+    /// Reads the head. Bytes of the body that arrive with the head stay in the connection's buffer.
     pub(super) fn read(
         connection: &mut HttpConnection,
         place: &str,
@@ -65,20 +65,20 @@ impl ResponseHead {
                         return Ok(head);
                     }
                     interim += 1;
-                    if interim > MOST_INTERIM {
+                    if interim > MAX_INTERIM {
                         return Err(protocol("too many interim responses".to_owned()));
                     }
                     continue;
                 }
                 Ok(None) => {}
-                // A TLS alert record begins with these bytes.
+                // A TLS alert record begins with these two bytes.
                 Err(_) if connection.ahead().starts_with(&[0x15, 3]) => {
                     return Err(ResponseHeadError::ExpectsTls);
                 }
                 Err(detail) => return Err(protocol(detail)),
             }
-            if connection.ahead().len() > LONGEST_HEAD {
-                return Err(protocol(format!("a head of more than {LONGEST_HEAD} bytes")));
+            if connection.ahead().len() > MAX_HEAD_BYTES {
+                return Err(protocol(format!("a head of more than {MAX_HEAD_BYTES} bytes")));
             }
             if connection.read_ahead().map_err(ResponseHeadError::Io)? == 0 {
                 let closed = io::Error::new(io::ErrorKind::UnexpectedEof, "closed before the response");
@@ -87,12 +87,12 @@ impl ResponseHead {
         }
     }
 
-    /// Parses a head. Returns it with its length, or `None` if more bytes are needed.
+    /// Parses a head. Returns the head and its length, or `None` if more bytes are needed.
     fn parse(bytes: &[u8]) -> std::result::Result<Option<(Self, usize)>, String> {
         if bytes.is_empty() {
             return Ok(None);
         }
-        let mut lines = [httparse::EMPTY_HEADER; MOST_HEADERS];
+        let mut lines = [httparse::EMPTY_HEADER; MAX_HEADERS];
         let mut response = httparse::Response::new(&mut lines);
         let length = match response.parse(bytes) {
             Ok(httparse::Status::Complete(length)) => length,
@@ -112,12 +112,12 @@ impl ResponseHead {
         Ok(Some((head, length)))
     }
 
-    /// Returns the first header of this name (in lower case).
+    /// Returns the value of the first header with this name, which must be in lower case.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// Returns the trace of the answered request, for an error.
+    /// Returns the trace of the answered request, to be added to an error.
     pub(crate) fn trace(&self) -> Trace {
         let identifier = |name: &str| self.get(name).and_then(Trace::identifier);
         Trace {
@@ -134,7 +134,8 @@ impl ResponseHead {
         self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// Returns the same head with its headers renamed by `rename`, which drops a header by `None`.
+    /// Returns the same head with its headers renamed by `rename`. Drops a header for which
+    /// `rename` returns `None`.
     pub(crate) fn renamed<'a>(
         &'a self,
         rename: impl Fn(&'a str, &'a str) -> Option<(String, String)>,
@@ -143,7 +144,7 @@ impl ResponseHead {
         Self { headers, reason: self.reason.clone(), ..*self }
     }
 
-    /// Returns `Content-Length`, if there is one. Two different values are an error.
+    /// Returns the value of `Content-Length`, if there is one. Two different values are an error.
     pub(crate) fn content_length(&self, place: &str) -> Result<Option<u64>> {
         let mut found = None;
         for (_, value) in self.headers.iter().filter(|(name, _)| name == "content-length") {

@@ -1,9 +1,9 @@
-//! TLS for outgoing connections: rustls, blocking, HTTP/1.1 only.
+//! Encrypts outgoing connections with rustls: blocking, for HTTP/1.1 only.
 //!
-//! [`HttpConnection`](super::HttpConnection) creates a session, performs its handshake and reads
-//! through [`read`]. Neither takes longer than the socket's deadline, however slowly the peer
-//! sends. The end of a stream is accepted only with close_notify, since a stream without it may
-//! have been truncated.
+//! [`HttpConnection`](super::HttpConnection) creates a session, performs its handshake, and reads
+//! through [`read`]. Neither the handshake nor a read takes longer than the socket's deadline,
+//! however slowly the peer sends. The end of a stream is accepted only after close_notify, because
+//! a stream without it may have been truncated.
 
 use std::io::{self, Read};
 use std::net::TcpStream;
@@ -49,7 +49,7 @@ pub(super) fn handshake(
     }
 }
 
-/// Returns whether a handshake failed because the response was not TLS.
+/// Returns true if a handshake failed because the response was not TLS.
 pub(super) fn is_plain(error: &io::Error) -> bool {
     let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
     matches!(cause, Some(rustls::Error::InvalidMessage(_)))
@@ -73,8 +73,8 @@ pub(super) fn read(session: &mut TlsSession, socket: &TcpStream, buffer: &mut [u
         if plain > 0 {
             return Ok(plain);
         }
-        // Records may be empty or arrive byte by byte, so received bytes do not extend the
-        // deadline.
+        // Received bytes do not extend the deadline, because records may be empty or arrive byte by
+        // byte.
         let began = *waiting.get_or_insert_with(Instant::now);
         if socket.read_timeout()?.is_some_and(|deadline| began.elapsed() > deadline) {
             return Err(io::ErrorKind::TimedOut.into());
@@ -82,7 +82,7 @@ pub(super) fn read(session: &mut TlsSession, socket: &TcpStream, buffer: &mut [u
     }
 }
 
-/// Reads from the socket, at most one record.
+/// Reads up to one record from the socket.
 fn receive(session: &mut TlsSession, mut socket: &TcpStream) -> io::Result<()> {
     session.read_tls(&mut socket)?;
     process(session, socket)
@@ -91,8 +91,8 @@ fn receive(session: &mut TlsSession, mut socket: &TcpStream) -> io::Result<()> {
 /// Reads many records from the socket at once. Returns the length of the plaintext in `buffer`.
 ///
 /// The library reads one record at a time, which takes two system calls per 16 KiB. This function
-/// reads ciphertext into the whole `buffer`. Then it overwrites that with the plaintext, which is
-/// shorter and which the library holds elsewhere.
+/// first reads ciphertext into the whole `buffer`, and passes it to the library. Then it overwrites
+/// the ciphertext with the plaintext, which is shorter and which the library holds elsewhere.
 fn receive_into(session: &mut TlsSession, mut socket: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
     let received = socket.read(buffer)?;
     if received == 0 {
@@ -102,7 +102,7 @@ fn receive_into(session: &mut TlsSession, mut socket: &TcpStream, buffer: &mut [
     while fed < received {
         let count = session.read_tls(&mut &buffer[fed..received])?;
         if count == 0 {
-            // Bytes after close_notify are not part of the stream.
+            // Bytes after close_notify do not belong to the stream.
             break;
         }
         fed += count;
@@ -117,13 +117,13 @@ fn receive_into(session: &mut TlsSession, mut socket: &TcpStream, buffer: &mut [
 fn process(session: &mut TlsSession, mut socket: &TcpStream) -> io::Result<()> {
     let processed = session.process_new_packets();
     processed.map(drop).map_err(|error| {
-        // The alert is sent if the peer still reads.
+        // Sends the alert, if the peer still reads.
         let _ = session.write_tls(&mut socket);
         io::Error::new(io::ErrorKind::InvalidData, error)
     })
 }
 
-/// Sends handshake messages and responses to key updates.
+/// Sends handshake messages, and responses to key updates.
 fn send(session: &mut TlsSession, mut socket: &TcpStream) -> io::Result<()> {
     while session.wants_write() {
         session.write_tls(&mut socket)?;
@@ -131,8 +131,8 @@ fn send(session: &mut TlsSession, mut socket: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes available plaintext. Returns 0 at the end of the stream, or `None` if more bytes must be
-/// received.
+/// Takes plaintext that is available. Returns 0 at the end of the stream, and `None` if more bytes
+/// must be received first.
 fn take_plaintext(session: &mut TlsSession, buffer: &mut [u8]) -> io::Result<Option<usize>> {
     match session.reader().read(buffer) {
         Ok(count) => Ok(Some(count)),
@@ -145,11 +145,12 @@ fn take_plaintext(session: &mut TlsSession, buffer: &mut [u8]) -> io::Result<Opt
     }
 }
 
-/// A function that finds certificate authorities configured outside the options.
+/// Finds certificate authorities that are configured outside the options.
 pub(crate) type FindBundle = fn(&StoreOptions) -> Option<PathBuf>;
 
-/// The configuration of all TLS connections. Certificates are read for the first one, since that
-/// takes milliseconds and plain HTTP needs none. The configuration caches sessions for resumption.
+/// The configuration of all TLS connections. Certificates are read before the first TLS connection,
+/// because that takes milliseconds and plain HTTP needs none. The configuration caches sessions for
+/// resumption.
 pub(super) struct TlsConfig {
     options: Arc<StoreOptions>,
     find_bundle: FindBundle,

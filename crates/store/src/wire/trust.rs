@@ -1,10 +1,10 @@
-//! Decides which servers are trusted: those whose certificate is signed by a trusted authority, and
-//! those whose own certificate is in the user's CA bundle. Name and validity are checked in both
-//! cases.
+//! Decides which servers are trusted: servers whose certificate is signed by a trusted authority,
+//! and servers whose own certificate is in the user's CA bundle. The name and the validity of the
+//! certificate are checked in both cases.
 //!
-//! The second rule is for certificates from `openssl req -x509`, which are authority and server
-//! certificate at once. webpki refuses an authority's certificate as that of a server. curl and the
-//! AWS tools accept it if it is in the bundle.
+//! The second rule is for certificates from `openssl req -x509`, which are both an authority's and
+//! a server's certificate. webpki refuses an authority's certificate for a server. curl and the AWS
+//! tools accept such a certificate if it is in the bundle.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use rustls::{CertificateError, DigitallySignedStruct, RootCertStore, SignatureSc
 
 use crate::error::{CertificateFault, Error, Result};
 
-/// Adds the certificates of a PEM file to `roots`, and returns them.
+/// Adds the certificates of a PEM file to `roots`. Returns the certificates.
 pub(super) fn read_bundle(path: &Path, roots: &mut RootCertStore) -> Result<Vec<CertificateDer<'static>>> {
     let refuse = |why: String| Error::Options { what: format!("CA bundle {}", path.display()), why };
     let certificates = CertificateDer::pem_file_iter(path)
@@ -34,11 +34,11 @@ pub(super) fn read_bundle(path: &Path, roots: &mut RootCertStore) -> Result<Vec<
     Ok(certificates)
 }
 
-/// A certificate verifier with these rules.
+/// A certificate verifier that applies the two rules.
 #[derive(Debug)]
 pub(super) struct Trust {
     authorities: Arc<WebPkiServerVerifier>,
-    /// The certificates of the user's bundle.
+    /// The certificates in the user's CA bundle.
     named: Vec<CertificateDer<'static>>,
 }
 
@@ -71,8 +71,8 @@ impl ServerCertVerifier for Trust {
         let verified =
             self.authorities.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
         match verified {
-            // webpki checked the validity before this error, so only the name remains to be
-            // checked.
+            // webpki checks the validity before it reports this error, so only the name remains to
+            // be checked.
             Err(rustls::Error::InvalidCertificate(cause))
                 if is_authority(&cause) && self.named.iter().any(|named| named == end_entity) =>
             {
@@ -106,7 +106,7 @@ impl ServerCertVerifier for Trust {
     }
 }
 
-/// Returns true if a server's certificate was refused because it is that of an authority.
+/// Returns true if a server's certificate was refused because it belongs to an authority.
 fn is_authority(cause: &CertificateError) -> bool {
     let CertificateError::Other(other) = cause else { return false };
     other.0.downcast_ref::<webpki::Error>() == Some(&webpki::Error::CaUsedAsEndEntity)
@@ -132,7 +132,7 @@ pub(super) fn refusal(endpoint: String, cause: &CertificateError) -> Error {
     Error::Certificate { endpoint, fault, detail }
 }
 
-/// Returns the name in webpki's `DnsName("host")`.
+/// Returns the host in webpki's `DnsName("host")`.
 fn bare(shown: &str) -> &str {
     let inner = shown.split_once('(').map_or(shown, |(_, inner)| inner.trim_end_matches(')'));
     inner.trim_matches('"')

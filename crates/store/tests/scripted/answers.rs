@@ -1,5 +1,5 @@
-//! Responses over plain HTTP. A read returns every byte of the pinned version, or an error with the
-//! reason.
+//! Tests responses over plain HTTP: a read returns every byte of the pinned version, or an error
+//! with the reason.
 
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
@@ -164,8 +164,8 @@ fn a_server_that_refuses_its_own_tag_is_asked_without_a_condition_and_still_chec
 #[test]
 fn a_response_with_the_beginning_of_the_range_is_followed_by_requests_for_the_rest() {
     let content = "abcdefghi";
-    // The server sends at most two bytes at a time, and another version once `changed` bytes were
-    // read.
+    // The server sends two bytes at most per response, and has another version for offsets from
+    // `changed` on.
     let start = |tag: &'static str, changed: usize| {
         Server::answering(move |head| {
             let (first, last) =
@@ -189,7 +189,8 @@ fn a_response_with_the_beginning_of_the_range_is_followed_by_requests_for_the_re
     let mut written = [0; 6];
     sink.file().read_exact_at(&mut written, 0).unwrap();
     assert_eq!((&written, reported), (b"bcdefg", 6));
-    // Two versions are never mixed. Content without a version cannot be distinguished from another.
+    // Two versions are never mixed. Without a version, content could not be distinguished from
+    // other content, so it is not continued.
     let changing = start("ETag: \"a\"\r\n", 4);
     let body = changing.store().get(&changing.url("/x"), &range(0, 9)).unwrap();
     assert!(matches!(read(body), Err(Error::Changed { .. })));
@@ -234,7 +235,7 @@ fn at_most_ten_redirects_are_followed() {
     assert_eq!(targets, ["/x", "/b/c", "/b/d?e"]);
     let error = get((0..12).map(|_| to("/again")).collect(), &Get::default()).unwrap_err();
     assert!(error.to_string().contains("redirects"), "{error}");
-    // An unreachable redirect target affects only this object.
+    // If the target of a redirect is unreachable, only this object fails.
     let error = get(vec![to("http://127.0.0.1:1/x")], &Get::default()).unwrap_err();
     assert!(error.to_string().contains("redirected to 127.0.0.1:1"), "{error}");
     assert!(!error.concerns_store());
@@ -296,7 +297,7 @@ fn a_server_may_work_on_what_it_got_for_longer_than_the_deadline() {
     let options = StoreOptions { read_deadline: deadline(), retries: 0, ..StoreOptions::default() };
     let store = Store::new(options).unwrap();
     let at = Location::parse(format!("{}/up", server.url()).as_ref()).unwrap();
-    // The size of the payload adds four seconds to the deadline, and the server takes one.
+    // The size of the payload adds four seconds to the deadline. The server takes one second.
     let payload = vec![7; 32 << 20];
     store.put(&at, Payload::Bytes(&payload), &PutOptions::default()).unwrap();
     // A few bytes add nothing to the deadline.

@@ -1,5 +1,5 @@
-//! Directory buckets: every request for an object is signed with the key of a session, which is
-//! renewed before it ends and after it was refused.
+//! Tests directory buckets: every request for an object is signed with the key of a session, and a
+//! session is renewed before it ends and after it was refused.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,8 +13,8 @@ fn at(key: &str) -> Location {
     Location::parse(format!("{BUCKET}/{key}").as_ref()).unwrap()
 }
 
-/// Starts a server that issues sessions of this length, and accepts requests signed by the last
-/// one.
+/// Starts a server that issues sessions which live for `life`, and that accepts only requests
+/// signed with the last session.
 fn server(life: Duration) -> Scripted {
     let begun = std::sync::Mutex::new(0_u32);
     Scripted::start(move |_, head| {

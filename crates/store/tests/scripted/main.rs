@@ -1,5 +1,5 @@
-//! Stores against a scripted server that truncates, stalls, redirects, refuses and sends wrong
-//! headers.
+//! Tests stores against a scripted server that truncates, stalls, redirects, refuses and sends
+//! wrong headers.
 
 mod answers;
 mod express;

@@ -1,4 +1,4 @@
-//! Responses specific to S3: error codes, regions, checksums, archived objects, pages.
+//! Tests responses specific to S3: error codes, regions, checksums, archived objects, pages.
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -50,7 +50,7 @@ fn upload() -> Upload {
     Upload { location: object("k"), id: "u".to_owned() }
 }
 
-/// The response to an operation, and a call that requests it.
+/// The response to an operation, and a call that sends the request.
 type Operation = (&'static str, fn(&Store) -> Result<()>);
 
 const OPERATIONS: [Operation; 6] = [
@@ -128,8 +128,8 @@ fn keys_whose_deletion_fails_in_passing_are_deleted_one_by_one() {
 }
 
 /// Completes an upload whose first response is lost, in a store without CRC-64. The object has the
-/// head `object_head` and ends in `bytes`. On a `reused` connection the HTTP client itself repeats
-/// the request.
+/// headers `object_head`, and ends with `bytes`. On a `reused` connection, the HTTP client itself
+/// repeats the request.
 fn complete_without_answer(
     object_head: &str,
     bytes: &'static [u8],
@@ -195,7 +195,7 @@ fn a_request_for_a_bucket_elsewhere_is_sent_again() {
     let moved = refusal("301 Moved", "x-amz-bucket-region: there-1\r\n", "");
     let server = Server::start(vec![Step::Keep(moved), Step::Close(whole("", "abc"))]);
     assert!(server.store().get(&object("k"), &Get::default()).is_ok());
-    // Repeated redirects are an error rather than a loop.
+    // Repeated redirects are an error, not a loop.
     let moved = || Step::Keep(refusal("301 Moved", "x-amz-bucket-region: nowhere-1\r\n", ""));
     let server = Server::start(vec![moved(), moved(), moved()]);
     assert!(server.store().get(&object("k"), &Get::default()).is_err());
@@ -278,8 +278,8 @@ fn all_pages_are_read_and_odd_keys_are_preserved() {
             ),
         ))
     };
-    // The first page with an escape is requested again without encoding, and so is the first with a
-    // plus. The response to the second of these is not XML, so it excludes no form.
+    // The first page with an escape is requested again without encoding. So is the first page with
+    // a plus. The response to this second request is not XML, so it excludes no form of encoding.
     let pages = [page("p/a%2F%2Fb", "t/1"), page("p/a//b", "t/1"), page("p/z%2F", "t2")];
     let last = [page("p/%C3%BC+%2B%01", ""), Step::Keep(whole("", "<not XML"))];
     let server = Server::start(pages.into_iter().chain(last).collect());
@@ -294,7 +294,8 @@ fn all_pages_are_read_and_odd_keys_are_preserved() {
     assert!(heads[0].contains("prefix=p%2F") && heads[2].contains("continuation-token=t%2F1"));
 }
 
-/// Returns a page of the keys `00000` to `29999`, from `start-after` or the token of the request.
+/// Returns a page of the keys `00000` to `29999`. The page starts after the request's
+/// `start-after`, or at its token.
 fn page_of_numbers(head: &str) -> String {
     let parameter = |name: &str| {
         let value = head.split_once(name)?.1;

@@ -1,4 +1,5 @@
-//! A [`Scripted`] server that sends a list of responses, one per request, and a store that uses it.
+//! Provides a [`Scripted`] server that sends a list of responses, one per request, and a store that
+//! uses this server.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -7,13 +8,13 @@ use firstbyte_location::Location;
 use firstbyte_store::{Signing, Store, StoreOptions};
 use firstbyte_testkit::{Scripted, ScriptedReply, patience};
 
-/// The reaction to one request.
+/// What the server does with one request.
 pub(crate) enum Step {
-    /// Send these bytes and wait for the next request on the connection.
+    /// Sends these bytes, and waits for the next request on the connection.
     Keep(String),
-    /// Send these bytes and close.
+    /// Sends these bytes, and closes the connection.
     Close(String),
-    /// Send these bytes and then nothing.
+    /// Sends these bytes, and then nothing more.
     Stall(String),
 }
 
@@ -34,7 +35,7 @@ impl Server {
         }))
     }
 
-    /// Starts a server whose response is computed from the head of each request.
+    /// Starts a server that computes each response from the head of the request.
     pub(crate) fn answering(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
         Self(Scripted::start(move |_, head| ScriptedReply::Send(answer(head).into_bytes())))
     }
@@ -48,18 +49,18 @@ impl Server {
         self.0.url().trim_start_matches("http://")
     }
 
-    /// Returns the heads of the requests so far.
+    /// Returns the heads of all requests so far.
     pub(crate) fn heads(&self) -> Vec<String> {
         self.0.heads()
     }
 
-    /// Returns the bodies of the requests so far.
+    /// Returns the bodies of all requests so far.
     pub(crate) fn bodies(&self) -> Vec<String> {
         let requests = self.0.requests().into_iter();
         requests.map(|request| String::from_utf8(request.body).unwrap()).collect()
     }
 
-    /// Returns a store with this server as its S3 endpoint, and with short deadlines.
+    /// Returns a store that has this server as its S3 endpoint, and short deadlines.
     pub(crate) fn store(&self) -> Store {
         let options = StoreOptions {
             endpoint_url: Some(self.0.url().to_owned()),
@@ -73,12 +74,12 @@ impl Server {
     }
 }
 
-/// Returns a response with a whole object.
+/// Returns a response that has a whole object.
 pub(crate) fn whole(headers: &str, body: &str) -> String {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n{headers}\r\n{body}", body.len())
 }
 
-/// Returns a response with a range of an object.
+/// Returns a response that has a range of an object.
 pub(crate) fn part(content_range: &str, headers: &str, body: &str) -> String {
     let length = body.len();
     format!(

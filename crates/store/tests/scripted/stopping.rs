@@ -1,4 +1,5 @@
-//! Every call of a scoped store ends when its scope is cancelled, whatever the server does.
+//! Tests that every call of a scoped store ends when the scope is cancelled, whatever the server
+//! does.
 
 use std::sync::mpsc;
 
@@ -40,8 +41,8 @@ fn upload(at: &Location) -> Upload {
     Upload { location: at.clone(), id: "id".into() }
 }
 
-/// Makes every call against a server that sends `reply`, cancels it meanwhile, and returns the
-/// results.
+/// Makes every call against a server that sends `reply`, and cancels it meanwhile. Returns the
+/// result of each call.
 fn cancelled(reply: fn() -> ScriptedReply) -> Vec<(&'static str, Result<()>)> {
     let server = Scripted::start(move |_, _| reply());
     let options = StoreOptions {
@@ -78,7 +79,7 @@ fn calls_that_wait_for_a_response_end_with_their_scope() {
 #[test]
 fn calls_that_wait_for_a_retry_end_with_their_scope() {
     for (name, outcome) in cancelled(|| ScriptedReply::answer("503 Slow Down", &["retry-after: 60"], b"")) {
-        // The store does not retry reads.
+        // The store does not retry reads, so they fail.
         let refused = matches!(outcome, Err(Error::SlowDown { .. })) && name == "get";
         assert!(refused || matches!(outcome, Err(Error::Cancelled)), "{name}: {outcome:?}");
     }

@@ -1,8 +1,9 @@
-//! The threads that list the ranges of a [`ListingPlan`], and the iterator over their entries.
+//! Lists the ranges of a [`ListingPlan`] on several threads, and iterates over the entries.
 //!
-//! A thread lists its range while there is room for pages. Then it continues another range or
-//! splits one. Threads are started as [`ListingPace`] allows more requests, and wait when it allows
-//! fewer. They end with the listing, or when it is dropped, which cancels their requests.
+//! A thread lists its range while there is room for pages. After that, it continues another range
+//! or splits one. More threads are started when [`ListingPace`] allows more requests; surplus
+//! threads wait when it allows fewer. All threads end with the listing. If the listing is dropped,
+//! their requests are cancelled.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,9 +25,9 @@ struct Shared {
     s3: Arc<S3>,
     query: S3Query,
     state: Mutex<CrewState>,
-    /// Wakes workers, which wait for a range to split, for room, or for the end.
+    /// Wakes workers that wait for a range to split, for room, or for the end.
     work: Condvar,
-    /// Wakes the consumer, which waits for pages.
+    /// Wakes the consumer when it waits for pages.
     brought: Condvar,
 }
 
@@ -46,8 +47,8 @@ pub(super) struct Crew {
 }
 
 impl Crew {
-    /// Continues after the first page, with at most `most` concurrent requests and the same number
-    /// of waiting pages of 300 KB.
+    /// Continues after the first page, with up to `most` concurrent requests. Up to `most` pages of
+    /// about 300 KB may wait for the consumer.
     pub(super) fn start(
         s3: Arc<S3>,
         query: S3Query,
@@ -79,7 +80,7 @@ impl Crew {
         Ok(Self { shared, page: Vec::new().into_iter() })
     }
 
-    /// Waits for the next page. Returns `None` at the end.
+    /// Waits for the next page. Returns `None` at the end of the listing.
     fn next_page(&mut self) -> Option<Result<Vec<Entry>>> {
         let mut state = self.shared.state.lock();
         loop {
@@ -93,7 +94,8 @@ impl Crew {
             }
             let first = state.plan.first_range();
             let next = state.plan.take();
-            // There is room now, or another range has become the first one, which always has room.
+            // Either there is room now, or another range has become the first one. The first range
+            // always has room.
             if matches!(next, NextStep::Page(_)) || state.plan.first_range() != first {
                 self.shared.work.notify_all();
             }
@@ -168,7 +170,7 @@ impl Shared {
         }
     }
 
-    /// Waits for a task. Returns `None` at the end.
+    /// Waits for a task. Returns `None` at the end of the listing.
     fn next_task(&self, index: usize, at: Option<u64>) -> Option<PageTask> {
         let mut state = self.state.lock();
         while !state.is_over() {
@@ -200,12 +202,12 @@ impl Shared {
             self.s3.client.unsorted.add(&self.query.bucket);
         }
         if refused {
-            state.pace.refused();
+            state.pace.halve();
         } else if full {
             state.pace.full_page(took);
         }
         while state.cancels.len() < state.pace.allowed() && !state.is_over() {
-            // If no thread can be started, the listing continues with fewer requests.
+            // If no thread can be started, the listing continues with fewer concurrent requests.
             if self.spawn(&mut state).is_err() {
                 break;
             }

@@ -1,28 +1,29 @@
 //! Chooses where to split a range of keys, from the keys seen so far.
 //!
 //! S3 lists forwards from any string and does not state how many keys follow, so a split is a
-//! guess. Names that programs generate have the same few characters at the same position (digits of
-//! a counter, a date or a hash), so characters seen there are expected there in other keys too. A
-//! wrong guess costs one request and is not repeated, since the empty half is then known to be
+//! guess. Names that programs generate use few characters at each position (digits of a counter, a
+//! date or a hash). So a character seen at a position is expected there in other keys too. A wrong
+//! guess costs one request. The guess is not repeated, because the upper half is then known to be
 //! empty.
 //!
-//! A split is made at the first position where keys between the last one listed and the end of the
-//! range may differ, so the first splits divide the widest ranges.
+//! A split is made at the first position at which two keys of the range may differ: a key after the
+//! last one listed, and the end of the range. So the first splits divide the widest ranges.
 
 use std::collections::BTreeSet;
 
-/// Levels of directories that are distinguished. Deeper ones count as the last. [`OFFSETS`] is the
-/// number of characters distinguished within a name.
+/// Number of directory levels that are distinguished. Deeper levels count as the last one.
 const DEPTHS: usize = 8;
+/// Number of character positions that are distinguished within a name. Later positions count as the
+/// last one.
 const OFFSETS: usize = 48;
-/// Non-ASCII characters remembered per position. Chinese names may have thousands; a few dozen are
-/// enough to split a range.
-const MOST_OTHERS: usize = 64;
-/// Weight of a character that was seen, relative to a digit that is only possible.
-const SEEN: u32 = 4;
+/// Maximum number of non-ASCII characters remembered per position. Chinese names may have thousands
+/// of characters at a position; a few dozen are enough to split a range.
+const MAX_OTHER_CHARACTERS: usize = 64;
+/// Weight of a character that was seen at a position. A digit that is merely possible has weight 1.
+const SEEN_WEIGHT: u32 = 4;
 
 #[derive(Clone, Debug, Default)]
-struct Seen {
+struct SeenCharacters {
     ascii: u128,
     others: BTreeSet<char>,
 }
@@ -30,35 +31,37 @@ struct Seen {
 /// The characters seen at each position of keys, from which splits are guessed.
 #[derive(Clone, Debug)]
 pub(super) struct KeyShape {
-    places: Vec<Seen>,
+    places: Vec<SeenCharacters>,
     grouping: Grouping,
 }
 
-/// Whether a listing returns keys only, or common prefixes too.
+/// Whether a listing returns only keys, or also common prefixes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Grouping {
     /// Whole keys.
     Keys,
-    /// Keys, and common prefixes up to the first `/`. No split is made after a `/`, since it would
-    /// divide a common prefix.
+    /// Keys, and common prefixes up to the first `/`. No split is made after a `/`, because it
+    /// would divide a common prefix.
     Prefixes,
 }
 
-/// A split: keys up to and including `at` are in the lower range, the others in the upper one.
+/// A split of a range. Keys up to and including `at` are in the lower half, all others in the upper
+/// half.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Cut {
     pub(super) at: String,
-    /// Bytes that the keys around the split have in common. The fewer, the wider the range.
+    /// Length, in bytes, of the beginning that all keys around the split share. The shorter it is,
+    /// the wider the range.
     pub(super) shared: usize,
-    /// Total weight of the characters at which the range could be split at this position.
+    /// Total weight of the characters by which the range could be split at this position.
     pub(super) breadth: u32,
 }
 
-impl Seen {
+impl SeenCharacters {
     fn add(&mut self, symbol: char) {
         if symbol.is_ascii() {
             self.ascii |= 1 << u32::from(symbol);
-        } else if self.others.len() < MOST_OTHERS {
+        } else if self.others.len() < MAX_OTHER_CHARACTERS {
             self.others.insert(symbol);
         }
     }
@@ -71,7 +74,8 @@ impl Seen {
         }
     }
 
-    /// Returns the weight of all possible characters, of those before `symbol`, and of `symbol`.
+    /// Returns three weights: of all possible characters, of those before `symbol`, and of `symbol`
+    /// itself.
     fn weights(&self, symbol: char) -> (u32, u32, u32) {
         let mut weights = (0, 0, 0);
         for (candidate, weight) in self.candidates() {
@@ -82,22 +86,22 @@ impl Seen {
         weights
     }
 
-    /// Returns the possible characters with their weights: those seen, and all digits if one was
-    /// seen.
+    /// Returns the possible characters with their weights: the characters seen and, if a digit was
+    /// seen, all digits.
     fn candidates(&self) -> impl Iterator<Item = (char, u32)> + '_ {
         let counts = ('0'..='9').any(|digit| self.has(digit));
         let ascii = ('\0'..='\x7f').filter_map(move |symbol| match self.has(symbol) {
-            true => Some((symbol, SEEN)),
+            true => Some((symbol, SEEN_WEIGHT)),
             false if counts && symbol.is_ascii_digit() => Some((symbol, 1)),
             false => None,
         });
-        ascii.chain(self.others.iter().map(|symbol| (*symbol, SEEN)))
+        ascii.chain(self.others.iter().map(|symbol| (*symbol, SEEN_WEIGHT)))
     }
 }
 
 impl KeyShape {
     pub(super) fn new(grouping: Grouping) -> Self {
-        Self { places: vec![Seen::default(); DEPTHS * OFFSETS], grouping }
+        Self { places: vec![SeenCharacters::default(); DEPTHS * OFFSETS], grouping }
     }
 
     pub(super) fn see(&mut self, key: &str) {
@@ -108,8 +112,9 @@ impl KeyShape {
         }
     }
 
-    /// Returns the position of a key among all keys of this shape, from 0 to 1, assuming an even
-    /// distribution. It serves to estimate how many pages a range still has.
+    /// Returns the position of a key among all possible keys of this shape, from 0 to 1. Assumes
+    /// that keys are distributed evenly. The position serves to estimate how many pages a range
+    /// still has.
     pub(super) fn rank(&self, key: &str) -> f64 {
         let (mut rank, mut scale) = (0.0, 1.0);
         let (mut depth, mut offset) = (0, 0);
@@ -125,8 +130,8 @@ impl KeyShape {
         rank
     }
 
-    /// Returns a split of the keys after `last` up to `until`; `None` if no position for one is
-    /// known.
+    /// Returns a split of the keys after `last` up to `until`, or `None` if no position for a split
+    /// is known.
     pub(super) fn cut(&self, last: &str, until: Option<&str>) -> Option<Cut> {
         let shared = until.map_or(0, |until| shared_prefix(last, until));
         let (mut depth, mut offset) = (0, 0);
@@ -144,8 +149,8 @@ impl KeyShape {
                     let cut = Cut { at: format!("{}{symbol}", &last[..at]), shared: at, breadth };
                     return Some(closing.unwrap_or(cut));
                 }
-                // No other character was seen here. One split after all keys with the same
-                // beginning as the last one excludes all such positions at once.
+                // Only one character was seen at this position. A split after all keys that begin
+                // like `last` excludes all such positions at once.
                 if let Some(next) = low.and_then(following).filter(|next| fits(*next)) {
                     let shared = closing.map_or(at, |cut| cut.shared);
                     closing = Some(Cut { at: format!("{}{next}", &last[..at]), shared, breadth: 1 });
@@ -164,8 +169,8 @@ impl KeyShape {
     }
 }
 
-/// Returns the median of the possible characters by weight, and the weight of all.
-fn middle(seen: &Seen, fits: impl Fn(char) -> bool) -> Option<(char, u32)> {
+/// Returns the median by weight of the possible characters, and the weight of all of them.
+fn middle(seen: &SeenCharacters, fits: impl Fn(char) -> bool) -> Option<(char, u32)> {
     let candidates = || seen.candidates().filter(|(symbol, _)| fits(*symbol));
     let total = candidates().map(|(_, weight)| weight).sum();
     let mut below = 0;
@@ -176,7 +181,7 @@ fn middle(seen: &Seen, fits: impl Fn(char) -> bool) -> Option<(char, u32)> {
     middle.map(|(symbol, _)| (symbol, total))
 }
 
-/// Returns true if keys of a range that ends at `until` remain above a split at `symbol`.
+/// Returns true if the range that ends at `until` has room for keys above a split at `symbol`.
 fn precedes(symbol: char, until: &str) -> bool {
     let mut symbols = until.chars();
     match symbols.next() {
@@ -197,7 +202,7 @@ fn place(depth: usize, offset: usize) -> usize {
     depth.min(DEPTHS - 1) * OFFSETS + offset.min(OFFSETS - 1)
 }
 
-/// Returns the length in bytes of the common prefix of two texts, in whole characters.
+/// Returns the length in bytes of the common prefix of two strings, in whole characters.
 fn shared_prefix(left: &str, right: &str) -> usize {
     let same = left.chars().zip(right.chars()).take_while(|(left, right)| left == right);
     same.map(|(symbol, _)| symbol.len_utf8()).sum()
@@ -252,7 +257,7 @@ mod tests {
             prop_assume!(until.as_ref().is_none_or(|until| &last < until));
             let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
             for grouping in [Grouping::Keys, Grouping::Prefixes] {
-                // Repeated splits narrow the range until no position is left.
+                // Repeated splits narrow the range until no position for a split is left.
                 let (shape, mut until) = (shape(&keys, grouping), until.clone());
                 while let Some(cut) = shape.cut(&last, until.as_deref()) {
                     prop_assert!(cut.at > last && until.as_ref().is_none_or(|until| &cut.at < until), "{cut:?}");

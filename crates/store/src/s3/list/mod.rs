@@ -1,14 +1,15 @@
-//! Lists objects, versions and buckets: ListObjectsV2, ListObjectVersions and ListBuckets.
+//! Lists objects, versions and buckets: by ListObjectsV2, ListObjectVersions and ListBuckets.
 //!
-//! A sequential listing takes a round trip per 1,000 keys. So if the first page is not the last,
-//! the key space is split into ranges that are listed concurrently, and split again as needed
-//! ([`plan`] decides when, [`cut`] where).
+//! A sequential listing takes one round trip per 1,000 keys. So if the first page is not the last,
+//! the key space is split into ranges. The ranges are listed concurrently, and split again as
+//! needed: [`plan`] decides when, and [`cut`] where.
 //!
-//! Ranges rely on the order of names. A bucket that is known to list out of order is listed page by
-//! page. If ranges turn out not to fit together, the listing starts over undivided.
+//! Ranges rely on the order of names. A bucket that is known to list its names out of order is
+//! listed page by page. If the listed ranges turn out not to fit together, the listing starts over
+//! as one range.
 //!
-//! The first page is fetched before the listing is returned, so that a missing bucket or prefix
-//! fails at once.
+//! The first page is fetched before the listing is returned, so a missing bucket or prefix fails
+//! immediately.
 
 mod answer;
 mod crew;
@@ -35,7 +36,7 @@ use crew::Crew;
 use page::{From, S3Page, S3Query};
 
 impl S3 {
-    /// Lists a prefix, a bucket, or (with an empty bucket name) all buckets.
+    /// Lists a prefix, a bucket or, with an empty bucket name, all buckets.
     pub(crate) fn list(
         self: &Arc<Self>,
         object: &ObjectLocation,
@@ -45,7 +46,8 @@ impl S3 {
         if options.start_after.is_none() {
             return Ok(entries);
         }
-        // A service may ignore the requested start of the listing.
+        // The entries are filtered here too, because a service may ignore where a listing should
+        // start.
         let options = options.clone();
         Ok(Box::new(
             entries.filter(move |entry| !entry.as_ref().is_ok_and(|entry| !options.takes_entry(entry))),
@@ -73,11 +75,12 @@ impl S3 {
         if query.bucket.bucket.is_empty() {
             return Ok(Box::new(Pages::new(Arc::clone(self), query, first)?.flatten()));
         }
-        let most = options.requests.map_or(pace::MOST_REQUESTS, usize::from);
+        let most = options.requests.map_or(pace::MAX_REQUESTS, usize::from);
         Ok(Box::new(Crew::start(Arc::clone(self), query, options.order, most, first)?))
     }
 
-    /// Lists page by page. Applies the filters here that the service would apply by its order.
+    /// Lists page by page. Applies the filters here, because the service could apply them only if
+    /// it listed in order.
     fn list_unsorted(
         self: &Arc<Self>,
         object: &ObjectLocation,
@@ -97,7 +100,7 @@ impl S3 {
         ))
     }
 
-    /// Returns the first page of a listing, by one request.
+    /// Returns the first page of a listing. Sends one request.
     pub(crate) fn list_page(&self, object: &ObjectLocation, options: &ListOptions) -> Result<ListedPage> {
         let mut page = self.first_page(object, &S3Query::new(object, options))?;
         if options.start_after.is_some() {
@@ -112,7 +115,7 @@ impl S3 {
 
     fn first_page(&self, object: &ObjectLocation, query: &S3Query) -> Result<S3Page> {
         let page = self.page(query, &From::Start, &Cancel::new())?;
-        // On S3 a prefix exists only while a key begins with it, so an empty page means "not
+        // On S3, a prefix exists only while a key begins with it. So an empty page means "not
         // found".
         if !object.key.is_empty() && !query.is_narrowed() && page.last.is_none() && page.next.is_none() {
             return Err(Error::NotFound { location: object.to_string(), trace: None });
@@ -124,7 +127,7 @@ impl S3 {
         self.client.counters.retries.load(Ordering::Relaxed)
     }
 
-    /// Returns true if any key begins with this one.
+    /// Returns true if any key begins with this key.
     pub(super) fn has_keys_under(&self, prefix: &ObjectLocation) -> Result<bool> {
         let query = S3Query::new(prefix, &ListOptions { recursive: true, ..ListOptions::default() });
         let (page, _) = self.object_page(&query, &From::Start, Some(1), &Cancel::new())?;
@@ -132,7 +135,7 @@ impl S3 {
     }
 }
 
-/// An iterator over sequential pages. Each is requested when the previous one is used up.
+/// An iterator over sequential pages. Requests the next page when the current one is used up.
 struct Pages {
     s3: Arc<S3>,
     query: S3Query,

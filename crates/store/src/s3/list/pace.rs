@@ -1,22 +1,22 @@
-//! Decides how many requests of one listing run at once.
+//! Decides how many concurrent requests a listing sends.
 //!
-//! A page of a near server costs processor time on that server, and more requests only share this
-//! time. A page of a far server mostly waits for the network. A listing starts with few requests,
-//! as suits a near server: enough to try some ranges, and cheap if the listing ends soon. When the
-//! first full page shows that the server is far, all requests are allowed at once. Their number is
-//! lowered while pages queue.
+//! A page from a near server costs processor time on that server, and more requests merely share
+//! this time. A page from a far server mostly waits for the network. A listing starts with the few
+//! requests that suit a near server: enough to try some ranges, and cheap if the listing ends soon.
+//! When the first full page shows that the server is far, all requests are allowed at once. The
+//! number is lowered while pages queue at the server.
 
 use std::time::Duration;
 
 use firstbyte_pacing::{Proximity, START_NEAR};
 
-/// The most requests at once. Each holds a page of about 300 KB, and 32 of them fetch 700,000 keys
-/// per second over 45 ms.
-pub(super) const MOST_REQUESTS: usize = 32;
-/// Multiple of the quickest page's time from which a page counts as queued behind others.
-const QUEUED: u32 = 4;
+/// Maximum number of concurrent requests. Each request holds a page of about 300 KB. With a round
+/// trip of 45 ms, 32 requests fetch 700,000 keys per second.
+pub(super) const MAX_REQUESTS: usize = 32;
+/// A page counts as queued behind others if it takes this many times as long as the quickest page.
+const QUEUED_FACTOR: u32 = 4;
 
-/// The number of requests at once, and the times that determine it.
+/// The number of concurrent requests, and the times from which it is derived.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ListingPace {
     allowed: usize,
@@ -34,14 +34,14 @@ impl ListingPace {
         self.allowed
     }
 
-    /// Adjusts the number by the time of a full page.
+    /// Adjusts the number of concurrent requests by the time that a full page took.
     pub(super) fn full_page(&mut self, took: Duration) {
         let first = self.quickest.is_none();
         let quickest = self.quickest.map_or(took, |quickest| quickest.min(took));
         self.quickest = Some(quickest);
         self.allowed = match self.allowed {
             now if self.is_near() => START_NEAR.min(if self.refused { now } else { self.most }),
-            now if took > QUEUED * quickest => (now - 1).max(START_NEAR.min(now)),
+            now if took > QUEUED_FACTOR * quickest => (now - 1).max(START_NEAR.min(now)),
             now if self.refused => now,
             _ if first => self.most,
             now => (now + 1).min(self.most),
@@ -53,8 +53,8 @@ impl ListingPace {
         Proximity::of(self.quickest) == Proximity::Near
     }
 
-    /// Halves the number, because the service refused a request.
-    pub(super) fn refused(&mut self) {
+    /// Halves the number of concurrent requests, because the service refused one.
+    pub(super) fn halve(&mut self) {
         self.allowed = (self.allowed / 2).max(1);
         self.refused = true;
     }
@@ -68,33 +68,33 @@ mod tests {
 
     #[test]
     fn a_far_service_gets_all_requests_until_it_refuses_some() {
-        let mut pace = ListingPace::new(MOST_REQUESTS);
+        let mut pace = ListingPace::new(MAX_REQUESTS);
         assert_eq!(pace.allowed(), START_NEAR);
         pace.full_page(PAGE);
-        assert_eq!(pace.allowed(), MOST_REQUESTS);
-        pace.refused();
+        assert_eq!(pace.allowed(), MAX_REQUESTS);
+        pace.halve();
         pace.full_page(PAGE);
-        assert_eq!(pace.allowed(), MOST_REQUESTS / 2);
-        (0..9).for_each(|_| pace.refused());
+        assert_eq!(pace.allowed(), MAX_REQUESTS / 2);
+        (0..9).for_each(|_| pace.halve());
         assert_eq!(pace.allowed(), 1);
     }
 
     #[test]
     fn a_far_service_whose_pages_queue_gets_fewer() {
-        let mut pace = ListingPace::new(MOST_REQUESTS);
+        let mut pace = ListingPace::new(MAX_REQUESTS);
         (0..3).for_each(|_| pace.full_page(PAGE));
-        assert_eq!(pace.allowed(), MOST_REQUESTS);
+        assert_eq!(pace.allowed(), MAX_REQUESTS);
         (0..2).for_each(|_| pace.full_page(9 * PAGE));
-        assert_eq!(pace.allowed(), MOST_REQUESTS - 2);
+        assert_eq!(pace.allowed(), MAX_REQUESTS - 2);
         pace.full_page(PAGE);
-        assert_eq!(pace.allowed(), MOST_REQUESTS - 1);
+        assert_eq!(pace.allowed(), MAX_REQUESTS - 1);
         (0..99).for_each(|_| pace.full_page(9 * PAGE));
         assert_eq!(pace.allowed(), START_NEAR);
     }
 
     #[test]
     fn a_near_service_gets_no_more_than_those_to_begin_with() {
-        let mut pace = ListingPace::new(MOST_REQUESTS);
+        let mut pace = ListingPace::new(MAX_REQUESTS);
         pace.full_page(PAGE);
         assert!(!pace.is_near() && pace.allowed() > START_NEAR);
         pace.full_page(PAGE / 10);

@@ -1,4 +1,4 @@
-//! Requests one page of a listing and converts the response to entries.
+//! Requests one page of a listing, and converts the response to entries.
 
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -20,39 +20,39 @@ use crate::s3::{S3, S3Call, protocol};
 use super::answer::{ObjectElement, ObjectPage};
 use super::cut::Grouping;
 
-/// The parameters shared by all pages of a listing.
+/// The parameters that all pages of a listing share.
 #[derive(Clone, Debug)]
 pub(super) struct S3Query {
     pub(super) bucket: ObjectLocation,
-    /// The prefix: empty, or ending in `/`.
+    /// The prefix: empty, or with a final `/`.
     prefix: String,
-    /// The required beginning of names after the prefix.
+    /// The string with which every name, after the prefix, must begin.
     beginning: String,
     pub(super) grouping: Grouping,
     start_after: Option<String>,
     marker: Marker,
-    /// The start of the listing. Later changes need not be listed.
+    /// The time at which the listing began. Keys that change later need not be listed.
     began: Instant,
 }
 
-/// The start of a page.
+/// Where a page starts.
 #[derive(Clone, Debug)]
 pub(super) enum From {
     /// At the start of the listing.
     Start,
     /// After this key, which need not exist.
     After(String),
-    /// After another page, by its continuation token.
+    /// After another page, whose response had this continuation token.
     Token(String),
 }
 
 #[derive(Debug, Default)]
 pub(super) struct S3Page {
-    /// The entries, in listing order unless there is a disorder.
+    /// The entries in listing order, unless `disorder` is set.
     pub(super) entries: Vec<Entry>,
-    /// The first names in the wrong order, if there are any.
+    /// The first two names in the wrong order, if there are any.
     pub(super) disorder: Option<Disorder>,
-    /// The last key, or common prefix with its `/`; `None` for an empty page.
+    /// The last key, or the last common prefix with its `/`; `None` for an empty page.
     pub(super) last: Option<String>,
     pub(super) next: Option<String>,
 }
@@ -81,7 +81,7 @@ impl S3Query {
         self.bucket.with_key(key).to_string()
     }
 
-    /// Adds the parameters of every page of keys to a request.
+    /// Adds to a request the parameters of every page of keys.
     pub(super) fn add_to(&self, call: &mut S3Call<'_>) {
         call.query.push((ENCODING, "url".to_owned()));
         call.query.push(("prefix", format!("{}{}", self.prefix, self.beginning)));
@@ -90,21 +90,21 @@ impl S3Query {
         }
     }
 
-    /// Returns the part of a key after the prefix. `None` for the prefix itself, which is the
-    /// marker of a directory.
+    /// Returns the part of a key after the prefix. `None` for the prefix itself, which marks a
+    /// directory.
     pub(super) fn name<'k>(&self, key: &'k str) -> Option<&'k str> {
         key.strip_prefix(&self.prefix).filter(|name| !name.is_empty())
     }
 
-    /// Returns true if the listing is restricted by more than the prefix, so that an empty page
-    /// does not mean that the prefix is missing.
+    /// Returns true if the listing is restricted by more than the prefix. An empty page then does
+    /// not mean that the prefix is missing.
     pub(super) fn is_narrowed(&self) -> bool {
         self.start_after.is_some() || !self.beginning.is_empty()
     }
 }
 
 impl S3 {
-    /// Requests one page of buckets or keys.
+    /// Requests one page of buckets or of keys.
     pub(super) fn page(&self, query: &S3Query, from: &From, cancel: &Cancel) -> Result<S3Page> {
         if query.bucket.bucket.is_empty() {
             return self.bucket_page(query, from, cancel);
@@ -115,7 +115,7 @@ impl S3 {
             let key = form.decode(key);
             let name = key.strip_prefix(&query.prefix)?;
             match &mut last {
-                // The allocation is reused, since a page has a thousand names.
+                // The allocation is reused: a page has a thousand names.
                 Some(last) if name > last.as_str() => name.clone_into(last),
                 Some(_) => {}
                 None => last = Some(name.to_owned()),
@@ -124,7 +124,7 @@ impl S3 {
         };
         let mut entries = Vec::with_capacity(page.contents.len() + page.common_prefixes.len());
         for object in page.contents {
-            // A key equal to the prefix is its directory marker.
+            // A key equal to the prefix marks the prefix as a directory.
             let listed = |name: &Vec<u8>| query.marker == Marker::Listed || !name.is_empty();
             let Some(name) = name(&object.key).filter(listed) else { continue };
             entries.push(entry(name, object));
@@ -141,8 +141,8 @@ impl S3 {
         Ok(S3Page { entries, disorder, last, next })
     }
 
-    /// Requests a page of keys, with at most `most` if given. If the service supports only version
-    /// 1 of the request, the continuation token is a key.
+    /// Requests one page of keys, limited to `most` keys if `most` is given. If the service
+    /// supports only version 1 of the request, the token of the next page is a key.
     pub(super) fn object_page(
         &self,
         query: &S3Query,
@@ -166,7 +166,7 @@ impl S3 {
             From::Token(text) => call.query.push((token, text.clone())),
             From::After(name) => {
                 call.query.push(start_after(name));
-                // The age in whole seconds, rounded up.
+                // The age of the listing in seconds, rounded up: the response may be that old.
                 call.header("cache-control", format!("max-age={}", query.began.elapsed().as_secs() + 1));
             }
             From::Start => call.query.extend(query.start_after.as_ref().map(start_after)),
@@ -190,8 +190,8 @@ impl S3 {
         Ok((page, form))
     }
 
-    /// Requests the page by version 1 of the request, because the service does not support version
-    /// 2: it refused that, or its response had no token for the next page.
+    /// Requests the page by version 1 of the request. The service does not support version 2: it
+    /// either refused that request, or sent no token for the next page.
     fn first_version_page(
         &self,
         query: &S3Query,
@@ -252,8 +252,8 @@ impl S3 {
     }
 }
 
-/// Returns the key after which the next page of a version 1 listing starts. Without a delimiter the
-/// service does not state it, and it is the last key
+/// Returns the key after which the next page of a version 1 listing starts. Without a delimiter,
+/// the service does not state that key: it is the last key of the page
 /// (<https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListObjects.html>).
 fn next_marker(page: &ObjectPage, form: NameForm) -> Option<String> {
     let last = || page.names().map(|name| form.decode(name)).max();
@@ -271,9 +271,10 @@ pub(super) fn entry(name: Vec<u8>, object: ObjectElement) -> Entry {
     }
 }
 
-/// Returns the entry of a common prefix, from its part after the listing's prefix.
+/// Returns the entry of a common prefix. `name` is the part after the listing's prefix, and ends
+/// with `/`.
 pub(super) fn common_prefix(mut name: Vec<u8>) -> Entry {
-    // `a//b` has a directory named `/` below `a/`.
+    // The key `a//b` has a directory named `/` below `a/`, whose name must keep the slash.
     if name.len() > 1 {
         name.pop();
     }

@@ -1,16 +1,17 @@
-//! Divides a listing between workers. The key space is a sequence of adjacent ranges. Each is
-//! listed page by page by one worker, and is split when another worker is idle.
+//! Divides a listing between workers. The key space is a sequence of adjacent ranges. One worker
+//! lists each range page by page; when another worker is idle, a range is split for it.
 //!
 //! The ranges always cover every key exactly once. A key that exists all the time is listed exactly
-//! once, since S3 lists in key order and with strong consistency. A key that is added or removed
-//! meanwhile is listed at most once. Facts learnt from one range (the end of all keys, the shape of
-//! keys) are used for the others.
+//! once, because S3 lists in key order and with strong consistency. A key that is added or removed
+//! meanwhile is listed at most once. What one range reveals (the end of all keys, the shape of
+//! keys) is used for the other ranges.
 //!
-//! The order of the service is checked: each page starts after the previous one, and the first key
-//! after the end of a range is the first of the next range. If it is wrong, an unordered listing
-//! starts over as one range and skips the keys already returned. An ordered listing fails.
+//! The order of the service is checked: each page must start after the previous one, and the first
+//! key after the end of a range must be the first key of the next range. If the order is wrong, an
+//! unordered listing starts over as one range and skips the keys already returned, and an ordered
+//! listing fails.
 //!
-//! The plan does no I/O: callers report pages and ask for tasks, so tests can simulate whole
+//! The plan does no I/O: callers report pages and ask for tasks. So tests can simulate whole
 //! listings.
 
 use std::cmp::Reverse;
@@ -25,36 +26,36 @@ use crate::object::{in_listing_order, listing_key};
 use crate::order::Disorder;
 use crate::turns::{Brought, Turns};
 
-/// Wrong guesses allowed before the first right one. A name of 30 characters may need one guess per
-/// character.
+/// Number of wrong guesses allowed before the first right one. A name of 30 characters may need one
+/// guess per character.
 const FREE_GUESSES: u64 = 16;
-/// Wrong guesses allowed per useful page. So a listing takes at most about three times as many
-/// requests as a sequential one, and usually only a few more.
+/// Number of wrong guesses allowed per useful page. So a listing takes at most about three times
+/// the requests of a sequential listing, and usually only a few more.
 const GUESSES_PER_PAGE: u64 = 2;
-/// The fewest keys of a useful page. Fewer keys were a wrong guess: they would have fitted into
-/// another page.
-const USEFUL_PAGE: usize = 250;
+/// Smallest number of keys on a useful page. A page with fewer keys was a wrong guess, because
+/// another page would have had room for them.
+const MIN_USEFUL_KEYS: usize = 250;
 
-/// First ranges that may be split in an ordered listing, since entries of later ones would wait too
-/// long. It is also the limit of waiting pages in all ranges, and again in the ranges needed next:
-/// 10 MB in total.
+/// Number of ranges at the start of an ordered listing that may be split. Entries of later ranges
+/// would wait too long. The same number limits the waiting pages: once for all ranges, and once
+/// more for the ranges needed next, which takes 10 MB in total.
 pub(super) const SPLITTABLE_RANGES: usize = 16;
-/// Estimated number of pages from which a range is worth splitting. The lower half ends with a
-/// partial page, which pays off if a round trip is saved.
-const FEWEST_PAGES: f64 = 2.5;
-/// Estimated number of pages from which a range is worth splitting if requests are quick: the
-/// partial page has to be a small part of the range.
-const FEWEST_QUICK_PAGES: f64 = 16.0;
-/// Interval of the keys from which the shape is learnt.
-const SAMPLE: usize = 16;
+/// Estimated number of remaining pages from which a range is split. A split makes the lower half
+/// end with a partial page, which costs a request but saves at least one round trip.
+const MIN_PAGES_TO_SPLIT: f64 = 2.5;
+/// Estimated number of remaining pages from which a range is split if requests are quick. The
+/// partial page must then be a small part of the range.
+const MIN_QUICK_PAGES_TO_SPLIT: f64 = 16.0;
+/// The shape of keys is learnt from one key in this many.
+const SAMPLE_INTERVAL: usize = 16;
 
-/// A range of keys, after one key and up to another.
+/// A range of keys: all keys after one key, up to and including another.
 #[derive(Debug)]
 struct Range {
     id: u64,
     /// The key after which the range starts; `None` for the first range.
     after: Option<String>,
-    /// The last key listed; `None` before its first page.
+    /// The last key listed; `None` before the first page.
     last: Option<String>,
     /// The first key of the last page.
     first: Option<String>,
@@ -62,11 +63,11 @@ struct Range {
     until: Option<String>,
     /// True if the range has been listed to its end.
     listed: bool,
-    /// The place to continue from, while no worker lists the range.
+    /// The start of the next page. `None` while a worker lists the range.
     idle: Option<From>,
     /// Pages that the consumer has not taken yet.
     pages: VecDeque<Vec<Entry>>,
-    /// Detects endless listings.
+    /// Detects a listing that never ends.
     turns: Turns,
 }
 
@@ -85,7 +86,8 @@ impl Range {
         }
     }
 
-    /// Returns the fault if a page does not follow the one before. A page may repeat the last key.
+    /// Returns the disorder if a page does not follow the previous one. A page may repeat the last
+    /// key of the previous one.
     fn disorder(&self, page: &S3Page) -> Option<Disorder> {
         if let Some(disorder) = &page.disorder {
             return Some(disorder.clone());
@@ -96,10 +98,10 @@ impl Range {
             .then(|| Disorder { previous: last.as_bytes().to_vec(), name: first.name.clone() })
     }
 
-    /// Removes entries outside this range, and a key already listed, from a page. Returns the first
-    /// key after the start of the range, and the first after its end.
+    /// Removes from a page the entries outside this range, and a key that was already listed.
+    /// Returns the first key after the start of the range, and the first key after its end.
     fn keep(&self, entries: &mut Vec<Entry>) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
-        // A service without support for `start-after` starts at the first key.
+        // If the service does not support `start-after`, the page starts at the first key of all.
         if let Some(before) = self.last.as_ref().or(self.after.as_ref()) {
             entries.drain(..entries.partition_point(|entry| !in_listing_order(entry).gt(before.bytes())));
         }
@@ -121,18 +123,19 @@ pub(super) enum ListingFault {
     Disordered(Disorder),
 }
 
-/// The keys that two adjacent ranges have seen around their common end.
+/// What two adjacent ranges have seen at their common end.
 #[derive(Debug, Default)]
 struct Seam {
-    /// The first key after the end that the range below has seen. The outer value is `None` until
-    /// that range has ended.
+    /// The first key after the common end that the lower range has seen. The outer `Option` is
+    /// `None` until the lower range has ended.
     seen_below: Option<Option<Vec<u8>>>,
-    /// The first key of the range above; `Some(None)` if the range ended without a key.
+    /// The first key of the upper range. The inner `Option` is `None` if that range ended without a
+    /// key.
     seen_above: Option<Option<Vec<u8>>>,
 }
 
 impl Seam {
-    /// Returns the disorder if both ranges have seen different keys.
+    /// Returns the disorder if the two ranges have seen different keys.
     fn disorder(&self, at: &str) -> Option<Disorder> {
         let (below, above) = self.seen_below.as_ref().zip(self.seen_above.as_ref())?;
         let key = |key: &Option<Vec<u8>>| key.clone().unwrap_or_else(|| at.as_bytes().to_vec());
@@ -144,13 +147,13 @@ impl Seam {
     }
 }
 
-/// Keys that the consumer took before a listing started over.
+/// The keys that the consumer took before the listing started over.
 #[derive(Debug, Default)]
 struct Taken {
-    /// The first and the last key taken of each range. The service has listed all keys between
-    /// them.
+    /// The first and last key taken from each range. The service has listed all keys between these
+    /// two.
     runs: HashMap<u64, (Vec<u8>, Vec<u8>)>,
-    /// The last key of the run that is being skipped.
+    /// The last key of the run that is being skipped now.
     within: Option<Vec<u8>>,
 }
 
@@ -161,7 +164,7 @@ impl Taken {
         run.1 = listing_key(last);
     }
 
-    /// Returns whether an entry of the repeated listing was taken before.
+    /// Returns true if an entry of the repeated listing was taken before.
     fn has(&mut self, entry: &Entry) -> bool {
         let key = listing_key(entry);
         if self.within.is_none() {
@@ -186,7 +189,7 @@ pub(super) enum NextStep {
     End,
 }
 
-/// A page to request: its range and its start.
+/// A page to request: its range, and where it starts.
 #[derive(Clone, Debug)]
 pub(super) struct PageTask {
     pub(super) range: u64,
@@ -197,28 +200,30 @@ pub(super) struct PageTask {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cutting {
     Allowed,
-    /// Requests are quick: only long ranges are split, and only while there is room for pages of
-    /// any range. Otherwise the ranges needed next would be split ever finer, each time at the cost
-    /// of a partial page.
+    /// Only long ranges are split, and only while there is room for pages of any range, because
+    /// requests are quick. Otherwise the ranges needed next would be split ever finer, and each
+    /// split costs a partial page.
     OnlyLong,
     Never,
 }
 
-/// The ranges of the whole key space, and the state of listing them.
+/// The ranges of the whole key space, and how far each is listed.
 #[derive(Debug)]
 pub(super) struct ListingPlan {
-    /// The ranges in key order, without those that are listed and taken.
+    /// The ranges in key order, without those whose pages were all listed and taken.
     ranges: Vec<Range>,
     shape: KeyShape,
     order: EntryOrder,
-    /// Pages of all ranges that were not taken yet or are being requested.
+    /// Number of pages, of all ranges, that are being requested or were not taken yet.
     waiting: usize,
-    /// Number of waiting pages from which only pages needed next are requested.
+    /// Number of waiting pages from which on only pages needed next are requested.
     most: usize,
     next_id: u64,
-    worth: u64,
-    poor: u64,
-    /// The ends of ranges that have not been compared yet, by key.
+    /// Number of pages with enough keys to be worth a request.
+    useful_pages: u64,
+    /// Number of pages with fewer keys.
+    wasted_pages: u64,
+    /// The ends of ranges that were not compared yet, by key.
     seams: HashMap<String, Seam>,
     taken: Taken,
     /// True if the listing has started over as one range.
@@ -228,8 +233,8 @@ pub(super) struct ListingPlan {
 impl ListingPlan {
     pub(super) const WHOLE: u64 = 0;
 
-    /// Returns a plan of one range over all keys. `most` pages may wait, and as many again in
-    /// ordered listings.
+    /// Returns a plan with one range over all keys. Up to `most` pages may wait. In ordered
+    /// listings, another `most` pages may wait for the ranges needed next.
     pub(super) fn new(grouping: Grouping, order: EntryOrder, most: usize) -> Self {
         let whole = Range::new(Self::WHOLE, None, None);
         Self {
@@ -239,16 +244,16 @@ impl ListingPlan {
             waiting: 0,
             most,
             next_id: Self::WHOLE + 1,
-            worth: 0,
-            poor: 0,
+            useful_pages: 0,
+            wasted_pages: 0,
             seams: HashMap::new(),
             taken: Taken::default(),
             undivided: false,
         }
     }
 
-    /// Returns the next task of a worker that listed the range `at`. The worker continues with that
-    /// range while there is room for pages. Otherwise it continues an idle range or splits one.
+    /// Returns the next task for a worker that listed the range `at`. The worker continues that
+    /// range while there is room for pages. After that, it continues an idle range or splits one.
     pub(super) fn task(&mut self, at: Option<u64>, cutting: Cutting) -> Option<PageTask> {
         let room = self.requestable_ranges();
         let may = |range: &Range| range.idle.is_some() && !range.listed;
@@ -260,15 +265,16 @@ impl ListingPlan {
             return task;
         }
         match cutting {
-            Cutting::Allowed => self.cut(room, FEWEST_PAGES),
-            Cutting::OnlyLong if room == self.ranges.len() => self.cut(room, FEWEST_QUICK_PAGES),
+            Cutting::Allowed => self.cut(room, MIN_PAGES_TO_SPLIT),
+            Cutting::OnlyLong if room == self.ranges.len() => self.cut(room, MIN_QUICK_PAGES_TO_SPLIT),
             Cutting::OnlyLong | Cutting::Never => None,
         }
     }
 
-    /// Returns how many of the first ranges may request another page: all while there is room.
-    /// After that, the same room again is reserved for the ranges needed next. The first range may
-    /// always request a page if none of its pages waits, otherwise the listing would stop.
+    /// Returns the number of ranges at the start of the plan that may request another page. All
+    /// ranges may while there is room for pages. Beyond that, an ordered listing has equal room for
+    /// the ranges needed next. The first range may always request a page if none of its pages
+    /// waits, because the listing would stop otherwise.
     fn requestable_ranges(&self) -> usize {
         if self.waiting < self.most {
             return self.ranges.len();
@@ -285,10 +291,10 @@ impl ListingPlan {
         within.count().max(first)
     }
 
-    /// Splits one of the first `room` ranges that has at least `fewest` pages. Returns the upper
-    /// half as a task, or `None` if no guess is worth a request.
+    /// Splits one of the first `room` ranges that has at least `fewest` pages left. Returns the
+    /// upper half as a task, or `None` if no split is worth a request.
     fn cut(&mut self, room: usize, fewest: f64) -> Option<PageTask> {
-        if self.undivided || self.poor > FREE_GUESSES + GUESSES_PER_PAGE * self.worth {
+        if self.undivided || self.wasted_pages > FREE_GUESSES + GUESSES_PER_PAGE * self.useful_pages {
             return None;
         }
         let near = match self.order {
@@ -300,7 +306,8 @@ impl ListingPlan {
             let cut = self.shape.cut(range.last.as_ref()?, range.until.as_deref())?;
             (self.pages_left(range)? >= fewest).then_some((at, cut))
         });
-        // The widest range is split: a narrow one may have only the page being requested.
+        // The widest range is split, because a narrow one may have no page beyond the one being
+        // requested.
         let (at, cut) = cuts.min_by_key(|(_, cut)| (cut.shared, Reverse(cut.breadth)))?;
         let range = &mut self.ranges[at];
         let until = range.until.replace(cut.at.clone());
@@ -311,8 +318,8 @@ impl ListingPlan {
         Some(PageTask { range: id, from: From::After(cut.at) })
     }
 
-    /// Estimates the remaining pages of a range, assuming that keys are distributed like those
-    /// seen.
+    /// Estimates the number of remaining pages of a range, assuming that its keys are distributed
+    /// like those seen so far.
     fn pages_left(&self, range: &Range) -> Option<f64> {
         let last = self.shape.rank(range.last.as_ref()?);
         let page = last - self.shape.rank(range.first.as_ref()?);
@@ -323,7 +330,7 @@ impl ListingPlan {
     /// Records a page of a range.
     ///
     /// # Errors
-    /// The fault, after which the listing must not continue.
+    /// The reason why the listing must not continue.
     pub(super) fn arrived(&mut self, id: u64, page: S3Page) -> Result<(), ListingFault> {
         self.waiting = self.waiting.saturating_sub(1);
         let Some(at) = self.ranges.iter().position(|range| range.id == id && !range.listed) else {
@@ -346,7 +353,8 @@ impl ListingPlan {
         }
     }
 
-    /// Adds a page to a range. Returns the disorder if ranges do not fit together.
+    /// Adds a page to a range. Returns the disorder if the range does not fit the ranges next to
+    /// it.
     fn add(&mut self, at: usize, page: S3Page) -> Option<Disorder> {
         let S3Page { mut entries, last, next, .. } = page;
         let range = &mut self.ranges[at];
@@ -355,9 +363,10 @@ impl ListingPlan {
         }
         let (first, behind) = range.keep(&mut entries);
         let within = behind.is_none();
-        let worth = entries.len() >= USEFUL_PAGE;
-        (self.worth, self.poor) = (self.worth + u64::from(worth), self.poor + u64::from(!worth));
-        for entry in entries.iter().step_by(SAMPLE) {
+        let is_useful = entries.len() >= MIN_USEFUL_KEYS;
+        self.useful_pages += u64::from(is_useful);
+        self.wasted_pages += u64::from(!is_useful);
+        for entry in entries.iter().step_by(SAMPLE_INTERVAL) {
             self.shape.see(&String::from_utf8_lossy(&entry.name));
         }
         let is_first_of_range = range.last.is_none();
@@ -378,14 +387,15 @@ impl ListingPlan {
             disorder = disorder.or(self.check(until, |seam| seam.seen_below = Some(behind)));
         }
         if within && listed {
-            // The service has no keys after these, so all later ranges are empty.
+            // The service has no keys after this range, so all later ranges are empty.
             self.ranges[at + 1..].iter_mut().for_each(|range| range.listed = true);
             disorder = disorder.or_else(|| self.key_behind(at));
         }
         disorder
     }
 
-    /// Records a key next to the end of a range, and compares it with the key from the other side.
+    /// Records a key at the common end of two ranges, and compares it with the key that the other
+    /// range has seen there.
     fn check(&mut self, at: String, record: impl FnOnce(&mut Seam)) -> Option<Disorder> {
         let seam = self.seams.entry(at.clone()).or_default();
         record(seam);
@@ -396,8 +406,8 @@ impl ListingPlan {
         disorder
     }
 
-    /// Returns a disorder if a range has seen a key after the end of all keys, which the range `at`
-    /// has reached.
+    /// Returns the disorder if a later range has seen a key, although the range `at` has reached
+    /// the end of all keys.
     fn key_behind(&self, at: usize) -> Option<Disorder> {
         let until = self.ranges[at].until.as_ref()?;
         let seen = |(_, seam): (_, &Seam)| seam.seen_above.clone().flatten();
@@ -405,7 +415,7 @@ impl ListingPlan {
         Some(Disorder { previous: until.as_bytes().to_vec(), name })
     }
 
-    /// Starts again with the whole key space as one range.
+    /// Starts over with one range over the whole key space.
     fn start_over(&mut self) {
         let whole = Range { idle: Some(From::Start), ..Range::new(self.next_id, None, None) };
         self.next_id += 1;
@@ -433,7 +443,7 @@ impl ListingPlan {
         Ok(())
     }
 
-    /// Returns true if the listing has started over because it is out of order.
+    /// Returns true if the listing has started over because its order was wrong.
     pub(super) fn is_undivided(&self) -> bool {
         self.undivided
     }
@@ -465,7 +475,7 @@ impl ListingPlan {
         }
     }
 
-    /// Returns the range whose pages are taken first.
+    /// Returns the first range. Its pages are taken first in an ordered listing.
     pub(super) fn first_range(&self) -> Option<u64> {
         self.ranges.first().map(|range| range.id)
     }

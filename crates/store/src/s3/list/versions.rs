@@ -1,4 +1,4 @@
-//! Lists the versions of objects, page by page.
+//! Lists the versions of objects page by page.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use crate::s3::{S3, S3Call, protocol};
 use super::answer::{ObjectElement, ObjectPage};
 use super::page::{self, S3Query};
 
-/// The start of a page of versions: after this version of this key.
+/// Where a page of versions starts: after this version of this key.
 type Marker = (String, Option<String>);
 
 impl S3 {
-    /// Lists the versions of the keys below a prefix or in a bucket, or else of the object with
-    /// that name.
+    /// Lists the versions of the keys below a prefix or in a bucket. Without such keys, lists the
+    /// versions of the object with this name.
     pub(crate) fn list_versions(
         self: &Arc<Self>,
         object: &ObjectLocation,
@@ -35,7 +35,7 @@ impl S3 {
         let alone = ListOptions { recursive: true, beginning: key.clone(), ..ListOptions::default() };
         let mut versions = Versions::new(Arc::clone(self), S3Query::new(&bucket, &alone));
         versions.fetch()?;
-        // The versions of longer keys with the same beginning follow those of this key.
+        // The versions of longer keys with the same beginning follow the versions of this key.
         let is_own = move |version: &Result<ObjectVersion>| {
             version.as_ref().map_or(true, |version| version.entry.name == key.as_bytes())
         };
@@ -51,7 +51,7 @@ struct Versions {
     s3: Arc<S3>,
     query: S3Query,
     page: std::vec::IntoIter<ObjectVersion>,
-    /// The start of the next page; `None` after the last page.
+    /// Where the next page starts; `None` after the last page.
     next: Option<Marker>,
 }
 
@@ -60,7 +60,7 @@ impl Versions {
         Self { s3, query, page: Vec::new().into_iter(), next: None }
     }
 
-    /// Returns whether the first page is empty and is the last.
+    /// Returns true if the first page is empty and also the last.
     fn is_empty(&self) -> bool {
         self.page.len() == 0 && self.next.is_none()
     }

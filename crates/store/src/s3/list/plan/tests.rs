@@ -15,7 +15,7 @@ struct Service {
     keys: BTreeSet<String>,
     grouping: Grouping,
     requests: usize,
-    /// Rounds, in each of which all current requests are answered.
+    /// Number of rounds. All requests of a round are answered together.
     rounds: usize,
 }
 
@@ -28,7 +28,7 @@ impl Service {
         Self { keys: keys.into_iter().collect(), grouping, requests: 0, rounds: 0 }
     }
 
-    /// Returns the page after `after`. The token of a page is its last key or prefix.
+    /// Returns the page after the key `after`. The token of a page is its last key or prefix.
     fn page(&mut self, after: Option<&str>) -> S3Page {
         self.requests += 1;
         let mut page = S3Page::default();
@@ -58,7 +58,7 @@ impl Service {
     }
 }
 
-/// Returns the first text after all texts that begin with `prefix`, which ends in `/`.
+/// Returns the first string after all strings that begin with `prefix`, which ends in `/`.
 fn behind(prefix: &str) -> String {
     format!("{}0", &prefix[..prefix.len() - 1])
 }
@@ -83,8 +83,8 @@ fn list_cutting(
 ) -> Vec<String> {
     match try_list(service, order, workers, cutting, &mut change) {
         Ok(listed) => listed,
-        // A key at the end of a range was added or removed between two requests, so the caller
-        // lists again.
+        // A key at the end of a range was added or removed between two requests, so the listing is
+        // repeated.
         Err(ListingFault::Disordered(_)) => try_list(service, order, 1, Cutting::Never, &mut change).unwrap(),
         Err(fault) => panic!("{fault:?}"),
     }
@@ -155,7 +155,7 @@ fn pages_that_are_not_taken_are_bounded() {
     }
 }
 
-/// Returns names of the kinds that programs generate.
+/// Returns sets of names such as programs generate, each with a description.
 fn families() -> Vec<(&'static str, Vec<String>)> {
     let hash =
         |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -200,7 +200,7 @@ fn every_kind_of_names_is_listed_completely_in_few_requests_and_rounds() {
             assert!(found.iter().eq(&service.keys), "{name}: {} of {}", found.len(), service.keys.len());
             let (pages, requests, rounds) = (keys.len() / PAGE, service.requests, service.rounds);
             assert!(requests <= 2 * pages, "{name}, {order:?}: {requests} requests for {pages} pages");
-            // In ordered listings only a few pages may wait.
+            // In an ordered listing, only a few pages may wait.
             let most = if order == EntryOrder::Any { pages / 6 } else { pages / 4 };
             assert!(rounds <= most, "{name}, {order:?}: {rounds} rounds for {pages} pages");
         }
@@ -267,7 +267,7 @@ fn quick_requests_are_few_more_than_pages() {
         let listed = list_cutting(&mut service, EntryOrder::Bytes, 6, Cutting::OnlyLong, |_| {});
         assert_eq!(listed.len(), pages * PAGE);
         let requests = service.requests;
-        // Up to eight guesses find the length of the existing names.
+        // Up to eight wrong guesses are needed to find the length of the names.
         assert!(requests <= pages + 8 + pages / 10, "{requests} requests for {pages} pages");
     }
 }
@@ -275,8 +275,8 @@ fn quick_requests_are_few_more_than_pages() {
 #[test]
 fn a_slow_consumer_causes_no_splits_if_pages_arrive_quickly() {
     let requests = |cutting| {
-        // The keys of each page have a beginning of their own, so an extra page is needed to find
-        // the end of a range.
+        // The keys of each page begin differently, so finding the end of a range takes an extra
+        // page.
         let keys = (0..100 * PAGE).map(|n| format!("{:02}-{:04}", n / PAGE, n % PAGE));
         let mut service = Service::new(keys, Grouping::Keys);
         let mut plan = ListingPlan::new(Grouping::Keys, EntryOrder::Bytes, 4);

@@ -1,16 +1,17 @@
-//! Listings of services that do not list in byte order, or do so only within a page.
+//! Lists from simulated services that do not sort names by their bytes, or only within a page.
 
 use super::*;
 
-/// Returns the sort key of a name in a service's order.
+/// Returns the key by which a service sorts a name.
 type Rank = fn(&str) -> String;
 
-/// Sorts `/` before any other character, like a service that lists each directory at its own name.
+/// Sorts `/` before all other characters, like a service that lists the content of a directory at
+/// the directory's name.
 fn slash_first(key: &str) -> String {
     key.replace('/', "\0")
 }
 
-/// Sorts all names below a directory before the names next to it.
+/// Sorts all names below a directory before the other names in the parent directory.
 fn directories_first(key: &str) -> String {
     let (directories, name) = key.rsplit_once('/').unwrap_or(("", key));
     let parts = directories.split('/').filter(|part| !part.is_empty());
@@ -28,7 +29,7 @@ fn folded(key: &str) -> String {
     format!("{}\0{key}", key.to_lowercase())
 }
 
-/// Returns a page in a service's order, which `start-after` and tokens follow.
+/// Returns a page in a service's order. `start-after` and tokens follow the same order.
 fn page(keys: &[String], rank: Rank, most: usize, after: Option<&str>) -> S3Page {
     let begin = after.map_or(0, |after| keys.partition_point(|key| rank(key) <= rank(after)));
     let end = keys.len().min(begin + most);
@@ -59,8 +60,8 @@ fn list_from(
             NextStep::End => return Ok(listed),
             NextStep::Wait => {}
         }
-        // Every range is split, even a short one.
-        plan.poor = 0;
+        // Wrong guesses are not counted: every range is split, even a short one.
+        plan.wasted_pages = 0;
         let tasks: Vec<_> = (0..6).map_while(|_| plan.task(None, Cutting::Allowed)).collect();
         assert!(!tasks.is_empty(), "no worker has a task");
         for task in tasks {
@@ -108,7 +109,7 @@ proptest! {
         let mut found = list_from(&stored, rank, most, EntryOrder::Any).unwrap();
         found.sort();
         prop_assert!(found.iter().eq(&keys), "{} of {} keys", found.len(), keys.len());
-        // An ordered listing is complete and in order, or fails.
+        // An ordered listing either is complete and in order, or fails.
         if let Ok(found) = list_from(&stored, rank, most, EntryOrder::Bytes) {
             prop_assert!(found.iter().eq(&keys), "{} of {} keys in order", found.len(), keys.len());
         }
