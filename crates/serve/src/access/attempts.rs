@@ -13,23 +13,23 @@ use std::time::{Duration, Instant};
 
 use rustix_futex_sync::Mutex;
 
-/// The number of wrong secrets that brings the first delay. Fewer are typing errors, or a program
-/// that sends an outdated secret in parallel.
+/// Number of wrong secrets after which the first delay applies. Fewer come from typing errors, or
+/// from a program that sends an outdated secret in parallel.
 const FIRST_DELAYED: u32 = 10;
 /// The first delay. Each further wrong secret doubles it.
 const FIRST_DELAY: Duration = Duration::from_secs(10);
-/// The longest delay. It allows some 300 guesses a day.
+/// Maximum delay. It allows about 300 guesses a day.
 const LONGEST_DELAY: Duration = Duration::from_secs(300);
-/// How long after the last wrong secret a pair is remembered; longer than [`LONGEST_DELAY`].
+/// Time after the last wrong secret for which a pair is remembered; longer than [`LONGEST_DELAY`].
 const REMEMBERED: Duration = Duration::from_secs(900);
-/// The most pairs remembered, some 100 bytes each.
+/// Maximum number of remembered pairs, about 100 bytes each.
 const MOST_PAIRS: usize = 10_000;
 
 /// Recent wrong secrets, by address and access key.
 #[derive(Debug, Default)]
 pub(crate) struct Attempts {
     failures: Mutex<HashMap<(IpAddr, String), Failures>>,
-    /// The number of pairs. If it is zero, a request does not take the lock.
+    /// The number of pairs. While it is zero, requests do not take the lock.
     pairs: AtomicUsize,
 }
 
@@ -53,9 +53,9 @@ impl Failures {
 }
 
 impl Attempts {
-    /// How long secrets of `access_key` from this address are still refused without a check.
-    /// `None`: a secret may be checked now. Use an empty `access_key` for every key that does not
-    /// exist.
+    /// Returns how long secrets of `access_key` from this address are still refused without a
+    /// check; `None` if a secret may be checked now. For every key that does not exist, pass an
+    /// empty `access_key`.
     pub(crate) fn wait(&self, from: IpAddr, access_key: &str) -> Option<Duration> {
         if self.pairs.load(Ordering::Relaxed) == 0 {
             return None;
@@ -90,8 +90,8 @@ impl Attempts {
     }
 }
 
-/// Drops outdated pairs or, if there are none, the pair with the fewest failures. So a new pair
-/// never displaces one under attack.
+/// Drops outdated pairs. If there are none, drops the pair with the fewest failures, because a pair
+/// with many failures may be under attack.
 fn make_room(failures: &mut HashMap<(IpAddr, String), Failures>, now: Instant) {
     failures.retain(|_, entry| now.duration_since(entry.last) <= REMEMBERED);
     if failures.len() < MOST_PAIRS {

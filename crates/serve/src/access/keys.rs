@@ -33,7 +33,7 @@ pub struct ServerKey {
     /// The secret that proves it.
     pub secret: String,
     /// Rights, each with the path at and below which they hold. A path has no `/` at either end;
-    /// the empty path is everything.
+    /// the empty path covers everything.
     pub grants: Vec<(KeyRights, String)>,
 }
 
@@ -116,7 +116,8 @@ impl ServerKeys {
         self.by_id.get(access_key)
     }
 
-    /// Returns the key with this id if `secret` is its secret. Takes the same time if it is not.
+    /// Returns the key with this id if `secret` is its secret. A wrong secret takes as much time as
+    /// the right one.
     #[must_use]
     pub fn check(&self, access_key: &str, secret: &str) -> Option<&Arc<ServerKey>> {
         let key = self.by_id.get(access_key);
@@ -149,8 +150,8 @@ impl RequestRights {
         self.fence(rights, path).is_some()
     }
 
-    /// Returns the length of the shortest prefix that gives `rights` for `path`; `None` if no
-    /// prefix does. Links below it must not lead out of it: see [`EntryPath::fenced`].
+    /// Returns the length in bytes of the shortest prefix that gives `rights` for `path`; `None` if
+    /// no prefix does. Links below that prefix must not lead out of it: see [`EntryPath::fenced`].
     pub(crate) fn fence(&self, rights: KeyRights, path: &[u8]) -> Option<usize> {
         match self {
             Self::Everyone => Some(0),
@@ -174,8 +175,8 @@ impl RequestRights {
         }
     }
 
-    /// Returns the deepest directory that contains all paths of these rights: the page's start for
-    /// a visitor.
+    /// Returns the deepest directory that contains all paths these rights cover. The browser page
+    /// starts there.
     pub(crate) fn home(&self) -> EntryPath {
         let Self::Key(key) = self else { return EntryPath::default() };
         let mut prefixes = key.grants.iter().map(|(_, prefix)| Path::new(prefix));

@@ -1,5 +1,5 @@
-//! Sessions of browsers, and the two headers by which a plain request names its key: HTTP Basic and
-//! the session cookie.
+//! Keeps the sessions of browsers, and parses the two headers by which a plain request names its
+//! key: HTTP Basic and the session cookie.
 //!
 //! A session is a random token, held in memory only. Called by the server's state and by the
 //! sign-in page.
@@ -15,10 +15,10 @@ use crate::token::random_token;
 /// Prefix of the name of the cookie that holds a browser session.
 pub(crate) const SESSION_COOKIE: &str = "firstbyte_session";
 
-/// Lifetime of a session: a working day. Then the user has to sign in again.
+/// Lifetime of a session: a working day. After it, the user has to sign in again.
 const SESSION_LIFE: Duration = Duration::from_secs(12 * 3600);
 
-/// The most sessions, about 100 bytes each.
+/// Maximum number of sessions, about 100 bytes each.
 const MOST_SESSIONS: usize = 10_000;
 
 /// Browser sessions: random tokens, held in memory only.

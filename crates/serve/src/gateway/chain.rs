@@ -1,8 +1,9 @@
-//! Detects loops: a gateway whose origin leads back to it.
+//! Detects loops: a gateway whose origin leads back to the gateway itself.
 //!
-//! Every request to an origin names in `Via` (RFC 9110, 7.6.3) this gateway and the gateways that
-//! sent it requests within the last minute. They are not those of one request, because one fetch
-//! serves many requests. A request that names its receiver has passed it before and is refused.
+//! Every request to an origin has a `Via` header (RFC 9110, 7.6.3) with the name of this gateway
+//! and the names of all gateways that sent it requests within the last minute. The list is not made
+//! per request, because one fetch serves many requests. If the `Via` of a request names the gateway
+//! that receives it, the request has passed that gateway before and is refused.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -18,10 +19,10 @@ use crate::token::random_token;
 /// Prefix of a gateway's name in `Via`.
 const NAME: &str = "firstbyte-";
 
-/// How long a gateway is named after its last request.
+/// Time after a gateway's last request for which `Via` names it.
 const REMEMBERED: Duration = Duration::from_secs(60);
 
-/// The most gateways that are named. No real chain is longer.
+/// Maximum number of gateways that `Via` names. No real chain is longer.
 const MOST_NAMED: usize = 16;
 
 /// The name of this gateway, and the names of the gateways that send it requests.
@@ -33,15 +34,15 @@ pub(super) struct GatewayChain {
 }
 
 impl GatewayChain {
-    /// Makes a new name and sets it in all requests with `via`.
+    /// Makes a random name for this gateway. `via` adds it to every request to the origin.
     pub(super) fn new(via: Via) -> Self {
         let chain = Self { own: format!("{NAME}{}", random_token()), askers: Mutex::default(), via };
         chain.announce(&HashMap::new());
         chain
     }
 
-    /// Refuses a request that has passed this gateway. Remembers the gateways that another request
-    /// names.
+    /// Refuses a request whose `Via` names this gateway. Otherwise remembers the gateways that
+    /// `Via` names.
     pub(super) fn check(&self, headers: &HeaderMap, now: Instant) -> Result<(), Unserved> {
         let named: Vec<&str> = headers.get_all(VIA).iter().filter_map(|value| value.to_str().ok()).collect();
         let named = named.iter().flat_map(|value| value.split(',')).filter_map(pseudonym);

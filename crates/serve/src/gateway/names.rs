@@ -1,8 +1,9 @@
-//! Lists the names of a manifest instead of the origin's. The origin is not asked.
+//! Lists the names of a manifest instead of the origin's, without requests to the origin.
 //!
-//! The objects are sorted once, when the gateway starts, in bounded memory. A record is the path
-//! that rights are checked against, a NUL, which no path contains, and the attributes. So records
-//! are in the order of paths. The gateway calls this; its callers filter by rights.
+//! The objects are sorted once, when the gateway starts, in bounded memory. A record holds the path
+//! that rights are checked against, a NUL byte, and the attributes. No path contains NUL, so
+//! records sort in the order of their paths. The gateway calls this module; the gateway's callers
+//! filter the names by rights.
 
 use std::io;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use crate::object::sorted::SortedNames;
 /// Bytes of memory for sorting.
 const ROOM: usize = 4 << 20;
 
-/// The most entries of a page, as in S3.
+/// Maximum number of entries in a page, as in S3.
 const PAGE: usize = 1000;
 
 /// The served objects of a manifest.
@@ -99,7 +100,7 @@ impl ManifestNames {
                         |record: &[u8]| path(record) < &level[..] || path(record).starts_with(&level);
                     records = self.sorted.skip_while(is_passed)?;
                 }
-                // Sources of a manifest may overlap.
+                // The sources of a manifest may overlap, so an object can occur twice.
                 None if entries
                     .last()
                     .is_some_and(|last| last.kind == EntryKind::File && last.name == below) => {}

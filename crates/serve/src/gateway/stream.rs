@@ -1,5 +1,5 @@
-//! Passes on an object whose server sends nothing that identifies its content: one response from
-//! its first byte to its last, without caching.
+//! Passes on an object without caching, in one response from its first byte to its last, because
+//! its server sends nothing that identifies the content.
 
 use std::io;
 
@@ -43,7 +43,7 @@ pub(super) async fn body(
                 Err(error) => Err(io::Error::other(error)),
             };
             let is_last = piece.is_err();
-            // The client has left, or the response breaks off.
+            // Stops if the client has left, or if `piece` is an error.
             if sender.blocking_send(piece).is_err() || is_last {
                 return;
             }

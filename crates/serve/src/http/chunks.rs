@@ -1,5 +1,5 @@
-//! Parses the grammar of chunked bodies, HTTP's own and `aws-chunked`: the boundaries of sizes,
-//! data and trailers.
+//! Parses chunked bodies, HTTP's own and `aws-chunked`: finds the boundaries of sizes, data and
+//! trailers.
 //!
 //! Does no I/O: `http::wire` and the bodies of S3 requests fill the buffer and move the data. Input
 //! that two implementations could read differently is an error. After an error nothing more is
@@ -11,10 +11,10 @@ use std::io;
 use bytes::{Buf, BytesMut};
 use firstbyte_location::to_usize;
 
-/// The longest line between chunks, in bytes: a size with its extensions, or a trailer.
+/// Maximum length in bytes of a line between chunks: a size with its extensions, or a trailer.
 const LONGEST_LINE: usize = 4096;
 
-/// The most bytes of trailers, equal to the limit of a head.
+/// Maximum total size of trailers in bytes, equal to the limit of a head.
 const MOST_TRAILERS: usize = crate::http::head::LONGEST_HEAD;
 
 /// The variant of the chunked encoding.
@@ -41,7 +41,8 @@ pub(crate) enum ChunkLine<'a> {
 pub(crate) enum BodyElement {
     /// Unknown until more bytes arrive.
     More,
-    /// The number of bytes of data. Report those moved by [`Chunks::took`].
+    /// This many bytes of data follow. The caller moves them and reports each move to
+    /// [`Chunks::took`].
     Data(u64),
     /// The end of the body.
     End,
@@ -153,8 +154,8 @@ impl Chunks {
             DecoderState::Trailers(seen) => {
                 let (name, value) = split_trailer(line)?;
                 see(ChunkLine::Trailer { name, value })?;
-                // Each line counts for more than its length, so that empty names do not add up
-                // without limit.
+                // Each line also counts its CRLF, so that many very short trailers reach the limit
+                // too.
                 Ok(DecoderState::Trailers(seen + line.len() + 2))
             }
             state => Ok(state),

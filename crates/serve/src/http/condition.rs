@@ -191,7 +191,8 @@ pub(crate) fn range_applies(headers: &HeaderMap, current: Current<'_>) -> bool {
     let (Ok(value), None) = (value.to_str(), values.next()) else { return false };
     match parse_http_date(value) {
         Some(date) => current.modified == Some(date),
-        // Weak tags never match here. `lists` ignores the weak mark, so it is excluded first.
+        // `lists` ignores the weak mark `W/`, so weak tags, which never match here, are excluded
+        // first.
         None => !value.trim_start().starts_with("W/") && lists(value, current.etag),
     }
 }

@@ -7,11 +7,11 @@
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
-/// The longest accepted head, in bytes. S3 allows keys of 1,024 bytes, each byte percent-encoded,
+/// Maximum length of a head, in bytes. S3 allows keys of 1,024 bytes, each byte percent-encoded,
 /// and 8 KiB of metadata.
 pub(crate) const LONGEST_HEAD: usize = 64 << 10;
 
-/// The most headers accepted.
+/// Maximum number of headers.
 const MOST_HEADERS: usize = 100;
 
 /// A parsed request head.
@@ -40,9 +40,9 @@ pub struct RequestHead {
 /// How a request body is framed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// The number of bytes; 0 for no body.
+    /// Content of this many bytes; 0 for no body.
     Length(u64),
-    /// Chunks up to an empty one.
+    /// Chunks, the last of which is empty.
     Chunked,
 }
 

@@ -17,10 +17,10 @@ use crate::http::connection::{self, RequestHandler};
 use crate::http::connections::Connections;
 use crate::http::wire::Transport;
 
-/// The pause after the process ran out of descriptors.
+/// Pause before accepting again after the process ran out of descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Descriptors to expect for each connection: its socket, and a directory and two files of a
+/// Descriptors to reserve for each connection: its socket, and one directory and two files of a
 /// request.
 const DESCRIPTORS_EACH: u64 = 4;
 
@@ -67,8 +67,8 @@ pub(crate) async fn run(
     }
 }
 
-/// Returns the most open connections: `limit`, or fewer if the process may not have enough
-/// descriptors.
+/// Returns the maximum number of open connections: `limit`, or fewer if the process cannot open
+/// enough descriptors.
 fn most_connections(limit: usize) -> usize {
     let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let share = descriptors.map_or(usize::MAX, |most| to_usize(most / DESCRIPTORS_EACH));
@@ -85,7 +85,7 @@ async fn accept(
     let permit = match permits.clone().try_acquire_owned() {
         Ok(permit) => permit,
         Err(_) => {
-            // The connection that has been idle longest closes.
+            // Asks the connection that has been idle longest to close.
             connections.crowded.notify_one();
             permits.clone().acquire_owned().await.map_err(io::Error::other)?
         }

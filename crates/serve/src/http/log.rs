@@ -44,8 +44,8 @@ impl LogLine<'_> {
     /// Formats the line, with a line feed.
     pub(crate) fn text(&self) -> String {
         let date = http_date(SystemTime::now());
-        // The target comes from outside: control characters must not reach a terminal, and with its
-        // signature every reader of the log could repeat the request.
+        // The target comes from the client. Its control characters must not reach a terminal. Its
+        // signature is hidden, because a reader of the log could repeat the request with it.
         let target = without_secrets(self.target);
         let target = target.escape_debug();
         format!(

@@ -50,8 +50,8 @@ pub(crate) struct ServerMetrics {
     pub(crate) accepted: AtomicU64,
     /// Connections open now.
     pub(crate) open: AtomicU64,
-    /// Quanta of a file that were absent from the page cache, so that a blocking thread read them
-    /// ahead.
+    /// Quanta of a file (see `sendfile`) that were absent from the page cache and were read ahead
+    /// by a blocking thread.
     pub(crate) cold_reads: AtomicU64,
 }
 

@@ -22,8 +22,8 @@ use tokio_rustls::server::TlsStream;
 use crate::http::chunks::{BodyElement, ChunkDialect, Chunks};
 use crate::http::head::Framing;
 
-/// The most body bytes in one piece: large enough that a write to disk outweighs its task switch,
-/// small enough that a thousand uploads stay within memory.
+/// Maximum number of body bytes in one piece. It is so large that a write to disk outweighs the
+/// task switch, and so small that a thousand uploads stay within memory.
 pub(crate) const BODY_PIECE: usize = 128 << 10;
 
 /// Bytes reserved in the buffer for the lines between chunks.

@@ -1,10 +1,10 @@
 //! Detects whether a file was changed after it was published. A program can set back the
 //! modification time, but not the change time.
 //!
-//! Publishing changes the change time too, after the metadata attribute was written. So the
-//! attribute has a bound slightly in the future. Files that are published after their bound, rarely
-//! and on a busy machine, are remembered here with their change time; after a restart they count as
-//! changed. Called by `metadata`.
+//! Publishing also changes the change time, after the metadata attribute was written. The attribute
+//! therefore holds a bound on the change time, slightly in the future. On a busy machine a file is,
+//! rarely, published after its bound. Such files are remembered here with their change time; after
+//! a restart they count as changed. Called by `metadata`.
 
 use std::collections::VecDeque;
 
@@ -12,11 +12,11 @@ use rustix_futex_sync::Mutex;
 
 use crate::http::etag::EtagIdentity;
 
-/// The time allowed from writing the attribute to the rename that publishes the file, in
-/// nanoseconds. A change within it goes unnoticed. A rename takes a tenth of it.
+/// Time allowed from writing the attribute to the rename that publishes the file, in nanoseconds. A
+/// rename takes a tenth of this time. A change within this time goes unnoticed.
 const PUBLISHING: i128 = 300_000;
 
-/// The most late files remembered, about 300 KB.
+/// Maximum number of remembered late files, about 300 KB in total.
 const MOST_LATE: usize = 4096;
 
 static LATE: Mutex<VecDeque<EtagIdentity>> = Mutex::new(VecDeque::new());

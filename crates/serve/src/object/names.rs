@@ -1,8 +1,8 @@
 //! Locks names in the served tree while they change. `root` owns the table of locks.
 //!
-//! A name is its directory (device and inode, so that all paths to it count as one) and its last
-//! component. Names share a fixed number of locks. Changes of two names that share a lock wait for
-//! each other, for the time of a rename.
+//! A name consists of its directory (device and inode, so that all paths to the directory count as
+//! one) and its last component. Names share a fixed number of locks. Changes of two names with the
+//! same lock wait for each other, for as long as a rename takes.
 
 use std::ffi::OsStr;
 use std::hash::{BuildHasher, RandomState};
@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use firstbyte_location::to_usize;
 use rustix_futex_sync::{Mutex, MutexGuard};
 
-/// The number of locks: many more than the threads that may change names at once.
+/// Number of locks: many more than there are threads that change names at once.
 const LOCKS: usize = 256;
 
 /// A fixed set of locks for names.

@@ -1,5 +1,5 @@
-//! Changes of entries over HTTP, below `/.firstbyte/changes`. Every request names the directory by
-//! `path`, and entries, as in their URLs. All requests are POST with a JSON body.
+//! Answers requests below `/.firstbyte/changes`, which change entries. Every request names the
+//! directory by `path`, and entries as in their URLs. All requests are POST with a JSON body.
 //!
 //! | request | body | answers |
 //! | --- | --- | --- |
@@ -9,10 +9,10 @@
 //! | `changes/restore?path=` | `{ids: []}` | `{done: [], failed: []}` |
 //!
 //! A done entry is `{entry, id}`, without an id if it was deleted forever. A failed entry also has
-//! `error` and `message`. The trash needs some room: after the error `space`, only `forever` can
-//! delete on the full disk.
+//! `error` and `message`. The trash needs some space on the disk. If the disk is full, a delete
+//! fails with the error `space`, and only a delete with `forever` works.
 //!
-//! Refusals and the protection from other sites are those of the upload [`super::protocol`].
+//! Refusals and the protection from other sites are the same as in the upload [`super::protocol`].
 
 use http::{Method, StatusCode};
 use serde::Deserialize;
@@ -25,7 +25,7 @@ use crate::http::request::HttpRequest;
 use crate::http::response::HttpResponse;
 use crate::state::DirectoryState;
 
-/// The longest JSON body in bytes: 10,000 names of common length, selected on the page.
+/// Maximum length of a JSON body in bytes: 10,000 names of common length, selected on the page.
 const LONGEST_JSON: usize = 1 << 20;
 
 impl From<Error> for PageRefusal {
@@ -117,7 +117,8 @@ async fn dispatch(
     Ok(json_response(StatusCode::OK, &done))
 }
 
-/// Calls `work` for each of `items`. Failed items do not stop the others.
+/// Calls `work` for each of `items`, and collects the results. A failed item does not stop the
+/// others.
 fn each(items: &[String], key: &str, work: impl Fn(&str) -> Result<Value, Error>) -> Value {
     let (mut done, mut failed) = (Vec::new(), Vec::new());
     for item in items {

@@ -1,7 +1,7 @@
-//! Sign-in from a browser. The form sends key and secret once, and the response sets a session
-//! cookie that scripts cannot read and other sites cannot send. Then the browser is redirected to
-//! the page it requested. If it requested none, or one that the key may not read, it is redirected
-//! to the key's start directory.
+//! Signs users in from a browser. The form sends key and secret once, and the response sets a
+//! session cookie that scripts cannot read and other sites cannot send. The browser is then
+//! redirected to the page it requested. If it requested no page, or one that the key may not read,
+//! it is redirected to the key's start directory.
 
 use http::StatusCode;
 use http::header::{COOKIE, LOCATION, RETRY_AFTER, SET_COOKIE};
@@ -17,7 +17,7 @@ use crate::page::html::url_path;
 use crate::path::EntryPath;
 use crate::state::{ServerState, SignIn};
 
-/// The longest form in bytes. A key, a secret and a path fit well.
+/// Maximum length of a form in bytes. A key, a secret and a path are far shorter.
 const LONGEST_FORM: usize = 16 << 10;
 
 /// Checks the submitted form. Begins a session and redirects if the secret is right; otherwise
@@ -62,8 +62,8 @@ pub(super) async fn sign_in(
     }
 }
 
-/// Whether the key may read `next`, a path on this server that the user chose. The root does not
-/// count: a browser requests it by default.
+/// Whether the key may read `next`, a path on this server that the user chose. False for the root,
+/// which a browser requests by default.
 fn opens(state: &ServerState, access: &RequestRights, next: &str) -> bool {
     let path = next.split(['?', '#']).next().unwrap_or_default();
     let path = state.config.buckets.split(path).map_or(path, |(_, rest)| rest);
@@ -71,8 +71,8 @@ fn opens(state: &ServerState, access: &RequestRights, next: &str) -> bool {
 }
 
 /// Returns the start page of `access`, as a path on this server: the directory that contains all
-/// its paths, or the nearest existing one above. For a gateway, which has no `root`, nothing is
-/// looked up.
+/// paths of `access`, or its nearest existing parent. A gateway has no `root`, so there the
+/// existence is not checked.
 pub(super) async fn home(state: &ServerState, root: Option<&ServedRoot>, access: &RequestRights) -> String {
     let mut path = access.home();
     while let Some(root) = root.filter(|_| !path.is_root()) {
@@ -98,8 +98,8 @@ pub(super) fn sign_out(state: &ServerState, request: &HttpRequest) -> HttpRespon
         .with_header(SET_COOKIE, set_cookie(state, "", "; Max-Age=0"))
 }
 
-/// Sets the cookie without Max-Age, so that it ends with the browser. The server ends the session
-/// in any case.
+/// Sets the cookie without Max-Age, so that the cookie ends with the browser. The server ends the
+/// session after its lifetime in any case.
 fn set_cookie(state: &ServerState, token: &str, more: &str) -> String {
     let secure = if state.config.tls.is_some() { "; Secure" } else { "" };
     format!(

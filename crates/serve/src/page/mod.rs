@@ -81,7 +81,8 @@ fn shown(
 }
 
 /// Redirects from the root to the same page below the bucket's name, if the directory has an entry
-/// of that name. Otherwise the page's links to that entry would lead back to the bucket.
+/// of that name. Without the redirection, the page's links to that entry would lead back to the
+/// bucket.
 pub(crate) async fn below_the_bucket(
     state: &DirectoryState,
     request: &HttpRequest,
@@ -145,8 +146,8 @@ pub(crate) async fn account(
     }
 }
 
-/// Refuses a page that the visitor's key may not read. Links to a page that it may read, and to the
-/// sign-in.
+/// Refuses a page that the visitor's key may not read. The response links to a page that the key
+/// may read, and to the sign-in.
 pub(crate) async fn refused(
     state: &ServerState,
     root: Option<&ServedRoot>,

@@ -1,4 +1,5 @@
-//! GetObjectAttributes: returns the metadata of an object that the request asks for.
+//! Implements GetObjectAttributes, which returns the metadata of an object that the request asks
+//! for.
 
 use s3s::dto::*;
 use s3s::{S3Request, S3Response, S3Result};
@@ -7,7 +8,7 @@ use crate::object::metadata::ObjectMetadata;
 use crate::s3::api::S3Api;
 use crate::s3::outputs::{sent_tag, with_checksums};
 
-/// The most parts on a page, as in S3.
+/// Maximum number of parts on a page, as in S3.
 const LARGEST_PAGE: i32 = 1000;
 
 pub(crate) async fn get(
@@ -16,7 +17,7 @@ pub(crate) async fn get(
 ) -> S3Result<S3Response<GetObjectAttributesOutput>> {
     let input = &request.input;
     let found = api.open(&request, &input.bucket, &input.key, input.version_id.as_deref()).await?;
-    // They come in one header, separated by commas, or in several headers.
+    // The names come in one header, separated by commas, or in several headers.
     let asked = input.object_attributes.iter().flat_map(|attributes| attributes.as_str().split(','));
     let asked: Vec<&str> = asked.map(str::trim).collect();
     let asks = |name: &str| asked.contains(&name);

@@ -3,9 +3,9 @@
 //!
 //! The name of a directory is stored with a trailing `/`, which gives S3's byte order of whole
 //! keys: `a.txt` before `a/`. Memory is bounded: the least recently used directories are dropped,
-//! and [`SortedNames`] writes the names of large ones to disk. Each use compares the directory's
-//! modification time, which every change of its names updates. A continued listing may use names
-//! that have changed since, so that a busy directory is not sorted for every page.
+//! and [`SortedNames`] writes the names of large directories to disk. Each use compares the
+//! directory's modification time, which every change of its names updates. A continued listing may
+//! use outdated names, so that a busy directory is not sorted again for every page.
 
 use std::collections::HashMap;
 use std::io;
@@ -21,44 +21,45 @@ use crate::object::root::ServedRoot;
 use crate::object::sorted::SortedNames;
 use crate::path::EntryPath;
 
-/// Bytes of names in memory while a directory is read. 150,000 names of common length fit, which is
-/// more than most directories have.
+/// Bytes of names in memory while a directory is read. 150,000 names of common length fit; most
+/// directories have fewer.
 const ROOM: usize = 4 << 20;
 
-/// The most bytes of all kept directories: one or two that just fit [`ROOM`], or 32 that were
-/// written to disk.
+/// Maximum bytes of all kept directories: one or two directories that just fit into [`ROOM`], or 32
+/// that were written to disk.
 const MOST_BYTES: usize = 8 << 20;
 
-/// The age below which a change of a directory may hide another in the same tick of its clock.
+/// Age below which a change of a directory may hide another one, because both have the same tick of
+/// the file system's clock.
 const SETTLED: Duration = Duration::from_millis(20);
 
-/// The least age up to which a continued listing uses names that have changed since.
+/// Minimum age up to which a continued listing uses outdated names.
 const RECENT: Duration = Duration::from_secs(1);
 
-/// Factor for the same age, times the duration of reading and sorting. So a directory that changes
-/// all the time is sorted for a tenth of the time of its listing.
+/// The same age as a multiple of the time that reading and sorting took; the greater age counts. So
+/// a directory that changes all the time is sorted during at most a tenth of its listing.
 const RECENT_SORTS: u32 = 10;
 
 /// How current the names of a page must be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Freshness {
-    /// Every change before the request is seen.
+    /// The page shows every change that was made before the request.
     #[default]
     Current,
-    /// Changes within this time may be missing, as the client allows by a header.
+    /// The page may miss changes that are newer than this. The client allows the age by a header.
     Within(Duration),
-    /// Recent changes may be missing, because the page continues an earlier listing.
+    /// The page may miss recent changes, because it continues an earlier listing.
     Recent,
 }
 
 #[derive(Debug)]
 struct Kept {
     names: Arc<SortedNames>,
-    /// The version that was read. `None` if the directory may have changed unnoticed during the
-    /// read.
+    /// The version of the directory that was read. `None` if the directory may have changed
+    /// unnoticed during the read.
     version: Option<EtagIdentity>,
     read: Instant,
-    /// The age up to which [`Freshness::Recent`] accepts the names.
+    /// Age up to which [`Freshness::Recent`] accepts the names.
     recent: Duration,
     used: u64,
 }
@@ -87,7 +88,7 @@ struct IndexState {
 pub(crate) struct Index {
     room: usize,
     state: Mutex<IndexState>,
-    /// Held while a directory is read, so that waiting threads use the result.
+    /// Locked while a directory is read. Threads that wait for the lock use the result.
     reading: Mutex<()>,
 }
 
@@ -98,12 +99,13 @@ impl Default for Index {
 }
 
 impl Index {
-    /// Makes an index that reads directories in `room` bytes.
+    /// Makes an index that uses `room` bytes of names in memory while it reads a directory.
     pub(crate) fn with_room(room: usize) -> Self {
         Self { room, state: Mutex::default(), reading: Mutex::default() }
     }
 
-    /// Returns the names of the directory `path`, reading it if it is absent or too old. Blocking.
+    /// Returns the names of the directory `path`, reading the directory if its names are absent or
+    /// too old. Blocking.
     pub(crate) fn get(
         &self,
         root: &ServedRoot,
@@ -183,7 +185,7 @@ fn read(root: &ServedRoot, path: &EntryPath, room: usize) -> io::Result<SortedNa
 }
 
 impl IndexState {
-    /// Drops directories down to half of the limit, so that this happens rarely.
+    /// Drops directories until half of the limit is used, so that this is rarely needed.
     fn drop_least_used(&mut self) {
         let mut by_use: Vec<(u64, (EntryPath, usize))> =
             self.kept.iter().map(|(key, kept)| (kept.used, key.clone())).collect();
@@ -228,7 +230,7 @@ mod tests {
         assert_eq!(names(), ["a.txt", "a/", "b"]);
     }
 
-    /// Makes a directory with two files that was not modified recently.
+    /// Makes a directory with two files whose modification time is long past.
     fn settled_directory(path: &std::path::Path) {
         std::fs::create_dir_all(path).unwrap();
         for name in ["a", "b"] {
@@ -251,7 +253,8 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &get(Freshness::Within(Duration::from_secs(600)))));
         let changed = get(Freshness::Within(Duration::ZERO));
         assert!(!Arc::ptr_eq(&first, &changed));
-        // The change is so recent that another one may follow unnoticed.
+        // The change is so recent that another change in the same clock tick could go unnoticed, so
+        // the names are not reused.
         assert!(!Arc::ptr_eq(&changed, &get(Freshness::Current)));
     }
 

@@ -1,9 +1,9 @@
-//! HTML forms that post an object (`POST /bucket`, `multipart/form-data`).
+//! Reads HTML forms that post an object (`POST /bucket`, `multipart/form-data`).
 //!
-//! The fields before the file are read here, once, and bounded. So a form costs little before its
-//! key is known: s3s would read its buffer from the start again with every piece, and would hold
-//! the file of a form without a signature. s3s gets the fields in one piece, checks policy and
-//! signature, and holds the file.
+//! The fields before the file are read here, once and up to a limit, so that a form costs little
+//! before its key is known. s3s alone would scan its buffer from the start with every piece, and
+//! would keep the file of an unsigned form in memory. s3s gets the fields in one piece, checks
+//! policy and signature, and keeps the file in memory.
 
 use std::io;
 use std::pin::Pin;
@@ -19,10 +19,11 @@ use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
 use crate::http::request::RequestBody;
 use crate::s3::signature_dates::{is_credential, is_date};
 
-/// The most bytes before the file. S3 allows 20 KB of fields.
+/// Maximum number of bytes before the file. S3 allows 20 KB of fields.
 pub(super) const MOST_FIELDS: usize = 64 << 10;
 
-/// The least bytes of a file in one piece, because s3s holds each piece.
+/// Minimum bytes of a file in one piece. s3s keeps each piece separately, so small pieces would
+/// waste memory.
 const FILE_PIECE: usize = 16 << 10;
 
 /// The body of a form, read up to its file.
@@ -68,7 +69,7 @@ impl PostedForm {
         }
     }
 
-    /// Whether the form has a signature, of either version.
+    /// Whether the form has a signature of version 2 or 4.
     pub(super) fn is_signed(&self) -> bool {
         self.names.iter().any(|name| matches!(name.as_str(), "x-amz-signature" | "signature"))
     }
@@ -130,17 +131,18 @@ enum FormContext {
     Value,
 }
 
-/// Finds the head of the file. Reads every byte once.
+/// Scans the fields of a form for the head of its file. Reads every byte once.
 #[derive(Debug)]
 struct Fields {
     text: Vec<u8>,
     names: Vec<String>,
     delimiter: Vec<u8>,
     place: FormContext,
-    /// The start of the incomplete line, and the position up to which its end was searched.
+    /// The start of the incomplete line. `seen` is the position up to which the end of that line
+    /// was searched.
     line: usize,
     seen: usize,
-    /// The name of the file on the client.
+    /// The file's name on the client.
     file_name: String,
 }
 

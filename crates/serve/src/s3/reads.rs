@@ -1,5 +1,5 @@
-//! GetObject and HeadObject: evaluates conditions and ranges, and makes the headers that describe
-//! the object.
+//! Implements GetObject and HeadObject: evaluates conditions and ranges, and makes the headers that
+//! describe the object.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::s3::api::S3Api;
 use crate::s3::opened::OpenedObject;
 use crate::s3::outputs::{expires, sent_tag, with_checksums};
 
-/// Options of a read beyond the object itself.
+/// Options of a read, besides the object itself.
 struct Asked {
     /// The number of a part to read. The response then states the number of parts.
     part: Option<i32>,
@@ -93,7 +93,7 @@ pub(crate) async fn get(
     Ok(with_stale_header(response, stale))
 }
 
-/// Adds the age of the look-up to the response, if a gateway's origin could not be asked.
+/// Adds the age of the look-up to the response if a gateway's origin could not be asked again.
 fn with_stale_header<T>(mut response: S3Response<T>, stale: Option<Duration>) -> S3Response<T> {
     if let Some(age) = stale {
         response.headers.insert(STALE, age.as_secs().into());
@@ -117,8 +117,8 @@ fn check_read(headers: &HeaderMap, found: &OpenedObject) -> S3Result<()> {
     }
 }
 
-/// Returns the headers that RFC 9110 (15.4.5) requires of a 304. A cache updates its entry with
-/// them.
+/// Returns the headers that RFC 9110 (15.4.5) requires in a 304 response. A cache updates its entry
+/// with these headers.
 fn headers_of_unmodified(found: &OpenedObject) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let mut set = |name: &'static str, value: &str| {
@@ -141,8 +141,8 @@ fn asked(part: Option<i32>, headers: &HeaderMap, found: &OpenedObject) -> S3Resu
     }
 }
 
-/// Returns the range of the `Range` header. `None`, the whole object, if `If-Range` names another
-/// version, so that a resumed download does not mix two.
+/// Returns the range of the `Range` header. `None`, for the whole object, if `If-Range` names
+/// another version, so that a resumed download does not mix two versions.
 fn asked_range(headers: &HeaderMap, found: &OpenedObject) -> S3Result<Option<ByteRange>> {
     let size = found.described.size;
     if !range_applies(headers, found.described.current()) {
@@ -164,7 +164,7 @@ fn asked_range(headers: &HeaderMap, found: &OpenedObject) -> S3Result<Option<Byt
 }
 
 /// Returns the range of a read by `partNumber`. An object without known parts counts as one part,
-/// as in S3 an object that was sent whole.
+/// like an object in S3 that was not uploaded in parts.
 fn asked_part(number: i32, headers: &HeaderMap, found: &OpenedObject) -> S3Result<Option<ByteRange>> {
     if headers.contains_key("range") {
         return Err(s3_error!(InvalidRequest, "a range and a part number cannot both be asked for"));
@@ -188,10 +188,10 @@ fn asked_part(number: i32, headers: &HeaderMap, found: &OpenedObject) -> S3Resul
     Ok((!range.is_empty()).then_some(range))
 }
 
-/// Makes the object's own headers, as for HEAD.
+/// Makes the headers that describe the object, for GET and HEAD.
 ///
-/// Checksums are those of the whole object or of the part that is read. They are sent only if the
-/// client requests them, because another client may take them for the checksum of a range.
+/// Checksums are for the whole object, or for the part that is read. They are sent only if the
+/// client requests them, because other clients may mistake them for the checksum of a range.
 fn head_output(found: OpenedObject, key: &str, range: Option<ByteRange>, asked: &Asked) -> HeadObjectOutput {
     let OpenedObject { described, metadata, .. } = found;
     let whole = ByteRange::new(0, described.size);

@@ -1,4 +1,4 @@
-//! Builds the S3 service of a server: s3s with our operations, keys and limits.
+//! Builds the S3 service of a server: s3s with this crate's operations, keys and limits.
 
 use std::sync::Arc;
 
@@ -20,15 +20,15 @@ use crate::config::Authentication;
 use crate::http::hosts::{Addressed, Hosts};
 use crate::state::{ServedSource, ServerState};
 
-/// The largest XML document in bytes. A `CompleteMultipartUpload` of 10,000 parts with checksums
-/// takes half of it.
+/// Maximum length of an XML document in bytes. A `CompleteMultipartUpload` of 10,000 parts with
+/// checksums takes half of it.
 pub(super) const LARGEST_XML: usize = 4 << 20;
 
-/// The largest object posted by an HTML form, in bytes. s3s holds it in memory; pages upload by
-/// another protocol.
+/// Maximum length of an object posted by an HTML form, in bytes. s3s holds the object in memory.
+/// The browser page does not use such forms.
 const LARGEST_FORM: u64 = 1 << 20;
 
-/// The most concurrent forms with a file in memory.
+/// Maximum number of concurrent forms with a file in memory.
 const MOST_FORMS: usize = 8;
 
 /// The S3 API of one server.
@@ -69,7 +69,7 @@ impl S3Frontend {
         };
         let service = answering(S3Config::default());
         let mut of_forms = S3Config::default();
-        // A form is valid as long as its policy says, whatever the date of its signature.
+        // A form is valid for as long as its policy says, whatever the date of its signature.
         of_forms.presigned_url_max_skew_time_secs = u32::MAX;
         of_forms.post_object_max_file_size = LARGEST_FORM;
         of_forms.form_max_field_size = MOST_FIELDS;

@@ -1,4 +1,4 @@
-//! The page's side of the upload protocol, with a separate connection for each request.
+//! Implements the page's side of the upload protocol, with a separate connection for each request.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -8,7 +8,7 @@ use std::path::Path;
 use firstbyte_serve::{Config, RunningServer, Server, WritePolicy};
 use serde_json::{Value, json};
 
-/// Bytes in three parts: two full ones and a short one.
+/// Length in bytes of a file in three parts: two full parts and a short one.
 const SIZE: usize = (20 << 20) + 5;
 pub(crate) const PART: usize = 8 << 20;
 
@@ -54,8 +54,8 @@ impl Answer {
     }
 }
 
-/// Sends one request on a separate connection. `Host` and the page's own header are added unless
-/// they are given.
+/// Sends one request on a separate connection. Adds `Host` and the header that marks the page's
+/// requests, unless `headers` has them.
 pub(crate) fn ask(
     to: SocketAddr,
     method: &str,
@@ -77,7 +77,7 @@ pub(crate) fn ask(
         head += &format!("{name}: {value}\r\n");
     }
     stream.write_all(format!("{head}\r\n").as_bytes()).unwrap();
-    // A server that refuses early may close before it has read the whole request.
+    // A server that refuses a request early may close before it has read the whole request.
     let _ = stream.write_all(body);
     let _ = stream.shutdown(std::net::Shutdown::Write);
     let mut all = Vec::new();

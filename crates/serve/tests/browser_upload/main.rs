@@ -28,7 +28,7 @@ fn parts_sent_in_parallel_out_of_order_and_twice_make_the_whole_file() {
         sends.into_iter().map(|send| send.join().unwrap()).collect()
     });
     assert_eq!(statuses.iter().filter(|status| **status == 201).count(), 3, "{statuses:?}");
-    // The second request of each pair came during the first or after it.
+    // The second request of each pair arrived during the first request or after it.
     assert!(statuses.iter().all(|status| [200, 201, 409].contains(status)), "{statuses:?}");
     assert_eq!(put(to, &id, 1, part(&whole, 1)).status, 200);
     let done = complete(to, &id, "refuse");
@@ -82,7 +82,8 @@ fn a_damaged_or_misshapen_part_is_refused_and_stays_missing() {
     let missing = complete(to, &id, "refuse");
     assert_eq!((missing.status, missing.json()["error"].as_str()), (409, Some("incomplete")));
     assert!(!place.path().join("data.bin").exists());
-    // The server may still be ending the cut request, so the page repeats the part too.
+    // The server may still be ending the interrupted request. The page, like this loop, repeats the
+    // part until the server accepts it.
     while put(to, &id, 2, bytes).status == 409 {}
     assert_eq!(begin(to)["held"], json!([2]));
 }

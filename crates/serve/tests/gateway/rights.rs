@@ -1,5 +1,5 @@
-//! An attacker with a key of the gateway reaches only what the key covers, and nothing outside the
-//! served prefix, at the origin either.
+//! Tests that an attacker with a key of the gateway reaches only what the key covers, and that the
+//! gateway requests nothing outside the served prefix from the origin.
 
 use firstbyte_serve::{Authentication, ServerKeys};
 
@@ -62,8 +62,8 @@ fn a_key_opens_its_prefix_and_the_served_prefix_bounds_all() {
             [400, 403, 404].contains(&found.status) && !found.text().contains("in run"),
             "{closed}: {found:?}"
         );
-        // For a path with dots or doubled slashes, the client chooses the canonical path of the
-        // signature.
+        // For a path with dots or doubled slashes, the client may choose the canonical path that it
+        // signs.
         if !closed.contains("..")
             && !closed.contains("//")
             && !closed.contains('%')

@@ -1,4 +1,4 @@
-//! HTML forms that post an object, and guesses of secrets by forms and other requests.
+//! Tests HTML forms that post an object, and guesses of secrets by forms and other requests.
 
 use firstbyte_serve::{Authentication, ServerKeys};
 
@@ -28,7 +28,7 @@ fn a_form_is_valid_as_long_as_its_policy_says() {
     assert_eq!(std::fs::read(fixture.directory.path().join("bucket/old")).unwrap(), b"content");
     let expired = post(&fixture, &Form { expiration: "2020-01-01T00:00:00.000Z", ..Form::new("late") });
     assert_eq!((expired.status, code(&expired).as_str()), (403, "AccessDenied"));
-    // Only forms are exempt from the check of the date.
+    // Only forms are exempt from the check of the signature's date.
     let mut client = Client::new(&fixture.server);
     let date = "x-amz-date: 20200101T000000Z\r\nx-amz-content-sha256: UNSIGNED-PAYLOAD\r\n";
     let signed = "Authorization: AWS4-HMAC-SHA256 Credential=alice/20200101/us-east-1/s3/aws4_request, \
@@ -91,7 +91,7 @@ fn fields_are_bounded_and_may_come_byte_by_byte() {
     }
 }
 
-/// Sends a valid request for `/bucket/f`.
+/// Sends a correctly signed request for `/bucket/f`.
 fn right(fixture: &Fixture) -> Answer {
     Client::new(&fixture.server).ask("GET", &Signed::new("GET", "/bucket/f").presigned(), "", b"")
 }
@@ -122,7 +122,7 @@ fn a_count_is_reset_for_the_key_that_was_verified() {
     for _ in 0..9 {
         assert_eq!(code(&guess_of_bob(&fixture)), "SignatureDoesNotMatch");
     }
-    // Valid requests of alice that name bob too.
+    // These are valid requests of alice that also name bob.
     for name in ["X-Amz-Credential", "AWSAccessKeyId"] {
         let query = [(name, "bob")];
         let (target, lines) = Signed { query: &query, ..Signed::new("GET", "/bucket/f") }.by_header();

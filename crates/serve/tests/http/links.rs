@@ -1,4 +1,4 @@
-//! Symbolic links in place of a bucket's staging: their targets are never changed.
+//! Tests symbolic links in place of a bucket's staging: the targets are never changed.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::symlink;
@@ -27,7 +27,7 @@ fn tree(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// Makes a directory that looks like old staging of a bucket, which a sweep would remove.
+/// Makes a directory that looks like a bucket's old staging, which a sweep would remove.
 fn plant(directory: &Path) {
     let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
     for name in ["tmp", "uploads", "trash"] {
@@ -41,7 +41,7 @@ fn plant(directory: &Path) {
     }
 }
 
-/// Paths of a link, each with its target below the planted directory.
+/// Paths of links, each with the link's target below the directory that [`make_old_staging`] makes.
 const LINKS: [(&str, &str); 6] = [
     (".firstbyte", ""),
     (".firstbyte/tmp", "tmp"),
@@ -51,8 +51,8 @@ const LINKS: [(&str, &str); 6] = [
     (".firstbyte/trash/0123456789abcdef0123456789abcdef", "trash/0123456789abcdef0123456789abcdef"),
 ];
 
-/// Uses the staging by every kind of request: writes, parts, uploads and changes of the page,
-/// removals.
+/// Uses the staging by every kind of request: writes, parts, uploads, removals, and changes from
+/// the page.
 fn use_it(client: &mut Client) {
     client.ask("PUT", "/bucket/plain", "", b"x");
     client.ask("PUT", "/bucket/s3", S3, b"x");

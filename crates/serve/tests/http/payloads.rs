@@ -1,5 +1,5 @@
-//! Bodies of S3 requests. Each coding is read equally with and without keys, complete bodies are
-//! stored, and others are refused without replacing an object.
+//! Tests bodies of S3 requests. Each coding is read equally with and without keys. Complete bodies
+//! are stored. All others are refused, and then the existing object is kept.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -172,7 +172,7 @@ fn begin(fixture: &Fixture) -> String {
     element(&answer, "UploadId").unwrap_or_else(|| panic!("{}", answer.text()))
 }
 
-/// An invalid body, and headers in addition to those of its coding.
+/// An invalid body, and headers to send besides those of its coding.
 struct Wrong {
     name: &'static str,
     payload: &'static str,
@@ -317,7 +317,7 @@ fn a_signed_chunk_that_was_changed_replaces_nothing() {
     }
 }
 
-/// The size of a chunk of 4 GiB needs nine digits.
+/// Nine digits are needed for a chunk of 4 GiB.
 #[test]
 fn the_size_of_a_chunk_may_have_more_than_eight_digits() {
     for access in BOTH {

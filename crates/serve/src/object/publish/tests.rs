@@ -1,4 +1,4 @@
-//! Tests of publishing: many threads change names at once, and entries are not files.
+//! Tests publishing: many threads change names at once, and entries that are not files.
 
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;

@@ -1,13 +1,14 @@
 //! Computes the offsets of an upload's parts in the final file, while parts arrive in any order.
 //!
-//! If all parts but the last have one length, part `n` belongs at `(n - 1) * length`, its slot.
-//! Parts written into their slots need no merging. The page states the length beforehand. For S3
-//! the length is known when part 1 arrives (it is not the short one, unless it is the only one) or
-//! when two parts of one length have arrived. A known length never changes, even after a restart,
-//! so slots never overlap. A part that arrives earlier, or does not fit, has no slot.
+//! If all parts except the last have the same length, part `n` belongs at the offset `(n - 1) *
+//! length`, its slot. Parts written into their slots need no merging. The page states the length
+//! beforehand. For S3 the length is known when part 1 arrives (only the last part may be shorter),
+//! or when two parts of the same length have arrived. A known length never changes, even after a
+//! restart, so slots never overlap. A part that arrives before the length is known, or that does
+//! not fit, has no slot.
 
-/// The longest file with slots, in bytes: below the limits of common file systems, above S3's
-/// largest object.
+/// Maximum length in bytes of a file with slots: below the limits of common file systems, above
+/// S3's largest object.
 const LONGEST: u64 = 8 << 40;
 
 /// The common length of the parts, if it is known.
@@ -18,7 +19,7 @@ pub(crate) struct Placement {
 }
 
 impl Placement {
-    /// Starts with this common length, or without one.
+    /// Creates a placement with this common length, or with an unknown one.
     pub(crate) fn of(length: Option<u64>) -> Self {
         Self { length, seen: None }
     }

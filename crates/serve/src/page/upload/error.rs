@@ -1,4 +1,4 @@
-//! Errors of an upload from the page, each with its HTTP status.
+//! Defines the errors of an upload from the page, each with its HTTP status.
 
 use std::io;
 
@@ -22,7 +22,7 @@ pub(crate) enum Error {
     /// The upload is unknown, finished or removed.
     #[error("there is no upload {0} here; begin it again")]
     NoUpload(String),
-    /// The number is beyond the last part.
+    /// There is no part with this number.
     #[error("there is no part {number}: the upload has {parts}")]
     NoPart { number: usize, parts: usize },
     /// The announced length is not the length of the part.
@@ -37,7 +37,7 @@ pub(crate) enum Error {
     /// The bytes do not match the sender's checksum.
     #[error("part {0} was damaged on its way; send it again")]
     Checksum(usize),
-    /// Another request is writing it.
+    /// Another request is writing this part, or is ending the upload.
     #[error("{0} is being received by another request; try again in a moment")]
     InUse(String),
     /// Another process has the upload open.
@@ -94,7 +94,7 @@ impl Error {
         Self::Io { place: place.into(), cause: cause.into() }
     }
 
-    /// Returns the HTTP status, and the code for programs.
+    /// Returns the HTTP status, and the error code for programs.
     pub(crate) fn code(&self) -> (StatusCode, &'static str) {
         match self {
             Self::Name(_) => (StatusCode::BAD_REQUEST, "name"),

@@ -1,4 +1,5 @@
-//! Tests of uploads without HTTP: the valid parts after crashes, truncation, damage and a reboot.
+//! Tests uploads without HTTP: which parts are valid after crashes, truncation, damage and a
+//! reboot.
 
 use std::fs;
 use std::path::Path;
