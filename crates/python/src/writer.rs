@@ -1,7 +1,8 @@
-//! `PyWriter`: writes an object as its bytes arrive, from beginning to end, by the transfer engine.
+//! Defines `PyWriter`, which writes an object as its bytes arrive, from beginning to end, by the
+//! transfer engine.
 //!
-//! The object appears whole when `commit` returns, and not before. Bytes wait in a short queue for
-//! the engine's thread, which sends parts as they fill up, so memory is bounded.
+//! The object appears, complete, when `commit` returns. Bytes wait in a short queue for the
+//! engine's thread, which sends parts as they fill up, so memory is bounded.
 
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -21,9 +22,9 @@ use crate::error::failure;
 use crate::fork::ProcessOwned;
 use crate::wait::{GRACE, interruptible};
 
-/// Pieces that may wait: one is sent while the next is made.
+/// Maximum number of pieces that wait: one is sent while the next is made.
 const AHEAD: usize = 2;
-/// How often a thread that was asked to stop is polled: it mostly ends at once.
+/// Interval at which a thread that was asked to stop is polled. Usually it ends at once.
 const STEP: Duration = Duration::from_millis(1);
 
 /// An object that is being written.
@@ -53,7 +54,8 @@ enum Piece {
     End,
 }
 
-/// Begins to write `location`; with `exclusive`, only if it does not exist when it is committed.
+/// Begins to write `location`. With `exclusive`, the commit succeeds only if the object does not
+/// exist.
 #[pyfunction]
 pub(crate) fn writer(
     py: Python<'_>,
@@ -62,7 +64,7 @@ pub(crate) fn writer(
     exclusive: bool,
 ) -> PyResult<PyWriter> {
     let LocationArgument(location) = location;
-    // Checked at once, not when the first part is sent.
+    // The key is checked now, instead of when the first part is sent.
     firstbyte_store::require_key(&location).map_err(|error| failure(py, &error.into(), Some(&location)))?;
     let engine = client.route.uncached(py)?;
     let stop = Stop::default();
@@ -102,7 +104,7 @@ impl PyWriter {
                     .inspect_err(|_| self.give_up(py, WriterState::Broken))?
             }
         };
-        // A thread that takes no more pieces has ended. Its result is the error.
+        // If the thread takes no more pieces, it has ended. Its result is the error.
         if sent { Ok(()) } else { self.finish(py, Last::Nothing) }
     }
 
@@ -111,7 +113,7 @@ impl PyWriter {
         self.finish(py, Last::End)
     }
 
-    /// Discards the bytes. An object that was there before stays.
+    /// Discards the bytes. An existing object is kept.
     fn discard(&self, py: Python<'_>) {
         self.give_up(py, WriterState::Over);
     }
@@ -126,7 +128,7 @@ enum Last {
 }
 
 impl PyWriter {
-    /// Sends the thread the last piece and waits for it.
+    /// Sends the thread the last message and waits until the thread ends.
     fn finish(&self, py: Python<'_>, last: Last) -> PyResult<()> {
         let state = std::mem::replace(&mut *self.state.lock(), WriterState::Broken);
         let upload = match state {
@@ -153,11 +155,11 @@ impl PyWriter {
         Ok(())
     }
 
-    /// Ends the upload without an object. The thread is abandoned if it does not end soon.
+    /// Ends the upload without making an object. Abandons the thread if it does not end soon.
     fn give_up(&self, py: Python<'_>, state: WriterState) {
         let upload = {
             let mut slot = self.state.lock();
-            // A writer that is over stays as it is.
+            // A writer that is committed, discarded or broken keeps its state.
             let WriterState::Open(_) = *slot else { return };
             std::mem::replace(&mut *slot, state)
         };
@@ -198,7 +200,7 @@ impl Read for Pieces {
             match self.source.recv() {
                 Ok(Piece::Bytes(piece)) => (self.piece, self.read) = (piece, 0),
                 Ok(Piece::End) => self.ended = true,
-                // Without an end the object would be cut short: it must not appear.
+                // Without an end message the object would be cut short, so it must not appear.
                 Err(_) => return Err(io::Error::other("the writer was discarded")),
             }
         }

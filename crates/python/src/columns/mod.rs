@@ -1,10 +1,10 @@
 //! `list_arrow` and `iter_batches`: return a listing as columns.
 //!
 //! For a local directory, `list_arrow` builds all columns on the threads that read the directories,
-//! and returns when the listing is complete; `iter_batches` takes batches from a stream, and keeps
-//! few in memory. Errors below the root are kept beside the columns, and the listing continues.
-//! `list_stored` and `iter_stored` do the same for a location in a store, whose listing ends with
-//! an error.
+//! and returns when the listing is complete. `iter_batches` takes batches from a stream, and keeps
+//! only a few in memory. Errors below the root are kept beside the columns, and the listing
+//! continues. `list_stored` and `iter_stored` do the same for a location in a store, whose listing
+//! ends with an error.
 
 mod build;
 mod source;
@@ -33,10 +33,10 @@ use crate::wait::interruptible;
 use build::{ColumnsBuilder, ColumnsShape};
 use source::{BatchFailure, BatchSource, INHERITED};
 
-/// Rows of a batch of `list_arrow`. The consumer sees all batches at once.
+/// Number of rows in a batch of `list_arrow`. The consumer gets all batches at once.
 const ROWS: NonZeroUsize = NonZeroUsize::new(1 << 16).unwrap();
 
-/// The listing that the arguments of both functions describe.
+/// The listing that the arguments of `list_arrow` or `iter_batches` describe.
 struct Request {
     place: DirectoryArgument,
     options: ListingOptions,
@@ -71,7 +71,7 @@ impl Request {
         ColumnsBuilder::new(self.shape.clone(), rows)
     }
 
-    /// Makes the exception for an error that kept the root from being listed.
+    /// Makes the exception for an error because of which the root could not be listed.
     fn fail(&self, py: Python<'_>, error: &Error) -> PyErr {
         match error {
             Error::Io { path, source } if path == self.root() => self.place.fail(py, source),
@@ -157,7 +157,7 @@ impl PyListing {
 #[pyclass(frozen, module = "firstbyte")]
 pub(crate) struct Batches {
     fields: SchemaRef,
-    /// `None` once the rest was handed over.
+    /// `None` once the remaining batches were handed over.
     source: Mutex<Option<BatchSource>>,
     errors: Arc<Mutex<Vec<Error>>>,
     form: NameType,
@@ -270,7 +270,7 @@ impl Batches {
         let next = match listing.cancel() {
             None => py.detach(|| listing.next()),
             Some(cancel) => {
-                // If the wait is interrupted, the listing ends.
+                // If the wait is interrupted, the listing is dropped, which ends it.
                 let Some(mut listing) = source.take() else { return Ok(None) };
                 let step = move || (listing.next(), listing);
                 let (next, listing) = interruptible(py, || cancel.cancel(), step)?;

@@ -42,7 +42,7 @@ impl Origin {
         std::fs::remove_file(self.directory.path().join("bucket").join(key)).unwrap();
     }
 
-    /// Stops the server. Returns its directory and port which [`Self::restart`] needs.
+    /// Stops the server. Returns its directory and its port, which [`Self::restart`] needs.
     pub(crate) fn stop(self) -> (tempfile::TempDir, u16) {
         let port = self.server.address().port();
         self.server.stop();
