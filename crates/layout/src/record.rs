@@ -1,9 +1,9 @@
-//! The layout file: a small text file in the root with the layout's shape and the direction in
-//! which files move.
+//! Reads and writes the layout file, a small text file in the root with the layout's shape and the
+//! direction in which files move.
 //!
-//! It always has the same length and is written in place by one call. So it is never seen
-//! half-written, and it keeps its inode, which carries the locks. A newer version of the format is
-//! refused.
+//! The file always has the same length and is written in place by one call. So no reader sees it
+//! half-written, and it keeps its inode, to which the locks belong. A newer version of the format
+//! is refused.
 
 use std::fmt;
 use std::fs::File;
@@ -15,12 +15,12 @@ use crate::scheme::LayoutScheme;
 
 /// The beginning of the file's first line.
 const TITLE: &str = "firstbyte-layout";
-/// An explanation for a user who finds the file.
+/// Explanation for a user who opens the file.
 const REMARK: &str = "# The files here are kept by `firstbyte layout`; `firstbyte layout unshard` makes the directory flat again.";
-/// The newest format version that this program reads, and the one it writes.
+/// The newest format version that this program can read, and the version that it writes.
 const VERSION: u32 = 1;
-/// Length of the file in bytes, with room for longer words. It is within one block, which a power
-/// cut leaves old or new.
+/// Length of the file in bytes, with room for longer values. The file is within one block of the
+/// disk, of which a power cut leaves either the old or the new content.
 const LENGTH: usize = 512;
 /// The place of a layout's files, or the direction in which they move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

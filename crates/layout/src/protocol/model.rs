@@ -1,15 +1,15 @@
-//! Tests the rules by exhaustive search: every interleaving of every step of several actors on one
-//! name, each of which may be killed between any two steps.
+//! Tests the rules by exhaustive search: every interleaving of the steps of several actors on one
+//! name. An actor may be killed between any two steps.
 //!
-//! The actors run the same functions as the file system, against a disk of two places. An actor's
-//! state is the list of answers to its steps so far. To take one more step, its function runs again
-//! from the start with those answers, and is stopped after the first new one. Equal states are
-//! visited once, which makes the search complete and small.
+//! The actors run the same functions as the real layout, against a model of a disk with two places.
+//! An actor's state is the list of answers to its steps so far. To take one more step, the actor's
+//! function runs again from the start with those answers, and is stopped after the first new one.
+//! Equal states are visited only once, which keeps the complete search small.
 //!
-//! Two things are required. There are never two different files of one name. And the results are
-//! those of one file that the actors look at, replace and remove one after the other, in an order
-//! in which an actor that had finished precedes each that began later (linearizability). The
-//! operation of a killed actor may have happened or not.
+//! There are two requirements. First, there are never two different files of one name. Second, the
+//! results are linearizable: the same results are possible if the actors look at, replace and
+//! remove one file one after the other, where an actor that had finished precedes all actors that
+//! began later. The operation of a killed actor may or may not have happened.
 
 mod search;
 
@@ -27,7 +27,7 @@ struct World {
     moves: Moves,
 }
 
-/// The calls that the file system has for moving a file.
+/// The calls by which the file system can move a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Moves {
     Rename,
@@ -64,7 +64,7 @@ enum Answer {
     Done,
 }
 
-/// Why an actor's function did not return a result.
+/// Reason why an actor's function stopped without a result.
 #[derive(Debug, PartialEq, Eq)]
 enum Pause {
     /// The actor has taken its step.
@@ -106,7 +106,7 @@ impl Seat {
         }
     }
 
-    /// Reverses the direction; waits until the gate is empty.
+    /// Reverses the direction. Blocks while an actor is inside the gate.
     fn turn(&self, target: FilePlace) -> Result<(), Pause> {
         let turned = self.step(|world| {
             world.target = target;

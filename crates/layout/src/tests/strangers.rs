@@ -1,5 +1,5 @@
-//! Tests with actions of other programs: entries that are not regular files, errors, and foreign
-//! locks in a layout's directory.
+//! Tests actions of other programs: entries that are not regular files, errors, and foreign locks
+//! in a layout's directory.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -13,8 +13,8 @@ fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Makes entries of other kinds under names of files in a new layout: a link, a pipe and a socket,
-/// flat or sharded. Returns their names.
+/// Makes entries that are not regular files in a new layout, flat and sharded: a link, pipes and
+/// sockets. Returns their names.
 fn beset(layout: &Layout) -> Vec<&'static [u8]> {
     let names = [b"link".as_slice(), b"pipe", b"socket", b"link below", b"pipe below"];
     for name in names {
@@ -79,7 +79,7 @@ fn an_error_of_the_new_file_names_its_place() {
     let error = unprivileged(|| layout.put(b"file", b"")).unwrap_err();
     assert!(error.to_string().starts_with(&format!("{}: Permission", path.display())), "{error}");
     let flat = flat(3);
-    // Without write permission for its owner too, who may be the user of the test.
+    // The owner gets no write permission either, because the owner may be the user of the test.
     mode(flat.path(), 0o555);
     let error = unprivileged(|| sharded(flat.path(), &LayoutRequest::default())).unwrap_err();
     let place = flat.path().join(reserved::NAME);

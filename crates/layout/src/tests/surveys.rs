@@ -1,4 +1,5 @@
-//! Tests of the survey: names that do not suit, shapes, and counts, reported before any file moves.
+//! Tests the survey: names that do not suit a layout, shapes, and counts, which are all reported
+//! before any file moves.
 
 use std::fs;
 
@@ -7,14 +8,14 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A directory with an empty file of each name.
+/// Makes a directory with an empty file for each name.
 fn named(names: impl IntoIterator<Item = String>) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     names.into_iter().for_each(|name| fs::write(directory.path().join(name), "").unwrap());
     directory
 }
 
-/// The SHA-256 of a number, in digits.
+/// Returns the SHA-256 of a number, in hexadecimal digits.
 fn digest(number: u32) -> String {
     hex::encode(Sha256::digest(number.to_le_bytes()))
 }
