@@ -127,8 +127,8 @@ impl Conversion {
         let path = root.join(reserved::NAME.as_bytes());
         let at = |error| Error::io(&path, error);
         let Some(file) = root.file(reserved::NAME.as_bytes(), flags)? else { return Ok(None) };
-        // A layout file that has just been removed says nothing about the directory, so the caller
-        // has to start again.
+        // A layout file that has just been removed says nothing about the directory, so the layout
+        // counts as busy.
         if !lock::try_acquire(&file, LockRange::CONVERSION, share).map_err(at)?
             || !is_there(&file).map_err(at)?
         {

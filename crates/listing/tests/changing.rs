@@ -1,4 +1,5 @@
-//! Names that exist all the time are listed exactly once, while others come and go.
+//! Tests that names which exist all the time are listed exactly once, while other names are added
+//! and removed.
 
 mod support;
 
@@ -11,10 +12,10 @@ use firstbyte_testkit::lacks_root;
 use support::mount::Mounted;
 use support::{Found, TREE, ahead};
 
-/// Number of files with which a large ext4 directory is read from several positions.
+/// Number of files at which a large ext4 directory is read from several positions.
 const STAY: usize = 60_000;
 
-/// Lists `root` repeatedly while names come and go in it.
+/// Lists `root` repeatedly while other names are added and removed.
 fn list_while_it_changes(root: &Path) {
     for number in 0..STAY {
         File::create(root.join(format!("stays-{number}"))).unwrap();

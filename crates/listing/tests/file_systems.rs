@@ -1,4 +1,5 @@
-//! Listings return the names of `find`, byte for byte, on every kind of file system.
+//! Tests that listings return the same names as `find`, byte for byte, on every kind of file
+//! system.
 
 mod support;
 
@@ -10,7 +11,7 @@ use firstbyte_testkit::lacks_root;
 use support::mount::Mounted;
 use support::{Found, TREE, ahead, find, in_order, plant};
 
-/// Number of files with which a large ext4 directory is read from several positions.
+/// Number of files at which a large ext4 directory is read from several positions.
 const MANY: u32 = 80_000;
 
 /// Lists a tree by every method and compares the names.
@@ -33,7 +34,7 @@ fn compare(name: &str, root: &Path) {
         walk(root, EntryOrder::Bytes, &TREE).unwrap().map(|entry| entry.unwrap().name).collect();
     sorted.sort();
     check("sorted", sorted);
-    // The files of an overlay are in its upper directory.
+    // In an overlay, the files are in the upper directory.
     let flat =
         ["flat", "upper/flat"].map(|flat| root.join(flat)).into_iter().find(|flat| flat.is_dir()).unwrap();
     assert!(ahead(&flat) == in_order(&flat), "{name}, read ahead: other names, or in another order");

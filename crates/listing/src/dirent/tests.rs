@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A record as the kernel writes it, with `junk` in the padding.
+/// Returns the bytes of a record as the kernel writes it, with `junk` in the padding.
 fn written(inode: u64, next: i64, kind: u8, name: &[u8], junk: u8) -> Vec<u8> {
     let length = (HEAD + name.len() + 1).next_multiple_of(8);
     let mut record = vec![junk; length];

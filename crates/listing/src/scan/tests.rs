@@ -105,7 +105,7 @@ fn whether_a_directory_is_read_from_several_positions_its_own_file_system_says()
     }
 }
 
-/// Enters only directories whose path begins with `i`.
+/// Visitor that enters only directories whose path begins with `i`.
 struct Chosen(Names);
 
 impl Visitor for Chosen {

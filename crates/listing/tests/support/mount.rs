@@ -1,5 +1,5 @@
-//! File systems of many kinds, made in an image file and mounted for one test. Mounting needs root,
-//! so tests begin with [`firstbyte_testkit::lacks_root`].
+//! Mounts file systems of many kinds, made in an image file, for one test. Mounting needs root, so
+//! tests begin with [`firstbyte_testkit::lacks_root`].
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -7,14 +7,14 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-/// A mounted file system, unmounted and deleted on drop.
+/// A mounted file system. Dropping this value unmounts and deletes it.
 pub(crate) struct Mounted {
     pub(crate) name: &'static str,
     at: PathBuf,
     home: TempDir,
 }
 
-/// Bytes of an image; XFS needs at least this.
+/// Size of an image in bytes, which is enough for XFS.
 const IMAGE: u64 = 400 << 20;
 
 impl Mounted {
@@ -62,7 +62,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // If unmounting failed, removing the directory would fail too, less clearly.
+        // If unmounting failed, removing the directory would fail too, with a less clear error.
         let done = Command::new("umount").arg(&self.at).status();
         if !done.is_ok_and(|status| status.success()) {
             eprintln!("{} below {} is still mounted", self.name, self.home.path().display());

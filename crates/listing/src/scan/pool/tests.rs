@@ -2,7 +2,7 @@ use std::sync::atomic::AtomicU64;
 
 use super::*;
 
-/// Runs a job that makes two smaller ones, and so on. Every worker takes part.
+/// Runs a job that makes two smaller jobs, which make further ones. Every worker takes part.
 fn run(pool: &ScanPool<u32>, size: u32, done: &AtomicU64, limit: u64) {
     pool.push(0, size);
     std::thread::scope(|scope| {
