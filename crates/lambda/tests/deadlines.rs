@@ -1,5 +1,5 @@
-//! Work that the deadline stops, and the calls that continue it: in the same environment, in
-//! another one, and after the object has changed.
+//! Tests work that the deadline stops, and the calls that continue it: in the same environment, in
+//! another environment, and after the object has changed.
 
 use crate::support;
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use support::{Function, Outcome, Store};
 
 const MIB: usize = 1 << 20;
-/// Rate of the link to the store in bytes per second. Each parallel request completes a chunk
+/// Rate of the link to the store, in bytes per second. Each parallel request completes a chunk
 /// before the deadline, but at most two thirds of an object arrive in that time.
 const RATE: u64 = 32 << 20;
 const SIZE: usize = 64 * MIB;
@@ -39,8 +39,8 @@ fn a_download_that_the_deadline_stops_finishes_over_several_calls() {
     }
     let last = answers.last().unwrap();
     assert_eq!((bytes_of(last, "objects"), bytes_of(last, "bytes")), (1, content.len() as u64));
-    // Bytes read twice are at most a chunk of 2 MiB for each request of each stopped call, and the
-    // bytes in socket buffers.
+    // Bytes that are read twice: at most a chunk of 2 MiB for each request of each stopped call,
+    // and the bytes in socket buffers.
     let requests: u64 = answers.iter().map(|answer| bytes_of(answer, "requests")).sum();
     let most = content.len() as u64 + requests * (2 << 20);
     assert!(link.counters().bytes_to_client < most, "{} > {most}", link.counters().bytes_to_client);
@@ -58,7 +58,8 @@ fn another_environment_begins_a_download_anew_and_says_so() {
     assert!(event["continue"].is_string() && bytes_of(&stopped, "done_bytes") > 0, "{stopped}");
     let mut other = Function::start(&store.url());
     event["keep"] = json!(true);
-    // The token names the destination, a directory of the first environment.
+    // The token names the destination, which is in the directory of the first environment, so the
+    // event gives another destination.
     event["destination"] = json!(other.path("big").to_str().unwrap());
     let answer = other.answer(&event);
     assert_eq!(answer["began_anew"], true, "{answer}");
@@ -100,7 +101,7 @@ fn a_read_continues_at_its_offset_in_any_environment() {
             assert_eq!(answer["crc32c"], Hasher::of(Algorithm::Crc32c, part).to_hex());
             break;
         }
-        // The token contains the range.
+        // The token contains the range, so the event need not state it.
         event = json!({"action": "open", "source": source, "continue": answer["continue"]});
     }
     assert_eq!(read, part.len() as u64);
@@ -114,7 +115,7 @@ fn a_copy_of_many_continues_behind_the_last_name_that_is_done() {
     for (name, content) in &objects {
         store.put(&format!("run/{name}"), content);
     }
-    // The requests in flight take a small part of a call's time.
+    // At half the rate, the requests in flight take only a small part of a call's time.
     let link = store.behind(RATE / 2);
     let mut function = Function::start(&format!("http://{}", link.address()));
     let event = json!({"action": "copy-many", "source": format!("s3://{BUCKET}/run/"), "keep": true});
@@ -123,7 +124,7 @@ fn a_copy_of_many_continues_behind_the_last_name_that_is_done() {
     for (name, content) in &objects {
         assert!(fs::read(function.path("run").join(name)).unwrap() == *content, "{name}");
     }
-    // Each call continues the previous one, so no call copies everything.
+    // Each call continues the previous one, so no single call copies everything.
     assert!(answers.iter().all(|answer| bytes_of(answer, "objects") < 600), "{answers:#?}");
 }
 
@@ -142,7 +143,7 @@ fn a_deadline_that_leaves_no_time_is_an_error_at_once() {
     }
 }
 
-/// A separate file system that is too small for its files. Mounting it requires root.
+/// A separate file system that is too small for the files. Mounting it requires root.
 struct Small(tempfile::TempDir);
 
 impl Small {
@@ -180,7 +181,7 @@ fn what_does_not_fit_is_refused_before_a_byte_moves() {
     let many = json!({"action": "copy-many", "source": format!("s3://{BUCKET}/dir/")});
     function.fails(&many, "Full", &["needs 11.0 MiB or more", "8.00 MiB are free"]);
     assert!(function.names().is_empty(), "{:?}", function.names());
-    // A read needs no space.
+    // A read needs no disk space.
     assert_eq!(bytes_of(&function.answer(&json!({"action": "open", "source": source})), "bytes"), 10 << 20);
     assert_eq!(
         bytes_of(

@@ -7,16 +7,17 @@ use std::path::Path;
 use firstbyte_location::to_usize;
 use tempfile::TempDir;
 
-/// Bytes per write of [`write_file`].
+/// Number of bytes per write of [`write_file`].
 const STEP: usize = 4 << 20;
 
-/// Generates the first `len` bytes of the stream of `seed`.
+/// Generates the first `len` bytes of the stream for `seed`.
 #[must_use]
 pub fn bytes(seed: u64, len: usize) -> Vec<u8> {
     bytes_at(seed, 0, len)
 }
 
-/// Generates `len` bytes of the stream from `offset`, without those before.
+/// Generates `len` bytes of the stream from `offset` on, without generating the bytes before
+/// `offset`.
 #[must_use]
 pub fn bytes_at(seed: u64, offset: u64, len: usize) -> Vec<u8> {
     let skip = to_usize(offset % 8);
@@ -47,10 +48,8 @@ pub fn write_file(path: &Path, seed: u64, len: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a temporary directory, removed on drop; in memory if the system has `/dev/shm`.
-///
-/// # Panics
-/// No directory can be made.
+/// Makes a temporary directory, in memory if the system has `/dev/shm`. Dropping it removes the
+/// directory.
 #[must_use]
 pub fn scratch() -> TempDir {
     let memory = Path::new("/dev/shm");
@@ -58,8 +57,8 @@ pub fn scratch() -> TempDir {
     made.expect("a directory for test files")
 }
 
-/// Computes word `index` of the stream. The state of SplitMix64 is a counter, which gives random
-/// access.
+/// Computes word `index` of the stream. SplitMix64 allows random access, because its state is a
+/// counter.
 fn word(seed: u64, index: u64) -> u64 {
     let mut z = seed.wrapping_add(index.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -67,8 +66,8 @@ fn word(seed: u64, index: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Returns a number of test cases from the environment, for long runs. The default suits a normal
-/// test run.
+/// Returns a number of test repetitions from the environment, for long runs. The default suits a
+/// normal test run.
 pub fn count(name: &str, default: u64) -> u64 {
     std::env::var(name)
         .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))

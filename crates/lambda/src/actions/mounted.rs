@@ -1,5 +1,6 @@
-//! `mounted`: checks that a directory exists, like a function that trusts its mount, and then reads
-//! a file in it. Both are timed separately, since the check reads no content.
+//! Implements `mounted`, which checks that a directory exists, as a function that trusts its mount
+//! would, and then reads a file in the directory. The check and the read are timed separately,
+//! because the check reads no content.
 
 use std::fs::File;
 use std::ops::ControlFlow;
@@ -76,7 +77,7 @@ fn not_mounted(directory: &Path, why: &str) -> InvocationFailure {
     InvocationFailure::new(FailureKind::NotMounted, format!("{}: {why}; {advice}", shown(directory)))
 }
 
-/// A file of the operating system, read without firstbyte's own layers.
+/// A file that is read directly through the operating system, without firstbyte's own layers.
 struct Plain<'a> {
     file: File,
     path: &'a Path,

@@ -1,5 +1,5 @@
-//! `open`: opens an object lazily and reads a part of it, or all. Bytes are checksummed and
-//! dropped, not written.
+//! Implements `open`, which opens an object lazily and reads a part of it, or all of it. The bytes
+//! are checksummed and then dropped.
 
 use std::ops::ControlFlow;
 

@@ -1,14 +1,14 @@
-//! Conformance: multipart uploads are completed, resumed, aborted and listed.
+//! Checks that multipart uploads are completed, resumed, aborted and listed.
 
 use firstbyte_store::{Error, Get, Part, Payload, PutOptions, Sending, Upload};
 
 use crate::data::bytes;
 use crate::subject::{Subject, Support};
 
-/// The smallest size of an S3 part other than the last.
+/// Minimum size in bytes of an S3 part other than the last.
 const PART: usize = 5 << 20;
 
-/// True if multipart uploads are supported; otherwise checks that they fail.
+/// True if the backend supports multipart uploads. Otherwise checks that they fail.
 fn can_upload(subject: &Subject) -> bool {
     let supported = subject.can.multipart == Support::Yes;
     assert_eq!(subject.store.has_multipart(&subject.at("x")), supported);
@@ -83,7 +83,8 @@ pub fn an_interrupted_upload_resumes_with_the_missing_parts(subject: &Subject) {
     assert!(!lists || stale().unwrap().is_empty());
 }
 
-/// An aborted upload leaves the object unchanged and no parts. Aborting it again is not an error.
+/// An aborted upload leaves the object unchanged and leaves no parts. Aborting it again is not an
+/// error.
 pub fn an_aborted_upload_leaves_no_parts(subject: &Subject) {
     if !can_upload(subject) {
         return;

@@ -1,4 +1,4 @@
-//! The query: reads a part of one object and derives figures from it.
+//! Implements the query: reads a part of one object and computes figures from it.
 
 use std::ops::ControlFlow;
 
@@ -18,9 +18,9 @@ pub(crate) struct ApiQuery {
 
 /// The result of a query.
 pub(crate) enum QueryResult {
-    /// The figures.
+    /// The figures that were computed.
     Read(Value),
-    /// The part does not fit; the largest part that does.
+    /// The part does not fit. The value states the largest part that fits.
     TooLarge(Value),
 }
 
