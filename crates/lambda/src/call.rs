@@ -15,7 +15,7 @@ use crate::answer::{Answer, Stages};
 use crate::deadline::Deadline;
 use crate::environment::ExecutionEnvironment;
 use crate::error::{InvocationFailure, Result};
-use crate::event::Common;
+use crate::event::CommonFields;
 use crate::run::EngineRun;
 use crate::tmp;
 
@@ -24,7 +24,7 @@ pub(crate) struct InvocationContext<'a> {
     pub(crate) environment: &'a ExecutionEnvironment,
     pub(crate) deadline: Deadline,
     invocation: u64,
-    common: Common,
+    common: CommonFields,
     /// Paths below the function's directory that this call writes and [`finish`](Self::finish)
     /// removes.
     made: Mutex<Vec<PathBuf>>,
@@ -35,7 +35,7 @@ impl<'a> InvocationContext<'a> {
         environment: &'a ExecutionEnvironment,
         deadline: Deadline,
         invocation: u64,
-        common: Common,
+        common: CommonFields,
     ) -> Self {
         Self { environment, deadline, invocation, common, made: Mutex::default() }
     }

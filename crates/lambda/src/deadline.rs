@@ -9,17 +9,17 @@ use crate::meter::ReceiveRate;
 
 /// Lambda's maximum timeout. It also applies if the host states no valid deadline: `cargo lambda
 /// watch` states one in 1970.
-const LONGEST: Duration = Duration::from_secs(15 * 60);
+const MAX_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 /// Earliest deadline that counts as valid (2000-01-01), as the time since 1970.
 const EARLIEST_DEADLINE: Duration = Duration::from_secs(946_684_800);
 /// Time to end a run, and to write and send the answer, on a whole processor: about ten times the
 /// measured time.
-const REPLY: Duration = Duration::from_millis(150);
+const REPLY_TIME: Duration = Duration::from_millis(150);
 /// Maximum of that time, for a function with a small share of a processor.
-const LONGEST_REPLY: Duration = Duration::from_secs(1);
+const MAX_REPLY_TIME: Duration = Duration::from_secs(1);
 /// Bytes of memory (1,769 MiB) at which a function gets a whole processor. With less memory, its
 /// share of the processor is proportional to the memory.
-const ONE_PROCESSOR: u64 = 1769 << 20;
+const MEMORY_OF_ONE_PROCESSOR: u64 = 1769 << 20;
 /// Maximum number of bytes in flight for which a stop waits.
 const MAX_IN_FLIGHT_BYTES: f64 = (2 << 20) as f64;
 /// Divisor of the invocation's whole time. The wait for bytes in flight takes at most that fraction
@@ -41,8 +41,11 @@ impl Deadline {
     pub fn new(started: Instant, milliseconds: u64, memory: Option<u64>) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let stated = Duration::from_millis(milliseconds);
-        let left =
-            if stated < EARLIEST_DEADLINE { LONGEST } else { stated.saturating_sub(since).min(LONGEST) };
+        let left = if stated < EARLIEST_DEADLINE {
+            MAX_TIMEOUT
+        } else {
+            stated.saturating_sub(since).min(MAX_TIMEOUT)
+        };
         Self { started, ends: Instant::now() + left, floor: floor(memory) }
     }
 
@@ -90,8 +93,9 @@ impl Deadline {
 /// shrinks.
 #[expect(clippy::cast_precision_loss, reason = "a ratio of sizes of memory")]
 fn floor(memory: Option<u64>) -> Duration {
-    let memory = memory.filter(|memory| *memory > 0).unwrap_or(ONE_PROCESSOR).min(ONE_PROCESSOR);
-    REPLY.mul_f64(ONE_PROCESSOR as f64 / memory as f64).min(LONGEST_REPLY)
+    let memory =
+        memory.filter(|memory| *memory > 0).unwrap_or(MEMORY_OF_ONE_PROCESSOR).min(MEMORY_OF_ONE_PROCESSOR);
+    REPLY_TIME.mul_f64(MEMORY_OF_ONE_PROCESSOR as f64 / memory as f64).min(MAX_REPLY_TIME)
 }
 
 #[cfg(test)]
@@ -107,13 +111,13 @@ mod tests {
     #[test]
     fn the_margin_grows_for_small_functions_and_slow_links() {
         let (large, small) = (within(100, 3008 << 20), within(100, 512 << 20));
-        assert_eq!(large.margin(None), REPLY);
-        assert!(small.margin(None) > 3 * REPLY && small.margin(None) < LONGEST_REPLY);
-        assert_eq!(within(100, 128 << 20).margin(None), LONGEST_REPLY);
+        assert_eq!(large.margin(None), REPLY_TIME);
+        assert!(small.margin(None) > 3 * REPLY_TIME && small.margin(None) < MAX_REPLY_TIME);
+        assert_eq!(within(100, 128 << 20).margin(None), MAX_REPLY_TIME);
         let slow = Some(ReceiveRate::new(1 << 20, Duration::from_secs(1)));
         let margin = large.margin(slow);
         assert!(
-            margin > REPLY + Duration::from_millis(1_900) && margin < Duration::from_secs(3),
+            margin > REPLY_TIME + Duration::from_millis(1_900) && margin < Duration::from_secs(3),
             "{margin:?}"
         );
         let dead = Some(ReceiveRate::new(1, Duration::from_secs(1)));

@@ -10,7 +10,7 @@ use crate::error::{InvocationFailure, Result};
 
 /// Fields that the events of all actions have.
 #[derive(Debug, Default, Deserialize)]
-pub(crate) struct Common {
+pub(crate) struct CommonFields {
     /// The S3 endpoint. `None`: the endpoint in the environment variables.
     pub(crate) endpoint_url: Option<String>,
     /// Whether files that are made below the function's directory are kept after the answer.
@@ -154,7 +154,7 @@ fn percent_of(size: u64, percent: f64) -> u64 {
     ((size as f64 * percent / 100.0).ceil() as u64).min(size)
 }
 
-pub(crate) fn parse(event: Value) -> Result<(EventAction, Common)> {
+pub(crate) fn parse(event: Value) -> Result<(EventAction, CommonFields)> {
     let Value::Object(mut fields) = event else {
         return Err(InvocationFailure::event(
             "the event must be a JSON object; write {\"action\": ..., \"source\": ...}",
@@ -166,7 +166,7 @@ pub(crate) fn parse(event: Value) -> Result<(EventAction, Common)> {
     for name in ["endpoint_url", "keep"] {
         common.extend(fields.remove(name).map(|value| (name.to_owned(), value)));
     }
-    let common = Common { continues: fields.contains_key("continue"), ..read(action, common)? };
+    let common = CommonFields { continues: fields.contains_key("continue"), ..read(action, common)? };
     let parsed = match action {
         "download" => EventAction::Download(read(action, fields)?),
         "open" => EventAction::Open(read(action, fields)?),

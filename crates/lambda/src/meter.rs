@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Minimum time over which a rate is measured.
-const WINDOW: Duration = Duration::from_millis(500);
+const MIN_WINDOW: Duration = Duration::from_millis(500);
 
 /// Bytes per second, greater than 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -70,7 +70,7 @@ impl<'a> Window<'a> {
     pub(crate) fn rate(&mut self) -> Option<ReceiveRate> {
         let bytes = self.meter.bytes.load(Ordering::Relaxed);
         let elapsed = self.since.elapsed();
-        if elapsed >= WINDOW && bytes > 0 {
+        if elapsed >= MIN_WINDOW && bytes > 0 {
             self.rate = Some(ReceiveRate::new(bytes - self.bytes, elapsed));
             (self.since, self.bytes) = (Instant::now(), bytes);
         }

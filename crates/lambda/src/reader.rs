@@ -15,9 +15,9 @@ use crate::run::EngineRun;
 
 /// Number of bytes in the first step. It is a single block, so that the first byte does not wait
 /// for other blocks.
-const FIRST_STEP: u64 = 128 << 10;
+const FIRST_STEP_BYTES: u64 = 128 << 10;
 /// Number of bytes in each later step.
-const STEP: u64 = 1 << 20;
+const STEP_BYTES: u64 = 1 << 20;
 /// Interval at which a waiting read checks the deadline.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -98,11 +98,12 @@ pub fn read(
     let meter = ByteMeter::default();
     let mut window = Window::of(&meter);
     let mut hasher = Hasher::new(Algorithm::Crc32c);
-    let mut buffer = vec![0; to_usize(STEP.min(range.len()))];
+    let mut buffer = vec![0; to_usize(STEP_BYTES.min(range.len()))];
     let empty = Hasher::new(Algorithm::Crc32c).finish();
     let mut reading = ReadProgress { bytes: 0, first_byte: None, crc32c: empty, rate: None };
     while reading.bytes < range.len() {
-        let step = if reading.bytes == 0 { FIRST_STEP } else { STEP }.min(range.len() - reading.bytes);
+        let step =
+            if reading.bytes == 0 { FIRST_STEP_BYTES } else { STEP_BYTES }.min(range.len() - reading.bytes);
         let step = &mut buffer[..to_usize(step)];
         let mut go_on = || !deadline.is_near(reading.rate);
         if !go_on() {

@@ -14,9 +14,9 @@ use crate::error::{InvocationFailure, Result};
 
 /// Number of bytes reserved for the journal of a download, which has at most 32,768 records of 17
 /// bytes.
-const JOURNAL: u64 = 1 << 20;
+const JOURNAL_BYTES: u64 = 1 << 20;
 /// Number of bytes in one unit of `st_blocks`.
-const BLOCK: u64 = 512;
+const BLOCK_BYTES: u64 = 512;
 
 /// Returns the bytes of disk space that files below `directory` use.
 pub(crate) fn used(directory: &Path) -> u64 {
@@ -24,7 +24,7 @@ pub(crate) fn used(directory: &Path) -> u64 {
     entries
         .map(|entry| match entry.metadata() {
             Ok(metadata) if metadata.is_dir() => used(&entry.path()),
-            Ok(metadata) => metadata.blocks() * BLOCK,
+            Ok(metadata) => metadata.blocks() * BLOCK_BYTES,
             // The file was removed in the meantime.
             Err(_) => 0,
         })
@@ -45,13 +45,16 @@ pub(crate) fn free(path: &Path) -> Option<u64> {
 /// # Errors
 /// [`FailureKind::Full`], with the required size.
 pub(crate) fn check_room(path: &Path, size: u64) -> Result<()> {
-    let here: u64 =
-        partial_files(path).iter().filter_map(|path| path.metadata().ok()).map(|m| m.blocks() * BLOCK).sum();
+    let here: u64 = partial_files(path)
+        .iter()
+        .filter_map(|path| path.metadata().ok())
+        .map(|m| m.blocks() * BLOCK_BYTES)
+        .sum();
     let Some(free) = free(path) else { return Ok(()) };
-    if size.saturating_add(JOURNAL) <= free.saturating_add(here) {
+    if size.saturating_add(JOURNAL_BYTES) <= free.saturating_add(here) {
         return Ok(());
     }
-    Err(too_small(path, &human(size.saturating_add(JOURNAL)), free.saturating_add(here)))
+    Err(too_small(path, &human(size.saturating_add(JOURNAL_BYTES)), free.saturating_add(here)))
 }
 
 /// Returns the failure for a call that needs more space than is free.

@@ -15,10 +15,10 @@ use support::{Function, Outcome, Store};
 const MIB: usize = 1 << 20;
 /// Rate of the link to the store, in bytes per second. Each parallel request completes a chunk
 /// before the deadline, but at most two thirds of an object arrive in that time.
-const RATE: u64 = 32 << 20;
+const LINK_RATE: u64 = 32 << 20;
 const SIZE: usize = 64 * MIB;
 /// Deadline that stops the work. `answer_within` raises it if the function makes no progress.
-const SHORT: Duration = Duration::from_millis(1_300);
+const SHORT_TIMEOUT: Duration = Duration::from_millis(1_300);
 
 fn bytes_of(answer: &Value, name: &str) -> u64 {
     answer[name].as_u64().unwrap_or_else(|| panic!("{name}: {answer}"))
@@ -28,9 +28,10 @@ fn bytes_of(answer: &Value, name: &str) -> u64 {
 fn a_download_that_the_deadline_stops_finishes_over_several_calls() {
     let store = Store::start();
     let (source, content) = store.put_seeded("big", SIZE);
-    let link = store.behind(RATE);
+    let link = store.behind(LINK_RATE);
     let mut function = Function::start(&format!("http://{}", link.address()));
-    let answers = function.answers(&json!({"action": "download", "source": source, "keep": true}), SHORT);
+    let answers =
+        function.answers(&json!({"action": "download", "source": source, "keep": true}), SHORT_TIMEOUT);
     assert!(answers.len() > 1, "the deadline stopped nothing: {answers:#?}");
     assert!(fs::read(function.path("big")).unwrap() == content);
     for pair in answers.windows(2) {
@@ -50,10 +51,10 @@ fn a_download_that_the_deadline_stops_finishes_over_several_calls() {
 fn another_environment_begins_a_download_anew_and_says_so() {
     let store = Store::start();
     let (source, content) = store.put_seeded("big", SIZE);
-    let link = store.behind(RATE);
+    let link = store.behind(LINK_RATE);
     let endpoint = format!("http://{}", link.address());
     let mut event = json!({"action": "download", "source": source});
-    let stopped = Function::start(&endpoint).answer_within(&event, SHORT);
+    let stopped = Function::start(&endpoint).answer_within(&event, SHORT_TIMEOUT);
     event["continue"] = stopped["continue"].clone();
     assert!(event["continue"].is_string() && bytes_of(&stopped, "done_bytes") > 0, "{stopped}");
     let mut other = Function::start(&store.url());
@@ -70,12 +71,12 @@ fn another_environment_begins_a_download_anew_and_says_so() {
 fn an_object_that_changed_between_calls_is_an_error_that_names_both_versions() {
     let store = Store::start();
     let (source, _) = store.put_seeded("big", SIZE);
-    let link = store.behind(RATE);
+    let link = store.behind(LINK_RATE);
     let mut function = Function::start(&format!("http://{}", link.address()));
     for action in ["download", "open"] {
         store.put("big", &bytes(1, SIZE));
         let mut event = json!({"action": action, "source": source});
-        let stopped = function.answer_within(&event, SHORT);
+        let stopped = function.answer_within(&event, SHORT_TIMEOUT);
         event["continue"] = stopped["continue"].clone();
         assert!(event["continue"].is_string(), "{stopped}");
         store.put("big", &bytes(2, SIZE));
@@ -87,14 +88,14 @@ fn an_object_that_changed_between_calls_is_an_error_that_names_both_versions() {
 fn a_read_continues_at_its_offset_in_any_environment() {
     let store = Store::start();
     let (source, content) = store.put_seeded("big", 16 * MIB);
-    let link = store.behind(RATE / 4);
+    let link = store.behind(LINK_RATE / 4);
     let endpoint = format!("http://{}", link.address());
     let part = &content[MIB + 5..][..14 * MIB];
     let mut event =
         json!({"action": "open", "source": source, "read": {"offset": MIB + 5, "length": part.len()}});
     let mut read = 0;
     loop {
-        let answer = Function::start(&endpoint).answer_within(&event, SHORT);
+        let answer = Function::start(&endpoint).answer_within(&event, SHORT_TIMEOUT);
         read += bytes_of(&answer, "bytes");
         assert_eq!(bytes_of(&answer, "done_bytes"), read);
         if answer["continue"].is_null() {
@@ -116,10 +117,10 @@ fn a_copy_of_many_continues_behind_the_last_name_that_is_done() {
         store.put(&format!("run/{name}"), content);
     }
     // At half the rate, the requests in flight take only a small part of a call's time.
-    let link = store.behind(RATE / 2);
+    let link = store.behind(LINK_RATE / 2);
     let mut function = Function::start(&format!("http://{}", link.address()));
     let event = json!({"action": "copy-many", "source": format!("s3://{BUCKET}/run/"), "keep": true});
-    let answers = function.answers(&event, SHORT);
+    let answers = function.answers(&event, SHORT_TIMEOUT);
     assert!(answers.len() > 1, "{answers:#?}");
     for (name, content) in &objects {
         assert!(fs::read(function.path("run").join(name)).unwrap() == *content, "{name}");
@@ -144,9 +145,9 @@ fn a_deadline_that_leaves_no_time_is_an_error_at_once() {
 }
 
 /// A separate file system that is too small for the files. Mounting it requires root.
-struct Small(tempfile::TempDir);
+struct SmallFileSystem(tempfile::TempDir);
 
-impl Small {
+impl SmallFileSystem {
     fn mounted() -> Self {
         let at = scratch();
         let mount =
@@ -156,7 +157,7 @@ impl Small {
     }
 }
 
-impl Drop for Small {
+impl Drop for SmallFileSystem {
     fn drop(&mut self) {
         let unmounted = Command::new("umount").arg(self.0.path()).status();
         assert!(std::thread::panicking() || unmounted.unwrap().success());
@@ -171,7 +172,7 @@ fn what_does_not_fit_is_refused_before_a_byte_moves() {
     let store = Store::start();
     let (source, _) = store.put_seeded("dir/a", 10 * MIB);
     store.put_seeded("dir/b", MIB);
-    let small = Small::mounted();
+    let small = SmallFileSystem::mounted();
     let mut function = Function::start_in(&store.url(), small.0.path(), &[]);
     function.fails(
         &json!({"action": "download", "source": source}),

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use firstbyte_layout::{Error, Layout};
 
 /// Maximum time for which a dead client or a restarted server blocks others: some lease periods.
-const OUTAGE: Duration = Duration::from_secs(60);
+const MAX_OUTAGE: Duration = Duration::from_secs(60);
 
 /// Random number generator with a seed: Knuth's linear congruential generator.
 struct Draws(u64);
@@ -47,18 +47,18 @@ fn open(root: &Path, stop: &Path) -> Option<Layout> {
 }
 
 /// Reports a broken rule. The exit code is the number of reports.
-fn complain(broken: &mut u8, what: &str) {
+fn report_broken_rule(broken: &mut u8, what: &str) {
     eprintln!("{what}");
     *broken = broken.saturating_add(1);
 }
 
-/// Writes a file. Tries again, for at most [`OUTAGE`], while the write is blocked by the locks of a
-/// dead client or by a restart of the server.
+/// Writes a file. Tries again, for at most [`MAX_OUTAGE`], while the write is blocked by the locks
+/// of a dead client or by a restart of the server.
 fn put(layout: &Layout, name: &str, content: &str) -> Result<(), Error> {
     let began = Instant::now();
     loop {
         match layout.put(name.as_bytes(), content.as_bytes()) {
-            Err(error) if began.elapsed() < OUTAGE => {
+            Err(error) if began.elapsed() < MAX_OUTAGE => {
                 eprintln!("put {name} again: {error}");
                 std::thread::sleep(Duration::from_millis(100));
             }
@@ -84,24 +84,26 @@ fn main() -> ExitCode {
         if draws.below(3) == 0 {
             match layout.delete(text.as_bytes()) {
                 Ok(deleted) if deleted == is_there => {}
-                found => complain(&mut broken, &format!("delete {text}, there {is_there}: {found:?}")),
+                found => {
+                    report_broken_rule(&mut broken, &format!("delete {text}, there {is_there}: {found:?}"))
+                }
             }
             mine.insert(own, None);
         } else {
             let content = format!("{client}-{steps}");
             if let Err(error) = put(&layout, &text, &content) {
-                complain(&mut broken, &format!("put {text}: {error}"));
+                report_broken_rule(&mut broken, &format!("put {text}: {error}"));
             }
             match layout.get(text.as_bytes()) {
                 Ok(found) if found == content.as_bytes() => {}
-                found => complain(&mut broken, &format!("get {text} after put: {found:?}")),
+                found => report_broken_rule(&mut broken, &format!("get {text} after put: {found:?}")),
             }
             mine.insert(own, Some(content));
         }
         let still = name(row * draws.below(files / row) + clients + draws.below(clients));
         match layout.get(still.as_bytes()) {
             Ok(found) if found == still.as_bytes() => {}
-            found => complain(&mut broken, &format!("get {still}: {found:?}")),
+            found => report_broken_rule(&mut broken, &format!("get {still}: {found:?}")),
         }
     }
     eprintln!("{steps} steps");

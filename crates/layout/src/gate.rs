@@ -31,7 +31,7 @@ use crate::stage;
 /// the rules holds that lock only while it writes the layout file.
 const MAX_LOCK_WAIT: Duration = if cfg!(test) { Duration::from_millis(300) } else { Duration::from_secs(10) };
 /// Pause between two attempts to lock the root.
-const PAUSE: Duration = Duration::from_millis(1);
+const LOCK_RETRY_PAUSE: Duration = Duration::from_millis(1);
 
 /// Guard: the layout file cannot change while it lives.
 pub(crate) struct LayoutGate {
@@ -87,7 +87,7 @@ fn lock_root(root: &LayoutRoot, share: LockShare) -> Result<OwnedFd> {
         match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockShared) {
             Ok(()) => break,
             Err(Errno::INTR) => {}
-            Err(Errno::WOULDBLOCK) if began.elapsed() < MAX_LOCK_WAIT => std::thread::sleep(PAUSE),
+            Err(Errno::WOULDBLOCK) if began.elapsed() < MAX_LOCK_WAIT => std::thread::sleep(LOCK_RETRY_PAUSE),
             Err(Errno::WOULDBLOCK) => return Err(Error::Locked { root: root.path().to_owned() }),
             Err(error) => return Err(at(error)),
         }

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::protocol::{self, DiskSteps, FilePlace};
 use crate::scheme::Hash;
 use crate::stage::Staged;
-use crate::tally::{PART, digest_of, read_all};
+use crate::tally::{READ_BYTES, digest_of, read_all};
 use crate::{Layout, LayoutDurability};
 
 impl Layout {
@@ -34,7 +34,7 @@ impl Layout {
     pub fn put_file(&self, name: &[u8], source: &Path) -> Result<()> {
         let at = |error| Error::io(source, error);
         let file = File::open(source).map_err(at)?;
-        self.put_from(name, &mut BufReader::with_capacity(PART, file), at)
+        self.put_from(name, &mut BufReader::with_capacity(READ_BYTES, file), at)
     }
 
     /// Writes content to a file named by its digest, and returns the digest. For layouts by

@@ -21,7 +21,7 @@ const REMARK: &str = "# The files here are kept by `firstbyte layout`; `firstbyt
 const VERSION: u32 = 1;
 /// Length of the file in bytes, with room for longer values. The file is within one block of the
 /// disk, of which a power cut leaves either the old or the new content.
-const LENGTH: usize = 512;
+const FILE_LENGTH: usize = 512;
 /// The place of a layout's files, or the direction in which they move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayoutState {
@@ -54,9 +54,9 @@ pub(crate) struct LayoutRecord {
 impl LayoutRecord {
     /// Reads the record from `file`. Errors name `path`.
     pub(crate) fn read(file: &File, path: &Path) -> Result<Self> {
-        let mut bytes = [0; LENGTH];
+        let mut bytes = [0; FILE_LENGTH];
         let mut filled = 0;
-        while filled < LENGTH {
+        while filled < FILE_LENGTH {
             match file.read_at(&mut bytes[filled..], filled as u64).map_err(|error| Error::io(path, error))? {
                 0 => break,
                 more => filled += more,
@@ -82,7 +82,7 @@ impl LayoutRecord {
             scheme.leaf(),
         );
         let mut bytes = text.into_bytes();
-        bytes.resize(LENGTH, b'\n');
+        bytes.resize(FILE_LENGTH, b'\n');
         bytes
     }
 
@@ -134,7 +134,7 @@ mod tests {
     fn what_is_written_is_read_again() {
         let text = String::from_utf8(some().render()).unwrap();
         assert_eq!(parse(&text).unwrap(), some());
-        assert_eq!(text.len(), LENGTH);
+        assert_eq!(text.len(), FILE_LENGTH);
     }
 
     #[test]

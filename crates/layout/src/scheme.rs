@@ -21,15 +21,15 @@ use crate::reserved;
 
 /// Maximum number of directories above a file: enough for 10^9 files with 16 directories in each
 /// directory. Each level costs a look-up.
-const MOST_LEVELS: u8 = 6;
+const MAX_LEVELS: u8 = 6;
 /// Maximum number of digits in a directory's name. With more than 65,536 directories in one
 /// directory, look-ups would be as slow as in the flat directory that a layout replaces.
-const MOST_WIDTH: u8 = 4;
+const MAX_WIDTH: u8 = 4;
 /// Number of hexadecimal digits of a name's hash, which has 64 bits.
 const DIGITS: usize = 16;
 /// Number of files that a directory should hold: few enough to be listed at once, and enough to
 /// justify a directory.
-const COMFORTABLE: f64 = 100.0;
+const IDEAL_FILES_PER_DIRECTORY: f64 = 100.0;
 /// Reason to refuse a name that looks like a directory of the layout. The type of the entry does
 /// not matter.
 pub(crate) const CALLED_LIKE_A_LEVEL: &str = "called like a directory of the layout";
@@ -120,10 +120,10 @@ impl LayoutScheme {
     /// [`SchemeError::Options`] if a number is out of range, or if `leaf` is [`Leaf::Rest`] but the
     /// digits are not part of the name.
     pub fn new(hash: Hash, levels: u8, width: u8, leaf: Leaf) -> Result<Self, SchemeError> {
-        if !(1..=MOST_LEVELS).contains(&levels) {
+        if !(1..=MAX_LEVELS).contains(&levels) {
             return Err(SchemeError::Options { why: "--levels: a layout has 1 to 6 levels" });
         }
-        if !(1..=MOST_WIDTH).contains(&width) {
+        if !(1..=MAX_WIDTH).contains(&width) {
             return Err(SchemeError::Options { why: "--width: a directory's name has 1 to 4 digits" });
         }
         if usize::from(levels) * usize::from(width) > DIGITS {
@@ -165,7 +165,7 @@ impl LayoutScheme {
     ) -> Result<Vec<Self>, SchemeError> {
         // A directory then has 16 or 256 subdirectories. 4,096 would be too many.
         let widths = width.map_or(1..=2, |width| width..=width);
-        let all = levels.map_or(1..=MOST_LEVELS, |levels| levels..=levels);
+        let all = levels.map_or(1..=MAX_LEVELS, |levels| levels..=levels);
         let pairs = all.flat_map(|levels| widths.clone().map(move |width| (levels, width)));
         let (shapes, refused): (Vec<_>, Vec<_>) =
             pairs.map(|(levels, width)| Self::new(hash, levels, width, leaf)).partition(Result::is_ok);
@@ -175,10 +175,10 @@ impl LayoutScheme {
         }
     }
 
-    /// Returns how far the number of files per directory is from [`COMFORTABLE`] if there are
-    /// `files` files in all, on a logarithmic scale. 0 is best.
+    /// Returns how far the number of files per directory is from [`IDEAL_FILES_PER_DIRECTORY`] if
+    /// there are `files` files in all, on a logarithmic scale. 0 is best.
     pub(crate) fn strain(&self, files: u64) -> f64 {
-        (files_per_directory(files, self.levels, self.width) / COMFORTABLE).ln().abs()
+        (files_per_directory(files, self.levels, self.width) / IDEAL_FILES_PER_DIRECTORY).ln().abs()
     }
 
     /// Returns the source of the digits in a path.

@@ -26,7 +26,7 @@ use crate::reserved;
 use crate::root::LayoutRoot;
 use crate::stage::remove_abandoned;
 use crate::survey::survey_of;
-use crate::tally::{BATCH, ConversionRun, ConversionWatch, Converted, type_of, wrong_content};
+use crate::tally::{BATCH_BYTES, ConversionRun, ConversionWatch, Converted, type_of, wrong_content};
 
 /// Makes the directory `root` a layout, or continues an earlier call that was interrupted. Reverses
 /// an unfinished unsharding. Calls `watch` with the progress after each batch; `watch` may stop the
@@ -78,7 +78,7 @@ impl ConversionRun<'_> {
     fn pass(&mut self) -> Result<u64> {
         self.begin_pass();
         let before = self.done.moved;
-        let mut pages = self.root.read(b"", BATCH)?;
+        let mut pages = self.root.read(b"", BATCH_BYTES)?;
         let mut order = Vec::new();
         while let Some(batch) = pages.next()? {
             self.sort(batch, &mut order)?;

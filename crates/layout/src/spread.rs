@@ -8,13 +8,13 @@
 use std::collections::HashMap;
 
 /// Maximum number of leading bytes that are counted.
-const BYTES: usize = 4;
+const MAX_COUNTED_BYTES: usize = 4;
 /// Maximum number of distinct beginnings, which take some MiB. Four hexadecimal digits have half as
 /// many. Two arbitrary bytes have half as many too, so two bytes are always distinguished.
 const MAX_BEGINNINGS: usize = 1 << 17;
 
 /// First bytes of a name, padded with zeros, which no name contains.
-type Beginning = [u8; BYTES];
+type Beginning = [u8; MAX_COUNTED_BYTES];
 
 /// Counts of files by the first bytes of their names.
 pub(crate) struct NameSpread {
@@ -35,11 +35,11 @@ pub(crate) struct Crowding {
 
 impl NameSpread {
     pub(crate) fn new() -> Self {
-        Self { counts: HashMap::new(), bytes: BYTES, files: 0 }
+        Self { counts: HashMap::new(), bytes: MAX_COUNTED_BYTES, files: 0 }
     }
 
     pub(crate) fn add(&mut self, name: &[u8]) {
-        let mut beginning = [0; BYTES];
+        let mut beginning = [0; MAX_COUNTED_BYTES];
         let length = name.len().min(self.bytes);
         beginning[..length].copy_from_slice(&name[..length]);
         *self.counts.entry(beginning).or_default() += 1;
@@ -74,7 +74,7 @@ impl NameSpread {
     fn cut(&self, bytes: usize) -> HashMap<Beginning, u32> {
         let mut cut = HashMap::new();
         for (beginning, count) in &self.counts {
-            let mut shorter = [0; BYTES];
+            let mut shorter = [0; MAX_COUNTED_BYTES];
             shorter[..bytes].copy_from_slice(&beginning[..bytes]);
             *cut.entry(shorter).or_default() += count;
         }

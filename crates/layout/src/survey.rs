@@ -19,18 +19,18 @@ use crate::reserved;
 use crate::root::LayoutRoot;
 use crate::scheme::{CALLED_LIKE_A_LEVEL, LayoutScheme};
 use crate::spread::{NameSpread, to_float};
-use crate::tally::{BATCH, type_of};
+use crate::tally::{BATCH_BYTES, type_of};
 
 /// Factor by which the directory of the average file may be fuller than with evenly distributed
 /// names.
-const TOLERANCE: f64 = 2.0;
+const MAX_CROWDING_RATIO: f64 = 2.0;
 /// Bytes of names read at once from a directory of a layout, for each directory level.
 const LEVEL_BATCH: usize = 256 << 10;
 /// Number of look-ups whose time is measured for an estimate.
-const SAMPLE: usize = 100;
+const TIMED_LOOK_UPS: usize = 100;
 /// Minimum times of a rename and of making a directory, measured on ext4 with a warm cache.
-const RENAME: Duration = Duration::from_micros(4);
-const DIRECTORY: Duration = Duration::from_micros(25);
+const MIN_RENAME_TIME: Duration = Duration::from_micros(4);
+const MIN_DIRECTORY_TIME: Duration = Duration::from_micros(25);
 
 /// The content of a directory, and what a conversion would do with it.
 #[derive(Debug)]
@@ -96,7 +96,7 @@ pub fn survey_back(root: &Path) -> Result<Survey> {
     let mut levels = Levels { root: &root, scheme: record.scheme, files: 0, directories: 0 };
     levels.count(b"", 0)?;
     let Levels { files, directories, .. } = levels;
-    let look_up = match root.read(b"", BATCH)?.next()? {
+    let look_up = match root.read(b"", BATCH_BYTES)?.next()? {
         Some(batch) => time_look_ups(&root, batch)?,
         None => Duration::ZERO,
     };
@@ -113,7 +113,7 @@ pub(crate) fn survey_of(root: &LayoutRoot, request: &LayoutRequest) -> Result<Su
         Some(record) => request.agrees(record.scheme, root.path()).map(|()| vec![record.scheme])?,
         None => request.shapes()?,
     };
-    let mut seen = Seen::new(shapes, record.is_some());
+    let mut seen = DirectoryFindings::new(shapes, record.is_some());
     seen.read(root)?;
     let files = seen.files;
     let shapes = std::mem::take(&mut seen.shapes);
@@ -164,7 +164,7 @@ impl Shape {
 }
 
 /// Findings of one pass over a directory.
-struct Seen {
+struct DirectoryFindings {
     files: u64,
     left: u64,
     shapes: Vec<Shape>,
@@ -177,7 +177,7 @@ struct Seen {
     look_up: Duration,
 }
 
-impl Seen {
+impl DirectoryFindings {
     fn new(shapes: Vec<LayoutScheme>, established: bool) -> Self {
         let spread = shapes.iter().any(|scheme| scheme.hash().is_prefix()).then(NameSpread::new);
         let shapes = shapes.into_iter().map(|scheme| Shape { scheme, refused: 0, example: None }).collect();
@@ -185,7 +185,7 @@ impl Seen {
     }
 
     fn read(&mut self, root: &LayoutRoot) -> Result<()> {
-        let mut pages = root.read(b"", BATCH)?;
+        let mut pages = root.read(b"", BATCH_BYTES)?;
         while let Some(batch) = pages.next()? {
             if self.files == 0 {
                 self.look_up = time_look_ups(root, batch)?;
@@ -233,7 +233,11 @@ impl Seen {
     fn uneven(&self, root: &LayoutRoot, scheme: LayoutScheme) -> Option<Error> {
         let crowding = self.spread.as_ref()?.crowding(scheme.digits());
         let (crowding, even) = (crowding.found, crowding.even);
-        (crowding > TOLERANCE * even).then(|| Error::Uneven { root: root.path().to_owned(), crowding, even })
+        (crowding > MAX_CROWDING_RATIO * even).then(|| Error::Uneven {
+            root: root.path().to_owned(),
+            crowding,
+            even,
+        })
     }
 
     /// Returns the number of directories on all levels for `files` files.
@@ -298,7 +302,7 @@ impl Levels<'_> {
 fn time_look_ups(root: &LayoutRoot, batch: &Batch) -> Result<Duration> {
     let began = Instant::now();
     let mut count = 0;
-    for entry in batch.entries().take(SAMPLE) {
+    for entry in batch.entries().take(TIMED_LOOK_UPS) {
         root.stat(entry.name())?;
         count += 1;
     }
@@ -309,5 +313,5 @@ fn time_look_ups(root: &LayoutRoot, batch: &Batch) -> Result<Duration> {
 /// look-up.
 fn estimate(look_up: Duration, files: u64, directories: u64) -> Duration {
     let times = |cost: Duration, count: u64| cost.mul_f64(to_float(count));
-    times(look_up.max(RENAME), files) + times(look_up.max(DIRECTORY), directories)
+    times(look_up.max(MIN_RENAME_TIME), files) + times(look_up.max(MIN_DIRECTORY_TIME), directories)
 }

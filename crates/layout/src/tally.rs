@@ -16,10 +16,10 @@ use crate::scheme::{Hash, LayoutScheme};
 /// Bytes of names that are read, sorted and moved at once, about 60,000 names of usual length. In a
 /// larger batch, more files go to each directory, but the batch has to fit into a few MiB of
 /// memory.
-pub(crate) const BATCH: usize = 4 << 20;
+pub(crate) const BATCH_BYTES: usize = 4 << 20;
 /// Bytes of content read by one system call. More would not help, because a layout's files are
 /// small.
-pub(crate) const PART: usize = 64 << 10;
+pub(crate) const READ_BYTES: usize = 64 << 10;
 /// Maximum number of failures that are kept. Further failures are only counted.
 pub(crate) const MAX_KEPT_FAILURES: usize = 1000;
 
@@ -127,7 +127,7 @@ pub(crate) fn wrong_content(
         return Ok(None);
     }
     let Some((file, _)) = root.regular(path)? else { return Ok(None) };
-    let mut content = BufReader::with_capacity(PART, file);
+    let mut content = BufReader::with_capacity(READ_BYTES, file);
     let found = digest_of(&mut content, |error| root.error(path, error), |_| Ok(()))?;
     Ok((found.as_bytes() != name).then(|| Error::Content { path: root.join(path), found }))
 }

@@ -28,13 +28,13 @@ use crate::tuning::Tuning;
 
 /// Number of batches of one part that may wait for the caller. They hold a part with names of usual
 /// length, so its thread can continue with the next part.
-const WAITING: usize = 16;
+const MAX_WAITING_BATCHES: usize = 16;
 /// Maximum number of parts. The caller gets them in order, so with smaller parts threads wait less.
 /// Each planned part takes 100 bytes.
-const PARTS: u64 = 4096;
+const MAX_PARTS: u64 = 4096;
 
 /// The error message if the parts of a directory do not fit together; see [`split`].
-const DISORDERED: &str =
+const DISORDERED_MESSAGE: &str =
     "the file system gave positions out of order; what was listed may lack names or have some twice";
 
 /// A message from the thread that reads a part: a batch, an error, or `None` at the end.
@@ -85,7 +85,7 @@ impl AheadDirectory {
         let (parts, most) = plan(&reader);
         let threads = most.min(parts.len());
         let (order, ordered) = sync_channel(threads);
-        let spare = SpareBatches::new(Self::BUFFER, WAITING * threads);
+        let spare = SpareBatches::new(Self::BUFFER, MAX_WAITING_BATCHES * threads);
         let left = Mutex::new(PendingParts { parts, order: Some(order) });
         let shared = Arc::new(Shared { directory: reader.into(), left, spare });
         let start = |_| {
@@ -175,7 +175,7 @@ impl AheadDirectory {
 fn plan(reader: &DirectoryReader) -> (VecDeque<Option<DirectoryPart>>, usize) {
     let tuning = Tuning::of_open(reader, &ListingOptions::default());
     let Some(tuning) = tuning.ok().filter(Tuning::splits) else { return ([None].into(), 1) };
-    let parts = split::plan(reader.as_fd(), reader.so_far, reader.next, PARTS);
+    let parts = split::plan(reader.as_fd(), reader.so_far, reader.next, MAX_PARTS);
     if parts.is_empty() {
         ([None].into(), 1)
     } else {
@@ -204,7 +204,7 @@ impl Shared {
     fn next(&self) -> Option<(Option<DirectoryPart>, SyncSender<Message>)> {
         let mut left = self.left.lock();
         let part = left.parts.pop_front();
-        let (sender, receiver) = sync_channel(WAITING);
+        let (sender, receiver) = sync_channel(MAX_WAITING_BATCHES);
         // Sent while the lock is held, to keep the order. If the channel is full, the other threads
         // would have to wait too.
         match (part, &left.order) {
@@ -235,7 +235,7 @@ impl Shared {
             }
         }
         if part.is_some_and(|part| !part.joins(&self.directory)) {
-            return Err(io::Error::other(DISORDERED));
+            return Err(io::Error::other(DISORDERED_MESSAGE));
         }
         Ok(())
     }

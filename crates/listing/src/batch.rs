@@ -13,7 +13,7 @@ use std::os::fd::AsFd;
 use firstbyte_location::EntryKind;
 use rustix::fs::FileType;
 
-use crate::dirent::{LEAST_ROOM, Raw, getdents, records};
+use crate::dirent::{MIN_BUFFER_BYTES, Raw, getdents, records};
 use crate::error::Error;
 use crate::stat::{InodeStat, kind_of};
 
@@ -56,7 +56,7 @@ impl Batch {
     /// plus the name, rounded up to 8 bytes.
     #[must_use]
     pub fn new(buffer: usize) -> Self {
-        let buffer = buffer.clamp(LEAST_ROOM, MAX_BUFFER);
+        let buffer = buffer.clamp(MIN_BUFFER_BYTES, MAX_BUFFER_BYTES);
         Self {
             buffer: vec![0; buffer].into_boxed_slice(),
             used: 0,
@@ -249,7 +249,7 @@ fn is_entry(name: &[u8]) -> bool {
 }
 
 /// Maximum size of the buffer in bytes. Offsets in a batch have 32 bits.
-const MAX_BUFFER: usize = 1 << 30;
+const MAX_BUFFER_BYTES: usize = 1 << 30;
 
 /// The entries of one directory in a [`Batch`].
 #[derive(Clone, Copy, Debug)]
@@ -348,7 +348,7 @@ fn type_of(kind: u8) -> FileType {
     FileType::from_raw_mode(u32::from(kind) << 12)
 }
 
-/// Narrows an offset in a batch, which is less than [`MAX_BUFFER`].
+/// Narrows an offset in a batch, which is less than [`MAX_BUFFER_BYTES`].
 #[inline]
 fn narrow(offset: usize) -> u32 {
     offset as u32

@@ -13,12 +13,12 @@ use std::os::fd::{AsFd, AsRawFd};
 use rustix::io::Errno;
 
 /// Number of bytes in a record before the name.
-const HEAD: usize = 19;
+const HEAD_BYTES: usize = 19;
 
 /// Smallest buffer for a call, in bytes: more than a record with the longest name that Linux itself
 /// allows (255 bytes). A file system with longer names may return `EINVAL`; the caller then has to
 /// provide a larger buffer.
-pub(crate) const LEAST_ROOM: usize = 1024;
+pub(crate) const MIN_BUFFER_BYTES: usize = 1024;
 
 /// One record: its fixed fields, and the position of its name in the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl Iterator for DirentRecords<'_> {
             return Some(Err(Errno::IO));
         };
         let (mut raw, length) = raw;
-        raw.name = self.at + HEAD;
+        raw.name = self.at + HEAD_BYTES;
         self.at += length;
         Some(Ok(raw))
     }
@@ -78,15 +78,15 @@ impl Iterator for DirentRecords<'_> {
 /// record is malformed.
 #[inline]
 fn parse(bytes: &[u8]) -> Option<(Raw, usize)> {
-    let head = bytes.first_chunk::<HEAD>()?;
+    let head = bytes.first_chunk::<HEAD_BYTES>()?;
     let inode = u64::from_ne_bytes(*head.first_chunk()?);
     let next = i64::from_ne_bytes(*head[8..].first_chunk()?);
     let length = usize::from(u16::from_ne_bytes([head[16], head[17]]));
     let record = bytes.get(..length)?;
-    let from = HEAD.max(length.checked_sub(8)?);
+    let from = HEAD_BYTES.max(length.checked_sub(8)?);
     let zero = record.get(from..)?.iter().position(|byte| *byte == 0)?;
-    let len = from + zero - HEAD;
-    Some((Raw { inode, next, kind: head[18], name: HEAD, len }, length))
+    let len = from + zero - HEAD_BYTES;
+    Some((Raw { inode, next, kind: head[18], name: HEAD_BYTES, len }, length))
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use crate::options::Symlinks;
 
 /// Maximum number of directories that are kept open, in addition to about two for each worker. A
 /// process may have 1,024 descriptors by default, so most are left to the caller.
-const CAP: usize = 256;
+const MAX_OPEN_DIRECTORIES: usize = 256;
 
 /// An open directory.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl DirectoryHandle {
     /// True if the directory may stay open until the directories found in it are opened. False
     /// while too many are open.
     pub(crate) fn may_stay(&self) -> bool {
-        self.count.load(Ordering::Relaxed) <= CAP
+        self.count.load(Ordering::Relaxed) <= MAX_OPEN_DIRECTORIES
     }
 }
 

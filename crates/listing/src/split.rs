@@ -26,13 +26,13 @@ use rustix::io::Errno;
 use rustix_futex_sync::Mutex;
 
 use crate::batch::Take;
-use crate::dirent::{LEAST_ROOM, Raw, getdents, records};
+use crate::dirent::{MIN_BUFFER_BYTES, Raw, getdents, records};
 use crate::open::reopen;
 use crate::stat::Time;
 
 /// Approximate number of entries in a part. Opening and seeking take about 30 us, reading this many
 /// entries 3 ms.
-const PART: u64 = 16 << 10;
+const PART_ENTRIES: u64 = 16 << 10;
 /// Maximum number of parts if their order does not matter. With this many, all threads end at about
 /// the same time.
 pub(crate) const MAX_UNORDERED_PARTS: u64 = 64;
@@ -87,14 +87,14 @@ fn boundaries(read: u64, position: i64, most: u64) -> Vec<i64> {
     let Some(before) = u64::try_from(position).ok().filter(|before| *before > 0) else { return Vec::new() };
     let left = i64::MAX as u64 - before;
     let entries = u128::from(read) * u128::from(left) / u128::from(before);
-    let parts = u64::try_from(entries / u128::from(PART)).unwrap_or(most).min(most);
+    let parts = u64::try_from(entries / u128::from(PART_ENTRIES)).unwrap_or(most).min(most);
     (1..parts).map(|index| position + (left / parts * index) as i64).collect()
 }
 
 /// True if a seek to `position` leads to entries after that position.
 fn seeks(directory: impl AsFd, position: i64) -> rustix::io::Result<bool> {
     let probe = reopen(directory)?;
-    let mut buffer = [0; LEAST_ROOM];
+    let mut buffer = [0; MIN_BUFFER_BYTES];
     let filled = seek_and_read(&probe, position, &mut buffer)?;
     let mut last = position;
     let mut ordered = filled > 0;
@@ -108,7 +108,7 @@ fn seeks(directory: impl AsFd, position: i64) -> rustix::io::Result<bool> {
 
 /// Returns the name of the first entry at or after `position`.
 fn first_from(directory: impl AsFd, position: i64) -> rustix::io::Result<Option<Vec<u8>>> {
-    let mut buffer = [0; LEAST_ROOM];
+    let mut buffer = [0; MIN_BUFFER_BYTES];
     let filled = seek_and_read(reopen(directory)?, position, &mut buffer)?;
     let Some(raw) = records(&buffer[..filled], 0).next().transpose()? else { return Ok(None) };
     Ok(Some(buffer[raw.name..raw.name + raw.len].to_vec()))
@@ -206,7 +206,7 @@ struct Stamp {
 
 /// Age from which a modification time is reliable. Such times advance by the kernel's tick, at most
 /// 10 ms, and a change within the same tick may leave the time unchanged.
-const TICK: Duration = Duration::from_millis(20);
+const MAX_TICK: Duration = Duration::from_millis(20);
 
 impl Stamp {
     fn of(directory: impl AsFd) -> rustix::io::Result<Self> {
@@ -218,7 +218,7 @@ impl Stamp {
     fn is_current(&self, directory: impl AsFd) -> bool {
         let time = Time { seconds: self.seconds, nanoseconds: self.nanoseconds as u32 };
         let long_ago =
-            time.system().is_some_and(|time| self.seen.duration_since(time).is_ok_and(|age| age > TICK));
+            time.system().is_some_and(|time| self.seen.duration_since(time).is_ok_and(|age| age > MAX_TICK));
         long_ago
             && Self::of(directory)
                 .is_ok_and(|now| (now.seconds, now.nanoseconds) == (self.seconds, self.nanoseconds))

@@ -16,7 +16,7 @@ use crate::spare::SpareBatches;
 
 /// Number of batches that may wait for the caller. With this many, threads need not wait for each
 /// other.
-const WAITING: usize = 4;
+const MAX_WAITING_BATCHES: usize = 4;
 
 /// The batches of a listing. Dropping this value ends the listing.
 #[derive(Debug)]
@@ -32,8 +32,8 @@ pub struct BatchStream {
 /// [`Error::Io`](crate::Error::Io) if `root` cannot be opened as a directory.
 pub fn stream(root: &Path, options: &ListingOptions) -> Result<BatchStream> {
     let scan = Scan::open(root, options)?;
-    let spare = Arc::new(SpareBatches::new(scan.tuning().buffer, WAITING + 1));
-    let (sender, batches) = sync_channel(WAITING);
+    let spare = Arc::new(SpareBatches::new(scan.tuning().buffer, MAX_WAITING_BATCHES + 1));
+    let (sender, batches) = sync_channel(MAX_WAITING_BATCHES);
     let filler = Arc::clone(&spare);
     let work = move || drop(scan.run(|| send(sender.clone(), Arc::clone(&filler))));
     let started = std::thread::Builder::new().name("firstbyte-list".into()).spawn(work);

@@ -126,7 +126,7 @@ const REMOTE_THREADS: usize = 16;
 /// Number of entries of which attributes are read between two reads of a directory. It exceeds 8,
 /// from which number on an NFS client continues to request attributes
 /// (`NFS_READDIR_CACHE_USAGE_THRESHOLD` in Linux's `fs/nfs/dir.c`).
-const LOOKS: usize = 16;
+const LOOKED_UP_ENTRIES: usize = 16;
 
 /// Origin of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -263,7 +263,7 @@ impl Tuning {
             Attributes::Fixed => false,
             Attributes::IfLooked => detail != Detail::Bare,
         };
-        if wants { LOOKS } else { 0 }
+        if wants { LOOKED_UP_ENTRIES } else { 0 }
     }
 
     /// Whether this position is the end of a directory on the root's file system. ext4 gives the

@@ -28,7 +28,7 @@ use crate::fork::ProcessOwned;
 static ENGINES: Mutex<BTreeMap<String, ProcessOwned<firstbyte::Client>>> = Mutex::new(BTreeMap::new());
 
 /// Prefixes of the environment variables in which stores look for endpoints and credentials.
-const SERVICES: [&str; 7] =
+const SERVICE_PREFIXES: [&str; 7] =
     ["AWS_", "AZURE_", "GOOGLE_", "CLOUDSDK_", "GCE_METADATA_", "IDENTITY_", "STORAGE_EMULATOR_"];
 
 /// The locations that are read through the cache.
@@ -116,7 +116,11 @@ pub(crate) fn connect(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> Py
             "anonymous" => all.store.signing = Signing::Chain,
             "access_key_id" => keys.access_key_id = Some(value.extract()?),
             "budget" | "transfer" | "bill_as" | "model" => {
-                write_term(terms.get_or_insert_default(), name.cast::<PyString>()?.to_str()?, &value)?;
+                write_billing_option(
+                    terms.get_or_insert_default(),
+                    name.cast::<PyString>()?.to_str()?,
+                    &value,
+                )?;
             }
             "secret_access_key" => keys.secret_access_key = Some(value.extract()?),
             "session_token" => keys.session_token = Some(value.extract()?),
@@ -142,7 +146,7 @@ pub(crate) fn connect(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> Py
 
 /// Sets an option that concerns the cost of a run: its budget, its bill, or the model that predicts
 /// it.
-fn write_term(terms: &mut Terms, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+fn write_billing_option(terms: &mut Terms, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
     let refused = |why| PyValueError::new_err(format!("{name}: {why}"));
     match name {
         "budget" => terms.budget = Some(value.extract::<Money>()?.0),
@@ -244,7 +248,7 @@ impl GivenKeys {
 }
 
 fn is_of_service(name: &std::ffi::OsStr) -> bool {
-    name.to_str().is_some_and(|name| SERVICES.iter().any(|service| name.starts_with(service)))
+    name.to_str().is_some_and(|name| SERVICE_PREFIXES.iter().any(|service| name.starts_with(service)))
 }
 
 /// Ends the engines when the process ends.

@@ -23,9 +23,9 @@ use crate::name::{NameType, encode};
 use crate::place::DirectoryArgument;
 
 /// Number of names in one message of the thread that lists them.
-const CHUNK: usize = 1000;
+const NAMES_PER_MESSAGE: usize = 1000;
 /// Maximum number of messages that may wait for Python.
-const AHEAD: usize = 2;
+const MAX_WAITING_MESSAGES: usize = 2;
 
 /// An open layout.
 #[pyclass(frozen, module = "firstbyte", name = "Layout")]
@@ -219,7 +219,7 @@ struct Listed {
 
 impl PyNames {
     fn of(layout: Arc<layout::Layout>, form: NameType) -> PyResult<Self> {
-        let (give, chunks) = sync_channel(AHEAD);
+        let (give, chunks) = sync_channel(MAX_WAITING_MESSAGES);
         std::thread::Builder::new().name("firstbyte-names".into()).spawn(move || list(&layout, &give))?;
         let state = Mutex::new(Listed { chunks, chunk: Vec::new().into_iter() });
         Ok(Self { state, form, process: std::process::id() })
@@ -231,7 +231,7 @@ impl PyNames {
 fn list(layout: &layout::Layout, chunks: &SyncSender<Vec<layout::Result<Vec<u8>>>>) {
     let mut names = layout.iter();
     loop {
-        let chunk: Vec<_> = names.by_ref().take(CHUNK).collect();
+        let chunk: Vec<_> = names.by_ref().take(NAMES_PER_MESSAGE).collect();
         if chunk.is_empty() || chunks.send(chunk).is_err() {
             return;
         }

@@ -15,7 +15,7 @@ use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::prelude::*;
 
 /// Maximum number of events that wait. If there are more, the oldest are dropped and counted.
-const MOST_WAITING: usize = 10_000;
+const MAX_WAITING_EVENTS: usize = 10_000;
 
 /// Level as a number of Python's `logging`, target, and fields as JSON.
 type Logged = (u8, String, String);
@@ -60,7 +60,7 @@ fn level_of(metadata: &Metadata<'_>) -> u8 {
 fn take(metadata: &Metadata<'static>, fields: Map<String, Value>) {
     let Some(queue) = queue() else { return };
     let mut state = queue.state.lock();
-    if state.events.len() == MOST_WAITING {
+    if state.events.len() == MAX_WAITING_EVENTS {
         state.events.pop_front();
         state.dropped += 1;
     }

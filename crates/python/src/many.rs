@@ -29,9 +29,9 @@ use crate::fork::ProcessOwned;
 use crate::wait::{self, TICK};
 
 /// Assumed length of the first objects, in bytes.
-const ASSUMED: u64 = 1 << 20;
+const ASSUMED_LENGTH: u64 = 1 << 20;
 /// Maximum step in bytes by which the buffer of a body grows, whatever length the server claims.
-const STEP: usize = 16 << 20;
+const MAX_GROWTH_BYTES: usize = 16 << 20;
 
 /// Objects in order. They are read ahead of the caller, who takes them one by one.
 #[pyclass(frozen, module = "firstbyte._native", name = "Objects")]
@@ -64,7 +64,7 @@ pub(crate) fn read_many(
         .collect::<PyResult<Vec<_>>>()?;
     let threads = concurrency.min(wanted.len());
     let cancel = Cancel::new();
-    let state = ObjectsState { largest: ASSUMED, ..ObjectsState::default() };
+    let state = ObjectsState { largest: ASSUMED_LENGTH, ..ObjectsState::default() };
     let reading = Arc::new(Reading {
         wanted,
         store: engine.store().without_retries().scoped(&cancel),
@@ -99,13 +99,13 @@ impl PyObjects {
         })?;
         loop {
             match py.detach(|| reading.take()) {
-                Taken::Object(_, Ok(content)) => return Ok(Some(PyBytes::new(py, &content))),
-                Taken::Object(index, Err(error)) => {
+                AwaitedObject::Object(_, Ok(content)) => return Ok(Some(PyBytes::new(py, &content))),
+                AwaitedObject::Object(index, Err(error)) => {
                     reading.end();
                     return Err(failure(py, &error.into(), Some(&reading.wanted[index].location)));
                 }
-                Taken::Over => return Ok(None),
-                Taken::Later => wait::check(py).inspect_err(|_| reading.end())?,
+                AwaitedObject::Over => return Ok(None),
+                AwaitedObject::Later => wait::check(py).inspect_err(|_| reading.end())?,
             }
         }
     }
@@ -198,7 +198,7 @@ enum Room {
 }
 
 /// Outcome of a wait for the object that the caller gets next.
-enum Taken {
+enum AwaitedObject {
     Object(usize, Result<Vec<u8>>),
     Over,
     /// The object has not arrived yet.
@@ -249,7 +249,7 @@ impl Arriving {
         let (before, length) = (self.filled, to_usize(self.wanted.len()));
         while self.filled < length {
             if self.filled == self.content.len() {
-                let step = length.min(self.filled.saturating_add(STEP)) - self.filled;
+                let step = length.min(self.filled.saturating_add(MAX_GROWTH_BYTES)) - self.filled;
                 // The buffer grows by this step only. Without `reserve_exact` it would double.
                 self.content.reserve_exact(step);
                 self.content.resize(self.filled + step, 0);
@@ -396,16 +396,16 @@ impl Reading {
     }
 
     /// Waits up to [`TICK`] for the object that the caller gets next.
-    fn take(&self) -> Taken {
+    fn take(&self) -> AwaitedObject {
         let is_awaited = |state: &mut ObjectsState| {
             !state.ended && state.due < self.wanted.len() && !state.ready.contains_key(&state.due)
         };
         let (mut state, _) = self.arrived.wait_timeout_while(self.state.lock(), TICK, is_awaited);
         let index = state.due;
         if state.ended || index == self.wanted.len() {
-            return Taken::Over;
+            return AwaitedObject::Over;
         }
-        let Some((room, read)) = state.ready.remove(&index) else { return Taken::Later };
+        let Some((room, read)) = state.ready.remove(&index) else { return AwaitedObject::Later };
         state.held -= room;
         state.due += 1;
         self.call_waiting(&state);
@@ -414,7 +414,7 @@ impl Reading {
             // Wakes other threads that take from the same iterator.
             self.arrived.notify_all();
         }
-        Taken::Object(index, read)
+        AwaitedObject::Object(index, read)
     }
 
     fn end(&self) {

@@ -23,9 +23,9 @@ use crate::fork::ProcessOwned;
 use crate::wait::{GRACE, interruptible};
 
 /// Maximum number of pieces that wait: one is sent while the next is made.
-const AHEAD: usize = 2;
+const MAX_WAITING_PIECES: usize = 2;
 /// Interval at which a thread that was asked to stop is polled. Usually it ends at once.
-const STEP: Duration = Duration::from_millis(1);
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// An object that is being written.
 #[pyclass(frozen, module = "firstbyte._native", name = "Writer")]
@@ -71,7 +71,7 @@ pub(crate) fn writer(
     let precondition = if exclusive { Precondition::Absent } else { Precondition::None };
     let settings = TransferSettings { stop: stop.clone(), precondition, ..engine.copies().clone() };
     let engine = engine.transfers(settings);
-    let (pieces, source) = sync_channel(AHEAD);
+    let (pieces, source) = sync_channel(MAX_WAITING_PIECES);
     let to = location.clone();
     let write = move || {
         let mut source = Pieces { source, piece: Vec::new(), read: 0, ended: false };
@@ -105,12 +105,12 @@ impl PyWriter {
             }
         };
         // If the thread takes no more pieces, it has ended. Its result is the error.
-        if sent { Ok(()) } else { self.finish(py, Last::Nothing) }
+        if sent { Ok(()) } else { self.finish(py, LastMessage::Nothing) }
     }
 
     /// Waits until the object is complete.
     fn commit(&self, py: Python<'_>) -> PyResult<()> {
-        self.finish(py, Last::End)
+        self.finish(py, LastMessage::End)
     }
 
     /// Discards the bytes. An existing object is kept.
@@ -121,7 +121,7 @@ impl PyWriter {
 
 /// The last message to the thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Last {
+enum LastMessage {
     /// The end of the object.
     End,
     Nothing,
@@ -129,7 +129,7 @@ enum Last {
 
 impl PyWriter {
     /// Sends the thread the last message and waits until the thread ends.
-    fn finish(&self, py: Python<'_>, last: Last) -> PyResult<()> {
+    fn finish(&self, py: Python<'_>, last: LastMessage) -> PyResult<()> {
         let state = std::mem::replace(&mut *self.state.lock(), WriterState::Broken);
         let upload = match state {
             WriterState::Open(upload) => upload,
@@ -141,7 +141,7 @@ impl PyWriter {
         };
         let Upload { pieces, thread, stop } = upload.into_inner().ok_or_else(forked)?;
         let end = move || {
-            if last == Last::End {
+            if last == LastMessage::End {
                 // If the thread has ended, its result is the error.
                 let _ = pieces.send(Piece::End);
             }
@@ -170,7 +170,7 @@ impl PyWriter {
         let until = Instant::now() + GRACE;
         py.detach(|| {
             while !thread.is_finished() && Instant::now() < until {
-                std::thread::sleep(STEP);
+                std::thread::sleep(STOP_POLL_INTERVAL);
             }
         });
     }

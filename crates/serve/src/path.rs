@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 pub(crate) const RESERVED: &str = ".firstbyte";
 
 /// Maximum length of a file name on Linux, in bytes.
-const LONGEST_NAME: usize = 255;
+const MAX_NAME_BYTES: usize = 255;
 
 /// A path below the served directory: no empty, `.` or `..` component, no NUL, no name that
 /// [`is_hidden`]. The empty path is the directory itself.
@@ -91,7 +91,7 @@ impl EntryPath {
             if name.is_empty() || name == b"." || name == b".." || name.contains(&0) {
                 return Err(PathError::Unnameable);
             }
-            if name.len() > LONGEST_NAME {
+            if name.len() > MAX_NAME_BYTES {
                 return Err(PathError::TooLong);
             }
             if is_hidden(name) {

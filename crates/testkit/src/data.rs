@@ -8,7 +8,7 @@ use firstbyte_location::to_usize;
 use tempfile::TempDir;
 
 /// Number of bytes per write of [`write_file`].
-const STEP: usize = 4 << 20;
+const WRITE_BYTES: usize = 4 << 20;
 
 /// Generates the first `len` bytes of the stream for `seed`.
 #[must_use]
@@ -41,7 +41,7 @@ pub fn write_file(path: &Path, seed: u64, len: u64) -> io::Result<()> {
     let mut file = File::create(path)?;
     let mut offset = 0;
     while offset < len {
-        let step = STEP.min(to_usize(len - offset));
+        let step = WRITE_BYTES.min(to_usize(len - offset));
         file.write_all(&bytes_at(seed, offset, step))?;
         offset += step as u64;
     }
@@ -90,7 +90,7 @@ mod tests {
     fn a_file_holds_the_stream() {
         let scratch = crate::scratch();
         let path = scratch.path().join("data");
-        let len = STEP + 12_345;
+        let len = WRITE_BYTES + 12_345;
         write_file(&path, 3, len as u64).unwrap();
         assert!(std::fs::read(&path).unwrap() == bytes(3, len));
     }

@@ -24,11 +24,11 @@ use crate::servers::BUCKET;
 use request::QuirkRequest;
 
 /// Difference between the true time and a clock that is ahead or behind.
-const SKEW: Duration = Duration::from_secs(3600);
+const CLOCK_SKEW: Duration = Duration::from_secs(3600);
 
 /// Default number of keys per page. It is small, so that a few objects give several pages.
 /// [`QuirkStore::set_page`] changes it.
-const PAGE: usize = 5;
+const DEFAULT_PAGE_KEYS: usize = 5;
 
 /// An S3 store in memory, on a free loopback port. Dropping this value ends the server.
 pub struct QuirkStore {
@@ -80,8 +80,11 @@ impl QuirkStore {
     /// There is no port to listen on.
     #[must_use]
     pub fn start(quirks: &[Quirk]) -> Self {
-        let state =
-            QuirkState { page: PAGE, quirks: quirks.iter().copied().collect(), ..QuirkState::default() };
+        let state = QuirkState {
+            page: DEFAULT_PAGE_KEYS,
+            quirks: quirks.iter().copied().collect(),
+            ..QuirkState::default()
+        };
         let state = Arc::new(Mutex::new(state));
         let shared = Arc::clone(&state);
         let answer = move |received: &Received| {
@@ -260,9 +263,9 @@ impl QuirkState {
     /// Converts a true time to the time by the store's clock.
     fn stated(&self, time: SystemTime) -> SystemTime {
         if self.has(Quirk::ClockAhead) {
-            time + SKEW
+            time + CLOCK_SKEW
         } else if self.has(Quirk::ClockBehind) {
-            time - SKEW
+            time - CLOCK_SKEW
         } else {
             time
         }

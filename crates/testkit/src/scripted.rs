@@ -97,7 +97,7 @@ pub struct Received {
 }
 
 /// Maximum number of bytes of a body that are recorded.
-const KEPT_BODY: u64 = 64 << 10;
+const MAX_RECORDED_BODY_BYTES: u64 = 64 << 10;
 
 /// A script that gets the number and the head of each request.
 type HeadScript = dyn Fn(usize, &str) -> ScriptedReply + Send + Sync;
@@ -213,7 +213,7 @@ impl ScriptState {
         let mut reader = BufReader::new(connection.try_clone()?);
         let mut connection = connection;
         let kept = match &self.script {
-            Script::Heads(_) => KEPT_BODY,
+            Script::Heads(_) => MAX_RECORDED_BODY_BYTES,
             Script::Bodies(_) => u64::MAX,
         };
         while let Some(request) = read_request(&mut reader, kept)? {

@@ -158,7 +158,7 @@ const NAMES_ARE_FILES: Support = Support::No("a component of a key is the name o
 const PLAIN_HTTP: Support = Support::No("plain HTTP does not define it");
 const WHOLE_FILE: Support = Support::No("a file is written whole, by one session");
 const GATEWAY: Support = Support::No("a gateway only reads");
-const READ_ONLY: Support = Support::No("nginx is configured for reading only");
+const NGINX_IS_READ_ONLY: Support = Support::No("nginx is configured for reading only");
 
 /// Returns the capabilities of a gateway whose origin has the capabilities `origin`.
 fn of_gateway(origin: Capabilities) -> Capabilities {
@@ -266,8 +266,8 @@ impl Backend {
                 ..FULL
             },
             Self::Nginx => Capabilities {
-                write: READ_ONLY,
-                replace_if_matches: READ_ONLY,
+                write: NGINX_IS_READ_ONLY,
+                replace_if_matches: NGINX_IS_READ_ONLY,
                 listed_dots: Support::No("nginx omits them from its directory pages"),
                 ..http
             },

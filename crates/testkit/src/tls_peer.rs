@@ -155,13 +155,13 @@ fn configuration(certificate: &Certificate, unusual: &TlsBehaviour) -> ServerCon
 }
 
 /// The parts of a request's head that this server uses.
-struct Asked {
+struct TlsRequestHead {
     method: String,
     range: Option<(usize, usize)>,
     length: usize,
 }
 
-impl Asked {
+impl TlsRequestHead {
     fn parse(head: &str) -> Self {
         let value = |name: &str| {
             let lines = head.lines().filter_map(|line| line.split_once(':'));
@@ -208,7 +208,7 @@ impl PeerState {
                     return Ok(());
                 }
             };
-            let asked = Asked::parse(&String::from_utf8_lossy(&head));
+            let asked = TlsRequestHead::parse(&String::from_utf8_lossy(&head));
             while received.len() < asked.length {
                 if !self.receive(&mut session, socket, &mut received)? {
                     return Ok(());
@@ -251,7 +251,12 @@ impl PeerState {
     }
 
     /// Answers a GET or HEAD. Returns whether the connection stays open.
-    fn answer(&self, session: &mut ServerConnection, socket: &TcpStream, asked: &Asked) -> io::Result<bool> {
+    fn answer(
+        &self,
+        session: &mut ServerConnection,
+        socket: &TcpStream,
+        asked: &TlsRequestHead,
+    ) -> io::Result<bool> {
         if let Some(target) = &self.unusual.redirect {
             let head = format!("HTTP/1.1 302 Found\r\nLocation: {target}\r\nContent-Length: 0\r\n\r\n");
             session.writer().write_all(head.as_bytes())?;

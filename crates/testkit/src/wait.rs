@@ -11,16 +11,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Number of rounds of the [`spin`].
-const ROUNDS: u32 = 560;
+const SPIN_ROUNDS: u32 = 560;
 /// Duration of the [`spin`] on an idle machine of 2026: one core of an AMD EPYC at 3 GHz.
-const AT_REST: Duration = Duration::from_millis(20);
+const SPIN_TIME_AT_REST: Duration = Duration::from_millis(20);
 /// Bounds of the slowness. The spin measures one thread at one moment, while load varies and tests
 /// wait for several processes. So the limits are at least four times the duration on an idle
 /// machine.
-const FACTOR: RangeInclusive<f64> = 4.0..=40.0;
+const SLOWNESS_BOUNDS: RangeInclusive<f64> = 4.0..=40.0;
 /// Limit for events that happen at once on an idle machine, such as the start of a server or the
 /// reading of a message.
-const AT_ONCE: Duration = Duration::from_secs(15);
+const PROMPT_EVENT_LIMIT: Duration = Duration::from_secs(15);
 /// Time between two checks of a condition.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
@@ -34,8 +34,8 @@ pub fn slowness() -> f64 {
 
 /// Returns the slowness of a machine whose [`spin`] takes `measured`.
 fn factor(measured: Duration) -> f64 {
-    let times = measured.as_secs_f64() / AT_REST.as_secs_f64();
-    (times * FACTOR.start()).clamp(*FACTOR.start(), *FACTOR.end())
+    let times = measured.as_secs_f64() / SPIN_TIME_AT_REST.as_secs_f64();
+    (times * SLOWNESS_BOUNDS.start()).clamp(*SLOWNESS_BOUNDS.start(), *SLOWNESS_BOUNDS.end())
 }
 
 /// Returns the limit on this machine for a wait that takes `at_rest` on an idle machine.
@@ -48,7 +48,7 @@ pub fn patience(at_rest: Duration) -> Duration {
 /// on a slow machine. Used for the timeouts of channels, sockets and processes.
 #[must_use]
 pub fn wait_limit() -> Duration {
-    patience(AT_ONCE)
+    patience(PROMPT_EVENT_LIMIT)
 }
 
 /// Waits until a condition holds, at most for [`wait_limit`].
@@ -57,7 +57,7 @@ pub fn wait_limit() -> Duration {
 /// The condition does not hold in time. The message contains `what`.
 #[track_caller]
 pub fn until(what: &str, holds: impl FnMut() -> bool) {
-    assert!(holds_within(AT_ONCE, holds), "not within {:?}: {what}", wait_limit());
+    assert!(holds_within(PROMPT_EVENT_LIMIT, holds), "not within {:?}: {what}", wait_limit());
 }
 
 /// Waits for a condition that holds after `at_rest` on an idle machine. True if it holds in time.
@@ -98,7 +98,7 @@ pub fn ends_within(at_rest: Duration, child: &mut Child) -> Option<ExitStatus> {
 fn spin() -> Duration {
     let text = "\u{e4}".repeat(32 << 10);
     let began = Instant::now();
-    for _ in 0..ROUNDS {
+    for _ in 0..SPIN_ROUNDS {
         assert!(std::str::from_utf8(std::hint::black_box(text.as_bytes())).is_ok());
     }
     began.elapsed()
@@ -110,9 +110,9 @@ mod tests {
 
     #[test]
     fn waits_are_longer_than_on_an_idle_machine_and_have_an_end() {
-        assert_eq!(factor(AT_REST / 4), 4.0);
-        assert_eq!(factor(AT_REST * 3), 12.0);
-        assert_eq!(factor(AT_REST * 3_000), 40.0);
+        assert_eq!(factor(SPIN_TIME_AT_REST / 4), 4.0);
+        assert_eq!(factor(SPIN_TIME_AT_REST * 3), 12.0);
+        assert_eq!(factor(SPIN_TIME_AT_REST * 3_000), 40.0);
         let second = Duration::from_secs(1);
         assert!(patience(second) >= 4 * second && patience(second) <= 40 * second);
     }
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn a_process_that_does_not_end_in_time_is_killed() {
         let run = |seconds: &str| std::process::Command::new("sleep").arg(seconds).spawn().unwrap();
-        assert!(ends_within(AT_ONCE, &mut run("0")).is_some_and(|status| status.success()));
+        assert!(ends_within(PROMPT_EVENT_LIMIT, &mut run("0")).is_some_and(|status| status.success()));
         let mut long = run("3600");
         assert!(ends_within(Duration::from_millis(10), &mut long).is_none());
         assert!(long.try_wait().unwrap().is_some());

@@ -21,7 +21,7 @@ use fuser::{
 use rustix_futex_sync::Mutex;
 
 /// Time for which the kernel may cache names and attributes.
-const KEPT: Duration = Duration::ZERO;
+const CACHE_TIME: Duration = Duration::ZERO;
 
 /// A weakness of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,14 +158,14 @@ fn done(reply: ReplyEmpty, result: io::Result<()>) {
 
 fn entry(reply: ReplyEntry, result: io::Result<FileAttr>) {
     match result {
-        Ok(found) => reply.entry(&KEPT, &found, Generation(0)),
+        Ok(found) => reply.entry(&CACHE_TIME, &found, Generation(0)),
         Err(error) => reply.error(Errno::from(error)),
     }
 }
 
 fn attributes(reply: ReplyAttr, result: io::Result<FileAttr>) {
     match result {
-        Ok(found) => reply.attr(&KEPT, &found),
+        Ok(found) => reply.attr(&CACHE_TIME, &found),
         Err(error) => reply.error(Errno::from(error)),
     }
 }
@@ -288,7 +288,7 @@ impl Filesystem for Tree {
         });
         match made {
             Ok((found, handle)) => {
-                reply.created(&KEPT, &found, Generation(0), handle, FopenFlags::FOPEN_DIRECT_IO);
+                reply.created(&CACHE_TIME, &found, Generation(0), handle, FopenFlags::FOPEN_DIRECT_IO);
             }
             Err(error) => reply.error(Errno::from(error)),
         }

@@ -44,7 +44,7 @@ pub(super) fn run(call: &InvocationContext<'_>, event: &CopyManyAction) -> Resul
     let mut listing = listed.map_err(|error| InvocationFailure::of_store(&error))?;
     // The first page has already arrived. Its objects are checked here, so that objects which do
     // not fit are refused before any is copied.
-    let room = Room::of(&destination);
+    let room = DestinationSpace::of(&destination);
     let page: Vec<_> = listing.by_ref().take(PAGE).collect();
     page.iter().flatten().for_each(|entry| room.add(entry, &run.stop));
     room.check()?;
@@ -163,14 +163,14 @@ impl Plan<'_> {
 }
 
 /// The free space at a local destination, and the bytes that are to be written there.
-struct Room {
+struct DestinationSpace {
     destination: Location,
     free: Option<u64>,
     listed: Mutex<u64>,
     exceeded: OnceLock<()>,
 }
 
-impl Room {
+impl DestinationSpace {
     fn of(destination: &Location) -> Self {
         let free = destination.as_local().and_then(tmp::free);
         Self { destination: destination.clone(), free, listed: Mutex::default(), exceeded: OnceLock::new() }

@@ -56,7 +56,7 @@ fn read(call: &InvocationContext<'_>, event: &MountedAction, path: &Path, answer
     }
     answer.stages.opened_seconds = call.now();
     let range = event.read.of(metadata.len());
-    let source = Plain { file, path };
+    let source = PlainFile { file, path };
     let reading = reader::read(&source, range, &call.deadline, &mut |_, _| ControlFlow::Continue(()))?;
     record(answer, &reading);
     answer.crc32c = Some(reading.crc32c.to_hex());
@@ -78,12 +78,12 @@ fn not_mounted(directory: &Path, why: &str) -> InvocationFailure {
 }
 
 /// A file that is read directly through the operating system, without firstbyte's own layers.
-struct Plain<'a> {
+struct PlainFile<'a> {
     file: File,
     path: &'a Path,
 }
 
-impl ReadAt for Plain<'_> {
+impl ReadAt for PlainFile<'_> {
     fn read_at(
         &self,
         buffer: &mut [u8],

@@ -15,7 +15,7 @@ fn mode(path: &Path, mode: u32) {
 
 /// Makes entries that are not regular files in a new layout, flat and sharded: a link, pipes and
 /// sockets. Returns their names.
-fn beset(layout: &Layout) -> Vec<&'static [u8]> {
+fn make_special_entries(layout: &Layout) -> Vec<&'static [u8]> {
     let names = [b"link".as_slice(), b"pipe", b"socket", b"link below", b"pipe below"];
     for name in names {
         let below = layout.path(name).unwrap();
@@ -36,7 +36,7 @@ fn a_layout_holds_regular_files_only() {
     let scheme = LayoutScheme::new(Hash::Xxh3, 1, 1, Leaf::Name).unwrap();
     let layout = Layout::create(directory.path(), scheme).unwrap();
     layout.put(b"file", b"content").unwrap();
-    let names = beset(&layout);
+    let names = make_special_entries(&layout);
     for name in &names {
         assert!(!layout.exists(name).unwrap());
         assert!(matches!(layout.get(name), Err(Error::NotFound { .. })));

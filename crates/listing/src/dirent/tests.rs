@@ -4,14 +4,14 @@ use super::*;
 
 /// Returns the bytes of a record as the kernel writes it, with `junk` in the padding.
 fn written(inode: u64, next: i64, kind: u8, name: &[u8], junk: u8) -> Vec<u8> {
-    let length = (HEAD + name.len() + 1).next_multiple_of(8);
+    let length = (HEAD_BYTES + name.len() + 1).next_multiple_of(8);
     let mut record = vec![junk; length];
     record[..8].copy_from_slice(&inode.to_ne_bytes());
     record[8..16].copy_from_slice(&next.to_ne_bytes());
     record[16..18].copy_from_slice(&(length as u16).to_ne_bytes());
     record[18] = kind;
-    record[HEAD..HEAD + name.len()].copy_from_slice(name);
-    record[HEAD + name.len()] = 0;
+    record[HEAD_BYTES..HEAD_BYTES + name.len()].copy_from_slice(name);
+    record[HEAD_BYTES + name.len()] = 0;
     record
 }
 

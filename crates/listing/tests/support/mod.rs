@@ -108,7 +108,7 @@ pub(crate) fn find(root: &Path) -> Vec<Vec<u8>> {
 
 /// Makes a tree in `root`: a flat directory with `flat` files, a deep chain of directories, names
 /// with every possible byte, and all kinds of entries.
-pub(crate) fn plant(root: &Path, flat: u32) {
+pub(crate) fn make_tree(root: &Path, flat: u32) {
     let directory = root.join("flat");
     fs::create_dir(&directory).unwrap();
     for number in 0..flat {

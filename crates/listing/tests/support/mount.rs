@@ -15,14 +15,14 @@ pub(crate) struct Mounted {
 }
 
 /// Size of an image in bytes, which is enough for XFS.
-const IMAGE: u64 = 400 << 20;
+const IMAGE_BYTES: u64 = 400 << 20;
 
 impl Mounted {
     /// Makes and mounts a file system in an image: `ext4`, `xfs`, `btrfs`.
     pub(crate) fn image(name: &'static str, make: &[&str]) -> Self {
         let home = tempfile::tempdir().unwrap();
         let image = home.path().join("image");
-        File::create(&image).unwrap().set_len(IMAGE).unwrap();
+        File::create(&image).unwrap().set_len(IMAGE_BYTES).unwrap();
         run(Command::new(make[0]).args(&make[1..]).arg(&image));
         Self::mount(name, home, |command| command.args(["-o", "loop"]).arg(&image))
     }

@@ -34,7 +34,7 @@ use build::{ColumnsBuilder, ColumnsShape};
 use source::{BatchFailure, BatchSource, INHERITED};
 
 /// Number of rows in a batch of `list_arrow`. The consumer gets all batches at once.
-const ROWS: NonZeroUsize = NonZeroUsize::new(1 << 16).unwrap();
+const ROWS_PER_BATCH: NonZeroUsize = NonZeroUsize::new(1 << 16).unwrap();
 
 /// The listing that the arguments of `list_arrow` or `iter_batches` describe.
 struct Request {
@@ -112,8 +112,9 @@ pub(crate) fn list_arrow(
 ) -> PyResult<PyListing> {
     let py = path.py();
     let request = Request::new(path, "list_arrow", recursive, stat, followlinks)?;
-    let builders =
-        py.detach(|| firstbyte_listing::scan(request.root(), &request.options, || request.builder(ROWS)));
+    let builders = py.detach(|| {
+        firstbyte_listing::scan(request.root(), &request.options, || request.builder(ROWS_PER_BATCH))
+    });
     let builders = builders.map_err(|error| request.fail(py, &error))?;
     let (mut batches, mut errors) = (Vec::new(), Vec::new());
     for builder in builders {
@@ -220,7 +221,7 @@ pub(crate) fn list_stored(
     recursive: bool,
 ) -> PyResult<PyListing> {
     let location = location.0;
-    let source = begin(py, client, &location, recursive, ROWS)?;
+    let source = begin(py, client, &location, recursive, ROWS_PER_BATCH)?;
     let cancel = source.cancel().unwrap_or_default();
     let batches = interruptible(py, || cancel.cancel(), move || source.collect::<Result<_, _>>())?;
     let batches = batches.map_err(|why| fail(py, &why, Some(&location)))?;

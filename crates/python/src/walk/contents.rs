@@ -3,7 +3,7 @@
 //! The times of a directory change with every name that is added, removed or changes its type. So
 //! contents are current if the times are unchanged. But times are coarse: after two changes in
 //! quick succession the time may be the same. So, as in the index of git, the contents of a
-//! directory that changed within [`SETTLED`] before it was read never count as current.
+//! directory that changed within [`SETTLED_SECONDS`] before it was read never count as current.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -18,7 +18,7 @@ use crate::place::open;
 /// Seconds for which a directory must have been unchanged before it was read. Local file systems
 /// have a time resolution of 10 ms or better, FAT of 2 s. A file server's clock may differ from
 /// ours by about 2 s too.
-const SETTLED: i64 = 3;
+const SETTLED_SECONDS: i64 = 3;
 
 /// The names in a directory. The memory of a value is reused, because memory that another thread
 /// allocated is slow to free.
@@ -100,7 +100,7 @@ impl Stamp {
             inode: stat.st_ino,
             modified: (stat.st_mtime, stat.st_mtime_nsec as i64),
             changed: (stat.st_ctime, stat.st_ctime_nsec as i64),
-            settled: stat.st_mtime.max(stat.st_ctime) + SETTLED < now,
+            settled: stat.st_mtime.max(stat.st_ctime) + SETTLED_SECONDS < now,
         }
     }
 }

@@ -135,13 +135,13 @@ impl<'py> Found<'py> {
             match kind {
                 FileType::Directory => directories.append(text)?,
                 FileType::Symlink | FileType::Unknown => match py.detach(|| look(place.path(), name, kind)) {
-                    Ok(Seen::Directory) => directories.append(text)?,
-                    Ok(Seen::LinkToDirectory) => {
+                    Ok(ExaminedKind::Directory) => directories.append(text)?,
+                    Ok(ExaminedKind::LinkToDirectory) => {
                         links.append(&text)?;
                         directories.append(text)?;
                     }
                     // A name that cannot be examined counts as not a directory, as in `os.walk`.
-                    Ok(Seen::Other) | Err(_) => rest.append(text)?,
+                    Ok(ExaminedKind::Other) | Err(_) => rest.append(text)?,
                 },
                 _ => rest.append(text)?,
             }
@@ -151,7 +151,7 @@ impl<'py> Found<'py> {
 }
 
 /// Kind of a name whose directory entry does not state it.
-enum Seen {
+enum ExaminedKind {
     Directory,
     LinkToDirectory,
     Other,
@@ -159,14 +159,14 @@ enum Seen {
 
 /// Examines a name that is a link, or whose type is unknown. This is never done ahead of the walk,
 /// because the target of a link may change without a change of the directory's times.
-fn look(directory: Option<&Path>, name: &[u8], known: FileType) -> io::Result<Seen> {
+fn look(directory: Option<&Path>, name: &[u8], known: FileType) -> io::Result<ExaminedKind> {
     let path = directory.unwrap_or(Path::new("")).join(OsStr::from_bytes(name));
     let ask = |flags| statat(CWD, &path, flags).map(|stat| FileType::from_raw_mode(stat.st_mode));
     let own = if known == FileType::Symlink { known } else { ask(AtFlags::SYMLINK_NOFOLLOW)? };
     Ok(match own {
-        FileType::Directory => Seen::Directory,
-        FileType::Symlink if ask(AtFlags::empty())? == FileType::Directory => Seen::LinkToDirectory,
-        _ => Seen::Other,
+        FileType::Directory => ExaminedKind::Directory,
+        FileType::Symlink if ask(AtFlags::empty())? == FileType::Directory => ExaminedKind::LinkToDirectory,
+        _ => ExaminedKind::Other,
     })
 }
 

@@ -3,8 +3,9 @@
 //! The work of the pool is the walk's own stack. Threads take the entry nearest to the top of the
 //! stack that no thread has begun. The walk takes the top entry, whether it has been read or not.
 //! If no thread has begun that entry, the walk reads the directory itself, so there is no deadlock.
-//! Threads that have read everything within [`WINDOW`] sleep until the walk has taken [`REST`]
-//! directories. Waking threads for each directory would cost more than it saves.
+//! Threads that have read everything within [`READ_WINDOW`] sleep until the walk has taken
+//! [`TAKEN_BEFORE_WAKING`] directories. Waking threads for each directory would cost more than it
+//! saves.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -19,15 +20,15 @@ use super::contents::Contents;
 
 /// Number of entries from the top of the stack within which threads read. On a remote file system,
 /// that is some directories for each thread.
-const WINDOW: usize = 256;
+const READ_WINDOW: usize = 256;
 
 /// Number of directories at the top that are left to the walk itself on a local file system. The
 /// walk reads a directory about as fast as a thread would. Without this distance, the walk would
 /// wait for a directory that a thread has just begun.
-const NEAR: usize = 4;
+const LEFT_TO_LOCAL_WALK: usize = 4;
 
 /// Number of directories that the walk takes before sleeping threads are woken.
-const REST: usize = WINDOW / 4;
+const TAKEN_BEFORE_WAKING: usize = READ_WINDOW / 4;
 
 /// Maximum number of bytes that are read and not yet requested.
 const MAX_WAITING_BYTES: usize = 16 << 20;
@@ -92,7 +93,7 @@ impl WalkPool {
     pub(super) fn new(tuning: &Tuning) -> Self {
         // On local disks, the walk itself keeps one processor busy, so there is one thread fewer.
         let (threads, near) = match tuning.file_system.reach {
-            FileSystemReach::Local => (tuning.threads.saturating_sub(1).clamp(1, 3), NEAR),
+            FileSystemReach::Local => (tuning.threads.saturating_sub(1).clamp(1, 3), LEFT_TO_LOCAL_WALK),
             FileSystemReach::Remote => (tuning.threads, 1),
         };
         let stack = Mutex::new(Stack { near, ..Stack::default() });
@@ -141,7 +142,7 @@ impl WalkPool {
             Some(Entry { work: Work::Done(contents), .. }) => contents,
             _ => None,
         };
-        if contents.is_none() || stack.taken >= REST {
+        if contents.is_none() || stack.taken >= TAKEN_BEFORE_WAKING {
             self.shared.wake(stack);
         }
         contents
@@ -208,7 +209,7 @@ impl Stack {
             .iter_mut()
             .rev()
             .skip(self.near)
-            .take(WINDOW)
+            .take(READ_WINDOW)
             .find(|entry| matches!(entry.work, Work::Expected))
     }
 

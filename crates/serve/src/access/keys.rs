@@ -122,12 +122,12 @@ impl ServerKeys {
     pub fn check(&self, access_key: &str, secret: &str) -> Option<&Arc<ServerKey>> {
         let key = self.by_id.get(access_key);
         let expected = key.map_or("", |key| key.secret.as_str());
-        (same(expected.as_bytes(), secret.as_bytes()) && key.is_some()).then_some(key?)
+        (equal_in_constant_time(expected.as_bytes(), secret.as_bytes()) && key.is_some()).then_some(key?)
     }
 }
 
 /// Compares two secrets in constant time.
-fn same(left: &[u8], right: &[u8]) -> bool {
+fn equal_in_constant_time(left: &[u8], right: &[u8]) -> bool {
     let (left, right) = (Sha256::digest(left), Sha256::digest(right));
     let difference = left.iter().zip(right.iter()).fold(0, |sum, (left, right)| sum | (left ^ right));
     std::hint::black_box(difference) == 0

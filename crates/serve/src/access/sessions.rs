@@ -16,10 +16,10 @@ use crate::token::random_token;
 pub(crate) const SESSION_COOKIE: &str = "firstbyte_session";
 
 /// Lifetime of a session: a working day. After it, the user has to sign in again.
-const SESSION_LIFE: Duration = Duration::from_secs(12 * 3600);
+const SESSION_LIFETIME: Duration = Duration::from_secs(12 * 3600);
 
 /// Maximum number of sessions, about 100 bytes each.
-const MOST_SESSIONS: usize = 10_000;
+const MAX_SESSIONS: usize = 10_000;
 
 /// Browser sessions: random tokens, held in memory only.
 #[derive(Default)]
@@ -40,10 +40,10 @@ impl BrowserSessions {
         let token = random_token();
         let now = Instant::now();
         let mut held = self.held.lock();
-        if held.len() >= MOST_SESSIONS {
-            held.retain(|_, (_, since)| now.duration_since(*since) < SESSION_LIFE);
+        if held.len() >= MAX_SESSIONS {
+            held.retain(|_, (_, since)| now.duration_since(*since) < SESSION_LIFETIME);
         }
-        if held.len() >= MOST_SESSIONS {
+        if held.len() >= MAX_SESSIONS {
             held.clear();
         }
         held.insert(token.clone(), (access_key.to_owned(), now));
@@ -59,7 +59,7 @@ impl BrowserSessions {
     pub(crate) fn holder(&self, token: &str) -> Option<String> {
         let held = self.held.lock();
         let (access_key, since) = held.get(token)?;
-        (since.elapsed() < SESSION_LIFE).then(|| access_key.clone())
+        (since.elapsed() < SESSION_LIFETIME).then(|| access_key.clone())
     }
 }
 

@@ -17,13 +17,13 @@ use super::error::Unserved;
 use crate::token::random_token;
 
 /// Prefix of a gateway's name in `Via`.
-const NAME: &str = "firstbyte-";
+const NAME_PREFIX: &str = "firstbyte-";
 
 /// Time after a gateway's last request for which `Via` names it.
-const REMEMBERED: Duration = Duration::from_secs(60);
+const ASKER_LIFETIME: Duration = Duration::from_secs(60);
 
 /// Maximum number of gateways that `Via` names. No real chain is longer.
-const MOST_NAMED: usize = 16;
+const MAX_NAMED_GATEWAYS: usize = 16;
 
 /// The name of this gateway, and the names of the gateways that send it requests.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub(super) struct GatewayChain {
 impl GatewayChain {
     /// Makes a random name for this gateway. `via` adds it to every request to the origin.
     pub(super) fn new(via: Via) -> Self {
-        let chain = Self { own: format!("{NAME}{}", random_token()), askers: Mutex::default(), via };
+        let chain = Self { own: format!("{NAME_PREFIX}{}", random_token()), askers: Mutex::default(), via };
         chain.announce(&HashMap::new());
         chain
     }
@@ -52,15 +52,15 @@ impl GatewayChain {
         }
         let mut askers = self.askers.lock();
         let mut is_new = false;
-        for name in others.take(MOST_NAMED) {
+        for name in others.take(MAX_NAMED_GATEWAYS) {
             if name == self.own {
                 return Err(Unserved::Loop);
             }
             is_new |= askers.insert(name.to_owned(), now).is_none();
         }
         let before = askers.len();
-        askers.retain(|_, asked| now.duration_since(*asked) < REMEMBERED);
-        while askers.len() > MOST_NAMED {
+        askers.retain(|_, asked| now.duration_since(*asked) < ASKER_LIFETIME);
+        while askers.len() > MAX_NAMED_GATEWAYS {
             let oldest = askers.iter().min_by_key(|(_, asked)| **asked).map(|(name, _)| name.clone());
             oldest.and_then(|name| askers.remove(&name));
         }
@@ -83,7 +83,7 @@ impl GatewayChain {
 fn pseudonym(element: &str) -> Option<&str> {
     let name = element.split_whitespace().nth(1)?;
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-    (name.starts_with(NAME) && name.len() <= 80 && name.bytes().all(is_word)).then_some(name)
+    (name.starts_with(NAME_PREFIX) && name.len() <= 80 && name.bytes().all(is_word)).then_some(name)
 }
 
 #[cfg(test)]
@@ -114,9 +114,9 @@ mod tests {
         assert_eq!(via.value(), alone);
         assert!(chain.check(&headers("1.1 firstbyte-x"), now).is_ok());
         assert_ne!(via.value(), alone);
-        assert!(chain.check(&headers("1.1 firstbyte-y"), now + REMEMBERED).is_ok());
+        assert!(chain.check(&headers("1.1 firstbyte-y"), now + ASKER_LIFETIME).is_ok());
         assert!(!via.value().unwrap().contains("firstbyte-x"));
         (0..100).for_each(|n| assert!(chain.check(&headers(&format!("1.1 firstbyte-{n}")), now).is_ok()));
-        assert!(via.value().unwrap().split(',').count() <= MOST_NAMED + 1);
+        assert!(via.value().unwrap().split(',').count() <= MAX_NAMED_GATEWAYS + 1);
     }
 }

@@ -22,7 +22,7 @@ const MAX_OBJECTS: usize = 10_000;
 
 /// Time after an outage of the origin during which it is not asked again. Until then clients get a
 /// stale answer or an error at once.
-const PAUSE: Duration = Duration::from_secs(2);
+const OUTAGE_PAUSE: Duration = Duration::from_secs(2);
 
 /// The look-ups of one gateway.
 pub(super) struct Lookups {
@@ -131,7 +131,8 @@ impl Lookups {
         location: &Location,
         version: Option<String>,
     ) -> Result<LookUp, Unserved> {
-        if let Some((since, error)) = self.outage.lock().as_ref().filter(|(since, _)| since.elapsed() < PAUSE)
+        if let Some((since, error)) =
+            self.outage.lock().as_ref().filter(|(since, _)| since.elapsed() < OUTAGE_PAUSE)
         {
             tracing::debug!(?since, "the origin is not asked again yet");
             return Err(error.clone());

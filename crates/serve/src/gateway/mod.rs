@@ -51,7 +51,7 @@ pub(crate) const FRAMES: &str = "x-firstbyte-frames";
 
 /// Maximum number of concurrent look-ups and listings at the origin. Each occupies a thread; the
 /// remaining threads stay free for reads from a disk.
-const ORIGIN_CALLS: usize = 32;
+const MAX_ORIGIN_CALLS: usize = 32;
 
 /// How long a client waits for a new look-up before it gets the previous one, if there is one.
 const MAX_LOOKUP_WAIT: Duration = Duration::from_secs(5);
@@ -92,7 +92,7 @@ impl Gateway {
             hydrator: config.hydrator.clone(),
             lookups: Lookups::new(config.fresh),
             budgets: Arc::new(Budgets::new(config.memory)),
-            calls: Arc::new(Semaphore::new(ORIGIN_CALLS)),
+            calls: Arc::new(Semaphore::new(MAX_ORIGIN_CALLS)),
             chain: GatewayChain::new(config.via.clone()),
             counters: Arc::default(),
             stale: config.stale,

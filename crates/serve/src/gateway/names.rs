@@ -18,10 +18,10 @@ use crate::error::{Error, Result};
 use crate::object::sorted::SortedNames;
 
 /// Bytes of memory for sorting.
-const ROOM: usize = 4 << 20;
+const SORT_MEMORY_BYTES: usize = 4 << 20;
 
 /// Maximum number of entries in a page, as in S3.
-const PAGE: usize = 1000;
+const MAX_PAGE_ENTRIES: usize = 1000;
 
 /// The served objects of a manifest.
 pub(super) struct ManifestNames {
@@ -40,7 +40,7 @@ impl ManifestNames {
             Ok((location, entry)) => origin.path_of(&location).map(|path| Ok(record(&path, &entry))),
             Err(error) => Some(Err(error)),
         });
-        let sorted = SortedNames::collect(records, ROOM).map_err(failed)?;
+        let sorted = SortedNames::collect(records, SORT_MEMORY_BYTES).map_err(failed)?;
         if sorted.is_empty() {
             return Err(Error::Setting(format!(
                 "--names: the manifest has no object of {}; plan that location",
@@ -88,7 +88,7 @@ impl ManifestNames {
             if !path(record).starts_with(prefix.as_bytes()) {
                 break;
             }
-            if entries.len() == PAGE {
+            if entries.len() == MAX_PAGE_ENTRIES {
                 return Ok(ListedPage { entries, is_last: false });
             }
             let below = &path(record)[base.len()..];

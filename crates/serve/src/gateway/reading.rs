@@ -22,7 +22,7 @@ const STRIDE: u64 = 1 << 20;
 
 /// Bytes requested ahead of a client's position: more than are in flight on a link of 1 Gbit/s with
 /// a round-trip time of 100 ms. They are stored in the cache and take no memory.
-const AHEAD: u64 = 32 << 20;
+const READ_AHEAD_BYTES: u64 = 32 << 20;
 
 /// The memory budgets of one gateway for readings, in blocks.
 pub(super) struct Budgets {
@@ -148,8 +148,8 @@ impl RangeReading {
 
     /// Requests the following bytes, so that one request brings many blocks.
     fn request_ahead(&mut self) {
-        let end = self.range.end.min(self.at + AHEAD);
-        let is_due = self.ahead < self.range.end && self.ahead < self.at + AHEAD / 2;
+        let end = self.range.end.min(self.at + READ_AHEAD_BYTES);
+        let is_due = self.ahead < self.range.end && self.ahead < self.at + READ_AHEAD_BYTES / 2;
         if is_due {
             self.interest.prefetch(&[ByteRange::new(self.ahead.max(self.at), end)]);
             self.ahead = end;

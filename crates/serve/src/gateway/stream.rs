@@ -14,7 +14,7 @@ use super::reading::Budgets;
 use crate::http::response::ResponseBody;
 
 /// Pieces queued between the receiving thread and the client.
-const QUEUED: usize = 1;
+const MAX_QUEUED_PIECES: usize = 1;
 
 /// Returns the whole object as a stream. A thread receives it as fast as the client takes it.
 pub(super) async fn body(
@@ -23,7 +23,7 @@ pub(super) async fn body(
     budgets: &Budgets,
 ) -> Result<ResponseBody, Unserved> {
     let share = budgets.share().await.map_err(|error| Unserved::Failed(error.to_string()))?;
-    let (sender, mut receiver) = mpsc::channel::<io::Result<Bytes>>(QUEUED);
+    let (sender, mut receiver) = mpsc::channel::<io::Result<Bytes>>(MAX_QUEUED_PIECES);
     let (opened, begun) = tokio::sync::oneshot::channel();
     let (store, location) = (store.clone(), location.clone());
     tokio::task::spawn_blocking(move || {

@@ -12,10 +12,10 @@ use bytes::{Buf, BytesMut};
 use firstbyte_location::to_usize;
 
 /// Maximum length in bytes of a line between chunks: a size with its extensions, or a trailer.
-const LONGEST_LINE: usize = 4096;
+const MAX_LINE_BYTES: usize = 4096;
 
 /// Maximum total size of trailers in bytes, equal to the limit of a head.
-const MOST_TRAILERS: usize = crate::http::head::LONGEST_HEAD;
+const MAX_TRAILER_BYTES: usize = crate::http::head::MAX_HEAD_BYTES;
 
 /// The variant of the chunked encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,13 +113,13 @@ impl Chunks {
                 DecoderState::Size | DecoderState::DataEnd | DecoderState::Trailers(_) => {}
             }
             let Some(end) = buffer.iter().position(|byte| *byte == b'\n') else {
-                return if buffer.len() > LONGEST_LINE {
+                return if buffer.len() > MAX_LINE_BYTES {
                     Err(broken("a line is too long"))
                 } else {
                     Ok(BodyElement::More)
                 };
             };
-            if end > LONGEST_LINE {
+            if end > MAX_LINE_BYTES {
                 return Err(broken("a line is too long"));
             }
             self.state = self.after_line(&buffer[..end], &mut see)?;
@@ -148,7 +148,7 @@ impl Chunks {
             DecoderState::DataEnd if line.is_empty() => Ok(DecoderState::Size),
             DecoderState::DataEnd => Err(broken("a chunk is longer than it says")),
             DecoderState::Trailers(_) if line.is_empty() => Ok(DecoderState::Ended),
-            DecoderState::Trailers(seen) if seen + line.len() > MOST_TRAILERS => {
+            DecoderState::Trailers(seen) if seen + line.len() > MAX_TRAILER_BYTES => {
                 Err(broken("there are too many trailers"))
             }
             DecoderState::Trailers(seen) => {

@@ -18,11 +18,11 @@ use crate::http::connections::Connections;
 use crate::http::wire::Transport;
 
 /// Pause before accepting again after the process ran out of descriptors.
-const PAUSE: Duration = Duration::from_millis(50);
+const DESCRIPTORS_PAUSE: Duration = Duration::from_millis(50);
 
 /// Descriptors to reserve for each connection: its socket, and one directory and two files of a
 /// request.
-const DESCRIPTORS_EACH: u64 = 4;
+const DESCRIPTORS_PER_CONNECTION: u64 = 4;
 
 /// Accepts and serves connections until `shutdown` completes, then drains.
 pub(crate) async fn run(
@@ -42,7 +42,7 @@ pub(crate) async fn run(
             () = &mut shutdown => break,
         };
         let Ok((stream, peer, permit)) = accepted else {
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(DESCRIPTORS_PAUSE).await;
             continue;
         };
         let (connections, handler) = (connections.clone(), handler.clone());
@@ -71,7 +71,7 @@ pub(crate) async fn run(
 /// enough descriptors.
 fn most_connections(limit: usize) -> usize {
     let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    let share = descriptors.map_or(usize::MAX, |most| to_usize(most / DESCRIPTORS_EACH));
+    let share = descriptors.map_or(usize::MAX, |most| to_usize(most / DESCRIPTORS_PER_CONNECTION));
     limit.min(share).clamp(1, Semaphore::MAX_PERMITS)
 }
 

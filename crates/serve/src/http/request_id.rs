@@ -11,7 +11,7 @@ pub(crate) const NAME: &str = "x-amz-request-id";
 
 /// Step between identifiers. It is odd, so its multiples modulo 2^64 all differ. Its bits have no
 /// pattern, so successive identifiers differ in most digits.
-const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+const ID_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Returns the next identifier: 16 hexadecimal digits, as in S3. It is unique in this process;
 /// another process starts at another number.
@@ -24,7 +24,7 @@ pub(crate) fn next() -> String {
         (now.as_nanos() as u64) ^ (u64::from(process::id()) << 40)
     });
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    format!("{:016X}", first.wrapping_add(count.wrapping_mul(STEP)))
+    format!("{:016X}", first.wrapping_add(count.wrapping_mul(ID_STEP)))
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ const TLS_PIECE: u64 = 256 << 10;
 
 /// Bytes at the end of a range that are read but held back until the file's version has been
 /// checked again. Small files are read whole, and sent in one call with the head.
-const HELD_BACK: u64 = 16 << 10;
+const HELD_BACK_BYTES: u64 = 16 << 10;
 
 /// Sends `head` and `content`.
 pub(crate) async fn send_file(
@@ -51,7 +51,7 @@ pub(crate) async fn send_file(
     if range.is_empty() {
         return send_bytes(transport, &head, Follow::Nothing, stall).await;
     }
-    let end = ByteRange::new(range.end - range.len().min(HELD_BACK), range.end);
+    let end = ByteRange::new(range.end - range.len().min(HELD_BACK_BYTES), range.end);
     let is_small = end == *range && throttle.is_unlimited();
     if !is_small {
         send_bytes(transport, &head, Follow::More, stall).await?;

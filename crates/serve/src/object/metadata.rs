@@ -40,10 +40,10 @@ const MTIME: &str = "mtime";
 
 /// S3's limit in bytes, both for user metadata (names and values together) and for the other
 /// headers kept with an object.
-const MOST_METADATA: usize = 2048;
+const MAX_METADATA_BYTES: usize = 2048;
 
 /// S3's limit on the number of parts of an object.
-const MOST_PARTS: usize = 10_000;
+const MAX_PARTS: usize = 10_000;
 
 /// The metadata that S3 keeps with an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -232,7 +232,11 @@ impl ObjectMetadata {
         let others =
             self.content_type.iter().chain(headers.into_iter().flatten()).map(String::len).sum::<usize>();
         let user = self.user.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
-        if user <= MOST_METADATA && others <= MOST_METADATA { Ok(()) } else { Err(MetadataRefusal::TooLarge) }
+        if user <= MAX_METADATA_BYTES && others <= MAX_METADATA_BYTES {
+            Ok(())
+        } else {
+            Err(MetadataRefusal::TooLarge)
+        }
     }
 
     /// Refuses values that are not valid in a header. Every response would omit such values.
@@ -407,8 +411,8 @@ impl PartLengths {
         let add = |(parts, bytes): (u64, u64), (count, length): &(u32, u64)| {
             Some((parts + u64::from(*count), bytes.checked_add(u64::from(*count).checked_mul(*length)?)?))
         };
-        let total = self.0.iter().take(MOST_PARTS + 1).try_fold((0, 0), add);
-        self.0.is_empty() || total.is_some_and(|(parts, bytes)| parts <= MOST_PARTS as u64 && bytes == size)
+        let total = self.0.iter().take(MAX_PARTS + 1).try_fold((0, 0), add);
+        self.0.is_empty() || total.is_some_and(|(parts, bytes)| parts <= MAX_PARTS as u64 && bytes == size)
     }
 
     /// True if there are no part boundaries, or if they are unknown.

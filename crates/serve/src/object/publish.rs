@@ -25,7 +25,7 @@ use crate::object::staging::{self, PartNote, TemporaryFile};
 use crate::path::EntryPath;
 
 /// Maximum number of attempts at a change if other threads keep removing its directory.
-const ATTEMPTS: u32 = 100;
+const CHANGE_ATTEMPTS: u32 = 100;
 
 /// The reason for which a name did not change.
 #[derive(Debug, thiserror::Error)]
@@ -193,7 +193,7 @@ fn in_parent<T>(
             Err(error) => Err(error.into()),
         };
         match done {
-            Err(Error::Io(error)) if error.kind() == io::ErrorKind::NotFound && attempt < ATTEMPTS => {
+            Err(Error::Io(error)) if error.kind() == io::ErrorKind::NotFound && attempt < CHANGE_ATTEMPTS => {
                 root.open_directory(base)?;
                 attempt += 1;
                 std::thread::yield_now();

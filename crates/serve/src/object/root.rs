@@ -25,7 +25,7 @@ use crate::object::names::NameLocks;
 use crate::path::{EntryPath, is_hidden};
 
 /// Maximum number of attempts at a look-up that the kernel gives up on.
-const ATTEMPTS: usize = 1_000;
+const LOOK_UP_ATTEMPTS: usize = 1_000;
 
 /// The open served directory.
 #[derive(Clone, Debug)]
@@ -182,7 +182,7 @@ fn open_beneath(
     }
     // The kernel gives up on `..` in a link if any rename happens at the same time (openat2(2)).
     let raced = |opened: &rustix::io::Result<OwnedFd>| matches!(opened, Err(Errno::AGAIN));
-    match (0..ATTEMPTS).map(|_| open()).find(|opened| !raced(opened)).unwrap_or(Err(Errno::AGAIN)) {
+    match (0..LOOK_UP_ATTEMPTS).map(|_| open()).find(|opened| !raced(opened)).unwrap_or(Err(Errno::AGAIN)) {
         Err(Errno::NOSYS) => open_without_links(root, path, flags),
         done => done,
     }

@@ -27,7 +27,7 @@ use crate::token::random_token;
 
 /// Maximum number of attempts at creating an entry if sweeps remove it, or its directory, before it
 /// is locked.
-const ATTEMPTS: u32 = 100;
+const CREATE_ATTEMPTS: u32 = 100;
 
 /// Returns the bucket for unfinished writes to `directory`: the bucket that contains it, or the
 /// served directory if no such bucket exists. Blocking.
@@ -91,13 +91,13 @@ pub(crate) struct PartNote {
 }
 
 /// Prefix of a note's name. The token follows the prefix.
-const NOTE: &str = "part-";
+const NOTE_PREFIX: &str = "part-";
 
 impl PartNote {
     /// Creates a note in the staging of `bucket`: a part is being written in the directory `place`.
     /// Blocking.
     pub(crate) fn create(root: &ServedRoot, bucket: &EntryPath, place: &EntryPath) -> io::Result<Self> {
-        let (directory, name, file) = create(root, bucket, NOTE, new_file)?;
+        let (directory, name, file) = create(root, bucket, NOTE_PREFIX, new_file)?;
         let note = Self { directory, name, _file: file.try_clone()? };
         File::from(file).write_all(place.as_bytes())?;
         Ok(note)
@@ -117,7 +117,7 @@ impl Drop for PartNote {
 }
 
 fn part_of(note: &str) -> Option<String> {
-    note.strip_prefix(NOTE).map(|token| format!(".{token}.firstbyte-part"))
+    note.strip_prefix(NOTE_PREFIX).map(|token| format!(".{token}.firstbyte-part"))
 }
 
 /// Removes the part that an abandoned note names. A missing part is not an error.
@@ -172,7 +172,7 @@ impl TemporaryDirectory {
         area: Area,
         name: &str,
     ) -> io::Result<()> {
-        for _ in 0..ATTEMPTS {
+        for _ in 0..CREATE_ATTEMPTS {
             let target = match reserved::make(root, bucket, area) {
                 // Another thread removed the empty area while it was opened.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -234,7 +234,7 @@ fn create(
             Err(error) => return Err(error),
         }
         attempt += 1;
-        if attempt == ATTEMPTS {
+        if attempt == CREATE_ATTEMPTS {
             return Err(io::ErrorKind::NotFound.into());
         }
         // The growing pause separates two loops that would otherwise collide again and again.

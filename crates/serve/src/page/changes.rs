@@ -26,7 +26,7 @@ use crate::http::response::HttpResponse;
 use crate::state::DirectoryState;
 
 /// Maximum length of a JSON body in bytes: 10,000 names of common length, selected on the page.
-const LONGEST_JSON: usize = 1 << 20;
+const MAX_JSON_BYTES: usize = 1 << 20;
 
 impl From<Error> for PageRefusal {
     fn from(error: Error) -> Self {
@@ -89,28 +89,28 @@ async fn dispatch(
     let body = &mut request.body;
     let done = match what {
         "folder" => {
-            let Folder { name } = read_json(body, LONGEST_JSON).await?;
+            let Folder { name } = read_json(body, MAX_JSON_BYTES).await?;
             blocking(move || directory.make(&name)).await?;
             json!({})
         }
         "rename" => {
-            let Renaming { entry, name } = read_json(body, LONGEST_JSON).await?;
+            let Renaming { entry, name } = read_json(body, MAX_JSON_BYTES).await?;
             blocking(move || directory.rename(&entry, &name)).await?;
             json!({})
         }
         "delete" => {
-            let Deletion { entries, forever } = read_json(body, LONGEST_JSON).await?;
+            let Deletion { entries, forever } = read_json(body, MAX_JSON_BYTES).await?;
             let delete = move |entry: &str| match forever {
                 true => directory.delete_forever(entry).map(|()| json!({ "entry": entry })),
                 false => directory.delete(entry).map(|id| json!({ "entry": entry, "id": id })),
             };
-            blocking(move || Ok::<_, Error>(each(&entries, "entry", delete))).await?
+            blocking(move || Ok::<_, Error>(apply_to_each(&entries, "entry", delete))).await?
         }
         "restore" => {
-            let Restoration { ids } = read_json(body, LONGEST_JSON).await?;
+            let Restoration { ids } = read_json(body, MAX_JSON_BYTES).await?;
             let restore =
                 move |id: &str| directory.restore(id).map(|entry| json!({ "entry": entry, "id": id }));
-            blocking(move || Ok::<_, Error>(each(&ids, "id", restore))).await?
+            blocking(move || Ok::<_, Error>(apply_to_each(&ids, "id", restore))).await?
         }
         _ => return Err(PageRefusal(StatusCode::NOT_FOUND, "request", "there is no such change".into())),
     };
@@ -119,7 +119,7 @@ async fn dispatch(
 
 /// Calls `work` for each of `items`, and collects the results. A failed item does not stop the
 /// others.
-fn each(items: &[String], key: &str, work: impl Fn(&str) -> Result<Value, Error>) -> Value {
+fn apply_to_each(items: &[String], key: &str, work: impl Fn(&str) -> Result<Value, Error>) -> Value {
     let (mut done, mut failed) = (Vec::new(), Vec::new());
     for item in items {
         match work(item) {

@@ -22,7 +22,7 @@ use crate::path::EntryPath;
 use crate::state::ServerState;
 
 /// Maximum length of a JSON body in bytes.
-const LONGEST_JSON: usize = 1 << 10;
+const MAX_JSON_BYTES: usize = 1 << 10;
 
 #[derive(Deserialize)]
 struct Asked {
@@ -56,7 +56,7 @@ async fn link(state: &ServerState, access: &RequestRights, mut request: HttpRequ
     if !access.allows(KeyRights::Read, path.as_bytes()) {
         return Err(refused(StatusCode::FORBIDDEN, "denied", "your key may not read this"));
     }
-    let Asked { seconds } = read_json(&mut request.body, LONGEST_JSON).await?;
+    let Asked { seconds } = read_json(&mut request.body, MAX_JSON_BYTES).await?;
     let valid = Duration::from_secs(seconds);
     if seconds == 0 || valid > MAX_VALIDITY {
         return Err(refused(StatusCode::BAD_REQUEST, "request", "a link is valid for 1 second to 7 days"));

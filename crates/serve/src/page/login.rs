@@ -18,7 +18,7 @@ use crate::path::EntryPath;
 use crate::state::{ServerState, SignIn};
 
 /// Maximum length of a form in bytes. A key, a secret and a path are far shorter.
-const LONGEST_FORM: usize = 16 << 10;
+const MAX_FORM_BYTES: usize = 16 << 10;
 
 /// Checks the submitted form. Begins a session and redirects if the secret is right; otherwise
 /// shows the form again.
@@ -28,7 +28,7 @@ pub(super) async fn sign_in(
     mut request: HttpRequest,
 ) -> HttpResponse {
     let base = &state.config.base_path;
-    let Ok(form) = request.body.collect(LONGEST_FORM).await else {
+    let Ok(form) = request.body.collect(MAX_FORM_BYTES).await else {
         return HttpResponse::text(StatusCode::BAD_REQUEST, "the form is too long or was cut off");
     };
     let form = String::from_utf8_lossy(&form).into_owned();

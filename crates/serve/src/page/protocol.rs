@@ -31,10 +31,10 @@ use crate::path::EntryPath;
 use crate::state::DirectoryState;
 
 /// Maximum length of a JSON body in bytes. An escaped file name of 255 bytes is far shorter.
-const LONGEST_JSON: usize = 16 << 10;
+const MAX_JSON_BYTES: usize = 16 << 10;
 /// Maximum length of the body that completes an upload, in bytes: twice the length of 10,000 quoted
 /// checksums of eight digits.
-const LONGEST_COMPLETION: usize = 256 << 10;
+const MAX_COMPLETION_BYTES: usize = 256 << 10;
 /// The header with the part's CRC32C as eight hex digits.
 const CRC32C: &str = "x-firstbyte-crc32c";
 /// The header that marks a request as the page's own.
@@ -127,12 +127,12 @@ async fn dispatch(state: &DirectoryState, access: &RequestRights, mut request: H
             Ok(json_response(StatusCode::OK, &json!(found)))
         }
         (&Method::POST, []) => {
-            let source: BrowserFile = read_json(&mut request.body, LONGEST_JSON).await?;
+            let source: BrowserFile = read_json(&mut request.body, MAX_JSON_BYTES).await?;
             let status = blocking(move || directory.begin(source)).await?;
             Ok(json_response(StatusCode::OK, &json!(status)))
         }
         (&Method::POST, [id, "complete"]) => {
-            let Completion { existing, crc32c } = read_json(&mut request.body, LONGEST_COMPLETION).await?;
+            let Completion { existing, crc32c } = read_json(&mut request.body, MAX_COMPLETION_BYTES).await?;
             let id = (*id).to_owned();
             let name = blocking(move || directory.complete(&id, existing, crc32c.as_deref())).await?;
             Ok(json_response(StatusCode::OK, &json!({ "name": name })))

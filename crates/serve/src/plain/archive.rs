@@ -37,7 +37,7 @@ const PIECE: usize = 64 << 10;
 
 /// Maximum number of open directories, counted from the innermost. Outer directories are closed,
 /// and reopened when the archive returns to them.
-const OPEN_LEVELS: usize = 8;
+const MAX_OPEN_LEVELS: usize = 8;
 
 /// The name of a tar entry that contains the next entry's name.
 const LONG_NAME: &[u8] = b"././@LongLink";
@@ -243,7 +243,7 @@ impl Archive {
                 let level = Level::open(&self.root, &path, &self.access, prefix)?;
                 write_head(buffer, &name, &metadata)?;
                 self.levels.push(level);
-                if let Some(above) = self.levels.len().checked_sub(OPEN_LEVELS + 1) {
+                if let Some(above) = self.levels.len().checked_sub(MAX_OPEN_LEVELS + 1) {
                     self.levels[above].close()?;
                 }
             }
@@ -350,7 +350,7 @@ mod tests {
             found.push(String::from_utf8(item.name.clone()).unwrap());
             archive.begin(item, &mut Vec::new()).unwrap();
             let open = archive.levels.iter().filter(|level| matches!(level.state, LevelState::Open(_)));
-            assert!(open.count() <= OPEN_LEVELS);
+            assert!(open.count() <= MAX_OPEN_LEVELS);
             deepest = deepest.max(archive.levels.len());
         }
         found.sort();

@@ -14,7 +14,7 @@ use crate::http::date::{http_date, parse_http_date};
 const COPY_SOURCE: HeaderName = HeaderName::from_static("x-amz-copy-source");
 
 /// Headers that hold a date.
-const DATES: [HeaderName; 4] = [
+const DATE_HEADERS: [HeaderName; 4] = [
     IF_MODIFIED_SINCE,
     IF_UNMODIFIED_SINCE,
     HeaderName::from_static("x-amz-copy-source-if-modified-since"),
@@ -35,7 +35,7 @@ pub(super) fn rewrite(headers: &mut HeaderMap, extensions: &mut Extensions) {
         let (unit, ranges) = text.split_once('=')?;
         Some(format!("{}={}", unit.trim().to_ascii_lowercase(), ranges.trim())).filter(|text| is_range(text))
     });
-    for name in &DATES {
+    for name in &DATE_HEADERS {
         replace(headers, name, is_date, |text| parse_http_date(text).map(http_date));
     }
     let sent = headers.get(&COPY_SOURCE).and_then(|value| value.to_str().ok());

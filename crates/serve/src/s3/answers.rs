@@ -10,7 +10,7 @@ use crate::http::response::{HttpResponse, ResponseBody};
 use crate::s3::opened::SentBody;
 
 /// Number of bytes at the start of a document within which its root element begins.
-const ROOT_WITHIN: usize = 256;
+const ROOT_ELEMENT_BYTES: usize = 256;
 
 /// Makes the response for an S3 error that occurs before s3s gets the request.
 pub(crate) fn error_response(error: S3Error) -> HttpResponse {
@@ -50,7 +50,7 @@ fn is_xml(headers: &HeaderMap) -> bool {
 /// Removes the quotes of the tag in a GetObjectAttributes document. s3s quotes all tags, but S3
 /// writes the tag without quotes in this document (versitygw #1114, 2026-11-28).
 fn without_quotes(document: Bytes) -> Bytes {
-    let root = &document[..document.len().min(ROOT_WITHIN)];
+    let root = &document[..document.len().min(ROOT_ELEMENT_BYTES)];
     let Some(tag) = find(root, b"<GetObjectAttributesResponse").and_then(|_| find(&document, b"<ETag>"))
     else {
         return document;

@@ -9,7 +9,7 @@ use crate::s3::api::S3Api;
 use crate::s3::outputs::{sent_tag, with_checksums};
 
 /// Maximum number of parts on a page, as in S3.
-const LARGEST_PAGE: i32 = 1000;
+const MAX_PAGE_PARTS: i32 = 1000;
 
 pub(crate) async fn get(
     api: &S3Api,
@@ -46,7 +46,7 @@ pub(crate) async fn get(
 fn page(metadata: &ObjectMetadata, marker: Option<i32>, most: Option<i32>) -> GetObjectAttributesParts {
     let parts = &metadata.parts;
     let after = marker.unwrap_or(0).max(0);
-    let most = most.unwrap_or(LARGEST_PAGE).clamp(0, LARGEST_PAGE);
+    let most = most.unwrap_or(MAX_PAGE_PARTS).clamp(0, MAX_PAGE_PARTS);
     let part = |(number, length): (i32, u64)| {
         let part =
             ObjectPart { part_number: Some(number), size: i64::try_from(length).ok(), ..Default::default() };

@@ -23,22 +23,22 @@ use crate::path::EntryPath;
 
 /// Bytes of names in memory while a directory is read. 150,000 names of common length fit; most
 /// directories have fewer.
-const ROOM: usize = 4 << 20;
+const READ_MEMORY_BYTES: usize = 4 << 20;
 
-/// Maximum bytes of all kept directories: one or two directories that just fit into [`ROOM`], or 32
-/// that were written to disk.
-const MOST_BYTES: usize = 8 << 20;
+/// Maximum bytes of all kept directories: one or two directories that just fit into
+/// [`READ_MEMORY_BYTES`], or 32 that were written to disk.
+const MAX_KEPT_BYTES: usize = 8 << 20;
 
 /// Age below which a change of a directory may hide another one, because both have the same tick of
 /// the file system's clock.
-const SETTLED: Duration = Duration::from_millis(20);
+const SETTLED_AGE: Duration = Duration::from_millis(20);
 
 /// Minimum age up to which a continued listing uses outdated names.
-const RECENT: Duration = Duration::from_secs(1);
+const MIN_RECENT_AGE: Duration = Duration::from_secs(1);
 
 /// The same age as a multiple of the time that reading and sorting took; the greater age counts. So
 /// a directory that changes all the time is sorted during at most a tenth of its listing.
-const RECENT_SORTS: u32 = 10;
+const RECENT_SORT_FACTOR: u32 = 10;
 
 /// How current the names of a page must be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub(crate) enum Freshness {
 }
 
 #[derive(Debug)]
-struct Kept {
+struct KeptDirectory {
     names: Arc<SortedNames>,
     /// The version of the directory that was read. `None` if the directory may have changed
     /// unnoticed during the read.
@@ -64,7 +64,7 @@ struct Kept {
     used: u64,
 }
 
-impl Kept {
+impl KeptDirectory {
     fn serves(&self, version: &EtagIdentity, freshness: Freshness) -> bool {
         let oldest = match freshness {
             Freshness::Current => None,
@@ -78,7 +78,7 @@ impl Kept {
 #[derive(Debug, Default)]
 struct IndexState {
     /// Sorted directories by path and fence. The fence decides which links are visible.
-    kept: HashMap<(EntryPath, usize), Kept>,
+    kept: HashMap<(EntryPath, usize), KeptDirectory>,
     bytes: usize,
     clock: u64,
 }
@@ -94,7 +94,7 @@ pub(crate) struct Index {
 
 impl Default for Index {
     fn default() -> Self {
-        Self::with_room(ROOM)
+        Self::with_room(READ_MEMORY_BYTES)
     }
 }
 
@@ -122,12 +122,13 @@ impl Index {
         }
         let (begun, started) = (SystemTime::now(), Instant::now());
         let names = Arc::new(read(root, path, self.room)?);
-        let is_settled = begun.checked_sub(SETTLED).is_some_and(|settled| version.modified_at() < settled);
-        let kept = Kept {
+        let is_settled =
+            begun.checked_sub(SETTLED_AGE).is_some_and(|settled| version.modified_at() < settled);
+        let kept = KeptDirectory {
             names: Arc::clone(&names),
             version: is_settled.then_some(version),
             read: started,
-            recent: RECENT.max(started.elapsed() * RECENT_SORTS),
+            recent: MIN_RECENT_AGE.max(started.elapsed() * RECENT_SORT_FACTOR),
             used: 0,
         };
         self.keep(path, kept);
@@ -148,14 +149,14 @@ impl Index {
         Some(kept.names.clone())
     }
 
-    fn keep(&self, path: &EntryPath, mut kept: Kept) {
+    fn keep(&self, path: &EntryPath, mut kept: KeptDirectory) {
         let mut state = self.state.lock();
         kept.used = state.clock;
         state.bytes += kept.names.weight();
         if let Some(old) = state.kept.insert(key(path), kept) {
             state.bytes -= old.names.weight();
         }
-        if state.bytes > MOST_BYTES {
+        if state.bytes > MAX_KEPT_BYTES {
             state.drop_least_used();
         }
     }
@@ -192,7 +193,7 @@ impl IndexState {
         by_use.sort_unstable();
         let newest = by_use.pop();
         for (_, key) in by_use {
-            if self.bytes <= MOST_BYTES / 2 {
+            if self.bytes <= MAX_KEPT_BYTES / 2 {
                 return;
             }
             if let Some(kept) = self.kept.remove(&key) {
@@ -270,7 +271,7 @@ mod tests {
             let state = index.state.lock();
             let weight: usize = state.kept.values().map(|kept| kept.names.weight()).sum();
             assert_eq!(weight, state.bytes);
-            assert!(weight <= MOST_BYTES && !state.kept.is_empty());
+            assert!(weight <= MAX_KEPT_BYTES && !state.kept.is_empty());
         }
     }
 }

@@ -47,11 +47,11 @@ pub(crate) fn page(
 }
 
 /// Maximum length of a key in bytes, as in S3. Longer keys cannot be requested.
-const LONGEST_KEY: usize = 1024;
+const MAX_KEY_BYTES: usize = 1024;
 
 /// Maximum number of open directories of a walk, counted from the outermost. Deeper directories are
 /// reopened when the walk returns to them.
-const OPEN_LEVELS: usize = 16;
+const MAX_OPEN_LEVELS: usize = 16;
 
 struct Walk<'a> {
     root: &'a ServedRoot,
@@ -81,7 +81,7 @@ impl Walk<'_> {
                 }
                 continue;
             }
-            if full.len() > LONGEST_KEY || (!is_open && !self.may_show(path, name)) {
+            if full.len() > MAX_KEY_BYTES || (!is_open && !self.may_show(path, name)) {
                 continue;
             }
             if self.entry(path, &mut directory, full, name)? == Step::Full {
@@ -116,7 +116,7 @@ impl Walk<'_> {
             return Ok(self.page.put_prefix(prefix));
         }
         if let Some(name) = name.strip_suffix('/') {
-            if self.depth >= OPEN_LEVELS {
+            if self.depth >= MAX_OPEN_LEVELS {
                 *directory = None;
             }
             let below = path.join(name.as_ref());

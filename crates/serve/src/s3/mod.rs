@@ -187,7 +187,7 @@ async fn pass_on(
         let stream: s3s::stream::DynByteStream = Box::pin(content);
         s3s::Body::from(stream)
     } else {
-        let document = content.collect(service::LARGEST_XML).await?;
+        let document = content.collect(service::MAX_XML_BYTES).await?;
         if kind == BodyKind::Completion {
             stated = stated.of_body_only();
         }

@@ -14,13 +14,13 @@ use crate::s3::index::Freshness;
 use crate::s3::page_builder::After;
 
 /// Maximum number of keys on a page, as in S3.
-const LARGEST_PAGE: i32 = 1000;
+const MAX_PAGE_KEYS: i32 = 1000;
 
 /// Returns the maximum number of keys on the requested page.
 pub(crate) fn limit(max_keys: Option<i32>) -> S3Result<i32> {
-    match max_keys.unwrap_or(LARGEST_PAGE) {
+    match max_keys.unwrap_or(MAX_PAGE_KEYS) {
         negative if negative < 0 => Err(s3_error!(InvalidArgument, "max-keys must not be negative")),
-        keys => Ok(keys.min(LARGEST_PAGE)),
+        keys => Ok(keys.min(MAX_PAGE_KEYS)),
     }
 }
 

@@ -20,11 +20,11 @@ use crate::http::request::RequestBody;
 use crate::s3::signature_dates::{is_credential, is_date};
 
 /// Maximum number of bytes before the file. S3 allows 20 KB of fields.
-pub(super) const MOST_FIELDS: usize = 64 << 10;
+pub(super) const MAX_FIELDS_BYTES: usize = 64 << 10;
 
 /// Minimum bytes of a file in one piece. s3s keeps each piece separately, so small pieces would
 /// waste memory.
-const FILE_PIECE: usize = 16 << 10;
+const MIN_FILE_PIECE_BYTES: usize = 16 << 10;
 
 /// The body of a form, read up to its file.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl PostedForm {
         loop {
             let piece = body.next().await.ok_or_else(malformed)?;
             let piece = piece.map_err(|error| super::error::from_io(&error))?;
-            let room = piece.len().min(MOST_FIELDS - fields.text.len());
+            let room = piece.len().min(MAX_FIELDS_BYTES - fields.text.len());
             fields.text.extend_from_slice(&piece[..room]);
             if let Some(end) = fields.find_file()? {
                 let mut gathered = fields.text.split_off(end);
@@ -59,8 +59,8 @@ impl PostedForm {
                 let (names, text) = (fields.names, Some(Bytes::from(fields.text)));
                 return Ok(Self { names, fields: text, gathered, rest: body, length });
             }
-            if fields.text.len() == MOST_FIELDS {
-                let message = format!("the fields before the file have more than {MOST_FIELDS} bytes");
+            if fields.text.len() == MAX_FIELDS_BYTES {
+                let message = format!("the fields before the file have more than {MAX_FIELDS_BYTES} bytes");
                 let code = S3ErrorCode::Custom("MaxPostPreDataLengthExceededError".into());
                 let mut error = S3Error::with_message(code, message);
                 error.set_status_code(http::StatusCode::BAD_REQUEST);
@@ -75,7 +75,7 @@ impl PostedForm {
     }
 
     fn poll_file(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
-        while self.gathered.len() < FILE_PIECE {
+        while self.gathered.len() < MIN_FILE_PIECE_BYTES {
             match ready!(Pin::new(&mut self.rest).poll_next(context)) {
                 Some(piece) => self.gathered.extend_from_slice(&piece?),
                 None if self.gathered.is_empty() => return Poll::Ready(None),

@@ -12,7 +12,7 @@ use crate::s3::page_builder::{After, KeyQuery, ListingPage, PageBuilder, Step};
 
 /// Last character of Unicode. A prefix followed by this character sorts after every key with the
 /// prefix.
-const LAST: char = char::MAX;
+const LAST_CHARACTER: char = char::MAX;
 
 /// Makes one page of the keys of `bucket` that `access` may see.
 ///
@@ -127,7 +127,7 @@ fn position(after: &After) -> Option<String> {
     match after {
         After::Start => None,
         After::Key(key) => Some(key.clone()),
-        After::Prefix(prefix) => Some(format!("{prefix}{LAST}")),
+        After::Prefix(prefix) => Some(format!("{prefix}{LAST_CHARACTER}")),
     }
 }
 
@@ -136,7 +136,7 @@ fn behind(key: &str, base: &str) -> Option<String> {
     match key.strip_prefix(base) {
         Some(rest) => Some(rest.to_owned()).filter(|rest| !rest.is_empty()),
         // All names below `base` are before the key, so nothing follows.
-        None if key > base => Some(LAST.to_string()),
+        None if key > base => Some(LAST_CHARACTER.to_string()),
         None => None,
     }
 }

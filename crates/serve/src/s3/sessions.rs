@@ -31,7 +31,7 @@ const SERVICE: &str = "s3express";
 /// Suffix of the names of directory buckets.
 const DIRECTORY_BUCKET: &str = "--x-s3";
 /// Prefix of session keys.
-const PREFIX: &str = "SESSION";
+const KEY_PREFIX: &str = "SESSION";
 /// The header with the token of a session.
 const TOKEN: HeaderName = HeaderName::from_static("x-amz-s3session-token");
 const MODE: HeaderName = HeaderName::from_static("x-amz-create-session-mode");
@@ -61,11 +61,11 @@ struct Session {
 impl Session {
     fn id(&self) -> String {
         let Self { holder, bucket, ends, reads_only } = self;
-        format!("{PREFIX}{}", hex::encode(format!("{ends} {reads_only} {bucket} {holder}")))
+        format!("{KEY_PREFIX}{}", hex::encode(format!("{ends} {reads_only} {bucket} {holder}")))
     }
 
     fn parse(id: &str) -> Option<Self> {
-        let text = String::from_utf8(hex::decode(id.strip_prefix(PREFIX)?).ok()?).ok()?;
+        let text = String::from_utf8(hex::decode(id.strip_prefix(KEY_PREFIX)?).ok()?).ok()?;
         let mut parts = text.splitn(4, ' ');
         Some(Self {
             ends: parts.next()?.parse().ok()?,

@@ -20,11 +20,11 @@ use crate::s3::query;
 use crate::s3::signature_dates::{is_credential, is_date};
 
 /// Maximum validity of a presigned URL in seconds, as in AWS.
-const LONGEST_LIFE: u64 = 7 * 24 * 3600;
+const MAX_LIFETIME_SECONDS: u64 = 7 * 24 * 3600;
 
 /// Maximum difference between the date of a request signed by Signature Version 2 and the server's
 /// clock, as in AWS.
-const MOST_SKEW: Duration = Duration::from_secs(15 * 60);
+const MAX_CLOCK_SKEW: Duration = Duration::from_secs(15 * 60);
 
 /// The form of `x-amz-date`.
 const AMZ_DATE: &[BorrowedFormatItem<'_>] = format_description!("[year][month][day]T[hour][minute][second]Z");
@@ -32,7 +32,7 @@ const AMZ_DATE: &[BorrowedFormatItem<'_>] = format_description!("[year][month][d
 /// The only `x-amz-` header that need not be signed. In a request signed by header, the signature
 /// covers the header's value anyway. With a presigned URL, clients send the header unsigned. A
 /// forged value does no harm: it can only cause a body with another hash to be refused.
-const BOUND_OTHERWISE: &str = "x-amz-content-sha256";
+const EXEMPT_HEADER: &str = "x-amz-content-sha256";
 
 /// How a request is signed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,9 +63,9 @@ pub(super) fn check(request: &HttpRequest, versions: SignatureVersions) -> S3Res
     let scheme = scheme(request)?;
     match &scheme {
         SignatureScheme::Unsigned => {}
-        SignatureScheme::Header { signed, .. } => refuse_unsigned(&request.headers, signed, BOUND_OTHERWISE)?,
+        SignatureScheme::Header { signed, .. } => refuse_unsigned(&request.headers, signed, EXEMPT_HEADER)?,
         SignatureScheme::Presigned { signed, expires } => {
-            refuse_unsigned(&request.headers, signed, BOUND_OTHERWISE)?;
+            refuse_unsigned(&request.headers, signed, EXEMPT_HEADER)?;
             check_life(expires)?;
         }
         SignatureScheme::HeaderVersion2 | SignatureScheme::PresignedVersion2 => {
@@ -211,12 +211,12 @@ fn not_signed(names: &[&str]) -> S3Error {
 }
 
 fn check_life(expires: &str) -> S3Result<()> {
-    if expires.parse::<u64>().is_ok_and(|seconds| seconds <= LONGEST_LIFE) {
+    if expires.parse::<u64>().is_ok_and(|seconds| seconds <= MAX_LIFETIME_SECONDS) {
         return Ok(());
     }
     Err(s3_error!(
         AuthorizationQueryParametersError,
-        "X-Amz-Expires must be a number of seconds up to {LONGEST_LIFE}, which is a week"
+        "X-Amz-Expires must be a number of seconds up to {MAX_LIFETIME_SECONDS}, which is a week"
     ))
 }
 
@@ -231,7 +231,7 @@ pub(super) fn check_date(headers: &HeaderMap) -> S3Result<()> {
     };
     let now = SystemTime::now();
     let skew = now.duration_since(date).or_else(|_| date.duration_since(now)).unwrap_or(Duration::MAX);
-    if skew <= MOST_SKEW {
+    if skew <= MAX_CLOCK_SKEW {
         return Ok(());
     }
     Err(s3_error!(RequestTimeTooSkewed, "the request's date is more than 15 minutes from the server's"))

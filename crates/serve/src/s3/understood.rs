@@ -129,7 +129,7 @@ const DELETE_BUCKET: [&str; 14] = [
 
 /// Names of further sub-resources. Even with a value they select their own operation, never the
 /// plain one.
-const OTHERS: [&str; 15] = [
+const OTHER_SUB_RESOURCES: [&str; 15] = [
     "abac",
     "annotation",
     "append",
@@ -194,7 +194,7 @@ pub(super) fn check_headers<'a>(
     for (name, value) in headers {
         let name = name.as_str();
         if name.starts_with("x-amz-") {
-            match rule(name) {
+            match accepted_values_of(name) {
                 Some(Any) => {}
                 Some(Only(values)) if values.iter().any(|only| value.as_bytes() == only.as_bytes()) => {}
                 _ => return Err(refused(name)),
@@ -204,7 +204,7 @@ pub(super) fn check_headers<'a>(
     Ok(())
 }
 
-fn rule(name: &str) -> Option<AcceptedValues> {
+fn accepted_values_of(name: &str) -> Option<AcceptedValues> {
     let matches = |pattern: &str| match pattern.strip_suffix('*') {
         Some(start) => name.len() > start.len() && name.starts_with(start),
         None => name == pattern,
@@ -300,7 +300,9 @@ fn check_query(method: &Method, path: &str, query: &str) -> S3Result<()> {
 }
 
 fn is_sub_resource(name: &str) -> bool {
-    [&PUT_OBJECT[..], &PUT_BUCKET, &DELETE_BUCKET, &OTHERS].iter().any(|names| names.contains(&name))
+    [&PUT_OBJECT[..], &PUT_BUCKET, &DELETE_BUCKET, &OTHER_SUB_RESOURCES]
+        .iter()
+        .any(|names| names.contains(&name))
 }
 
 #[cfg(test)]

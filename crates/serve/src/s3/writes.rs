@@ -23,7 +23,7 @@ use crate::s3::objects::{self, DIRECTORY_TYPE, FoundObject, blocking};
 use crate::s3::outputs::{modified, moment, tag, with_checksums};
 
 /// Maximum number of keys that one request deletes, as in S3.
-const MOST_DELETED: usize = 1000;
+const MAX_DELETED_KEYS: usize = 1000;
 
 /// Returns the metadata to store with an object, from the headers of its request. Fails if the
 /// metadata cannot be stored.
@@ -209,8 +209,8 @@ pub(crate) async fn delete_many(
     request: S3Request<DeleteObjectsInput>,
 ) -> S3Result<S3Response<DeleteObjectsOutput>> {
     api.check_writing()?;
-    if request.input.delete.objects.len() > MOST_DELETED {
-        return Err(s3_error!(MalformedXML, "at most {MOST_DELETED} keys can be deleted by one request"));
+    if request.input.delete.objects.len() > MAX_DELETED_KEYS {
+        return Err(s3_error!(MalformedXML, "at most {MAX_DELETED_KEYS} keys can be deleted by one request"));
     }
     let access = api.access(&request);
     let (mut deleted, mut errors) = (Vec::new(), Vec::new());

@@ -17,16 +17,16 @@ use crate::path::EntryPath;
 use crate::state::DirectoryState;
 
 /// Maximum pause between two sweeps. It may be long, because leftovers only take space.
-const PAUSE: Duration = Duration::from_secs(3600);
+const MAX_PAUSE: Duration = Duration::from_secs(3600);
 /// Minimum pause between two sweeps, for an age of abandoned uploads that is near zero.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
+const MIN_PAUSE: Duration = Duration::from_millis(100);
 
 /// Sweeps regularly until the future is dropped.
 pub(crate) async fn run(state: &DirectoryState) {
     if state.config.writing == WritePolicy::Refused {
         return std::future::pending().await;
     }
-    let pause = state.config.limits.abandoned.clamp(SHORTEST_PAUSE, PAUSE);
+    let pause = state.config.limits.abandoned.clamp(MIN_PAUSE, MAX_PAUSE);
     loop {
         let sweeper = Sweeper::new(state);
         // The failure is logged where it occurs. A panic in the sweep must not end the server.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 /// Length in bytes of a file in three parts: two full parts and a short one.
 const SIZE: usize = (20 << 20) + 5;
-pub(crate) const PART: usize = 8 << 20;
+pub(crate) const PART_BYTES: usize = 8 << 20;
 
 pub(crate) fn content() -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
@@ -24,7 +24,7 @@ pub(crate) fn content() -> Vec<u8> {
 }
 
 pub(crate) fn part(whole: &[u8], number: usize) -> &[u8] {
-    &whole[number * PART..whole.len().min((number + 1) * PART)]
+    &whole[number * PART_BYTES..whole.len().min((number + 1) * PART_BYTES)]
 }
 
 pub(crate) fn serve(directory: &Path, writing: WritePolicy) -> RunningServer {

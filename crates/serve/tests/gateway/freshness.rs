@@ -88,7 +88,7 @@ fn after_the_time_of_stale_nothing_is_served_without_the_origin() {
 #[test]
 fn reads_of_an_object_that_is_overwritten_are_of_one_version_or_errors() {
     let (origin, rounds) = (Origin::start(), count("FIRSTBYTE_GATEWAY_OVERWRITES", 100));
-    origin.put("k", &stamped(0));
+    origin.put("k", &numbered_content(0));
     let plan = |fresh| Plan { fresh, ..Plan::default() };
     let fresh = [Duration::ZERO, Duration::from_millis(5), Duration::from_millis(50)];
     let gateways = fresh.map(|fresh| Gateway::before(&origin, &plan(fresh)));
@@ -100,14 +100,14 @@ fn reads_of_an_object_that_is_overwritten_are_of_one_version_or_errors() {
                 while !ended.load(Ordering::Relaxed) {
                     let Some(body) = read(gateway) else { continue };
                     let number = u16::from_le_bytes([body[0], body[1]]);
-                    assert!(body == stamped(number), "two versions in one response");
+                    assert!(body == numbered_content(number), "two versions in one response");
                     whole.fetch_add(1, Ordering::Relaxed);
                 }
             });
         }
         for number in 1..=rounds {
             let seen = whole.load(Ordering::Relaxed);
-            origin.put("k", &stamped(u16::try_from(number).unwrap()));
+            origin.put("k", &numbered_content(u16::try_from(number).unwrap()));
             if number % 10 == 0 {
                 until("a whole read", || whole.load(Ordering::Relaxed) > seen);
             }
@@ -117,7 +117,7 @@ fn reads_of_an_object_that_is_overwritten_are_of_one_version_or_errors() {
 }
 
 /// Returns the content of version `number`. The first two bytes are the number.
-fn stamped(number: u16) -> Vec<u8> {
+fn numbered_content(number: u16) -> Vec<u8> {
     let mut content = version(number.into(), LENGTH);
     content[..2].copy_from_slice(&number.to_le_bytes());
     content

@@ -26,7 +26,7 @@ const CLIENTS: u64 = 4;
 
 /// Maximum number of bytes by which the process, client and server together, may grow. A request
 /// holds a few pieces of 128 KiB, and a document or the fields of a form.
-const CEILING: u64 = 64 << 20;
+const MAX_GROWTH_BYTES: u64 = 64 << 20;
 
 /// Content of an object in another bucket, which the key does not cover.
 const PRIVATE: &str = "the content of a bucket that the key does not open";
@@ -79,7 +79,7 @@ fn whatever_comes_is_answered_and_nothing_fails_grows_or_leaks() {
     assert_eq!(PANICS.load(SeqCst), 0, "seed {seed}: the server panicked");
     let grown = memory("VmHWM").saturating_sub(before);
     eprintln!("grown by {} KiB", grown >> 10);
-    assert!(grown < CEILING, "seed {seed}: grown by {grown} bytes");
+    assert!(grown < MAX_GROWTH_BYTES, "seed {seed}: grown by {grown} bytes");
     assert_eq!(std::fs::read_to_string(private).unwrap(), PRIVATE);
     assert_eq!(std::fs::read_dir(directory.path().join("other")).unwrap().count(), 1);
 }

@@ -28,7 +28,7 @@ fn tree(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 /// Makes a directory that looks like a bucket's old staging, which a sweep would remove.
-fn plant(directory: &Path) {
+fn make_old_staging(directory: &Path) {
     let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
     for name in ["tmp", "uploads", "trash"] {
         let entry = directory.join(name).join(ID);
@@ -53,7 +53,7 @@ const LINKS: [(&str, &str); 6] = [
 
 /// Uses the staging by every kind of request: writes, parts, uploads, removals, and changes from
 /// the page.
-fn use_it(client: &mut Client) {
+fn use_staging(client: &mut Client) {
     client.ask("PUT", "/bucket/plain", "", b"x");
     client.ask("PUT", "/bucket/s3", S3, b"x");
     client.ask("POST", "/bucket/parts?uploads", S3, b"");
@@ -86,7 +86,7 @@ fn a_link_in_the_place_of_unfinished_writes_leads_nowhere() {
         let (bucket, other) = (directory.path().join("bucket"), directory.path().join("other"));
         std::fs::create_dir_all(bucket.join(link).parent().unwrap()).unwrap();
         std::fs::write(bucket.join("old"), "kept").unwrap();
-        plant(&other);
+        make_old_staging(&other);
         symlink(other.join(to), bucket.join(link)).unwrap();
         let before = tree(&other);
         // With an age of zero, every sweep removes everything that it reaches.
@@ -94,7 +94,7 @@ fn a_link_in_the_place_of_unfinished_writes_leads_nowhere() {
         config.writing = WritePolicy::Allowed;
         config.limits.abandoned = Duration::ZERO;
         let server = Server::start(config).unwrap();
-        use_it(&mut Client::new(&server));
+        use_staging(&mut Client::new(&server));
         server.stop();
         assert_eq!(tree(&other), before, "{link}");
     }

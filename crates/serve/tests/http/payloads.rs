@@ -173,17 +173,17 @@ fn begin(fixture: &Fixture) -> String {
 }
 
 /// An invalid body, and headers to send besides those of its coding.
-struct Wrong {
+struct InvalidBody {
     name: &'static str,
     payload: &'static str,
     headers: Vec<(&'static str, &'static str)>,
     body: Vec<u8>,
 }
 
-fn wrong_bodies() -> Vec<Wrong> {
+fn wrong_bodies() -> Vec<InvalidBody> {
     let trailer = "STREAMING-UNSIGNED-PAYLOAD-TRAILER";
     let length = ("x-amz-decoded-content-length", "5");
-    let wrong = |name, payload, headers: &[_], body: &[u8]| Wrong {
+    let wrong = |name, payload, headers: &[_], body: &[u8]| InvalidBody {
         name,
         payload,
         headers: headers.to_vec(),
@@ -255,7 +255,7 @@ fn a_body_that_is_not_what_its_request_says_replaces_nothing() {
         let fixture = served(access);
         let path = fixture.directory.path().join("bucket/key");
         std::fs::write(&path, "before").unwrap();
-        for Wrong { name, payload, headers, body } in wrong_bodies() {
+        for InvalidBody { name, payload, headers, body } in wrong_bodies() {
             for target in ["/bucket/key", "/bucket/directory/"] {
                 let code = |_: &mut Chain| body.clone();
                 let put = send(&fixture, (target, &[]), &headers, payload, Framing::Length, code);

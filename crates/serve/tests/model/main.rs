@@ -26,7 +26,7 @@ use server::{Security, Server};
 
 const CLIENTS: u64 = 8;
 /// Maximum number of operations between two kills.
-const PAUSE: u64 = 150;
+const MAX_OPERATIONS_BETWEEN_KILLS: u64 = 150;
 
 fn number(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).map_or(otherwise, |text| text.parse().unwrap())
@@ -71,7 +71,7 @@ fn kill_now_and_then(shared: &Shared, seed: u64) {
     let mut random = seed | 1;
     while shared.left.load(SeqCst) > 0 {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        let pause = i64::try_from((random >> 33) % PAUSE).unwrap() + 10;
+        let pause = i64::try_from((random >> 33) % MAX_OPERATIONS_BETWEEN_KILLS).unwrap() + 10;
         let next = (shared.left.load(SeqCst) - pause).max(0);
         until("operations end", || shared.left.load(SeqCst) <= next);
         shared.server.kill_and_start();

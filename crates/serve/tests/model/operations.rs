@@ -82,7 +82,7 @@ impl Drop for StopOnPanic<'_> {
 /// Error: the server was killed, so the operation has no response.
 struct Killed;
 
-type Asked = Result<Answer, Killed>;
+type RequestResult = Result<Answer, Killed>;
 
 impl<'a> Worker<'a> {
     pub(crate) fn new(shared: &'a Shared, seed: u64) -> Self {
@@ -112,7 +112,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    fn ask(&mut self, method: &str, target: &str, headers: &str, body: &[u8]) -> Asked {
+    fn ask(&mut self, method: &str, target: &str, headers: &str, body: &[u8]) -> RequestResult {
         let start = self.shared.server.starts();
         if start != self.seen_start {
             (self.client, self.seen_start) = (Client::new(&self.shared.server), start);
@@ -128,7 +128,7 @@ impl<'a> Worker<'a> {
         &mut self,
         key: &'static str,
         action: Action,
-        ask: impl FnOnce(&mut Self) -> Asked,
+        ask: impl FnOnce(&mut Self) -> RequestResult,
         judge: impl FnOnce(&Answer) -> (Outcome, T),
         cut: T,
     ) -> T {

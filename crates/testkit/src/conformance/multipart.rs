@@ -6,7 +6,7 @@ use crate::data::bytes;
 use crate::subject::{Subject, Support};
 
 /// Minimum size in bytes of an S3 part other than the last.
-const PART: usize = 5 << 20;
+const MIN_PART_BYTES: usize = 5 << 20;
 
 /// True if the backend supports multipart uploads. Otherwise checks that they fail.
 fn can_upload(subject: &Subject) -> bool {
@@ -32,11 +32,11 @@ pub fn parts_can_be_sent_in_any_order(subject: &Subject) {
         return;
     }
     let name = "dir/object +%\u{fc}";
-    let content = bytes(31, 2 * PART + 1000);
+    let content = bytes(31, 2 * MIN_PART_BYTES + 1000);
     let upload = begin(subject, name);
-    let last = send(subject, &upload, 3, &content[2 * PART..]);
-    let first = send(subject, &upload, 1, &content[..PART]);
-    let middle = send(subject, &upload, 2, &content[PART..2 * PART]);
+    let last = send(subject, &upload, 3, &content[2 * MIN_PART_BYTES..]);
+    let first = send(subject, &upload, 1, &content[..MIN_PART_BYTES]);
+    let middle = send(subject, &upload, 2, &content[MIN_PART_BYTES..2 * MIN_PART_BYTES]);
     assert!(
         matches!(subject.store.stat(&subject.at(name)), Err(Error::NotFound { .. })),
         "visible too early"
@@ -54,9 +54,9 @@ pub fn an_interrupted_upload_resumes_with_the_missing_parts(subject: &Subject) {
     if !can_upload(subject) {
         return;
     }
-    let content = bytes(32, 2 * PART + 1);
+    let content = bytes(32, 2 * MIN_PART_BYTES + 1);
     let upload = begin(subject, "x");
-    let sent = send(subject, &upload, 2, &content[PART..2 * PART]);
+    let sent = send(subject, &upload, 2, &content[MIN_PART_BYTES..2 * MIN_PART_BYTES]);
 
     let stale = || subject.store.stale_uploads(&subject.at("x"));
     let lists = subject.can.lists_uploads.or_refuses(stale);
@@ -76,8 +76,8 @@ pub fn an_interrupted_upload_resumes_with_the_missing_parts(subject: &Subject) {
     assert_eq!(tell(&held), tell(&[sent]));
 
     let mut parts = held;
-    parts.insert(0, send(subject, &upload, 1, &content[..PART]));
-    parts.push(send(subject, &upload, 3, &content[2 * PART..]));
+    parts.insert(0, send(subject, &upload, 1, &content[..MIN_PART_BYTES]));
+    parts.push(send(subject, &upload, 3, &content[2 * MIN_PART_BYTES..]));
     subject.store.complete_upload(&upload, &parts, &PutOptions::default()).unwrap();
     assert!(subject.read("x", &Get::default()).unwrap() == content);
     assert!(!lists || stale().unwrap().is_empty());

@@ -8,7 +8,7 @@ use firstbyte_store::{EntryOrder, Error, Get, ListOptions, Payload, PutOptions, 
 use crate::subject::{Subject, Support};
 
 /// Legal names that URL encoding, XML or shells easily damage.
-const ODD: [&str; 22] = [
+const ODD_NAMES: [&str; 22] = [
     "space in name",
     "plus+plus",
     "percent%41",
@@ -35,7 +35,7 @@ const ODD: [&str; 22] = [
 
 /// Each name can be written, read, listed and deleted.
 pub fn every_legal_name_is_preserved(subject: &Subject) {
-    let kept = || ODD.into_iter().filter(|name| !subject.can.refused_names.contains(name));
+    let kept = || ODD_NAMES.into_iter().filter(|name| !subject.can.refused_names.contains(name));
     for name in subject.can.refused_names {
         let refused = put(subject, name, "refused");
         assert!(matches!(refused, Err(Error::InvalidName { .. })), "{name:?}: {refused:?}");

@@ -212,7 +212,7 @@ const TO_FLAT: Work = Work::Convert(FilePlace::Flat);
 /// and up to two kills, and with two reversals and up to one kill. Reversals and kills may happen
 /// at any step.
 #[track_caller]
-fn holds(actors: &[Work]) {
+fn check_requirements(actors: &[Work]) {
     for moves in [Moves::Rename, Moves::LinkAndUnlink] {
         for (place, turns) in [
             (FilePlace::Flat, [TO_SHARDED, TO_FLAT, TO_SHARDED]),
@@ -230,27 +230,27 @@ fn holds(actors: &[Work]) {
 
 #[test]
 fn readers_find_what_is_there_while_it_moves_to_and_fro() {
-    holds(&[Work::Look, Work::Look]);
+    check_requirements(&[Work::Look, Work::Look]);
 }
 
 #[test]
 fn a_writer_and_a_reader_see_one_file() {
-    holds(&[Work::Put(1), Work::Look]);
+    check_requirements(&[Work::Put(1), Work::Look]);
 }
 
 #[test]
 fn a_deleter_and_a_reader_see_one_file() {
-    holds(&[Work::Delete, Work::Look]);
+    check_requirements(&[Work::Delete, Work::Look]);
 }
 
 #[test]
 fn two_writers_leave_one_file() {
-    holds(&[Work::Put(1), Work::Put(2)]);
+    check_requirements(&[Work::Put(1), Work::Put(2)]);
 }
 
 #[test]
 fn a_writer_and_a_deleter_leave_one_file_or_none() {
-    holds(&[Work::Put(1), Work::Delete]);
+    check_requirements(&[Work::Put(1), Work::Delete]);
 }
 
 #[test]

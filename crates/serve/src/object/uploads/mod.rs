@@ -40,7 +40,7 @@ use crate::path::EntryPath;
 
 /// Maximum number of uploads in memory, about 10 KB each. Above it, idle uploads are forgotten and
 /// read from disk again when needed.
-const MOST_KNOWN: usize = 1024;
+const MAX_UPLOADS_IN_MEMORY: usize = 1024;
 
 /// The uploads of one server.
 #[derive(Debug)]
@@ -116,7 +116,7 @@ impl Uploads {
             })?;
         let mut known = self.known.lock();
         known.retain(|_, upload| !upload.has_ended());
-        if known.len() >= MOST_KNOWN {
+        if known.len() >= MAX_UPLOADS_IN_MEMORY {
             known.retain(|_, upload| Arc::strong_count(upload) > 1 || upload.has_claims());
         }
         let new =

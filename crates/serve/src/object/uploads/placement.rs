@@ -9,7 +9,7 @@
 
 /// Maximum length in bytes of a file with slots: below the limits of common file systems, above
 /// S3's largest object.
-const LONGEST: u64 = 8 << 40;
+const MAX_FILE_BYTES: u64 = 8 << 40;
 
 /// The common length of the parts, if it is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl Placement {
         self.seen = Some(length);
         let common = self.length.filter(|common| length <= *common)?;
         let offset = u64::from(number.checked_sub(1)?).checked_mul(common)?;
-        (offset.checked_add(length)? <= LONGEST).then_some(offset)
+        (offset.checked_add(length)? <= MAX_FILE_BYTES).then_some(offset)
     }
 }
 

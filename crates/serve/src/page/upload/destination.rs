@@ -11,7 +11,7 @@ use crate::object::root::ServedRoot;
 use crate::path::EntryPath;
 
 /// Maximum number of names tried for "keep both".
-const MOST_COPIES: u32 = 10_000;
+const MAX_COPIES: u32 = 10_000;
 
 /// The action if a file of the name exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -53,7 +53,7 @@ pub(super) fn put_in_place(
             done => done.map(|_| name.into()),
         },
         Existing::KeepBoth => {
-            for copy in 0..MOST_COPIES {
+            for copy in 0..MAX_COPIES {
                 let candidate = copy_name(name, copy);
                 match put(&candidate, &Condition::absent()) {
                     Err(publish::Error::Unmet(_)) => {}

@@ -11,7 +11,7 @@ use crate::object::publish;
 use crate::object::uploads;
 
 /// The kernel's errors for a path that would leave the served directory.
-const LEADS_OUT: [i32; 2] = [Errno::XDEV.raw_os_error(), Errno::LOOP.raw_os_error()];
+const LEADS_OUT_CODES: [i32; 2] = [Errno::XDEV.raw_os_error(), Errno::LOOP.raw_os_error()];
 
 /// The reason for which an upload fails.
 #[derive(Debug, thiserror::Error)]
@@ -112,7 +112,9 @@ impl Error {
                 (StatusCode::BAD_REQUEST, "metadata")
             }
             // A link that leads out of the directory counts as missing, as for readers.
-            Self::Io { cause, .. } if cause.raw_os_error().is_some_and(|code| LEADS_OUT.contains(&code)) => {
+            Self::Io { cause, .. }
+                if cause.raw_os_error().is_some_and(|code| LEADS_OUT_CODES.contains(&code)) =>
+            {
                 (StatusCode::NOT_FOUND, "no-directory")
             }
             Self::Io { cause, .. } => match cause.kind() {

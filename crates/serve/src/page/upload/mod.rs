@@ -35,10 +35,10 @@ pub(crate) use error::{Error, Result};
 
 /// Minimum part length in bytes: so large that the cost of one request per part is small, and so
 /// small that a broken connection loses little.
-const SMALLEST_PART: u64 = 8 << 20;
-/// Maximum number of parts of one upload. Files above `SMALLEST_PART * MOST_PARTS` (78 GiB) get
+const MIN_PART_BYTES: u64 = 8 << 20;
+/// Maximum number of parts of one upload. Files above `MIN_PART_BYTES * MOST_PARTS` (78 GiB) get
 /// larger parts. The maximum keeps the state of an upload, as sent to the page, under 100 KB.
-const MOST_PARTS: u64 = 10_000;
+const MAX_PARTS: u64 = 10_000;
 
 /// The directory of a request, with the state to work on its uploads.
 #[derive(Clone, Debug)]
@@ -80,7 +80,7 @@ pub(crate) struct Occupant {
 
 /// Returns the length in bytes of every part except the last.
 fn part_size(source: &BrowserFile) -> u64 {
-    source.size.div_ceil(MOST_PARTS).next_multiple_of(1 << 20).max(SMALLEST_PART)
+    source.size.div_ceil(MAX_PARTS).next_multiple_of(1 << 20).max(MIN_PART_BYTES)
 }
 
 /// Returns the number of parts; 0 for an empty file.
