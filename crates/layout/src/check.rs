@@ -1,4 +1,5 @@
-//! `check`: finds files of a layout that are in the wrong place, and with `--mend` moves them.
+//! Implements `check`, which finds files of a layout that are in the wrong place, and with `--mend`
+//! moves them.
 //!
 //! A check compares only names, except in content-addressed layouts, where the name is the hash of
 //! the content. Mending moves misplaced files and removes temporary files of killed writers. If two

@@ -125,8 +125,8 @@ pub(crate) fn number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let start = *START.get_or_init(|| {
         let mut bytes = [0; 8];
-        // Without randomness, a temporary name is more likely to exist already. That is only an
-        // error of the write.
+        // Without randomness, the temporary name is more likely to exist already. The write then
+        // fails.
         let _ = rustix::rand::getrandom(&mut bytes, GetRandomFlags::empty());
         u64::from_ne_bytes(bytes)
     });

@@ -51,7 +51,7 @@ pub struct Survey {
     /// an expected value, and in a layout some of them may exist already.
     pub directories: u64,
     /// Approximate time of a conversion, computed from the latency of look-ups measured here and
-    /// the cost of renames measured on another machine. It may be wrong by a factor of two to four.
+    /// the cost of renames measured on another machine. It may be wrong by a factor of a few.
     pub estimate: Duration,
     unsuitable: Option<Error>,
 }

@@ -308,8 +308,8 @@ impl Names {
     /// of the names when they take more than `limit` bytes.
     fn add(&mut self, name: &[u8], kind: EntryKind, after: &[u8], limit: usize) {
         let start = self.bytes.len();
-        // Grows to the limit in one step, because the allocator could not reuse the smaller blocks
-        // that doubling leaves behind.
+        // Grows to the limit in one step, because each doubling would leave an unused block of the
+        // old size.
         if self.bytes.capacity() < start + name.len() + 1 && start > MIN_LEVEL_BYTES {
             self.bytes.reserve_exact(limit.saturating_sub(start) + name.len() + 1);
         }

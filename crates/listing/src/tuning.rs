@@ -52,9 +52,9 @@ enum Attributes {
     /// The client does so always or never, whatever a program does.
     Fixed,
     /// The client does so as long as a program reads attributes of entries between two reads of the
-    /// directory. A type is an attribute, on NFS 4 too: since Linux 6.8 the client requests it even
-    /// with names alone ("NFS Client Updates for Linux 6.8", linux-nfs, January 2024), so there the
-    /// extra attribute reads bring little, but also cost little.
+    /// directory. A type is an attribute, on NFS 4 too. Since Linux 6.8 the client requests types
+    /// there even with names alone ("NFS Client Updates for Linux 6.8", linux-nfs, January 2024),
+    /// and reading attributes costs little.
     IfLooked,
 }
 
@@ -123,9 +123,9 @@ const LOCAL_THREADS: usize = 8;
 /// Number of threads on a remote file system. They mostly wait for responses.
 const REMOTE_THREADS: usize = 16;
 
-/// Number of entries of which attributes are read between two reads of a directory. It exceeds 8,
-/// from which number on an NFS client continues to request attributes
-/// (`NFS_READDIR_CACHE_USAGE_THRESHOLD` in Linux's `fs/nfs/dir.c`).
+/// Number of entries of which attributes are read between two reads of a directory. An NFS client
+/// continues to request attributes if at least 8 were read (`NFS_READDIR_CACHE_USAGE_THRESHOLD` in
+/// Linux's `fs/nfs/dir.c`).
 const LOOKED_UP_ENTRIES: usize = 16;
 
 /// Origin of a setting.

@@ -13,8 +13,7 @@ pub enum Quirk {
     UnsortedPages,
     /// The keys of a whole listing are not sorted.
     UnsortedListing,
-    /// In listings, the keys of a directory are before sibling keys that sort before the
-    /// directory's `/`.
+    /// Listings have the keys of a directory `a/` before `a-b`, which sorts first.
     ListsByDirectories,
     /// `start-after` is ignored.
     IgnoresStartAfter,

@@ -371,7 +371,8 @@ impl Subject {
         let options =
             StoreOptions { ca_bundle, ssh: ssh(SshClientKind::Friend), ..place.options(endpoint, AZURE_KEY) };
         let stranger = match place {
-            // With a wrong key, Azurite reports that a container does not exist.
+            // Azurite reports a missing container to clients without a key, so the stranger uses a
+            // wrong key.
             Backend::Azure => place.options(endpoint, "d3Jvbmc="),
             _ => StoreOptions {
                 signing: Signing::Anonymous,

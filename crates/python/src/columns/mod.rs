@@ -1,4 +1,4 @@
-//! `list_arrow` and `iter_batches`: return a listing as columns.
+//! Implements `list_arrow` and `iter_batches`, which return a listing as columns.
 //!
 //! For a local directory, `list_arrow` builds all columns on the threads that read the directories,
 //! and returns when the listing is complete. `iter_batches` takes batches from a stream, and keeps

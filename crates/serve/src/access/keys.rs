@@ -1,4 +1,4 @@
-//! Keys from a file, and the rights that each key has by path prefix.
+//! Reads keys from a file, and decides the rights that each key has by path prefix.
 //!
 //! An S3 request proves its key by a signature, which s3s checks with the secret from
 //! [`ServerKeys`]. A plain HTTP request carries the same key by HTTP Basic, or a session cookie

@@ -16,7 +16,7 @@ use rustix_futex_sync::Mutex;
 use super::error::Unserved;
 use crate::token::random_token;
 
-/// Prefix of a gateway's name in `Via`.
+/// Prefix of the gateways' names in `Via`.
 const NAME_PREFIX: &str = "firstbyte-";
 
 /// Time after a gateway's last request for which `Via` names it.

@@ -1,4 +1,4 @@
-//! The reasons for which a gateway does not answer with an object. The APIs convert these reasons
+//! Defines the reasons why a gateway does not answer with an object. The APIs convert these reasons
 //! to their own responses.
 
 use firstbyte_store::FailureKind;

@@ -1,4 +1,4 @@
-//! Counters of a gateway, for `/metrics`.
+//! Counts the events of a gateway, for `/metrics`.
 
 use std::fmt::Write as _;
 use std::sync::Arc;

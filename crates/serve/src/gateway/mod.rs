@@ -1,5 +1,5 @@
-//! A read-through gateway: serves a remote location from the block cache. Used by the APIs in place
-//! of a directory.
+//! Implements a read-through gateway, which serves a remote location from the block cache. The APIs
+//! use the gateway in place of a directory.
 //!
 //! An object is looked up at its origin ([`lookups`]), then read through `hydrate`: cached blocks
 //! leave by sendfile, others are fetched once for all clients ([`reading`]). Invariants: a response
@@ -53,7 +53,8 @@ pub(crate) const FRAMES: &str = "x-firstbyte-frames";
 /// remaining threads stay free for reads from a disk.
 const MAX_ORIGIN_CALLS: usize = 32;
 
-/// How long a client waits for a new look-up before it gets the previous one, if there is one.
+/// Maximum time for which a client waits for a new look-up before it gets the previous one, if
+/// there is one.
 const MAX_LOOKUP_WAIT: Duration = Duration::from_secs(5);
 
 /// A remote location, and the state to serve it.

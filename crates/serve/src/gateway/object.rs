@@ -1,5 +1,5 @@
-//! An object at the origin as clients see it: its version, its metadata, and the age of the
-//! look-up.
+//! Represents an object at the origin as clients see it: its version, its metadata, and the age of
+//! the look-up.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

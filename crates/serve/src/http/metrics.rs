@@ -1,4 +1,5 @@
-//! The counters of a server, rendered at `/metrics` in Prometheus' text format.
+//! Counts the events of a server, and renders the counters at `/metrics` in Prometheus' text
+//! format.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

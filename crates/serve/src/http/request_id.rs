@@ -1,5 +1,5 @@
-//! Identifiers of requests. Responses of the S3 API and lines of the access log contain them, so
-//! that a failure reported by a client is found in the log.
+//! Makes identifiers of requests. Responses of the S3 API and lines of the access log contain the
+//! identifier, so that a failure reported by a client is found in the log.
 
 use std::process;
 use std::sync::OnceLock;

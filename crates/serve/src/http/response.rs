@@ -1,4 +1,4 @@
-//! A response as handlers return it. The connection loop adds the framing and sends it.
+//! Defines a response as handlers return it. The connection loop adds the framing and sends it.
 
 use std::fs::File;
 use std::io;

@@ -1,4 +1,4 @@
-//! A connection's transport and read buffer, and the request bodies that are read through them.
+//! Holds a connection's transport and read buffer, and reads request bodies through them.
 //!
 //! While a handler runs, the [`HttpWire`] is in a slot that its [`WireBody`] shares. The handler
 //! reads the body straight from the socket. Afterwards the connection loop takes the wire out of
@@ -88,7 +88,7 @@ impl HttpWire {
         self.body == Progress::Broken
     }
 
-    /// Whether the client still waits for 100 Continue. It may never send the body.
+    /// Whether the client still waits for 100 Continue. If so, the client may never send the body.
     pub(crate) fn awaits_continue(&self) -> bool {
         self.awaits_continue
     }

@@ -1,4 +1,4 @@
-//! The served directory. Only this module opens, makes or removes entries below it.
+//! Opens, makes and removes entries of the served directory. No other module does so.
 //!
 //! Nothing outside the directory is reachable. Names are checked when they are parsed into an
 //! [`EntryPath`], and the kernel resolves them beneath the directory (`openat2` with

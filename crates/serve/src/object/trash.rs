@@ -1,4 +1,5 @@
-//! Entries that were deleted from the page, until they expire: `BUCKET/.firstbyte/trash/ID/`.
+//! Keeps entries that were deleted from the page until they expire, in
+//! `BUCKET/.firstbyte/trash/ID/`.
 //!
 //! In the directory `ID`, `entry` is the unchanged file, link or directory, and `origin` is a link
 //! to its former path. The directory and `origin` exist before one rename moves the entry in. So a

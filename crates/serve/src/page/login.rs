@@ -20,8 +20,8 @@ use crate::state::{ServerState, SignIn};
 /// Maximum length of a form in bytes. A key, a secret and a path are far shorter.
 const MAX_FORM_BYTES: usize = 16 << 10;
 
-/// Checks the submitted form. Begins a session and redirects if the secret is right; otherwise
-/// shows the form again.
+/// Checks the submitted form. If the secret is right, begins a session and redirects the browser.
+/// Otherwise shows the form again.
 pub(super) async fn sign_in(
     state: &ServerState,
     root: Option<&ServedRoot>,

@@ -1,4 +1,5 @@
-//! Pages for browsers: the directory page, uploads and changes from it, and sign-in.
+//! Answers browsers with pages: the directory page, uploads and changes from that page, and
+//! sign-in.
 //!
 //! The page is a small shell ([`shell`]) whose script reads the same NDJSON listing as other
 //! programs. Only the visible rows are in the document, so the page opens fast for any number of

@@ -54,7 +54,7 @@ static POLICY: LazyLock<String> = LazyLock::new(|| {
 pub(super) enum PageWriting {
     /// The page offers to upload, rename and delete.
     Offered {
-        /// How long deleted entries stay in the trash.
+        /// Time for which deleted entries stay in the trash.
         kept: Duration,
     },
     /// The server is read-only, or the visitor may not write here.

@@ -1,5 +1,5 @@
-//! The S3 API over the served source. s3s parses requests, checks signatures and renders responses;
-//! [`api`] reads and writes files.
+//! Answers the S3 API for the served source. s3s parses requests, checks signatures and renders
+//! responses; [`api`] reads and writes files.
 //!
 //! s3s is called as a service with the request that the connection loop has read. s3s does not
 //! stream files: the handler leaves the range of the file in the response's extensions, and the

@@ -151,8 +151,8 @@ impl PartsJournal {
         let file = open_at(directory, JOURNAL, OFlags::APPEND)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) => Ok(None),
-            // The lock was taken, or the file system has no locks. Without locks, only one server
-            // may use it.
+            // This process has the lock, or the file system has no locks. Without locks, only one
+            // server at a time may use the directory.
             _ => Ok(Some(Self { length: file.metadata()?.len(), file })),
         }
     }

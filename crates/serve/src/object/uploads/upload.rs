@@ -1,4 +1,5 @@
-//! One multipart upload: its complete parts, the parts being written, and the assembly of the file.
+//! Implements one multipart upload: its complete parts, the parts being written, and the assembly
+//! of the file.
 //!
 //! A part is recorded when it is complete; until then the previous part of the same number stays
 //! valid. A new part is written into its slot of the final file if the slot is free, otherwise into
