@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_other_calls_meet_too_says_what_to_change() {
+    fn failures_of_throttling_and_full_disks_say_what_to_change() {
         let of = |error: StoreError| InvocationFailure::of_store(&error);
         let slow = of(StoreError::SlowDown { location: "s3://b/k".into(), retry_after: None, trace: None });
         assert!(slow.kind == FailureKind::Throttled && slow.message.contains("fewer functions"), "{slow}");

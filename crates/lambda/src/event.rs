@@ -200,7 +200,7 @@ mod tests {
     use firstbyte_store::FailureKind;
 
     #[test]
-    fn what_is_read_of_an_object_is_written_in_four_ways() {
+    fn a_read_range_has_four_forms() {
         let read = |value: Value| serde_json::from_value::<ReadRange>(value);
         assert_eq!(read(json!("all")).unwrap().of(1000), ByteRange::new(0, 1000));
         assert_eq!(read(json!("1.5%")).unwrap().of(1000), ByteRange::new(0, 15));

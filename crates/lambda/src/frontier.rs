@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_before_the_first_name_that_has_not_ended() {
+    fn the_frontier_is_before_the_first_unfinished_name() {
         let frontier = Frontier::after(Some("a".into()));
         for name in ["b", "c", "d"] {
             frontier.begin(name.as_bytes(), name);

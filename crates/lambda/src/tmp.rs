@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_fit_is_refused_with_the_size_it_needs() {
+    fn a_file_that_cannot_fit_is_refused_with_the_required_size() {
         let root = tempfile::tempdir().unwrap();
         let failure = check_room(&root.path().join("deep/er"), 1 << 60).unwrap_err();
         assert_eq!(failure.kind, FailureKind::Full);

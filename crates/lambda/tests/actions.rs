@@ -144,7 +144,7 @@ fn a_mount_is_checked_first_and_read_then() {
 }
 
 #[test]
-fn what_cannot_be_done_is_one_line_with_a_stable_type() {
+fn failures_are_one_line_with_a_stable_type() {
     let store = Store::minio();
     let (source, _) = store.put_seeded("dir/big", MIB);
     let mut function = Function::start(&store.url());

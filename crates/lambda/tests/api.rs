@@ -84,7 +84,7 @@ fn a_share_that_does_not_fit_is_refused_early_with_one_that_does() {
 }
 
 #[test]
-fn no_random_share_and_deadline_has_it_killed() {
+fn no_random_share_and_deadline_gets_the_function_killed() {
     // In the soak test, the environment sets more calls and a larger object. The link then has the
     // rate of a real function.
     let calls = count("FIRSTBYTE_API_CALLS", 40);

@@ -165,7 +165,7 @@ impl Drop for SmallFileSystem {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_before_a_byte_moves() {
+fn objects_that_do_not_fit_are_refused_before_any_byte_is_copied() {
     if lacks_root() {
         return;
     }

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn a_written_record_is_read_back() {
         let text = String::from_utf8(some().render()).unwrap();
         assert_eq!(parse(&text).unwrap(), some());
         assert_eq!(text.len(), FILE_LENGTH);

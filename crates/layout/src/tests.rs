@@ -224,7 +224,7 @@ fn a_file_in_the_way_is_never_overwritten() {
 }
 
 #[test]
-fn what_lies_wrong_is_found_and_mended() {
+fn misplaced_files_are_found_and_mended() {
     let directory = flat(50);
     sharded(directory.path(), &two_levels()).unwrap();
     let layout = Layout::open(directory.path()).unwrap();

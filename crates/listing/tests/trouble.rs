@@ -77,7 +77,7 @@ fn a_root_that_is_missing_or_no_directory_or_closed_is_an_error() {
 }
 
 #[test]
-fn what_vanishes_meanwhile_is_left_out_without_an_error() {
+fn entries_that_vanish_during_a_listing_are_left_out_without_an_error() {
     let directories: Vec<String> = (0..50).map(|n| format!("d{n}")).collect();
     let root = tree(&directories.iter().map(String::as_str).collect::<Vec<_>>());
     let one = ListingOptions { threads: 1.try_into().ok(), detail: Detail::Full, ..TREE };

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn the_one_bucket_has_a_plain_name() {
+    fn the_only_bucket_needs_a_plain_name() {
         for name in ["data", "Data.2", "a b"] {
             assert!(check_bucket(&Buckets::Named(name.to_owned())).is_ok(), "{name}");
         }

@@ -90,7 +90,7 @@ fn an_error_of_the_new_file_names_its_place() {
 }
 
 #[test]
-fn a_file_where_a_directory_should_be_is_an_error_and_no_endless_try() {
+fn a_file_in_place_of_a_directory_is_an_error_and_no_endless_loop() {
     let directory = tempfile::tempdir().unwrap();
     let layout =
         Layout::create(directory.path(), LayoutScheme::new(Hash::Xxh3, 1, 1, Leaf::Name).unwrap()).unwrap();
@@ -101,7 +101,7 @@ fn a_file_where_a_directory_should_be_is_an_error_and_no_endless_try() {
 }
 
 #[test]
-fn what_may_not_be_read_is_reported_and_the_rest_is_checked() {
+fn unreadable_directories_are_reported_and_the_rest_is_checked() {
     let directory = flat(100);
     sharded(directory.path(), &two_levels()).unwrap();
     mode(directory.path(), 0o755);

@@ -62,7 +62,7 @@ fn names_that_stand_in_the_way_are_reported_before_anything_moves() {
 }
 
 #[test]
-fn names_that_are_no_hashes_are_not_used_as_such() {
+fn names_that_are_not_hashes_are_not_used_as_hashes() {
     let directory = flat(400);
     let request = LayoutRequest { hash: Some(Hash::NamePrefix), ..two_levels() };
     assert!(matches!(sharded(directory.path(), &request), Err(Error::Uneven { .. } | Error::Unfit { .. })));
@@ -93,7 +93,7 @@ fn names_that_no_shape_could_hold_are_reported_before_anything_moves() {
 }
 
 #[test]
-fn what_is_no_file_needs_no_name_that_suits() {
+fn entries_that_are_not_files_may_have_any_name() {
     let directory = directory_with_files((0..40).map(digest));
     fs::create_dir(directory.path().join("x")).unwrap();
     symlink("nowhere", directory.path().join("README")).unwrap();

@@ -21,7 +21,7 @@ fn names() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn what_the_kernel_writes_is_read_back_whatever_lies_in_the_padding(
+    fn records_are_read_back_whatever_the_padding_contains(
         entries in prop::collection::vec((any::<u64>(), any::<i64>(), any::<u8>(), names()), 0..40),
         junk in any::<u8>(),
         before in 0_usize..64,
@@ -38,7 +38,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_at_all_end_in_records_or_an_error_and_every_name_is_within_them(
+    fn arbitrary_bytes_give_records_within_them_or_an_error(
         bytes in prop::collection::vec(any::<u8>(), 0..600),
     ) {
         for raw in records(&bytes, 0).flatten() {

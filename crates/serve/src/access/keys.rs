@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_at_home_in_the_directory_that_has_all_it_opens() {
+    fn the_home_of_a_key_contains_all_its_prefixes() {
         for (lines, home) in [
             ("a s read", ""),
             ("a s read b/public/", "b/public"),

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn other_proxies_are_no_gateways_and_askers_are_forgotten() {
+    fn other_proxies_are_ignored_and_old_gateways_are_forgotten() {
         let via = Via::default();
         let chain = GatewayChain::new(via.clone());
         let (alone, now) = (via.value(), Instant::now());

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_those_of_the_origin_unless_the_location_is_given_a_name() {
+    fn keys_equal_the_origins_unless_the_location_gets_a_bucket_name() {
         for (text, bucket, name, key, at) in [
             ("s3://b", None, "b", "x/y", "s3://b/x/y"),
             ("s3://b/run", None, "b", "run/y", "s3://b/run/y"),
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_of_other_places_have_no_path() {
+    fn objects_outside_the_served_location_have_no_path() {
         let path = |served: &str, object: &str| {
             origin(served, None).0.path_of(&Location::parse(object.as_ref()).unwrap())
         };

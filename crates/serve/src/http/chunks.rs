@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn after_an_error_there_is_nothing_but_the_error() {
+    fn after_an_error_every_call_fails() {
         let mut chunks = Chunks::new(ChunkDialect::Http);
         let mut buffer = BytesMut::from(&b"3f\n0\r\n\r\n"[..]);
         assert!(chunks.next(&mut buffer, |_| Ok(())).is_err());

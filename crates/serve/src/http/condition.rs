@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_of_a_condition_counts_and_what_is_no_text_matches_nothing() {
+    fn all_values_of_a_condition_count_and_non_utf8_values_match_nothing() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let now = EtagIdentity::from(&file.as_file().metadata().unwrap());
         let mut two = headers(&[("if-none-match", "\"x\"")]);
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_given_only_of_the_version_asked_for() {
+    fn a_range_is_sent_only_of_the_expected_version() {
         assert!(range_applies(&headers(&[("if-range", "\"1-2-3\"")]), current()));
         assert!(!range_applies(&headers(&[("if-range", "W/\"1-2-3\"")]), current()));
         assert!(!range_applies(&headers(&[("if-range", "\"other\"")]), current()));

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_domain_is_refused() {
+    fn invalid_domains_are_refused() {
         for domain in ["", "a:80", "https://a", "10.0.0.1", "a..b", "*.a", "a/b", "[::1]"] {
             assert!(Hosts::new(&[], &[domain.to_owned()]).is_err(), "{domain}");
         }

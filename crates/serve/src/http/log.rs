@@ -66,7 +66,7 @@ mod tests {
     use super::without_secrets;
 
     #[test]
-    fn what_proves_a_key_is_not_logged() {
+    fn secrets_and_signatures_are_not_logged() {
         let target =
             "/b/k?X-Amz-Date=d&X-Amz-Signature=5ec2e7&x&X-Amz%2DSecurity-Token=70ce&Signature=5ec%3D";
         let shown = "/b/k?X-Amz-Date=d&X-Amz-Signature=...&x&X-Amz%2DSecurity-Token=...&Signature=...";

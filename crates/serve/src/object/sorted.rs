@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_of_many_names_is_small() {
+    fn many_names_take_little_memory() {
         let many = (0..200_000).map(|number| Ok(format!("a-name-of-common-length-{number:08}").into_bytes()));
         let names = SortedNames::collect(many, 1 << 20).unwrap();
         assert!(matches!(names.store, Store::File(_)));

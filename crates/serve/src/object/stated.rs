@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_computed_is_the_default_and_what_was_announced() {
+    fn the_default_and_the_announced_checksums_are_computed() {
         let stated = stated(&[("x-amz-checksum-crc32c", "AAAAAA==")], &["x-amz-checksum-sha256"]);
         let computed: Vec<Algorithm> = sums(b"123456789", &stated).into_keys().collect();
         assert_eq!(computed, [Algorithm::Crc64Nvme, Algorithm::Crc32c, Algorithm::Sha256]);

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_deleted_comes_back_to_its_place_and_to_no_other() {
+    fn a_deleted_entry_is_restored_to_its_own_place_only() {
         let TrashPlace { directory, root, bucket } = place();
         let path = EntryPath::parse(b"b/sub/deep").unwrap();
         let id = put(&root, &bucket, &path).unwrap();
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_mounted_below_a_deleted_directory_stays_and_keeps_no_other() {
+    fn a_mount_below_a_deleted_directory_is_kept_and_stops_no_other_removal() {
         if firstbyte_testkit::lacks_root() {
             return;
         }

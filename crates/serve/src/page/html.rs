@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_not_read_as_places() {
+    fn placeholders_inside_values_are_not_filled() {
         let text = fill("<{{a}}{{b}}>", |name| if name == "a" { "{{b}}".into() } else { "x".into() });
         assert_eq!(text, "<{{b}}x>");
     }

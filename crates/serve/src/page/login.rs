@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_way_back_stays_on_this_server() {
+    fn sign_in_redirects_only_to_this_server() {
         for local in ["/", "/a/b?format=ndjson", "/a//b"] {
             assert!(is_local(local), "{local}");
         }

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_origin_and_writes_from_everywhere_without_keys_are_refused() {
+    fn invalid_origins_and_open_writes_without_keys_are_refused() {
         for origin in
             ["lab.example", "https://", "https://lab.example/page", "*.lab.example", "https://a, https://b"]
         {

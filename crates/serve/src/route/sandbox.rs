@@ -156,7 +156,7 @@ mod tests {
     const OTHERS: &str = include_str!("../../tests/content_types.txt");
 
     #[test]
-    fn only_what_no_browser_runs_is_inert() {
+    fn only_types_that_no_browser_runs_are_inert() {
         for kind in [
             "text/plain; charset=utf-8",
             "image/png",
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_types_of_names_are_inert_but_for_documents() {
+    fn types_of_file_names_are_inert_except_documents() {
         let documents = ["a.html", "a.htm", "a.xml", "a.svg"];
         for name in
             ["a.txt", "a.csv", "a.png", "a.tiff", "a.mp4", "a.wav", "a.woff", "a.parquet", "a.tar", "a"]

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_of_many_directories_is_bounded() {
+    fn memory_for_many_directories_is_bounded() {
         let directory = tempfile::tempdir().unwrap();
         let (root, index) = (ServedRoot::open(directory.path()).unwrap(), Index::with_room(1));
         for number in 0..100 {

@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_s_name_stands_in_the_key() {
+    fn the_filename_variable_is_replaced_in_the_key() {
         for (key, name, wanted) in [
             ("up/${filename}", "a b.txt", "up/a b.txt"),
             ("${filename}", "C:\\dir\\a.txt", "a.txt"),

@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_part_is_no_object() {
+    fn a_part_number_or_an_upload_id_alone_is_refused() {
         for (method, target) in [
             (Method::PUT, "/b/k?partNumber=1"),
             (Method::PUT, "/b/k?uploadId=1"),

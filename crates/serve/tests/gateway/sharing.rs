@@ -51,7 +51,7 @@ fn clients_that_do_not_read_hold_no_memory_but_their_share() {
 }
 
 #[test]
-fn a_client_that_leaves_keeps_none_of_the_others_waiting() {
+fn clients_that_leave_do_not_keep_others_waiting() {
     let origin = Origin::start();
     let content = version(3, 8 << 20);
     origin.put("k", &content);

@@ -27,7 +27,7 @@ const REFUSED: [(&str, &str); 9] = [
 ];
 
 #[test]
-fn what_is_not_done_is_refused_on_put_copy_and_multipart_alike() {
+fn unsupported_headers_are_refused_on_put_copy_and_multipart_alike() {
     let fixture = serve(|_| {});
     let mut client = Client::new(&fixture.server);
     let path = |name: &str| fixture.directory.path().join("bucket").join(name);
@@ -74,7 +74,7 @@ fn what_is_not_done_is_refused_on_put_copy_and_multipart_alike() {
 }
 
 #[test]
-fn half_the_name_of_a_part_replaces_no_object() {
+fn a_part_number_or_an_upload_id_alone_replaces_no_object() {
     let fixture = serve(|_| {});
     let mut client = Client::new(&fixture.server);
     let path = fixture.directory.path().join("bucket/key");

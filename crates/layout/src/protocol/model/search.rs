@@ -229,7 +229,7 @@ fn check_requirements(actors: &[Work]) {
 }
 
 #[test]
-fn readers_find_what_is_there_while_it_moves_to_and_fro() {
+fn readers_find_a_file_while_it_moves_to_and_fro() {
     check_requirements(&[Work::Look, Work::Look]);
 }
 

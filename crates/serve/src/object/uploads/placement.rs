@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_of_one_length_and_a_short_last_one_have_slots() {
+    fn equal_parts_and_a_shorter_last_part_have_slots() {
         let mut placement = Placement::default();
         assert_eq!(placement.slot(1, 8), Some(0));
         assert_eq!(placement.slot(3, 5), Some(16));
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_before_the_length_is_known_or_beyond_it_have_none() {
+    fn parts_sent_before_the_length_is_known_or_longer_parts_have_no_slot() {
         let mut placement = Placement::default();
         assert_eq!(placement.slot(4, 3), None);
         assert_eq!(placement.slot(2, 8), None);
