@@ -187,7 +187,7 @@ impl Examination<'_> {
             }
             FileType::RegularFile => self.file(&below, digits, name)?,
             _ if digits.is_empty() => {}
-            _ => self.tell(&below, Trouble::Foreign, false),
+            _ => self.report_finding(&below, Trouble::Foreign, false),
         }
         Ok(())
     }
@@ -219,26 +219,26 @@ impl Examination<'_> {
         let mut right = Vec::new();
         match self.scheme.place(&name, &mut right) {
             Err(SchemeError::Name { .. }) => {
-                self.tell(path, Trouble::Name, false);
+                self.report_finding(path, Trouble::Name, false);
                 return Ok(());
             }
             other => other?,
         }
         if wrong_content(self.root, self.scheme, path, &name)?.is_some() {
-            self.tell(path, Trouble::Content, false);
+            self.report_finding(path, Trouble::Content, false);
             return Ok(());
         }
         // While files move back to the root, a file in the root is in its right place.
         let settled = digits.is_empty() && target(self.checked.state) == FilePlace::Flat;
-        if path == right || settled { Ok(()) } else { self.elsewhere(path, &right, digits) }
+        if path == right || settled { Ok(()) } else { self.handle_misplaced(path, &right, digits) }
     }
 
     /// Reports a file at `path` that belongs at `right`. Moves it there if the check repairs.
-    fn elsewhere(&mut self, path: &[u8], right: &[u8], digits: &[u8]) -> Result<()> {
+    fn handle_misplaced(&mut self, path: &[u8], right: &[u8], digits: &[u8]) -> Result<()> {
         let lonely = if digits.is_empty() { Trouble::Stray } else { Trouble::Misplaced };
         if self.mend == Mend::Report {
             let double = self.root.stat(right)?.is_some();
-            self.tell(path, if double { Trouble::Double } else { lonely }, false);
+            self.report_finding(path, if double { Trouble::Double } else { lonely }, false);
             return Ok(());
         }
         // While this process holds the gate, no writer replaces one of the two files during their
@@ -246,13 +246,13 @@ impl Examination<'_> {
         let _gate = LayoutGate::enter(self.root)?;
         // If the move fails, the misplaced file is reported too.
         let moved = self.root.move_exclusively(self.scheme, path, right);
-        match moved.inspect_err(|_| self.tell(path, lonely, false))? {
-            MoveResult::Done => self.tell(path, lonely, true),
+        match moved.inspect_err(|_| self.report_finding(path, lonely, false))? {
+            MoveResult::Done => self.report_finding(path, lonely, true),
             MoveResult::Absent => {}
             MoveResult::Taken => {
                 let removed = equal(self.root, path, right)
                     .and_then(|equal| if equal { self.root.remove(path) } else { Ok(false) });
-                self.tell(path, Trouble::Double, matches!(removed, Ok(true)));
+                self.report_finding(path, Trouble::Double, matches!(removed, Ok(true)));
                 removed?;
             }
         }
@@ -264,17 +264,17 @@ impl Examination<'_> {
             Mend::Report => (is_abandoned(self.root, path)?, false),
             Mend::Apply => {
                 let removed = remove_abandoned(self.root, path);
-                let found = removed.inspect_err(|_| self.tell(path, Trouble::Abandoned, false))?;
+                let found = removed.inspect_err(|_| self.report_finding(path, Trouble::Abandoned, false))?;
                 (found, found)
             }
         };
         if abandoned {
-            self.tell(path, Trouble::Abandoned, removed);
+            self.report_finding(path, Trouble::Abandoned, removed);
         }
         Ok(())
     }
 
-    fn tell(&mut self, path: &[u8], trouble: Trouble, mended: bool) {
+    fn report_finding(&mut self, path: &[u8], trouble: Trouble, mended: bool) {
         self.checked.findings += 1;
         self.checked.mended += u64::from(mended);
         (self.report)(&LayoutFinding { path: self.root.join(path), trouble, mended });

@@ -78,7 +78,11 @@ pub(crate) trait DiskSteps {
 /// Moves a file by one rename. If the file system cannot do that, adds the new name and then
 /// removes the old one. If the process is killed in between, the file has two names, which the next
 /// attempt recognises.
-pub(crate) fn shift<D: DiskSteps>(disk: &D, from: FilePlace, to: FilePlace) -> Result<MoveResult, D::Error> {
+pub(crate) fn move_file<D: DiskSteps>(
+    disk: &D,
+    from: FilePlace,
+    to: FilePlace,
+) -> Result<MoveResult, D::Error> {
     if let Some(moved) = disk.rename_exclusively(from, to)? {
         return Ok(moved);
     }
@@ -119,7 +123,7 @@ fn first_of<T, E>(
 pub(crate) fn put<D: DiskSteps>(disk: &D) -> Result<(), D::Error> {
     disk.gated(|target| {
         // Two files of one name exist only if another program made one of them. Both are replaced.
-        if shift(disk, target.other(), target)? == MoveResult::Taken {
+        if move_file(disk, target.other(), target)? == MoveResult::Taken {
             disk.remove(target.other())?;
         }
         disk.install(target)

@@ -83,7 +83,7 @@ impl ConversionRun<'_> {
         while let Some(batch) = pages.next()? {
             self.sort(batch, &mut order)?;
             self.move_all(batch, &order)?;
-            self.tell()?;
+            self.report_progress()?;
         }
         Ok(self.done.moved - before)
     }

@@ -5,7 +5,7 @@ use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 use crate::gate::LayoutGate;
-use crate::protocol::{DiskSteps, FilePlace, MoveResult, shift};
+use crate::protocol::{DiskSteps, FilePlace, MoveResult, move_file};
 use crate::record::{LayoutRecord, LayoutState};
 use crate::root::{ATTEMPTS, LayoutRoot, file_type};
 use crate::scheme::LayoutScheme;
@@ -157,6 +157,6 @@ impl LayoutRoot {
         from: &[u8],
         to: &[u8],
     ) -> Result<MoveResult> {
-        shift(&Spot::between(self, scheme, from, to), FilePlace::Flat, FilePlace::Sharded)
+        move_file(&Spot::between(self, scheme, from, to), FilePlace::Flat, FilePlace::Sharded)
     }
 }

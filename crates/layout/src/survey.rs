@@ -93,9 +93,9 @@ pub fn survey(root: &Path, request: &LayoutRequest) -> Result<Survey> {
 pub fn survey_back(root: &Path) -> Result<Survey> {
     let root = LayoutRoot::open(root)?;
     let record = LayoutGate::layout(&root)?;
-    let mut levels = Levels { root: &root, scheme: record.scheme, files: 0, directories: 0 };
+    let mut levels = LevelCounts { root: &root, scheme: record.scheme, files: 0, directories: 0 };
     levels.count(b"", 0)?;
-    let Levels { files, directories, .. } = levels;
+    let LevelCounts { files, directories, .. } = levels;
     let look_up = match root.read(b"", BATCH_BYTES)?.next()? {
         Some(batch) => time_look_ups(&root, batch)?,
         None => Duration::ZERO,
@@ -141,14 +141,14 @@ pub(crate) fn survey_of(root: &LayoutRoot, request: &LayoutRequest) -> Result<Su
 }
 
 /// A shape that may be chosen, and the names that it cannot hold.
-struct Shape {
+struct CandidateShape {
     scheme: LayoutScheme,
     refused: u64,
     /// One refused name, and the reason.
     example: Option<(Vec<u8>, &'static str)>,
 }
 
-impl Shape {
+impl CandidateShape {
     fn refuse(&mut self, name: &[u8], why: &'static str) {
         self.refused += 1;
         self.example.get_or_insert_with(|| (name.to_vec(), why));
@@ -167,7 +167,7 @@ impl Shape {
 struct DirectoryFindings {
     files: u64,
     left: u64,
-    shapes: Vec<Shape>,
+    shapes: Vec<CandidateShape>,
     /// The distribution of the names, if they are to be used as hashes.
     spread: Option<NameSpread>,
     /// True if the directory is a layout already. Directories whose names look like its levels then
@@ -180,7 +180,8 @@ struct DirectoryFindings {
 impl DirectoryFindings {
     fn new(shapes: Vec<LayoutScheme>, established: bool) -> Self {
         let spread = shapes.iter().any(|scheme| scheme.hash().is_prefix()).then(NameSpread::new);
-        let shapes = shapes.into_iter().map(|scheme| Shape { scheme, refused: 0, example: None }).collect();
+        let shapes =
+            shapes.into_iter().map(|scheme| CandidateShape { scheme, refused: 0, example: None }).collect();
         Self { files: 0, left: 0, shapes, spread, established, look_up: Duration::ZERO }
     }
 
@@ -214,7 +215,7 @@ impl DirectoryFindings {
                 }
             }
             kind => {
-                let level = |shape: &Shape| shape.scheme.is_level(name);
+                let level = |shape: &CandidateShape| shape.scheme.is_level(name);
                 if self.established {
                     let own = kind == FileType::Directory && self.shapes.iter().any(level);
                     self.left += u64::from(!own);
@@ -267,14 +268,14 @@ fn expected(digits: usize, files: u64) -> u64 {
 }
 
 /// Counts of files and directories in a layout.
-struct Levels<'a> {
+struct LevelCounts<'a> {
     root: &'a LayoutRoot,
     scheme: LayoutScheme,
     files: u64,
     directories: u64,
 }
 
-impl Levels<'_> {
+impl LevelCounts<'_> {
     /// Counts the entries below `path`, which ends in `/` or is empty, and has `digits` hash
     /// digits.
     fn count(&mut self, path: &[u8], digits: usize) -> Result<()> {

@@ -98,7 +98,7 @@ impl<'a> ConversionRun<'a> {
     ///
     /// # Errors
     /// [`Error::Stopped`] if the callback returns `Break`.
-    pub(crate) fn tell(&mut self) -> Result<()> {
+    pub(crate) fn report_progress(&mut self) -> Result<()> {
         match (self.watch)(&self.done) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(Error::Stopped { root: self.root.path().to_owned() }),

@@ -110,7 +110,7 @@ impl ConversionRun<'_> {
                     }
                 }
             }
-            self.tell()?;
+            self.report_progress()?;
         }
         let gone = self.root.remove_if_empty(&path)?;
         self.done.directories += u64::from(gone);

@@ -84,7 +84,7 @@ fn entries_that_vanish_during_a_listing_are_left_out_without_an_error() {
     let errors = scan(root.path(), &one, || {
         let mut removed = false;
         let root = root.path();
-        Tally(0, move || {
+        CountingVisitor(0, move || {
             if !removed {
                 directories_below(root).for_each(|path| fs::remove_dir_all(path).unwrap());
                 removed = true;
@@ -100,9 +100,9 @@ fn directories_below(root: &Path) -> impl Iterator<Item = std::path::PathBuf> {
 }
 
 /// A visitor that counts errors and calls a function for every batch.
-struct Tally<F>(usize, F);
+struct CountingVisitor<F>(usize, F);
 
-impl<F: FnMut()> firstbyte_listing::Visitor for Tally<F> {
+impl<F: FnMut()> firstbyte_listing::Visitor for CountingVisitor<F> {
     fn visit(&mut self, batch: &mut Batch) -> ControlFlow<()> {
         self.0 += batch.errors().len();
         (self.1)();

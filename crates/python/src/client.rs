@@ -296,9 +296,9 @@ impl ClientRoute {
         py: Python<'_>,
         cache: CacheUse,
         places: &[&PathBuf],
-    ) -> PyResult<Accounted> {
+    ) -> PyResult<AccountedRun> {
         let engine = if cache == CacheUse::Used { self.cached(py)? } else { self.uncached(py)? };
-        let Some(terms) = &self.terms else { return Ok(Accounted { engine, account: None }) };
+        let Some(terms) = &self.terms else { return Ok(AccountedRun { engine, account: None }) };
         let places: Vec<Location> =
             places.iter().filter_map(|place| Location::parse(place.as_os_str()).ok()).collect();
         let account = terms
@@ -310,7 +310,10 @@ impl ClientRoute {
             options.reads.cache = None;
         }
         let engine = py.detach(|| firstbyte::Client::new(options));
-        Ok(Accounted { engine: engine.map_err(|error| failure(py, &error, None))?, account: Some(account) })
+        Ok(AccountedRun {
+            engine: engine.map_err(|error| failure(py, &error, None))?,
+            account: Some(account),
+        })
     }
 
     /// True if there is a cache. Operations that only read the cache, or release from it, do not
@@ -346,12 +349,12 @@ pub(crate) enum CacheUse {
 
 /// The engine of one run, with the run's account if the options give a budget, bill or prediction
 /// model.
-pub(crate) struct Accounted {
+pub(crate) struct AccountedRun {
     pub(crate) engine: firstbyte::Client,
     account: Option<Account>,
 }
 
-impl Accounted {
+impl AccountedRun {
     /// Adds the counts, dollars and prediction of this run to its receipt.
     pub(crate) fn settle(&self, receipt: &mut Receipt) {
         if let Some(account) = &self.account {

@@ -20,7 +20,7 @@ use pyo3::types::PyList;
 
 use crate::client::{CacheUse, LocationArgument, PyClient, RateArgument};
 use crate::error::{failure, failure_at};
-use crate::progress::{ByteProgress, observed};
+use crate::progress::{ByteProgress, run_with_progress};
 use crate::wait::interruptible;
 
 /// Copies an object or a tree. Returns the outcome.
@@ -52,8 +52,8 @@ pub(crate) fn cp<'py>(
     let (stop, from, to) = (copy.stop.clone(), source.clone(), destination.clone());
     let started = Instant::now();
     let work = move |observer: &ByteProgress| engine.cp_observed(&from, &to, &copy, observer);
-    let summary = observed(py, progress, || stop.stop(), work)?;
-    let summary = summary.map_err(|error| at_either(py, &error, [&source, &destination]))?;
+    let summary = run_with_progress(py, progress, || stop.stop(), work)?;
+    let summary = summary.map_err(|error| failure_at_either(py, &error, [&source, &destination]))?;
     let [source, destination] = [source, destination].map(|place| place.to_string_lossy().into_owned());
     let mut receipt = Receipt { left_out: Some(0), ..Receipt::new("cp", source, Some(destination)) };
     receipt.add(&summary);
@@ -75,7 +75,7 @@ pub(crate) fn sync<'py>(
     limit_rate: Option<RateArgument>,
 ) -> PyResult<CopyOutcome<'py>> {
     let places = [&source, &destination];
-    let refused = |error: Error| at_either(py, &error, places);
+    let refused = |error: Error| failure_at_either(py, &error, places);
     let parse = |path: &PathBuf| Location::parse(path.as_os_str()).map_err(|error| refused(error.into()));
     let (from, to) = (parse(&source)?, parse(&destination)?);
     refuse_into_itself(&from, &to).map_err(refused)?;
@@ -163,7 +163,7 @@ pub(crate) fn copy_many<'py>(
 }
 
 /// Makes the exception. Its file name is the one of `places` with which the error's message begins.
-pub(crate) fn at_either(py: Python<'_>, error: &Error, places: [&PathBuf; 2]) -> PyErr {
+pub(crate) fn failure_at_either(py: Python<'_>, error: &Error, places: [&PathBuf; 2]) -> PyErr {
     let line = error.to_string();
     let places = places.into_iter().filter_map(|place| Location::parse(place.as_os_str()).ok());
     failure(py, error, places.into_iter().find(|place| line.starts_with(&place.to_string())).as_ref())

@@ -44,7 +44,7 @@ pub(crate) fn hydrate<'py>(
         job
     })?;
     let job = job.map_err(|error| fail(py, &error, &location))?;
-    let (mut receipt, failed) = followed(py, &job, location.to_string_lossy().into_owned())?;
+    let (mut receipt, failed) = wait_for_job(py, &job, location.to_string_lossy().into_owned())?;
     run.settle(&mut receipt);
     let failed = failed.into_iter();
     let failed: Vec<_> =
@@ -53,7 +53,7 @@ pub(crate) fn hydrate<'py>(
 }
 
 /// Waits for a job. Returns its receipt and its failures.
-pub(crate) fn followed(
+pub(crate) fn wait_for_job(
     py: Python<'_>,
     job: &HydrationJob,
     source: String,

@@ -191,7 +191,7 @@ impl ObjectsState {
 }
 
 /// The bytes for which an object in progress counts.
-enum Room {
+enum ObjectMemory {
     /// The response has not arrived, so the length is assumed.
     Assumed(u64),
     Held(u64),
@@ -207,7 +207,7 @@ enum AwaitedObject {
 
 /// An object that is being received.
 #[derive(Default)]
-struct Arriving {
+struct ArrivingObject {
     /// The requested bytes of the object; empty until the first response.
     wanted: ByteRange,
     stat: Option<Stat>,
@@ -216,7 +216,7 @@ struct Arriving {
     filled: usize,
 }
 
-impl Arriving {
+impl ArrivingObject {
     /// Prepares for the body of the first response to a request of `range`.
     fn begin(&mut self, body: &Body, range: Option<ByteRange>) {
         let end = match (range, body.stat().size()) {
@@ -315,7 +315,7 @@ impl Reading {
     /// Reads one object after another until no object is left.
     fn work(&self, slot: usize) {
         while let Some((index, assumed)) = self.begin() {
-            let mut room = Room::Assumed(assumed);
+            let mut room = ObjectMemory::Assumed(assumed);
             let read = self.read(slot, index, &mut room);
             // An object that failed before its response has not had its turn yet, and passes it on
             // here.
@@ -334,14 +334,14 @@ impl Reading {
     /// An object need not wait for its turn if it fits into half of the memory together with all
     /// others. The other half is left for the object that the caller gets next. That object gets
     /// memory in any case, because no other object is returned before it.
-    fn admit(&self, index: usize, room: &mut Room, length: u64) -> u64 {
+    fn admit(&self, index: usize, room: &mut ObjectMemory, length: u64) -> u64 {
         let mut state = self.state.lock();
         let had = match *room {
-            Room::Assumed(_) => 0,
-            Room::Held(bytes) => bytes,
+            ObjectMemory::Assumed(_) => 0,
+            ObjectMemory::Held(bytes) => bytes,
         };
         let more = length.saturating_sub(had);
-        let is_first = matches!(room, Room::Assumed(_));
+        let is_first = matches!(room, ObjectMemory::Assumed(_));
         let has_room = |state: &ObjectsState| {
             let all = (state.held - had).saturating_add(length);
             let is_in_turn = state.turn == index && (all <= self.memory || index == state.due);
@@ -352,13 +352,13 @@ impl Reading {
             state = self.turns.wait(state);
             state.waiting -= 1;
         }
-        if let Room::Assumed(assumed) = *room {
+        if let ObjectMemory::Assumed(assumed) = *room {
             state.assumed -= assumed;
             state.pass_turn(index);
         }
         state.held += more;
         state.largest = state.largest.max(length);
-        *room = Room::Held(had + more);
+        *room = ObjectMemory::Held(had + more);
         self.call_waiting(&state);
         self.room.notify_one();
         had + more
@@ -427,11 +427,11 @@ impl Reading {
 
     /// Reads one object by `firstbyte_fetch`'s loop of attempts. Bytes that arrived before a
     /// failure are kept.
-    fn read(&self, slot: usize, index: usize, room: &mut Room) -> Result<Vec<u8>> {
+    fn read(&self, slot: usize, index: usize, room: &mut ObjectMemory) -> Result<Vec<u8>> {
         if self.wanted[index].range.is_some_and(|range| range.is_empty()) {
             return Ok(Vec::new());
         }
-        let mut arriving = Arriving::default();
+        let mut arriving = ArrivingObject::default();
         let slot = TrackerSlot { tracker: &self.tracker, index: slot };
         match slot.request(self, None, |attempt| self.attempt(attempt, index, &mut arriving, room)) {
             Ok(()) => arriving.finish(&self.wanted[index].location),
@@ -446,8 +446,8 @@ impl Reading {
         &self,
         attempt: &mut Attempt<'_>,
         index: usize,
-        arriving: &mut Arriving,
-        room: &mut Room,
+        arriving: &mut ArrivingObject,
+        room: &mut ObjectMemory,
     ) -> Result<()> {
         let Wanted { location, range } = &self.wanted[index];
         while !arriving.is_whole() {
@@ -461,7 +461,7 @@ impl Reading {
             };
             let mut body = match self.store.get(location, &get) {
                 Err(StoreError::Changed { .. } | StoreError::RangeIgnored { .. }) if rest.is_some() => {
-                    *arriving = Arriving::default();
+                    *arriving = ArrivingObject::default();
                     continue;
                 }
                 body => body?,

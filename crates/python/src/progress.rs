@@ -27,7 +27,7 @@ impl Observer for ByteProgress {
 
 /// Runs `work`. While it runs, calls `report` with the bytes moved and the total known so far,
 /// several times a second and once at the end. Calls `stop` if `report` raises an error.
-pub(crate) fn observed<T: Send + 'static>(
+pub(crate) fn run_with_progress<T: Send + 'static>(
     py: Python<'_>,
     report: Option<Py<PyAny>>,
     stop: impl FnOnce(),

@@ -20,9 +20,9 @@ use pyo3::prelude::*;
 use rustix_futex_sync::Mutex;
 
 use crate::client::{CacheUse, LocationArgument, PyClient};
-use crate::copy::{CopyOutcome, at_either, filter, located, outcome};
+use crate::copy::{CopyOutcome, failure_at_either, filter, located, outcome};
 use crate::error::failure;
-use crate::progress::{ByteProgress, observed};
+use crate::progress::{ByteProgress, run_with_progress};
 use crate::wait::interruptible;
 
 /// Makes an engine for `client` that `stop` ends.
@@ -129,10 +129,10 @@ pub(crate) fn mv<'py>(
     let (from, to) = (source.clone(), destination.clone());
     let depth = if recursive { OperandKind::Tree } else { OperandKind::Object };
     let work = move |observer: &ByteProgress| moved(&engine, &from, &to, depth, observer);
-    let summary = observed(py, progress, || stop.stop(), work)?;
-    let mut summary = summary.map_err(|error| at_either(py, &error, [&source, &destination]))?;
+    let summary = run_with_progress(py, progress, || stop.stop(), work)?;
+    let mut summary = summary.map_err(|error| failure_at_either(py, &error, [&source, &destination]))?;
     if let Some(error) = summary.ended.take() {
-        return Err(at_either(py, &error.into(), [&source, &destination]));
+        return Err(failure_at_either(py, &error.into(), [&source, &destination]));
     }
     let [source, destination] = [source, destination].map(|place| place.to_string_lossy().into_owned());
     let mut receipt = Receipt { left_out: Some(0), ..Receipt::new("mv", source, Some(destination)) };
@@ -239,9 +239,9 @@ pub(crate) fn check<'py>(
         || stop.stop(),
         move || compare(&engine, &from, &to, content, &filter, &*observer),
     )?;
-    let mut summary = compared.map_err(|error| at_either(py, &error, [&source, &destination]))?;
+    let mut summary = compared.map_err(|error| failure_at_either(py, &error, [&source, &destination]))?;
     if let Some(error) = summary.ended.take() {
-        return Err(at_either(py, &error.into(), [&source, &destination]));
+        return Err(failure_at_either(py, &error.into(), [&source, &destination]));
     }
     let [source, destination] = [source, destination].map(|place| place.to_string_lossy().into_owned());
     let receipt = Receipt::new("check", source, Some(destination));

@@ -71,16 +71,16 @@ impl Cancellation {
     ) -> PyResult<Bound<'py, PyAny>> {
         let mut flags = self.around.clone();
         flags.push(Arc::clone(&self.flag));
-        let _restored = Restored(WATCHED.replace(flags));
+        let _restored = FlagsGuard(WATCHED.replace(flags));
         check(function.py())?;
         function.call(arguments, options)
     }
 }
 
 /// Restores the flags of this thread after a call, whatever the call raises.
-struct Restored(Flags);
+struct FlagsGuard(Flags);
 
-impl Drop for Restored {
+impl Drop for FlagsGuard {
     fn drop(&mut self) {
         WATCHED.set(std::mem::take(&mut self.0));
     }
@@ -118,12 +118,12 @@ pub(crate) fn interruptible<T: Send + 'static>(
         stop();
         GRACE
     };
-    waited_for(py, work, stop, &mut check)
+    run_on_thread(py, work, stop, &mut check)
 }
 
 /// Runs `work` on another thread and returns its result. If `look` fails before that, calls `stop`,
 /// waits for the time that `stop` returns, and returns the error of `look`.
-fn waited_for<T: Send + 'static>(
+fn run_on_thread<T: Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce() -> T + Send + 'static,
     stop: impl FnOnce() -> Duration,
@@ -169,7 +169,7 @@ pub(crate) fn abandonable<T: Send + 'static>(
     if !is_watched() {
         return Ok(py.detach(move || work(&abandoned)));
     }
-    waited_for(py, move || work(&abandoned), leave, &mut check)
+    run_on_thread(py, move || work(&abandoned), leave, &mut check)
 }
 
 /// Works like [`interruptible`], but on any thread, and calls `tick` while `work` runs. An error of
@@ -184,7 +184,7 @@ pub(crate) fn ticking<T: Send + 'static>(
         stop();
         GRACE
     };
-    waited_for(py, work, stop, &mut |py| check(py).and_then(|()| tick(py)))
+    run_on_thread(py, work, stop, &mut |py| check(py).and_then(|()| tick(py)))
 }
 
 /// Calls `read`, which must call a given function every [`TICK`] to learn whether to continue. If

@@ -10,7 +10,7 @@ use http::header::{AUTHORIZATION, COOKIE};
 
 use crate::access::attempts::Attempts;
 use crate::access::keys::{KeyRights, RequestRights, ServerKey};
-use crate::access::sessions::{BrowserSessions, SESSION_COOKIE, basic, cookie};
+use crate::access::sessions::{BrowserSessions, SESSION_COOKIE, cookie_value, parse_basic};
 use crate::config::{Authentication, Config, WritePolicy};
 use crate::gateway::Gateway;
 use crate::http::hosts::Hosts;
@@ -81,14 +81,14 @@ impl ServerState {
         let Authentication::Keys(keys) = &self.config.authentication else {
             return Ok(RequestRights::Everyone);
         };
-        if let Some((access_key, secret)) = request.header(AUTHORIZATION).and_then(basic) {
+        if let Some((access_key, secret)) = request.header(AUTHORIZATION).and_then(parse_basic) {
             return match self.sign_in(request.peer.ip(), &access_key, &secret) {
                 SignIn::Key(key) => Ok(RequestRights::Key(key)),
                 SignIn::Wrong => Ok(RequestRights::Nobody),
                 SignIn::Wait(wait) => Err(wait),
             };
         }
-        let token = request.header(COOKIE).and_then(|header| cookie(header, &self.session_cookie()));
+        let token = request.header(COOKIE).and_then(|header| cookie_value(header, &self.session_cookie()));
         let holder = token.and_then(|token| self.sessions.holder(token));
         let key = holder.and_then(|id| keys.get(&id));
         Ok(key.map_or(RequestRights::Nobody, |key| RequestRights::Key(key.clone())))

@@ -62,7 +62,7 @@ pub(super) fn run(call: &InvocationContext<'_>, event: &CopyManyAction) -> Resul
     answer.stages.first_byte_seconds =
         run.meter.first().map(|at| at.saturating_duration_since(call.deadline.started()).as_secs_f64());
     answer.receipt.left_out = Some(left_out.load(Ordering::Relaxed));
-    record(&mut answer, &summary);
+    record_summary(&mut answer, &summary);
     match summary.ended {
         None => answer.stages.all_seconds = call.now(),
         Some(_) if run.is_stopped() => {
@@ -117,7 +117,7 @@ fn claim_destination(call: &InvocationContext<'_>, destination: &Location, conti
     Ok(())
 }
 
-fn record(answer: &mut Answer, summary: &Summary) {
+fn record_summary(answer: &mut Answer, summary: &Summary) {
     answer.receipt.add(summary);
     answer.receipt.failed.extend(summary.failed.iter().map(|failure| {
         let error = InvocationFailure::of_transfer(&failure.error);

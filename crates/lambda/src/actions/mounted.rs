@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use firstbyte_location::{Location, shown};
 use firstbyte_store::FailureKind;
 
-use super::open::{finished, record};
+use super::open::{record_finished, record_reading};
 use crate::answer::Answer;
 use crate::call::InvocationContext;
 use crate::error::{InvocationFailure, Result};
@@ -58,7 +58,7 @@ fn read(call: &InvocationContext<'_>, event: &MountedAction, path: &Path, answer
     let range = event.read.of(metadata.len());
     let source = PlainFile { file, path };
     let reading = reader::read(&source, range, &call.deadline, &mut |_, _| ControlFlow::Continue(()))?;
-    record(answer, &reading);
+    record_reading(answer, &reading);
     answer.crc32c = Some(reading.crc32c.to_hex());
     answer.done_bytes = Some(reading.bytes);
     if reading.bytes < range.len() {
@@ -68,7 +68,7 @@ fn read(call: &InvocationContext<'_>, event: &MountedAction, path: &Path, answer
             shown(path)
         )));
     }
-    finished(answer, event.read, call);
+    record_finished(answer, event.read, call);
     Ok(())
 }
 

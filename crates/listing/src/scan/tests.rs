@@ -84,7 +84,7 @@ fn a_directory_the_visitor_does_not_enter_is_listed_and_not_read() {
         fs::write(path, "").unwrap();
     }
     let options = ListingOptions { depth: Depth::Recursive, ..ListingOptions::default() };
-    let found = scan(root.path(), &options, || Chosen(Names::default())).unwrap();
+    let found = scan(root.path(), &options, || SelectiveVisitor(Names::default())).unwrap();
     let found: BTreeSet<String> = found.into_iter().flat_map(|chosen| chosen.0.0).collect();
     assert_eq!(found, ["in", "in/deep", "in/deep/x", "in/y", "out"].map(String::from).into());
 }
@@ -105,9 +105,9 @@ fn a_directorys_own_file_system_decides_whether_it_is_split() {
 }
 
 /// Visitor that enters only directories whose path begins with `i`.
-struct Chosen(Names);
+struct SelectiveVisitor(Names);
 
-impl Visitor for Chosen {
+impl Visitor for SelectiveVisitor {
     fn visit(&mut self, batch: &mut Batch) -> ControlFlow<()> {
         self.0.visit(batch)
     }

@@ -33,7 +33,7 @@ const READS_BEFORE_THREADS: usize = 16;
 /// The names in a directory as `os.walk` divides them: directories and links to directories; all
 /// other names; and the links to directories once more.
 #[derive(IntoPyObject)]
-struct Found<'py>(Bound<'py, PyList>, Bound<'py, PyList>, Bound<'py, PyList>);
+struct DividedNames<'py>(Bound<'py, PyList>, Bound<'py, PyList>, Bound<'py, PyList>);
 
 /// Directories that the walk will request, some of them already read.
 #[pyclass(frozen, module = "firstbyte")]
@@ -74,10 +74,10 @@ impl Ahead {
     ///
     /// # Errors
     /// `OSError`, as `os.scandir` raises it.
-    fn read<'py>(&self, path: &Bound<'py, PyAny>, follow: bool) -> PyResult<Option<Found<'py>>> {
+    fn read<'py>(&self, path: &Bound<'py, PyAny>, follow: bool) -> PyResult<Option<DividedNames<'py>>> {
         let py = path.py();
         let place = DirectoryArgument::new(path, "scandir")?;
-        let found = Found(PyList::empty(py), PyList::empty(py), PyList::empty(py));
+        let found = DividedNames(PyList::empty(py), PyList::empty(py), PyList::empty(py));
         let mut state = self.0.lock_py_attached(py);
         let state = &mut *state;
         // One call shows both whether the path is a link and whether the contents read ahead are
@@ -121,7 +121,7 @@ impl WalkState {
     }
 }
 
-impl<'py> Found<'py> {
+impl<'py> DividedNames<'py> {
     /// Divides `names` into directories and other names.
     fn add<'a>(
         &self,
@@ -134,15 +134,18 @@ impl<'py> Found<'py> {
             let text = place.form.decode(py, name)?;
             match kind {
                 FileType::Directory => directories.append(text)?,
-                FileType::Symlink | FileType::Unknown => match py.detach(|| look(place.path(), name, kind)) {
-                    Ok(ExaminedKind::Directory) => directories.append(text)?,
-                    Ok(ExaminedKind::LinkToDirectory) => {
-                        links.append(&text)?;
-                        directories.append(text)?;
+                FileType::Symlink | FileType::Unknown => {
+                    match py.detach(|| examine(place.path(), name, kind)) {
+                        Ok(ExaminedKind::Directory) => directories.append(text)?,
+                        Ok(ExaminedKind::LinkToDirectory) => {
+                            links.append(&text)?;
+                            directories.append(text)?;
+                        }
+                        // A name that cannot be examined counts as not a directory, as in
+                        // `os.walk`.
+                        Ok(ExaminedKind::Other) | Err(_) => rest.append(text)?,
                     }
-                    // A name that cannot be examined counts as not a directory, as in `os.walk`.
-                    Ok(ExaminedKind::Other) | Err(_) => rest.append(text)?,
-                },
+                }
                 _ => rest.append(text)?,
             }
         }
@@ -159,7 +162,7 @@ enum ExaminedKind {
 
 /// Examines a name that is a link, or whose type is unknown. This is never done ahead of the walk,
 /// because the target of a link may change without a change of the directory's times.
-fn look(directory: Option<&Path>, name: &[u8], known: FileType) -> io::Result<ExaminedKind> {
+fn examine(directory: Option<&Path>, name: &[u8], known: FileType) -> io::Result<ExaminedKind> {
     let path = directory.unwrap_or(Path::new("")).join(OsStr::from_bytes(name));
     let ask = |flags| statat(CWD, &path, flags).map(|stat| FileType::from_raw_mode(stat.st_mode));
     let own = if known == FileType::Symlink { known } else { ask(AtFlags::SYMLINK_NOFOLLOW)? };

@@ -64,7 +64,7 @@ impl BrowserSessions {
 }
 
 /// Parses an `Authorization: Basic` value into access key and secret.
-pub(crate) fn basic(authorization: &str) -> Option<(String, String)> {
+pub(crate) fn parse_basic(authorization: &str) -> Option<(String, String)> {
     let (scheme, encoded) = authorization.split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("basic") {
         return None;
@@ -76,7 +76,7 @@ pub(crate) fn basic(authorization: &str) -> Option<(String, String)> {
 }
 
 /// Finds the value of cookie `name` in a `Cookie` header.
-pub(crate) fn cookie<'a>(header: &'a str, name: &str) -> Option<&'a str> {
+pub(crate) fn cookie_value<'a>(header: &'a str, name: &str) -> Option<&'a str> {
     header
         .split(';')
         .filter_map(|pair| pair.trim().split_once('='))

@@ -27,7 +27,7 @@ const OUTAGE_PAUSE: Duration = Duration::from_secs(2);
 /// The look-ups of one gateway.
 pub(super) struct Lookups {
     fresh: Duration,
-    objects: Mutex<HashMap<Id, Arc<Known>>>,
+    objects: Mutex<HashMap<Id, Arc<KnownObject>>>,
     clock: AtomicU64,
     /// The time and the error of the last outage of the origin.
     outage: Mutex<Option<(Instant, Unserved)>>,
@@ -38,7 +38,7 @@ type Id = (Location, Option<String>);
 
 /// The last look-up of one object.
 #[derive(Default)]
-struct Known {
+struct KnownObject {
     last: Mutex<Option<LookUp>>,
     /// Locked while the origin is asked. Other clients wait for the lock and share the answer.
     asking: tokio::sync::Mutex<()>,
@@ -127,7 +127,7 @@ impl Lookups {
     async fn ask(
         &self,
         gateway: &Gateway,
-        known: &Known,
+        known: &KnownObject,
         location: &Location,
         version: Option<String>,
     ) -> Result<LookUp, Unserved> {
@@ -156,7 +156,7 @@ impl Lookups {
     }
 
     /// Forgets the last look-up, because the origin now reports `error`. Returns `error`.
-    fn drop_known(&self, known: &Known, error: Unserved) -> Unserved {
+    fn drop_known(&self, known: &KnownObject, error: Unserved) -> Unserved {
         *known.last.lock() = None;
         error
     }
@@ -166,7 +166,7 @@ impl Lookups {
         self.objects.lock().remove(&(location.clone(), None));
     }
 
-    fn known(&self, id: &Id) -> Arc<Known> {
+    fn known(&self, id: &Id) -> Arc<KnownObject> {
         let now = self.clock.fetch_add(1, Relaxed);
         let mut objects = self.objects.lock();
         let known = match objects.get(id) {
@@ -183,14 +183,14 @@ impl Lookups {
     }
 }
 
-impl Known {
+impl KnownObject {
     fn last(&self) -> Option<LookUp> {
         self.last.lock().clone()
     }
 }
 
 /// Forgets the least recently used half of the objects. Half, so that this is rarely needed.
-fn forget_least_used(objects: &mut HashMap<Id, Arc<Known>>) {
+fn forget_least_used(objects: &mut HashMap<Id, Arc<KnownObject>>) {
     let mut uses: Vec<u64> = objects.values().map(|known| known.used.load(Relaxed)).collect();
     let middle = uses.len() / 2;
     let (_, limit, _) = uses.select_nth_unstable(middle);

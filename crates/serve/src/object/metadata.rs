@@ -130,7 +130,7 @@ impl MetadataRefusal {
 /// The content of the attribute: metadata, and the version of the file to which the metadata
 /// belongs.
 #[derive(Serialize, Deserialize)]
-struct Bound {
+struct StoredAttribute {
     size: u64,
     modified: i128,
     /// The bound of [`change_time`]; `None` for a directory.
@@ -139,7 +139,7 @@ struct Bound {
     object: ObjectMetadata,
 }
 
-impl Bound {
+impl StoredAttribute {
     /// Reads the attribute of `file`. `None` if the file has no attribute.
     fn read(file: &File) -> Option<Self> {
         let mut value = vec![0; 4096];
@@ -156,7 +156,7 @@ impl ObjectMetadata {
     /// Reads the metadata stored with `file`; empty if the file has changed since.
     pub(crate) fn read(file: &File) -> Self {
         // Most files have no attribute, and need no further system call.
-        let Some(bound) = Bound::read(file) else { return Self::default() };
+        let Some(bound) = StoredAttribute::read(file) else { return Self::default() };
         let Ok(metadata) = file.metadata() else { return Self::default() };
         match bound {
             bound if (bound.size, bound.modified) == binding(&metadata) => {
@@ -274,7 +274,7 @@ impl ObjectMetadata {
             Some(modified) => file.set_modified(modified)?,
             None => etag::stamp(file)?,
         }
-        self.keep(file)
+        self.store_attribute(file)
     }
 
     /// Replaces the metadata of `directory`. Keeps the directory's modification time, at which its
@@ -285,7 +285,7 @@ impl ObjectMetadata {
     pub(crate) fn write_directory(&self, directory: &File) -> io::Result<()> {
         self.check_values()?;
         if *self != Self::default() {
-            return match self.keep(directory) {
+            return match self.store_attribute(directory) {
                 // A directory has no other place for its metadata's modification time.
                 Ok(()) if !self.user.is_empty() && Self::read(directory) == Self::default() => {
                     Err(MetadataRefusal::NoAttributes.into())
@@ -300,7 +300,7 @@ impl ObjectMetadata {
     }
 
     /// Stores the metadata with `file`, whose times are already set.
-    fn keep(&self, file: &File) -> io::Result<()> {
+    fn store_attribute(&self, file: &File) -> io::Result<()> {
         // If the attribute is too large, it is stored without the checksums of parts. If it is
         // still too large, it is stored without the boundaries of parts too. All other metadata is
         // required.
@@ -320,7 +320,7 @@ impl ObjectMetadata {
         let metadata = file.metadata()?;
         let (size, modified) = binding(&metadata);
         let changed_by = metadata.is_file().then(|| change_time::bound(&EtagIdentity::from(&metadata)));
-        let bound = Bound { size, modified, changed_by, object: self.clone() };
+        let bound = StoredAttribute { size, modified, changed_by, object: self.clone() };
         let value = serde_json::to_vec(&bound).map_err(io::Error::from)?;
         let set = rustix::fs::fsetxattr(file, ATTRIBUTE, &value, XattrFlags::empty());
         set.or_else(|error| self.without_attribute(error, value.len()))
@@ -372,7 +372,7 @@ fn binding(metadata: &Metadata) -> (u64, i128) {
 
 /// Records that `file`, in the version `identity`, has its final name.
 pub(crate) fn record_published(file: &File, identity: &EtagIdentity) {
-    if let Some(Bound { changed_by: Some(bound), .. }) = Bound::read(file) {
+    if let Some(StoredAttribute { changed_by: Some(bound), .. }) = StoredAttribute::read(file) {
         change_time::record_published(identity, bound);
     }
 }
@@ -384,7 +384,7 @@ pub(crate) fn record_published(file: &File, identity: &EtagIdentity) {
 pub(crate) fn carry_over(from: &File, to: &File) -> io::Result<()> {
     to.set_modified(from.metadata()?.modified()?)?;
     let kept = ObjectMetadata::read(from);
-    if kept == ObjectMetadata::default() { Ok(()) } else { kept.keep(to) }
+    if kept == ObjectMetadata::default() { Ok(()) } else { kept.store_attribute(to) }
 }
 
 /// Lengths of an object's parts, in order, as runs of equal lengths, so that 10,000 equal parts

@@ -24,7 +24,7 @@ impl Trailers {
     }
 
     /// Adds a trailer. Returns false if there was already a trailer of this name.
-    pub(crate) fn keep(&self, name: &HeaderName, value: HeaderValue) -> bool {
+    pub(crate) fn add(&self, name: &HeaderName, value: HeaderValue) -> bool {
         self.0.lock().insert(name, value).is_none()
     }
 }
@@ -94,7 +94,7 @@ impl Stated {
     }
 
     /// Adds `algorithm` to the algorithms to compute.
-    pub(crate) fn naming(mut self, algorithm: Option<Algorithm>) -> Self {
+    pub(crate) fn with_algorithm(mut self, algorithm: Option<Algorithm>) -> Self {
         self.named.extend(algorithm);
         self
     }

@@ -8,7 +8,7 @@ use http::header::{COOKIE, LOCATION, RETRY_AFTER, SET_COOKIE};
 
 use super::shell;
 use crate::access::keys::RequestRights;
-use crate::access::sessions::cookie;
+use crate::access::sessions::cookie_value;
 use crate::config::{Authentication, Buckets};
 use crate::http::request::{HttpRequest, query_pairs};
 use crate::http::response::HttpResponse;
@@ -91,7 +91,9 @@ pub(super) async fn home(state: &ServerState, root: Option<&ServedRoot>, access:
 
 /// Ends the session on the server and in the browser.
 pub(super) fn sign_out(state: &ServerState, request: &HttpRequest) -> HttpResponse {
-    if let Some(token) = request.header(COOKIE).and_then(|header| cookie(header, &state.session_cookie())) {
+    if let Some(token) =
+        request.header(COOKIE).and_then(|header| cookie_value(header, &state.session_cookie()))
+    {
         state.sessions.end(token);
     }
     go_to(&state.config.base_path, "/.firstbyte/login")

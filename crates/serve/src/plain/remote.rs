@@ -188,7 +188,7 @@ async fn directory(
 }
 
 /// The next lines of a listing, and the state to continue it, which is `None` after the last lines.
-type Step = (Bytes, Option<(Rows, Lines)>);
+type ListingStep = (Bytes, Option<(Rows, Lines)>);
 
 /// Answers with a listing for programs. No thread waits for the client.
 fn stream(rows: Rows, format: ListingFormat, links: String) -> HttpResponse {
@@ -196,7 +196,7 @@ fn stream(rows: Rows, format: ListingFormat, links: String) -> HttpResponse {
     let stream = futures::stream::try_unfold(state, |state| async move {
         let Some((mut rows, mut lines)) = state else { return Ok(None) };
         // An error breaks off the response, so that the client sees that the list is incomplete.
-        let next = move || -> io::Result<Option<Step>> {
+        let next = move || -> io::Result<Option<ListingStep>> {
             while !lines.is_full() {
                 match rows.next()? {
                     Some(entry) => lines.add(&line(&entry))?,

@@ -110,7 +110,7 @@ fn stated_of_part<T>(request: &S3Request<T>, agreed: Option<Agreed>) -> S3Result
     if let Some(agreed) = agreed {
         agreed.check_part(stated.algorithms())?;
     }
-    Ok(stated.naming(agreed.map(|agreed| agreed.algorithm)))
+    Ok(stated.with_algorithm(agreed.map(|agreed| agreed.algorithm)))
 }
 
 /// Claims a part. S3 allows sending a part again at any time.
@@ -154,7 +154,8 @@ pub(crate) async fn copy_part(
         None => ByteRange::new(0, size),
     };
     let agreed = agreed(&upload);
-    let mut checksums = objects::stated(&request).naming(agreed.map(|agreed| agreed.algorithm)).checksums();
+    let mut checksums =
+        objects::stated(&request).with_algorithm(agreed.map(|agreed| agreed.algorithm)).checksums();
     let from = FileContent { file: source.file, range, version: source.identity };
     let part = run_blocking(move || {
         let claim = claim(&upload, number, range.len())?;

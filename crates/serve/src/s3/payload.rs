@@ -218,7 +218,7 @@ impl Lines {
                 }
                 let name = HeaderName::from_bytes(name).ok().filter(|name| self.announced.contains(name));
                 let is_new = match (name, HeaderValue::from_bytes(value)) {
-                    (Some(name), Ok(value)) => self.trailers.keep(&name, value),
+                    (Some(name), Ok(value)) => self.trailers.add(&name, value),
                     _ => false,
                 };
                 if is_new {

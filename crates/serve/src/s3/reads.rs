@@ -21,13 +21,13 @@ use crate::s3::opened::OpenedObject;
 use crate::s3::outputs::{expires, sent_tag, with_checksums};
 
 /// Options of a read, besides the object itself.
-struct Asked {
+struct RequestedDetails {
     /// The number of a part to read. The response then states the number of parts.
     part: Option<i32>,
     checksums: bool,
 }
 
-impl Asked {
+impl RequestedDetails {
     fn new(part: Option<i32>, mode: Option<&ChecksumMode>) -> Self {
         let checksums = mode.is_some_and(|mode| mode.as_str() == ChecksumMode::ENABLED);
         Self { part, checksums }
@@ -43,7 +43,7 @@ pub(crate) async fn head(
     let found = api.open(&request, &request.input.bucket, key, version).await?;
     check_read(&request.headers, &found)?;
     let range = asked(request.input.part_number, &request.headers, &found)?;
-    let asked = Asked::new(request.input.part_number, request.input.checksum_mode.as_ref());
+    let asked = RequestedDetails::new(request.input.part_number, request.input.checksum_mode.as_ref());
     let stale = found.stale();
     Ok(with_stale_header(S3Response::new(head_output(found, key, range, &asked)), stale))
 }
@@ -60,7 +60,7 @@ pub(crate) async fn get(
     let frames = found.frames(&request.headers, range);
     let sent = found.body(range.unwrap_or(ByteRange::new(0, found.described.size)), frames).await?;
     let stale = found.stale();
-    let asked = Asked::new(request.input.part_number, request.input.checksum_mode.as_ref());
+    let asked = RequestedDetails::new(request.input.part_number, request.input.checksum_mode.as_ref());
     let head = head_output(found, key, range, &asked);
     let mut response = S3Response::new(GetObjectOutput {
         accept_ranges: head.accept_ranges,
@@ -192,7 +192,12 @@ fn asked_part(number: i32, headers: &HeaderMap, found: &OpenedObject) -> S3Resul
 ///
 /// Checksums are for the whole object, or for the part that is read. They are sent only if the
 /// client requests them, because other clients may mistake them for the checksum of a range.
-fn head_output(found: OpenedObject, key: &str, range: Option<ByteRange>, asked: &Asked) -> HeadObjectOutput {
+fn head_output(
+    found: OpenedObject,
+    key: &str,
+    range: Option<ByteRange>,
+    asked: &RequestedDetails,
+) -> HeadObjectOutput {
     let OpenedObject { described, metadata, .. } = found;
     let whole = ByteRange::new(0, described.size);
     let name = key.rsplit('/').next().map(std::ffi::OsStr::new);

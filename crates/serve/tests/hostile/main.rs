@@ -69,7 +69,7 @@ fn whatever_comes_is_answered_and_nothing_fails_grows_or_leaks() {
                     let case = seed.wrapping_mul(1_000_003).wrapping_add(case);
                     let request = cases::request(&mut Random::new(case));
                     let answer = send(address, &request);
-                    judge(&answer).unwrap_or_else(|why| {
+                    check_responses(&answer).unwrap_or_else(|why| {
                         panic!("case {case}: {why}\n{}\n{}", shown(&request), shown(&answer))
                     });
                 }
@@ -118,7 +118,7 @@ fn send(server: SocketAddr, bytes: &[u8]) -> Vec<u8> {
 
 /// Checks the responses of a connection: no response may report a failure of the server, or show
 /// another bucket.
-fn judge(answer: &[u8]) -> Result<(), &'static str> {
+fn check_responses(answer: &[u8]) -> Result<(), &'static str> {
     if !answer.is_empty() && !answer.starts_with(b"HTTP/1.1 ") {
         return Err("no answer of HTTP");
     }

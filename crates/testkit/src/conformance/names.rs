@@ -121,7 +121,7 @@ pub fn the_longest_key_is_preserved(subject: &Subject) {
 }
 
 /// Returns the location of exactly this key.
-fn verbatim(subject: &Subject, key: &str) -> Result<Location> {
+fn verbatim_location(subject: &Subject, key: &str) -> Result<Location> {
     Ok(match &subject.base {
         // The file to which such an object would be copied.
         Location::Local(_) | Location::Sftp(_) => location_below(&subject.base, key.as_bytes())?,
@@ -131,13 +131,13 @@ fn verbatim(subject: &Subject, key: &str) -> Result<Location> {
 }
 
 fn get(subject: &Subject, key: &str) -> Result<Vec<u8>> {
-    subject.read_at(&verbatim(subject, key)?, &Get::default())
+    subject.read_at(&verbatim_location(subject, key)?, &Get::default())
 }
 
 fn put(subject: &Subject, key: &str, content: &str) -> Result<()> {
     subject
         .store
-        .put(&verbatim(subject, key)?, Payload::Bytes(content.as_bytes()), &PutOptions::default())
+        .put(&verbatim_location(subject, key)?, Payload::Bytes(content.as_bytes()), &PutOptions::default())
         .map(drop)
 }
 

@@ -17,7 +17,7 @@ const SAFETY_FACTOR: f64 = 0.9;
 
 /// The largest part that can be read before the deadline. The client can request it next.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Fits {
+pub(crate) struct LargestFittingPart {
     pub(crate) largest_bytes: u64,
     pub(crate) largest_share: String,
     pub(crate) bytes_per_second: f64,
@@ -51,11 +51,11 @@ impl Estimate {
     }
 
     /// Returns the largest part that can be read in time, estimated from the progress of `reading`.
-    pub(crate) fn fits(&self, reading: &ReadProgress, elapsed: Duration) -> Fits {
+    pub(crate) fn fits(&self, reading: &ReadProgress, elapsed: Duration) -> LargestFittingPart {
         let rate = self.rate(reading, elapsed);
         let reads = self.budget.saturating_sub(reading.first_byte.unwrap_or(self.budget)).as_secs_f64();
         let bytes = (rate * reads * SAFETY_FACTOR).min(as_f64(self.size));
-        Fits {
+        LargestFittingPart {
             largest_bytes: firstbyte::size::whole(bytes),
             largest_share: share(bytes, self.size),
             bytes_per_second: rate,

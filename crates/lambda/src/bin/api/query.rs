@@ -7,7 +7,7 @@ use firstbyte_lambda::{Deadline, ExecutionEnvironment, InvocationFailure, ReadRa
 use firstbyte_location::{ByteRange, Location};
 use serde_json::{Value, json};
 
-use crate::estimate::{Estimate, Fits};
+use crate::estimate::{Estimate, LargestFittingPart};
 
 /// The parameters of a request.
 #[derive(Debug)]
@@ -87,7 +87,7 @@ impl ApiQuery {
         })))
     }
 
-    fn refusal(&self, range: ByteRange, fits: &Fits) -> Value {
+    fn refusal(&self, range: ByteRange, fits: &LargestFittingPart) -> Value {
         let message = format!(
             "{}: {} bytes cannot be read within {:.1} s at {:.1} MB/s; ask for share={} or less",
             self.source,

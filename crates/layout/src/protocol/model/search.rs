@@ -5,8 +5,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 
 use super::super::DiskSteps as _;
-use super::super::{FilePlace, MoveResult, delete, find_file, first_of, put, shift};
-use super::{Answer, Moves, Pause, Seat, World};
+use super::super::{FilePlace, MoveResult, delete, find_file, first_of, move_file, put};
+use super::{ActorView, Answer, Moves, StopReason, World};
 
 /// The operation of an actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -50,7 +50,7 @@ struct Actor {
     fate: Fate,
 }
 
-fn perform(work: Work, seat: &Seat) -> Result<Outcome, Pause> {
+fn perform(work: Work, seat: &ActorView) -> Result<Outcome, StopReason> {
     match work {
         Work::Look => find_file(seat, |place| seat.read(place)).map(Outcome::Looked),
         Work::HastyLook => first_of(&[FilePlace::Flat, FilePlace::Sharded], &mut |place| seat.read(place))
@@ -58,14 +58,14 @@ fn perform(work: Work, seat: &Seat) -> Result<Outcome, Pause> {
         Work::Put(file) => put(seat).map(|()| Outcome::Put(file)),
         Work::RashPut(file) => {
             let target = seat.gated(Ok)?;
-            shift(seat, target.other(), target)?;
+            move_file(seat, target.other(), target)?;
             seat.install(target).map(|()| Outcome::Put(file))
         }
         Work::Delete => delete(seat).map(Outcome::Deleted),
         Work::Convert(target) => {
             seat.turn(target)?;
             while seat.read(target.other())?.is_some()
-                && shift(seat, target.other(), target)? != MoveResult::Taken
+                && move_file(seat, target.other(), target)? != MoveResult::Taken
             {}
             Ok(Outcome::Converted)
         }
@@ -117,7 +117,7 @@ impl SearchState {
             actor.before = finished;
         }
         let file = if let Work::Put(file) | Work::RashPut(file) = actor.work { file } else { 0 };
-        let seat = Seat {
+        let seat = ActorView {
             world: RefCell::new(self.world),
             answers: RefCell::new(std::mem::take(&mut actor.answers)),
             next: Cell::new(0),
@@ -127,8 +127,8 @@ impl SearchState {
         };
         match perform(actor.work, &seat) {
             Ok(outcome) => actor.fate = Fate::Finished(outcome),
-            Err(Pause::Stepped) => {}
-            Err(Pause::Blocked) => return None,
+            Err(StopReason::Stepped) => {}
+            Err(StopReason::Blocked) => return None,
         }
         actor.inside = seat.inside.get();
         actor.answers = seat.answers.into_inner();

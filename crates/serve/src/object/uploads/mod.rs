@@ -202,7 +202,7 @@ impl Uploads {
         for id in self.ids(bucket)? {
             // The lock is held during the removal, so that no request can begin to work on the
             // upload.
-            let Some(_locked) = lock_over(&parent, &id, abandoned)? else { continue };
+            let Some(_locked) = lock_finished_or_abandoned(&parent, &id, abandoned)? else { continue };
             tracing::info!(%bucket, upload = id, "removing what is left of an upload");
             staging::remove_tree(&parent, id.as_ref())?;
             self.known.lock().remove(&(bucket.clone(), id));
@@ -213,7 +213,11 @@ impl Uploads {
 }
 
 /// Locks the upload `id` in `parent` if it has ended or was abandoned.
-fn lock_over(parent: &OwnedFd, id: &str, abandoned: Duration) -> io::Result<Option<Option<PartsJournal>>> {
+fn lock_finished_or_abandoned(
+    parent: &OwnedFd,
+    id: &str,
+    abandoned: Duration,
+) -> io::Result<Option<Option<PartsJournal>>> {
     let directory = match reserved::open_in(parent, id.as_ref()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         done => done?,

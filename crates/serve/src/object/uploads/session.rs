@@ -72,7 +72,7 @@ impl UploadSession {
 
     /// Frees the space of an assembled file that was not published, perhaps because the disk is
     /// full. A file with a second name is left unchanged, because it may have been published.
-    pub(super) fn give_back(&self, recorded: &BTreeMap<u32, ArrivedPart>) {
+    pub(super) fn free_unpublished_space(&self, recorded: &BTreeMap<u32, ArrivedPart>) {
         let placed = recorded.values().filter_map(|part| match part.place {
             PartPlace::At(offset) => Some(offset + part.length),
             PartPlace::Apart(_) => None,
@@ -98,7 +98,7 @@ impl UploadSession {
     }
 
     /// Whether the bytes of `part` match the recorded checksum.
-    fn holds(&self, part: &ArrivedPart) -> bool {
+    fn matches_checksum(&self, part: &ArrivedPart) -> bool {
         let Some((algorithm, expected)) =
             part.checksums.iter().find(|(algorithm, _)| **algorithm != Algorithm::Md5)
         else {
@@ -175,7 +175,7 @@ impl UploadState {
 pub(super) fn verify(state: &mut UploadState, session: &UploadSession) -> Result<()> {
     for number in std::mem::take(&mut state.doubtful) {
         let Some(part) = state.parts.get(&number).cloned() else { continue };
-        let line = if session.holds(&part) {
+        let line = if session.matches_checksum(&part) {
             JournalLine::Part(number, part)
         } else {
             state.parts.remove(&number);

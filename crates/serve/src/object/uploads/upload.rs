@@ -160,7 +160,7 @@ impl ServedUpload {
         };
         let done = self.publish(&session, &parts, &whole, put);
         if done.is_err() {
-            session.give_back(&parts);
+            session.free_unpublished_space(&parts);
         }
         self.state.lock().phase = if done.is_ok() { UploadPhase::Ended } else { UploadPhase::Open };
         if done.is_ok() {
