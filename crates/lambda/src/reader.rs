@@ -1,4 +1,4 @@
-//! Reads a range in steps, in bounded memory, until it is complete, the caller stops it, or the
+//! Reads a range in steps, in bounded memory, until the range is complete, the caller stops, or the
 //! deadline is near.
 
 use std::ops::ControlFlow;

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 
 /// Maximum number of leading bytes that are counted.
 const MAX_COUNTED_BYTES: usize = 4;
-/// Maximum number of distinct beginnings, which take some MiB. Four hexadecimal digits have half as
-/// many. Two arbitrary bytes have half as many too, so two bytes are always distinguished.
+/// Maximum number of distinct beginnings, which take some MiB. There are half as many strings of
+/// four hexadecimal digits, or of two arbitrary bytes, so these are always distinguished.
 const MAX_BEGINNINGS: usize = 1 << 17;
 
 /// First bytes of a name, padded with zeros, which no name contains.

@@ -13,8 +13,8 @@ fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Makes entries that are not regular files in a new layout, flat and sharded: a link, pipes and
-/// sockets. Returns their names.
+/// Makes links, pipes and a socket under names of files in a new layout, some in the root and some
+/// in the files' directories. Returns their names.
 fn make_special_entries(layout: &Layout) -> Vec<&'static [u8]> {
     let names = [b"link".as_slice(), b"pipe", b"socket", b"link below", b"pipe below"];
     for name in names {

@@ -114,8 +114,9 @@ struct Message {
 }
 
 impl Message {
-    /// Signs an S3 request. The coding of the body alternates with `turn`: whole, unsigned chunks
-    /// or signed chunks. A request that is not S3's sends the key by HTTP Basic.
+    /// Signs an S3 request. With `turn`, the body of a PUT alternates between signed chunks, a
+    /// payload that is not signed, and a payload whose hash is signed. A request that is not S3's
+    /// sends the key by HTTP Basic.
     fn by_key(method: &str, target: &str, headers: &str, body: &[u8], turn: usize) -> Self {
         let Some(rest) = headers.strip_prefix(S3) else {
             use base64::Engine as _;
