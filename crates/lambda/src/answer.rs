@@ -1,17 +1,17 @@
-//! The answer of an invocation: the receipt, and further fields of a function.
+//! Defines the answer of an invocation: the receipt, and further fields about the function.
 
 use firstbyte::receipt::Receipt;
 use serde::Serialize;
 
-/// Times of stages, in seconds from the start of the invocation. A stage that the action does not
-/// have, or did not reach, is absent.
+/// Times of stages, in seconds from the start of the invocation. A stage is absent if the action
+/// does not have it or did not reach it.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Stages {
-    /// The event was parsed and the client made. For `mounted`: the directory exists, which is the
-    /// whole check.
+    /// The event was parsed and the client was made. For `mounted`, the directory exists, which
+    /// completes the check.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready_seconds: Option<f64>,
-    /// Length and version are known.
+    /// The object's length and version are known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub opened_seconds: Option<f64>,
     /// The first byte, or the first name, arrived.
@@ -20,7 +20,7 @@ pub struct Stages {
     /// The requested part was read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub part_seconds: Option<f64>,
-    /// Everything was read or copied.
+    /// All bytes were read or copied.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub all_seconds: Option<f64>,
 }
@@ -35,28 +35,28 @@ pub struct Answer {
     pub environment: String,
     /// The start of the environment, in seconds since 1970.
     pub environment_started: f64,
-    /// The number of this invocation in its environment. Invocation 1 is the cold one.
+    /// Number of this invocation in its environment. Invocation 1 is the cold start.
     pub invocation: u64,
     /// The memory of the function in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_limit_bytes: Option<u64>,
     /// Times of the stages.
     pub stages: Stages,
-    /// The token for the next call. Absent: all is done.
+    /// The token for the next call. Absent if no work is left.
     #[serde(rename = "continue", skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
-    /// Bytes done by this call and the calls that it continues. For a stopped download, the bytes
-    /// to resume from; for a read, the bytes of the range.
+    /// Bytes done by this call and the calls that it continues. For a stopped download, the number
+    /// of bytes from which to resume. For a read, the number of bytes of the range.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub done_bytes: Option<u64>,
-    /// Whether the call should have continued a download, but started again because its partial
-    /// file is not here.
+    /// True if the call should have continued a download, but started it again because the partial
+    /// file is not in this environment.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub began_anew: bool,
-    /// CRC-32C in hex of the bytes read since the first call.
+    /// CRC-32C in hex of all bytes read, including those of the calls that this one continues.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub crc32c: Option<String>,
-    /// The file system of the directory.
+    /// File system of the directory that `mounted` checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mounted: Option<String>,
     /// The version of firstbyte.

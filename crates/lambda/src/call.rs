@@ -1,4 +1,5 @@
-//! One invocation: its event's common fields, its deadline, and the start of its answer.
+//! Holds the context of one invocation: the common fields of its event, its deadline, and the
+//! beginning of its answer.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -14,7 +15,7 @@ use crate::answer::{Answer, Stages};
 use crate::deadline::Deadline;
 use crate::environment::ExecutionEnvironment;
 use crate::error::{InvocationFailure, Result};
-use crate::event::Common;
+use crate::event::CommonFields;
 use crate::run::EngineRun;
 use crate::tmp;
 
@@ -23,8 +24,9 @@ pub(crate) struct InvocationContext<'a> {
     pub(crate) environment: &'a ExecutionEnvironment,
     pub(crate) deadline: Deadline,
     invocation: u64,
-    common: Common,
-    /// Paths below the function's directory that this call writes.
+    common: CommonFields,
+    /// Paths below the function's directory that this call writes and [`finish`](Self::finish)
+    /// removes.
     made: Mutex<Vec<PathBuf>>,
 }
 
@@ -33,7 +35,7 @@ impl<'a> InvocationContext<'a> {
         environment: &'a ExecutionEnvironment,
         deadline: Deadline,
         invocation: u64,
-        common: Common,
+        common: CommonFields,
     ) -> Self {
         Self { environment, deadline, invocation, common, made: Mutex::default() }
     }
@@ -43,18 +45,19 @@ impl<'a> InvocationContext<'a> {
         self.environment.client(self.common.endpoint_url.as_deref())
     }
 
-    /// Starts the transfer engine, which ends before the deadline.
+    /// Starts a run of the transfer engine that ends before the deadline.
     pub(crate) fn run(&self, concurrency: Option<usize>) -> Result<EngineRun> {
         EngineRun::start(&self.client()?, self.deadline, concurrency)
     }
 
-    /// Seconds since the start of the invocation, for the stage that was just reached.
+    /// Returns the seconds since the start of the invocation, which is the time of the stage just
+    /// reached.
     #[expect(clippy::unnecessary_wraps, reason = "stages are optional")]
     pub(crate) fn now(&self) -> Option<f64> {
         Some(self.deadline.elapsed().as_secs_f64())
     }
 
-    /// Makes the answer of an action that is ready to begin.
+    /// Makes the answer of an action whose preparation is complete.
     pub(crate) fn answer(
         &self,
         verb: &'static str,
@@ -79,8 +82,8 @@ impl<'a> InvocationContext<'a> {
         }
     }
 
-    /// Returns the destination of a copy of `source`: the stated one, otherwise a file of the same
-    /// name below the function's directory.
+    /// Returns the destination of a copy of `source`: the one that the event states, otherwise a
+    /// file of the same name below the function's directory.
     pub(crate) fn destination(&self, stated: Option<&str>, source: &Location) -> Result<Location> {
         let own = || {
             source.file_name().ok_or_else(|| {
@@ -103,25 +106,26 @@ impl<'a> InvocationContext<'a> {
         destination.as_local().filter(|path| path.starts_with(self.environment.directory()))
     }
 
-    /// Whether files below the function's directory stay after the answer.
+    /// Whether files below the function's directory are kept after the answer.
     pub(crate) fn keeps(&self) -> bool {
         self.common.keep
     }
 
-    /// Whether files stay after a failure, because the call may be repeated with its token.
+    /// Whether files are kept after a failure. They are if the call may be repeated with its token.
     pub(crate) fn keeps_files_after(&self, failure: &InvocationFailure) -> bool {
         self.common.continues && failure.kind != FailureKind::Changed
     }
 
-    /// Records a path to remove with the answer, unless the event says `keep`.
+    /// Records a path for [`finish`](Self::finish) to remove when it completes the answer, unless
+    /// the event says `keep`.
     pub(crate) fn remove_with_answer(&self, path: &Path) {
         if !self.common.keep {
             self.made.lock().push(path.to_owned());
         }
     }
 
-    /// Completes an answer: measures the process and, if there is no token, removes the recorded
-    /// paths.
+    /// Completes an answer. Measures the process's resource usage and, if there is no token,
+    /// removes the recorded paths.
     pub(crate) fn finish(&self, mut answer: Answer) -> Answer {
         answer.receipt.finish(self.deadline.started());
         answer.receipt.init_seconds = self.environment.init_seconds();
@@ -133,7 +137,7 @@ impl<'a> InvocationContext<'a> {
         answer
     }
 
-    /// Removes the recorded paths. Near the deadline this is left to the next call.
+    /// Removes the recorded paths. If the deadline is near, leaves this to the next call.
     pub(crate) fn clean(&self) {
         let made = std::mem::take(&mut *self.made.lock());
         self.environment.add_leftovers(made);

@@ -1,31 +1,32 @@
-//! The deadline of one invocation, and the margin before it at which work stops.
+//! Computes the deadline of one invocation, and the margin before the deadline at which work stops.
 //!
-//! Lambda kills a function at its deadline, and the answer is lost. Every wait of an action ends
-//! when [`Deadline::is_near`] is true.
+//! Lambda kills a function at its deadline, and then the answer is lost. Every wait of an action
+//! ends when [`Deadline::is_near`] is true.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::meter::ReceiveRate;
 
-/// Lambda's longest timeout. It is used too if the host states no time; `cargo lambda watch` states
-/// a time in 1970.
-const LONGEST: Duration = Duration::from_secs(15 * 60);
-/// The earliest valid deadline (2000-01-01), since 1970.
+/// Lambda's maximum timeout. It also applies if the host states no valid deadline: `cargo lambda
+/// watch` states one in 1970.
+const MAX_TIMEOUT: Duration = Duration::from_secs(15 * 60);
+/// Earliest deadline that counts as valid (2000-01-01), as the time since 1970.
 const EARLIEST_DEADLINE: Duration = Duration::from_secs(946_684_800);
-/// The time to end a run, and to write and send the answer, on a whole processor: some ten times
-/// the measured time.
-const REPLY: Duration = Duration::from_millis(150);
-/// The longest such time, for a function with a small share of a processor.
-const LONGEST_REPLY: Duration = Duration::from_secs(1);
-/// Bytes of memory (1,769 MiB) at which a function has a whole processor. With less memory its
-/// share is proportional.
-const ONE_PROCESSOR: u64 = 1769 << 20;
-/// The most bytes in flight that a stop waits for.
+/// Time to end a run, and to write and send the answer, on a whole processor: about ten times the
+/// measured time.
+const REPLY_TIME: Duration = Duration::from_millis(150);
+/// Maximum of that time, for a function with a small share of a processor.
+const MAX_REPLY_TIME: Duration = Duration::from_secs(1);
+/// Bytes of memory (1,769 MiB) at which a function gets a whole processor. With less memory, its
+/// share of the processor is proportional to the memory.
+const MEMORY_OF_ONE_PROCESSOR: u64 = 1769 << 20;
+/// Maximum number of bytes in flight for which a stop waits.
 const MAX_IN_FLIGHT_BYTES: f64 = (2 << 20) as f64;
-/// Divisor of the whole time: the wait for bytes in flight takes at most this part of it.
+/// Divisor of the invocation's whole time. The wait for bytes in flight takes at most that fraction
+/// of the time.
 const MAX_WAIT_DIVISOR: u32 = 4;
 
-/// The time at which an invocation has to end.
+/// The time at which an invocation must end.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline {
     started: Instant,
@@ -34,14 +35,17 @@ pub struct Deadline {
 }
 
 impl Deadline {
-    /// Makes the deadline that Lambda states as `milliseconds` since 1970. The invocation began at
-    /// `started`, and the function has `memory` bytes.
+    /// Makes a deadline from Lambda's statement, in `milliseconds` since 1970. The invocation began
+    /// at `started`, and the function has `memory` bytes.
     #[must_use]
     pub fn new(started: Instant, milliseconds: u64, memory: Option<u64>) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let stated = Duration::from_millis(milliseconds);
-        let left =
-            if stated < EARLIEST_DEADLINE { LONGEST } else { stated.saturating_sub(since).min(LONGEST) };
+        let left = if stated < EARLIEST_DEADLINE {
+            MAX_TIMEOUT
+        } else {
+            stated.saturating_sub(since).min(MAX_TIMEOUT)
+        };
         Self { started, ends: Instant::now() + left, floor: floor(memory) }
     }
 
@@ -69,7 +73,7 @@ impl Deadline {
         self.floor
     }
 
-    /// Returns the time before the deadline at which work stops: for the answer, and for the bytes
+    /// Returns how long before the deadline work stops: the time for the answer, and for the bytes
     /// in flight at the measured rate.
     #[must_use]
     pub fn margin(&self, rate: Option<ReceiveRate>) -> Duration {
@@ -85,12 +89,13 @@ impl Deadline {
     }
 }
 
-/// Returns the time reserved for the answer, which grows as a function's share of a processor
+/// Returns the time reserved for the answer. It grows as the function's share of a processor
 /// shrinks.
 #[expect(clippy::cast_precision_loss, reason = "a ratio of sizes of memory")]
 fn floor(memory: Option<u64>) -> Duration {
-    let memory = memory.filter(|memory| *memory > 0).unwrap_or(ONE_PROCESSOR).min(ONE_PROCESSOR);
-    REPLY.mul_f64(ONE_PROCESSOR as f64 / memory as f64).min(LONGEST_REPLY)
+    let memory =
+        memory.filter(|memory| *memory > 0).unwrap_or(MEMORY_OF_ONE_PROCESSOR).min(MEMORY_OF_ONE_PROCESSOR);
+    REPLY_TIME.mul_f64(MEMORY_OF_ONE_PROCESSOR as f64 / memory as f64).min(MAX_REPLY_TIME)
 }
 
 #[cfg(test)]
@@ -106,13 +111,13 @@ mod tests {
     #[test]
     fn the_margin_grows_for_small_functions_and_slow_links() {
         let (large, small) = (within(100, 3008 << 20), within(100, 512 << 20));
-        assert_eq!(large.margin(None), REPLY);
-        assert!(small.margin(None) > 3 * REPLY && small.margin(None) < LONGEST_REPLY);
-        assert_eq!(within(100, 128 << 20).margin(None), LONGEST_REPLY);
+        assert_eq!(large.margin(None), REPLY_TIME);
+        assert!(small.margin(None) > 3 * REPLY_TIME && small.margin(None) < MAX_REPLY_TIME);
+        assert_eq!(within(100, 128 << 20).margin(None), MAX_REPLY_TIME);
         let slow = Some(ReceiveRate::new(1 << 20, Duration::from_secs(1)));
         let margin = large.margin(slow);
         assert!(
-            margin > REPLY + Duration::from_millis(1_900) && margin < Duration::from_secs(3),
+            margin > REPLY_TIME + Duration::from_millis(1_900) && margin < Duration::from_secs(3),
             "{margin:?}"
         );
         let dead = Some(ReceiveRate::new(1, Duration::from_secs(1)));

@@ -1,5 +1,5 @@
-//! The state that lives as long as the process: the identity of this execution environment, the
-//! client with its connections, and files that a later call removes.
+//! Holds the state that lives as long as the process: the identity of this execution environment,
+//! the client with its connections, and files that a later call removes.
 //!
 //! One [`ExecutionEnvironment`] is made before the first event. Making it costs a few system calls.
 
@@ -17,21 +17,21 @@ use rustix_futex_sync::Mutex;
 use crate::error::Result;
 use crate::tmp;
 
-/// An execution environment: a process that answers one event after the other.
+/// An execution environment: a process that answers one event after another.
 pub struct ExecutionEnvironment {
     id: String,
-    /// The start in seconds since 1970.
+    /// The start of the environment, in seconds since 1970.
     started: f64,
-    /// The age of the process when this value was made.
+    /// Age of the process at the time when this value was made.
     age: Duration,
     begun: Instant,
     init_seconds: OnceLock<f64>,
     invocations: AtomicU64,
     memory: Option<u64>,
     directory: PathBuf,
-    /// The client of the latest endpoint, with the endpoint's URL.
+    /// The most recently used client, with its endpoint's URL.
     client: Mutex<Option<(Option<String>, Client)>>,
-    /// Paths of earlier calls that were not removed for lack of time.
+    /// Paths that earlier calls did not remove because their time was too short.
     leftovers: Mutex<Vec<PathBuf>>,
 }
 
@@ -55,7 +55,7 @@ impl ExecutionEnvironment {
         }
     }
 
-    /// Ends the initialisation, before the first event is requested.
+    /// Ends the measurement of the initialisation time. Called before the first event is requested.
     pub fn ready(&self) {
         self.init_seconds.get_or_init(|| (self.age + self.begun.elapsed()).as_secs_f64());
     }
@@ -73,13 +73,13 @@ impl ExecutionEnvironment {
     }
 
     /// Returns the time in seconds from the start of the process to the first request for an event,
-    /// to a hundredth of a second.
+    /// with a resolution of a hundredth of a second.
     #[must_use]
     pub fn init_seconds(&self) -> Option<f64> {
         self.init_seconds.get().copied()
     }
 
-    /// Counts an invocation and returns its number. Invocation 1 is the cold one.
+    /// Counts an invocation and returns its number. Invocation 1 is the cold start.
     pub fn invoked(&self) -> u64 {
         self.invocations.fetch_add(1, Ordering::Relaxed) + 1
     }
@@ -96,8 +96,9 @@ impl ExecutionEnvironment {
         &self.directory
     }
 
-    /// Returns the client for an endpoint; `None` is the one of the environment variables. It is
-    /// kept for the next call, with its connections. It has no cache, so reads write nothing.
+    /// Returns the client for an endpoint. `None` means the endpoint in the environment variables.
+    /// The client and its connections are kept for the next call. The client has no cache, so reads
+    /// write no files.
     ///
     /// # Errors
     /// A variable or an endpoint is not valid.
@@ -118,12 +119,12 @@ impl ExecutionEnvironment {
         Ok(client)
     }
 
-    /// Adds paths that this or a later call removes.
+    /// Adds paths that this call or a later one removes.
     pub(crate) fn add_leftovers(&self, paths: Vec<PathBuf>) {
         self.leftovers.lock().extend(paths);
     }
 
-    /// Removes the paths that calls have left.
+    /// Removes the leftover paths of earlier calls.
     pub(crate) fn clear(&self) {
         let left = std::mem::take(&mut *self.leftovers.lock());
         tmp::remove(&left, &self.directory);
@@ -131,7 +132,8 @@ impl ExecutionEnvironment {
 }
 
 /// Returns the time since the start of this process, which the kernel reports in hundredths of a
-/// second: the 22nd field of proc(5)'s `stat`, the 20th after the name.
+/// second: the 22nd field of `/proc/self/stat` (proc(5)), which is the 20th after the program's
+/// name.
 fn age_of_process() -> Option<Duration> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
     let (_, behind_name) = stat.rsplit_once(')')?;
@@ -143,7 +145,7 @@ fn age_of_process() -> Option<Duration> {
 
 fn random_id() -> String {
     let mut bytes = [0_u8; 8];
-    // The call blocks, or fails, only before the system has gathered entropy at its boot.
+    // The call can block or fail only shortly after boot, before the system has gathered entropy.
     if rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).is_err() {
         bytes = std::process::id().to_le_bytes().repeat(2).try_into().unwrap_or_default();
     }

@@ -1,7 +1,7 @@
-//! The error that ends an invocation: a stable name for programs, and one line for users with what
-//! failed, where, why, and what to try.
+//! Defines the error that ends an invocation. It has a stable name for programs, and one line for
+//! users that says what failed, where, why, and what to try.
 //!
-//! Lambda passes both on as `errorType` and `errorMessage`.
+//! Lambda passes the name on as `errorType` and the line as `errorMessage`.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ pub type Result<T> = std::result::Result<T, InvocationFailure>;
 /// A failed invocation.
 #[derive(Clone, Debug)]
 pub struct InvocationFailure {
-    /// The kind. Its variant's name is the `errorType`.
+    /// The kind. The name of its variant is the `errorType`.
     pub kind: FailureKind,
     /// The line for users.
     pub message: String,
@@ -82,7 +82,7 @@ impl InvocationFailure {
         }
     }
 
-    /// Converts a failure of the library.
+    /// Converts a failure of the firstbyte library.
     #[must_use]
     pub fn of_library(error: &firstbyte::Error) -> Self {
         use firstbyte::Error as Library;
@@ -95,20 +95,20 @@ impl InvocationFailure {
         }
     }
 
-    /// Returns the failure for a deadline that came before any progress from which another call
-    /// could continue.
+    /// Returns the failure for a deadline that was reached before any progress from which another
+    /// call could continue.
     pub(crate) fn no_progress(source: &Location) -> Self {
         Self::near(&format!("{source}: the time was too short to get anywhere"))
     }
 
-    /// Returns the failure for too little time.
+    /// Returns the failure for a deadline that leaves too little time.
     pub(crate) fn near(why: &str) -> Self {
         Self::new(FailureKind::Deadline, format!("{why}; give the function a longer timeout"))
     }
 }
 
-/// Formats an error in one line, with its request's identifiers, because a function's log has
-/// nothing else.
+/// Formats an error in one line, with the identifiers of its request, which appear nowhere else in
+/// a function's log.
 fn line_with_trace(error: &StoreError, trace: Option<&Trace>) -> String {
     match trace.map(ToString::to_string).filter(|trace| !trace.is_empty()) {
         Some(trace) => format!("{error} [{trace}]"),
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_other_calls_meet_too_says_what_to_change() {
+    fn failures_of_throttling_and_full_disks_say_what_to_change() {
         let of = |error: StoreError| InvocationFailure::of_store(&error);
         let slow = of(StoreError::SlowDown { location: "s3://b/k".into(), retry_after: None, trace: None });
         assert!(slow.kind == FailureKind::Throttled && slow.message.contains("fewer functions"), "{slow}");

@@ -1,4 +1,4 @@
-//! The event of an invocation, parsed from JSON.
+//! Parses the event of an invocation from JSON.
 //!
 //! An unknown field is an error, because a misspelt `continue` would start a download again.
 
@@ -8,12 +8,12 @@ use serde_json::{Map, Value};
 
 use crate::error::{InvocationFailure, Result};
 
-/// The fields of an event that all actions have.
+/// Fields that the events of all actions have.
 #[derive(Debug, Default, Deserialize)]
-pub(crate) struct Common {
-    /// The S3 endpoint. `None`: the one of the environment variables.
+pub(crate) struct CommonFields {
+    /// The S3 endpoint. `None`: the endpoint in the environment variables.
     pub(crate) endpoint_url: Option<String>,
-    /// Whether files made below the function's directory stay after the answer.
+    /// Whether files that are made below the function's directory are kept after the answer.
     #[serde(default)]
     pub(crate) keep: bool,
     /// Whether the event continues an earlier call.
@@ -95,7 +95,7 @@ pub enum ReadRange {
     Range(ByteRange),
 }
 
-/// The text or object form of `read`.
+/// The two forms of `read` in JSON: a string or an object.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "`read` is `all`, a share, a size, or an object of `offset` and `length`")]
 enum ReadText {
@@ -118,7 +118,7 @@ impl ReadRange {
     /// Parses `all`, a share such as `1%`, or a size such as `180MB`.
     ///
     /// # Errors
-    /// The text is not valid; returns the reason.
+    /// The reason why the text is not valid.
     pub fn parse(text: &str) -> std::result::Result<Self, String> {
         if text == "all" {
             return Ok(Self::All);
@@ -131,7 +131,7 @@ impl ReadRange {
         size.map_err(|_| format!("`{text}` is not `all`, a share such as `1%` or a size such as `180MB`"))
     }
 
-    /// Returns the range of an object of `size` bytes.
+    /// Returns the part as a byte range of an object of `size` bytes.
     #[must_use]
     pub fn of(self, size: u64) -> ByteRange {
         let whole = ByteRange::new(0, size);
@@ -154,7 +154,7 @@ fn percent_of(size: u64, percent: f64) -> u64 {
     ((size as f64 * percent / 100.0).ceil() as u64).min(size)
 }
 
-pub(crate) fn parse(event: Value) -> Result<(EventAction, Common)> {
+pub(crate) fn parse(event: Value) -> Result<(EventAction, CommonFields)> {
     let Value::Object(mut fields) = event else {
         return Err(InvocationFailure::event(
             "the event must be a JSON object; write {\"action\": ..., \"source\": ...}",
@@ -166,7 +166,7 @@ pub(crate) fn parse(event: Value) -> Result<(EventAction, Common)> {
     for name in ["endpoint_url", "keep"] {
         common.extend(fields.remove(name).map(|value| (name.to_owned(), value)));
     }
-    let common = Common { continues: fields.contains_key("continue"), ..read(action, common)? };
+    let common = CommonFields { continues: fields.contains_key("continue"), ..read(action, common)? };
     let parsed = match action {
         "download" => EventAction::Download(read(action, fields)?),
         "open" => EventAction::Open(read(action, fields)?),
@@ -200,7 +200,7 @@ mod tests {
     use firstbyte_store::FailureKind;
 
     #[test]
-    fn what_is_read_of_an_object_is_written_in_four_ways() {
+    fn a_read_range_has_four_forms() {
         let read = |value: Value| serde_json::from_value::<ReadRange>(value);
         assert_eq!(read(json!("all")).unwrap().of(1000), ByteRange::new(0, 1000));
         assert_eq!(read(json!("1.5%")).unwrap().of(1000), ByteRange::new(0, 15));

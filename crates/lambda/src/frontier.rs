@@ -1,11 +1,12 @@
-//! The progress of a copy in order: the name up to which every object is done, although several are
-//! in flight and end in any order.
+//! Tracks the progress of a copy in name order: the name up to which every object is done. Several
+//! objects are in flight at once and end in any order.
 
 use std::collections::{BTreeMap, HashMap};
 
 use rustix_futex_sync::Mutex;
 
-/// Names in the order of their start. The feeder of a run starts them, its workers end them.
+/// Names in the order in which their copies start. The feeder of a run calls `begin`, its workers
+/// call `end`.
 #[derive(Debug, Default)]
 pub(crate) struct Frontier(Mutex<Names>);
 
@@ -14,32 +15,34 @@ struct Names {
     /// The last name that was started and is valid UTF-8.
     last: Option<String>,
     begun: u64,
-    /// The name before each object in flight, by the object's number.
+    /// For each object in flight, by number: the name that was started before it.
     before: BTreeMap<u64, Option<String>>,
-    /// The numbers of sources in flight.
+    /// Numbers of the objects in flight, by source.
     numbers: HashMap<String, u64>,
 }
 
 impl Frontier {
-    /// Starts after `name`, up to which an earlier call has done everything.
+    /// Starts after `name`. An earlier call has copied everything up to this name.
     pub(crate) fn after(name: Option<String>) -> Self {
         Self(Mutex::new(Names { last: name, ..Names::default() }))
     }
 
-    /// Records that the object `source` with this name starts. Names must come in order.
+    /// Records that the copy of the object `source` with this name starts. Must be called in the
+    /// order of names.
     pub(crate) fn begin(&self, name: &[u8], source: &str) {
         let mut names = self.0.lock();
         let (number, before) = (names.begun, names.last.clone());
         names.begun += 1;
         names.before.insert(number, before);
         names.numbers.insert(source.to_owned(), number);
-        // A key is UTF-8. After any other name the next call repeats one more name.
+        // Keys are UTF-8. After a local name that is not UTF-8, the next call copies one more
+        // object again.
         if let Ok(name) = std::str::from_utf8(name) {
             names.last = Some(name.to_owned());
         }
     }
 
-    /// Records that the object `source` has ended, complete or failed.
+    /// Records that the copy of the object `source` has ended, successfully or not.
     pub(crate) fn end(&self, source: &str) {
         let mut names = self.0.lock();
         if let Some(number) = names.numbers.remove(source) {
@@ -59,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_before_the_first_name_that_has_not_ended() {
+    fn the_frontier_is_before_the_first_unfinished_name() {
         let frontier = Frontier::after(Some("a".into()));
         for name in ["b", "c", "d"] {
             frontier.begin(name.as_bytes(), name);

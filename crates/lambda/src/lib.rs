@@ -1,9 +1,10 @@
-//! firstbyte inside AWS Lambda: code shared by the function `bootstrap` and the example API.
+//! Runs firstbyte inside AWS Lambda. This library has the code that the function `bootstrap` and
+//! the example API share.
 //!
-//! An invocation calls [`perform`] with one event. It runs on a blocking thread, within the memory
-//! and the `/tmp` of the function, and ends before the deadline. The answer's token describes the
-//! rest of the work, with which the next call continues. `docs/reference/functions.md` has events
-//! and answers.
+//! An invocation calls [`perform`] with one event. The call runs on a blocking thread, within the
+//! memory and the `/tmp` of the function, and ends before the deadline. If work is left, the answer
+//! has a token, with which the next call continues the work. `docs/reference/functions.md` has
+//! events and answers.
 
 mod actions;
 mod answer;

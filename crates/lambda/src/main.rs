@@ -1,4 +1,5 @@
-//! `bootstrap`: the function. Lambda starts it, and it requests one event after the other.
+//! Implements `bootstrap`, the program of the function. Lambda starts it, and the program requests
+//! one event after another.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,7 +10,7 @@ use lambda_runtime::{Error, LambdaEvent, service_fn};
 use serde_json::Value;
 
 fn main() -> Result<(), Error> {
-    // Clients are made later, when an event needs them.
+    // No client is made here. Clients are made when an event needs them.
     let environment = Arc::new(ExecutionEnvironment::begin(&variable));
     let handler = service_fn(|event| handle(Arc::clone(&environment), event));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -1,31 +1,32 @@
-//! Measures the bytes of a run: the time of the first byte, and the latest rate.
+//! Measures the received bytes of a run: the time of the first byte, and the latest rate.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The shortest time over which a rate is measured.
-const WINDOW: Duration = Duration::from_millis(500);
+/// Minimum time over which a rate is measured.
+const MIN_WINDOW: Duration = Duration::from_millis(500);
 
-/// Bytes a second, above 0.
+/// Bytes per second, greater than 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReceiveRate(f64);
 
 impl ReceiveRate {
-    /// Returns the rate of `bytes` in `time`; at least one byte and one microsecond are assumed.
+    /// Returns the rate of `bytes` in `time`. Assumes at least one byte and at least one
+    /// microsecond.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a rate")]
     pub fn new(bytes: u64, time: Duration) -> Self {
         Self(bytes.max(1) as f64 / time.max(Duration::from_micros(1)).as_secs_f64())
     }
 
-    /// Bytes a second.
+    /// Returns the rate in bytes per second.
     #[must_use]
     pub fn per_second(self) -> f64 {
         self.0
     }
 
-    /// Returns the time that `bytes` take, at most a day.
+    /// Returns the time that `bytes` take at this rate, at most a day.
     #[must_use]
     pub fn time_of(self, bytes: f64) -> Duration {
         Duration::from_secs_f64((bytes / self.0).clamp(0.0, 86_400.0))
@@ -51,7 +52,7 @@ impl ByteMeter {
     }
 }
 
-/// The latest rate of a meter, polled by one thread.
+/// Computes the latest rate of a meter. Polled by one thread.
 #[derive(Debug)]
 pub(crate) struct Window<'a> {
     meter: &'a ByteMeter,
@@ -69,7 +70,7 @@ impl<'a> Window<'a> {
     pub(crate) fn rate(&mut self) -> Option<ReceiveRate> {
         let bytes = self.meter.bytes.load(Ordering::Relaxed);
         let elapsed = self.since.elapsed();
-        if elapsed >= WINDOW && bytes > 0 {
+        if elapsed >= MIN_WINDOW && bytes > 0 {
             self.rate = Some(ReceiveRate::new(bytes - self.bytes, elapsed));
             (self.since, self.bytes) = (Instant::now(), bytes);
         }

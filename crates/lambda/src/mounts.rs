@@ -1,11 +1,11 @@
-//! The file system of a directory, as described in errors and answers.
+//! Describes the file system of a directory for errors and answers.
 
 use std::path::Path;
 
 use firstbyte_location::shown;
 use firstbyte_mount::mount_table::{MountTableEntry, Mounts};
 
-/// Finds the mount that contains `path`. `None` if the table of mounts does not have it.
+/// Finds the mount that contains `path`. `None` if the table of mounts has no such mount.
 pub(crate) fn find_mount(path: &Path) -> Option<MountTableEntry> {
     let real = path.ancestors().find_map(|path| path.canonicalize().ok())?;
     Mounts::current().ok()?.of(&real).cloned()
@@ -16,7 +16,7 @@ pub(crate) fn describe(mount: &MountTableEntry) -> String {
     format!("{} ({} at {})", mount.kind, shown(&mount.device), shown(&mount.at))
 }
 
-/// Lists all mounts, except the operating system's, for users who look for theirs.
+/// Lists all mounts except those of the operating system, for users who look for their own mount.
 pub(crate) fn describe_all() -> String {
     let table = Mounts::current().unwrap_or_default();
     let own =

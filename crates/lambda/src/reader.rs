@@ -1,4 +1,4 @@
-//! Reads a range in steps, in bounded memory, until it is complete, the caller stops it, or the
+//! Reads a range in steps, in bounded memory, until the range is complete, the caller stops, or the
 //! deadline is near.
 
 use std::ops::ControlFlow;
@@ -13,17 +13,18 @@ use crate::error::{InvocationFailure, Result};
 use crate::meter::{ByteMeter, ReceiveRate, Window};
 use crate::run::EngineRun;
 
-/// Bytes in the first step: one block, so that the first byte does not wait for others.
-const FIRST_STEP: u64 = 128 << 10;
-/// Bytes in each later step.
-const STEP: u64 = 1 << 20;
-/// The interval at which a waiting read checks the deadline.
+/// Number of bytes in the first step. It is a single block, so that the first byte does not wait
+/// for other blocks.
+const FIRST_STEP_BYTES: u64 = 128 << 10;
+/// Number of bytes in each later step.
+const STEP_BYTES: u64 = 1 << 20;
+/// Interval at which a waiting read checks the deadline.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// An object or a file that can be read at an offset.
 pub trait ReadAt {
-    /// Reads into `buffer`; fewer bytes only at the end. While it waits, it calls `go_on`. Returns
-    /// `None` if that was false.
+    /// Reads into `buffer` and returns the number of bytes, which is smaller than the buffer only
+    /// at the end. Calls `go_on` while waiting. Returns `None` if `go_on` returned false.
     ///
     /// # Errors
     /// The read fails.
@@ -56,7 +57,7 @@ impl ReadAt for LazyFile {
 /// Opens an object lazily, with one request that ends before the deadline.
 ///
 /// # Errors
-/// The store's error; a directory; a server that does not send the length.
+/// The store fails, `source` is a directory, or the server does not state the length.
 pub fn open(client: &Client, source: &Location, deadline: Deadline) -> Result<LazyFile> {
     let run = EngineRun::start(client, deadline, None)?;
     let stat = run.store().stat(source).map_err(|error| InvocationFailure::of_store(&error))?;
@@ -80,14 +81,14 @@ pub struct ReadProgress {
     pub first_byte: Option<Duration>,
     /// CRC-32C of the bytes.
     pub crc32c: Checksum,
-    /// The latest rate; `None` before it is measured.
+    /// The latest rate. `None` before the first measurement.
     pub rate: Option<ReceiveRate>,
 }
 
-/// Reads `range` and passes each step to `look`, which may end the read.
+/// Reads `range` step by step. Passes each step to `look`, which may end the read.
 ///
 /// # Errors
-/// An error of the source, or a source that ends before the range.
+/// The source fails, or ends before the range does.
 pub fn read(
     source: &dyn ReadAt,
     range: ByteRange,
@@ -97,11 +98,12 @@ pub fn read(
     let meter = ByteMeter::default();
     let mut window = Window::of(&meter);
     let mut hasher = Hasher::new(Algorithm::Crc32c);
-    let mut buffer = vec![0; to_usize(STEP.min(range.len()))];
+    let mut buffer = vec![0; to_usize(STEP_BYTES.min(range.len()))];
     let empty = Hasher::new(Algorithm::Crc32c).finish();
     let mut reading = ReadProgress { bytes: 0, first_byte: None, crc32c: empty, rate: None };
     while reading.bytes < range.len() {
-        let step = if reading.bytes == 0 { FIRST_STEP } else { STEP }.min(range.len() - reading.bytes);
+        let step =
+            if reading.bytes == 0 { FIRST_STEP_BYTES } else { STEP_BYTES }.min(range.len() - reading.bytes);
         let step = &mut buffer[..to_usize(step)];
         let mut go_on = || !deadline.is_near(reading.rate);
         if !go_on() {

@@ -1,5 +1,5 @@
-//! A run of the transfer engine within one invocation. A separate thread watches the deadline and
-//! stops the run in time.
+//! Runs the transfer engine within one invocation. A separate thread watches the deadline and stops
+//! the run in time.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -15,7 +15,7 @@ use crate::error::{InvocationFailure, Result};
 use crate::frontier::Frontier;
 use crate::meter::{ByteMeter, Window};
 
-/// The interval at which the deadline is checked, a fraction of the smallest margin.
+/// Interval at which the deadline is checked, a fraction of the smallest margin.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// An engine whose requests and transfers end before the deadline.
@@ -41,7 +41,7 @@ impl EngineRun {
         Ok(Self { engine: client.transfers(settings), stop, meter, _watch: watch })
     }
 
-    /// Returns the store, whose requests end with the run.
+    /// Returns the store. Its requests end with the run.
     pub(crate) fn store(&self) -> &Store {
         self.engine.store()
     }
@@ -71,7 +71,7 @@ fn watch(deadline: Deadline, meter: Arc<ByteMeter>, stop: Stop) -> Result<Sender
     Ok(sender)
 }
 
-/// Receives events of the engine: bytes for the meter, objects for the frontier.
+/// Receives events of the engine. Passes bytes to the meter, and objects to the frontier.
 pub(crate) struct RunProgress<'a> {
     pub(crate) meter: &'a ByteMeter,
     pub(crate) frontier: &'a Frontier,

@@ -1,4 +1,5 @@
-//! The function's directory: its free space, its used space, and the removal of a call's files.
+//! Manages the function's directory: its free space, its used space, and the removal of a call's
+//! files.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -11,44 +12,49 @@ use firstbyte_store::FailureKind;
 
 use crate::error::{InvocationFailure, Result};
 
-/// Bytes reserved for the journal of a download: at most 32,768 records of 17 bytes.
-const JOURNAL: u64 = 1 << 20;
-/// Bytes of a unit in `st_blocks`.
-const BLOCK: u64 = 512;
+/// Number of bytes reserved for the journal of a download, which has at most 32,768 records of 17
+/// bytes.
+const JOURNAL_BYTES: u64 = 1 << 20;
+/// Number of bytes in one unit of `st_blocks`.
+const BLOCK_BYTES: u64 = 512;
 
-/// Bytes of disk space that files below `directory` use.
+/// Returns the bytes of disk space that files below `directory` use.
 pub(crate) fn used(directory: &Path) -> u64 {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     entries
         .map(|entry| match entry.metadata() {
             Ok(metadata) if metadata.is_dir() => used(&entry.path()),
-            Ok(metadata) => metadata.blocks() * BLOCK,
-            // The file was removed meanwhile.
+            Ok(metadata) => metadata.blocks() * BLOCK_BYTES,
+            // The file was removed in the meantime.
             Err(_) => 0,
         })
         .sum()
 }
 
-/// Returns the free bytes on the file system of `path`, which need not exist. `None` if the system
-/// does not report them.
+/// Returns the number of free bytes on the file system of `path`. `path` need not exist. `None` if
+/// the system does not report them.
 pub(crate) fn free(path: &Path) -> Option<u64> {
     let existing = path.ancestors().find(|path| path.exists())?;
     let file_system = rustix::fs::statvfs(existing).ok()?;
     Some(file_system.f_bavail * file_system.f_frsize)
 }
 
-/// Checks that a file of `size` bytes fits at `path`, counting the partial file of an earlier call.
+/// Checks that a file of `size` bytes fits at `path`. The space of an earlier call's partial file
+/// counts as free.
 ///
 /// # Errors
 /// [`FailureKind::Full`], with the required size.
 pub(crate) fn check_room(path: &Path, size: u64) -> Result<()> {
-    let here: u64 =
-        partial_files(path).iter().filter_map(|path| path.metadata().ok()).map(|m| m.blocks() * BLOCK).sum();
+    let here: u64 = partial_files(path)
+        .iter()
+        .filter_map(|path| path.metadata().ok())
+        .map(|m| m.blocks() * BLOCK_BYTES)
+        .sum();
     let Some(free) = free(path) else { return Ok(()) };
-    if size.saturating_add(JOURNAL) <= free.saturating_add(here) {
+    if size.saturating_add(JOURNAL_BYTES) <= free.saturating_add(here) {
         return Ok(());
     }
-    Err(too_small(path, &human(size.saturating_add(JOURNAL)), free.saturating_add(here)))
+    Err(too_small(path, &human(size.saturating_add(JOURNAL_BYTES)), free.saturating_add(here)))
 }
 
 /// Returns the failure for a call that needs more space than is free.
@@ -83,13 +89,14 @@ pub(crate) fn is_vacant(path: &Path) -> bool {
     }
 }
 
-/// Removes files with their partial files, and directories with all their content. `root` itself
-/// stays.
+/// Removes files with their partial files, and directories with all their content. Of `root`,
+/// removes only the content.
 pub(crate) fn remove(paths: &[PathBuf], root: &Path) {
     for path in paths {
         let partial = partial_files(path);
         for path in partial.iter().chain([path]) {
-            // Paths that cannot be removed count in the next answer's `tmp_bytes`.
+            // Errors are ignored. Paths that cannot be removed count in the next answer's
+            // `tmp_bytes`.
             let _ = match path.symlink_metadata() {
                 Ok(metadata) if metadata.is_dir() && path == root => remove_contents(path),
                 Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path),
@@ -134,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_fit_is_refused_with_the_size_it_needs() {
+    fn a_file_that_cannot_fit_is_refused_with_the_required_size() {
         let root = tempfile::tempdir().unwrap();
         let failure = check_room(&root.path().join("deep/er"), 1 << 60).unwrap_err();
         assert_eq!(failure.kind, FailureKind::Full);

@@ -1,8 +1,8 @@
-//! The token of an incomplete answer, from which the next call continues.
+//! Makes the token of an incomplete answer, with which the next call continues.
 //!
-//! It is opaque to callers: JSON in base64. It pins the version of the object, so that bytes of two
-//! versions are never combined. It works in any environment, but a download's files below `/tmp`
-//! exist in one only.
+//! A token is opaque to callers: JSON in base64. It pins the version of the object, so that bytes
+//! of two versions are never combined. It is valid in any environment, but a download's files below
+//! `/tmp` exist in only one environment.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{InvocationFailure, Result};
 
-/// Incremented when the meaning of a field changes.
+/// Version of the token's format, incremented when the meaning of a field changes.
 const FORMAT: u32 = 1;
 
 /// The progress of a call when it stopped.
@@ -23,7 +23,7 @@ pub(crate) struct ResumeToken {
     pub(crate) source: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) version: Option<PinnedVersion>,
-    /// Bytes done, counted from the start of the object or range.
+    /// Number of bytes done, counted from the start of the object or range.
     #[serde(default)]
     pub(crate) bytes: u64,
     /// Offset and length of the range to read.
@@ -32,7 +32,7 @@ pub(crate) struct ResumeToken {
     /// CRC-32C of the bytes read so far, in hex.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) crc32c: Option<String>,
-    /// The name below the source up to which everything is done.
+    /// The name, relative to the source, up to which all objects are done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) through: Option<String>,
     /// The destination of a copy.
@@ -56,7 +56,7 @@ impl ResumeToken {
         Self { format: FORMAT, action: action.to_owned(), source: source.to_string(), ..Self::default() }
     }
 
-    /// Adds the version that is read.
+    /// Adds the version of the object that is read.
     pub(crate) fn pinned(mut self, version: &Version) -> Self {
         self.version = Some(PinnedVersion {
             size: version.size,
@@ -68,14 +68,14 @@ impl ResumeToken {
         self
     }
 
-    /// Encodes the token as text.
+    /// Encodes the token as a string.
     pub(crate) fn encode(&self) -> String {
-        // Serialising texts and numbers cannot fail.
+        // Serialising strings and numbers cannot fail.
         URL_SAFE_NO_PAD.encode(serde_json::to_vec(self).unwrap_or_default())
     }
 
-    /// Decodes the token of an event, if there is one, and checks that it is for this action and
-    /// source.
+    /// Decodes the token of an event. `None` if there is none. Checks that the token is for this
+    /// action and source.
     pub(crate) fn decode(text: Option<&str>, action: &str, source: &Location) -> Result<Option<Self>> {
         let Some(text) = text else { return Ok(None) };
         let refuse =

@@ -1,4 +1,4 @@
-//! Each action of the function on a real store, and the files that remain afterwards.
+//! Tests each action of the function on a real store, and which files remain afterwards.
 
 use crate::support;
 
@@ -102,7 +102,7 @@ fn a_prefix_is_copied_and_listed() {
     function.fails(&event, "BadInput", &["has files already", "\"keep\": true"]);
     assert_eq!(function.names(), ["run"]);
 
-    // In the other direction, `copy-many` uploads.
+    // `copy-many` can also upload.
     let back = json!({"action": "copy-many", "source": function.path("run").to_str().unwrap(), "destination": format!("s3://{BUCKET}/back")});
     assert_eq!(function.answer(&back)["objects"], 40);
     assert_eq!(
@@ -144,7 +144,7 @@ fn a_mount_is_checked_first_and_read_then() {
 }
 
 #[test]
-fn what_cannot_be_done_is_one_line_with_a_stable_type() {
+fn failures_are_one_line_with_a_stable_type() {
     let store = Store::minio();
     let (source, _) = store.put_seeded("dir/big", MIB);
     let mut function = Function::start(&store.url());
@@ -235,7 +235,7 @@ fn a_store_that_cannot_be_reached_through_its_link_does_not_outlast_the_deadline
 
 #[test]
 fn a_store_that_asks_to_slow_down_is_waited_for_and_counted() {
-    // The object is one block, so it is requested whole.
+    // The object is only one block long, so it is requested as a whole.
     let busy = Scripted::start(|number, head| match number {
         0 => ScriptedReply::answer("503 Slow Down", &[], b""),
         _ if head.starts_with("HEAD") => {

@@ -1,5 +1,5 @@
-//! The example API: its figures are right, it refuses parts that do not fit and names the largest
-//! part that does, and it is never killed at its deadline.
+//! Tests the example API: its figures are right, it refuses parts that do not fit, it names the
+//! largest part that fits, and it is never killed at its deadline.
 
 use crate::support;
 
@@ -12,7 +12,8 @@ use support::{Function, Outcome, Store, http_event};
 
 const MIB: usize = 1 << 20;
 
-/// Returns the status and the body of an answer. `None` if the function was killed.
+/// Requests a query. Returns the status and the body of the answer. `None` if the function was
+/// killed.
 fn get(api: &mut Function, query: &str, timeout: Duration) -> Option<(u64, Value)> {
     match api.invoke(&http_event(query), timeout) {
         Outcome::Answer(answer) => {
@@ -65,8 +66,8 @@ fn a_share_or_a_range_is_answered_with_its_lines_and_its_checksum() {
 fn a_share_that_does_not_fit_is_refused_early_with_one_that_does() {
     let store = Store::start();
     let (source, _) = store.put_seeded("big", 64 * MIB);
-    // The timeout is longer on a slow machine, and the rate lower, so that the number of bytes is
-    // the same.
+    // On a slow machine the timeout is longer and the rate lower, so the number of bytes is the
+    // same.
     let timeout = patience(Duration::from_millis(750));
     let link = store.behind((48.0 * MIB as f64 / timeout.as_secs_f64()) as u64);
     let tmp = scratch();
@@ -77,14 +78,15 @@ fn a_share_that_does_not_fit_is_refused_early_with_one_that_does() {
     let largest = body["fits"]["largest_bytes"].as_u64().unwrap();
     assert!(largest > 0 && largest < 64 << 20, "{body}");
     assert!(link.counters().bytes_to_client < 32 << 20, "it was not refused early: {body}");
-    // Half of the named part certainly fits.
+    // Half of the part that the answer names certainly fits.
     let (status, body) = get(&mut api, &format!("source={source}&length={}", largest / 2), timeout).unwrap();
     assert_eq!(status, 200, "{body}");
 }
 
 #[test]
-fn no_random_share_and_deadline_has_it_killed() {
-    // The soak sets more calls and a larger object. The link then has the rate of a real function.
+fn no_random_share_and_deadline_gets_the_function_killed() {
+    // In the soak test, the environment sets more calls and a larger object. The link then has the
+    // rate of a real function.
     let calls = count("FIRSTBYTE_API_CALLS", 40);
     let mib = to_usize(count("FIRSTBYTE_API_MIB", 16));
     let longest = count("FIRSTBYTE_API_LONGEST_MS", 1_000);

@@ -1,5 +1,5 @@
-//! Work that the deadline stops, and the calls that continue it: in the same environment, in
-//! another one, and after the object has changed.
+//! Tests work that the deadline stops, and the calls that continue it: in the same environment, in
+//! another environment, and after the object has changed.
 
 use crate::support;
 
@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 use support::{Function, Outcome, Store};
 
 const MIB: usize = 1 << 20;
-/// Rate of the link to the store in bytes per second. Each parallel request completes a chunk
+/// Rate of the link to the store, in bytes per second. Each parallel request completes a chunk
 /// before the deadline, but at most two thirds of an object arrive in that time.
-const RATE: u64 = 32 << 20;
+const LINK_RATE: u64 = 32 << 20;
 const SIZE: usize = 64 * MIB;
 /// Deadline that stops the work. `answer_within` raises it if the function makes no progress.
-const SHORT: Duration = Duration::from_millis(1_300);
+const SHORT_TIMEOUT: Duration = Duration::from_millis(1_300);
 
 fn bytes_of(answer: &Value, name: &str) -> u64 {
     answer[name].as_u64().unwrap_or_else(|| panic!("{name}: {answer}"))
@@ -28,9 +28,10 @@ fn bytes_of(answer: &Value, name: &str) -> u64 {
 fn a_download_that_the_deadline_stops_finishes_over_several_calls() {
     let store = Store::start();
     let (source, content) = store.put_seeded("big", SIZE);
-    let link = store.behind(RATE);
+    let link = store.behind(LINK_RATE);
     let mut function = Function::start(&format!("http://{}", link.address()));
-    let answers = function.answers(&json!({"action": "download", "source": source, "keep": true}), SHORT);
+    let answers =
+        function.answers(&json!({"action": "download", "source": source, "keep": true}), SHORT_TIMEOUT);
     assert!(answers.len() > 1, "the deadline stopped nothing: {answers:#?}");
     assert!(fs::read(function.path("big")).unwrap() == content);
     for pair in answers.windows(2) {
@@ -39,8 +40,8 @@ fn a_download_that_the_deadline_stops_finishes_over_several_calls() {
     }
     let last = answers.last().unwrap();
     assert_eq!((bytes_of(last, "objects"), bytes_of(last, "bytes")), (1, content.len() as u64));
-    // Bytes read twice are at most a chunk of 2 MiB for each request of each stopped call, and the
-    // bytes in socket buffers.
+    // Bytes that are read twice: at most a chunk of 2 MiB for each request of each stopped call,
+    // and the bytes in socket buffers.
     let requests: u64 = answers.iter().map(|answer| bytes_of(answer, "requests")).sum();
     let most = content.len() as u64 + requests * (2 << 20);
     assert!(link.counters().bytes_to_client < most, "{} > {most}", link.counters().bytes_to_client);
@@ -50,15 +51,16 @@ fn a_download_that_the_deadline_stops_finishes_over_several_calls() {
 fn another_environment_begins_a_download_anew_and_says_so() {
     let store = Store::start();
     let (source, content) = store.put_seeded("big", SIZE);
-    let link = store.behind(RATE);
+    let link = store.behind(LINK_RATE);
     let endpoint = format!("http://{}", link.address());
     let mut event = json!({"action": "download", "source": source});
-    let stopped = Function::start(&endpoint).answer_within(&event, SHORT);
+    let stopped = Function::start(&endpoint).answer_within(&event, SHORT_TIMEOUT);
     event["continue"] = stopped["continue"].clone();
     assert!(event["continue"].is_string() && bytes_of(&stopped, "done_bytes") > 0, "{stopped}");
     let mut other = Function::start(&store.url());
     event["keep"] = json!(true);
-    // The token names the destination, a directory of the first environment.
+    // The token names the destination, which is in the directory of the first environment, so the
+    // event gives another destination.
     event["destination"] = json!(other.path("big").to_str().unwrap());
     let answer = other.answer(&event);
     assert_eq!(answer["began_anew"], true, "{answer}");
@@ -69,12 +71,12 @@ fn another_environment_begins_a_download_anew_and_says_so() {
 fn an_object_that_changed_between_calls_is_an_error_that_names_both_versions() {
     let store = Store::start();
     let (source, _) = store.put_seeded("big", SIZE);
-    let link = store.behind(RATE);
+    let link = store.behind(LINK_RATE);
     let mut function = Function::start(&format!("http://{}", link.address()));
     for action in ["download", "open"] {
         store.put("big", &bytes(1, SIZE));
         let mut event = json!({"action": action, "source": source});
-        let stopped = function.answer_within(&event, SHORT);
+        let stopped = function.answer_within(&event, SHORT_TIMEOUT);
         event["continue"] = stopped["continue"].clone();
         assert!(event["continue"].is_string(), "{stopped}");
         store.put("big", &bytes(2, SIZE));
@@ -86,21 +88,21 @@ fn an_object_that_changed_between_calls_is_an_error_that_names_both_versions() {
 fn a_read_continues_at_its_offset_in_any_environment() {
     let store = Store::start();
     let (source, content) = store.put_seeded("big", 16 * MIB);
-    let link = store.behind(RATE / 4);
+    let link = store.behind(LINK_RATE / 4);
     let endpoint = format!("http://{}", link.address());
     let part = &content[MIB + 5..][..14 * MIB];
     let mut event =
         json!({"action": "open", "source": source, "read": {"offset": MIB + 5, "length": part.len()}});
     let mut read = 0;
     loop {
-        let answer = Function::start(&endpoint).answer_within(&event, SHORT);
+        let answer = Function::start(&endpoint).answer_within(&event, SHORT_TIMEOUT);
         read += bytes_of(&answer, "bytes");
         assert_eq!(bytes_of(&answer, "done_bytes"), read);
         if answer["continue"].is_null() {
             assert_eq!(answer["crc32c"], Hasher::of(Algorithm::Crc32c, part).to_hex());
             break;
         }
-        // The token contains the range.
+        // The token contains the range, so the event need not state it.
         event = json!({"action": "open", "source": source, "continue": answer["continue"]});
     }
     assert_eq!(read, part.len() as u64);
@@ -114,16 +116,16 @@ fn a_copy_of_many_continues_behind_the_last_name_that_is_done() {
     for (name, content) in &objects {
         store.put(&format!("run/{name}"), content);
     }
-    // The requests in flight take a small part of a call's time.
-    let link = store.behind(RATE / 2);
+    // At half the rate, the requests in flight take only a small part of a call's time.
+    let link = store.behind(LINK_RATE / 2);
     let mut function = Function::start(&format!("http://{}", link.address()));
     let event = json!({"action": "copy-many", "source": format!("s3://{BUCKET}/run/"), "keep": true});
-    let answers = function.answers(&event, SHORT);
+    let answers = function.answers(&event, SHORT_TIMEOUT);
     assert!(answers.len() > 1, "{answers:#?}");
     for (name, content) in &objects {
         assert!(fs::read(function.path("run").join(name)).unwrap() == *content, "{name}");
     }
-    // Each call continues the previous one, so no call copies everything.
+    // Each call continues the previous one, so no single call copies everything.
     assert!(answers.iter().all(|answer| bytes_of(answer, "objects") < 600), "{answers:#?}");
 }
 
@@ -142,10 +144,10 @@ fn a_deadline_that_leaves_no_time_is_an_error_at_once() {
     }
 }
 
-/// A separate file system that is too small for its files. Mounting it requires root.
-struct Small(tempfile::TempDir);
+/// A separate file system that is too small for the files. Mounting it requires root.
+struct SmallFileSystem(tempfile::TempDir);
 
-impl Small {
+impl SmallFileSystem {
     fn mounted() -> Self {
         let at = scratch();
         let mount =
@@ -155,7 +157,7 @@ impl Small {
     }
 }
 
-impl Drop for Small {
+impl Drop for SmallFileSystem {
     fn drop(&mut self) {
         let unmounted = Command::new("umount").arg(self.0.path()).status();
         assert!(std::thread::panicking() || unmounted.unwrap().success());
@@ -163,14 +165,14 @@ impl Drop for Small {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_before_a_byte_moves() {
+fn objects_that_do_not_fit_are_refused_before_any_byte_is_copied() {
     if lacks_root() {
         return;
     }
     let store = Store::start();
     let (source, _) = store.put_seeded("dir/a", 10 * MIB);
     store.put_seeded("dir/b", MIB);
-    let small = Small::mounted();
+    let small = SmallFileSystem::mounted();
     let mut function = Function::start_in(&store.url(), small.0.path(), &[]);
     function.fails(
         &json!({"action": "download", "source": source}),
@@ -180,7 +182,7 @@ fn what_does_not_fit_is_refused_before_a_byte_moves() {
     let many = json!({"action": "copy-many", "source": format!("s3://{BUCKET}/dir/")});
     function.fails(&many, "Full", &["needs 11.0 MiB or more", "8.00 MiB are free"]);
     assert!(function.names().is_empty(), "{:?}", function.names());
-    // A read needs no space.
+    // A read needs no disk space.
     assert_eq!(bytes_of(&function.answer(&json!({"action": "open", "source": source})), "bytes"), 10 << 20);
     assert_eq!(
         bytes_of(

@@ -1,12 +1,12 @@
-//! Writes, deletes and reads files of a layout while other machines convert it: one of several
-//! clients of a network file system (`tests/guest`).
+//! Writes, deletes and reads files of a layout while other machines convert the layout. Runs as one
+//! of several clients of a network file system (`tests/guest`).
 //!
 //!     neighbour ROOT CLIENT CLIENTS FILES STOP
 //!
-//! The files `sample-0` to `sample-FILES` exist at the start. Of each row of 2 x CLIENTS files,
-//! this client changes the file with its number, and reads the files that no client changes. When
-//! the file STOP exists, it prints the files that it changed, each with its content if it exists,
-//! and ends.
+//! The files `sample-0` to `sample-FILES` exist at the start. They form rows of 2 x CLIENTS files.
+//! In each row, this client changes the file at position CLIENT, and reads the files that no client
+//! changes. When the file STOP exists, the program prints the files that it changed, each with its
+//! content if the file exists, and ends.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 
 use firstbyte_layout::{Error, Layout};
 
-/// The longest time for which a dead client or a restarted server stands in the way: some leases.
-const OUTAGE: Duration = Duration::from_secs(60);
+/// Maximum time for which a dead client or a restarted server blocks others: some lease periods.
+const MAX_OUTAGE: Duration = Duration::from_secs(60);
 
-/// Random numbers from a seed, by Knuth's linear congruential generator.
+/// Random number generator with a seed: Knuth's linear congruential generator.
 struct Draws(u64);
 
 impl Draws {
@@ -32,7 +32,7 @@ fn name(number: u64) -> String {
     format!("sample-{number}")
 }
 
-/// Opens the layout as soon as it exists. `None` if STOP exists before.
+/// Opens the layout as soon as it exists. `None` if STOP exists first.
 fn open(root: &Path, stop: &Path) -> Option<Layout> {
     loop {
         match Layout::open(root) {
@@ -47,18 +47,18 @@ fn open(root: &Path, stop: &Path) -> Option<Layout> {
 }
 
 /// Reports a broken rule. The exit code is the number of reports.
-fn complain(broken: &mut u8, what: &str) {
+fn report_broken_rule(broken: &mut u8, what: &str) {
     eprintln!("{what}");
     *broken = broken.saturating_add(1);
 }
 
-/// Writes a file. Tries again while the locks of a client that has died, or a restart of the
-/// server, stand in the way: at most for [`OUTAGE`].
+/// Writes a file. Tries again, for at most [`MAX_OUTAGE`], while the write is blocked by the locks
+/// of a dead client or by a restart of the server.
 fn put(layout: &Layout, name: &str, content: &str) -> Result<(), Error> {
     let began = Instant::now();
     loop {
         match layout.put(name.as_bytes(), content.as_bytes()) {
-            Err(error) if began.elapsed() < OUTAGE => {
+            Err(error) if began.elapsed() < MAX_OUTAGE => {
                 eprintln!("put {name} again: {error}");
                 std::thread::sleep(Duration::from_millis(100));
             }
@@ -84,24 +84,26 @@ fn main() -> ExitCode {
         if draws.below(3) == 0 {
             match layout.delete(text.as_bytes()) {
                 Ok(deleted) if deleted == is_there => {}
-                found => complain(&mut broken, &format!("delete {text}, there {is_there}: {found:?}")),
+                found => {
+                    report_broken_rule(&mut broken, &format!("delete {text}, there {is_there}: {found:?}"))
+                }
             }
             mine.insert(own, None);
         } else {
             let content = format!("{client}-{steps}");
             if let Err(error) = put(&layout, &text, &content) {
-                complain(&mut broken, &format!("put {text}: {error}"));
+                report_broken_rule(&mut broken, &format!("put {text}: {error}"));
             }
             match layout.get(text.as_bytes()) {
                 Ok(found) if found == content.as_bytes() => {}
-                found => complain(&mut broken, &format!("get {text} after put: {found:?}")),
+                found => report_broken_rule(&mut broken, &format!("get {text} after put: {found:?}")),
             }
             mine.insert(own, Some(content));
         }
         let still = name(row * draws.below(files / row) + clients + draws.below(clients));
         match layout.get(still.as_bytes()) {
             Ok(found) if found == still.as_bytes() => {}
-            found => complain(&mut broken, &format!("get {still}: {found:?}")),
+            found => report_broken_rule(&mut broken, &format!("get {still}: {found:?}")),
         }
     }
     eprintln!("{steps} steps");

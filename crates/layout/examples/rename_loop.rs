@@ -1,9 +1,10 @@
-//! Baseline for a conversion to a hash layout: the same renames and nothing else.
+//! Renames files like a conversion to a hash layout and does nothing else: the baseline for
+//! measurements.
 //!
 //! `rename_loop there|back DIRECTORY LEVELS WIDTH` makes all directories in advance, reads the
 //! directory and renames each file to its place by XXH3, in the order of reading, in one thread.
-//! `back` undoes this. There is no layout file, no lock, no second pass and no sync: a killed run
-//! leaves a mess.
+//! `back` undoes this. There is no layout file, no lock, no second pass and no sync, so a killed
+//! run leaves files in both places.
 
 use std::ffi::CString;
 use std::os::fd::OwnedFd;
@@ -27,7 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 }
 
-/// Returns all directories, each after its parent.
+/// Returns the paths of all directories. A parent comes before its children.
 fn directories(levels: usize, width: usize) -> Vec<String> {
     let mut all = vec![String::new()];
     let mut upper = 0..1;

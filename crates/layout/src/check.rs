@@ -1,8 +1,9 @@
-//! `check`: finds files of a layout that are in the wrong place, and with `--mend` moves them.
+//! Implements `check`, which finds files of a layout that are in the wrong place, and with `--mend`
+//! moves them.
 //!
-//! It compares names only, except in content-addressed layouts, where the name is the hash of the
-//! content. Mending moves misplaced files and removes what killed writers left. Of two equal files
-//! of one name it removes the misplaced one; it never chooses between two that differ.
+//! A check compares only names, except in content-addressed layouts, where the name is the hash of
+//! the content. Mending moves misplaced files and removes temporary files of killed writers. If two
+//! files of one name are equal, mending removes the misplaced one. If they differ, it keeps both.
 
 use std::fmt;
 use std::io;
@@ -32,23 +33,23 @@ pub enum Mend {
     /// Problems are reported.
     #[default]
     Report,
-    /// Problems are reported, and repaired if that can lose nothing.
+    /// Problems are reported, and repaired if the repair cannot lose data.
     Apply,
 }
 
 /// A problem with an entry of a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// A file in the root that belongs in a directory. A program that knows nothing of the layout
-    /// wrote it there, or a conversion is unfinished.
+    /// A file in the root that belongs in a directory. It was written by a program that does not
+    /// know the layout, or a conversion is unfinished.
     Stray,
-    /// A file in another directory than its own.
+    /// A file in a wrong directory.
     Misplaced,
-    /// A misplaced file. Another file of the same name is in the right place.
+    /// A misplaced file whose name another file in the right place has.
     Double,
     /// A temporary file whose writer was killed.
     Abandoned,
-    /// An entry among the files that is no regular file.
+    /// An entry among the files that is not a regular file.
     Foreign,
     /// A file whose name the layout cannot hold.
     Name,
@@ -81,14 +82,15 @@ pub struct LayoutFinding {
     pub mended: bool,
 }
 
-/// The result of a check.
+/// Result of a check.
 #[derive(Debug)]
 pub struct Checked {
     /// The layout's shape.
     pub scheme: LayoutScheme,
-    /// The state of the layout: whether a conversion is unfinished, and its direction.
+    /// The state of the layout. It shows whether a conversion is unfinished, and its direction.
     pub state: LayoutState,
-    /// Number of files, including misplaced ones; with [`Mend::Apply`] after the repairs.
+    /// Number of files, including misplaced ones. With [`Mend::Apply`], the number after the
+    /// repairs.
     pub files: u64,
     /// Number of problems found.
     pub findings: u64,
@@ -100,13 +102,13 @@ pub struct Checked {
     pub failed: Vec<LayoutFailure>,
 }
 
-/// Checks the layout in the directory `root`, and calls `report` with each finding at once. Other
-/// programs may use the layout meanwhile.
+/// Checks the layout in the directory `root`, and calls `report` with each finding as it is found.
+/// Other programs may use the layout during the check.
 ///
 /// # Errors
 /// [`Error::Missing`]; [`Error::Busy`] if the layout is being converted; [`Error::Newer`];
-/// [`Error::Malformed`]. [`Error::Io`] if the root itself cannot be read, or nothing can be written
-/// any more. An error of one directory or file is a [`LayoutFailure`].
+/// [`Error::Malformed`]. [`Error::Io`] if the root itself cannot be read, or if the file system
+/// accepts no more writes. An error of one directory or file is only a [`LayoutFailure`].
 pub fn check(root: &Path, mend: Mend, report: &mut dyn FnMut(&LayoutFinding)) -> Result<Checked> {
     let root = LayoutRoot::open(root)?;
     let conversion = match mend {
@@ -122,7 +124,7 @@ pub fn check(root: &Path, mend: Mend, report: &mut dyn FnMut(&LayoutFinding)) ->
     let mut examination = Examination { root: &root, scheme, mend, checked, report };
     examination.directory(b"", b"")?;
     if examination.checked.mended > 0 {
-        // Moved files may have been counted in both places, and some doubles were removed. So the
+        // The check may have counted moved files in two places, and it removed some doubles. So the
         // files are counted again.
         examination.checked.files = examination.count(b"", 0)?;
     }
@@ -138,8 +140,8 @@ struct Examination<'a> {
 }
 
 impl Examination<'_> {
-    /// Examines the entries of the directory at `path`, which ends in `/` or is empty. `digits` are
-    /// the hash digits in the path.
+    /// Examines the entries of the directory at `path`, which ends in `/` or is empty. `digits` has
+    /// the hash digits in `path`.
     fn directory(&mut self, path: &[u8], digits: &[u8]) -> Result<()> {
         let mut pages = self.root.read(path, BATCH)?;
         while let Some(batch) = pages.next()? {
@@ -153,8 +155,8 @@ impl Examination<'_> {
     }
 
     /// Counts the files in the directory at `path` and in the layout's directories below it. `path`
-    /// consists of `digits` digits. Directories below it that cannot be read are skipped, since the
-    /// check has reported them.
+    /// has `digits` hash digits. Directories that cannot be read are skipped, because the check has
+    /// already reported them.
     fn count(&mut self, path: &[u8], digits: usize) -> Result<u64> {
         let mut files = 0;
         let mut pages = self.root.read(path, BATCH)?;
@@ -185,13 +187,14 @@ impl Examination<'_> {
             }
             FileType::RegularFile => self.file(&below, digits, name)?,
             _ if digits.is_empty() => {}
-            _ => self.tell(&below, Trouble::Foreign, false),
+            _ => self.report_finding(&below, Trouble::Foreign, false),
         }
         Ok(())
     }
 
-    /// Counts something that could not be examined. An error that would recur for everything else
-    /// (no space, a read-only file system, anything but an I/O error) ends the check.
+    /// Counts a directory or file that could not be examined. Ends the check with an error that
+    /// would recur for every other entry: no space, a read-only file system, or an error other than
+    /// an I/O error.
     fn fail(&mut self, error: Error) -> Result<()> {
         let Error::Io { path, source } = &error else { return Err(error) };
         if is_full(source) || source.kind() == io::ErrorKind::ReadOnlyFilesystem {
@@ -216,39 +219,40 @@ impl Examination<'_> {
         let mut right = Vec::new();
         match self.scheme.place(&name, &mut right) {
             Err(SchemeError::Name { .. }) => {
-                self.tell(path, Trouble::Name, false);
+                self.report_finding(path, Trouble::Name, false);
                 return Ok(());
             }
             other => other?,
         }
         if wrong_content(self.root, self.scheme, path, &name)?.is_some() {
-            self.tell(path, Trouble::Content, false);
+            self.report_finding(path, Trouble::Content, false);
             return Ok(());
         }
-        // While files move back to the root, a file there is in its right place.
+        // While files move back to the root, a file in the root is in its right place.
         let settled = digits.is_empty() && target(self.checked.state) == FilePlace::Flat;
-        if path == right || settled { Ok(()) } else { self.elsewhere(path, &right, digits) }
+        if path == right || settled { Ok(()) } else { self.handle_misplaced(path, &right, digits) }
     }
 
     /// Reports a file at `path` that belongs at `right`. Moves it there if the check repairs.
-    fn elsewhere(&mut self, path: &[u8], right: &[u8], digits: &[u8]) -> Result<()> {
+    fn handle_misplaced(&mut self, path: &[u8], right: &[u8], digits: &[u8]) -> Result<()> {
         let lonely = if digits.is_empty() { Trouble::Stray } else { Trouble::Misplaced };
         if self.mend == Mend::Report {
             let double = self.root.stat(right)?.is_some();
-            self.tell(path, if double { Trouble::Double } else { lonely }, false);
+            self.report_finding(path, if double { Trouble::Double } else { lonely }, false);
             return Ok(());
         }
-        // Under the gate no writer replaces one file while the other is compared with it.
+        // While this process holds the gate, no writer replaces one of the two files during their
+        // comparison.
         let _gate = LayoutGate::enter(self.root)?;
-        // A file that cannot be moved is reported as well.
+        // If the move fails, the misplaced file is reported too.
         let moved = self.root.move_exclusively(self.scheme, path, right);
-        match moved.inspect_err(|_| self.tell(path, lonely, false))? {
-            MoveResult::Done => self.tell(path, lonely, true),
+        match moved.inspect_err(|_| self.report_finding(path, lonely, false))? {
+            MoveResult::Done => self.report_finding(path, lonely, true),
             MoveResult::Absent => {}
             MoveResult::Taken => {
                 let removed = equal(self.root, path, right)
                     .and_then(|equal| if equal { self.root.remove(path) } else { Ok(false) });
-                self.tell(path, Trouble::Double, matches!(removed, Ok(true)));
+                self.report_finding(path, Trouble::Double, matches!(removed, Ok(true)));
                 removed?;
             }
         }
@@ -260,17 +264,17 @@ impl Examination<'_> {
             Mend::Report => (is_abandoned(self.root, path)?, false),
             Mend::Apply => {
                 let removed = remove_abandoned(self.root, path);
-                let found = removed.inspect_err(|_| self.tell(path, Trouble::Abandoned, false))?;
+                let found = removed.inspect_err(|_| self.report_finding(path, Trouble::Abandoned, false))?;
                 (found, found)
             }
         };
         if abandoned {
-            self.tell(path, Trouble::Abandoned, removed);
+            self.report_finding(path, Trouble::Abandoned, removed);
         }
         Ok(())
     }
 
-    fn tell(&mut self, path: &[u8], trouble: Trouble, mended: bool) {
+    fn report_finding(&mut self, path: &[u8], trouble: Trouble, mended: bool) {
         self.checked.findings += 1;
         self.checked.mended += u64::from(mended);
         (self.report)(&LayoutFinding { path: self.root.join(path), trouble, mended });

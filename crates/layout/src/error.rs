@@ -1,4 +1,5 @@
-//! The errors of a layout. Each names the failed action and its path; some have a remedy.
+//! Defines the errors of a layout. Each names the failed action and its path. Some suggest a
+//! remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ pub enum Error {
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// The operating system's error; its code is in `raw_os_error`.
+        /// The operating system's error. `raw_os_error` returns its code.
         source: io::Error,
     },
     /// There is no file of this name.
@@ -36,7 +37,7 @@ pub enum Error {
         /// The directory.
         root: PathBuf,
     },
-    /// A file lies where another one should go. Neither was touched.
+    /// Another file is at the destination of a move. Both files are unchanged.
     #[error("{}: not moved: {} is there already", shown(path), shown(target))]
     Taken {
         /// The file that should move.
@@ -44,8 +45,8 @@ pub enum Error {
         /// The destination of the move.
         target: PathBuf,
     },
-    /// An entry that is no regular file is where files go, or has a file's name. It was not
-    /// touched.
+    /// An entry that is not a regular file is where files go, or has a file's name. It is
+    /// unchanged.
     #[error("{}: left alone: it is no regular file", shown(path))]
     NoFile {
         /// The path of the entry.
@@ -58,7 +59,7 @@ pub enum Error {
         /// The name that the client gave to the file.
         path: PathBuf,
     },
-    /// A name the layout cannot hold.
+    /// The layout cannot hold a file of this name.
     #[error("{name:?}: {why}")]
     Name {
         /// The name. Bytes that are not UTF-8 are replaced.
@@ -66,7 +67,7 @@ pub enum Error {
         /// Why the layout cannot hold it.
         why: &'static str,
     },
-    /// Names that cannot all be kept in a layout of this shape.
+    /// A layout of this shape cannot hold all names.
     #[error("{}: {count} of the names in it cannot be kept so, {first:?} for one: {why}", shown(root))]
     Unfit {
         /// The directory.
@@ -78,7 +79,7 @@ pub enum Error {
         /// Why the names cannot be kept.
         why: &'static str,
     },
-    /// Names are to be used as hashes, but are not spread like hashes.
+    /// Names are to be used as hashes, but are not distributed like hashes.
     #[error(
         "{}: the names are no hashes: the average file would share its directory with {crowding:.0} others, not {even:.0}",
         shown(root)
@@ -86,18 +87,18 @@ pub enum Error {
     Uneven {
         /// The directory.
         root: PathBuf,
-        /// Entries in the directory of the average file.
+        /// Number of entries in the directory of the average file.
         crowding: f64,
-        /// The same number if the names were spread evenly.
+        /// The same number for evenly distributed names.
         even: f64,
     },
-    /// Numbers or options that do not go together.
+    /// Options that are out of range or exclude each other.
     #[error("{why}")]
     Scheme {
-        /// What is wrong with them.
+        /// What is wrong with the options.
         why: &'static str,
     },
-    /// The layout has another shape than requested, or than it had when it was opened.
+    /// The layout's shape differs from the requested one, or from the shape at the time of opening.
     #[error("{}: the layout there is {found}, not {wanted}", shown(root))]
     Differs {
         /// The directory.
@@ -114,7 +115,7 @@ pub enum Error {
         path: PathBuf,
         /// Format version of the file.
         version: u32,
-        /// Newest version that this program reads.
+        /// Newest format version that this program can read.
         known: u32,
     },
     /// The layout file is not valid.
@@ -122,7 +123,7 @@ pub enum Error {
     Malformed {
         /// The layout file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong with the file.
         why: &'static str,
     },
     /// Another process converts or mends the layout now.
@@ -131,7 +132,8 @@ pub enum Error {
         /// The directory.
         root: PathBuf,
     },
-    /// Another process has held a lock on the directory itself for longer than this process waits.
+    /// Another process has held a lock on the directory itself for longer than this process is
+    /// willing to wait.
     #[error("{}: another process holds a lock on this directory", shown(root))]
     Locked {
         /// The directory.
@@ -145,7 +147,7 @@ pub enum Error {
         /// Digest of the content, in hexadecimal digits.
         found: String,
     },
-    /// The caller stopped a conversion; the next run continues it.
+    /// The caller stopped a conversion. The next run continues it.
     #[error("{}: stopped", shown(root))]
     Stopped {
         /// The directory.
@@ -153,7 +155,7 @@ pub enum Error {
     },
 }
 
-/// Results about layouts.
+/// A result with this crate's [`enum@Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
@@ -161,7 +163,7 @@ impl Error {
         Self::Io { path: path.to_owned(), source: source.into() }
     }
 
-    /// Replaces the path of an I/O error. Other errors stay as they are.
+    /// Replaces the path of an I/O error. Returns other errors unchanged.
     pub(crate) fn at(self, place: &Path) -> Self {
         match self {
             Self::Io { source, .. } => Self::io(place, source),
@@ -169,7 +171,7 @@ impl Error {
         }
     }
 
-    /// The file or directory of the error, if there is one.
+    /// Returns the file or directory of the error, if there is one.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         match self {
@@ -193,7 +195,7 @@ impl Error {
         }
     }
 
-    /// A remedy that the user can try, if one is known.
+    /// Returns a remedy that the user can try, if one is known.
     #[must_use]
     pub fn advice(&self) -> Option<&'static str> {
         match self {

@@ -1,13 +1,14 @@
-//! The gate, a lock that keeps the direction of a conversion fixed. A thread holds it while it
-//! writes or removes a file, or while it decides that a name does not exist.
+//! Implements the gate, a lock that keeps the direction of a conversion fixed. A thread holds the
+//! gate while it writes or removes a file, or while it decides that a name does not exist.
 //!
-//! The gate is a shared lock on the layout file and costs six system calls. A conversion takes it
-//! exclusively for the moment in which it changes the layout file. A second lock, the turnstile,
-//! keeps a stream of short shared locks from starving the conversion.
+//! The gate is a shared lock on the layout file and costs six system calls. A conversion takes the
+//! lock exclusively for the moment in which it changes the layout file. A second lock, the
+//! turnstile, keeps a stream of short shared locks from starving the conversion.
 //!
-//! A directory without a layout file is locked itself, exclusively by the process that creates the
-//! file. Network file systems keep such locks to one machine: a writer on another machine may miss
-//! the very beginning of a conversion, like a program that does not use this crate.
+//! If there is no layout file, the directory itself is locked, exclusively by the process that
+//! creates the file. On network file systems such a lock is only valid on one machine. So a writer
+//! on another machine may miss the very beginning of a conversion, like a program that does not use
+//! this crate.
 
 use std::fs::File;
 use std::io;
@@ -26,17 +27,17 @@ use crate::reserved;
 use crate::root::LayoutRoot;
 use crate::stage;
 
-/// The longest wait while another process holds an exclusive lock on the root. A process that
-/// follows the rules holds it only while it writes the layout file.
+/// Maximum wait while another process holds an exclusive lock on the root. A process that follows
+/// the rules holds that lock only while it writes the layout file.
 const MAX_LOCK_WAIT: Duration = if cfg!(test) { Duration::from_millis(300) } else { Duration::from_secs(10) };
-/// Pause between two attempts.
-const PAUSE: Duration = Duration::from_millis(1);
+/// Pause between two attempts to lock the root.
+const LOCK_RETRY_PAUSE: Duration = Duration::from_millis(1);
 
 /// Guard: the layout file cannot change while it lives.
 pub(crate) struct LayoutGate {
     /// The locked descriptor. Closing it releases the lock.
     _lock: OwnedFd,
-    /// The content of the layout file; `None` if there is no file, so that the directory is flat.
+    /// The content of the layout file. `None` if there is no layout file, so the directory is flat.
     pub(crate) record: Option<LayoutRecord>,
 }
 
@@ -76,7 +77,8 @@ impl LayoutGate {
 /// Locks the root itself, until the returned descriptor is closed.
 ///
 /// # Errors
-/// [`Error::Locked`] if another process holds an exclusive lock. Any process may, for any time.
+/// [`Error::Locked`] if another process holds an exclusive lock for too long. Any process can do
+/// so.
 fn lock_root(root: &LayoutRoot, share: LockShare) -> Result<OwnedFd> {
     let at = |error| root.error(b"", error);
     let fd = root.directory(b"").map_err(at)?;
@@ -85,20 +87,21 @@ fn lock_root(root: &LayoutRoot, share: LockShare) -> Result<OwnedFd> {
         match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockShared) {
             Ok(()) => break,
             Err(Errno::INTR) => {}
-            Err(Errno::WOULDBLOCK) if began.elapsed() < MAX_LOCK_WAIT => std::thread::sleep(PAUSE),
+            Err(Errno::WOULDBLOCK) if began.elapsed() < MAX_LOCK_WAIT => std::thread::sleep(LOCK_RETRY_PAUSE),
             Err(Errno::WOULDBLOCK) => return Err(Error::Locked { root: root.path().to_owned() }),
             Err(error) => return Err(at(error)),
         }
     }
     if share == LockShare::Exclusive {
-        // No process holds it exclusively. Shared holders leave in a moment, but with many writers
-        // that may take a while.
+        // No process holds the lock exclusively. Each shared holder releases it soon. With many
+        // writers this may take a while, so this waits without a limit.
         rustix::fs::flock(&fd, FlockOperation::LockExclusive).map_err(at)?;
     }
     Ok(fd)
 }
 
-/// The layout file, locked by the process that converts or mends. There is one at a time.
+/// The layout file, locked by the process that converts or mends. Only one process does so at a
+/// time.
 pub(crate) struct Conversion {
     file: File,
     path: PathBuf,
@@ -114,8 +117,8 @@ impl Conversion {
         Self::with(root, OFlags::RDWR, LockShare::Exclusive)
     }
 
-    /// Locks the layout against conversions, and changes nothing. `None` if there is no layout
-    /// file.
+    /// Locks the layout against conversions, for a caller that changes nothing. `None` if there is
+    /// no layout file.
     pub(crate) fn watch(root: &LayoutRoot) -> Result<Option<Self>> {
         Self::with(root, OFlags::RDONLY, LockShare::Shared)
     }
@@ -124,7 +127,8 @@ impl Conversion {
         let path = root.join(reserved::NAME.as_bytes());
         let at = |error| Error::io(&path, error);
         let Some(file) = root.file(reserved::NAME.as_bytes(), flags)? else { return Ok(None) };
-        // A layout file that has just been removed says nothing about the directory.
+        // A layout file that has just been removed says nothing about the directory, so the layout
+        // counts as busy.
         if !lock::try_acquire(&file, LockRange::CONVERSION, share).map_err(at)?
             || !is_there(&file).map_err(at)?
         {
@@ -134,7 +138,7 @@ impl Conversion {
         Ok(Some(Self { file, path, record }))
     }
 
-    /// Changes the layout file while the gate is empty.
+    /// Changes the layout file while no other process holds the gate.
     pub(crate) fn set(&mut self, record: LayoutRecord) -> Result<()> {
         if record == self.record {
             return Ok(());
@@ -144,7 +148,7 @@ impl Conversion {
         Ok(())
     }
 
-    /// Runs `work` while the gate is empty.
+    /// Runs `work` while no other process holds the gate.
     pub(crate) fn alone<T>(&self, work: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
         let at = |error| Error::io(&self.path, error);
         lock::acquire(&self.file, LockRange::TURNSTILE, LockShare::Exclusive).map_err(at)?;
@@ -155,7 +159,7 @@ impl Conversion {
     }
 }
 
-/// True if an open file still has a name. A file that another machine has removed is stale.
+/// True if an open file still has a name. If another machine has removed the file, it is stale.
 fn is_there(file: &File) -> io::Result<bool> {
     match rustix::fs::fstat(file) {
         Ok(stat) => Ok(stat.st_nlink > 0),
@@ -172,7 +176,7 @@ pub(crate) fn establish(root: &LayoutRoot, record: LayoutRecord) -> Result<Conve
     let draft = reserved::staged_name(stage::number());
     let path = root.join(reserved::NAME.as_bytes());
     let name = reserved::NAME.as_bytes();
-    // Errors name the layout file: the draft's name means nothing to the user.
+    // Errors name the layout file, because the draft's name means nothing to the user.
     let named_so = |error: Error| error.at(&root.join(name));
     let _lock = lock_root(root, LockShare::Exclusive)?;
     let file = root.file(&draft, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL).map_err(named_so)?;
@@ -185,7 +189,8 @@ pub(crate) fn establish(root: &LayoutRoot, record: LayoutRecord) -> Result<Conve
             return Err(Error::Busy { root: root.path().to_owned() });
         }
         Err(error) => {
-            // The first error is reported. The draft is later recognised as a temporary file.
+            // The error of the removal is ignored: the first error is reported, and the draft is
+            // later recognised as a temporary file.
             let _ = root.remove(&draft);
             return Err(error);
         }

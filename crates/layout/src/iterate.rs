@@ -1,8 +1,8 @@
-//! An iterator over all names of a layout.
+//! Iterates over all names of a layout.
 //!
-//! The origin is listed completely before the target: a file that moves meanwhile is seen twice
-//! rather than never. If the direction has changed by the end, the listing starts again in the
-//! other order.
+//! The origin is listed completely before the target: a file that moves during the iteration is
+//! seen twice, but never missed. If the direction has changed by the end, the listing starts again
+//! in the other order.
 
 use firstbyte_listing::{Batch, DirectoryReader};
 use rustix::fs::FileType;
@@ -20,19 +20,19 @@ use crate::tally::type_of;
 /// Bytes of names read at once, for each directory level.
 const BATCH: usize = 64 << 10;
 
-/// Iterates over the names in a [`Layout`](super::Layout). After an error it continues with the
-/// next directory.
+/// Iterates over the names in a [`Layout`](super::Layout). After an error, the iterator continues
+/// with the next directory.
 #[derive(Debug)]
 pub struct Iter<'a> {
     root: &'a LayoutRoot,
     scheme: LayoutScheme,
     /// The direction in which files moved when `places` was chosen; `None` before the start.
     target: Option<FilePlace>,
-    /// Places still to be listed, the next one last.
+    /// Places that are still to be listed. The next place is at the end.
     places: Vec<FilePlace>,
     /// The place being listed.
     place: FilePlace,
-    /// The directories being read, each inside the one before.
+    /// The directories being read. Each is inside the one before it.
     open: Vec<Open>,
 }
 
@@ -53,7 +53,7 @@ impl<'a> Iter<'a> {
         Self { root, scheme, target: None, places: Vec::new(), place: FilePlace::Flat, open: Vec::new() }
     }
 
-    /// Chooses the place to list next. False when everything has been listed.
+    /// Chooses the place to list next. False when both places have been listed.
     fn next_place(&mut self) -> Result<bool> {
         if self.places.is_empty() {
             let now =

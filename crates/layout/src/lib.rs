@@ -1,14 +1,16 @@
-//! Hash layouts: the files of a very large directory, kept in many small ones, without an index.
+//! Keeps the files of a very large directory in many small directories, without an index: a hash
+//! layout.
 //!
-//! The directory of a file follows from its name alone ([`LayoutScheme`]), so a file is found
-//! without a listing. No directory holds more than some hundreds of files. A flat directory becomes
-//! a layout in place, by renames ([`shard()`]), and back ([`unshard()`]), while programs that go
-//! through [`Layout`] read, write and delete. A layout holds regular files; other entries of its
-//! directory are neither found nor touched. `protocol` has the rules that make this safe. The file
-//! `.firstbyte-layout` in the root records the shape of a layout.
+//! The directory of a file is computed from the file's name alone ([`LayoutScheme`]), so a file is
+//! found without a listing. No directory holds more than some hundreds of files. A flat directory
+//! becomes a layout in place, by renames ([`shard()`]), and back ([`unshard()`]), while programs
+//! that go through [`Layout`] read, write and delete. A layout holds regular files. Other entries
+//! of its directory are ignored and never changed. `protocol` has the rules that make this safe.
+//! The file `.firstbyte-layout` in the root records the shape of a layout.
 //!
-//! Assumes that programs which write while a conversion runs use this interface. Other programs may
-//! find their files moved, and [`check()`] finds files that they left in the wrong place.
+//! Programs that write while a conversion runs must use this interface. The files of other programs
+//! may be moved while these programs use them, and [`check()`] finds files that other programs left
+//! in the wrong place.
 
 mod check;
 mod error;
@@ -58,17 +60,17 @@ pub use unshard::unshard;
 /// Data that is on stable storage when a write returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LayoutDurability {
-    /// No fsync: a power cut may lose files just written.
+    /// Nothing is synced: a power cut may lose files that were just written.
     #[default]
     None,
-    /// The file and its name.
+    /// The file's content and name are synced.
     Full,
 }
 
 /// An open layout. Any number of threads and processes may use the same layout at once.
 ///
-/// It follows conversions that other processes run, and continues when one has made the directory
-/// flat again; files are then read and written in the root.
+/// An open layout follows conversions by other processes. If a conversion makes the directory flat
+/// again, the layout can still be used; files are then read and written in the root.
 #[derive(Debug)]
 pub struct Layout {
     root: LayoutRoot,
@@ -80,7 +82,7 @@ impl Layout {
     /// Opens the layout in the directory `root`.
     ///
     /// # Errors
-    /// [`Error::Missing`]: it is not a layout. [`Error::Newer`], [`Error::Malformed`],
+    /// [`Error::Missing`] if the directory is not a layout. [`Error::Newer`], [`Error::Malformed`],
     /// [`Error::Io`].
     pub fn open(root: &Path) -> Result<Self> {
         let root = LayoutRoot::open(root)?;
@@ -88,7 +90,7 @@ impl Layout {
         Ok(Self { root, scheme, durability: LayoutDurability::None })
     }
 
-    /// Makes an empty layout, and the directory if it is not there.
+    /// Makes an empty layout, and its directory if that does not exist.
     ///
     /// # Errors
     /// [`Error::NotEmpty`] if the directory has entries. [`Error::Io`].
@@ -108,19 +110,19 @@ impl Layout {
         Self { durability, ..self }
     }
 
-    /// The directory, as it was given.
+    /// Returns the root directory, as the caller gave it.
     #[must_use]
     pub fn root(&self) -> &Path {
         self.root.path()
     }
 
-    /// The shape of the layout.
+    /// Returns the shape of the layout.
     #[must_use]
     pub fn scheme(&self) -> LayoutScheme {
         self.scheme
     }
 
-    /// Returns the path where the file `name` belongs, whether or not it exists.
+    /// Returns the path where the file `name` belongs. The file need not exist.
     ///
     /// # Errors
     /// [`Error::Name`] if the layout cannot hold the name.
@@ -128,9 +130,9 @@ impl Layout {
         self.spot(name).map(|spot| self.root.join(spot.path(FilePlace::Sharded)))
     }
 
-    /// Finds the path where the file `name` is now. `None` if it does not exist. While a conversion
-    /// runs, the file may have moved before it is opened: then call this again, or use
-    /// [`open_file`](Self::open_file).
+    /// Finds the path where the file `name` is now. `None` if the file does not exist. While a
+    /// conversion runs, the file may move before the caller opens the path. A caller that does not
+    /// find the file there must call this again, or use [`open_file`](Self::open_file).
     ///
     /// # Errors
     /// [`Error::Name`], [`Error::Io`].
@@ -145,7 +147,7 @@ impl Layout {
     /// True if the file `name` exists.
     ///
     /// # Errors
-    /// As [`find`](Self::find).
+    /// The same as for [`find`](Self::find).
     pub fn exists(&self, name: &[u8]) -> Result<bool> {
         self.find(name).map(|found| found.is_some())
     }
@@ -153,7 +155,7 @@ impl Layout {
     /// Opens the file `name` for reading.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if it does not exist. [`Error::Name`], [`Error::Io`].
+    /// [`Error::NotFound`] if the file does not exist. [`Error::Name`], [`Error::Io`].
     pub fn open_file(&self, name: &[u8]) -> Result<File> {
         self.opened(name).map(|(file, _)| file)
     }
@@ -161,12 +163,13 @@ impl Layout {
     /// Returns the content of the file `name`.
     ///
     /// # Errors
-    /// As [`open_file`](Self::open_file).
+    /// The same as for [`open_file`](Self::open_file).
     pub fn get(&self, name: &[u8]) -> Result<Vec<u8>> {
         for _ in 1..root::ATTEMPTS {
             let (file, stat) = self.opened(name)?;
             match read(&file, &stat) {
-                // Another machine has replaced the file since it was opened.
+                // Another machine has replaced the file since it was opened, so the read is
+                // repeated.
                 Err(error) if error.raw_os_error() == Some(Errno::STALE.raw_os_error()) => {}
                 content => return content.map_err(|error| self.root.error(name, error)),
             }
@@ -180,7 +183,7 @@ impl Layout {
         found.ok_or_else(|| Error::NotFound { path: self.root.join(spot.path(FilePlace::Sharded)) })
     }
 
-    /// Removes the file `name`. False if it did not exist.
+    /// Removes the file `name`. False if the file did not exist.
     ///
     /// # Errors
     /// [`Error::Name`], [`Error::Io`].
@@ -188,14 +191,15 @@ impl Layout {
         protocol::delete(&self.spot(name)?)
     }
 
-    /// Iterates over all names, in no order, in constant memory. A name that exists throughout
-    /// comes at least once. It may come twice while a conversion moves its file.
+    /// Iterates over all names, in no particular order and in constant memory. A name that exists
+    /// during the whole iteration is returned at least once. It may be returned twice if a
+    /// conversion moves its file.
     #[must_use]
     pub fn iter(&self) -> Iter<'_> {
         Iter::new(&self.root, self.scheme)
     }
 
-    /// Counts the files by listing them.
+    /// Counts the files by listing all names.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -217,8 +221,8 @@ impl<'a> IntoIterator for &'a Layout {
     }
 }
 
-/// Finds the path where the file `name` is now. `None` if it does not exist. The directory may be
-/// flat, a layout, or in conversion between the two.
+/// Finds the path where the file `name` is now. `None` if the file does not exist. The directory
+/// may be flat, a layout, or in conversion between the two.
 ///
 /// # Errors
 /// The errors of [`Layout::open`] and [`Layout::find`], except that the directory need not be a
@@ -231,17 +235,19 @@ pub fn find(root: &Path, name: &[u8]) -> Result<Option<PathBuf>> {
         }
         let flat = LayoutRoot::open(root)?;
         let found = flat.holds(name)?;
-        // If there is still no layout file, no file has moved since the first look for one.
+        // If there is still no layout file, no file has moved since the first check for the layout
+        // file.
         if found || LayoutGate::enter(&flat)?.record.is_none() {
             return Ok(found.then(|| flat.join(name)));
         }
     }
 }
 
-/// Reads all content of a file.
+/// Reads the whole content of a file.
 fn read(file: &File, stat: &Stat) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
-    // Reserves the known length and one more byte, so that the end is reached without growing.
+    // Reserves the known length and one more byte, so that the end is reached without a
+    // reallocation.
     let length = usize::try_from(stat.st_size).unwrap_or_default().saturating_add(1);
     content.try_reserve_exact(length).map_err(|_| io::ErrorKind::OutOfMemory)?;
     loop {

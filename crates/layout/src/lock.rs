@@ -1,9 +1,9 @@
-//! Locks on byte ranges of the layout file. They work between processes, threads and the clients of
-//! a network file system.
+//! Locks byte ranges of the layout file. The locks work between processes, threads and the clients
+//! of a network file system.
 //!
-//! They are open-file-description locks, not flock: one small file then serves several locks, and
-//! NFS supports them. The kernel releases them when the descriptor is closed, so a killed process
-//! leaves none behind. A range need not exist in the file.
+//! The locks are open-file-description locks instead of flock, because one small file then serves
+//! several locks, and because NFS supports them. The kernel releases a lock when its descriptor is
+//! closed, so a killed process leaves no lock behind. A locked range need not exist in the file.
 
 use std::fs::File;
 use std::io;
@@ -17,23 +17,23 @@ pub(crate) struct LockRange {
 }
 
 impl LockRange {
-    /// Held by the process that converts or mends, for as long as it does.
+    /// Held by a process while it converts or mends.
     pub(crate) const CONVERSION: Self = Self { start: 0, length: 1 };
-    /// Held exclusively by the process that waits for the gate to be empty. Later processes wait
-    /// behind it.
+    /// Held exclusively by the process that waits until no other process holds the gate. Processes
+    /// that come later wait behind it.
     pub(crate) const TURNSTILE: Self = Self { start: 1, length: 1 };
-    /// Held shared during work that must not see the direction change.
+    /// Held shared during work in which the direction must not change.
     pub(crate) const GATE: Self = Self { start: 2, length: 1 };
     /// Turnstile and gate, which are locked in one step.
     pub(crate) const TURNSTILE_AND_GATE: Self = Self { start: 1, length: 2 };
 }
 
-/// Other holders that a lock allows at the same time.
+/// Other holders that a lock admits at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LockShare {
-    /// Shared holders.
+    /// Other shared holders.
     Shared,
-    /// None.
+    /// No other holder.
     Exclusive,
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn acquire(file: &File, part: LockRange, share: LockShare) -> io::Res
     control(file, libc::F_OFD_SETLKW, part, kind(share))
 }
 
-/// Takes a lock if it is free. False if it is not.
+/// Acquires a lock if it is free. Returns false if it is not.
 pub(crate) fn try_acquire(file: &File, part: LockRange, share: LockShare) -> io::Result<bool> {
     match control(file, libc::F_OFD_SETLK, part, kind(share)) {
         Ok(()) => Ok(true),
@@ -65,7 +65,7 @@ fn kind(share: LockShare) -> i32 {
 
 fn control(file: &File, command: i32, part: LockRange, kind: i32) -> io::Result<()> {
     let lock = libc::flock {
-        // The field is narrow, as POSIX requires. The constants are small.
+        // POSIX requires narrow fields. The constants are small, so the conversions cannot fail.
         l_type: i16::try_from(kind).unwrap_or_default(),
         l_whence: i16::try_from(libc::SEEK_SET).unwrap_or_default(),
         l_start: part.start,

@@ -1,10 +1,11 @@
-//! The rules by which files are moved while they are used: the order of steps for each operation.
+//! Defines the rules by which files are moved while they are used: the order of steps for each
+//! operation.
 //!
 //! A file is in one of two places: flat in the root, or sharded in its directory. A conversion
 //! moves files one way, from their *origin* to their *target*, while any number of readers, writers
 //! and deleters work. The rules:
 //!
-//! 1. A move never overwrites a file. Only a writer's replacement does.
+//! 1. A move never overwrites a file. Only a writer that replaces a file does.
 //! 2. A search for a file tries flat, then sharded. If it is in neither, it may have moved
 //!    from the second to the first in between; so a miss counts only after flat, sharded, flat
 //!    again *under the gate*.
@@ -21,7 +22,7 @@
 //! model of it in which all interleavings of several actors, killed at any step, are tried
 //! (`protocol/model.rs`).
 
-/// The place of a file.
+/// One of the two places of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum FilePlace {
     /// In the root.
@@ -39,44 +40,49 @@ impl FilePlace {
     }
 }
 
-/// The result of an attempt to move a file.
+/// Result of an attempt to move a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum MoveResult {
     /// The file is at the target now.
     Done,
     /// There is no file at the origin.
     Absent,
-    /// Another file lies at the target. Neither was touched.
+    /// Another file is at the target. Both files are unchanged.
     Taken,
 }
 
-/// The steps on one name. Each is atomic for other processes.
+/// Steps on one name. Each step is atomic for other processes.
 pub(crate) trait DiskSteps {
     type Error;
 
-    /// Calls `work` with the target, which cannot change meanwhile.
+    /// Calls `work` with the target. The target cannot change until `work` returns.
     fn gated<T>(&self, work: impl FnOnce(FilePlace) -> Result<T, Self::Error>) -> Result<T, Self::Error>;
 
-    /// Renames the file at `from` to its name at `to`, unless that exists. `None` if the file
-    /// system has no such call.
+    /// Renames the file at `from` to its name at `to`, unless a file at `to` exists. `None` if the
+    /// file system does not support such a rename.
     fn rename_exclusively(&self, from: FilePlace, to: FilePlace) -> Result<Option<MoveResult>, Self::Error>;
 
-    /// Gives the file at `from` a second name at `to`, unless that exists.
+    /// Gives the file at `from` a second name at `to`, unless a file at `to` exists.
     fn link(&self, from: FilePlace, to: FilePlace) -> Result<MoveResult, Self::Error>;
 
-    /// True if both places hold the same file. `None` if `from` holds no file.
+    /// True if the names at both places are the same file. `None` if there is no file at `from`.
     fn same(&self, from: FilePlace, to: FilePlace) -> Result<Option<bool>, Self::Error>;
 
-    /// Gives the new file its name at `place`, and replaces any file there.
+    /// Gives the new file its name at `place`, replacing a file that is there.
     fn install(&self, place: FilePlace) -> Result<(), Self::Error>;
 
     /// Removes the file at `place`. False if there was none.
     fn remove(&self, place: FilePlace) -> Result<bool, Self::Error>;
 }
 
-/// Moves a file by one call, or else by adding the new name and removing the old one. If the
-/// process is killed in between, the file has two names, which the next attempt recognises.
-pub(crate) fn shift<D: DiskSteps>(disk: &D, from: FilePlace, to: FilePlace) -> Result<MoveResult, D::Error> {
+/// Moves a file by one rename. If the file system cannot do that, adds the new name and then
+/// removes the old one. If the process is killed in between, the file has two names, which the next
+/// attempt recognises.
+pub(crate) fn move_file<D: DiskSteps>(
+    disk: &D,
+    from: FilePlace,
+    to: FilePlace,
+) -> Result<MoveResult, D::Error> {
     if let Some(moved) = disk.rename_exclusively(from, to)? {
         return Ok(moved);
     }
@@ -94,7 +100,8 @@ pub(crate) fn shift<D: DiskSteps>(disk: &D, from: FilePlace, to: FilePlace) -> R
     Ok(linked)
 }
 
-/// Finds a file: calls `open_at` with its places, flat and sharded, until one returns a result.
+/// Finds a file: calls `open_at` with the two places, first flat and then sharded, until a call
+/// returns a result.
 pub(crate) fn find_file<D: DiskSteps, T>(
     disk: &D,
     mut open_at: impl FnMut(FilePlace) -> Result<Option<T>, D::Error>,
@@ -115,8 +122,8 @@ fn first_of<T, E>(
 /// Creates or replaces a file.
 pub(crate) fn put<D: DiskSteps>(disk: &D) -> Result<(), D::Error> {
     disk.gated(|target| {
-        // Only other programs leave two files of one name. Both are replaced.
-        if shift(disk, target.other(), target)? == MoveResult::Taken {
+        // Two files of one name exist only if another program made one of them. Both are replaced.
+        if move_file(disk, target.other(), target)? == MoveResult::Taken {
             disk.remove(target.other())?;
         }
         disk.install(target)

@@ -1,5 +1,5 @@
-//! Writes files: the content is written to a temporary file, which is then renamed. Errors name the
-//! file that the caller wrote.
+//! Writes files: content is written to a temporary file, which is then renamed. Errors name the
+//! file that the caller wants to write.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -11,36 +11,37 @@ use crate::error::{Error, Result};
 use crate::protocol::{self, DiskSteps, FilePlace};
 use crate::scheme::Hash;
 use crate::stage::Staged;
-use crate::tally::{PART, digest_of, read_all};
+use crate::tally::{READ_BYTES, digest_of, read_all};
 use crate::{Layout, LayoutDurability};
 
 impl Layout {
-    /// Creates or replaces the file `name`: others see the old content or the whole new one.
+    /// Creates or replaces the file `name`. Other readers see either the old content or the
+    /// complete new content.
     ///
     /// # Errors
-    /// [`Error::Name`]; [`Error::Io`]; [`Error::NoFile`] if an entry that is no regular file has
-    /// the name; [`Error::Content`] if names are digests and the content has another. The old file
-    /// stays then.
+    /// [`Error::Name`]; [`Error::Io`]; [`Error::NoFile`] if an entry that is not a regular file has
+    /// the name; [`Error::Content`] if names are digests and the content has another digest. After
+    /// an error, the old file is kept.
     pub fn put(&self, name: &[u8], content: &[u8]) -> Result<()> {
-        // Reading from memory does not fail.
+        // The closure is never called, because reading from memory does not fail.
         self.put_from(name, &mut &*content, |error| self.root.error(name, error))
     }
 
     /// Creates or replaces the file `name` with a copy of the file at `source`.
     ///
     /// # Errors
-    /// The errors of [`put`](Self::put). Errors of the source name the source.
+    /// The same as for [`put`](Self::put). An error of reading the source names the source.
     pub fn put_file(&self, name: &[u8], source: &Path) -> Result<()> {
         let at = |error| Error::io(source, error);
         let file = File::open(source).map_err(at)?;
-        self.put_from(name, &mut BufReader::with_capacity(PART, file), at)
+        self.put_from(name, &mut BufReader::with_capacity(READ_BYTES, file), at)
     }
 
     /// Writes content to a file named by its digest, and returns the digest. For layouts by
     /// [`Hash::ContentSha256`].
     ///
     /// # Errors
-    /// [`Error::Name`] if this layout's names are no digests. [`Error::Io`], [`Error::NoFile`].
+    /// [`Error::Name`] if this layout's names are not digests. [`Error::Io`], [`Error::NoFile`].
     pub fn put_content(&self, content: &[u8]) -> Result<Vec<u8>> {
         let name = hex::encode(Sha256::digest(content)).into_bytes();
         if self.scheme.hash() != Hash::ContentSha256 {
@@ -68,7 +69,7 @@ impl Layout {
         Ok(())
     }
 
-    /// Writes the content. Checks it if the name is its hash.
+    /// Writes the content. If the name is the content's hash, checks the content against it.
     fn fill(
         &self,
         name: &[u8],
@@ -94,7 +95,7 @@ impl Layout {
         let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
         self.root.sync_directory(b"")?;
         ends.map(|end| &path[..end]).try_for_each(|directory| {
-            // A directory that does not exist has nothing to lose.
+            // A directory that does not exist has no names to sync.
             if self.root.stat(directory)?.is_some() { self.root.sync_directory(directory) } else { Ok(()) }
         })
     }

@@ -1,9 +1,9 @@
-//! The layout file: a small text file in the root with the layout's shape and the direction in
-//! which files move.
+//! Reads and writes the layout file, a small text file in the root with the layout's shape and the
+//! direction in which files move.
 //!
-//! It always has the same length and is written in place by one call. So it is never seen
-//! half-written, and it keeps its inode, which carries the locks. A newer version of the format is
-//! refused.
+//! The file always has the same length and is written in place by one call. So no reader sees it
+//! half-written, and it keeps its inode, to which the locks belong. A newer version of the format
+//! is refused.
 
 use std::fmt;
 use std::fs::File;
@@ -15,13 +15,13 @@ use crate::scheme::LayoutScheme;
 
 /// The beginning of the file's first line.
 const TITLE: &str = "firstbyte-layout";
-/// An explanation for a user who finds the file.
+/// Explanation for a user who opens the file.
 const REMARK: &str = "# The files here are kept by `firstbyte layout`; `firstbyte layout unshard` makes the directory flat again.";
-/// The newest format version that this program reads, and the one it writes.
+/// The newest format version that this program can read, and the version that it writes.
 const VERSION: u32 = 1;
-/// Length of the file in bytes, with room for longer words. It is within one block, which a power
-/// cut leaves old or new.
-const LENGTH: usize = 512;
+/// Length of the file in bytes, with room for longer values. The file is within one block of the
+/// disk, of which a power cut leaves either the old or the new content.
+const FILE_LENGTH: usize = 512;
 /// The place of a layout's files, or the direction in which they move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayoutState {
@@ -54,9 +54,9 @@ pub(crate) struct LayoutRecord {
 impl LayoutRecord {
     /// Reads the record from `file`. Errors name `path`.
     pub(crate) fn read(file: &File, path: &Path) -> Result<Self> {
-        let mut bytes = [0; LENGTH];
+        let mut bytes = [0; FILE_LENGTH];
         let mut filled = 0;
-        while filled < LENGTH {
+        while filled < FILE_LENGTH {
             match file.read_at(&mut bytes[filled..], filled as u64).map_err(|error| Error::io(path, error))? {
                 0 => break,
                 more => filled += more,
@@ -82,7 +82,7 @@ impl LayoutRecord {
             scheme.leaf(),
         );
         let mut bytes = text.into_bytes();
-        bytes.resize(LENGTH, b'\n');
+        bytes.resize(FILE_LENGTH, b'\n');
         bytes
     }
 
@@ -131,10 +131,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn a_written_record_is_read_back() {
         let text = String::from_utf8(some().render()).unwrap();
         assert_eq!(parse(&text).unwrap(), some());
-        assert_eq!(text.len(), LENGTH);
+        assert_eq!(text.len(), FILE_LENGTH);
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! The root directory of a layout, and the file operations on paths below it. All other modules use
-//! them.
+//! Opens the root directory of a layout, and defines the file operations on paths below it. All
+//! other modules use these operations.
 //!
-//! Paths are bytes relative to an open descriptor, so the root may be renamed meanwhile.
+//! Paths are bytes relative to an open descriptor, so the root may be renamed while it is in use.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -19,12 +19,12 @@ use rustix::path::Arg;
 use crate::error::{Error, Result};
 use crate::protocol::MoveResult;
 
-/// Permissions of new directories and files, before the user's mask.
+/// Permissions of new directories and files, before the umask is applied.
 const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o777);
 const FILE_MODE: Mode = Mode::from_raw_mode(0o666);
 
-/// Largest number of attempts while the directories of a file vanish again and again. A program
-/// that follows the rules removes no directory at that time.
+/// Maximum number of attempts if the directories of a file vanish again and again. A program that
+/// follows the rules removes no directory while a file needs it.
 pub(crate) const ATTEMPTS: u32 = 8;
 
 /// An open root.
@@ -32,7 +32,7 @@ pub(crate) const ATTEMPTS: u32 = 8;
 pub(crate) struct LayoutRoot {
     fd: OwnedFd,
     path: PathBuf,
-    /// True if other machines may change the directory while this one has its names cached.
+    /// True if other machines may change the directory while this machine has its names cached.
     is_shared: bool,
     /// Set once the file system has refused to rename without replacing.
     links_only: AtomicBool,
@@ -45,10 +45,12 @@ impl LayoutRoot {
         Ok(Self { fd, path: path.to_owned(), is_shared, links_only: AtomicBool::new(false) })
     }
 
-    /// Refreshes the names in the directories above `name`, which other machines may have changed.
+    /// Refreshes this machine's cached names in the directories above `name`, which other machines
+    /// may have changed.
     ///
-    /// An NFS client remembers for up to a minute that a name exists or does not (`acdirmax`). When
-    /// new attributes show that a directory has changed, the client forgets its names.
+    /// An NFS client remembers for up to a minute (`acdirmax`) that a name exists or does not
+    /// exist. When new attributes show that a directory has changed, the client drops the
+    /// directory's cached names.
     pub(crate) fn refresh_above(&self, name: &[u8]) {
         if !self.is_shared {
             return;
@@ -68,13 +70,13 @@ impl LayoutRoot {
         if name.is_empty() { self.path.clone() } else { self.path.join(OsStr::from_bytes(name)) }
     }
 
-    /// The error of an operation on `name`.
+    /// Makes the error of an operation on `name`.
     pub(crate) fn error(&self, name: &[u8], source: impl Into<io::Error>) -> Error {
         Error::io(&self.join(name), source)
     }
 
-    /// Reads the directory `name`, or the root if that is empty, from its start, about `size` bytes
-    /// of entries at once.
+    /// Reads the directory `name` from its start, about `size` bytes of entries at once. An empty
+    /// name means the root.
     pub(crate) fn read(&self, name: &[u8], size: usize) -> Result<DirectoryBatches<'_>> {
         let fd = self.directory(name).map_err(|error| self.error(name, error))?;
         Ok(DirectoryBatches {
@@ -85,7 +87,7 @@ impl LayoutRoot {
         })
     }
 
-    /// Opens the directory `name`, or the root again.
+    /// Opens the directory `name`. An empty name opens the root again.
     pub(crate) fn directory(&self, name: &[u8]) -> rustix::io::Result<OwnedFd> {
         let name = if name.is_empty() { b".".as_slice() } else { name };
         let directory = open_directory(&self.fd, name, OFlags::NOFOLLOW)?;
@@ -106,11 +108,11 @@ impl LayoutRoot {
 
     /// Opens a regular file for reading; `None` if it does not exist.
     pub(crate) fn regular(&self, name: &[u8]) -> Result<Option<(File, Stat)>> {
-        // Opening a pipe would wait for its writer; for regular files this makes no difference.
+        // Without NONBLOCK, opening a pipe would wait for a writer. Regular files are not affected.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let fd = match rustix::fs::openat(&self.fd, name, flags, Mode::empty()) {
             Ok(fd) => fd,
-            // A symbolic link, and a socket or a device that leads nowhere.
+            // The entry is a symbolic link, a socket, or a device without a driver.
             Err(Errno::LOOP | Errno::NXIO | Errno::NODEV) => return Ok(None),
             Err(error) if is_absence(error) => return Ok(None),
             Err(error) => return Err(self.error(name, error)),
@@ -142,7 +144,7 @@ impl LayoutRoot {
         }
     }
 
-    /// Renames a file, and replaces any file at `to`. False if `from` or the directory of `to` does
+    /// Renames a file, replacing any file at `to`. False if `from` or the directory of `to` does
     /// not exist.
     pub(crate) fn rename(&self, from: &[u8], to: &[u8]) -> Result<bool> {
         match rustix::fs::renameat(&self.fd, from, &self.fd, to) {
@@ -152,7 +154,7 @@ impl LayoutRoot {
         }
     }
 
-    /// Renames unless `to` exists; `None` if the file system has no such call.
+    /// Renames a file unless `to` exists. `None` if the file system does not support such a rename.
     pub(crate) fn rename_exclusively<P: Arg + Copy>(
         &self,
         from: P,
@@ -183,7 +185,7 @@ impl LayoutRoot {
         }
     }
 
-    /// Makes the missing directories above `name`. Returns how many were made.
+    /// Makes the missing directories above `name`. Returns the number of new directories.
     pub(crate) fn make_above(&self, name: &[u8]) -> Result<u64> {
         let ends = name.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
         let mut made = 0;
@@ -197,7 +199,7 @@ impl LayoutRoot {
         Ok(made)
     }
 
-    /// Removes a directory if it is empty. True if it is gone.
+    /// Removes a directory if it is empty. True if the directory no longer exists.
     pub(crate) fn remove_if_empty(&self, name: &[u8]) -> Result<bool> {
         match rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR) {
             Ok(()) | Err(Errno::NOENT) => Ok(true),
@@ -217,7 +219,7 @@ impl LayoutRoot {
         rustix::fs::syncfs(&self.fd).map_err(|error| self.error(b"", error))
     }
 
-    /// Makes all moves use links, as on file systems that cannot rename without replacing.
+    /// Makes all later moves use links, as on file systems that cannot rename without replacing.
     #[cfg(test)]
     pub(crate) fn use_links_only(&self) {
         self.links_only.store(true, Ordering::Relaxed);
@@ -240,25 +242,26 @@ impl DirectoryBatches<'_> {
     }
 }
 
-/// True if an error means that there is no file. A file in the place of a directory counts too, and
-/// a file that another machine has removed since the look-up.
+/// True if an error means that there is no file. This includes a file where a directory is
+/// expected, and a file that another machine has removed since the look-up.
 fn is_absence(error: Errno) -> bool {
     matches!(error, Errno::NOENT | Errno::NOTDIR | Errno::STALE)
 }
 
-/// Requests the attributes of a directory from the server. Local file systems answer from memory.
+/// Requests the current attributes of a directory from the server. Local file systems answer from
+/// memory.
 fn refresh(at: impl AsFd, name: &[u8]) -> rustix::io::Result<()> {
     let flags = AtFlags::STATX_FORCE_SYNC | AtFlags::SYMLINK_NOFOLLOW;
     statx(at, name, flags, StatxFlags::MTIME | StatxFlags::CTIME).map(drop)
 }
 
-/// A file's type.
+/// Returns the type of a file.
 pub(crate) fn file_type(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
 
-/// Makes the root directory unless it exists. A relative `path` starts at the process's working
-/// directory.
+/// Makes the root directory unless it exists. A relative `path` is relative to the process's
+/// working directory.
 pub(crate) fn make_root(path: &Path) -> Result<()> {
     match rustix::fs::mkdirat(CWD, path, DIRECTORY_MODE) {
         Ok(()) | Err(Errno::EXIST) => Ok(()),

@@ -1,11 +1,11 @@
-//! Computes the directory of a name. It is a pure function of the name, so a file is found without
-//! a listing or an index.
+//! Computes the directory of a file from its name alone, so a file is found without a listing or an
+//! index.
 //!
-//! The digits of a name are the first of its hash in hexadecimal. Where names are hashes already,
-//! they are the name's own first bytes. The digits are cut into levels: with two levels of width
-//! two, `sample.bam` of hash `9f86d0…` is `9f/86/sample.bam`. The file keeps its full name, so `ls
-//! -R` still shows it. For names that are hashes there is an alternative, as in git: the
-//! directories are part of the name.
+//! The digits of a name are the first hexadecimal digits of the name's hash. If names are hashes
+//! already, the digits are the name's own first bytes. The digits are cut into levels: with two
+//! levels of width two, `sample.bam` of hash `9f86d0…` is `9f/86/sample.bam`. The file keeps its
+//! full name, so `ls -R` still shows it. For names that are hashes there is an alternative, as in
+//! git: the file keeps only the part of the name that its directories do not have.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -19,28 +19,28 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::reserved;
 
-/// Largest number of directories above a file: enough for 10^9 files with 16 directories in each.
-/// Each level costs a look-up.
-const MOST_LEVELS: u8 = 6;
-/// Largest number of digits in a directory's name. More than 65,536 directories in one would be as
-/// slow as the flat directory that a layout replaces.
-const MOST_WIDTH: u8 = 4;
-/// Number of digits of a name's hash, which has 64 bits.
+/// Maximum number of directories above a file: enough for 10^9 files with 16 directories in each
+/// directory. Each level costs a look-up.
+const MAX_LEVELS: u8 = 6;
+/// Maximum number of digits in a directory's name. With more than 65,536 directories in one
+/// directory, look-ups would be as slow as in the flat directory that a layout replaces.
+const MAX_WIDTH: u8 = 4;
+/// Number of hexadecimal digits of a name's hash, which has 64 bits.
 const DIGITS: usize = 16;
-/// Files that a directory should hold: few enough to be listed at once, enough to be worth a
-/// directory.
-const COMFORTABLE: f64 = 100.0;
-/// Reason to refuse a name that looks like a directory of the layout. The kind of the entry does
+/// Number of files that a directory should hold: few enough to be listed at once, and enough to
+/// justify a directory.
+const IDEAL_FILES_PER_DIRECTORY: f64 = 100.0;
+/// Reason to refuse a name that looks like a directory of the layout. The type of the entry does
 /// not matter.
 pub(crate) const CALLED_LIKE_A_LEVEL: &str = "called like a directory of the layout";
 const RESERVED: &str = "a name that layouts use themselves";
-/// Longest name of a file, in bytes.
+/// Maximum length of a file's name, in bytes.
 const NAME_MAX: usize = 255;
 
 /// Source of the digits in a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hash {
-    /// XXH3 of the name, 64 bits: the fastest.
+    /// XXH3 of the name, 64 bits. This is the fastest hash.
     #[default]
     Xxh3,
     /// SHA-256 of the name, for use with other programs.
@@ -49,8 +49,8 @@ pub enum Hash {
     Md5,
     /// The name itself, if names are hashes already.
     NamePrefix,
-    /// SHA-256 of the content, which is also the file's name, in 64 digits: a content-addressed
-    /// store.
+    /// SHA-256 of the content. It is also the file's name, in 64 digits, so the layout is a
+    /// content-addressed store.
     ContentSha256,
 }
 
@@ -76,8 +76,8 @@ pub enum Leaf {
     /// The full name.
     #[default]
     Name,
-    /// The part of the name that follows its directories, as in git. Allowed only if the
-    /// directories are part of the name.
+    /// The rest of the name after the digits that its directories have, as in git. Allowed only if
+    /// the digits are part of the name.
     Rest,
 }
 
@@ -97,10 +97,10 @@ pub struct LayoutScheme {
 /// A shape that cannot exist, or a name that the layout cannot hold.
 #[derive(Debug, thiserror::Error)]
 pub enum SchemeError {
-    /// Numbers or options that do not go together.
+    /// Options that are out of range or exclude each other.
     #[error("{why}")]
     Options {
-        /// What is wrong with them.
+        /// What is wrong with the options.
         why: &'static str,
     },
     /// A name that the layout cannot hold.
@@ -117,13 +117,13 @@ impl LayoutScheme {
     /// Makes the shape with `levels` directories one below the other, each named by `width` digits.
     ///
     /// # Errors
-    /// [`SchemeError::Options`] if a number is out of range, or if the rest of a name is requested
-    /// and the directories are no part of the name.
+    /// [`SchemeError::Options`] if a number is out of range, or if `leaf` is [`Leaf::Rest`] but the
+    /// digits are not part of the name.
     pub fn new(hash: Hash, levels: u8, width: u8, leaf: Leaf) -> Result<Self, SchemeError> {
-        if !(1..=MOST_LEVELS).contains(&levels) {
+        if !(1..=MAX_LEVELS).contains(&levels) {
             return Err(SchemeError::Options { why: "--levels: a layout has 1 to 6 levels" });
         }
-        if !(1..=MOST_WIDTH).contains(&width) {
+        if !(1..=MAX_WIDTH).contains(&width) {
             return Err(SchemeError::Options { why: "--width: a directory's name has 1 to 4 digits" });
         }
         if usize::from(levels) * usize::from(width) > DIGITS {
@@ -136,11 +136,11 @@ impl LayoutScheme {
         Ok(Self { hash, levels, width, leaf })
     }
 
-    /// Chooses the shape whose directories would hold nearest to 100 of `files` files each, with
+    /// Chooses the shape in which `files` files would come nearest to 100 per directory. Keeps
     /// `levels` and `width` if they are given.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// The same as for [`new`](Self::new).
     pub fn suggest(
         hash: Hash,
         files: u64,
@@ -153,19 +153,19 @@ impl LayoutScheme {
         nearest.map_or_else(|| Self::new(hash, 1, 2, leaf), Ok)
     }
 
-    /// Returns all shapes with the given `levels` and `width`, at least one.
+    /// Returns all shapes with the given `levels` and `width`. There is at least one.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// The same as for [`new`](Self::new).
     pub(crate) fn shapes(
         hash: Hash,
         levels: Option<u8>,
         width: Option<u8>,
         leaf: Leaf,
     ) -> Result<Vec<Self>, SchemeError> {
-        // 16 or 256 directories in a directory. 4,096 would be too many in one.
+        // A directory then has 16 or 256 subdirectories. 4,096 would be too many.
         let widths = width.map_or(1..=2, |width| width..=width);
-        let all = levels.map_or(1..=MOST_LEVELS, |levels| levels..=levels);
+        let all = levels.map_or(1..=MAX_LEVELS, |levels| levels..=levels);
         let pairs = all.flat_map(|levels| widths.clone().map(move |width| (levels, width)));
         let (shapes, refused): (Vec<_>, Vec<_>) =
             pairs.map(|(levels, width)| Self::new(hash, levels, width, leaf)).partition(Result::is_ok);
@@ -175,37 +175,37 @@ impl LayoutScheme {
         }
     }
 
-    /// Distance of the files in one directory from [`COMFORTABLE`] for `files` files in all, on a
-    /// logarithmic scale. 0 is best.
+    /// Returns how far the number of files per directory is from [`IDEAL_FILES_PER_DIRECTORY`] if
+    /// there are `files` files in all, on a logarithmic scale. 0 is best.
     pub(crate) fn strain(&self, files: u64) -> f64 {
-        (files_per_directory(files, self.levels, self.width) / COMFORTABLE).ln().abs()
+        (files_per_directory(files, self.levels, self.width) / IDEAL_FILES_PER_DIRECTORY).ln().abs()
     }
 
-    /// Source of the digits in a path.
+    /// Returns the source of the digits in a path.
     #[must_use]
     pub fn hash(&self) -> Hash {
         self.hash
     }
 
-    /// Number of directories above a file.
+    /// Returns the number of directories above a file.
     #[must_use]
     pub fn levels(&self) -> u8 {
         self.levels
     }
 
-    /// Digits in a directory's name.
+    /// Returns the number of digits in a directory's name.
     #[must_use]
     pub fn width(&self) -> u8 {
         self.width
     }
 
-    /// Name of a file in its directory.
+    /// Returns how a file is named in its directory.
     #[must_use]
     pub fn leaf(&self) -> Leaf {
         self.leaf
     }
 
-    /// Number of directories that hold files, if there are enough files.
+    /// Returns the maximum number of directories that hold files.
     #[must_use]
     pub fn directories(&self) -> u64 {
         1 << (4 * self.digits().min(DIGITS - 1))
@@ -214,22 +214,22 @@ impl LayoutScheme {
     /// Returns the path of the file `name`, relative to the root.
     ///
     /// # Errors
-    /// [`SchemeError::Name`] if the name is invalid, or this layout cannot hold it.
+    /// [`SchemeError::Name`] if the name is invalid, or if this layout cannot hold the file.
     pub fn path(&self, name: &[u8]) -> Result<PathBuf, SchemeError> {
         let mut path = Vec::new();
         self.place(name, &mut path)?;
         Ok(PathBuf::from(OsString::from_vec(path)))
     }
 
-    /// Number of digits in the path of a file's directory.
+    /// Returns the number of digits in the path of a file's directory.
     pub(crate) fn digits(&self) -> usize {
         usize::from(self.levels) * usize::from(self.width)
     }
 
-    /// Appends the path of `name` below the root: its directories and its leaf.
+    /// Appends the path of the file `name` below the root to `path`.
     ///
     /// # Errors
-    /// [`SchemeError::Name`] if the name is invalid, or this layout cannot hold it.
+    /// [`SchemeError::Name`] if the name is invalid, or if this layout cannot hold the file.
     pub(crate) fn place(&self, name: &[u8], path: &mut Vec<u8>) -> Result<(), SchemeError> {
         self.check(name)
             .map_err(|why| SchemeError::Name { name: String::from_utf8_lossy(name).into_owned(), why })?;
@@ -248,7 +248,7 @@ impl LayoutScheme {
         Ok(())
     }
 
-    /// Sort key that puts the names of one directory next to each other.
+    /// Returns a sort key that puts the names of one directory next to each other.
     pub(crate) fn key(&self, name: &[u8]) -> u64 {
         match self.hash {
             Hash::Xxh3 | Hash::Sha256 | Hash::Md5 => self.hash64(name),
@@ -282,7 +282,8 @@ impl LayoutScheme {
         }
     }
 
-    /// Checks that this layout can hold a file called `name`. The error is the reason why not.
+    /// Checks that this layout can hold a file called `name`. The error is the reason why it
+    /// cannot.
     fn check(&self, name: &[u8]) -> Result<(), &'static str> {
         if name.is_empty() || name == b"." || name == b".." || name.contains(&b'/') || name.contains(&0) {
             return Err("not the name of a file");
@@ -296,8 +297,8 @@ impl LayoutScheme {
         self.suits(name)
     }
 
-    /// Checks the part of [`check`](Self::check) that depends on the shape. Quick, because a survey
-    /// checks each name against many shapes.
+    /// Checks the part of [`check`](Self::check) that depends on the shape. This is quick, because
+    /// a survey checks each name against many shapes.
     pub(crate) fn suits(&self, name: &[u8]) -> Result<(), &'static str> {
         match self.hash {
             Hash::NamePrefix if name.len() <= self.digits() => {
@@ -331,7 +332,7 @@ impl LayoutScheme {
         digits
     }
 
-    /// The first 64 bits of the name's hash.
+    /// Returns the first 64 bits of the name's hash.
     fn hash64(&self, name: &[u8]) -> u64 {
         let first = |digest: &[u8]| digest.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
         match self.hash {
@@ -342,7 +343,7 @@ impl LayoutScheme {
     }
 }
 
-/// Number of files in a directory if they are spread evenly.
+/// Returns the number of files in each directory if they are distributed evenly.
 #[expect(clippy::cast_precision_loss, reason = "a suggestion, not an account")]
 fn files_per_directory(files: u64, levels: u8, width: u8) -> f64 {
     (files.max(1) as f64) / 16f64.powi(i32::from(levels) * i32::from(width))

@@ -1,14 +1,14 @@
 //! Converts a directory from flat to sharded: reads the root batch by batch and moves every file to
 //! its directory, until no file is left to move.
 //!
-//! A directory that is read while files are renamed out of it may skip some, and programs that do
-//! not use the layout may add some. So it is read again until a pass moves none. Only files move: a
-//! relative symbolic link would lead elsewhere from a deeper directory, and the contents of
-//! subdirectories do not make this directory large.
+//! While files are renamed out of a directory, reading it may skip some files, and programs that do
+//! not use the layout may add some. So the root is read again until a pass moves no file. Symbolic
+//! links stay, because a relative link would lead elsewhere from a deeper directory. Subdirectories
+//! stay, because their contents do not make the root large.
 //!
-//! If the conversion is killed, at any instant, every file is in one of its two places, and the
-//! next run continues. Directories are made when a file needs them, and batches are sorted by
-//! directory, so that each is touched once a batch.
+//! If the conversion is killed at any instant, every file is in one of its two places, and the next
+//! run continues. Directories are made when a file needs them, and batches are sorted by directory,
+//! so that each directory is used once per batch.
 
 use std::ffi::CStr;
 use std::path::Path;
@@ -26,18 +26,20 @@ use crate::reserved;
 use crate::root::LayoutRoot;
 use crate::stage::remove_abandoned;
 use crate::survey::survey_of;
-use crate::tally::{BATCH, ConversionRun, ConversionWatch, Converted, type_of, wrong_content};
+use crate::tally::{BATCH_BYTES, ConversionRun, ConversionWatch, Converted, type_of, wrong_content};
 
-/// Makes the directory `root` a layout, or continues what an earlier call began; an unfinished
-/// unsharding is reversed. `watch` is called with the progress after each batch, and may stop it.
+/// Makes the directory `root` a layout, or continues an earlier call that was interrupted. Reverses
+/// an unfinished unsharding. Calls `watch` with the progress after each batch; `watch` may stop the
+/// conversion.
 ///
 /// # Errors
-/// [`Error::Busy`]. [`Error::Differs`] if it is a layout of another shape than requested.
-/// [`Error::Unfit`] or [`Error::Uneven`] if its names do not suit; nothing was touched then.
-/// [`Error::Stopped`], or [`Error::Io`] if there is no room or no permission: nothing is lost, and
-/// the next call continues. A problem that concerns one file is not an error but a
-/// [`LayoutFailure`](super::LayoutFailure). The layout then stays in the state of an unfinished
-/// conversion, which is safe but slower, unless all failures are names that a layout cannot hold.
+/// [`Error::Busy`]. [`Error::Differs`] if `root` is a layout of another shape than requested.
+/// [`Error::Unfit`] or [`Error::Uneven`] if its names do not suit the shape; nothing was changed
+/// then. [`Error::Stopped`], or [`Error::Io`] if there is no space or no permission: nothing is
+/// lost, and the next call continues. A problem with a single file is reported as a
+/// [`LayoutFailure`](super::LayoutFailure). After such failures the layout stays in the state of an
+/// unfinished conversion, which is safe but slower. The exception: if all failures are names that a
+/// layout cannot hold, the conversion is finished.
 pub fn shard<'a>(
     root: &'a Path,
     request: &LayoutRequest,
@@ -57,14 +59,14 @@ pub fn shard<'a>(
     if record.state == LayoutState::Unsharding {
         conversion.set(LayoutRecord { state: LayoutState::Sharding, ..record })?;
     }
-    // Shortens the lifetime: the root lives only as long as this call.
+    // Shortens the lifetime of `watch` to that of `root`, which lives only as long as this call.
     let mut watch = |done: &Converted| watch(done);
     let mut job = ConversionRun::new(&root, record.scheme, &mut watch);
     job.done.resumed = resumed && !finished;
     while job.pass()? > 0 {}
     root.sync_all()?;
-    // Another run could not move the misnamed files either, and no caller can look for them in a
-    // layout.
+    // The conversion is finished although misnamed files are left: another run could not move them
+    // either, and no caller can look for them in a layout.
     if job.done.failures == job.misnamed {
         conversion.set(LayoutRecord { state: LayoutState::Sharded, ..record })?;
     }
@@ -72,16 +74,16 @@ pub fn shard<'a>(
 }
 
 impl ConversionRun<'_> {
-    /// Moves the files that one reading of the root finds. Returns their number.
+    /// Reads the root once and moves the files found. Returns their number.
     fn pass(&mut self) -> Result<u64> {
         self.begin_pass();
         let before = self.done.moved;
-        let mut pages = self.root.read(b"", BATCH)?;
+        let mut pages = self.root.read(b"", BATCH_BYTES)?;
         let mut order = Vec::new();
         while let Some(batch) = pages.next()? {
             self.sort(batch, &mut order)?;
             self.move_all(batch, &order)?;
-            self.tell()?;
+            self.report_progress()?;
         }
         Ok(self.done.moved - before)
     }
@@ -128,7 +130,7 @@ impl ConversionRun<'_> {
         Ok(())
     }
 
-    /// Moves a file to its place, which is written to `path` with a zero byte at the end.
+    /// Moves a file to its place. Writes the place to `path`, with a zero byte at the end.
     fn move_one(&mut self, name: &CStr, path: &mut Vec<u8>) -> Result<MoveResult> {
         let bytes = name.to_bytes();
         self.scheme.place(bytes, path)?;
@@ -137,7 +139,8 @@ impl ConversionRun<'_> {
         }
         path.push(0);
         loop {
-            // The zero byte was just written, and neither names nor digits have one.
+            // The zero byte was just appended, and neither names nor digits contain one, so this
+            // cannot fail.
             let to = CStr::from_bytes_with_nul(path).unwrap_or_default();
             match self.root.rename_exclusively(name, to) {
                 Ok(Some(MoveResult::Absent)) => {}
@@ -153,11 +156,11 @@ impl ConversionRun<'_> {
     }
 }
 
-/// True if an error concerns one file only, so that other files may still be moved.
+/// True if an error concerns only one file, so that other files can still be moved.
 fn concerns_one_file(error: &Error) -> bool {
     match error {
         Error::Name { .. } | Error::Content { .. } => true,
-        // EPERM comes from the owner or the attributes of the file itself, EACCES from the
+        // EPERM is caused by the owner or the attributes of the file itself, EACCES by the
         // directory.
         Error::Io { source, .. } => source.raw_os_error() == Some(Errno::PERM.raw_os_error()),
         _ => false,

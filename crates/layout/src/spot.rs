@@ -1,11 +1,11 @@
-//! The two places of one name in the file system. Implements [`DiskSteps`] with system calls.
+//! Implements [`DiskSteps`] with system calls, for the two places of one name in the file system.
 
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 use crate::gate::LayoutGate;
-use crate::protocol::{DiskSteps, FilePlace, MoveResult, shift};
+use crate::protocol::{DiskSteps, FilePlace, MoveResult, move_file};
 use crate::record::{LayoutRecord, LayoutState};
 use crate::root::{ATTEMPTS, LayoutRoot, file_type};
 use crate::scheme::LayoutScheme;
@@ -17,7 +17,7 @@ pub(crate) struct Spot<'a> {
     scheme: LayoutScheme,
     flat: &'a [u8],
     sharded: Vec<u8>,
-    /// The new file to install, if there is one.
+    /// The new file to install, if the operation is a write.
     staged: Option<&'a Staged<'a>>,
 }
 
@@ -25,14 +25,14 @@ impl<'a> Spot<'a> {
     /// Computes the places of `name`.
     ///
     /// # Errors
-    /// [`Error::Name`] if the layout cannot hold it.
+    /// [`Error::Name`] if the layout cannot hold the name.
     pub(crate) fn new(root: &'a LayoutRoot, scheme: LayoutScheme, name: &'a [u8]) -> Result<Self> {
         let mut sharded = Vec::with_capacity(name.len() + 16);
         scheme.place(name, &mut sharded)?;
         Ok(Self { root, scheme, flat: name, sharded, staged: None })
     }
 
-    /// Treats two paths below the root as the places of one name.
+    /// Treats two given paths below the root as the two places of one name.
     pub(crate) fn between(
         root: &'a LayoutRoot,
         scheme: LayoutScheme,
@@ -64,8 +64,8 @@ impl<'a> Spot<'a> {
         }
     }
 
-    /// Calls `rename`, and makes the directories above `to` where they are missing. False if there
-    /// is nothing to rename.
+    /// Calls `rename`. If it fails because directories above `to` are missing, makes them and calls
+    /// it again. False if there is no file to rename.
     fn with_directories(&self, to: &[u8], mut rename: impl FnMut() -> Result<bool>) -> Result<bool> {
         for _ in 0..ATTEMPTS {
             if rename()? {
@@ -96,8 +96,8 @@ impl DiskSteps for Spot<'_> {
     }
 
     fn rename_exclusively(&self, from: FilePlace, to: FilePlace) -> Result<Option<MoveResult>> {
-        // In a layout at rest there is nothing at the origin, and a stat is cheaper than a rename
-        // that fails.
+        // Usually no conversion is running, so there is no file at the origin. A stat shows this at
+        // less cost than a failing rename.
         let Some(stat) = self.root.stat(self.path(from))? else { return Ok(Some(MoveResult::Absent)) };
         self.is_file(from, &stat)?;
         let (from, to) = (self.path(from), self.path(to));
@@ -141,7 +141,7 @@ impl DiskSteps for Spot<'_> {
     }
 }
 
-/// The place to which files move in this state.
+/// Returns the place to which files move in this state.
 pub(crate) fn target(state: LayoutState) -> FilePlace {
     match state {
         LayoutState::Sharding | LayoutState::Sharded => FilePlace::Sharded,
@@ -150,13 +150,13 @@ pub(crate) fn target(state: LayoutState) -> FilePlace {
 }
 
 impl LayoutRoot {
-    /// Moves a file from one path to another, unless that exists.
+    /// Moves a file from one path to another, unless `to` exists.
     pub(crate) fn move_exclusively(
         &self,
         scheme: LayoutScheme,
         from: &[u8],
         to: &[u8],
     ) -> Result<MoveResult> {
-        shift(&Spot::between(self, scheme, from, to), FilePlace::Flat, FilePlace::Sharded)
+        move_file(&Spot::between(self, scheme, from, to), FilePlace::Flat, FilePlace::Sharded)
     }
 }

@@ -1,20 +1,20 @@
 //! Measures how evenly names that are to be used as hashes are spread: counts files by the first
 //! bytes of their names.
 //!
-//! Memory is constant: if there are too many distinct beginnings, they are shortened by one byte.
-//! Bytes are counted as they are, so names in other alphabets than hexadecimal digits are judged by
-//! the directories they would have. Called by the survey.
+//! Memory is bounded: if there are too many distinct beginnings, all are shortened by one byte. Any
+//! bytes are counted, so names that are not hexadecimal are judged by the directories they would
+//! have. Called by the survey.
 
 use std::collections::HashMap;
 
-/// Largest number of leading bytes that are counted.
-const BYTES: usize = 4;
-/// Largest number of beginnings kept: twice as many as four hexadecimal digits have, in some MiB.
-/// Two bytes never have more.
+/// Maximum number of leading bytes that are counted.
+const MAX_COUNTED_BYTES: usize = 4;
+/// Maximum number of distinct beginnings, which take some MiB. There are half as many strings of
+/// four hexadecimal digits, or of two arbitrary bytes, so these are always distinguished.
 const MAX_BEGINNINGS: usize = 1 << 17;
 
-/// The first bytes of a name, padded with zeros, which no name contains.
-type Beginning = [u8; BYTES];
+/// First bytes of a name, padded with zeros, which no name contains.
+type Beginning = [u8; MAX_COUNTED_BYTES];
 
 /// Counts of files by the first bytes of their names.
 pub(crate) struct NameSpread {
@@ -24,22 +24,22 @@ pub(crate) struct NameSpread {
     files: u64,
 }
 
-/// The number of files in the directory of a file chosen at random, that file included.
+/// The number of files in the directory of a file chosen at random, including that file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Crowding {
-    /// For the names as they are.
+    /// For the surveyed names.
     pub(crate) found: f64,
-    /// If they were spread evenly over all directories that hexadecimal digits can make.
+    /// For names distributed evenly over all directories that hexadecimal digits can name.
     pub(crate) even: f64,
 }
 
 impl NameSpread {
     pub(crate) fn new() -> Self {
-        Self { counts: HashMap::new(), bytes: BYTES, files: 0 }
+        Self { counts: HashMap::new(), bytes: MAX_COUNTED_BYTES, files: 0 }
     }
 
     pub(crate) fn add(&mut self, name: &[u8]) {
-        let mut beginning = [0; BYTES];
+        let mut beginning = [0; MAX_COUNTED_BYTES];
         let length = name.len().min(self.bytes);
         beginning[..length].copy_from_slice(&name[..length]);
         *self.counts.entry(beginning).or_default() += 1;
@@ -50,17 +50,17 @@ impl NameSpread {
         }
     }
 
-    /// Returns the number of directories if names are cut after `digits` digits. `None` if fewer
-    /// digits are distinguished.
+    /// Returns the number of different directories if each is named by the first `digits` digits of
+    /// a name. `None` if fewer digits are distinguished.
     pub(crate) fn directories(&self, digits: usize) -> Option<u64> {
         (digits <= self.bytes).then(|| self.cut(digits).len() as u64)
     }
 
-    /// Computes the crowding if the directory of a file is the first `digits` digits of its name.
-    /// Fewer digits are used if no more are distinguished.
+    /// Computes the crowding if the directory of a file is named by the first `digits` digits of
+    /// its name. If fewer digits are distinguished, these are used.
     ///
-    /// If `n` files are spread evenly over `k` directories, a file shares its directory with some
-    /// `n / k` others, so `n / k + 1` files are in it.
+    /// If `n` files are distributed evenly over `k` directories, a file shares its directory with
+    /// about `n / k` others, so the directory has `n / k + 1` files.
     pub(crate) fn crowding(&self, digits: usize) -> Crowding {
         let digits = digits.min(self.bytes);
         let squares: f64 = self.cut(digits).values().map(|count| f64::from(*count).powi(2)).sum();
@@ -69,11 +69,12 @@ impl NameSpread {
         Crowding { found: squares / files.max(1.0), even: files / directories + 1.0 }
     }
 
-    /// Returns the counts by the first `bytes` bytes alone: those of equal beginnings are added.
+    /// Returns the counts by the first `bytes` bytes. Counts of beginnings that become equal are
+    /// added.
     fn cut(&self, bytes: usize) -> HashMap<Beginning, u32> {
         let mut cut = HashMap::new();
         for (beginning, count) in &self.counts {
-            let mut shorter = [0; BYTES];
+            let mut shorter = [0; MAX_COUNTED_BYTES];
             shorter[..bytes].copy_from_slice(&beginning[..bytes]);
             *cut.entry(shorter).or_default() += count;
         }
@@ -92,7 +93,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts `files` names like hashes in an alphabet.
+    /// Counts `files` names that are distributed like hashes, written in an alphabet.
     fn spread(alphabet: &[u8], files: u32) -> NameSpread {
         let mut spread = NameSpread::new();
         for number in 0..files {

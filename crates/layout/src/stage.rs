@@ -1,9 +1,9 @@
-//! Temporary files: new content is written beside its place, then renamed, so that no reader sees
-//! half of it.
+//! Writes temporary files: new content is written to a file beside its destination, which is then
+//! renamed, so that no reader sees incomplete content.
 //!
 //! The writer holds a lock on its file. A temporary file without a lock was left by a killed writer
-//! and may be removed. A conversion moves the files of running writers to the root, where a writer
-//! looks if its file is gone.
+//! and may be removed. A conversion moves the temporary files of running writers to the root. A
+//! writer that does not find its file looks there.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -19,12 +19,12 @@ use crate::error::Result;
 use crate::reserved;
 use crate::root::{ATTEMPTS, LayoutRoot};
 
-/// A file being written. Dropping it removes the file, unless it has got its name.
+/// A temporary file. Dropping this value removes the file, unless the file has got its final name.
 pub(crate) struct Staged<'a> {
     root: &'a LayoutRoot,
     file: File,
     path: Vec<u8>,
-    /// Its destination, for error messages. The temporary name would not help a user.
+    /// The destination, for error messages. The temporary name would not help a user.
     to: Vec<u8>,
     named: Cell<bool>,
 }
@@ -43,13 +43,13 @@ impl<'a> Staged<'a> {
                 continue;
             };
             rustix::fs::flock(&file, FlockOperation::LockExclusive).map_err(at)?;
-            // Before the lock, another process could take the file for a dead writer's and remove
-            // it.
+            // Before it was locked, another process could take the file for a dead writer's file
+            // and remove it.
             if rustix::fs::fstat(&file).map_err(at)?.st_nlink > 0 {
                 return Ok(Self { root, file, path, to: to.to_vec(), named: Cell::new(false) });
             }
         }
-        // The directory was made and is still missing, so a file is in its place.
+        // The directory was made and is still missing, so there is a file in its place.
         Err(at(Errno::NOTDIR))
     }
 
@@ -63,13 +63,14 @@ impl<'a> Staged<'a> {
         self.file.sync_all().map_err(|error| self.root.error(&self.to, error))
     }
 
-    /// Hands the content to the file system, as a close does, and reports errors. NFS reports only
-    /// then that the server's disk is full.
+    /// Hands the content to the file system, as `close` does, and reports errors. NFS does not
+    /// report before this that the server's disk is full.
     pub(crate) fn flush(&self) -> Result<()> {
         firstbyte_listing::flush(&self.file).map_err(|error| self.root.error(&self.to, error))
     }
 
-    /// Gives the file its name, and replaces any file there. False if the directory is missing.
+    /// Gives the file its final name, replacing any file of that name. False if the directory is
+    /// missing.
     pub(crate) fn rename(&self, to: &[u8]) -> Result<bool> {
         let renamed = self.root.rename(&self.path, to)? || self.root.rename(self.name(), to)?;
         self.named.set(renamed);
@@ -87,13 +88,14 @@ impl Drop for Staged<'_> {
         if self.named.get() {
             return;
         }
-        // If this fails, the file is recognised as abandoned later.
+        // If this fails, the file is later recognised as abandoned.
         let _ = self.root.remove(&self.path);
         let _ = self.root.remove(self.name());
     }
 }
 
-/// Removes the file of a killed writer. False if the writer lives, or the file is gone.
+/// Removes the temporary file of a killed writer. False if the writer lives, or if the file no
+/// longer exists.
 pub(crate) fn remove_abandoned(root: &LayoutRoot, path: &[u8]) -> Result<bool> {
     if !is_abandoned(root, path)? {
         return Ok(false);
@@ -103,26 +105,28 @@ pub(crate) fn remove_abandoned(root: &LayoutRoot, path: &[u8]) -> Result<bool> {
 
 /// True if no writer holds the lock on the file at `path` any more.
 pub(crate) fn is_abandoned(root: &LayoutRoot, path: &[u8]) -> Result<bool> {
-    // NFS turns this lock into a record lock, and an exclusive one needs the right to write.
+    // NFS turns this lock into a record lock. An exclusive record lock needs a descriptor for
+    // writing.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let opened = root.file(path, flags | OFlags::RDWR).or_else(|_| root.file(path, flags | OFlags::RDONLY));
     let Some(file) = opened? else { return Ok(false) };
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(true),
-        // The lock is held, or on NFS the right to write is missing.
+        // The lock is held by the writer, or on NFS the descriptor is not open for writing.
         Err(Errno::WOULDBLOCK | Errno::BADF) => Ok(false),
         Err(error) => Err(root.error(path, error)),
     }
 }
 
-/// Returns a number that no other writer has: it starts at random in each process and then counts
-/// up.
+/// Returns a number that no other writer uses. In each process the numbers start at random and
+/// count up.
 pub(crate) fn number() -> u64 {
     static START: OnceLock<u64> = OnceLock::new();
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let start = *START.get_or_init(|| {
         let mut bytes = [0; 8];
-        // Without randomness the name is more likely to exist, which is an error.
+        // Without randomness, the temporary name is more likely to exist already. The write then
+        // fails.
         let _ = rustix::rand::getrandom(&mut bytes, GetRandomFlags::empty());
         u64::from_ne_bytes(bytes)
     });

@@ -1,7 +1,8 @@
-//! Reads a directory before any file is moved: counts files, finds names that do not suit, and
-//! checks that names to be used as hashes are spread like hashes. One pass, in constant memory.
+//! Reads a directory before any file is moved: counts files, finds names that do not suit the
+//! layout, and checks that names to be used as hashes are distributed like hashes. A survey is one
+//! pass in constant memory.
 //!
-//! The shape may follow from the number of files, which is known only at the end. So names are
+//! The shape may depend on the number of files, which is known only at the end. So names are
 //! checked against every shape that may be chosen.
 
 use std::path::Path;
@@ -18,37 +19,39 @@ use crate::reserved;
 use crate::root::LayoutRoot;
 use crate::scheme::{CALLED_LIKE_A_LEVEL, LayoutScheme};
 use crate::spread::{NameSpread, to_float};
-use crate::tally::{BATCH, type_of};
+use crate::tally::{BATCH_BYTES, type_of};
 
-/// The directory of the average file may be this many times as full as with evenly spread names.
-const TOLERANCE: f64 = 2.0;
+/// Factor by which the directory of the average file may be fuller than with evenly distributed
+/// names.
+const MAX_CROWDING_RATIO: f64 = 2.0;
 /// Bytes of names read at once from a directory of a layout, for each directory level.
 const LEVEL_BATCH: usize = 256 << 10;
-/// Number of look-ups that are timed for an estimate.
-const SAMPLE: usize = 100;
-/// Shortest time of a rename and of a new directory, measured on ext4 with a warm cache.
-const RENAME: Duration = Duration::from_micros(4);
-const DIRECTORY: Duration = Duration::from_micros(25);
+/// Number of look-ups whose time is measured for an estimate.
+const TIMED_LOOK_UPS: usize = 100;
+/// Minimum times of a rename and of making a directory, measured on ext4 with a warm cache.
+const MIN_RENAME_TIME: Duration = Duration::from_micros(4);
+const MIN_DIRECTORY_TIME: Duration = Duration::from_micros(25);
 
 /// The content of a directory, and what a conversion would do with it.
 #[derive(Debug)]
 pub struct Survey {
-    /// The shape the layout has or would have.
+    /// The shape that the layout has or would get.
     pub scheme: LayoutScheme,
-    /// The state of the layout; `None` if the directory is not a layout yet.
+    /// The state of the layout. `None` if the directory is not a layout yet.
     pub state: Option<LayoutState>,
-    /// Files that would move.
+    /// Number of files that would move.
     pub files: u64,
-    /// Entries that are not files and stay in the root.
+    /// Number of entries that are not files. They stay in the root.
     pub left: u64,
-    /// Files that stay in the root of a layout because it cannot hold their names. 0 if the
-    /// directory is not a layout yet: such names then prevent the conversion.
+    /// Number of files that stay in the root of a layout because the layout cannot hold their
+    /// names. 0 if the directory is not a layout yet, because such names then prevent the
+    /// conversion.
     pub unfit: u64,
-    /// Directories that would be made, or removed again. The number to make for hashed names is an
-    /// expectation; in a layout some may exist already.
+    /// Number of directories that would be made or removed. For hashed names, the number to make is
+    /// an expected value, and in a layout some of them may exist already.
     pub directories: u64,
-    /// Approximate time of a conversion, from the latency of some look-ups here and the cost of
-    /// renames elsewhere. It may be wrong by a factor of a few.
+    /// Approximate time of a conversion, computed from the latency of look-ups measured here and
+    /// the cost of renames measured on another machine. It may be wrong by a factor of a few.
     pub estimate: Duration,
     unsuitable: Option<Error>,
 }
@@ -57,7 +60,7 @@ impl Survey {
     /// Returns the survey if all names suit the shape.
     ///
     /// # Errors
-    /// [`Error::Unfit`], [`Error::Uneven`].
+    /// [`Error::Unfit`] or [`Error::Uneven`] if they do not.
     pub fn fit(self) -> Result<Self> {
         match self.unsuitable {
             None => Ok(self),
@@ -65,7 +68,7 @@ impl Survey {
         }
     }
 
-    /// The reason why names do not suit the shape; `None` if all do.
+    /// Returns the reason why names do not suit the shape; `None` if all names do.
     #[must_use]
     pub fn unsuitable(&self) -> Option<&Error> {
         self.unsuitable.as_ref()
@@ -75,7 +78,7 @@ impl Survey {
 /// Examines the directory `root` and changes nothing.
 ///
 /// # Errors
-/// [`Error::Scheme`] if the options do not go together. [`Error::Differs`] if it is a layout of
+/// [`Error::Scheme`] if the options exclude each other. [`Error::Differs`] if `root` is a layout of
 /// another shape than requested. [`Error::Io`], [`Error::Newer`], [`Error::Malformed`].
 pub fn survey(root: &Path, request: &LayoutRequest) -> Result<Survey> {
     survey_of(&LayoutRoot::open(root)?, request)
@@ -85,14 +88,15 @@ pub fn survey(root: &Path, request: &LayoutRequest) -> Result<Survey> {
 /// changes nothing.
 ///
 /// # Errors
-/// [`Error::Missing`]: it is not a layout. [`Error::Io`], [`Error::Newer`], [`Error::Malformed`].
+/// [`Error::Missing`] if the directory is not a layout. [`Error::Io`], [`Error::Newer`],
+/// [`Error::Malformed`].
 pub fn survey_back(root: &Path) -> Result<Survey> {
     let root = LayoutRoot::open(root)?;
     let record = LayoutGate::layout(&root)?;
-    let mut levels = Levels { root: &root, scheme: record.scheme, files: 0, directories: 0 };
+    let mut levels = LevelCounts { root: &root, scheme: record.scheme, files: 0, directories: 0 };
     levels.count(b"", 0)?;
-    let Levels { files, directories, .. } = levels;
-    let look_up = match root.read(b"", BATCH)?.next()? {
+    let LevelCounts { files, directories, .. } = levels;
+    let look_up = match root.read(b"", BATCH_BYTES)?.next()? {
         Some(batch) => time_look_ups(&root, batch)?,
         None => Duration::ZERO,
     };
@@ -103,20 +107,21 @@ pub fn survey_back(root: &Path) -> Result<Survey> {
 
 pub(crate) fn survey_of(root: &LayoutRoot, request: &LayoutRequest) -> Result<Survey> {
     let record = LayoutGate::enter(root)?.record;
-    // A request that no shape satisfies is refused before a directory of millions is read.
+    // A request that no shape satisfies is refused before the directory is read, which may have
+    // millions of entries.
     let shapes = match record {
         Some(record) => request.agrees(record.scheme, root.path()).map(|()| vec![record.scheme])?,
         None => request.shapes()?,
     };
-    let mut seen = Seen::new(shapes, record.is_some());
+    let mut seen = DirectoryFindings::new(shapes, record.is_some());
     seen.read(root)?;
     let files = seen.files;
     let shapes = std::mem::take(&mut seen.shapes);
     let nearest = shapes.into_iter().min_by(|a, b| a.scheme.strain(files).total_cmp(&b.scheme.strain(files)));
     let Some(shape) = nearest else { return Err(Error::Scheme { why: "there is no such shape" }) };
     let scheme = shape.scheme;
-    // In an existing layout, files with unsuitable names stay in the root and are reported one by
-    // one.
+    // In an existing layout, files with unsuitable names stay in the root and are reported
+    // individually.
     let (unfit, unsuitable) = match record {
         Some(_) => (shape.refused, None),
         None => (0, shape.unfit(root).or_else(|| seen.uneven(root, scheme))),
@@ -135,15 +140,15 @@ pub(crate) fn survey_of(root: &LayoutRoot, request: &LayoutRequest) -> Result<Su
     })
 }
 
-/// A shape that may be chosen, and the names that it refuses.
-struct Shape {
+/// A shape that may be chosen, and the names that it cannot hold.
+struct CandidateShape {
     scheme: LayoutScheme,
     refused: u64,
     /// One refused name, and the reason.
     example: Option<(Vec<u8>, &'static str)>,
 }
 
-impl Shape {
+impl CandidateShape {
     fn refuse(&mut self, name: &[u8], why: &'static str) {
         self.refused += 1;
         self.example.get_or_insert_with(|| (name.to_vec(), why));
@@ -158,28 +163,30 @@ impl Shape {
     }
 }
 
-/// Findings of one reading of a directory.
-struct Seen {
+/// Findings of one pass over a directory.
+struct DirectoryFindings {
     files: u64,
     left: u64,
-    shapes: Vec<Shape>,
+    shapes: Vec<CandidateShape>,
     /// The distribution of the names, if they are to be used as hashes.
     spread: Option<NameSpread>,
-    /// True if the directory is a layout: directories with the names of its levels belong to it.
+    /// True if the directory is a layout already. Directories whose names look like its levels then
+    /// belong to the layout.
     established: bool,
     /// Time of one look-up.
     look_up: Duration,
 }
 
-impl Seen {
+impl DirectoryFindings {
     fn new(shapes: Vec<LayoutScheme>, established: bool) -> Self {
         let spread = shapes.iter().any(|scheme| scheme.hash().is_prefix()).then(NameSpread::new);
-        let shapes = shapes.into_iter().map(|scheme| Shape { scheme, refused: 0, example: None }).collect();
+        let shapes =
+            shapes.into_iter().map(|scheme| CandidateShape { scheme, refused: 0, example: None }).collect();
         Self { files: 0, left: 0, shapes, spread, established, look_up: Duration::ZERO }
     }
 
     fn read(&mut self, root: &LayoutRoot) -> Result<()> {
-        let mut pages = root.read(b"", BATCH)?;
+        let mut pages = root.read(b"", BATCH_BYTES)?;
         while let Some(batch) = pages.next()? {
             if self.files == 0 {
                 self.look_up = time_look_ups(root, batch)?;
@@ -194,7 +201,7 @@ impl Seen {
     fn note(&mut self, entry: &BatchEntry<'_>, kind: FileType) {
         let name = entry.name();
         match kind {
-            // The entry is gone.
+            // The entry no longer exists.
             FileType::Unknown => {}
             FileType::RegularFile => {
                 self.files += 1;
@@ -208,7 +215,7 @@ impl Seen {
                 }
             }
             kind => {
-                let level = |shape: &Shape| shape.scheme.is_level(name);
+                let level = |shape: &CandidateShape| shape.scheme.is_level(name);
                 if self.established {
                     let own = kind == FileType::Directory && self.shapes.iter().any(level);
                     self.left += u64::from(!own);
@@ -222,15 +229,19 @@ impl Seen {
         }
     }
 
-    /// Returns an error if names are not spread like hashes: the directory of a file taken at
-    /// random would then hold far more than the average directory.
+    /// Returns an error if names are not distributed like hashes: if the directory of a random file
+    /// would hold far more files than the average directory.
     fn uneven(&self, root: &LayoutRoot, scheme: LayoutScheme) -> Option<Error> {
         let crowding = self.spread.as_ref()?.crowding(scheme.digits());
         let (crowding, even) = (crowding.found, crowding.even);
-        (crowding > TOLERANCE * even).then(|| Error::Uneven { root: root.path().to_owned(), crowding, even })
+        (crowding > MAX_CROWDING_RATIO * even).then(|| Error::Uneven {
+            root: root.path().to_owned(),
+            crowding,
+            even,
+        })
     }
 
-    /// Number of directories on all levels for `files` files.
+    /// Returns the number of directories on all levels for `files` files.
     fn directories(&self, scheme: LayoutScheme, files: u64) -> u64 {
         let level = |level: u8| {
             let digits = usize::from(level) * usize::from(scheme.width());
@@ -241,8 +252,8 @@ impl Seen {
     }
 }
 
-/// Expected number of directories, each named by `digits` digits, that get a file if names are
-/// hashed.
+/// Returns the expected number of directories, each named by `digits` digits, that get at least one
+/// file if names are hashed.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -250,22 +261,22 @@ impl Seen {
 )]
 fn expected(digits: usize, files: u64) -> u64 {
     let directories = (0..digits).fold(1.0_f64, |all, _| all * 16.0);
-    // A directory stays empty if no file falls into it. `ln_1p` and `exp_m1` keep the result exact
-    // for few files among very many directories.
+    // A directory stays empty if no file falls into it. `ln_1p` and `exp_m1` keep the result
+    // accurate for few files among very many directories.
     let filled = -(to_float(files) * (-directories.recip()).ln_1p()).exp_m1() * directories;
     filled.round() as u64
 }
 
 /// Counts of files and directories in a layout.
-struct Levels<'a> {
+struct LevelCounts<'a> {
     root: &'a LayoutRoot,
     scheme: LayoutScheme,
     files: u64,
     directories: u64,
 }
 
-impl Levels<'_> {
-    /// Counts the entries below `path`, which ends in `/` or is empty, and consists of `digits`
+impl LevelCounts<'_> {
+    /// Counts the entries below `path`, which ends in `/` or is empty, and has `digits` hash
     /// digits.
     fn count(&mut self, path: &[u8], digits: usize) -> Result<()> {
         let mut pages = self.root.read(path, LEVEL_BATCH)?;
@@ -288,19 +299,20 @@ impl Levels<'_> {
     }
 }
 
-/// The average time of a look-up, measured with some names in the root.
+/// Returns the average time of a look-up, measured with some names in the root.
 fn time_look_ups(root: &LayoutRoot, batch: &Batch) -> Result<Duration> {
     let began = Instant::now();
     let mut count = 0;
-    for entry in batch.entries().take(SAMPLE) {
+    for entry in batch.entries().take(TIMED_LOOK_UPS) {
         root.stat(entry.name())?;
         count += 1;
     }
     Ok(began.elapsed().checked_div(count).unwrap_or_default())
 }
 
-/// Estimates the time of a conversion. On a network a rename is a request, like a look-up.
+/// Estimates the time of a conversion. On a network file system, a rename is a request, like a
+/// look-up.
 fn estimate(look_up: Duration, files: u64, directories: u64) -> Duration {
     let times = |cost: Duration, count: u64| cost.mul_f64(to_float(count));
-    times(look_up.max(RENAME), files) + times(look_up.max(DIRECTORY), directories)
+    times(look_up.max(MIN_RENAME_TIME), files) + times(look_up.max(MIN_DIRECTORY_TIME), directories)
 }

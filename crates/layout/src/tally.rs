@@ -1,4 +1,5 @@
-//! The state that `shard` and `unshard` share: counts, failures, and the caller's request to stop.
+//! Holds the state that `shard` and `unshard` share: counts, failures, and the caller's request to
+//! stop.
 
 use std::io::{self, BufRead, BufReader};
 use std::ops::ControlFlow;
@@ -12,16 +13,17 @@ use crate::error::{Error, Result};
 use crate::root::{LayoutRoot, file_type};
 use crate::scheme::{Hash, LayoutScheme};
 
-/// Bytes of names that are read, sorted and moved at once: some 60,000 names of usual length.
-/// Larger batches mean more files for each directory touched, but have to fit in a few MiB.
-pub(crate) const BATCH: usize = 4 << 20;
-/// Bytes of content read at once by a system call. More would not help, as a layout's files are
+/// Bytes of names that are read, sorted and moved at once, about 60,000 names of usual length. In a
+/// larger batch, more files go to each directory, but the batch has to fit into a few MiB of
+/// memory.
+pub(crate) const BATCH_BYTES: usize = 4 << 20;
+/// Bytes of content read by one system call. More would not help, because a layout's files are
 /// small.
-pub(crate) const PART: usize = 64 << 10;
-/// Largest number of failures that are kept. The others are only counted.
+pub(crate) const READ_BYTES: usize = 64 << 10;
+/// Maximum number of failures that are kept. Further failures are only counted.
 pub(crate) const MAX_KEPT_FAILURES: usize = 1000;
 
-/// A file that could not be moved, or something that could not be checked.
+/// A failure to move a file, or to check a file or directory.
 #[derive(Debug)]
 pub struct LayoutFailure {
     /// The path of the file or directory.
@@ -37,27 +39,28 @@ pub struct Converted {
     pub scheme: LayoutScheme,
     /// True if an earlier run had begun the conversion.
     pub resumed: bool,
-    /// Files moved.
+    /// Number of files moved.
     pub moved: u64,
-    /// Directories made, or removed again.
+    /// Number of directories made or removed.
     pub directories: u64,
-    /// Entries that are not files and stay in the root: directories, symbolic links and the like.
+    /// Number of entries that are not files and stay in the root, such as directories and symbolic
+    /// links.
     pub left: u64,
-    /// Number of files that could not be moved. They stay where they are and can be found there.
+    /// Number of files that could not be moved. They stay where they are, and can be found there.
     pub failures: u64,
     /// The first thousand failures.
     pub failed: Vec<LayoutFailure>,
 }
 
-/// Called with the progress after each batch; may stop the conversion.
+/// Callback that gets the progress after each batch, and may stop the conversion.
 pub(crate) type ConversionWatch<'a> = dyn FnMut(&Converted) -> ControlFlow<()> + 'a;
 
-/// A conversion under way.
+/// A conversion in progress.
 pub(crate) struct ConversionRun<'a> {
     pub(crate) root: &'a LayoutRoot,
     pub(crate) scheme: LayoutScheme,
     pub(crate) done: Converted,
-    /// Number of failures because of names that the layout cannot hold.
+    /// Number of failures whose cause is a name that the layout cannot hold.
     pub(crate) misnamed: u64,
     watch: &'a mut ConversionWatch<'a>,
 }
@@ -74,7 +77,7 @@ impl<'a> ConversionRun<'a> {
         Self { root, scheme, done, misnamed: 0, watch }
     }
 
-    /// Resets the counts of failures and of entries left, which a new pass will find again.
+    /// Resets the counts of failures and of remaining entries. The new pass counts them again.
     pub(crate) fn begin_pass(&mut self) {
         self.done.left = 0;
         self.done.failures = 0;
@@ -82,7 +85,7 @@ impl<'a> ConversionRun<'a> {
         self.misnamed = 0;
     }
 
-    /// Notes a file that stays where it is.
+    /// Records a file that could not be moved.
     pub(crate) fn fail(&mut self, name: &[u8], error: Error) {
         self.done.failures += 1;
         self.misnamed += u64::from(matches!(error, Error::Name { .. }));
@@ -95,7 +98,7 @@ impl<'a> ConversionRun<'a> {
     ///
     /// # Errors
     /// [`Error::Stopped`] if the callback returns `Break`.
-    pub(crate) fn tell(&mut self) -> Result<()> {
+    pub(crate) fn report_progress(&mut self) -> Result<()> {
         match (self.watch)(&self.done) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(Error::Stopped { root: self.root.path().to_owned() }),
@@ -103,8 +106,8 @@ impl<'a> ConversionRun<'a> {
     }
 }
 
-/// Returns an entry's type, by a system call if the directory does not have it. `Unknown` if the
-/// entry is gone.
+/// Returns an entry's type. Makes a system call if the directory does not contain the type.
+/// `Unknown` if the entry no longer exists.
 pub(crate) fn type_of(root: &LayoutRoot, path: &[u8], entry: &BatchEntry<'_>) -> Result<FileType> {
     match entry.file_type() {
         FileType::Unknown => Ok(root.stat(path)?.as_ref().map_or(FileType::Unknown, file_type)),
@@ -113,7 +116,7 @@ pub(crate) fn type_of(root: &LayoutRoot, path: &[u8], entry: &BatchEntry<'_>) ->
 }
 
 /// Returns the error if a file's content does not match its name. `None` if it matches, if the file
-/// is gone, or if names are not hashes of contents.
+/// no longer exists, or if names are not hashes of contents.
 pub(crate) fn wrong_content(
     root: &LayoutRoot,
     scheme: LayoutScheme,
@@ -124,12 +127,12 @@ pub(crate) fn wrong_content(
         return Ok(None);
     }
     let Some((file, _)) = root.regular(path)? else { return Ok(None) };
-    let mut content = BufReader::with_capacity(PART, file);
+    let mut content = BufReader::with_capacity(READ_BYTES, file);
     let found = digest_of(&mut content, |error| root.error(path, error), |_| Ok(()))?;
     Ok((found.as_bytes() != name).then(|| Error::Content { path: root.join(path), found }))
 }
 
-/// Returns the SHA-256 of `content` in hexadecimal digits. Otherwise like [`read_all`].
+/// Returns the SHA-256 of `content` in hexadecimal digits. Otherwise works like [`read_all`].
 pub(crate) fn digest_of(
     content: &mut impl BufRead,
     at: impl Fn(io::Error) -> Error,
@@ -143,7 +146,7 @@ pub(crate) fn digest_of(
     Ok(hex::encode(digest.finalize()))
 }
 
-/// Passes everything in `content` to `pass`, part by part. `at` makes the error of a failed read.
+/// Passes everything in `content` to `pass`, part by part. `at` makes the error if a read fails.
 pub(crate) fn read_all(
     content: &mut impl BufRead,
     at: impl Fn(io::Error) -> Error,

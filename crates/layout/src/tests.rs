@@ -15,7 +15,7 @@ use super::protocol::DiskSteps;
 use super::stage::Staged;
 use super::*;
 
-/// A flat directory with files of all sorts of names.
+/// Makes a flat directory with files whose names are of many kinds.
 fn flat(files: usize) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     for number in 0..files {
@@ -39,7 +39,7 @@ fn make_fifo(path: &Path) {
     rustix::fs::mknodat(rustix::fs::CWD, path, FileType::Fifo, 0o644.into(), 0).unwrap();
 }
 
-/// Names and inodes of what is directly in a directory.
+/// Returns the names and inodes of the entries that are directly in a directory.
 fn listing(root: &Path) -> BTreeMap<Vec<u8>, u64> {
     let entries = fs::read_dir(root).unwrap().map(|entry| entry.unwrap());
     entries.map(|entry| (entry.file_name().as_bytes().to_vec(), entry.metadata().unwrap().ino())).collect()
@@ -102,11 +102,11 @@ fn file_systems_without_exclusive_rename_are_converted_by_links() {
         assert_eq!(root.move_exclusively(scheme, name, place).unwrap(), protocol::MoveResult::Absent);
         assert_eq!(fs::metadata(join(directory.path(), place)).unwrap().ino(), before[name]);
         // A kill between link and unlink leaves one file with two names. The next attempt removes
-        // one.
+        // one of the names.
         fs::hard_link(join(directory.path(), place), join(directory.path(), name)).unwrap();
         assert_eq!(root.move_exclusively(scheme, name, place).unwrap(), protocol::MoveResult::Done);
         assert_eq!(fs::metadata(join(directory.path(), place)).unwrap().nlink(), 1);
-        // Another file there is not touched.
+        // A different file at the destination is left unchanged.
         fs::write(join(directory.path(), name), "other").unwrap();
         assert_eq!(root.move_exclusively(scheme, name, place).unwrap(), protocol::MoveResult::Taken);
         assert_eq!(fs::read(join(directory.path(), name)).unwrap(), b"other");
@@ -224,7 +224,7 @@ fn a_file_in_the_way_is_never_overwritten() {
 }
 
 #[test]
-fn what_lies_wrong_is_found_and_mended() {
+fn misplaced_files_are_found_and_mended() {
     let directory = flat(50);
     sharded(directory.path(), &two_levels()).unwrap();
     let layout = Layout::open(directory.path()).unwrap();

@@ -1,10 +1,10 @@
 //! Converts a directory from sharded to flat: moves every file back to the root and removes the
 //! directories that are then empty.
 //!
-//! Empty directories are removed by rmdir, which fails if a file was added meanwhile, so no file is
-//! lost. While files move this way, writers make no directories. The layout file is removed last,
-//! while the gate is empty, and only if no directory of the layout is left. Then everything is as
-//! it was before sharding.
+//! Empty directories are removed by rmdir, which fails if a file has just been added, so no file is
+//! lost. While files move to the root, writers make no directories. The layout file is removed
+//! last, while no other process holds the gate, and only if no directory of the layout is left. The
+//! directory is then as it was before sharding.
 
 use std::path::Path;
 
@@ -23,13 +23,13 @@ use crate::tally::{ConversionRun, ConversionWatch, Converted, type_of};
 /// Bytes of names read at once, for each directory level.
 const BATCH: usize = 256 << 10;
 
-/// Makes the layout in the directory `root` a flat directory again; `watch` is called with
-/// the progress, and may stop it.
+/// Makes the layout in the directory `root` a flat directory again. Calls `watch` with the
+/// progress; `watch` may stop the conversion.
 ///
 /// # Errors
-/// [`Error::Missing`] if it is no layout. [`Error::Busy`]. [`Error::Stopped`] or [`Error::Io`]:
-/// nothing is lost, and the next call continues. An entry that cannot be moved is a
-/// [`LayoutFailure`](super::LayoutFailure), and the directory stays a layout.
+/// [`Error::Missing`] if the directory is not a layout. [`Error::Busy`]. [`Error::Stopped`] or
+/// [`Error::Io`]: nothing is lost, and the next call continues. An entry that cannot be moved is
+/// reported as a [`LayoutFailure`](super::LayoutFailure), and the directory stays a layout.
 pub fn unshard<'a>(root: &'a Path, watch: &'a mut ConversionWatch<'a>) -> Result<Converted> {
     let root = LayoutRoot::open(root)?;
     let Some(mut conversion) = Conversion::begin(&root)? else {
@@ -53,7 +53,7 @@ pub fn unshard<'a>(root: &'a Path, watch: &'a mut ConversionWatch<'a>) -> Result
     }
 }
 
-/// The result of a pass over the directories.
+/// Result of a pass over the directories.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PassResult {
     /// No directory of the layout is left.
@@ -65,7 +65,7 @@ enum PassResult {
 }
 
 impl ConversionRun<'_> {
-    /// Empties all directories once.
+    /// Tries once to empty each directory.
     fn empty_levels(&mut self) -> Result<PassResult> {
         self.begin_pass();
         let before = (self.done.moved, self.done.directories);
@@ -91,7 +91,7 @@ impl ConversionRun<'_> {
     }
 
     /// Moves the files in the directory at `path`, and in the directories below it, to the root.
-    /// Returns whether the directory was then removed.
+    /// Returns whether the directory could be removed afterwards.
     fn empty(&mut self, path: Vec<u8>, digits: &[u8]) -> Result<bool> {
         let mut pages = self.root.read(&path, BATCH)?;
         while let Some(batch) = pages.next()? {
@@ -116,7 +116,7 @@ impl ConversionRun<'_> {
                     }
                 }
             }
-            self.tell()?;
+            self.report_progress()?;
         }
         let gone = self.root.remove_if_empty(&path)?;
         self.done.directories += u64::from(gone);
@@ -130,7 +130,7 @@ impl ConversionRun<'_> {
         }
         let name = if reserved::is_staged(leaf) { leaf.to_vec() } else { self.scheme.name_of(digits, leaf) };
         match self.root.move_exclusively(self.scheme, path, &name)? {
-            // A file that a writer has not finished is moved, but not counted.
+            // The temporary file of a running writer is moved, but not counted.
             MoveResult::Done => self.done.moved += u64::from(!reserved::is_staged(leaf)),
             MoveResult::Absent => {}
             MoveResult::Taken => {
@@ -141,8 +141,8 @@ impl ConversionRun<'_> {
         Ok(())
     }
 
-    /// Removes the layout file, unless a directory of the layout is left. Returns whether it was
-    /// removed.
+    /// Removes the layout file, unless a directory of the layout is left. Returns whether the file
+    /// was removed.
     fn finish(&self) -> Result<bool> {
         let mut pages = self.root.read(b"", BATCH)?;
         while let Some(batch) = pages.next()? {

@@ -2,9 +2,9 @@
 //! caller uses the current ones.
 //!
 //! A directory that can be read from several positions at once is split into parts. Each thread
-//! takes the next part that no thread has. The caller gets the parts in order, as from a single
-//! reader. The number of waiting parts, and of waiting batches in each, is bounded. So memory
-//! depends neither on the length of the directory nor on the speed of the caller.
+//! takes the next part that no other thread has taken. The caller gets the parts in order, as from
+//! a single reader. The number of waiting parts, and of waiting batches in each part, is bounded.
+//! So memory is constant, whatever the length of the directory and the speed of the caller.
 //!
 //! The threads end at the end of the directory, or after the [`AheadDirectory`] is dropped.
 //! [`AheadDirectory::end`] waits for them, so their descriptors are closed when it returns.
@@ -26,28 +26,28 @@ use crate::spare::SpareBatches;
 use crate::split::{self, DirectoryPart};
 use crate::tuning::Tuning;
 
-/// Batches of one part that may wait for the caller. A part with names of usual length fits, so
-/// that its thread can continue with the next part.
-const WAITING: usize = 16;
-/// Largest number of parts. The caller gets them in order, so smaller parts mean less waiting. Each
-/// planned part takes 100 bytes.
-const PARTS: u64 = 4096;
+/// Number of batches of one part that may wait for the caller. They hold a part with names of usual
+/// length, so its thread can continue with the next part.
+const MAX_WAITING_BATCHES: usize = 16;
+/// Maximum number of parts. The caller gets them in order, so with smaller parts threads wait less.
+/// Each planned part takes 100 bytes.
+const MAX_PARTS: u64 = 4096;
 
-/// The error message if the parts of a directory do not join; see [`split`].
-const DISORDERED: &str =
+/// The error message if the parts of a directory do not fit together; see [`split`].
+const DISORDERED_MESSAGE: &str =
     "the file system gave positions out of order; what was listed may lack names or have some twice";
 
 /// A message from the thread that reads a part: a batch, an error, or `None` at the end.
 type Message = io::Result<Option<Batch>>;
 
-/// A directory whose entries are read before they are asked for.
+/// A directory whose entries are read before the caller requests them.
 #[derive(Debug)]
 pub struct AheadDirectory {
-    /// The parts in their order.
+    /// The parts, in order.
     parts: Receiver<Receiver<Message>>,
     /// The part that the caller is receiving.
     part: Option<Receiver<Message>>,
-    /// True after an error: entries after it would leave a gap.
+    /// True after an error. Later entries are not returned, because they would leave a gap.
     failed: bool,
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -56,36 +56,36 @@ pub struct AheadDirectory {
 /// The state that the threads share.
 #[derive(Debug)]
 struct Shared {
-    /// The first part is read from this descriptor. For each other part the directory is opened
-    /// again.
+    /// The descriptor from which the first part is read. For each other part, the directory is
+    /// opened again.
     directory: OwnedFd,
     left: Mutex<PendingParts>,
     spare: SpareBatches,
 }
 
-/// The parts that no thread reads yet.
+/// The parts that no thread has taken yet.
 #[derive(Debug)]
 struct PendingParts {
-    /// `None` stands for the whole directory, if it is not split.
+    /// `None` stands for the whole directory, if the directory is not split.
     parts: VecDeque<Option<DirectoryPart>>,
-    /// `None` once every part has a thread, or the read is over.
+    /// `None` once every part has a thread, or the reading has ended.
     order: Option<SyncSender<Receiver<Message>>>,
 }
 
 impl AheadDirectory {
-    /// Size of a batch in bytes, some 2,000 entries with names of usual length. It stays in a
-    /// core's cache while its entries are processed.
+    /// Size of a batch in bytes, about 2,000 entries with names of usual length. A batch stays in a
+    /// processor's cache while its entries are processed.
     pub const BUFFER: usize = 64 << 10;
 
     /// Starts threads that continue to read from the position of `reader`.
     ///
     /// # Errors
-    /// No thread could be started. The reader is returned unchanged.
+    /// No thread could be started. The error is the unchanged reader.
     pub fn new(reader: DirectoryReader) -> Result<Self, DirectoryReader> {
         let (parts, most) = plan(&reader);
         let threads = most.min(parts.len());
         let (order, ordered) = sync_channel(threads);
-        let spare = SpareBatches::new(Self::BUFFER, WAITING * threads);
+        let spare = SpareBatches::new(Self::BUFFER, MAX_WAITING_BATCHES * threads);
         let left = Mutex::new(PendingParts { parts, order: Some(order) });
         let shared = Arc::new(Shared { directory: reader.into(), left, spare });
         let start = |_| {
@@ -103,7 +103,7 @@ impl AheadDirectory {
     /// Waits for the next entries; `None` at the directory's end.
     ///
     /// # Errors
-    /// The operating system's code. After an error the result is `None`.
+    /// The operating system's code. After an error, further calls return `None`.
     pub fn wait(&mut self) -> io::Result<Option<Batch>> {
         while !self.failed {
             if self.part.is_none() {
@@ -117,7 +117,7 @@ impl AheadDirectory {
         Ok(None)
     }
 
-    /// Returns the next entries like [`wait`](Self::wait), or `None` if they have not been read
+    /// Returns the next entries as [`wait`](Self::wait) does, or `None` if they have not been read
     /// yet.
     pub fn ready(&mut self) -> Option<io::Result<Option<Batch>>> {
         while !self.failed {
@@ -152,16 +152,16 @@ impl AheadDirectory {
         }
     }
 
-    /// Takes back a batch, so that its memory is used again.
+    /// Takes back a batch, so that its memory is reused.
     pub fn recycle(&self, batch: Batch) {
         self.shared.spare.give(batch);
     }
 
-    /// Ends the threads, each after its current system call. The position of the reader is
+    /// Ends the threads, each after its current system call. Returns the reader, whose position is
     /// undefined.
     pub fn end(self) -> Option<DirectoryReader> {
         let Self { parts, part, shared, threads, .. } = self;
-        // A thread ends when its receiver is gone.
+        // A thread ends when the receiver of its part is dropped.
         drop((parts, part));
         shared.left.lock().parts.clear();
         for thread in threads {
@@ -175,7 +175,7 @@ impl AheadDirectory {
 fn plan(reader: &DirectoryReader) -> (VecDeque<Option<DirectoryPart>>, usize) {
     let tuning = Tuning::of_open(reader, &ListingOptions::default());
     let Some(tuning) = tuning.ok().filter(Tuning::splits) else { return ([None].into(), 1) };
-    let parts = split::plan(reader.as_fd(), reader.so_far, reader.next, PARTS);
+    let parts = split::plan(reader.as_fd(), reader.so_far, reader.next, MAX_PARTS);
     if parts.is_empty() {
         ([None].into(), 1)
     } else {
@@ -188,7 +188,7 @@ fn died() -> io::Error {
 }
 
 impl Shared {
-    /// Runs a thread: reads parts until none is left, or the receiver is gone.
+    /// Runs a thread: reads parts until no part is left, or the receiver is dropped.
     fn work(&self) {
         while let Some((part, batches)) = self.next() {
             let end = self.read(part, &batches).map(|()| None);
@@ -199,13 +199,14 @@ impl Shared {
         }
     }
 
-    /// Takes the next part that no thread reads. Returns it with the sender of its batches.
+    /// Takes the next part that no thread has taken. Returns the part, and the sender for its
+    /// batches.
     fn next(&self) -> Option<(Option<DirectoryPart>, SyncSender<Message>)> {
         let mut left = self.left.lock();
         let part = left.parts.pop_front();
-        let (sender, receiver) = sync_channel(WAITING);
-        // Sent under the lock to keep the order. If the channel is full, all threads have to wait
-        // anyway.
+        let (sender, receiver) = sync_channel(MAX_WAITING_BATCHES);
+        // Sent while the lock is held, to keep the order. If the channel is full, the other threads
+        // would have to wait too.
         match (part, &left.order) {
             (Some(part), Some(order)) if order.send(receiver).is_ok() => Some((part, sender)),
             _ => {
@@ -215,7 +216,7 @@ impl Shared {
         }
     }
 
-    /// Reads a part to its end, or until its receiver is gone.
+    /// Reads a part to its end, or until its receiver is dropped.
     fn read(&self, mut part: Option<DirectoryPart>, batches: &SyncSender<Message>) -> io::Result<()> {
         let mut reader = self.begin(part.as_ref())?;
         loop {
@@ -234,7 +235,7 @@ impl Shared {
             }
         }
         if part.is_some_and(|part| !part.joins(&self.directory)) {
-            return Err(io::Error::other(DISORDERED));
+            return Err(io::Error::other(DISORDERED_MESSAGE));
         }
         Ok(())
     }

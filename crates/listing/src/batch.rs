@@ -1,10 +1,10 @@
-//! A batch of entries as they come from the kernel: one buffer of names, and small records that
-//! point into it.
+//! Defines a batch of entries in the form in which the kernel returns them: one buffer of names,
+//! and small records that point into the buffer.
 //!
-//! The buffer is the memory that getdents64 wrote, so a name is copied once, by the kernel, and
-//! nothing is allocated for an entry. A batch contains entries of one or several directories, each
-//! with its path once. Batches are used again. A listing of any length needs as many as it has
-//! threads, plus those that wait for their reader.
+//! The buffer is the memory into which getdents64 writes. So a name is copied once, by the kernel,
+//! and nothing is allocated for an entry. A batch contains entries of one or several directories,
+//! and each directory's path once. The memory of batches is reused. A listing of any length needs
+//! one batch for each thread, and those that wait for the caller.
 
 use std::ffi::CStr;
 use std::ops::Range;
@@ -13,18 +13,18 @@ use std::os::fd::AsFd;
 use firstbyte_location::EntryKind;
 use rustix::fs::FileType;
 
-use crate::dirent::{LEAST_ROOM, Raw, getdents, records};
+use crate::dirent::{MIN_BUFFER_BYTES, Raw, getdents, records};
 use crate::error::Error;
 use crate::stat::{InodeStat, kind_of};
 
 /// Entries of one or several directories.
 #[derive(Debug)]
 pub struct Batch {
-    /// Records as the kernel wrote them, `used` bytes of them.
+    /// Records as the kernel wrote them. The first `used` bytes are valid.
     buffer: Box<[u8]>,
     used: usize,
     records: Vec<EntryRecord>,
-    /// One per record if details are read, else empty.
+    /// One per record if details are read; otherwise empty.
     stats: Vec<Option<InodeStat>>,
     /// The directories' paths, end to end.
     paths: Vec<u8>,
@@ -52,11 +52,11 @@ struct Group {
 }
 
 impl Batch {
-    /// Makes an empty batch for about `buffer` bytes of kernel records. A record takes 24 bytes and
-    /// the name, rounded up.
+    /// Makes an empty batch for about `buffer` bytes of kernel records. A record takes 24 bytes
+    /// plus the name, rounded up to 8 bytes.
     #[must_use]
     pub fn new(buffer: usize) -> Self {
-        let buffer = buffer.clamp(LEAST_ROOM, MAX_BUFFER);
+        let buffer = buffer.clamp(MIN_BUFFER_BYTES, MAX_BUFFER_BYTES);
         Self {
             buffer: vec![0; buffer].into_boxed_slice(),
             used: 0,
@@ -68,7 +68,7 @@ impl Batch {
         }
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.records.len()
@@ -80,18 +80,18 @@ impl Batch {
         self.records.is_empty() && self.errors.is_empty()
     }
 
-    /// The directories with entries in this batch. A large directory, or one that several threads
-    /// read, comes in many batches.
+    /// Returns the directories with entries in this batch. A large directory is spread over many
+    /// batches, and so is one that several threads read.
     pub fn directories(&self) -> impl DoubleEndedIterator<Item = BatchDirectory<'_>> {
         self.groups.iter().map(move |group| BatchDirectory { batch: self, group })
     }
 
-    /// All entries, whatever directory they are in.
+    /// Returns all entries of all directories.
     pub fn entries(&self) -> impl ExactSizeIterator<Item = BatchEntry<'_>> {
         (0..self.records.len()).map(move |index| self.entry(index))
     }
 
-    /// The entry at `index`, below [`len`](Self::len).
+    /// Returns the entry at `index`, which must be less than [`len`](Self::len).
     #[must_use]
     #[inline]
     pub fn entry(&self, index: usize) -> BatchEntry<'_> {
@@ -99,13 +99,14 @@ impl Batch {
         BatchEntry { buffer: &self.buffer, record: &self.records[index], stat }
     }
 
-    /// Errors since the last batch, in these directories or others.
+    /// Returns the errors since the last batch. They may concern directories without entries in
+    /// this batch.
     #[must_use]
     pub fn errors(&self) -> &[Error] {
         &self.errors
     }
 
-    /// Takes the errors out.
+    /// Takes the errors out of the batch.
     pub fn take_errors(&mut self) -> Vec<Error> {
         std::mem::take(&mut self.errors)
     }
@@ -121,14 +122,14 @@ impl Batch {
     }
 }
 
-/// Reading a directory into a batch.
+/// Reads a directory into a batch.
 impl Batch {
-    /// Bytes left for the kernel to fill.
+    /// Returns the free bytes of the buffer, which the kernel can fill.
     pub(crate) fn room(&self) -> usize {
         self.buffer.len() - self.used
     }
 
-    /// Size of the buffer in bytes, used or not.
+    /// Returns the size of the buffer in bytes, including used bytes.
     pub(crate) fn capacity(&self) -> usize {
         self.buffer.len()
     }
@@ -146,8 +147,9 @@ impl Batch {
         });
     }
 
-    /// Appends the directory's next records to the batch, at most `most` bytes. `take` decides
-    /// about each record. Returns the number of bytes read, 0 at the directory's end.
+    /// Appends the directory's next records to the batch, at most `most` bytes. `take` decides for
+    /// each record whether it becomes an entry. Returns the number of bytes read, 0 at the
+    /// directory's end.
     #[inline]
     pub(crate) fn read(
         &mut self,
@@ -179,9 +181,9 @@ impl Batch {
         Ok(read)
     }
 
-    /// Ends the group begun last, with the entries read since. `before` is the number of the
-    /// directory's entries read earlier. Returns that number plus the new entries. A directory
-    /// without entries in this batch is left out.
+    /// Ends the group that was begun last, with the entries read since then. `before` is the number
+    /// of the directory's entries in earlier batches. Returns `before` plus the number of new
+    /// entries. Drops the group if it has no entries.
     pub(crate) fn end(&mut self, before: u64) -> u64 {
         let count = narrow(self.records.len());
         let Some(group) = self.groups.last_mut() else { return before };
@@ -196,13 +198,13 @@ impl Batch {
     }
 }
 
-/// Adding details to entries after they were read.
+/// Adds details to entries after they were read.
 impl Batch {
-    /// Completes the entries from `first` on, which all belong to the directory begun last. Calls
+    /// Completes the entries from `first` on, which must all belong to the group begun last. Calls
     /// `look` for each entry whose type is `needed`, with the directory's path, the name, the type
-    /// and a slot for details. The details are written in place, because copying a hundred bytes
-    /// for each entry would be noticeable. Keeps the type that `look` returns, and the details if
-    /// `keep` is set. Removes an entry for which `look` returns `None`.
+    /// and a slot for details. `look` writes the details into the slot, because copying a hundred
+    /// bytes for each entry would be noticeable. Keeps the type that `look` returns, and the
+    /// details if `keep` is set. Removes an entry for which `look` returns `None`.
     pub(crate) fn complete_entries(
         &mut self,
         first: usize,
@@ -234,9 +236,9 @@ impl Batch {
     }
 }
 
-/// The decision about a record that was read.
+/// Decision about a record that was read.
 pub(crate) enum Take {
-    /// It is an entry of the directory.
+    /// The record is an entry of the directory.
     Entry,
     /// This record and those after it belong to another part.
     Stop,
@@ -246,8 +248,8 @@ fn is_entry(name: &[u8]) -> bool {
     name != b"." && name != b".."
 }
 
-/// Largest buffer in bytes: offsets in a batch have 32 bits.
-const MAX_BUFFER: usize = 1 << 30;
+/// Maximum size of the buffer in bytes. Offsets in a batch have 32 bits.
+const MAX_BUFFER_BYTES: usize = 1 << 30;
 
 /// The entries of one directory in a [`Batch`].
 #[derive(Clone, Copy, Debug)]
@@ -257,27 +259,27 @@ pub struct BatchDirectory<'a> {
 }
 
 impl<'a> BatchDirectory<'a> {
-    /// The directory's path from the listing's root with a `/` at its end; empty for the root
-    /// itself. Path and name together are the path of an entry.
+    /// Returns the directory's path from the listing's root, with a `/` at its end; empty for the
+    /// root itself. The path of an entry is this path followed by the entry's name.
     #[must_use]
     pub fn path(&self) -> &'a [u8] {
         &self.batch.paths[span(&self.group.path)]
     }
 
-    /// Levels below the root; 0 for the root itself.
+    /// Returns the number of levels below the root; 0 for the root itself.
     #[must_use]
     pub fn depth(&self) -> u32 {
         self.group.depth
     }
 
-    /// Number of the directory's entries read so far, including these. If several threads read the
-    /// directory, only this thread's part counts.
+    /// Returns the number of the directory's entries read so far, including those of this batch. If
+    /// several threads read the directory, only this thread's entries count.
     #[must_use]
     pub fn so_far(&self) -> u64 {
         self.group.so_far
     }
 
-    /// The directory's entries in this batch.
+    /// Returns the directory's entries in this batch.
     pub fn entries(&self) -> impl ExactSizeIterator<Item = BatchEntry<'a>> + use<'a> {
         let batch = self.batch;
         span(&self.group.records).map(move |index| batch.entry(index))
@@ -293,7 +295,7 @@ pub struct BatchEntry<'a> {
 }
 
 impl<'a> BatchEntry<'a> {
-    /// The name within the directory: any bytes except `/` and zero.
+    /// Returns the name within the directory: any bytes except `/` and zero.
     #[must_use]
     #[inline]
     pub fn name(&self) -> &'a [u8] {
@@ -301,34 +303,34 @@ impl<'a> BatchEntry<'a> {
         &self.buffer[start..start + usize::from(self.record.len)]
     }
 
-    /// The name with its final zero byte, for a system call.
+    /// Returns the name with its final zero byte, for a system call.
     #[must_use]
     pub fn c_name(&self) -> &'a CStr {
         c_name(self.buffer, self.record)
     }
 
-    /// The inode number in the directory. At a mount point this is the covered inode, and
-    /// [`stat`](Self::stat) has the mounted one.
+    /// Returns the inode number that the directory states. At a mount point this is the inode
+    /// covered by the mount; [`stat`](Self::stat) has the inode of the mounted directory.
     #[must_use]
     pub fn inode(&self) -> u64 {
         self.record.inode
     }
 
-    /// Kind of the entry.
+    /// Returns the kind of the entry.
     #[must_use]
     pub fn kind(&self) -> EntryKind {
         kind_of(self.file_type())
     }
 
-    /// Type of the entry, including the kinds of devices. `Unknown` only if it could not be read;
-    /// the cause is then among the batch's errors.
+    /// Returns the type of the entry, which distinguishes kinds of devices. `Unknown` if the type
+    /// could not be read; the batch's errors then have the cause.
     #[must_use]
     pub fn file_type(&self) -> FileType {
         type_of(self.record.kind)
     }
 
-    /// The requested details ([`Detail`](crate::Detail)). `None` if none were requested, or if they
-    /// could not be read, which is then among the batch's errors.
+    /// Returns the requested details ([`Detail`](crate::Detail)). `None` if no details were
+    /// requested, or if they could not be read; the batch's errors then have the cause.
     #[must_use]
     pub fn stat(&self) -> Option<&'a InodeStat> {
         self.stat
@@ -337,16 +339,16 @@ impl<'a> BatchEntry<'a> {
 
 fn c_name<'a>(buffer: &'a [u8], record: &EntryRecord) -> &'a CStr {
     let start = record.name as usize;
-    // Fails only if a name contains a zero byte, which no sound file system writes.
+    // This fails only if a name contains a zero byte, which no intact file system writes.
     CStr::from_bytes_with_nul(&buffer[start..=start + usize::from(record.len)]).unwrap_or_default()
 }
 
-/// Converts a `DT_` number of the kernel, which is the type bits of a mode, shifted.
+/// Converts a `DT_` number of the kernel. It consists of the type bits of a mode, shifted.
 fn type_of(kind: u8) -> FileType {
     FileType::from_raw_mode(u32::from(kind) << 12)
 }
 
-/// Narrows an offset in a batch, which is below [`MAX_BUFFER`].
+/// Narrows an offset in a batch, which is less than [`MAX_BUFFER_BYTES`].
 #[inline]
 fn narrow(offset: usize) -> u32 {
     offset as u32

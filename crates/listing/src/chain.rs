@@ -1,10 +1,10 @@
-//! The chain of directories above a directory. A listing that follows symbolic links uses it to
-//! detect a link that leads back to one of them.
+//! Defines the chain of directories above a directory. A listing that follows symbolic links uses
+//! the chain to detect a link that leads back to a directory above it.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-/// The numbers that identify a directory.
+/// Device and inode number, which identify a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DirectoryIdentity {
     pub(crate) device: u64,
@@ -39,7 +39,8 @@ impl DirectoryChain {
 }
 
 impl Drop for DirectoryChain {
-    /// Drops the links one by one. Recursion over a very deep tree would overflow the stack.
+    /// Drops the chain's elements one by one. A recursive drop would overflow the stack for a very
+    /// deep tree.
     fn drop(&mut self) {
         let mut above = self.above.take();
         while let Some(link) = above {

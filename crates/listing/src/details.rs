@@ -1,5 +1,5 @@
-//! Gets attributes of entries that their directory does not contain, by one system call each, and
-//! only where they are needed.
+//! Reads attributes of entries that are not in the directory itself, by one system call for each
+//! entry that needs it.
 
 use std::ffi::CStr;
 use std::os::fd::AsFd;
@@ -17,7 +17,7 @@ use crate::tuning::FileSystemReach;
 /// The details to read, and the directory of the entries.
 pub(crate) struct Details<'a, D> {
     pub(crate) directory: &'a D,
-    /// The beginning of the paths in errors.
+    /// Prefix of the paths in errors.
     pub(crate) root: &'a Path,
     pub(crate) symlinks: Symlinks,
     pub(crate) detail: Detail,
@@ -25,8 +25,8 @@ pub(crate) struct Details<'a, D> {
 }
 
 impl<D: AsFd> Details<'_, D> {
-    /// Adds details to the entries from `first` on, all of one directory. Entries that vanished
-    /// meanwhile are removed.
+    /// Adds details to the entries from `first` on, which must all be in one directory. Removes
+    /// entries whose file no longer exists.
     pub(crate) fn add(&self, batch: &mut Batch, first: usize) {
         let mut errors = Vec::new();
         batch.complete_entries(
@@ -39,7 +39,7 @@ impl<D: AsFd> Details<'_, D> {
                     Err(Errno::NOENT) => None,
                     Err(error) => {
                         errors.push(self.error(path, name, error));
-                        // The entry exists, so it stays with the type that the directory gave.
+                        // The entry exists, so it is kept, with the type that the directory states.
                         Some(kind)
                     }
                 }
@@ -61,7 +61,7 @@ impl<D: AsFd> Details<'_, D> {
             return ask(AtFlags::SYMLINK_NOFOLLOW);
         }
         match ask(AtFlags::empty()) {
-            // The entry vanished, or it is a dangling link.
+            // The entry no longer exists, or it is a dangling link.
             Err(Errno::NOENT) => ask(AtFlags::SYMLINK_NOFOLLOW),
             found => found,
         }
@@ -73,8 +73,9 @@ impl<D: AsFd> Details<'_, D> {
     }
 }
 
-/// Reads a cached attribute of `count` entries from `first` on, so that an NFS client keeps
-/// requesting attributes. The client has those of these entries, so no server is asked.
+/// Reads a cached attribute of `count` entries from `first` on. Because of this, an NFS client
+/// continues to request attributes together with names. The client already has these entries'
+/// attributes, so no server is asked.
 pub(crate) fn look(batch: &Batch, first: usize, count: usize, directory: impl AsFd) {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC;
     for entry in (first..batch.len()).take(count).map(|index| batch.entry(index)) {

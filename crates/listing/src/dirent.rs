@@ -12,21 +12,21 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::io::Errno;
 
-/// Bytes before the name.
-const HEAD: usize = 19;
+/// Number of bytes in a record before the name.
+const HEAD_BYTES: usize = 19;
 
 /// Smallest buffer for a call, in bytes: more than a record with the longest name that Linux itself
-/// allows (255 bytes). A file system with longer names may answer `EINVAL`; the caller then makes
-/// more room.
-pub(crate) const LEAST_ROOM: usize = 1024;
+/// allows (255 bytes). A file system with longer names may return `EINVAL`; the caller then has to
+/// provide a larger buffer.
+pub(crate) const MIN_BUFFER_BYTES: usize = 1024;
 
-/// One record: its numbers, and where its name lies in the buffer.
+/// One record: its fixed fields, and the position of its name in the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Raw {
     pub(crate) inode: u64,
-    /// Position of the next record in the directory.
+    /// Position in the directory of the record after this one.
     pub(crate) next: i64,
-    /// One of the kernel's `DT_` numbers.
+    /// One of the kernel's `DT_` constants.
     pub(crate) kind: u8,
     pub(crate) name: usize,
     pub(crate) len: usize,
@@ -41,7 +41,7 @@ pub(crate) fn getdents(directory: impl AsFd, buffer: &mut [u8]) -> rustix::io::R
     usize::try_from(read).map_err(|_| Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))
 }
 
-/// The records in a filled part of a buffer.
+/// Iterator over the records in the filled part of a buffer.
 pub(crate) struct DirentRecords<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -53,7 +53,8 @@ pub(crate) fn records(bytes: &[u8], at: usize) -> DirentRecords<'_> {
 }
 
 impl Iterator for DirentRecords<'_> {
-    /// `EIO` for a malformed record, which only a broken file system writes. It ends the iteration.
+    /// An error is `EIO` for a malformed record, which only a damaged file system writes. It ends
+    /// the iteration.
     type Item = rustix::io::Result<Raw>;
 
     #[inline]
@@ -67,24 +68,25 @@ impl Iterator for DirentRecords<'_> {
             return Some(Err(Errno::IO));
         };
         let (mut raw, length) = raw;
-        raw.name = self.at + HEAD;
+        raw.name = self.at + HEAD_BYTES;
         self.at += length;
         Some(Ok(raw))
     }
 }
 
-/// Parses the first record of `bytes`. Returns it and its length, or `None` if it is malformed.
+/// Parses the first record of `bytes`. Returns the record and its length in bytes. `None` if the
+/// record is malformed.
 #[inline]
 fn parse(bytes: &[u8]) -> Option<(Raw, usize)> {
-    let head = bytes.first_chunk::<HEAD>()?;
+    let head = bytes.first_chunk::<HEAD_BYTES>()?;
     let inode = u64::from_ne_bytes(*head.first_chunk()?);
     let next = i64::from_ne_bytes(*head[8..].first_chunk()?);
     let length = usize::from(u16::from_ne_bytes([head[16], head[17]]));
     let record = bytes.get(..length)?;
-    let from = HEAD.max(length.checked_sub(8)?);
+    let from = HEAD_BYTES.max(length.checked_sub(8)?);
     let zero = record.get(from..)?.iter().position(|byte| *byte == 0)?;
-    let len = from + zero - HEAD;
-    Some((Raw { inode, next, kind: head[18], name: HEAD, len }, length))
+    let len = from + zero - HEAD_BYTES;
+    Some((Raw { inode, next, kind: head[18], name: HEAD_BYTES, len }, length))
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Errors of a listing. An error at one entry is reported beside the entries, and the listing
-//! continues.
+//! Defines the errors of a listing. An error at one entry is reported together with the entries,
+//! and the listing continues.
 
 use std::ffi::OsStr;
 use std::io;
@@ -16,7 +16,7 @@ pub enum Error {
     Io {
         /// The directory or the entry.
         path: PathBuf,
-        /// The operating system's error; its code is in `raw_os_error`.
+        /// The operating system's error. `raw_os_error` returns its code.
         source: io::Error,
     },
     /// A symbolic link leads back to a directory that contains it.
@@ -25,8 +25,8 @@ pub enum Error {
         /// The link.
         path: PathBuf,
     },
-    /// The positions of a directory's entries were out of order while several parts were read at
-    /// once.
+    /// The positions of a directory's entries were out of order while several of its parts were
+    /// read in parallel.
     #[error(
         "{}: the file system gave positions out of order; names may be missing or doubled; list it with one thread",
         shown(path)
@@ -37,17 +37,18 @@ pub enum Error {
     },
 }
 
-/// Result of this crate's functions.
+/// A result with this crate's [`enum@Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// An error at `name` below `root`.
+    /// Makes an error at `name` below `root`.
     pub(crate) fn at(root: &Path, name: &[u8], source: impl Into<io::Error>) -> Self {
         Self::Io { path: below(root, name), source: source.into() }
     }
 }
 
-/// The path of `name` below `root`; a directory's name may end in `/`.
+/// Returns the path of `name` below `root`. Drops a `/` at the end of `name`, which marks a
+/// directory.
 pub(crate) fn below(root: &Path, name: &[u8]) -> PathBuf {
     match name.strip_suffix(b"/").unwrap_or(name) {
         b"" => root.to_owned(),

@@ -5,13 +5,14 @@
 //! and no link is followed by default. The number of open directories is limited. The kind of an
 //! entry comes with its name; other attributes cost a system call each and are read only on
 //! request. An error at one entry is reported beside the entries, and the listing continues. An
-//! entry that vanishes during the listing is left out. A name that exists all the while is listed
-//! exactly once.
+//! entry that is removed during the listing is left out. A name that exists during the whole
+//! listing is listed exactly once.
 //!
-//! There are four interfaces, the fastest first. [`scan`] passes batches to visitors on the threads
-//! that list. [`stream`] returns them as an iterator. [`walk`] returns entries one by one as a
-//! store does, if requested in a store's order. A [`DirectoryReader`] reads one directory; an
-//! [`AheadDirectory`] does so with threads that read the next entries ahead.
+//! There are four interfaces, from the fastest to the slowest. [`scan`] passes batches to visitors
+//! on the threads that list. [`stream`] returns batches as an iterator. [`walk`] returns entries
+//! one by one like the listing of a store, on request in a store's order. A [`DirectoryReader`]
+//! reads one directory; an [`AheadDirectory`] reads one directory with threads that read the next
+//! entries ahead.
 
 mod ahead;
 mod batch;

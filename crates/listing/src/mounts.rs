@@ -1,14 +1,15 @@
-//! Finds the type of a mounted file system by its device, without a question to a server: `statfs`
-//! of a network file system is a round trip, which a listing of a small directory would notice.
+//! Finds the type of a mounted file system by its device, without a request to a server. `statfs`
+//! of a network file system is a round trip, which would noticeably slow the listing of a small
+//! directory.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 
 /// Returns the type of the mounted file system with this device, such as `nfs4`. `None` for a disk,
-/// whose `statfs` is answered from memory, and for a device without a mount: btrfs gives each
-/// subvolume its own device.
+/// because its `statfs` is answered from memory. `None` also for a device without a mount, such as
+/// a subvolume of btrfs, which has a device of its own.
 pub(crate) fn type_of(device: u64) -> Option<String> {
-    // A file system without a disk has the major number 0.
+    // File systems without a disk have the device major number 0.
     if rustix::fs::major(device) != 0 {
         return None;
     }

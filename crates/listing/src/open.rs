@@ -1,10 +1,9 @@
-//! Counts open directories, and limits how many stay open at once, for any width and depth of the
-//! tree.
+//! Counts open directories, and limits how many are open at once, for trees of any width and depth.
 //!
-//! A directory stays open while the directories found in it wait to be opened. Each of them is
-//! opened relative to it, by one path component, so no link in between can lead elsewhere. Beyond
-//! the limit the parent is closed, and its directories are opened from the root, one component at a
-//! time. That is slower, but as safe, and paths may have any length.
+//! A directory stays open while the directories found in it wait to be opened. Each of these is
+//! opened relative to its parent, by one path component, so no link on the way can lead elsewhere.
+//! If too many are open, the parent is closed, and its directories are opened from the root, one
+//! component at a time. That is slower, but equally safe, and paths may have any length.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -17,9 +16,9 @@ use rustix::path::Arg;
 
 use crate::options::Symlinks;
 
-/// Largest number of directories kept open, in addition to about two for each worker. A process may
-/// have 1,024 by default; this leaves the rest to the caller.
-const CAP: usize = 256;
+/// Maximum number of directories that are kept open, in addition to about two for each worker. A
+/// process may have 1,024 descriptors by default, so most are left to the caller.
+const MAX_OPEN_DIRECTORIES: usize = 256;
 
 /// An open directory.
 #[derive(Debug)]
@@ -39,20 +38,21 @@ impl DirectoryHandle {
         open_at(CWD, path, Symlinks::Follow, OFlags::RDONLY).map(|fd| Self::new(fd, count))
     }
 
-    /// Opens the directory `name`, a single component, in this one. A link is followed only if
-    /// `symlinks` says so.
+    /// Opens the directory `name`, a single component, in this directory. `symlinks` decides
+    /// whether a link is followed.
     pub(crate) fn enter(&self, name: &[u8], symlinks: Symlinks) -> rustix::io::Result<Self> {
         open_at(&self.fd, name, symlinks, OFlags::RDONLY).map(|fd| Self::new(fd, &self.count))
     }
 
-    /// Opens the directory at `path`, of any length, below this one, component by component.
+    /// Opens the directory at `path` below this directory, component by component, so `path` may
+    /// have any length.
     pub(crate) fn descend(&self, path: &[u8], symlinks: Symlinks) -> rustix::io::Result<Self> {
         let path = path.strip_suffix(b"/").unwrap_or(path);
         let mut parts = path.split(|byte| *byte == b'/').peekable();
         let mut at: Option<OwnedFd> = None;
         while let Some(part) = parts.next() {
-            // Only the last directory is read. The others are passed through, which needs no right
-            // to read.
+            // Only the last directory is read. The directories above it are only passed through, so
+            // the right to read them is not needed.
             let access = if parts.peek().is_some() { OFlags::PATH } else { OFlags::RDONLY };
             let from = at.as_ref().map_or(self.fd.as_fd(), AsFd::as_fd);
             at = Some(open_at(from, part, symlinks, access)?);
@@ -65,10 +65,10 @@ impl DirectoryHandle {
         reopen(&self.fd).map(|fd| Self::new(fd, &self.count))
     }
 
-    /// True if the directory may stay open for the directories found in it. False while too many
-    /// are open.
+    /// True if the directory may stay open until the directories found in it are opened. False
+    /// while too many are open.
     pub(crate) fn may_stay(&self) -> bool {
-        self.count.load(Ordering::Relaxed) <= CAP
+        self.count.load(Ordering::Relaxed) <= MAX_OPEN_DIRECTORIES
     }
 }
 

@@ -1,4 +1,5 @@
-//! The options of a listing: depth, links, file system boundaries, and the details of each entry.
+//! Defines the options of a listing: depth, links, file system boundaries, and the details of each
+//! entry.
 
 use std::num::NonZeroUsize;
 
@@ -7,17 +8,18 @@ use rustix::fs::StatxFlags;
 /// Depth of a listing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Depth {
-    /// The entries of the root alone.
+    /// Only the entries of the root.
     #[default]
     OneLevel,
-    /// Also the entries of directories up to this many levels below the root; 0 is the root alone.
+    /// The entries of the root, and of directories up to this many levels below it. 0 is the same
+    /// as [`OneLevel`](Self::OneLevel).
     Levels(u32),
-    /// Everything below the root.
+    /// All entries below the root.
     Recursive,
 }
 
 impl Depth {
-    /// True if the directories found in a directory `depth` levels below the root are entered.
+    /// True if a listing enters the directories found in a directory `depth` levels below the root.
     pub(crate) fn enters(self, depth: u32) -> bool {
         match self {
             Self::OneLevel => false,
@@ -30,12 +32,12 @@ impl Depth {
 /// Treatment of symbolic links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Symlinks {
-    /// Listed as a link, not followed.
+    /// A link is listed as a link and not followed.
     #[default]
     Report,
-    /// Listed as its target. A dangling link is listed as a link. A link to a directory that
-    /// contains it is listed but not entered, and adds an [`Error::Loop`](crate::Error::Loop) to
-    /// the errors.
+    /// A link is listed as its target. A dangling link is listed as a link. A link to a directory
+    /// that contains the link is listed but not entered, and adds an
+    /// [`Error::Loop`](crate::Error::Loop) to the errors.
     Follow,
 }
 
@@ -45,24 +47,24 @@ pub enum Boundary {
     /// File systems that are mounted below the root are listed too.
     #[default]
     Cross,
-    /// A directory on another device is listed and not entered.
+    /// A directory on another device is listed but not entered.
     Stay,
 }
 
-/// Detail to read for each entry. More than names costs a system call per entry. On a network file
-/// system, less detail may save a request to the servers that hold the data.
+/// Details to read for each entry. Anything beyond names costs a system call per entry. On a
+/// network file system, fewer details may save a request to the servers that hold the data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Detail {
-    /// Name and inode. The type is what the directory says, which may be `Unknown`: NFS gives
-    /// types with names only if it gives all attributes. Where a listing enters directories, this
-    /// is the same as `Names`.
+    /// Name and inode. The type is the one that the directory states, which may be `Unknown`: NFS
+    /// returns types with names only if it returns all attributes. If the listing enters
+    /// directories, this is the same as `Names`.
     Bare,
     /// Name, inode and type.
     #[default]
     Names,
-    /// Also size, modification and change times.
+    /// Also size, modification time and change time.
     Size,
-    /// Also size, blocks, links and inode, from which disk usage is summed.
+    /// Also size, blocks, number of links and inode number, from which disk usage is computed.
     Usage,
     /// Everything in [`InodeStat`](crate::InodeStat).
     Full,
@@ -86,26 +88,26 @@ impl Detail {
     }
 }
 
-/// What to list, and how.
+/// Options of a listing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ListingOptions {
     /// Depth of the listing.
     pub depth: Depth,
-    /// The treatment of symbolic links below the root. The root itself may be one.
+    /// Treatment of symbolic links below the root. The root itself may always be a link.
     pub symlinks: Symlinks,
     /// Detail to read for each entry.
     pub detail: Detail,
     /// Whether to enter other file systems.
     pub boundary: Boundary,
-    /// Bytes of one read of a directory, and of a [`Batch`](crate::Batch). `None`: chosen for the
-    /// file system ([`Tuning`](crate::Tuning)).
+    /// Number of bytes to read from a directory at once, and size of a [`Batch`](crate::Batch).
+    /// `None`: chosen for the file system ([`Tuning`](crate::Tuning)).
     pub buffer: Option<NonZeroUsize>,
-    /// Largest number of threads. `None`: chosen for the file system.
+    /// Maximum number of threads. `None`: chosen for the file system.
     pub threads: Option<NonZeroUsize>,
 }
 
 impl ListingOptions {
-    /// Adds the types of entries if they are needed to find directories.
+    /// Adds the types of entries if they are needed to find the directories to enter.
     pub(crate) fn with_types_to_enter(self) -> Self {
         match self.detail {
             Detail::Bare if self.depth.enters(0) => Self { detail: Detail::Names, ..self },

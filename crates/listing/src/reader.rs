@@ -1,4 +1,4 @@
-//! Reads one open directory, a buffer at a time. This is the plainest interface of the crate.
+//! Reads one open directory, a buffer at a time. This is the simplest interface of the crate.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -12,8 +12,8 @@ use crate::error::{Error, Result};
 use crate::open::open_at;
 use crate::options::Symlinks;
 
-/// An open directory. Its entries are returned as the directory contains them: a type may be
-/// unknown, and a file may be gone by now.
+/// An open directory. Its entries are returned as the directory states them: a type may be unknown,
+/// and a file may have been removed since.
 #[derive(Debug)]
 pub struct DirectoryReader {
     fd: OwnedFd,
@@ -35,15 +35,15 @@ impl DirectoryReader {
     }
 
     /// Replaces the contents of `batch` with the next entries, by one system call. False when there
-    /// are no more.
+    /// are no more entries.
     ///
     /// # Errors
-    /// The operating system's code. A directory that was removed meanwhile ends without an error.
+    /// The operating system's code. If the directory has been removed, it ends without an error.
     pub fn read(&mut self, batch: &mut Batch) -> std::io::Result<bool> {
         self.read_selected(batch, |_, _| Ok(Take::Entry))
     }
 
-    /// Reads like [`read`](Self::read), but only the records that `take` accepts.
+    /// Works like [`read`](Self::read), but keeps only the records that `take` accepts.
     pub(crate) fn read_selected(
         &mut self,
         batch: &mut Batch,
@@ -57,7 +57,7 @@ impl DirectoryReader {
             take(raw, name)
         });
         let read = match read {
-            // The directory was removed: POSIX lets it end, Linux returns `ENOENT`.
+            // The directory was removed. POSIX requires an ordinary end, Linux returns `ENOENT`.
             Err(Errno::NOENT) => 0,
             read => read?,
         };

@@ -1,18 +1,19 @@
-//! Recognises files that an NFS client keeps under another name because they were removed or
-//! replaced while a program had them open ("silly rename"). The client removes them when they are
-//! closed, and refuses to remove them earlier.
+//! Recognises files that an NFS client keeps under another name, because they were removed or
+//! replaced while a program had them open ("silly rename"). The client removes such a file when the
+//! program closes it, and refuses to remove it earlier.
 
-/// Prefix of such a name.
-const START: &[u8] = b".nfs";
-/// Number of hexadecimal digits after the prefix: 16 of the inode, 8 of a counter
+/// Prefix of the names of such files.
+const NAME_PREFIX: &[u8] = b".nfs";
+/// Number of hexadecimal digits after the prefix: 16 for the inode number, 8 for a counter
 /// (`nfs_sillyrename` in Linux's `fs/nfs/unlink.c`).
-const DIGITS: usize = 24;
+const DIGIT_COUNT: usize = 24;
 
-/// True for the kind of name that an NFS client gives to a file which is removed while it is open.
+/// True for a name of the form that an NFS client gives to a file which is removed while it is
+/// open.
 #[must_use]
 pub fn is_silly_name(name: &[u8]) -> bool {
-    let digits = name.strip_prefix(START).unwrap_or_default();
-    digits.len() == DIGITS && digits.iter().all(u8::is_ascii_hexdigit)
+    let digits = name.strip_prefix(NAME_PREFIX).unwrap_or_default();
+    digits.len() == DIGIT_COUNT && digits.iter().all(u8::is_ascii_hexdigit)
 }
 
 #[cfg(test)]

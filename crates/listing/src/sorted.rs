@@ -1,13 +1,13 @@
 //! Lists a tree in the byte order of an object store, where `a.txt` comes before everything in
 //! `a/`.
 //!
-//! A directory's names are read, sorted and shown one by one; each directory among them is entered
-//! at its place. Only names are kept, with a `/` after a directory's, so that they compare as
-//! bytes; other details are read when an entry is shown. A directory whose names take more than the
-//! limit is read several times: each time the smallest names not shown yet are kept. This costs
-//! more reads, but neither memory nor a temporary file that a killed process would leave behind. A
-//! name that exists throughout is still shown once, since each reading shows one range of the
-//! order.
+//! A directory's names are read, sorted and returned one by one. A directory among them is entered
+//! when its turn comes. Only names are kept, with a `/` after the name of a directory, so that they
+//! compare as bytes. Other details are read when an entry is returned. A directory whose names take
+//! more than the limit is read several times: each reading keeps the smallest names that were not
+//! returned yet. This costs more reads, but saves memory, and needs no temporary file, which a
+//! killed process would leave behind. A name that exists during the whole listing is returned once,
+//! because each reading returns another range of the order.
 
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
@@ -27,12 +27,12 @@ use crate::options::{Boundary, Detail, ListingOptions, Symlinks};
 use crate::stat::InodeStat;
 use crate::tuning::{FileSystemReach, Tuning};
 
-/// Most bytes that all waiting names may take. 10^6 names of usual length take six readings, and a
-/// process that walks two such listings side by side stays within 32 MiB.
+/// Maximum bytes of all waiting names. 10^6 names of usual length take six readings, and a process
+/// that walks two such listings in parallel stays within 32 MiB.
 const MAX_NAME_BYTES: usize = 6 << 20;
-/// Bytes that a level may always take, whatever the levels above it hold.
+/// Bytes of names that a level may always hold, however many the levels above it hold.
 const MIN_LEVEL_BYTES: usize = 256 << 10;
-/// Number of levels, from the deepest up, whose directories stay open.
+/// Number of levels whose directories stay open, counted from the deepest.
 const OPEN_LEVELS: usize = 32;
 
 /// The entries below a root, in order.
@@ -42,19 +42,19 @@ pub(crate) struct SortedWalk {
     options: ListingOptions,
     device: u64,
     reach: FileSystemReach,
-    /// Number of entries to look at between two reads of a directory.
+    /// Number of entries of which to read a cached attribute between two reads of a directory.
     looks: usize,
     root: DirectoryHandle,
-    /// The directories from the root to the one being shown.
+    /// The directories from the root to the current one.
     levels: Vec<Level>,
-    /// The directory shown last, to be entered next.
+    /// The directory that was returned last, to be entered next.
     due: Option<Vec<u8>>,
-    /// Errors not reported yet.
+    /// Errors that were not reported yet.
     errors: Vec<Error>,
     batch: Batch,
 }
 
-/// A directory that is being shown.
+/// A directory whose entries are being returned.
 #[derive(Debug)]
 struct Level {
     /// Path from the root, with a `/` at its end; empty for the root itself.
@@ -63,18 +63,18 @@ struct Level {
     open: Option<DirectoryHandle>,
     chain: Option<Arc<DirectoryChain>>,
     names: Names,
-    /// Number of names shown so far.
+    /// Number of names returned so far.
     shown: usize,
 }
 
-/// Names in order, as many as fit.
+/// Names in order, up to the limit of memory.
 #[derive(Debug, Default)]
 struct Names {
     bytes: Vec<u8>,
-    /// Where each name lies; a directory's ends in `/`.
+    /// Position of each name in `bytes`. The name of a directory ends in `/`.
     index: Vec<Name>,
-    /// The greatest name kept when names were dropped; `None` if none were. All names up to this
-    /// one, from the start of this reading, are here, and no greater ones.
+    /// The greatest name that was kept when names were dropped; `None` if no names were dropped.
+    /// This reading then has all names up to `bound`, and no greater names.
     bound: Option<Vec<u8>>,
 }
 
@@ -97,21 +97,22 @@ impl SortedWalk {
             options: *options,
             device: identity.device,
             reach: tuning.file_system.reach,
-            // Types are needed for the order.
+            // Types are needed to sort, because `/` is appended to the names of directories.
             looks: tuning.looks(if options.detail.has_stats() { options.detail } else { Detail::Names }),
             levels: Vec::new(),
             due: None,
             errors: Vec::new(),
             batch: Batch::new(tuning.buffer),
-            // A second descriptor of the root, for opening directories below it. The first is for
-            // reading.
+            // A second descriptor of the root, for opening directories below it. The first
+            // descriptor is for reading.
             root: root.reopen().map_err(fail)?,
         };
         sorted.begin(root, Vec::new(), Some(Arc::new(DirectoryChain { identity, above: None })));
         Ok(sorted)
     }
 
-    /// Opens a directory that was shown and reads its names, if the options allow to enter it.
+    /// Opens a directory that was returned and reads its names, if the options allow to enter the
+    /// directory.
     fn enter(&mut self, name: &[u8]) {
         let Some(level) = self.levels.last() else { return };
         let path = [&level.path, name].concat();
@@ -152,7 +153,8 @@ impl SortedWalk {
         self.levels.push(Level { path, open: Some(open), chain, names, shown: 0 });
     }
 
-    /// Reads a directory's names that sort after `after`, and keeps the smallest that fit.
+    /// Reads the names in a directory that sort after `after`, and keeps the smallest ones, up to
+    /// the limit.
     fn read(&mut self, open: &DirectoryHandle, path: &[u8], after: &[u8]) -> Names {
         let taken: usize = self.levels.iter().map(|level| level.names.size()).sum();
         let mut names = Names::default();
@@ -188,8 +190,8 @@ impl SortedWalk {
         names
     }
 
-    /// Reads more names of the deepest level once all of its names are shown. Leaves the level if
-    /// there are no more.
+    /// Reads more names of the deepest level after all its names were returned. Leaves the level if
+    /// there are no more names.
     fn read_more_names(&mut self) {
         let Some(mut level) = self.levels.pop() else { return };
         let after = level.names.last().to_vec();
@@ -215,7 +217,8 @@ impl SortedWalk {
         }
     }
 
-    /// Makes an entry with the requested details. `None` if it is gone, or has another type by now.
+    /// Makes an entry with the requested details. `None` if the file no longer exists, or has
+    /// another type now.
     fn show(
         &self,
         path: &[u8],
@@ -301,11 +304,12 @@ impl Names {
         self.index.last().map_or(b"", |name| bytes_of(&self.bytes, name))
     }
 
-    /// Adds a name that sorts after `after` and not after the bound. Drops the larger half of the
-    /// names when all take more than `limit` bytes.
+    /// Adds a name if it sorts after `after` and does not exceed the bound. Drops the larger half
+    /// of the names when they take more than `limit` bytes.
     fn add(&mut self, name: &[u8], kind: EntryKind, after: &[u8], limit: usize) {
         let start = self.bytes.len();
-        // Grows to the limit in one step, because each doubling would leave a hole of the old size.
+        // Grows to the limit in one step, because each doubling would leave an unused block of the
+        // old size.
         if self.bytes.capacity() < start + name.len() + 1 && start > MIN_LEVEL_BYTES {
             self.bytes.reserve_exact(limit.saturating_sub(start) + name.len() + 1);
         }
@@ -324,8 +328,8 @@ impl Names {
         }
     }
 
-    /// Keeps the smaller half. Its bytes are moved within their buffer, because a copy would need
-    /// the memory twice.
+    /// Keeps the smaller half of the names. Their bytes are moved within the buffer, because a copy
+    /// would need twice the memory.
     fn halve(&mut self) {
         self.sort();
         self.index.truncate(self.index.len() / 2);
@@ -379,8 +383,8 @@ pub(crate) fn describe(
 mod tests {
     use super::*;
 
-    /// Reads all names, in as many readings as they need. Returns them and the most bytes held at
-    /// once.
+    /// Reads all names, in several readings if needed. Returns the names, and the maximum number of
+    /// bytes held at once.
     fn read_all(names: &[String], limit: usize) -> (Vec<String>, usize) {
         let (mut read, mut most, mut after) = (Vec::new(), 0, Vec::new());
         loop {

@@ -1,7 +1,7 @@
 //! Returns a listing as an iterator: the listing threads fill batches, and the caller takes them.
 //!
-//! Few batches wait at a time, and returned batches are filled again. So a listing of any length
-//! takes the same memory, however slowly it is read.
+//! Few batches wait at a time, and the memory of returned batches is reused. So a listing of any
+//! length takes the same memory, however slowly the caller reads.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -14,24 +14,26 @@ use crate::options::ListingOptions;
 use crate::scan::Scan;
 use crate::spare::SpareBatches;
 
-/// Batches that may wait for the caller: enough that threads need not wait for each other.
-const WAITING: usize = 4;
+/// Number of batches that may wait for the caller. With this many, threads need not wait for each
+/// other.
+const MAX_WAITING_BATCHES: usize = 4;
 
-/// The batches of a listing. Dropping it ends the listing.
+/// The batches of a listing. Dropping this value ends the listing.
 #[derive(Debug)]
 pub struct BatchStream {
     batches: Receiver<Batch>,
     spare: Arc<SpareBatches>,
 }
 
-/// Begins to list everything below the directory `root`, in no order; see [`scan`](crate::scan).
+/// Begins to list everything below the directory `root`, in no particular order; see
+/// [`scan`](crate::scan).
 ///
 /// # Errors
 /// [`Error::Io`](crate::Error::Io) if `root` cannot be opened as a directory.
 pub fn stream(root: &Path, options: &ListingOptions) -> Result<BatchStream> {
     let scan = Scan::open(root, options)?;
-    let spare = Arc::new(SpareBatches::new(scan.tuning().buffer, WAITING + 1));
-    let (sender, batches) = sync_channel(WAITING);
+    let spare = Arc::new(SpareBatches::new(scan.tuning().buffer, MAX_WAITING_BATCHES + 1));
+    let (sender, batches) = sync_channel(MAX_WAITING_BATCHES);
     let filler = Arc::clone(&spare);
     let work = move || drop(scan.run(|| send(sender.clone(), Arc::clone(&filler))));
     let started = std::thread::Builder::new().name("firstbyte-list".into()).spawn(work);
@@ -39,7 +41,7 @@ pub fn stream(root: &Path, options: &ListingOptions) -> Result<BatchStream> {
     Ok(BatchStream { batches, spare })
 }
 
-/// Makes a visitor that sends its batches until the receiver is gone.
+/// Makes a visitor that sends its batches until the receiver is dropped.
 fn send(
     sender: SyncSender<Batch>,
     spare: Arc<SpareBatches>,
@@ -51,7 +53,7 @@ fn send(
 }
 
 impl BatchStream {
-    /// Takes back a batch, so that its memory is used again.
+    /// Takes back a batch, so that its memory is reused.
     pub fn recycle(&self, batch: Batch) {
         self.spare.give(batch);
     }

@@ -1,10 +1,10 @@
-//! Decides how a file system is listed (threads, buffer size, splitting), from the type of the file
-//! system: as it is mounted, or by its magic number.
+//! Decides how a file system is listed (threads, buffer size, splitting). Knows the file system by
+//! its type in the list of mounts, or by its magic number.
 //!
-//! Measured on warm ext4, a buffer from 32 KiB to 10 MiB makes no difference to the kernel (0.18 to
-//! 0.19 us an entry); 64 KiB stay in a core's cache until they are printed. On a network file
-//! system a listing waits for answers, so it has more threads, and larger buffers, which a call may
-//! fill. Those figures are estimates, not measurements, and [`SettingBasis`] records that.
+//! Measured on ext4 with a warm cache, the kernel takes 0.18 to 0.19 us per entry with any buffer
+//! from 32 KiB to 10 MiB. 64 KiB stay in a processor's cache until they are printed. On a network
+//! file system a listing waits for responses, so it has more threads, and larger buffers, which a
+//! call may fill. The figures for network file systems are estimates, as [`SettingBasis`] records.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -18,12 +18,12 @@ use crate::error::{Error, Result};
 use crate::mounts;
 use crate::options::{Detail, ListingOptions};
 
-/// Distance of a file system's data.
+/// Whether the data of a file system is near or far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileSystemReach {
-    /// In memory or on this machine's disks: a listing is bound by processors.
+    /// In memory or on this machine's disks. Processors limit the speed of a listing.
     Local,
-    /// Behind a network or another process: a listing is bound by waiting for responses.
+    /// Behind a network or another process. Waiting for responses limits the speed of a listing.
     Remote,
 }
 
@@ -36,23 +36,25 @@ impl FileSystemReach {
     }
 }
 
-/// Meaning of the positions in a directory. It decides whether several can be read from at once.
+/// Meaning of the positions in a directory. The meaning decides whether a directory can be read
+/// from several positions at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Positions {
-    /// Hashes of the names, in order: a read can start at any number.
+    /// Hashes of the names, in order. A reading can start at any number.
     Hashes,
     /// Anything else.
     Opaque,
 }
 
-/// When the client of a network file system gets attributes with names.
+/// Condition under which the client of a network file system gets attributes together with names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Attributes {
-    /// Always or never, whatever a program does.
+    /// The client does so always or never, whatever a program does.
     Fixed,
-    /// As long as a program looks at entries between two reads. A type is an attribute, on
-    /// NFS 4 too: Linux requests it with names alone since 6.8 ("NFS Client Updates for Linux 6.8",
-    /// linux-nfs, January 2024), and looking costs little there.
+    /// The client does so as long as a program reads attributes of entries between two reads of the
+    /// directory. A type is an attribute, on NFS 4 too. Since Linux 6.8 the client requests types
+    /// there even with names alone ("NFS Client Updates for Linux 6.8", linux-nfs, January 2024),
+    /// and reading attributes costs little.
     IfLooked,
 }
 
@@ -61,7 +63,7 @@ enum Attributes {
 pub struct FileSystemKind {
     /// Usual name, such as `ext4`.
     pub name: &'static str,
-    /// Distance of the data.
+    /// Whether the data is near or far.
     pub reach: FileSystemReach,
     magic: u64,
     positions: Positions,
@@ -78,8 +80,8 @@ const fn remote(name: &'static str, magic: u64) -> FileSystemKind {
     FileSystemKind { reach: FileSystemReach::Remote, measured: false, ..local(name, magic) }
 }
 
-/// Magic number of every version of NFS. Without the type as mounted, NFS is treated as its oldest
-/// version.
+/// Magic number of every version of NFS. If the type in the list of mounts is unknown, NFS is
+/// treated as its oldest version.
 const NFS: u64 = 0x6969;
 
 /// Magic numbers are from the kernel's `linux/magic.h` and the file systems' own sources.
@@ -102,35 +104,36 @@ const KNOWN: &[FileSystemKind] = &[
     remote("afs", 0x5346_414F),
 ];
 
-/// Stands for all other file systems, which are listed like local ones: the simplest way.
+/// Stands for all other file systems. They are listed like local ones, which is the simplest way.
 const UNKNOWN: FileSystemKind = FileSystemKind { measured: false, ..local("unknown", 0) };
 
-/// Bytes of one read of a local directory.
+/// Number of bytes that one call reads from a local directory.
 const LOCAL_BUFFER: usize = 64 << 10;
-/// Bytes of one read of a remote directory. With 16 threads and details all buffers stay below 32
-/// MiB.
+/// Number of bytes that one call reads from a remote directory. With 16 threads and details, all
+/// buffers together take less than 32 MiB.
 const REMOTE_BUFFER: usize = 256 << 10;
-/// Bytes of the first read of an NFS directory if only names are needed. The client requests
-/// attributes with the names (READDIRPLUS) until this read is full, and then names alone, if no
-/// program has looked at an entry meanwhile. Those responses hold five times as many names
-/// (docs/reference/listing.md).
+/// Number of bytes of the first read from an NFS directory if only names are needed. Until this
+/// read is full, the client requests attributes with the names (READDIRPLUS). After it, the client
+/// requests only names if no program has read an entry's attributes. The responses then hold five
+/// times as many names (docs/reference/listing.md).
 const NFS_FIRST_READ: usize = 32 << 10;
-/// Largest number of threads on a local file system. Beyond it the locks of the kernel's directory
+/// Maximum number of threads on a local file system. With more, the locks of the kernel's directory
 /// cache are the limit.
 const LOCAL_THREADS: usize = 8;
-/// Threads on a remote file system. They mostly wait for responses.
+/// Number of threads on a remote file system. They mostly wait for responses.
 const REMOTE_THREADS: usize = 16;
 
-/// Entries to look at between two reads of a directory: more than the 8 for which an NFS client
-/// continues to request attributes (`NFS_READDIR_CACHE_USAGE_THRESHOLD` in Linux's `fs/nfs/dir.c`).
-const LOOKS: usize = 16;
+/// Number of entries of which attributes are read between two reads of a directory. An NFS client
+/// continues to request attributes if at least 8 were read (`NFS_READDIR_CACHE_USAGE_THRESHOLD` in
+/// Linux's `fs/nfs/dir.c`).
+const LOOKED_UP_ENTRIES: usize = 16;
 
-/// The origin of a setting.
+/// Origin of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettingBasis {
-    /// The default for this file system, measured to be good.
+    /// The default for this file system, chosen by measurement.
     Measured,
-    /// The default for this file system, not measured yet.
+    /// The default for this file system, which is an estimate.
     Unmeasured,
     /// Set by the caller's options.
     Asked,
@@ -141,19 +144,19 @@ pub enum SettingBasis {
 pub struct Tuning {
     /// The file system of the root. Other file systems below it are read the same way.
     pub file_system: FileSystemKind,
-    /// Bytes of one read of a directory.
+    /// Number of bytes that one call reads from a directory.
     pub buffer: usize,
     /// The origin of the buffer size.
     pub buffer_basis: SettingBasis,
-    /// Most bytes of the first read of a directory.
+    /// Maximum bytes of the first read of a directory.
     pub(crate) first_read: usize,
-    /// Largest number of threads.
+    /// Maximum number of threads.
     pub threads: usize,
     /// The origin of the number of threads.
     pub threads_basis: SettingBasis,
 }
 
-/// Finds a file system by its device, else by `statfs`.
+/// Finds a file system by its device or, if that is not listed, by `statfs`.
 fn file_system(
     device: rustix::io::Result<u64>,
     statfs: impl FnOnce() -> rustix::io::Result<StatFs>,
@@ -164,8 +167,8 @@ fn file_system(
 }
 
 impl FileSystemKind {
-    /// Finds the file system of an existing path. The server of a network file system is not asked
-    /// for the type.
+    /// Finds the file system of an existing path. Sends no request for the type to the server of a
+    /// network file system.
     ///
     /// # Errors
     /// [`Error::Io`] if there is no such path.
@@ -179,28 +182,28 @@ impl FileSystemKind {
         self.magic == NFS
     }
 
-    /// The file system that is mounted with this type.
+    /// Returns the file system that has this type in the list of mounts.
     fn mounted_as(kind: &str) -> Option<Self> {
         let name = match kind {
             "cifs" | "smb3" => "smb2",
             "overlay" => "overlayfs",
-            // The name of a FUSE program follows after a dot: `fuse.sshfs`.
+            // The type of a FUSE file system may have the program's name after a dot, such as
+            // `fuse.sshfs`.
             kind if kind.starts_with("fuse") => "fuse",
             kind => kind,
         };
         KNOWN.iter().find(|known| known.name == name).copied()
     }
 
-    /// The file system with this number.
+    /// Returns the file system with this magic number.
     fn with_magic(magic: u64) -> Self {
-        // The type of this field is signed on some machines: SMB's numbers would come with 32 more
-        // bits.
+        // On some machines this field is signed. SMB's number is then sign-extended by 32 bits.
         let magic = magic & 0xFFFF_FFFF;
         KNOWN.iter().find(|known| known.magic == magic).copied().unwrap_or(UNKNOWN)
     }
 }
 
-/// Returns the magic number of a file system; 0 in a sandbox that refuses the call.
+/// Returns the magic number of a file system. 0 if a sandbox refuses the call.
 fn magic(found: rustix::io::Result<StatFs>) -> rustix::io::Result<u64> {
     match found {
         Err(Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(0),
@@ -212,7 +215,7 @@ impl Tuning {
     /// Chooses the tuning for a listing of `root` with these options.
     ///
     /// # Errors
-    /// [`Error::Io`] if there is no such root.
+    /// [`Error::Io`] if `root` does not exist.
     pub fn of(root: &Path, options: &ListingOptions) -> Result<Self> {
         let device = rustix::fs::statat(CWD, root, AtFlags::empty()).map(|stat| stat.st_dev);
         let found = file_system(device, || rustix::fs::statfs(root));
@@ -253,19 +256,19 @@ impl Tuning {
         self.file_system.positions == Positions::Hashes && self.threads > 1
     }
 
-    /// Returns the number of entries to look at before a directory's next read, so that attributes
-    /// keep coming with the names.
+    /// Returns the number of entries of which to read an attribute before a directory's next read,
+    /// so that attributes keep coming with the names.
     pub(crate) fn looks(&self, detail: Detail) -> usize {
         let wants = match self.file_system.attributes {
             Attributes::Fixed => false,
             Attributes::IfLooked => detail != Detail::Bare,
         };
-        if wants { LOOKS } else { 0 }
+        if wants { LOOKED_UP_ENTRIES } else { 0 }
     }
 
-    /// Whether this position is the end of a directory on the root's file system. ext4 gives this
-    /// position to the last entry, and no name hashes to it (`EXT4_HTREE_EOF_64BIT` in its
-    /// `fs/ext4/ext4.h`). This saves a call per directory.
+    /// Whether this position is the end of a directory on the root's file system. ext4 gives the
+    /// maximum position to the last entry, and no name has it as a hash (`EXT4_HTREE_EOF_64BIT` in
+    /// its `fs/ext4/ext4.h`). Recognising the end saves a call per directory.
     pub(crate) fn is_end(&self, position: i64) -> bool {
         self.file_system.positions == Positions::Hashes && position == i64::MAX
     }
@@ -316,7 +319,7 @@ mod tests {
         let wanted = ["nfs", "nfs4", "smb2", "smb2", "fuse", "fuse", "overlayfs", "lustre"].map(Some);
         assert_eq!((&found[..8], found[8]), (&wanted[..], None));
         assert_eq!(FileSystemKind::with_magic(NFS).name, "nfs");
-        // As a signed 32-bit number comes on some machines.
+        // The number as sign-extended on some machines.
         assert_eq!(FileSystemKind::with_magic(0xFFFF_FFFF_FE53_4D42).name, "smb2");
     }
 

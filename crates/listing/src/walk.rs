@@ -1,4 +1,5 @@
-//! Lists a tree in the form of a store's listing: one entry at a time, with its name from the root.
+//! Lists a tree in the form of a store's listing: one entry at a time, each with its name relative
+//! to the root.
 
 use std::path::{Path, PathBuf};
 
@@ -13,16 +14,16 @@ use crate::stream::{BatchStream, stream};
 /// Order of the entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EntryOrder {
-    /// The order in which several threads find them.
+    /// The order in which several threads find the entries.
     #[default]
     Any,
-    /// By the bytes of the whole name, a directory counting as `NAME/`: the order of an object
-    /// store's listing. Read by one thread, with the names of one directory a level in memory,
-    /// within limits (see `sorted.rs`).
+    /// By the bytes of the whole name, where a directory counts as `NAME/`. This is the order of an
+    /// object store's listing. One thread reads, and keeps the names of one directory per level in
+    /// memory, within limits (see `sorted.rs`).
     Bytes,
 }
 
-/// The entries below a root. A dangling link is an error among them if links are followed.
+/// The entries below a root. If links are followed, a dangling link is returned as an error.
 #[derive(Debug)]
 pub struct Walk(Kinds);
 
@@ -59,13 +60,13 @@ impl Iterator for Walk {
     }
 }
 
-/// A stream's batches, one entry at a time.
+/// The entries of a stream's batches, one at a time.
 #[derive(Debug)]
 struct Unsorted {
     root: PathBuf,
     symlinks: Symlinks,
     stream: BatchStream,
-    /// The rest of the last batch.
+    /// The remaining entries of the last batch.
     found: std::vec::IntoIter<Result<Entry>>,
 }
 

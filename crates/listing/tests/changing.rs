@@ -1,4 +1,5 @@
-//! Names that exist all the time are listed exactly once, while others come and go.
+//! Tests that names which exist all the time are listed exactly once, while other names are added
+//! and removed.
 
 mod support;
 
@@ -11,12 +12,12 @@ use firstbyte_testkit::lacks_root;
 use support::mount::Mounted;
 use support::{Found, TREE, ahead};
 
-/// Number of files with which a large ext4 directory is read from several positions.
-const STAY: usize = 60_000;
+/// Number of files at which a large ext4 directory is read from several positions.
+const PERMANENT_FILES: usize = 60_000;
 
-/// Lists `root` repeatedly while names come and go in it.
+/// Lists `root` repeatedly while other names are added and removed.
 fn list_while_it_changes(root: &Path) {
-    for number in 0..STAY {
+    for number in 0..PERMANENT_FILES {
         File::create(root.join(format!("stays-{number}"))).unwrap();
     }
     let over = AtomicBool::new(false);
@@ -66,7 +67,7 @@ fn check(found: Found) {
     assert!(found.errors.is_empty(), "{:?}", found.errors);
     let stayed: Vec<u32> =
         found.names.iter().filter(|(name, _)| name.starts_with(b"stays-")).map(|(_, times)| *times).collect();
-    assert_eq!(stayed.len(), STAY);
+    assert_eq!(stayed.len(), PERMANENT_FILES);
     assert!(stayed.iter().all(|times| *times == 1), "{} doubled", stayed.iter().filter(|n| **n > 1).count());
 }
 

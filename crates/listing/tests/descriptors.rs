@@ -1,5 +1,5 @@
-//! The number of directories that a listing has open stays below a limit for any tree. The test has
-//! its own process, because it lowers the process's limit.
+//! Tests that the number of directories open during a listing stays below a limit for any tree. The
+//! test has its own process, because it lowers the process's limit of descriptors.
 
 mod support;
 
@@ -14,8 +14,8 @@ fn a_tree_deep_and_wide_is_listed_with_few_descriptors() {
     let root = tempfile::tempdir().unwrap();
     let mut path = root.path().to_owned();
     for _ in 0..LEVELS {
-        // The listing enters one of the three first; the other two must wait with their parent
-        // open.
+        // The listing enters one of the three directories first. The other two wait, and keep their
+        // parent open.
         for name in ["x", "y", "z"] {
             fs::create_dir(path.join(name)).unwrap();
         }

@@ -1,4 +1,5 @@
-//! Listings return the names of `find`, byte for byte, on every kind of file system.
+//! Tests that listings return the same names as `find`, byte for byte, on every kind of file
+//! system.
 
 mod support;
 
@@ -8,10 +9,10 @@ use firstbyte_link::{SlowFs, SlowFsConfig};
 use firstbyte_listing::{Detail, EntryOrder, ListingOptions, walk};
 use firstbyte_testkit::lacks_root;
 use support::mount::Mounted;
-use support::{Found, TREE, ahead, find, in_order, plant};
+use support::{Found, TREE, ahead, find, in_order, make_tree};
 
-/// Number of files with which a large ext4 directory is read from several positions.
-const MANY: u32 = 80_000;
+/// Number of files at which a large ext4 directory is read from several positions.
+const FLAT_FILES: u32 = 80_000;
 
 /// Lists a tree by every method and compares the names.
 fn compare(name: &str, root: &Path) {
@@ -33,28 +34,28 @@ fn compare(name: &str, root: &Path) {
         walk(root, EntryOrder::Bytes, &TREE).unwrap().map(|entry| entry.unwrap().name).collect();
     sorted.sort();
     check("sorted", sorted);
-    // The files of an overlay are in its upper directory.
+    // In an overlay, the files are in the upper directory.
     let flat =
         ["flat", "upper/flat"].map(|flat| root.join(flat)).into_iter().find(|flat| flat.is_dir()).unwrap();
     assert!(ahead(&flat) == in_order(&flat), "{name}, read ahead: other names, or in another order");
 }
 
 fn planted(mounted: &Mounted, flat: u32) {
-    plant(mounted.path(), flat);
+    make_tree(mounted.path(), flat);
     compare(mounted.name, mounted.path());
 }
 
 #[test]
 fn names_are_those_of_find_on_the_temporary_directory() {
     let root = tempfile::tempdir().unwrap();
-    plant(root.path(), MANY);
+    make_tree(root.path(), FLAT_FILES);
     compare("temporary directory", root.path());
 }
 
 #[test]
 fn names_are_those_of_find_on_ext4_with_and_without_an_index() {
     if !lacks_root() {
-        planted(&Mounted::image("ext4", &["mkfs.ext4", "-q", "-N", "100000"]), MANY);
+        planted(&Mounted::image("ext4", &["mkfs.ext4", "-q", "-N", "100000"]), FLAT_FILES);
         let plain = ["mkfs.ext4", "-q", "-N", "10000", "-O", "^dir_index"];
         planted(&Mounted::image("ext4 without index", &plain), 8_000);
     }
@@ -83,7 +84,7 @@ fn names_are_those_of_find_on_tmpfs_and_overlay() {
 fn names_are_those_of_find_through_fuse() {
     if !lacks_root() {
         let source = tempfile::tempdir().unwrap();
-        plant(source.path(), 3_000);
+        make_tree(source.path(), 3_000);
         let at = tempfile::tempdir().unwrap();
         let mounted = SlowFs::start(&SlowFsConfig::new(source.path(), [at.path()])).unwrap();
         compare("fuse", at.path());

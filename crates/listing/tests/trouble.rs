@@ -1,4 +1,5 @@
-//! Errors while a tree is listed are reported beside the names, and the listing continues.
+//! Tests that errors during a listing are reported together with the names, and that the listing
+//! continues.
 
 mod support;
 
@@ -49,7 +50,7 @@ fn a_directory_that_may_not_be_read_is_listed_and_named_as_an_error() {
 #[test]
 fn names_whose_details_may_not_be_read_are_listed_each_with_its_error() {
     let root = tree(&["listable"]);
-    // Without the right to search for its owner too, who may be the user of the test.
+    // The owner gets no search permission either, because the owner may be the user of the test.
     mode(&root.path().join("listable"), 0o444);
     let plain = unprivileged(|| Found::below(root.path(), &TREE));
     assert_eq!((names(&plain), plain.errors.len()), (vec!["listable".into(), "listable/file".into()], 0));
@@ -76,14 +77,14 @@ fn a_root_that_is_missing_or_no_directory_or_closed_is_an_error() {
 }
 
 #[test]
-fn what_vanishes_meanwhile_is_left_out_without_an_error() {
+fn entries_that_vanish_during_a_listing_are_left_out_without_an_error() {
     let directories: Vec<String> = (0..50).map(|n| format!("d{n}")).collect();
     let root = tree(&directories.iter().map(String::as_str).collect::<Vec<_>>());
     let one = ListingOptions { threads: 1.try_into().ok(), detail: Detail::Full, ..TREE };
     let errors = scan(root.path(), &one, || {
         let mut removed = false;
         let root = root.path();
-        Tally(0, move || {
+        CountingVisitor(0, move || {
             if !removed {
                 directories_below(root).for_each(|path| fs::remove_dir_all(path).unwrap());
                 removed = true;
@@ -99,9 +100,9 @@ fn directories_below(root: &Path) -> impl Iterator<Item = std::path::PathBuf> {
 }
 
 /// A visitor that counts errors and calls a function for every batch.
-struct Tally<F>(usize, F);
+struct CountingVisitor<F>(usize, F);
 
-impl<F: FnMut()> firstbyte_listing::Visitor for Tally<F> {
+impl<F: FnMut()> firstbyte_listing::Visitor for CountingVisitor<F> {
     fn visit(&mut self, batch: &mut Batch) -> ControlFlow<()> {
         self.0 += batch.errors().len();
         (self.1)();
@@ -198,6 +199,6 @@ fn a_tree_far_deeper_than_a_path_may_be_long_is_listed() {
     let sorted =
         walk(root.path(), EntryOrder::Bytes, &ListingOptions { detail: Detail::Size, ..TREE }).unwrap();
     assert_eq!(sorted.filter(Result::is_ok).count(), LEVELS);
-    // `rm` removes the tree, because the standard library would hold a descriptor for each level.
+    // `rm` removes the tree, because the standard library would hold one descriptor per level.
     assert!(Command::new("rm").arg("-rf").arg(root.path().join("deeper")).status().unwrap().success());
 }

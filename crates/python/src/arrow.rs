@@ -1,5 +1,5 @@
-//! Columns in Arrow's layout, and their export through its C interface to libraries that read it:
-//! pyarrow, polars, duckdb and others. None of them is a dependency.
+//! Builds columns in Arrow's layout, and exports them through Arrow's C interface to libraries such
+//! as pyarrow, polars and duckdb. This crate depends on none of these libraries.
 //!
 //! Nothing is copied: the vectors of an [`ArrowBatch`] become the buffers of its arrays.
 
@@ -18,12 +18,12 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-/// Returns the type of times: nanoseconds since 1970 in UTC.
+/// Returns the type of columns with times: nanoseconds since 1970 in UTC.
 pub(crate) fn time() -> DataType {
     DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()))
 }
 
-/// Returns the type of a column with few different texts: 8-bit indices into these texts.
+/// Returns the type of a column with few different strings: 8-bit indices into a list of strings.
 pub(crate) fn word() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Utf8))
 }
@@ -31,7 +31,7 @@ pub(crate) fn word() -> DataType {
 /// The values of one column.
 #[derive(Debug)]
 pub(crate) enum ColumnValues {
-    /// Texts, one after another. `offsets` has the start of each, and the end of the last.
+    /// Strings, one after another. `offsets` has the start of each string, and the end of the last.
     Bytes {
         offsets: Vec<i32>,
         bytes: Vec<u8>,
@@ -43,7 +43,7 @@ pub(crate) enum ColumnValues {
 }
 
 impl ColumnValues {
-    /// Makes an empty column of this type.
+    /// Makes an empty column of the type `kind`.
     fn new(kind: &DataType) -> Self {
         match kind {
             DataType::UInt64 => Self::U64(Vec::new()),
@@ -54,7 +54,7 @@ impl ColumnValues {
         }
     }
 
-    /// Makes an empty column of the same type, with capacity for as many values.
+    /// Makes an empty column of the same type, with capacity for the same number of values.
     fn room_for(&self) -> Self {
         match self {
             Self::Bytes { offsets, bytes } => {
@@ -74,7 +74,7 @@ impl ColumnValues {
 #[derive(Debug)]
 pub(crate) struct ArrowColumn {
     pub(crate) values: ColumnValues,
-    /// Rows that have a value; empty if all have.
+    /// Marks the rows that have a value. Empty if all rows have one.
     pub(crate) validity: NullBufferBuilder,
 }
 
@@ -120,7 +120,7 @@ impl ArrowBatch {
         Self { rows: 0, columns: columns.collect() }
     }
 
-    /// Makes an empty batch with capacity for as many rows.
+    /// Makes an empty batch with the same columns and with capacity for the same number of rows.
     pub(crate) fn room_for(&self) -> Self {
         Self {
             rows: 0,
@@ -128,7 +128,7 @@ impl ArrowBatch {
         }
     }
 
-    /// Converts the rows to an Arrow batch. `words` are the texts of columns of type [`word`].
+    /// Converts the rows to an Arrow batch. `words` are the strings for columns of type [`word`].
     pub(crate) fn finish(self, schema: &SchemaRef, words: &[&str]) -> Result<RecordBatch, String> {
         let words: ArrayRef = Arc::new(StringArray::from_iter_values(words));
         let columns = self.columns.into_iter().zip(schema.fields());
@@ -145,7 +145,7 @@ pub(crate) fn schema_capsule<'py>(py: Python<'py>, schema: &Schema) -> PyResult<
     PyCapsule::new_with_value(py, FFI_ArrowSchema::try_from(schema).map_err(failed)?, c"arrow_schema")
 }
 
-/// Exports type and data of one batch, for `__arrow_c_array__`.
+/// Exports the type and the data of one batch, for `__arrow_c_array__`.
 pub(crate) fn array_capsules<'py>(
     py: Python<'py>,
     batch: &RecordBatch,

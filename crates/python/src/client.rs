@@ -1,5 +1,6 @@
-//! `PyClient`: the options with which locations are reached. A process has one engine for each set
-//! of options, created at first use, so that all files share connections, threads and the cache.
+//! Defines `PyClient`, the options with which locations are accessed. A process has one engine for
+//! each set of options, created at first use, so that all files share connections, threads and the
+//! cache.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -26,15 +27,15 @@ use crate::fork::ProcessOwned;
 /// The engines of this process, by the key of their options.
 static ENGINES: Mutex<BTreeMap<String, ProcessOwned<firstbyte::Client>>> = Mutex::new(BTreeMap::new());
 
-/// Prefixes of the variables in which stores find endpoints and credentials.
-const SERVICES: [&str; 7] =
+/// Prefixes of the environment variables in which stores look for endpoints and credentials.
+const SERVICE_PREFIXES: [&str; 7] =
     ["AWS_", "AZURE_", "GOOGLE_", "CLOUDSDK_", "GCE_METADATA_", "IDENTITY_", "STORAGE_EMULATOR_"];
 
 /// The locations that are read through the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cached {
-    /// All but local files, which are near already. If the cache cannot be used, reads work without
-    /// it.
+    /// All locations except local files, which are fast without a cache. If the cache cannot be
+    /// used, reads work without it.
     Remote,
     /// All locations, because the user requested a cache.
     All,
@@ -42,7 +43,7 @@ enum Cached {
     Nothing,
 }
 
-/// Options with which locations are reached.
+/// Options with which locations are accessed.
 #[pyclass(frozen, module = "firstbyte._native", name = "Client")]
 pub(crate) struct PyClient {
     pub(crate) route: Arc<ClientRoute>,
@@ -50,7 +51,7 @@ pub(crate) struct PyClient {
 
 #[pymethods]
 impl PyClient {
-    /// The given options, with their secrets, for another client like this one.
+    /// Returns the given options, with their secrets, to make another client with equal options.
     #[getter]
     fn options<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         self.route.given.bind(py).copy()
@@ -63,12 +64,13 @@ pub(crate) struct ClientRoute {
     given: Py<PyDict>,
     options: ClientOptions,
     cached: Cached,
-    /// Terms of each run, if the options state some.
+    /// The budget, bill and prediction model of each run, if the options give any of them.
     terms: Option<Terms>,
     key: String,
 }
 
-/// Makes a client with these options. Options that are not given come from the environment.
+/// Makes a client with these options. Options that the caller does not give come from the
+/// environment.
 #[pyfunction]
 #[pyo3(signature = (**options))]
 pub(crate) fn connect(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> PyResult<PyClient> {
@@ -88,7 +90,7 @@ pub(crate) fn connect(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> Py
             "cache" => match value.cast::<PyBool>() {
                 Ok(flag) => cached = if flag.is_true() { Cached::All } else { Cached::Nothing },
                 Err(_) => {
-                    // An empty name counts as not given, like an empty variable.
+                    // An empty directory name counts as not given, like an empty variable.
                     let directory = value.extract::<PathBuf>()?;
                     if !directory.as_os_str().is_empty() {
                         cached = Cached::All;
@@ -114,7 +116,11 @@ pub(crate) fn connect(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> Py
             "anonymous" => all.store.signing = Signing::Chain,
             "access_key_id" => keys.access_key_id = Some(value.extract()?),
             "budget" | "transfer" | "bill_as" | "model" => {
-                write_term(terms.get_or_insert_default(), name.cast::<PyString>()?.to_str()?, &value)?;
+                write_billing_option(
+                    terms.get_or_insert_default(),
+                    name.cast::<PyString>()?.to_str()?,
+                    &value,
+                )?;
             }
             "secret_access_key" => keys.secret_access_key = Some(value.extract()?),
             "session_token" => keys.session_token = Some(value.extract()?),
@@ -130,16 +136,17 @@ pub(crate) fn connect(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> Py
         terms.bill.region = all.store.region.clone();
     }
     let secrets = keys.apply(&mut all)?;
-    // An engine looks for credentials once, so another profile or key in the environment needs
-    // another engine.
+    // An engine looks for credentials only once, so a change of the profile or key in the
+    // environment needs a new engine.
     let mut found: Vec<_> = std::env::vars_os().filter(|(name, _)| is_of_service(name)).collect();
     found.sort();
     let key = format!("{all:?} {found:?} {secrets}");
     Ok(PyClient { route: Arc::new(ClientRoute { given: given.unbind(), options: all, cached, terms, key }) })
 }
 
-/// Sets a term of a run: its budget, its bill, or the model that predicts it.
-fn write_term(terms: &mut Terms, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+/// Sets an option that concerns the cost of a run: its budget, its bill, or the model that predicts
+/// it.
+fn write_billing_option(terms: &mut Terms, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
     let refused = |why| PyValueError::new_err(format!("{name}: {why}"));
     match name {
         "budget" => terms.budget = Some(value.extract::<Money>()?.0),
@@ -202,7 +209,7 @@ fn write_option(all: &mut ClientOptions, name: &str, value: &Bound<'_, PyAny>) -
     Ok(())
 }
 
-/// Credentials given as options.
+/// Credentials that the caller gave as options.
 #[derive(Default)]
 struct GivenKeys {
     access_key_id: Option<String>,
@@ -213,10 +220,10 @@ struct GivenKeys {
 }
 
 impl GivenKeys {
-    /// Makes these credentials the only ones that sign requests. Returns the part of the engine's
-    /// key that is never printed.
+    /// Makes these credentials the only ones that sign requests. Returns a part of the engine's key
+    /// that contains secrets and is never printed.
     fn apply(self, options: &mut ClientOptions) -> PyResult<String> {
-        // The URLs have passwords, which `Debug` of a proxy omits.
+        // The proxies' URLs contain passwords, which `Debug` of a proxy omits.
         let proxies = [&options.store.proxies.http, &options.store.proxies.https]
             .map(|proxy| proxy.as_ref().map(|proxy| proxy.url.clone()));
         let (key, secret) = match (self.access_key_id, self.secret_access_key) {
@@ -241,7 +248,7 @@ impl GivenKeys {
 }
 
 fn is_of_service(name: &std::ffi::OsStr) -> bool {
-    name.to_str().is_some_and(|name| SERVICES.iter().any(|service| name.starts_with(service)))
+    name.to_str().is_some_and(|name| SERVICE_PREFIXES.iter().any(|service| name.starts_with(service)))
 }
 
 /// Ends the engines when the process ends.
@@ -254,7 +261,8 @@ pub(crate) fn disconnect(py: Python<'_>) {
 impl ClientRoute {
     /// Returns this process's engine for `location`.
     pub(crate) fn engine(&self, py: Python<'_>, location: &Location) -> PyResult<firstbyte::Client> {
-        // A local file is near already, and is cached only if the user requested a cache.
+        // Local files are fast without a cache, so they are cached only if the user requested a
+        // cache.
         let near = self.cached == Cached::Remote && location.as_local().is_some();
         if near || self.cached == Cached::Nothing {
             return self.uncached(py);
@@ -280,16 +288,17 @@ impl ClientRoute {
         }
     }
 
-    /// Returns the engine of a run that sends requests to these places: the shared engine or, if
-    /// there are terms, a separate one whose store counts this run alone.
+    /// Returns the engine of a run on `places`. Without a budget, a bill and a prediction model
+    /// this is the shared engine. With any of them it is a separate engine, whose store counts only
+    /// this run.
     pub(crate) fn accounted(
         &self,
         py: Python<'_>,
         cache: CacheUse,
         places: &[&PathBuf],
-    ) -> PyResult<Accounted> {
+    ) -> PyResult<AccountedRun> {
         let engine = if cache == CacheUse::Used { self.cached(py)? } else { self.uncached(py)? };
-        let Some(terms) = &self.terms else { return Ok(Accounted { engine, account: None }) };
+        let Some(terms) = &self.terms else { return Ok(AccountedRun { engine, account: None }) };
         let places: Vec<Location> =
             places.iter().filter_map(|place| Location::parse(place.as_os_str()).ok()).collect();
         let account = terms
@@ -301,10 +310,14 @@ impl ClientRoute {
             options.reads.cache = None;
         }
         let engine = py.detach(|| firstbyte::Client::new(options));
-        Ok(Accounted { engine: engine.map_err(|error| failure(py, &error, None))?, account: Some(account) })
+        Ok(AccountedRun {
+            engine: engine.map_err(|error| failure(py, &error, None))?,
+            account: Some(account),
+        })
     }
 
-    /// True if there is a cache. Operations that only read or release create none.
+    /// True if there is a cache. Operations that only read the cache, or release from it, do not
+    /// create one.
     pub(crate) fn has_cache(&self, py: Python<'_>) -> PyResult<bool> {
         let found = py.detach(|| firstbyte::existing_cache(&self.options.reads).map(|cache| cache.is_some()));
         found.map_err(|error| failure(py, &error, None))
@@ -318,7 +331,8 @@ impl ClientRoute {
     }
 }
 
-/// Makes the exception for terms without a price, with the names of options in Python.
+/// Makes the exception for a budget or bill whose price is unknown. The message uses the names of
+/// options in Python.
 fn refused(py: Python<'_>, error: &Error) -> PyErr {
     let Error::Bill { option, why, tell } = error else { return failure(py, error, None) };
     let option = option.replace('-', "_");
@@ -333,13 +347,14 @@ pub(crate) enum CacheUse {
     Unused,
 }
 
-/// The engine of one run, with its account if the options state terms.
-pub(crate) struct Accounted {
+/// The engine of one run, with the run's account if the options give a budget, bill or prediction
+/// model.
+pub(crate) struct AccountedRun {
     pub(crate) engine: firstbyte::Client,
     account: Option<Account>,
 }
 
-impl Accounted {
+impl AccountedRun {
     /// Adds the counts, dollars and prediction of this run to its receipt.
     pub(crate) fn settle(&self, receipt: &mut Receipt) {
         if let Some(account) = &self.account {
@@ -362,7 +377,8 @@ fn engine(py: Python<'_>, key: &str, options: ClientOptions) -> firstbyte::Resul
     }
     let made = py.detach(|| firstbyte::Client::new(options))?;
     let mut engines = ENGINES.lock();
-    // Another thread may have made the engine meanwhile. One is enough.
+    // Another thread may have made the engine in the meantime. In that case, that thread's engine
+    // is used.
     let engine = known(&engines).unwrap_or_else(|| {
         engines.insert(key.to_owned(), ProcessOwned::new(made.clone()));
         made.clone()
@@ -384,7 +400,7 @@ impl FromPyObject<'_, '_> for LocationArgument {
     }
 }
 
-/// A size in bytes: a number, or text as on the command line.
+/// A size in bytes: a number, or a string as on the command line.
 pub(crate) struct SizeArgument(pub(crate) u64);
 
 impl FromPyObject<'_, '_> for SizeArgument {
@@ -399,7 +415,7 @@ impl FromPyObject<'_, '_> for SizeArgument {
     }
 }
 
-/// A rate in bytes per second: a number, or text as on the command line.
+/// A rate in bytes per second: a number, or a string as on the command line.
 pub(crate) struct RateArgument(pub(crate) u64);
 
 impl FromPyObject<'_, '_> for RateArgument {
@@ -414,7 +430,7 @@ impl FromPyObject<'_, '_> for RateArgument {
     }
 }
 
-/// A sum in dollars: a number, or text as on the command line.
+/// An amount in dollars: a number, or a string as on the command line.
 struct Money(f64);
 
 impl FromPyObject<'_, '_> for Money {
@@ -433,7 +449,7 @@ impl FromPyObject<'_, '_> for Money {
     }
 }
 
-/// A time limit: a number of seconds, or text as on the command line.
+/// A time limit: a number of seconds, or a string as on the command line.
 struct TimeLimit(PositiveDuration);
 
 impl FromPyObject<'_, '_> for TimeLimit {

@@ -1,5 +1,5 @@
-//! `cp`, `sync`, and the copies of many objects at once for the fsspec file system. Ctrl-C ends
-//! each at once; a later run of the same copy resumes.
+//! Implements `cp`, `sync`, and the copies of many objects at once for the fsspec file system.
+//! Ctrl-C ends a copy at once. A later run of the same copy resumes it.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -20,7 +20,7 @@ use pyo3::types::PyList;
 
 use crate::client::{CacheUse, LocationArgument, PyClient, RateArgument};
 use crate::error::{failure, failure_at};
-use crate::progress::{ByteProgress, observed};
+use crate::progress::{ByteProgress, run_with_progress};
 use crate::wait::interruptible;
 
 /// Copies an object or a tree. Returns the outcome.
@@ -52,8 +52,8 @@ pub(crate) fn cp<'py>(
     let (stop, from, to) = (copy.stop.clone(), source.clone(), destination.clone());
     let started = Instant::now();
     let work = move |observer: &ByteProgress| engine.cp_observed(&from, &to, &copy, observer);
-    let summary = observed(py, progress, || stop.stop(), work)?;
-    let summary = summary.map_err(|error| at_either(py, &error, [&source, &destination]))?;
+    let summary = run_with_progress(py, progress, || stop.stop(), work)?;
+    let summary = summary.map_err(|error| failure_at_either(py, &error, [&source, &destination]))?;
     let [source, destination] = [source, destination].map(|place| place.to_string_lossy().into_owned());
     let mut receipt = Receipt { left_out: Some(0), ..Receipt::new("cp", source, Some(destination)) };
     receipt.add(&summary);
@@ -75,7 +75,7 @@ pub(crate) fn sync<'py>(
     limit_rate: Option<RateArgument>,
 ) -> PyResult<CopyOutcome<'py>> {
     let places = [&source, &destination];
-    let refused = |error: Error| at_either(py, &error, places);
+    let refused = |error: Error| failure_at_either(py, &error, places);
     let parse = |path: &PathBuf| Location::parse(path.as_os_str()).map_err(|error| refused(error.into()));
     let (from, to) = (parse(&source)?, parse(&destination)?);
     refuse_into_itself(&from, &to).map_err(refused)?;
@@ -112,7 +112,8 @@ pub(crate) fn sync<'py>(
     outcome(py, receipt, started, summary.failures, located(summary.failed))
 }
 
-/// Makes a filter of patterns in their order. Each has true if it includes.
+/// Makes a filter from patterns, in their order. A pattern marked `true` includes; the others
+/// exclude.
 pub(crate) fn filter(patterns: Vec<(bool, String)>) -> Filter {
     let mut filter = Filter::default();
     for (included, pattern) in patterns {
@@ -121,8 +122,8 @@ pub(crate) fn filter(patterns: Vec<(bool, String)>) -> Filter {
     filter
 }
 
-/// Copies or moves objects, each to exactly the location paired with it. Returns the sources that
-/// failed, with their errors.
+/// Copies or moves objects. Each source goes to exactly the destination in its pair. Returns the
+/// sources that failed, with their errors.
 #[pyfunction]
 #[pyo3(signature = (client, pairs, moves=false))]
 pub(crate) fn copy_many<'py>(
@@ -146,7 +147,7 @@ pub(crate) fn copy_many<'py>(
         move || match <[CopyJob; 1]>::try_from(jobs) {
             Ok([job]) if moves => engine.move_many(&mut std::iter::once(Ok(job)), &NoObserver),
             Err(jobs) if moves => engine.move_many(&mut jobs.into_iter().map(Ok), &NoObserver),
-            // A single object is cut into chunks that move in parallel, however many there are.
+            // A single object is copied by itself, so that its chunks move in parallel.
             Ok([job]) => engine.copy(&job.source, &job.destination, &NoObserver).or_else(|error| {
                 let failed = vec![Failure { location: job.source.to_string(), error }];
                 Ok(Summary { failed, ..Summary::default() })
@@ -161,18 +162,18 @@ pub(crate) fn copy_many<'py>(
     errors(py, located(summary.failed))
 }
 
-/// Makes the exception, with the place that the error is about as its file name.
-pub(crate) fn at_either(py: Python<'_>, error: &Error, places: [&PathBuf; 2]) -> PyErr {
+/// Makes the exception. Its file name is the one of `places` with which the error's message begins.
+pub(crate) fn failure_at_either(py: Python<'_>, error: &Error, places: [&PathBuf; 2]) -> PyErr {
     let line = error.to_string();
     let places = places.into_iter().filter_map(|place| Location::parse(place.as_os_str()).ok());
     failure(py, error, places.into_iter().find(|place| line.starts_with(&place.to_string())).as_ref())
 }
 
-/// The result of a verb for Python: the receipt as JSON, the number of failures, and the first
+/// Outcome of a verb for Python: the receipt as JSON, the number of failures, and the first
 /// failures as (location, OSError).
 pub(crate) type CopyOutcome<'py> = (String, u64, Bound<'py, PyList>);
 
-/// Completes a receipt with its failures and the figures of the process, and makes the outcome.
+/// Completes a receipt with its failures and the process's resource usage, and makes the outcome.
 pub(crate) fn outcome<'py>(
     py: Python<'py>,
     mut receipt: Receipt,

@@ -1,12 +1,12 @@
-//! `DirEntry`: like `os.DirEntry`, with the same methods, results and errors.
+//! Defines `DirEntry`, which has the methods, results and errors of `os.DirEntry`.
 //!
 //! An entry holds its name and the type that the directory reports. Path and stat results are made
-//! on demand and kept, as `os` does. Stat results come from `os.stat`, so they are `stat_result`s
-//! of the running Python.
+//! on demand and kept, as in `os.DirEntry`. Stat results come from `os.stat`, so they are
+//! `stat_result`s of the running Python.
 //!
-//! The class is not tracked by the garbage collector, like `os.DirEntry`: it cannot be part of a
-//! cycle. So a loop over 10^6 entries triggers no collections. This is why `pyo3` is one release
-//! behind: the next one gives every class a collector header.
+//! Like `os.DirEntry`, the class cannot be part of a cycle and is not tracked by the garbage
+//! collector, so a loop over 10^6 entries triggers no collections. This is why `pyo3` is one
+//! release behind: the next release gives every class a collector header.
 
 use std::sync::Arc;
 
@@ -23,17 +23,19 @@ use rustix::fs::FileType;
 use crate::name::NameType;
 use crate::place::DirectoryArgument;
 
-/// The directory of entries, as far as they need it.
+/// What entries need to know about their directory.
 pub(crate) struct Parent {
     form: NameType,
-    /// Prefix of a name in its path; empty if the directory was given as a descriptor.
+    /// Prefix that turns an entry's name into its path; empty if the directory was given as a
+    /// descriptor.
     prefix: Py<PyAny>,
-    /// The caller's descriptor, by which `os.stat` is then called.
+    /// The caller's descriptor, if the directory was given as one. `os.stat` is then called
+    /// relative to it.
     descriptor: Option<i32>,
 }
 
 impl Parent {
-    /// The directory at `place`.
+    /// Describes the directory at `place`.
     pub(crate) fn new(py: Python<'_>, place: &DirectoryArgument) -> PyResult<Self> {
         Ok(Self { form: place.form, prefix: place.prefix(py)?.unbind(), descriptor: place.descriptor() })
     }
@@ -55,14 +57,14 @@ pub(crate) struct DirEntry {
     lstat: PyOnceLock<Py<PyAny>>,
 }
 
-/// Whether a link itself or its target is examined.
+/// Whether a link's target or the link itself is examined.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Links {
     Follow,
     Keep,
 }
 
-/// `follow_symlinks`: any object that is true or false.
+/// Converts `follow_symlinks`, which may be any object with a truth value.
 impl<'py> FromPyObject<'_, 'py> for Links {
     type Error = PyErr;
 
@@ -148,7 +150,7 @@ impl DirEntry {
 }
 
 impl DirEntry {
-    /// Makes an entry as the directory contains it.
+    /// Makes an entry from a directory entry, without further system calls.
     #[inline]
     pub(crate) fn new(py: Python<'_>, parent: &Arc<Parent>, entry: &BatchEntry<'_>) -> PyResult<Self> {
         Ok(Self {
@@ -162,7 +164,7 @@ impl DirEntry {
         })
     }
 
-    /// True if the entry, or the target of its link, has this kind. A missing file has none.
+    /// True if the entry, or the target of its link, has this kind. A missing file has no kind.
     fn is(&self, py: Python<'_>, kind: FileType, links: Links) -> PyResult<bool> {
         let known =
             self.kind != FileType::Unknown && !(links == Links::Follow && self.kind == FileType::Symlink);
@@ -179,7 +181,8 @@ impl DirEntry {
         }
     }
 
-    /// Calls `os.stat` by path, or by name and the caller's descriptor.
+    /// Calls `os.stat` with the path or, if the caller gave a descriptor, with the name and the
+    /// descriptor.
     fn fetch(&self, py: Python<'_>, links: Links) -> PyResult<Py<PyAny>> {
         static STAT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let stat = STAT.import(py, "posix", "stat")?;
@@ -192,7 +195,7 @@ impl DirEntry {
     }
 }
 
-/// `cls[item]` for annotations, as `os.DirEntry[str]`.
+/// Implements `cls[item]` for annotations such as `os.DirEntry[str]`.
 pub(crate) fn generic_alias<'py>(
     cls: &Bound<'py, PyType>,
     item: &Bound<'py, PyAny>,

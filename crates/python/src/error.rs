@@ -1,5 +1,5 @@
-//! Converts errors to Python exceptions: an `OSError` of the subclass for its code, with the file
-//! name as it was given.
+//! Converts errors to Python exceptions: the subclass of `OSError` for the error code, with the
+//! file name as the caller gave it.
 
 use std::io;
 
@@ -13,23 +13,24 @@ use rustix::io::Errno;
 
 use crate::name::NameType;
 
-/// Makes an exception of the operating system's `error` at `filename`, which may be any object that
-/// names a file, or `None`.
+/// Makes an exception from the operating system's `error`. `filename` may be any object that names
+/// a file, or `None`.
 pub(crate) fn os_error(error: &io::Error, filename: Bound<'_, PyAny>) -> PyErr {
     match error.raw_os_error() {
-        // Called with a code and a text, OSError makes the right subclass of itself.
+        // OSError, called with a code and a string, makes an instance of the right subclass.
         Some(code) => PyOSError::new_err((code, text(code), filename.unbind())),
         None => PyOSError::new_err(error.to_string()),
     }
 }
 
-/// Returns the text that Python has for an error code: without Rust's "(os error 2)".
+/// Returns Python's text for an error code, which has no "(os error 2)" at its end.
 fn text(code: i32) -> String {
     let text = io::Error::from_raw_os_error(code).to_string();
     text.rsplit_once(" (os error").map_or(text.clone(), |(text, _)| text.to_owned())
 }
 
-/// Makes the exception for an error during a listing. Its paths have the type of the root's path.
+/// Makes the exception for an error during a listing. The exception's paths have the type of the
+/// root's path.
 pub(crate) fn listing(py: Python<'_>, error: &firstbyte_listing::Error, form: NameType) -> PyErr {
     use std::os::unix::ffi::OsStrExt;
 
@@ -37,7 +38,7 @@ pub(crate) fn listing(py: Python<'_>, error: &firstbyte_listing::Error, form: Na
 
     let (path, source) = match error {
         Error::Io { path, source } => (path, source),
-        // The system's error for a link that cannot be resolved.
+        // This is the system's error for a link that cannot be resolved.
         Error::Loop { path } => (path, &io::Error::from_raw_os_error(rustix::io::Errno::LOOP.raw_os_error())),
         Error::Disordered { .. } => return PyOSError::new_err(error.to_string()),
     };
@@ -46,14 +47,15 @@ pub(crate) fn listing(py: Python<'_>, error: &firstbyte_listing::Error, form: Na
     os_error(source, filename)
 }
 
-/// Makes the exception for a failure of an object: of the class that a local file would have, with
-/// the location as its file name. An argument that cannot be used is a `ValueError`.
+/// Makes the exception for a failed operation on an object. Its class is the one that a local file
+/// would give, and its file name is the location. For an argument that cannot be used, makes a
+/// `ValueError`.
 pub(crate) fn failure(py: Python<'_>, error: &firstbyte::Error, location: Option<&Location>) -> PyErr {
     failure_at(py, error, location.map(ToString::to_string).as_deref())
 }
 
-/// Makes the exception like [`failure`], at a location given as text. The remedies of the command
-/// line are left out.
+/// Makes the same exception as [`failure`], for a location given as a string. Remedies that only
+/// apply to the command line are left out.
 pub(crate) fn failure_at(py: Python<'_>, error: &firstbyte::Error, location: Option<&str>) -> PyErr {
     let line = error.to_string();
     let code = match error.number() {
@@ -61,7 +63,7 @@ pub(crate) fn failure_at(py: Python<'_>, error: &firstbyte::Error, location: Opt
         None if error.io_kind() == io::ErrorKind::InvalidInput => None,
         None => Some(errno(error.io_kind()).raw_os_error()),
     };
-    // OSError adds its file name itself.
+    // OSError appends its file name to the message, so the location is removed from the text.
     let place = location.filter(|place| line.starts_with(*place) && code.is_some());
     let cut = place.and_then(|place| line[place.len()..].strip_prefix(": "));
     let text = cut.unwrap_or(&line);
@@ -73,7 +75,7 @@ pub(crate) fn failure_at(py: Python<'_>, error: &firstbyte::Error, location: Opt
     make_exception(py, kind, code, text, place, error.trace()).unwrap_or_else(|failed| failed)
 }
 
-/// Calls `firstbyte._errors.error`, which makes the exception of a kind.
+/// Calls `firstbyte._errors.error`, which makes the exception for `kind`.
 fn make_exception(
     py: Python<'_>,
     kind: FailureKind,

@@ -3,16 +3,17 @@
 //! and a channel to such a thread has no other end.
 //!
 //! So a value with threads of its own is wrapped in [`ProcessOwned`]. A child cannot use the
-//! inherited value and never drops it, because that might wait for ever; it creates its own.
-//! (`DataLoader` of `PyTorch` and `multiprocessing` fork by default, in some versions.)
+//! inherited value and never drops it, because dropping it might wait forever. The child creates
+//! its own value. (`DataLoader` of `PyTorch` and `multiprocessing` fork by default, in some
+//! versions.)
 //!
 //! The locks of this module are taken only while the interpreter's lock is held, and are released
-//! before it is. The thread that forks holds the interpreter's lock, so a child never finds them
-//! taken.
+//! before the interpreter's lock. The thread that forks holds the interpreter's lock, so a child
+//! never finds a lock of this module taken.
 
 use std::mem::ManuallyDrop;
 
-/// A value of the process that made it.
+/// A value that belongs to the process that made it.
 pub(crate) struct ProcessOwned<T> {
     value: ManuallyDrop<T>,
     process: u32,
@@ -23,7 +24,7 @@ impl<T> ProcessOwned<T> {
         Self { value: ManuallyDrop::new(value), process: std::process::id() }
     }
 
-    /// Returns the value in the process that made it, and `None` in a child.
+    /// Returns the value in the process that made it; `None` in a child.
     pub(crate) fn get(&self) -> Option<&T> {
         self.is_here().then_some(&*self.value)
     }

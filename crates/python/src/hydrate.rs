@@ -1,5 +1,5 @@
-//! `hydrate`, `status`, `release`: operations on the cache. Results have the field names of the
-//! command line's receipts and rows.
+//! Implements `hydrate`, `status` and `release`, the operations on the cache. Results have the
+//! field names of the command line's receipts and rows.
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -16,7 +16,7 @@ use crate::copy::{CopyOutcome, outcome};
 use crate::error::{failure, failure_at};
 use crate::wait::{self, TICK, abandonable};
 
-/// Hydrates an object or a tree and waits for the end. Returns the outcome.
+/// Hydrates an object or a tree and waits until it is hydrated. Returns the outcome.
 #[pyfunction]
 pub(crate) fn hydrate<'py>(
     py: Python<'py>,
@@ -44,7 +44,7 @@ pub(crate) fn hydrate<'py>(
         job
     })?;
     let job = job.map_err(|error| fail(py, &error, &location))?;
-    let (mut receipt, failed) = followed(py, &job, location.to_string_lossy().into_owned())?;
+    let (mut receipt, failed) = wait_for_job(py, &job, location.to_string_lossy().into_owned())?;
     run.settle(&mut receipt);
     let failed = failed.into_iter();
     let failed: Vec<_> =
@@ -53,7 +53,7 @@ pub(crate) fn hydrate<'py>(
 }
 
 /// Waits for a job. Returns its receipt and its failures.
-pub(crate) fn followed(
+pub(crate) fn wait_for_job(
     py: Python<'_>,
     job: &HydrationJob,
     source: String,
@@ -74,7 +74,7 @@ pub(crate) fn followed(
     Ok((receipt, done.failed))
 }
 
-/// Lists the cached versions of an object or a tree; without a location, of everything.
+/// Lists the cached versions of an object or a tree. Without a location, lists all cached versions.
 #[pyfunction]
 pub(crate) fn status<'py>(
     py: Python<'py>,
@@ -106,8 +106,8 @@ pub(crate) fn status<'py>(
     Ok(rows)
 }
 
-/// Releases an object or a tree; without a location, everything. Returns the numbers of versions,
-/// of bytes, and of versions in use.
+/// Releases an object or a tree. Without a location, releases everything. Returns the number of
+/// versions, the number of bytes, and the number of versions in use.
 #[pyfunction]
 pub(crate) fn release(
     py: Python<'_>,

@@ -1,6 +1,6 @@
-//! `PyLayout`: hash-prefix directories, from the layout crate.
+//! Defines `PyLayout`: hash-prefix directories, implemented by the layout crate.
 //!
-//! Names are passed as `str` or `bytes`, and returned in the type that the root was given in. The
+//! Names are passed as `str` or `bytes`, and returned in the type in which the root was given. The
 //! interpreter's lock is held only while arguments are converted.
 
 use std::os::fd::IntoRawFd;
@@ -22,10 +22,10 @@ use crate::error::os_error;
 use crate::name::{NameType, encode};
 use crate::place::DirectoryArgument;
 
-/// Names in one message of the thread that lists them.
-const CHUNK: usize = 1000;
-/// Messages that may wait for Python.
-const AHEAD: usize = 2;
+/// Number of names in one message of the thread that lists them.
+const NAMES_PER_MESSAGE: usize = 1000;
+/// Maximum number of messages that may wait for Python.
+const MAX_WAITING_MESSAGES: usize = 2;
 
 /// An open layout.
 #[pyclass(frozen, module = "firstbyte", name = "Layout")]
@@ -58,7 +58,7 @@ impl PyLayout {
         Self::with(root, durable, |root| layout::Layout::create(root, scheme))
     }
 
-    /// The shape: hash, levels, width, leaf.
+    /// Returns the shape of the directories: hash, levels, width, leaf.
     #[getter]
     fn scheme(&self) -> (String, u8, u8, String) {
         let scheme = self.layout.scheme();
@@ -142,7 +142,7 @@ impl PyLayout {
     }
 }
 
-/// A name, or a path: `str` or `bytes`.
+/// A name or a path, passed as `str` or `bytes`.
 struct Name(Vec<u8>);
 
 impl<'py> FromPyObject<'_, 'py> for Name {
@@ -160,11 +160,12 @@ impl<'py> FromPyObject<'_, 'py> for Name {
     }
 }
 
-/// Makes the nearest Python exception: ValueError for a wrong argument, else an OSError with code
-/// and file name, of the subclass for its code.
+/// Makes the nearest Python exception. For a wrong argument it is a ValueError, otherwise an
+/// OSError with code and file name, of the subclass for its code.
 fn fail(py: Python<'_>, error: &Error, form: NameType) -> PyErr {
     let Some(path) = error.path().filter(|_| !matches!(error, Error::Content { .. })) else {
-        // The command line's options are arguments of the same names here.
+        // Options of the command line are arguments of the same names in Python, without the
+        // dashes.
         return PyValueError::new_err(error.to_string().replace("--", ""));
     };
     let filename = match form.decode(py, path.as_os_str().as_bytes()) {
@@ -176,7 +177,7 @@ fn fail(py: Python<'_>, error: &Error, form: NameType) -> PyErr {
         Error::NotFound { .. } | Error::NotEmpty { .. } => {
             os_error(&std::io::Error::from_raw_os_error(code(error)), filename)
         }
-        // The system has no messages for these errors.
+        // The operating system has no messages for these errors.
         _ => {
             let line = error.to_string();
             let text = line.strip_prefix(&format!("{}: ", shown(path))).unwrap_or(&line);
@@ -208,7 +209,7 @@ fn code(error: &Error) -> i32 {
 pub(crate) struct PyNames {
     state: Mutex<Listed>,
     form: NameType,
-    /// The process that began the listing. A forked child inherits all but the thread.
+    /// The process that began the listing. A forked child inherits everything except the thread.
     process: u32,
 }
 
@@ -219,18 +220,19 @@ struct Listed {
 
 impl PyNames {
     fn of(layout: Arc<layout::Layout>, form: NameType) -> PyResult<Self> {
-        let (give, chunks) = sync_channel(AHEAD);
+        let (give, chunks) = sync_channel(MAX_WAITING_MESSAGES);
         std::thread::Builder::new().name("firstbyte-names".into()).spawn(move || list(&layout, &give))?;
         let state = Mutex::new(Listed { chunks, chunk: Vec::new().into_iter() });
         Ok(Self { state, form, process: std::process::id() })
     }
 }
 
-/// Runs on the listing thread. Returns when all names are sent, or when the receiver is dropped.
+/// Sends all names from the listing thread. Returns when all names are sent, or when the receiver
+/// is dropped.
 fn list(layout: &layout::Layout, chunks: &SyncSender<Vec<layout::Result<Vec<u8>>>>) {
     let mut names = layout.iter();
     loop {
-        let chunk: Vec<_> = names.by_ref().take(CHUNK).collect();
+        let chunk: Vec<_> = names.by_ref().take(NAMES_PER_MESSAGE).collect();
         if chunk.is_empty() || chunks.send(chunk).is_err() {
             return;
         }

@@ -1,7 +1,8 @@
-//! `PyLazyFile`: an object opened for reading. The file object that `open` returns is built on it.
+//! Defines `PyLazyFile`, an object opened for reading. The file object that `open` returns is built
+//! on it.
 //!
 //! Every read has an offset and waits without the interpreter's lock, so threads can share a file.
-//! In a forked child the file is opened again, in the same version, at its first read.
+//! In a forked child, the first read opens the file again, in the same version.
 
 use std::sync::Arc;
 
@@ -28,7 +29,8 @@ pub(crate) struct PyLazyFile {
     file: Mutex<Option<ProcessOwned<Arc<firstbyte::LazyFile>>>>,
 }
 
-/// Opens the current version at `location`, and fetches its ranges in the start file `replay`.
+/// Opens the current version at `location`. If there is a start file `replay`, begins to fetch the
+/// ranges that it lists.
 #[pyfunction]
 #[pyo3(signature = (client, location, replay=None))]
 pub(crate) fn open(
@@ -57,11 +59,11 @@ pub(crate) fn open(
     })
 }
 
-/// A version in types that Python pickles: size, `ETag`, version id, date, and the words of a local
-/// file's identity.
+/// A version in types that Python can pickle: size, `ETag`, version id, date, and a local file's
+/// identity as strings.
 type Identity = (Option<u64>, Option<String>, Option<String>, Option<String>, Option<[String; 4]>);
 
-/// Opens a version that another file had, without a request.
+/// Opens a version that another file object identified, without a request.
 #[pyfunction]
 pub(crate) fn open_version(
     py: Python<'_>,
@@ -81,14 +83,14 @@ pub(crate) fn open_version(
 
 #[pymethods]
 impl PyLazyFile {
-    /// The version, for `open_version`.
+    /// Returns the version in the form that `open_version` takes.
     #[getter]
     fn identity(&self) -> Identity {
         let Version { size, etag, version_id, last_modified, file } = self.version.clone();
         (size, etag, version_id, last_modified, file.map(FileIdentity::to_words))
     }
 
-    /// Reads up to `length` bytes from `offset` on; fewer only at the end.
+    /// Reads `length` bytes from `offset` on; fewer only at the end of the object.
     fn read_at<'py>(&self, py: Python<'py>, offset: u64, length: usize) -> PyResult<Bound<'py, PyBytes>> {
         let file = self.file(py)?;
         let left = to_usize(file.size().saturating_sub(offset));
@@ -98,8 +100,8 @@ impl PyLazyFile {
         })
     }
 
-    /// Fills `buffer` from `offset` on and returns the number of bytes. The caller is about to read
-    /// `expected` bytes from there.
+    /// Fills `buffer` from `offset` on and returns the number of bytes. The caller expects to read
+    /// `expected` bytes from `offset` on in all.
     #[pyo3(signature = (offset, buffer, expected = 0))]
     fn read_into(
         &self,
@@ -113,21 +115,21 @@ impl PyLazyFile {
         if buffer.is_empty() {
             return Ok(0);
         }
-        // SAFETY: the caller keeps other code from using the buffer meanwhile, as for every
+        // SAFETY: the caller keeps other code from using the buffer during the read, as for every
         // `readinto`.
         let slice = unsafe { buffer.slice(buffer.len()) };
         let read = wait::read(py, |tick, go_on| file.read_expecting(slice, offset, expected, tick, go_on))?;
         read.map_err(|error| failure(py, &error, Some(&self.location)))
     }
 
-    /// Reads many ranges, each an offset and a length, as far as they are within the object.
+    /// Reads many ranges, each an offset and a length. Ranges are cut at the end of the object.
     fn read_ranges<'py>(&self, py: Python<'py>, ranges: Vec<(i64, i64)>) -> PyResult<Bound<'py, PyList>> {
         let file = self.file(py)?;
         let mut contents: Vec<Bound<'py, PyAny>> = Vec::with_capacity(ranges.len());
         let mut wanted: Vec<(u64, &mut [u8])> = Vec::with_capacity(ranges.len());
         for (offset, length) in from_start(&ranges)? {
             let length = to_usize(length.min(file.size().saturating_sub(offset)));
-            // SAFETY: `contents` keeps the object until the memory has been filled.
+            // SAFETY: `contents` keeps the object alive until the memory has been filled.
             let (content, memory) = unsafe { bytes_to_fill(py, length)? };
             contents.push(content);
             wanted.push((offset, memory));
@@ -136,7 +138,7 @@ impl PyLazyFile {
         PyList::new(py, contents)
     }
 
-    /// Fills one buffer for each range. Returns the number of bytes of each.
+    /// Fills one buffer for each range. Returns the number of bytes in each buffer.
     fn read_ranges_into(
         &self,
         py: Python<'_>,
@@ -157,15 +159,15 @@ impl PyLazyFile {
                 let line = format!("read_ranges: a range of {length} bytes, and {} to hold it", buffer.len());
                 return Err(PyValueError::new_err(line));
             }
-            // SAFETY: the caller keeps other code from using the buffers meanwhile. Before the
-            // first use they are checked not to overlap.
+            // SAFETY: the caller keeps other code from using the buffers during the read.
+            // `check_apart` makes sure that they do not overlap before they are used.
             wanted.push((offset, unsafe { buffer.slice(length) }));
         }
         check_apart(&wanted)?;
         self.fill_ranges(py, &file, &mut wanted)
     }
 
-    /// Begins to fetch ranges, and does not wait for them.
+    /// Begins to fetch ranges, without waiting for them.
     fn prefetch(&self, py: Python<'_>, ranges: Vec<(i64, i64)>) -> PyResult<()> {
         let file = self.file(py)?;
         let ranges: Vec<ByteRange> =
@@ -174,7 +176,7 @@ impl PyLazyFile {
         Ok(())
     }
 
-    /// Closes the file. Later reads are errors.
+    /// Closes the file. Later reads raise an error.
     fn close(&self, py: Python<'_>) {
         let file = self.file.lock().take();
         py.detach(|| drop(file));
@@ -210,7 +212,7 @@ impl PyLazyFile {
         read.map_err(|error| failure(py, &error, Some(&self.location)))
     }
 
-    /// Returns the file. In a forked child it is opened again.
+    /// Returns the open file. A forked child opens it again.
     fn file(&self, py: Python<'_>) -> PyResult<Arc<firstbyte::LazyFile>> {
         match self.file.lock().as_ref().map(ProcessOwned::get) {
             Some(Some(file)) => return Ok(Arc::clone(file)),
@@ -224,7 +226,8 @@ impl PyLazyFile {
     }
 }
 
-/// Checks that ranges are counted from the start of the object.
+/// Checks that all offsets and lengths are non-negative, since ranges are counted from the start of
+/// the object.
 fn from_start(ranges: &[(i64, i64)]) -> PyResult<impl Iterator<Item = (u64, u64)> + '_> {
     if let Some((offset, length)) = ranges.iter().find(|(offset, length)| *offset < 0 || *length < 0) {
         let line = format!("offsets and lengths are counted from 0: ({offset}, {length})");

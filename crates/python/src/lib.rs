@@ -1,4 +1,4 @@
-//! The native half of the Python package: `firstbyte._native`.
+//! Implements `firstbyte._native`, the native half of the Python package.
 //!
 //! Each verb is a file here, and a file of the same name in `python/firstbyte` has its types and
 //! documentation. All verbs share the conversion of paths ([`place`]), names ([`name`]) and errors

@@ -1,4 +1,4 @@
-//! `listdir`: returns all names in a directory as one list.
+//! Implements `listdir`, which returns all names in a directory as one list.
 
 use pyo3::prelude::*;
 use pyo3::types::PyList;

@@ -1,5 +1,5 @@
-//! Keeps events of the library in a queue for Python's `logging`. A Python thread empties the
-//! queue. No thread of this module touches Python.
+//! Queues events of the library for Python's `logging`. A Python thread empties the queue. No
+//! thread of this module touches Python.
 
 use std::collections::VecDeque;
 use std::sync::Once;
@@ -14,17 +14,17 @@ use tracing_subscriber::Registry;
 use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::prelude::*;
 
-/// Largest number of events that wait. Older events are dropped and counted.
-const MOST_WAITING: usize = 10_000;
+/// Maximum number of events that wait. If there are more, the oldest are dropped and counted.
+const MAX_WAITING_EVENTS: usize = 10_000;
 
-/// A level of Python, the target, and the fields as JSON.
+/// Level as a number of Python's `logging`, target, and fields as JSON.
 type Logged = (u8, String, String);
 
-/// The lowest level of Python that is passed on.
+/// The lowest level, as a number of Python's `logging`, that is passed on.
 static MIN_LEVEL: AtomicU8 = AtomicU8::new(u8::MAX);
 
-/// The queue of this process. Never freed: a forked child makes its own, because a thread that the
-/// child does not have may have held the lock of this one.
+/// The queue of this process. A queue is never freed. A forked child makes its own queue, because a
+/// thread that does not exist in the child may have held the lock of the inherited one.
 static QUEUE: AtomicPtr<Queue> = AtomicPtr::new(std::ptr::null_mut());
 
 #[derive(Default)]
@@ -43,11 +43,11 @@ struct LogState {
 impl Queue {}
 
 fn queue() -> Option<&'static Queue> {
-    // SAFETY: null, or a queue that was leaked.
+    // SAFETY: the pointer is null, or points to a queue that was leaked.
     unsafe { QUEUE.load(Ordering::Acquire).as_ref() }
 }
 
-/// The number of a level in Python.
+/// Returns the number of a level in Python's `logging`.
 fn level_of(metadata: &Metadata<'_>) -> u8 {
     match *metadata.level() {
         Level::ERROR => 40,
@@ -60,7 +60,7 @@ fn level_of(metadata: &Metadata<'_>) -> u8 {
 fn take(metadata: &Metadata<'static>, fields: Map<String, Value>) {
     let Some(queue) = queue() else { return };
     let mut state = queue.state.lock();
-    if state.events.len() == MOST_WAITING {
+    if state.events.len() == MAX_WAITING_EVENTS {
         state.events.pop_front();
         state.dropped += 1;
     }
@@ -69,7 +69,8 @@ fn take(metadata: &Metadata<'static>, fields: Map<String, Value>) {
     queue.changed.notify_one();
 }
 
-/// Begins to keep events of at least this level of Python, in a new queue.
+/// Begins to keep events, in a new queue. `least` is the lowest level, as a number of Python's
+/// `logging`.
 #[pyfunction]
 pub(crate) fn log_begin(least: u8) {
     static SUBSCRIBER: Once = Once::new();
@@ -77,11 +78,12 @@ pub(crate) fn log_begin(least: u8) {
     QUEUE.store(Box::leak(Box::<Queue>::default()), Ordering::Release);
     SUBSCRIBER.call_once(|| {
         let own = filter_fn(|metadata| {
-            // Spans are kept too: a request takes the number of its attempt from one.
+            // Spans are kept too, because a request takes the number of its attempt from a span.
             let is_loud = metadata.is_span() || level_of(metadata) >= MIN_LEVEL.load(Ordering::Relaxed);
             metadata.target().starts_with("firstbyte") && *metadata.level() <= Level::DEBUG && is_loud
         });
-        // Fails if another library of this process has a subscriber, which then gets the events.
+        // This fails if another library of this process has a subscriber. That subscriber then gets
+        // the events.
         let _ = tracing_subscriber::registry()
             .with(firstbyte::events::layer::<Registry>(take).with_filter(own))
             .try_init();
@@ -89,8 +91,8 @@ pub(crate) fn log_begin(least: u8) {
     tracing::callsite::rebuild_interest_cache();
 }
 
-/// Waits for events, at most a second. Returns them, the number of those that were dropped, and
-/// whether there will be no others.
+/// Waits up to a second for events. Returns the events, the number of dropped events, and whether
+/// the queue has ended.
 #[pyfunction]
 pub(crate) fn log_next(py: Python<'_>) -> (Vec<Logged>, u64, bool) {
     let Some(queue) = queue() else { return (Vec::new(), 0, true) };
@@ -102,7 +104,7 @@ pub(crate) fn log_next(py: Python<'_>) -> (Vec<Logged>, u64, bool) {
     })
 }
 
-/// Ends the queue. Events in it are still returned.
+/// Ends the queue. Events that are still in the queue can be taken.
 #[pyfunction]
 pub(crate) fn log_end() {
     MIN_LEVEL.store(u8::MAX, Ordering::Relaxed);

@@ -1,12 +1,13 @@
-//! `read_many`: reads objects and ranges of objects in parallel, and returns them in order.
+//! Implements `read_many`, which reads objects and ranges of objects in parallel, and returns them
+//! in order.
 //!
-//! Each object is one request. Threads read ahead of the caller as long as waiting and arriving
+//! Each object is one request. Threads read ahead of the caller as long as the waiting and arriving
 //! objects stay below the memory ceiling. The length of an object is not known before its response.
 //! So a request is sent if the largest length so far would fit, and its body is read once the
-//! announced length fits. Objects get memory in the order in which the caller takes them, so none
-//! waits for memory that a later one holds. An object that is larger than the ceiling is read
-//! alone. A failed request is repeated by the rules of `firstbyte_fetch`. The threads never use
-//! Python.
+//! announced length fits. Objects get memory in the order in which the caller takes them, so no
+//! object waits for memory that a later object holds. An object that is larger than the ceiling is
+//! read alone. A failed request is repeated by the rules of `firstbyte_fetch`. The threads never
+//! use Python.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,18 +29,18 @@ use crate::fork::ProcessOwned;
 use crate::wait::{self, TICK};
 
 /// Assumed length of the first objects, in bytes.
-const ASSUMED: u64 = 1 << 20;
-/// Bytes by which the memory of a body grows, whatever length the server claims.
-const STEP: usize = 16 << 20;
+const ASSUMED_LENGTH: u64 = 1 << 20;
+/// Maximum step in bytes by which the buffer of a body grows, whatever length the server claims.
+const MAX_GROWTH_BYTES: usize = 16 << 20;
 
-/// Objects in order, read ahead while they are taken.
+/// Objects in order. They are read ahead of the caller, who takes them one by one.
 #[pyclass(frozen, module = "firstbyte._native", name = "Objects")]
 pub(crate) struct PyObjects {
     reading: ProcessOwned<Arc<Reading>>,
 }
 
-/// Begins to read objects with `concurrency` threads, each object completely or the range next to
-/// it (offset and length).
+/// Begins to read objects with `concurrency` threads. Each object is paired with a range (offset
+/// and length), or with `None` to read it completely.
 #[pyfunction]
 pub(crate) fn read_many(
     py: Python<'_>,
@@ -63,7 +64,7 @@ pub(crate) fn read_many(
         .collect::<PyResult<Vec<_>>>()?;
     let threads = concurrency.min(wanted.len());
     let cancel = Cancel::new();
-    let state = ObjectsState { largest: ASSUMED, ..ObjectsState::default() };
+    let state = ObjectsState { largest: ASSUMED_LENGTH, ..ObjectsState::default() };
     let reading = Arc::new(Reading {
         wanted,
         store: engine.store().without_retries().scoped(&cancel),
@@ -98,18 +99,18 @@ impl PyObjects {
         })?;
         loop {
             match py.detach(|| reading.take()) {
-                Taken::Object(_, Ok(content)) => return Ok(Some(PyBytes::new(py, &content))),
-                Taken::Object(index, Err(error)) => {
+                AwaitedObject::Object(_, Ok(content)) => return Ok(Some(PyBytes::new(py, &content))),
+                AwaitedObject::Object(index, Err(error)) => {
                     reading.end();
                     return Err(failure(py, &error.into(), Some(&reading.wanted[index].location)));
                 }
-                Taken::Over => return Ok(None),
-                Taken::Later => wait::check(py).inspect_err(|_| reading.end())?,
+                AwaitedObject::Over => return Ok(None),
+                AwaitedObject::Later => wait::check(py).inspect_err(|_| reading.end())?,
             }
         }
     }
 
-    /// Ends the requests under way. No more objects are returned.
+    /// Ends the requests in progress. No more objects are returned.
     fn close(&self) {
         if let Some(reading) = self.reading.get() {
             reading.end();
@@ -133,47 +134,50 @@ struct Reading {
     wanted: Vec<Wanted>,
     /// The store, which makes each request once.
     store: Store,
-    /// The requests of the threads. Only its own deadline ends a silent request.
+    /// Tracks the requests of the threads. A request without response ends only by its own
+    /// deadline.
     tracker: RequestTracker<Cancel>,
-    /// True once a response has come.
+    /// True once a response has arrived.
     has_answered: AtomicBool,
     cancel: Cancel,
     retries: u32,
     memory: u64,
     state: Mutex<ObjectsState>,
-    /// Signalled when the object that is due has arrived, and at the end.
+    /// Signalled when the object that the caller gets next has arrived, and at the end.
     arrived: Condvar,
-    /// Signalled to one thread when there may be room, and passed on by each that has found some.
+    /// Signalled to one thread when memory may be free. Each thread that finds some signals the
+    /// next one.
     room: Condvar,
-    /// Signalled when an object may have its turn to get room.
+    /// Signalled when it may be an object's turn to get memory.
     turns: Condvar,
 }
 
 #[derive(Default)]
 struct ObjectsState {
-    /// The first object that no thread has begun.
+    /// Index of the first object that no thread has begun.
     next: usize,
-    /// The first object that has no room yet.
+    /// Index of the first object that has no memory yet.
     turn: usize,
-    /// Later objects that have room: they were so small that they need not wait for a turn.
+    /// Indices of later objects that have memory, because they were so small that they did not wait
+    /// for their turn.
     early: BTreeSet<usize>,
-    /// Threads that wait for a turn.
+    /// Number of threads that wait for a turn.
     waiting: usize,
-    /// The object that the caller gets next.
+    /// Index of the object that the caller gets next.
     due: usize,
-    /// Bytes assumed for objects that were begun and have no room yet.
+    /// Bytes assumed for objects that were begun and have no memory yet.
     assumed: u64,
-    /// Bytes of the objects that have room: under way, or waiting for the caller.
+    /// Bytes of the objects that have memory: in progress, or waiting for the caller.
     held: u64,
-    /// Length of the largest object so far.
+    /// Length in bytes of the largest object so far.
     largest: u64,
-    /// The results that have arrived, each with its room.
+    /// The results that have arrived, each with its memory in bytes.
     ready: BTreeMap<usize, (u64, Result<Vec<u8>>)>,
     ended: bool,
 }
 
 impl ObjectsState {
-    /// Notes that an object has room.
+    /// Records that the object at `index` has memory, and moves the turn on.
     fn pass_turn(&mut self, index: usize) {
         if index != self.turn {
             self.early.extend((index > self.turn).then_some(index));
@@ -186,15 +190,15 @@ impl ObjectsState {
     }
 }
 
-/// The bytes that an object under way counts for.
-enum Room {
-    /// The response has not come, and the length is assumed.
+/// The bytes for which an object in progress counts.
+enum ObjectMemory {
+    /// The response has not arrived, so the length is assumed.
     Assumed(u64),
     Held(u64),
 }
 
-/// The outcome of a wait for the object that is due.
-enum Taken {
+/// Outcome of a wait for the object that the caller gets next.
+enum AwaitedObject {
     Object(usize, Result<Vec<u8>>),
     Over,
     /// The object has not arrived yet.
@@ -203,8 +207,8 @@ enum Taken {
 
 /// An object that is being received.
 #[derive(Default)]
-struct Arriving {
-    /// The bytes of the object that are wanted; empty until the first response.
+struct ArrivingObject {
+    /// The requested bytes of the object; empty until the first response.
     wanted: ByteRange,
     stat: Option<Stat>,
     content: Vec<u8>,
@@ -212,8 +216,8 @@ struct Arriving {
     filled: usize,
 }
 
-impl Arriving {
-    /// Begins with the first response to a request of `range`.
+impl ArrivingObject {
+    /// Prepares for the body of the first response to a request of `range`.
     fn begin(&mut self, body: &Body, range: Option<ByteRange>) {
         let end = match (range, body.stat().size()) {
             (Some(range), Some(size)) => range.end.min(size),
@@ -229,13 +233,14 @@ impl Arriving {
         self.stat.is_some() && self.filled as u64 == self.wanted.len()
     }
 
-    /// Returns the missing range, if the bytes before it can be kept.
+    /// Returns the missing range if the bytes before it can be kept. They can if a version
+    /// identifies the object's content.
     fn rest(&self) -> Option<ByteRange> {
         let is_kept = self.filled > 0 && self.version().is_some_and(|it| it.strength() > Strength::None);
         is_kept.then(|| self.wanted.skip(self.filled as u64))
     }
 
-    /// The version of the first response.
+    /// Returns the version in the first response.
     fn version(&self) -> Option<Version> {
         self.stat.as_ref().map(|stat| stat.version.clone())
     }
@@ -244,8 +249,8 @@ impl Arriving {
         let (before, length) = (self.filled, to_usize(self.wanted.len()));
         while self.filled < length {
             if self.filled == self.content.len() {
-                let step = length.min(self.filled.saturating_add(STEP)) - self.filled;
-                // Grows by this step, and does not double.
+                let step = length.min(self.filled.saturating_add(MAX_GROWTH_BYTES)) - self.filled;
+                // The buffer grows by this step only. Without `reserve_exact` it would double.
                 self.content.reserve_exact(step);
                 self.content.resize(self.filled + step, 0);
             }
@@ -258,7 +263,7 @@ impl Arriving {
                         trace: None,
                     });
                 }
-                // A server may respond with less than was requested.
+                // A server may send less than was requested.
                 0 => break,
                 read => self.filled += read,
             }
@@ -294,7 +299,7 @@ impl Interest for Reading {
         self.has_answered.load(Ordering::Relaxed)
     }
 
-    /// Readers have a deadline for each request.
+    /// Fails fast: a reader waits for at most one request's deadline, not for an outage to end.
     fn outages(&self) -> Outages {
         Outages::FailFast
     }
@@ -307,12 +312,13 @@ impl Interest for Reading {
 }
 
 impl Reading {
-    /// Reads one object after the other until none is left.
+    /// Reads one object after another until no object is left.
     fn work(&self, slot: usize) {
         while let Some((index, assumed)) = self.begin() {
-            let mut room = Room::Assumed(assumed);
+            let mut room = ObjectMemory::Assumed(assumed);
             let read = self.read(slot, index, &mut room);
-            // An object that failed before its response passes its turn on.
+            // An object that failed before its response has not had its turn yet, and passes it on
+            // here.
             let room = self.admit(index, &mut room, 0);
             let mut state = self.state.lock();
             state.ready.insert(index, (room, read));
@@ -322,20 +328,20 @@ impl Reading {
         }
     }
 
-    /// Waits until it is the object's turn and there is room for its length. Returns its room in
-    /// bytes: the earlier room, if that was more.
+    /// Waits until it is the object's turn and there is memory for its length. Returns the object's
+    /// memory in bytes, which is more than `length` if the object already had more.
     ///
-    /// An object that fits into half of the memory together with all others need not wait for its
-    /// turn. So the other half is left for the object that is due, which gets room in any case,
-    /// because no other object is returned before it.
-    fn admit(&self, index: usize, room: &mut Room, length: u64) -> u64 {
+    /// An object need not wait for its turn if it fits into half of the memory together with all
+    /// others. The other half is left for the object that the caller gets next. That object gets
+    /// memory in any case, because no other object is returned before it.
+    fn admit(&self, index: usize, room: &mut ObjectMemory, length: u64) -> u64 {
         let mut state = self.state.lock();
         let had = match *room {
-            Room::Assumed(_) => 0,
-            Room::Held(bytes) => bytes,
+            ObjectMemory::Assumed(_) => 0,
+            ObjectMemory::Held(bytes) => bytes,
         };
         let more = length.saturating_sub(had);
-        let is_first = matches!(room, Room::Assumed(_));
+        let is_first = matches!(room, ObjectMemory::Assumed(_));
         let has_room = |state: &ObjectsState| {
             let all = (state.held - had).saturating_add(length);
             let is_in_turn = state.turn == index && (all <= self.memory || index == state.due);
@@ -346,13 +352,13 @@ impl Reading {
             state = self.turns.wait(state);
             state.waiting -= 1;
         }
-        if let Room::Assumed(assumed) = *room {
+        if let ObjectMemory::Assumed(assumed) = *room {
             state.assumed -= assumed;
             state.pass_turn(index);
         }
         state.held += more;
         state.largest = state.largest.max(length);
-        *room = Room::Held(had + more);
+        *room = ObjectMemory::Held(had + more);
         self.call_waiting(&state);
         self.room.notify_one();
         had + more
@@ -365,8 +371,8 @@ impl Reading {
         }
     }
 
-    /// Waits for room and returns the next object to read, with its assumed length. `None` if none
-    /// is left.
+    /// Waits for memory. Returns the index of the next object to read, and its assumed length in
+    /// bytes. `None` if no object is left.
     fn begin(&self) -> Option<(usize, u64)> {
         let mut state = self.state.lock();
         loop {
@@ -389,26 +395,26 @@ impl Reading {
         }
     }
 
-    /// Waits up to a tick for the object that is due.
-    fn take(&self) -> Taken {
+    /// Waits up to [`TICK`] for the object that the caller gets next.
+    fn take(&self) -> AwaitedObject {
         let is_awaited = |state: &mut ObjectsState| {
             !state.ended && state.due < self.wanted.len() && !state.ready.contains_key(&state.due)
         };
         let (mut state, _) = self.arrived.wait_timeout_while(self.state.lock(), TICK, is_awaited);
         let index = state.due;
         if state.ended || index == self.wanted.len() {
-            return Taken::Over;
+            return AwaitedObject::Over;
         }
-        let Some((room, read)) = state.ready.remove(&index) else { return Taken::Later };
+        let Some((room, read)) = state.ready.remove(&index) else { return AwaitedObject::Later };
         state.held -= room;
         state.due += 1;
         self.call_waiting(&state);
         self.room.notify_one();
         if state.ready.contains_key(&state.due) {
-            // Another thread may take from the same iterator.
+            // Wakes other threads that take from the same iterator.
             self.arrived.notify_all();
         }
-        Taken::Object(index, read)
+        AwaitedObject::Object(index, read)
     }
 
     fn end(&self) {
@@ -419,12 +425,13 @@ impl Reading {
         self.room.notify_all();
     }
 
-    /// Reads one object by the loop of all requests. Bytes that arrived before a failure are kept.
-    fn read(&self, slot: usize, index: usize, room: &mut Room) -> Result<Vec<u8>> {
+    /// Reads one object by `firstbyte_fetch`'s loop of attempts. Bytes that arrived before a
+    /// failure are kept.
+    fn read(&self, slot: usize, index: usize, room: &mut ObjectMemory) -> Result<Vec<u8>> {
         if self.wanted[index].range.is_some_and(|range| range.is_empty()) {
             return Ok(Vec::new());
         }
-        let mut arriving = Arriving::default();
+        let mut arriving = ArrivingObject::default();
         let slot = TrackerSlot { tracker: &self.tracker, index: slot };
         match slot.request(self, None, |attempt| self.attempt(attempt, index, &mut arriving, room)) {
             Ok(()) => arriving.finish(&self.wanted[index].location),
@@ -433,14 +440,14 @@ impl Reading {
         }
     }
 
-    /// Requests the bytes that have not arrived. Requests all bytes if the object has changed
-    /// meanwhile or has no version, because bytes of two versions are not mixed.
+    /// Requests the bytes that have not arrived. If the object has changed or has no version,
+    /// requests all bytes, so that bytes of two versions are not mixed.
     fn attempt(
         &self,
         attempt: &mut Attempt<'_>,
         index: usize,
-        arriving: &mut Arriving,
-        room: &mut Room,
+        arriving: &mut ArrivingObject,
+        room: &mut ObjectMemory,
     ) -> Result<()> {
         let Wanted { location, range } = &self.wanted[index];
         while !arriving.is_whole() {
@@ -454,7 +461,7 @@ impl Reading {
             };
             let mut body = match self.store.get(location, &get) {
                 Err(StoreError::Changed { .. } | StoreError::RangeIgnored { .. }) if rest.is_some() => {
-                    *arriving = Arriving::default();
+                    *arriving = ArrivingObject::default();
                     continue;
                 }
                 body => body?,

@@ -8,9 +8,10 @@ use pyo3::types::{PyBytes, PyString};
 /// The Python type of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NameType {
-    /// `str`; bytes that are not text in the file system's encoding become surrogates (PEP 383).
+    /// Names are `str`. Bytes that are not valid in the file system's encoding become surrogates
+    /// (PEP 383).
     Text,
-    /// `bytes`.
+    /// Names are `bytes`.
     Bytes,
 }
 
@@ -31,17 +32,17 @@ impl NameType {
 
 #[cold]
 fn decode_text<'py>(py: Python<'py>, name: &[u8]) -> PyResult<Bound<'py, PyAny>> {
-    // SAFETY: pointer and length are of one slice; the result is a new reference, or null with an
-    // exception set.
+    // SAFETY: pointer and length belong to one slice; the result is a new reference, or null with
+    // an exception set.
     unsafe {
         let text = ffi::PyUnicode_DecodeFSDefaultAndSize(name.as_ptr().cast(), name.len() as ffi::Py_ssize_t);
         Bound::from_owned_ptr_or_err(py, text)
     }
 }
 
-/// Encodes a `str` as the file system does.
+/// Encodes a `str` in the file system's encoding.
 pub(crate) fn encode(text: &Bound<'_, PyString>) -> PyResult<Vec<u8>> {
-    // As in the other direction, ASCII needs no codec.
+    // As in `decode`, an ASCII string needs no codec.
     if let Ok(text) = text.to_str()
         && text.is_ascii()
     {

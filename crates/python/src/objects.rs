@@ -1,5 +1,5 @@
-//! The store operations of Python's listings and of the fsspec file system: describe, list, match a
-//! pattern, delete, write a small object.
+//! Implements the store operations of Python's listings and of the fsspec file system: describe,
+//! list, match a pattern, delete, write a small object.
 
 use firstbyte::operand::{Glob, Operand};
 use firstbyte::{Error, OperandKind};
@@ -18,7 +18,8 @@ use crate::error::{failure, failure_at};
 use crate::name::{NameType, encode};
 use crate::wait::interruptible;
 
-/// Kind, length, seconds since 1970, `ETag`: as far as the store reports them.
+/// Kind, length in bytes, seconds since 1970, and `ETag`. `None` for values that the store does not
+/// report.
 type Facts = (&'static str, Option<u64>, Option<f64>, Option<String>);
 
 /// Describes the object or directory at `location`.
@@ -71,8 +72,8 @@ pub(crate) fn join<'py>(
     text(py, &location.0.join(&encode(name)?))
 }
 
-/// Returns the locations that match a pattern, spelled like the pattern, in the order of their
-/// bytes. Without a wildcard, the location itself if something is there.
+/// Returns the locations that match a pattern, spelled like the pattern, in byte order. Without a
+/// wildcard, returns the location itself if it exists.
 #[pyfunction]
 pub(crate) fn glob<'py>(
     py: Python<'py>,
@@ -97,8 +98,8 @@ pub(crate) fn glob<'py>(
     PyList::new(py, found.collect::<PyResult<Vec<_>>>()?)
 }
 
-/// Returns the names below `root` that match, in order. If the depth of matches is limited, only
-/// directories that can hold a match are listed.
+/// Returns the names below `root` that match, in byte order. If the pattern limits the depth of
+/// matches, lists only directories that can contain a match.
 fn matches(store: &Store, root: &Location, glob: &Glob) -> firstbyte::Result<Vec<Vec<u8>>> {
     let mut waiting = VecDeque::from([(Vec::new(), 1)]);
     let mut found = Vec::new();
@@ -129,12 +130,12 @@ fn matches(store: &Store, root: &Location, glob: &Glob) -> firstbyte::Result<Vec
     Ok(found)
 }
 
-/// True if a directory does not exist, or does not exist any more.
+/// True if a directory does not exist, or no longer exists.
 fn is_gone(error: &Error) -> bool {
     matches!(error.io_kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
-/// Deletes objects. A missing object is no error. Returns the objects that failed, with their
+/// Deletes objects. A missing object is not an error. Returns the objects that failed, with their
 /// errors.
 #[pyfunction]
 pub(crate) fn delete<'py>(
@@ -155,7 +156,7 @@ pub(crate) fn delete<'py>(
     PyList::new(py, failed.collect::<Vec<_>>())
 }
 
-/// Writes an object from memory; with `exclusive`, only if it does not exist.
+/// Writes an object from memory. With `exclusive`, writes it only if it does not exist.
 #[pyfunction]
 pub(crate) fn put(
     py: Python<'_>,
@@ -169,14 +170,15 @@ pub(crate) fn put(
     let precondition = if exclusive { Precondition::Absent } else { Precondition::None };
     let options = PutOptions { precondition, ..PutOptions::default() };
     let (at, cancel) = (location.clone(), options.sending.cancel.clone());
-    // The content is copied, because an abandoned write may outlive the argument.
+    // The content is copied, because a write that the caller has abandoned may outlive the
+    // argument.
     let payload = content.as_bytes().to_vec();
     let put = move || engine.store().put(&at, Payload::Bytes(&payload), &options);
     let written = interruptible(py, || cancel.cancel(), put)?;
     written.map(drop).map_err(|error| failure(py, &error.into(), Some(&location)))
 }
 
-/// Converts a location for Python. Local names are decoded as `os` does it.
+/// Converts a location for Python. Local names are decoded as Python's `os` does.
 fn text<'py>(py: Python<'py>, location: &Location) -> PyResult<Bound<'py, PyAny>> {
     use std::os::unix::ffi::OsStrExt;
     match location.as_local() {

@@ -1,7 +1,8 @@
 //! Parses the directory argument: a path as `str` or `bytes`, an open descriptor, or None for the
 //! current directory.
 //!
-//! The Python half resolves `os.PathLike`, and passes any other type on to `os`.
+//! The package's Python code resolves `os.PathLike`, and passes arguments of other types on to
+//! `os`.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -21,7 +22,7 @@ use crate::name::{NameType, encode};
 pub(crate) struct DirectoryArgument {
     at: At,
     pub(crate) form: NameType,
-    /// The argument, for errors.
+    /// The argument as given, for errors.
     given: Py<PyAny>,
 }
 
@@ -34,8 +35,8 @@ impl DirectoryArgument {
     /// Parses `given`, the argument of the function `verb`.
     ///
     /// # Errors
-    /// `TypeError` for another type, `ValueError` for a zero byte, `UnicodeEncodeError` for text
-    /// that cannot be a name.
+    /// `TypeError` for another type, `ValueError` for a zero byte, `UnicodeEncodeError` for a
+    /// string that cannot be a name.
     pub(crate) fn new(given: &Bound<'_, PyAny>, verb: &str) -> PyResult<Self> {
         let (at, form) = if let Ok(text) = given.cast::<PyString>() {
             (At::Path(path(encode(text)?, verb)?), NameType::Text)
@@ -54,8 +55,8 @@ impl DirectoryArgument {
         Ok(Self { at, form, given: given.clone().unbind() })
     }
 
-    /// Opens the directory, without the interpreter's lock. A descriptor is duplicated; both share
-    /// one position.
+    /// Opens the directory, without the interpreter's lock. A descriptor is duplicated; the
+    /// duplicate shares the position of the original.
     ///
     /// # Errors
     /// `OSError` with the argument as its file name.
@@ -65,18 +66,19 @@ impl DirectoryArgument {
             At::Descriptor(number) => duplicate(*number),
         });
         opened.map_err(|error| match error.raw_os_error() {
-            // `os` names no file for a number that is no open descriptor.
+            // For a number that is not an open descriptor, `os` raises an error without a file
+            // name.
             Some(code) if code == Errno::BADF.raw_os_error() => os_error(&error, py.None().into_bound(py)),
             _ => self.fail(py, &error),
         })
     }
 
-    /// Makes the exception for an error at this place.
+    /// Makes the exception for an error at this directory.
     pub(crate) fn fail(&self, py: Python<'_>, error: &std::io::Error) -> PyErr {
         os_error(error, self.given.bind(py).clone())
     }
 
-    /// The path, if the argument is one.
+    /// Returns the path, if the argument is a path.
     pub(crate) fn path(&self) -> Option<&Path> {
         match &self.at {
             At::Path(path) => Some(path),
@@ -84,7 +86,7 @@ impl DirectoryArgument {
         }
     }
 
-    /// The number of the caller's descriptor, if the argument is one.
+    /// Returns the number of the caller's descriptor, if the argument is a descriptor.
     pub(crate) fn descriptor(&self) -> Option<i32> {
         match self.at {
             At::Path(_) => None,
@@ -92,8 +94,8 @@ impl DirectoryArgument {
         }
     }
 
-    /// Returns the prefix of an entry's name in its path: the path with a `/`, or nothing for a
-    /// descriptor.
+    /// Returns the prefix that turns an entry's name into its path: the path with a `/`. Empty for
+    /// a descriptor.
     pub(crate) fn prefix<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let bytes = self.path().map_or(&b""[..], |path| path.as_os_str().as_bytes());
         let slash: &[u8] = if bytes.is_empty() || bytes.ends_with(b"/") { b"" } else { b"/" };
@@ -101,7 +103,7 @@ impl DirectoryArgument {
     }
 }
 
-/// Makes a path of bytes, none of which may be zero.
+/// Makes a path from bytes, none of which may be zero.
 fn path(bytes: Vec<u8>, verb: &str) -> PyResult<PathBuf> {
     if bytes.contains(&0) {
         return Err(PyValueError::new_err(format!("{verb}: embedded null character in path")));
@@ -118,12 +120,12 @@ pub(crate) fn open(path: &Path) -> std::io::Result<DirectoryReader> {
 }
 
 fn duplicate(number: i32) -> std::io::Result<DirectoryReader> {
-    // Borrowing -1 would be undefined; the kernel gives out no negative numbers.
+    // Borrowing -1 would be undefined behaviour. The kernel gives out no negative numbers.
     if number < 0 {
         return Err(Errno::BADF.into());
     }
-    // SAFETY: the descriptor is the caller's, who passed its number. If it is not open, the
-    // duplication fails and nothing else is done with it.
+    // SAFETY: the caller passed the number of its descriptor. If the number is not an open
+    // descriptor, the duplication fails and the number is not used again.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
     let own = rustix::io::fcntl_dupfd_cloexec(borrowed, 0)?;
     if !rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(own.as_fd())?.st_mode).is_dir() {

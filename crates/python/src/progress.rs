@@ -1,4 +1,4 @@
-//! Reports the progress of a copy to a function of the caller, on the caller's thread.
+//! Reports the progress of a copy by calling a function of the caller, on the caller's thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,9 +25,9 @@ impl Observer for ByteProgress {
     }
 }
 
-/// Runs `work`, and meanwhile calls `report` with the bytes moved and the bytes known in all,
+/// Runs `work`. While it runs, calls `report` with the bytes moved and the total known so far,
 /// several times a second and once at the end. Calls `stop` if `report` raises an error.
-pub(crate) fn observed<T: Send + 'static>(
+pub(crate) fn run_with_progress<T: Send + 'static>(
     py: Python<'_>,
     report: Option<Py<PyAny>>,
     stop: impl FnOnce(),

@@ -1,8 +1,9 @@
-//! Reads one directory in batches: threads read the next ones while Python processes this one.
+//! Reads one directory in batches. Threads read the next batches while Python processes this one.
 //!
-//! The kernel takes longer to read an entry than Python to process it, so a large directory takes
-//! half the time when both run at once. A small one is read before a thread would have started: the
-//! first two batches are read here, and threads start only after them. They do not touch Python.
+//! The kernel takes longer to read an entry than Python takes to process it, so for a large
+//! directory both in parallel take half the time. A small directory would be read before a thread
+//! has started: the first two batches are read on the calling thread, and threads start only after
+//! them. The threads do not touch Python.
 
 use std::io;
 
@@ -15,7 +16,8 @@ use crate::place::DirectoryArgument;
 /// The entries of a directory, batch by batch.
 pub(crate) struct DirectoryReading {
     source: Source,
-    /// Whose descriptor is read. A caller's is rewound to its start at the end, as `os` does.
+    /// The owner of the descriptor. A caller's descriptor is rewound to the start at the end, as
+    /// `os` does.
     descriptor: Descriptor,
     /// Memory of the last batch.
     spare: Option<Batch>,
@@ -29,10 +31,10 @@ enum Descriptor {
 }
 
 enum Source {
-    /// Read by the caller, with the number of batches so far.
+    /// Read on the calling thread. The number counts the batches so far.
     Here(DirectoryReader, usize),
-    /// Read by threads of the process with this number. A forked child inherits all but the
-    /// threads.
+    /// Read by threads of the process with this number. A forked child inherits everything except
+    /// the threads.
     Ahead(AheadDirectory, u32),
     Done,
 }
@@ -41,17 +43,18 @@ impl DirectoryReading {
     /// Opens the directory at `place`.
     ///
     /// # Errors
-    /// `OSError`, naming the place.
+    /// `OSError`, with the directory as its file name.
     pub(crate) fn open(py: Python<'_>, place: &DirectoryArgument) -> PyResult<Self> {
         let descriptor = if place.descriptor().is_some() { Descriptor::Shared } else { Descriptor::Ours };
         Ok(Self { source: Source::Here(place.open(py)?, 0), descriptor, spare: None })
     }
 
-    /// Returns the next entries; `None` after the last. Waits without the interpreter's lock.
-    /// Reuses the memory of `spent`, the previous batch, if the caller gives it back.
+    /// Returns the next entries; `None` after the last. Waits without the interpreter's lock. If
+    /// the caller gives back the previous batch as `spent`, reuses its memory.
     ///
     /// # Errors
-    /// `OSError`, naming `place`; `RuntimeError` in a child of the process that began to read.
+    /// `OSError`, with `place` as its file name; `RuntimeError` in a child of the process that
+    /// began to read.
     pub(crate) fn next(
         &mut self,
         py: Python<'_>,
@@ -88,12 +91,12 @@ impl DirectoryReading {
         next.map_err(|error| place.fail(py, &error))
     }
 
-    /// Ends the threads, if there are any, and closes the directory.
+    /// Ends the threads, if there are any. Closes the directory.
     pub(crate) fn close(&mut self, py: Python<'_>) {
         py.detach(|| self.end());
     }
 
-    /// True if there may be more to read.
+    /// True if there may be more entries to read.
     pub(crate) fn is_open(&self) -> bool {
         !matches!(self.source, Source::Done)
     }
@@ -103,7 +106,7 @@ impl DirectoryReading {
         self.spare.take()
     }
 
-    /// Starts threads that continue to read. If none can be started, the caller itself reads.
+    /// Starts threads that continue the reading. If no thread can be started, the caller continues.
     fn hand_over(&mut self) {
         self.source = match std::mem::replace(&mut self.source, Source::Done) {
             Source::Here(reader, batches) => match AheadDirectory::new(reader) {
@@ -126,8 +129,8 @@ impl DirectoryReading {
             }
         };
         if self.descriptor == Descriptor::Shared {
-            // The descriptor is an open directory. If it cannot be rewound, no caller could act on
-            // the error.
+            // The error is ignored: the descriptor is an open directory, and no caller could react
+            // to the error.
             let _ = reader.rewind();
         }
     }
@@ -139,7 +142,8 @@ impl Drop for DirectoryReading {
     }
 }
 
-/// Returns the next batch that was read ahead. The interpreter's lock is released only for a wait.
+/// Returns the next batch that was read ahead. Releases the interpreter's lock only if it has to
+/// wait.
 fn take(py: Python<'_>, ahead: &mut AheadDirectory, spent: Option<Batch>) -> io::Result<Option<Batch>> {
     if let Some(spent) = spent {
         ahead.recycle(spent);

@@ -1,6 +1,7 @@
-//! `safetensors_header`: reads the description of the tensors in the header of a safetensors file.
+//! Implements `safetensors_header`, which reads the description of the tensors in the header of a
+//! safetensors file.
 //!
-//! The rules of the text are those of the format's own library (`HashMetadata` and `TensorInfo` in
+//! The syntax is the one that the format's own library accepts (`HashMetadata` and `TensorInfo` in
 //! safetensors/src/tensor.rs): the same JSON parser and the same fields. `_safetensors.py` checks
 //! the numbers against the file.
 
@@ -12,7 +13,7 @@ use serde::Deserialize;
 
 #[derive(Deserialize)]
 struct Header {
-    /// Texts of the file's author, which are checked and not used.
+    /// Strings from the file's author. Their types are checked, but they are not used.
     #[serde(rename = "__metadata__")]
     _metadata: Option<HashMap<String, String>>,
     #[serde(flatten)]
@@ -27,10 +28,10 @@ struct Facts {
     data_offsets: (u64, u64),
 }
 
-/// Name, type, shape, first byte and end of a tensor.
+/// Name, type, shape, first byte and end byte of a tensor.
 type Row = (String, String, Vec<u64>, u64, u64);
 
-/// Parses a header. The tensors are in no order.
+/// Parses a header. Returns the tensors in no particular order.
 #[pyfunction]
 pub(crate) fn safetensors_header(py: Python<'_>, text: &[u8]) -> PyResult<Vec<Row>> {
     let parsed = py.detach(|| serde_json::from_slice::<Header>(text));

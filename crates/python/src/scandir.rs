@@ -1,7 +1,7 @@
-//! `scandir`: returns the entries of a directory one by one.
+//! Implements `scandir`, which returns the entries of a directory one by one.
 //!
-//! The Python half adds the audit event, and the warning about an iterator that was dropped while
-//! its directory was open.
+//! The package's Python code adds the audit event, and the warning about an iterator that was
+//! dropped while its directory was open.
 
 use std::sync::Arc;
 
@@ -80,7 +80,7 @@ impl Scandir {
         state.batch = None;
     }
 
-    /// True if the directory is still open: neither read to its end nor closed.
+    /// True if the directory is still open: it was neither read to its end nor closed.
     #[getter]
     fn is_open(&self, py: Python<'_>) -> bool {
         let state = self.state.lock_py_attached(py);

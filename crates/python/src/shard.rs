@@ -1,5 +1,5 @@
-//! `plan`, the copy and the hydration of a shard of a manifest, and `merge`. Results are the JSON
-//! that the command line prints.
+//! Implements `plan`, `merge`, and the copy and the hydration of a shard of a manifest. Results are
+//! the JSON that the command line prints.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use pyo3::prelude::*;
 use crate::client::{PyClient, RateArgument};
 use crate::copy::{CopyOutcome, filter, located, outcome};
 use crate::error::failure;
-use crate::hydrate::followed;
+use crate::hydrate::wait_for_job;
 use crate::wait::interruptible;
 
 /// Writes a manifest. Returns its header as JSON.
@@ -92,7 +92,7 @@ pub(crate) fn hydrate_shard<'py>(
     let keep = if pin { KeepBlocks::Always } else { KeepBlocks::WhileRoom };
     let job = py.detach(|| engine.hydrate_shard(&run, keep, limit_rate.map(|rate| rate.0)));
     let job = job.map_err(|error| failure(py, &error, None))?;
-    let (mut receipt, failed) = followed(py, &job, run.sources())?;
+    let (mut receipt, failed) = wait_for_job(py, &job, run.sources())?;
     py.detach(|| run.hydrated(&failed)).map_err(|error| failure(py, &error, None))?;
     receipt.shard = Some(run.receipt());
     let failed: Vec<_> = failed

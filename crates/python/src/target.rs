@@ -1,18 +1,20 @@
-//! Memory of Python objects that reads fill: writable buffers of the caller, and new `bytes`.
+//! Borrows the memory of Python objects that reads fill: writable buffers of the caller, and new
+//! `bytes`.
 
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-/// A writable, contiguous buffer. It keeps its object alive.
+/// A writable, contiguous buffer. It keeps its Python object alive.
 pub(crate) struct BufferTarget(PyUntypedBuffer);
 
 impl BufferTarget {
     /// Borrows the buffer of `object`.
     ///
     /// # Errors
-    /// `BufferError`, if it is not writable or not contiguous; `TypeError`, if the object has none.
+    /// `BufferError` if the buffer is not writable or not contiguous; `TypeError` if the object has
+    /// no buffer.
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let buffer = PyUntypedBuffer::get(object)?;
         if buffer.readonly() || !buffer.is_c_contiguous() {
@@ -30,14 +32,14 @@ impl BufferTarget {
         self.len() == 0
     }
 
-    /// Returns the first `length` bytes of the buffer, which must have as many.
+    /// Returns the first `length` bytes of the buffer, which must be at least that long.
     ///
     /// # Safety
-    /// No other code uses these bytes while the result lives.
+    /// No other code may use these bytes while the result lives.
     #[expect(clippy::mut_from_ref, reason = "the memory is Python's, and the caller keeps it apart")]
     pub(crate) unsafe fn slice(&self, length: usize) -> &mut [u8] {
         if length == 0 {
-            // An empty buffer may have no address.
+            // An empty buffer may have a null address.
             return &mut [];
         }
         // SAFETY: the buffer is writable, contiguous, at least that long, and kept alive by `self`.
@@ -45,28 +47,28 @@ impl BufferTarget {
     }
 }
 
-/// Makes a `bytes` object of this length. Returns it with its memory, to be filled before Python
-/// sees it.
+/// Makes a `bytes` object of this length. Returns the object and its memory, which the caller fills
+/// before Python sees the object.
 ///
 /// # Errors
 /// `MemoryError`.
 ///
 /// # Safety
-/// The memory is not used after the object is dropped or passed on.
+/// The memory must not be used after the object is dropped or passed on.
 pub(crate) unsafe fn bytes_to_fill<'py, 'a>(
     py: Python<'py>,
     length: usize,
 ) -> PyResult<(Bound<'py, PyAny>, &'a mut [u8])> {
     let size = ffi::Py_ssize_t::try_from(length)?;
-    // SAFETY: makes a new object of `size` bytes, or sets MemoryError.
+    // SAFETY: the call makes a new object of `size` bytes, or sets MemoryError.
     let bytes =
         unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyBytes_FromStringAndSize(std::ptr::null(), size))? };
     if length == 0 {
-        // All empty `bytes` are one object, which other code has too.
+        // All empty `bytes` are one shared object, so its memory must not be written.
         return Ok((bytes, &mut []));
     }
-    // SAFETY: the object is new, so its memory is used by no other code until the caller passes it
-    // on. The memory is valid for `length` bytes, and initialised here.
+    // SAFETY: the object is new, so no other code uses its memory until the caller passes the
+    // object on. The memory is valid for `length` bytes, and is initialised here.
     let memory = unsafe {
         let start = ffi::PyBytes_AsString(bytes.as_ptr()).cast::<u8>();
         start.write_bytes(0, length);
@@ -78,7 +80,7 @@ pub(crate) unsafe fn bytes_to_fill<'py, 'a>(
 /// Checks that no two of the buffers overlap.
 ///
 /// # Errors
-/// `ValueError`, if two do.
+/// `ValueError` if two overlap.
 pub(crate) fn check_apart(buffers: &[(u64, &mut [u8])]) -> PyResult<()> {
     let mut places: Vec<(usize, usize)> = buffers
         .iter()

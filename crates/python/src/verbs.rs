@@ -1,5 +1,5 @@
-//! `rm`, `mv`, `check`, `presign`: like the verbs of the command line, without its questions.
-//! Receipts have the fields of the command line's.
+//! Implements `rm`, `mv`, `check` and `presign`. They work like the command line's verbs, but never
+//! ask for confirmation. Receipts have the fields of the command line's receipts.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,19 +20,19 @@ use pyo3::prelude::*;
 use rustix_futex_sync::Mutex;
 
 use crate::client::{CacheUse, LocationArgument, PyClient};
-use crate::copy::{CopyOutcome, at_either, filter, located, outcome};
+use crate::copy::{CopyOutcome, failure_at_either, filter, located, outcome};
 use crate::error::failure;
-use crate::progress::{ByteProgress, observed};
+use crate::progress::{ByteProgress, run_with_progress};
 use crate::wait::interruptible;
 
-/// Makes an engine of this client that `stop` ends.
+/// Makes an engine for `client` that `stop` ends.
 fn engine(py: Python<'_>, client: &PyClient, stop: &Stop) -> PyResult<Engine> {
     let client = client.route.uncached(py)?;
     let settings = TransferSettings { stop: stop.clone(), ..client.copies().clone() };
     Ok(client.transfers(settings))
 }
 
-/// Deletes an object, or with `recursive` everything below a location. Returns the outcome.
+/// Deletes an object or, with `recursive`, everything below a location. Returns the outcome.
 #[pyfunction]
 pub(crate) fn rm<'py>(
     py: Python<'py>,
@@ -59,7 +59,7 @@ fn remove(engine: &Engine, root: &Location, recursive: bool) -> firstbyte::Resul
     let directory = || Error::Directory { location: root.to_string() };
     let store = engine.store();
     let (is_one, is_tree) = match root {
-        // A link itself is deleted, whatever its target is.
+        // For a link, the link itself is deleted, whatever its target is.
         Location::Local(path) if path.file_name().is_none() => {
             let why = "rm refuses this name; name the directory itself".into();
             return Err(Error::Operand { operand: root.to_string(), why });
@@ -110,7 +110,7 @@ fn remove(engine: &Engine, root: &Location, recursive: bool) -> firstbyte::Resul
     Ok(summary)
 }
 
-/// Moves an object, or with `recursive` a tree. Returns the outcome.
+/// Moves an object or, with `recursive`, a tree. Returns the outcome.
 #[pyfunction]
 pub(crate) fn mv<'py>(
     py: Python<'py>,
@@ -129,10 +129,10 @@ pub(crate) fn mv<'py>(
     let (from, to) = (source.clone(), destination.clone());
     let depth = if recursive { OperandKind::Tree } else { OperandKind::Object };
     let work = move |observer: &ByteProgress| moved(&engine, &from, &to, depth, observer);
-    let summary = observed(py, progress, || stop.stop(), work)?;
-    let mut summary = summary.map_err(|error| at_either(py, &error, [&source, &destination]))?;
+    let summary = run_with_progress(py, progress, || stop.stop(), work)?;
+    let mut summary = summary.map_err(|error| failure_at_either(py, &error, [&source, &destination]))?;
     if let Some(error) = summary.ended.take() {
-        return Err(at_either(py, &error.into(), [&source, &destination]));
+        return Err(failure_at_either(py, &error.into(), [&source, &destination]));
     }
     let [source, destination] = [source, destination].map(|place| place.to_string_lossy().into_owned());
     let mut receipt = Receipt { left_out: Some(0), ..Receipt::new("mv", source, Some(destination)) };
@@ -217,7 +217,7 @@ impl Observer for Differences {
     }
 }
 
-/// Compares two places. Returns the outcome, and the differences as JSON.
+/// Compares two locations. Returns the outcome, and the differences as JSON.
 #[pyfunction]
 pub(crate) fn check<'py>(
     py: Python<'py>,
@@ -239,9 +239,9 @@ pub(crate) fn check<'py>(
         || stop.stop(),
         move || compare(&engine, &from, &to, content, &filter, &*observer),
     )?;
-    let mut summary = compared.map_err(|error| at_either(py, &error, [&source, &destination]))?;
+    let mut summary = compared.map_err(|error| failure_at_either(py, &error, [&source, &destination]))?;
     if let Some(error) = summary.ended.take() {
-        return Err(at_either(py, &error.into(), [&source, &destination]));
+        return Err(failure_at_either(py, &error.into(), [&source, &destination]));
     }
     let [source, destination] = [source, destination].map(|place| place.to_string_lossy().into_owned());
     let receipt = Receipt::new("check", source, Some(destination));
@@ -271,7 +271,7 @@ fn compare(
         }
         ParsedSource::Tree { root: source, .. } | ParsedSource::Glob { base: source, .. } => {
             let destination = Location::parse(to)?;
-            // A missing place is an error, unlike an empty one.
+            // A missing location is an error, unlike an empty one.
             engine.store().stat(&destination)?;
             let check = Check { source, destination, select: &select, content };
             Ok(engine.check(&check, observer)?)
@@ -279,7 +279,7 @@ fn compare(
     }
 }
 
-/// Makes a URL by which anyone can read, or with `put` write, one object for some seconds.
+/// Makes a URL by which anyone can read one object, or with `put` write it, for some seconds.
 #[pyfunction]
 pub(crate) fn presign(
     py: Python<'_>,

@@ -2,11 +2,12 @@
 //! for a server.
 //!
 //! Python runs signal handlers on its main thread only, between two Python instructions. So a call
-//! that waits there must run them itself. A call on another thread is watched if it was made by
-//! [`Cancellation::run`], and ends when that is cancelled. A watched read checks for both while it
-//! waits ([`read`]). Other work moves to a separate thread ([`interruptible`]), which is asked to
-//! stop; if it does not end within [`GRACE`], the call returns without it. That thread never uses
-//! Python and ends by its own deadline. All other calls wait without checking.
+//! that waits on the main thread must run the handlers itself. A call on another thread is watched
+//! if it was made by [`Cancellation::run`], and ends when that `Cancellation` is cancelled. While a
+//! read waits on a watched thread, it checks for signals and for cancellation ([`read`]). Other
+//! work moves to a separate thread ([`interruptible`]). On a signal or a cancellation that thread
+//! is asked to stop. If it does not end within [`GRACE`], the call returns without it. The separate
+//! thread never uses Python and ends by its own deadline. All other calls wait without checking.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -19,9 +20,10 @@ use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-/// Interval of checks for signals: shorter than a user notices, and no load.
+/// Interval between checks for signals: too short for a user to notice, and too long to cost
+/// processor time.
 pub(crate) const TICK: Duration = Duration::from_millis(50);
-/// Longest wait for work that was asked to stop, so that it can clean up.
+/// Maximum wait for work that was asked to stop, in which the work can clean up.
 pub(crate) const GRACE: Duration = Duration::from_secs(1);
 
 pyo3::create_exception!(
@@ -38,8 +40,8 @@ thread_local! {
     static WATCHED: RefCell<Flags> = const { RefCell::new(Vec::new()) };
 }
 
-/// Ends calls of other threads. If it is made during such a call, it is cancelled with the one
-/// around it.
+/// Ends calls of other threads. A `Cancellation` that is made during a watched call is cancelled
+/// together with the `Cancellation` of that call.
 #[pyclass(frozen, module = "firstbyte._native")]
 pub(crate) struct Cancellation {
     flag: Arc<AtomicBool>,
@@ -53,13 +55,13 @@ impl Cancellation {
         Self { flag: Arc::default(), around: WATCHED.with_borrow(Clone::clone) }
     }
 
-    /// Ends the calls made by `run`, those under way and those to come.
+    /// Ends the calls made by `run`, both current and later ones.
     fn cancel(&self) {
         self.flag.store(true, Ordering::SeqCst);
     }
 
     /// Calls a function and returns its result. Raises `Cancelled` if the function waits for a
-    /// server when this is cancelled.
+    /// server when this object is cancelled.
     #[pyo3(signature = (function, /, *arguments, **options))]
     fn run<'py>(
         &self,
@@ -69,25 +71,25 @@ impl Cancellation {
     ) -> PyResult<Bound<'py, PyAny>> {
         let mut flags = self.around.clone();
         flags.push(Arc::clone(&self.flag));
-        let _restored = Restored(WATCHED.replace(flags));
+        let _restored = FlagsGuard(WATCHED.replace(flags));
         check(function.py())?;
         function.call(arguments, options)
     }
 }
 
 /// Restores the flags of this thread after a call, whatever the call raises.
-struct Restored(Flags);
+struct FlagsGuard(Flags);
 
-impl Drop for Restored {
+impl Drop for FlagsGuard {
     fn drop(&mut self) {
         WATCHED.set(std::mem::take(&mut self.0));
     }
 }
 
-/// Runs signal handlers, on the main thread, and checks whether the call is cancelled.
+/// Runs signal handlers on the main thread, and checks whether the call is cancelled.
 ///
 /// # Errors
-/// The exception that a handler raised; `Cancelled`.
+/// The exception that a handler raised, or `Cancelled`.
 pub(crate) fn check(py: Python<'_>) -> PyResult<()> {
     py.check_signals()?;
     if WATCHED.with_borrow(|flags| flags.iter().any(|flag| flag.load(Ordering::SeqCst))) {
@@ -96,14 +98,14 @@ pub(crate) fn check(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// True if [`check`] can end a call of this thread. Python runs signal handlers on the process's
-/// first thread.
+/// True if [`check`] can end a call of this thread: if the thread is watched, or is the process's
+/// first thread, on which Python runs signal handlers.
 fn is_watched() -> bool {
     rustix::thread::gettid() == rustix::process::getpid() || WATCHED.with_borrow(|flags| !flags.is_empty())
 }
 
-/// Runs `work` and returns its result. If [`check`] fails meanwhile, calls `stop` and returns that
-/// error.
+/// Runs `work` and returns its result. If [`check`] fails before that, calls `stop` and returns the
+/// error of `check`.
 pub(crate) fn interruptible<T: Send + 'static>(
     py: Python<'_>,
     stop: impl FnOnce(),
@@ -116,12 +118,12 @@ pub(crate) fn interruptible<T: Send + 'static>(
         stop();
         GRACE
     };
-    waited_for(py, work, stop, &mut check)
+    run_on_thread(py, work, stop, &mut check)
 }
 
-/// Runs `work` on another thread and returns its result. If `look` fails meanwhile, calls `stop`,
-/// waits for the time that `stop` returns, and returns the error.
-fn waited_for<T: Send + 'static>(
+/// Runs `work` on another thread and returns its result. If `look` fails before that, calls `stop`,
+/// waits for the time that `stop` returns, and returns the error of `look`.
+fn run_on_thread<T: Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce() -> T + Send + 'static,
     stop: impl FnOnce() -> Duration,
@@ -129,7 +131,7 @@ fn waited_for<T: Send + 'static>(
 ) -> PyResult<T> {
     let (done, mut wait) = sync_channel(1);
     let call = move || {
-        // If no call waits for the result any more, it is dropped here.
+        // If no call waits for the result any more, the result is dropped here.
         let _ = done.send(work());
     };
     let worker = thread::Builder::new().name("firstbyte-call".into()).spawn(call)?;
@@ -152,8 +154,8 @@ fn waited_for<T: Send + 'static>(
     }
 }
 
-/// Like [`interruptible`], for work that leaves nothing to clean up: an interrupted call does not
-/// wait for it. `work` gets a flag that is set then.
+/// Works like [`interruptible`], for work that leaves nothing to clean up: an interrupted call does
+/// not wait for the work. `work` gets a flag that is set when the call is interrupted.
 pub(crate) fn abandonable<T: Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce(&AtomicBool) -> T + Send + 'static,
@@ -167,11 +169,11 @@ pub(crate) fn abandonable<T: Send + 'static>(
     if !is_watched() {
         return Ok(py.detach(move || work(&abandoned)));
     }
-    waited_for(py, move || work(&abandoned), leave, &mut check)
+    run_on_thread(py, move || work(&abandoned), leave, &mut check)
 }
 
-/// Like [`interruptible`], on any thread, and calls `tick` meanwhile. An error of `tick` ends the
-/// call.
+/// Works like [`interruptible`], but on any thread, and calls `tick` while `work` runs. An error of
+/// `tick` ends the call.
 pub(crate) fn ticking<T: Send + 'static>(
     py: Python<'_>,
     stop: impl FnOnce(),
@@ -182,11 +184,11 @@ pub(crate) fn ticking<T: Send + 'static>(
         stop();
         GRACE
     };
-    waited_for(py, work, stop, &mut |py| check(py).and_then(|()| tick(py)))
+    run_on_thread(py, work, stop, &mut |py| check(py).and_then(|()| tick(py)))
 }
 
-/// Calls `read`, which asks a function every [`TICK`] whether to continue. If [`check`] fails
-/// meanwhile, the read ends and that error is returned.
+/// Calls `read`, which must call a given function every [`TICK`] to learn whether to continue. If
+/// [`check`] fails, the read ends and the error of `check` is returned.
 pub(crate) fn read<T: Send>(
     py: Python<'_>,
     read: impl FnOnce(Duration, &mut dyn FnMut() -> bool) -> firstbyte::Result<T> + Send,

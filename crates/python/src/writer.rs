@@ -1,7 +1,8 @@
-//! `PyWriter`: writes an object as its bytes arrive, from beginning to end, by the transfer engine.
+//! Defines `PyWriter`, which writes an object as its bytes arrive, from beginning to end, by the
+//! transfer engine.
 //!
-//! The object appears whole when `commit` returns, and not before. Bytes wait in a short queue for
-//! the engine's thread, which sends parts as they fill up, so memory is bounded.
+//! The object appears, complete, when `commit` returns. Bytes wait in a short queue for the
+//! engine's thread, which sends parts as they fill up, so memory is bounded.
 
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -21,10 +22,10 @@ use crate::error::failure;
 use crate::fork::ProcessOwned;
 use crate::wait::{GRACE, interruptible};
 
-/// Pieces that may wait: one is sent while the next is made.
-const AHEAD: usize = 2;
-/// How often a thread that was asked to stop is polled: it mostly ends at once.
-const STEP: Duration = Duration::from_millis(1);
+/// Maximum number of pieces that wait: one is sent while the next is made.
+const MAX_WAITING_PIECES: usize = 2;
+/// Interval at which a thread that was asked to stop is polled. Usually it ends at once.
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// An object that is being written.
 #[pyclass(frozen, module = "firstbyte._native", name = "Writer")]
@@ -53,7 +54,8 @@ enum Piece {
     End,
 }
 
-/// Begins to write `location`; with `exclusive`, only if it does not exist when it is committed.
+/// Begins to write `location`. With `exclusive`, the commit succeeds only if the object does not
+/// exist.
 #[pyfunction]
 pub(crate) fn writer(
     py: Python<'_>,
@@ -62,14 +64,14 @@ pub(crate) fn writer(
     exclusive: bool,
 ) -> PyResult<PyWriter> {
     let LocationArgument(location) = location;
-    // Checked at once, not when the first part is sent.
+    // The key is checked now, instead of when the first part is sent.
     firstbyte_store::require_key(&location).map_err(|error| failure(py, &error.into(), Some(&location)))?;
     let engine = client.route.uncached(py)?;
     let stop = Stop::default();
     let precondition = if exclusive { Precondition::Absent } else { Precondition::None };
     let settings = TransferSettings { stop: stop.clone(), precondition, ..engine.copies().clone() };
     let engine = engine.transfers(settings);
-    let (pieces, source) = sync_channel(AHEAD);
+    let (pieces, source) = sync_channel(MAX_WAITING_PIECES);
     let to = location.clone();
     let write = move || {
         let mut source = Pieces { source, piece: Vec::new(), read: 0, ended: false };
@@ -102,16 +104,16 @@ impl PyWriter {
                     .inspect_err(|_| self.give_up(py, WriterState::Broken))?
             }
         };
-        // A thread that takes no more pieces has ended. Its result is the error.
-        if sent { Ok(()) } else { self.finish(py, Last::Nothing) }
+        // If the thread takes no more pieces, it has ended. Its result is the error.
+        if sent { Ok(()) } else { self.finish(py, LastMessage::Nothing) }
     }
 
     /// Waits until the object is complete.
     fn commit(&self, py: Python<'_>) -> PyResult<()> {
-        self.finish(py, Last::End)
+        self.finish(py, LastMessage::End)
     }
 
-    /// Discards the bytes. An object that was there before stays.
+    /// Discards the bytes. An existing object is kept.
     fn discard(&self, py: Python<'_>) {
         self.give_up(py, WriterState::Over);
     }
@@ -119,15 +121,15 @@ impl PyWriter {
 
 /// The last message to the thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Last {
+enum LastMessage {
     /// The end of the object.
     End,
     Nothing,
 }
 
 impl PyWriter {
-    /// Sends the thread the last piece and waits for it.
-    fn finish(&self, py: Python<'_>, last: Last) -> PyResult<()> {
+    /// Sends the thread the last message and waits until the thread ends.
+    fn finish(&self, py: Python<'_>, last: LastMessage) -> PyResult<()> {
         let state = std::mem::replace(&mut *self.state.lock(), WriterState::Broken);
         let upload = match state {
             WriterState::Open(upload) => upload,
@@ -139,7 +141,7 @@ impl PyWriter {
         };
         let Upload { pieces, thread, stop } = upload.into_inner().ok_or_else(forked)?;
         let end = move || {
-            if last == Last::End {
+            if last == LastMessage::End {
                 // If the thread has ended, its result is the error.
                 let _ = pieces.send(Piece::End);
             }
@@ -153,11 +155,11 @@ impl PyWriter {
         Ok(())
     }
 
-    /// Ends the upload without an object. The thread is abandoned if it does not end soon.
+    /// Ends the upload without making an object. Abandons the thread if it does not end soon.
     fn give_up(&self, py: Python<'_>, state: WriterState) {
         let upload = {
             let mut slot = self.state.lock();
-            // A writer that is over stays as it is.
+            // A writer that is committed, discarded or broken keeps its state.
             let WriterState::Open(_) = *slot else { return };
             std::mem::replace(&mut *slot, state)
         };
@@ -168,7 +170,7 @@ impl PyWriter {
         let until = Instant::now() + GRACE;
         py.detach(|| {
             while !thread.is_finished() && Instant::now() < until {
-                std::thread::sleep(STEP);
+                std::thread::sleep(STOP_POLL_INTERVAL);
             }
         });
     }
@@ -198,7 +200,7 @@ impl Read for Pieces {
             match self.source.recv() {
                 Ok(Piece::Bytes(piece)) => (self.piece, self.read) = (piece, 0),
                 Ok(Piece::End) => self.ended = true,
-                // Without an end the object would be cut short: it must not appear.
+                // Without an end message the object would be cut short, so it must not appear.
                 Err(_) => return Err(io::Error::other("the writer was discarded")),
             }
         }

@@ -1,5 +1,5 @@
-//! The configuration of a server. Every policy is an enum. The caller fills it in; nothing here
-//! reads the environment.
+//! Holds the configuration of a server. Every policy is an enum. The caller fills in the values;
+//! this module reads no environment variables.
 
 use std::io;
 use std::net::SocketAddr;
@@ -39,20 +39,19 @@ pub struct GatewayConfig {
     pub location: Location,
     /// The cache, and the store that reads the origin.
     pub hydrator: Hydrator,
-    /// How long a look-up of an object is valid before the origin is asked again; zero: each
-    /// request asks.
+    /// Time for which a look-up of an object is valid. With zero, every request asks the origin.
     pub fresh: Duration,
-    /// How much longer a look-up is used while the origin is down.
+    /// Additional time for which a look-up is used while the origin is down.
     pub stale: Duration,
     /// Bytes of memory for clients that wait, and for content that is not in the cached file.
     pub memory: u64,
     /// Deadline of one call of the origin.
     pub deadline: Duration,
-    /// The header `Via` of the store's requests, which the gateway sets to detect loops.
+    /// Sets the header `Via` of the store's requests, by which gateways detect loops.
     pub via: Via,
     /// The price in USD of one request to the origin, for the counters.
     pub usd_per_request: Option<f64>,
-    /// The objects that listings show. `None`: the origin's own.
+    /// Manifest of the objects that listings show. `None`: listings show the origin's objects.
     pub names: Option<NameSource>,
 }
 
@@ -157,8 +156,8 @@ pub enum Buckets {
 }
 
 impl Buckets {
-    /// If a plain `path` begins with the name of the only bucket, splits it after that name. The
-    /// rest is empty or begins with `/`.
+    /// Splits the path of a plain HTTP request after the name of the only bucket. `None` if the
+    /// path does not begin with that name. The rest is empty or begins with `/`.
     pub(crate) fn split<'a>(&self, path: &'a str) -> Option<(&'a str, &'a str)> {
         let Self::Named(name) = self else { return None };
         let end = path.strip_prefix('/')?.find('/').map_or(path.len(), |at| at + 1);
@@ -181,8 +180,8 @@ pub enum Authentication {
 pub enum SignatureVersions {
     /// Version 4 only. Version 2 covers neither the host nor most of the query.
     V4Only,
-    /// Version 2 as well, for clients that support nothing else, within 15 minutes of the
-    /// signature's date.
+    /// Version 2 too, for clients that support nothing else. A version 2 signature is valid within
+    /// 15 minutes of its date.
     V2Too,
 }
 
@@ -200,7 +199,8 @@ pub enum UnauthenticatedListening {
 pub enum AccessLog {
     /// Requests are not reported.
     Off,
-    /// The function gets each line with its line feed. It must neither block nor panic.
+    /// Each line is passed to this function, with its line feed. The function must not block or
+    /// panic.
     To(fn(&str)),
 }
 
@@ -237,20 +237,19 @@ pub enum Origins {
 /// Bounds on connections, time and rate.
 #[derive(Clone, Debug)]
 pub struct ServerLimits {
-    /// The most open connections; further ones wait in the kernel's queue.
+    /// Maximum number of open connections. Further connections wait in the kernel's queue.
     pub connections: usize,
-    /// The longest time from the first byte of a request head to its last.
+    /// Maximum time from the first byte of a request head to its last byte.
     pub head: Duration,
-    /// How long a kept-alive connection may wait for its next request.
+    /// Maximum time for which a kept-alive connection may wait for its next request.
     pub idle: Duration,
-    /// How long a peer may neither send nor receive a byte in the middle of a body.
+    /// Maximum time in the middle of a body during which a peer sends and receives no byte.
     pub stall: Duration,
-    /// How long running requests may continue after the server was asked to stop.
+    /// Time for which running requests may continue after the server was asked to stop.
     pub drain: Duration,
-    /// The age at which unfinished uploads, abandoned temporary files and the trash of the page are
-    /// removed.
+    /// Age at which unfinished uploads, abandoned temporary files and the page's trash are removed.
     pub abandoned: Duration,
-    /// The least bytes in a part of a multipart upload, except its last.
+    /// Minimum size in bytes of each part of a multipart upload except the last.
     pub smallest_part: u64,
     /// Bytes per second over all connections; `None` for no limit.
     pub rate: Option<u64>,
@@ -261,16 +260,16 @@ pub struct ServerLimits {
 impl Default for ServerLimits {
     fn default() -> Self {
         Self {
-            // Each connection costs a descriptor or two. Most hosts allow a process far more after
-            // raising its soft limit.
+            // Each connection takes one or two descriptors. On most hosts a process may open far
+            // more after it has raised its soft limit.
             connections: 16_384,
-            // Long enough for a head over a bad mobile link, short enough that slowloris gains
-            // little.
+            // Long enough for a head over a bad mobile link, and short enough to make a slowloris
+            // attack ineffective.
             head: Duration::from_secs(15),
             idle: Duration::from_secs(75),
             stall: Duration::from_secs(60),
             drain: Duration::from_secs(30),
-            // Longer than an intended pause; the value that S3 recommends for its lifecycle rule.
+            // An intended pause is shorter. S3 recommends the same value for its lifecycle rule.
             abandoned: Duration::from_secs(7 * 24 * 3600),
             // S3's limit.
             smallest_part: 5 << 20,

@@ -1,5 +1,5 @@
-//! The reasons for which a server cannot start. An error of one request is the response to that
-//! request.
+//! Defines the reasons why a server cannot start. An error of a single request is reported in its
+//! response instead.
 
 use std::io;
 use std::net::SocketAddr;

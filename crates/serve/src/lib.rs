@@ -3,7 +3,7 @@
 //!
 //! Modules from top to bottom. Each imports only from its own line and the lines below:
 //!
-//! - `server` starts and stops it, and sweeps leftovers;
+//! - `server` starts and stops the service, and sweeps leftovers;
 //! - `route` chooses the API of a request, and isolates stored documents from the server's origin;
 //! - `s3` (grammar and signatures by s3s, called as a service), `plain` (HTTP on files) and `page`
 //!   (for browsers) are the APIs;
@@ -13,7 +13,7 @@
 //!   Only `object::root` opens anything below the served directory;
 //! - `http` owns the socket, so a response that is a file range is sent by sendfile, on every
 //!   request of a kept-alive connection;
-//! - `access` has keys and rights, `config`, `path` and `token` values.
+//! - `access` has keys and rights; `config`, `path` and `token` have plain values.
 //!
 //! [`Server`] runs inside the caller's tokio runtime; [`Server::start`] makes its own.
 

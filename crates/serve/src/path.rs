@@ -1,8 +1,8 @@
-//! The names of entries below the served directory, as values.
+//! Represents the names of entries below the served directory, as values.
 //!
-//! A text is checked once, when it becomes an [`EntryPath`]. Such a path never leads upwards and
-//! never names a file that is reserved for the server. `object::root` resolves it, links included.
-//! Used by every module that names a file.
+//! A name is checked once, when it becomes an [`EntryPath`]. Such a path never leads upwards and
+//! never names a file that is reserved for the server. `object::root` resolves the path, including
+//! links. Used by every module that names a file.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -12,19 +12,19 @@ use std::path::{Path, PathBuf};
 /// `object::reserved`.
 pub(crate) const RESERVED: &str = ".firstbyte";
 
-/// The longest file name on Linux, in bytes.
-const LONGEST_NAME: usize = 255;
+/// Maximum length of a file name on Linux, in bytes.
+const MAX_NAME_BYTES: usize = 255;
 
 /// A path below the served directory: no empty, `.` or `..` component, no NUL, no name that
 /// [`is_hidden`]. The empty path is the directory itself.
 ///
-/// It may have a fence: links below the directory that its first components name must not lead out
-/// of that directory. Two paths of the same name are equal whatever their fences.
+/// A path may have a fence, a directory that its first components name: links below the fence must
+/// not lead out of it. Paths with the same components are equal, whatever their fences.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EntryPath {
     path: PathBuf,
-    /// The number of leading bytes of `path` that name the directory which links must not leave; 0
-    /// for the served directory.
+    /// Number of leading bytes of `path` that name the fence, the directory that links must not
+    /// leave; 0 for the served directory.
     fence: usize,
 }
 
@@ -54,16 +54,16 @@ impl Ord for EntryPath {
     }
 }
 
-/// The reason for which a text is not an [`EntryPath`].
+/// The reason why bytes are not a valid [`EntryPath`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PathError {
-    /// `.`, `..`, an empty component or NUL.
+    /// The path has `.`, `..`, an empty component or NUL.
     #[error("no file can have this name: an empty, `.` or `..` component, or a NUL byte")]
     Unnameable,
-    /// A component above 255 bytes.
+    /// A component is longer than 255 bytes.
     #[error("no file can have this name: a component is longer than 255 bytes")]
     TooLong,
-    /// A name that is reserved for the server.
+    /// A component is reserved for the server.
     #[error("this name is reserved for files in the making")]
     Hidden,
 }
@@ -73,7 +73,7 @@ pub(crate) enum PathError {
 #[must_use]
 pub(crate) fn is_hidden(name: &[u8]) -> bool {
     let marker = b".firstbyte-";
-    // Case-insensitive, because some file systems look names up so.
+    // Compares without regard to case, because some file systems look up names that way.
     name.eq_ignore_ascii_case(RESERVED.as_bytes())
         || (name.first() == Some(&b'.')
             && name.windows(marker.len()).any(|window| window.eq_ignore_ascii_case(marker)))
@@ -91,7 +91,7 @@ impl EntryPath {
             if name.is_empty() || name == b"." || name == b".." || name.contains(&0) {
                 return Err(PathError::Unnameable);
             }
-            if name.len() > LONGEST_NAME {
+            if name.len() > MAX_NAME_BYTES {
                 return Err(PathError::TooLong);
             }
             if is_hidden(name) {
@@ -107,7 +107,8 @@ impl EntryPath {
         self
     }
 
-    /// Returns the number of leading bytes that name the directory which links must not leave.
+    /// Returns the number of leading bytes that name the fence, the directory that links must not
+    /// leave.
     pub(crate) fn fence(&self) -> usize {
         self.fence
     }
@@ -133,13 +134,14 @@ impl EntryPath {
         self.path.file_name()
     }
 
-    /// Returns the first component; for the root, the root.
+    /// Returns the first component. For the root, returns the root.
     pub(crate) fn first(&self) -> Self {
         let path = self.path.iter().next().map(PathBuf::from).unwrap_or_default();
         Self { path, fence: 0 }
     }
 
-    /// Returns the parent directory; for the root, the root. A parent above the fence has no fence.
+    /// Returns the parent directory. For the root, returns the root. A parent above the fence has
+    /// no fence.
     pub(crate) fn parent(&self) -> Self {
         let path = self.path.parent().map(Path::to_path_buf).unwrap_or_default();
         let fence = if path.as_os_str().len() < self.fence { 0 } else { self.fence };
@@ -169,9 +171,9 @@ impl EntryPath {
         if self.is_root() { Path::new(".") } else { &self.path }
     }
 
-    /// Returns the directory that links must not leave, and the path below it. `None` if that is
-    /// the served directory. The server's owner chose the fence's directory, so links on the way to
-    /// it are followed anywhere inside the served directory.
+    /// Returns the directory that links must not leave, and the path below it. `None` if links must
+    /// not leave the served directory, but may lead anywhere in it. The server's owner chose the
+    /// fence, so links on the way to the fence are followed anywhere inside the served directory.
     pub(crate) fn at_fence(&self) -> Option<(&Path, &Path)> {
         let bytes = self.as_bytes();
         if self.fence == 0 || self.fence >= bytes.len() {

@@ -27,8 +27,8 @@ use crate::path::EntryPath;
 use crate::route::RequestRouter;
 use crate::state::{DirectoryState, ServedSource, ServerState};
 
-/// Connections that the kernel queues before they are accepted. A thousand clients may start at
-/// once.
+/// Number of connections that the kernel queues before they are accepted. A thousand clients may
+/// connect at once.
 const BACKLOG: u32 = 4096;
 
 /// A server that listens but does not answer yet.
@@ -50,8 +50,8 @@ impl Server {
     /// Opens the directory and listens. Must be called inside a tokio runtime.
     ///
     /// # Errors
-    /// The directory, the address, the certificate or a setting cannot be used, or access needs no
-    /// keys and the configuration does not confirm that this is intended.
+    /// The directory, the address, the certificate or a setting cannot be used, or the server would
+    /// listen beyond loopback without keys and the configuration does not confirm that.
     pub fn bind(mut config: Config) -> Result<Self> {
         let open = matches!(config.authentication, Authentication::None);
         if open && !config.listen.ip().is_loopback() && config.exposure == UnauthenticatedListening::Guarded {
@@ -108,7 +108,7 @@ impl Server {
     /// Starts a server on its own threads.
     ///
     /// # Errors
-    /// As [`Self::bind`], or the threads cannot be created.
+    /// The same as for [`Self::bind`], or the threads cannot be created.
     pub fn start(config: Config) -> Result<RunningServer> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .thread_name("firstbyte-serve")
@@ -123,7 +123,7 @@ impl Server {
         let (stop, stopped) = oneshot::channel();
         let run = move || {
             runtime.block_on(server.run(async {
-                // The channel is signalled or closed: stop in both cases.
+                // The server stops when the channel is signalled, and also when it is closed.
                 let _ = stopped.await;
             }));
         };
@@ -171,7 +171,7 @@ impl OpenedSource {
     }
 }
 
-/// A server on its own threads. Dropping it stops it.
+/// A server on its own threads. Dropping this value stops the server.
 #[derive(Debug)]
 pub struct RunningServer {
     url: String,
@@ -187,7 +187,7 @@ impl RunningServer {
         &self.url
     }
 
-    /// Returns the address it listens on.
+    /// Returns the address on which the server listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -201,7 +201,7 @@ impl RunningServer {
     fn end(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A panic in the server's thread has been reported there.
+            // A panic of the server's thread has already been reported by that thread.
             let _ = thread.join();
         }
     }
@@ -231,7 +231,7 @@ fn check_bucket(buckets: &Buckets) -> Result<()> {
     Err(Error::Setting(format!("the bucket cannot be called `{name}`; give it a plain name, such as data")))
 }
 
-/// Normalizes the base path: one leading slash and no trailing one, or empty.
+/// Normalizes the base path to one leading slash and no trailing slash. An empty path stays empty.
 fn base_path(text: &str) -> Result<String> {
     let trimmed = text.trim_matches('/');
     if trimmed.is_empty() {
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn the_one_bucket_has_a_plain_name() {
+    fn the_only_bucket_needs_a_plain_name() {
         for name in ["data", "Data.2", "a b"] {
             assert!(check_bucket(&Buckets::Named(name.to_owned())).is_ok(), "{name}");
         }

@@ -1,5 +1,5 @@
-//! The state that all requests of one server share: the policies, the counters, and the served
-//! source. It also identifies the client of a request. Used by the APIs and the router.
+//! Holds the state that all requests of one server share: the policies, the counters, and the
+//! served source. Also identifies the client of a request. Used by the APIs and the router.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Deref;
@@ -10,7 +10,7 @@ use http::header::{AUTHORIZATION, COOKIE};
 
 use crate::access::attempts::Attempts;
 use crate::access::keys::{KeyRights, RequestRights, ServerKey};
-use crate::access::sessions::{BrowserSessions, SESSION_COOKIE, basic, cookie};
+use crate::access::sessions::{BrowserSessions, SESSION_COOKIE, cookie_value, parse_basic};
 use crate::config::{Authentication, Config, WritePolicy};
 use crate::gateway::Gateway;
 use crate::http::hosts::Hosts;
@@ -42,7 +42,7 @@ pub(crate) enum ServedSource {
     Gateway(Arc<Gateway>),
 }
 
-/// The state of a server of a directory: the general state, and the directory.
+/// State of a server of a directory: the state that all servers have, and the directory.
 #[derive(Debug)]
 pub(crate) struct DirectoryState {
     pub(crate) shared: Arc<ServerState>,
@@ -63,7 +63,7 @@ impl Deref for DirectoryState {
 /// The result of checking an access key and a secret.
 #[derive(Clone, Debug)]
 pub(crate) enum SignIn {
-    /// The secret is the key's.
+    /// The secret is right.
     Key(Arc<ServerKey>),
     /// The secret is wrong.
     Wrong,
@@ -81,20 +81,20 @@ impl ServerState {
         let Authentication::Keys(keys) = &self.config.authentication else {
             return Ok(RequestRights::Everyone);
         };
-        if let Some((access_key, secret)) = request.header(AUTHORIZATION).and_then(basic) {
+        if let Some((access_key, secret)) = request.header(AUTHORIZATION).and_then(parse_basic) {
             return match self.sign_in(request.peer.ip(), &access_key, &secret) {
                 SignIn::Key(key) => Ok(RequestRights::Key(key)),
                 SignIn::Wrong => Ok(RequestRights::Nobody),
                 SignIn::Wait(wait) => Err(wait),
             };
         }
-        let token = request.header(COOKIE).and_then(|header| cookie(header, &self.session_cookie()));
+        let token = request.header(COOKIE).and_then(|header| cookie_value(header, &self.session_cookie()));
         let holder = token.and_then(|token| self.sessions.holder(token));
         let key = holder.and_then(|id| keys.get(&id));
         Ok(key.map_or(RequestRights::Nobody, |key| RequestRights::Key(key.clone())))
     }
 
-    /// Checks a secret, unless too many wrong ones came before.
+    /// Checks a secret, unless too many wrong secrets came before.
     pub(crate) fn sign_in(&self, from: IpAddr, access_key: &str, secret: &str) -> SignIn {
         let Authentication::Keys(keys) = &self.config.authentication else { return SignIn::Wrong };
         let counted = self.counted(access_key);
@@ -122,8 +122,8 @@ impl ServerState {
         }
     }
 
-    /// Returns `path` for writing, fenced by the rights of `access`. `None` if there is no right to
-    /// write, or the server refuses all writes.
+    /// Returns `path` for writing, fenced by the rights of `access`. `None` if `access` has no
+    /// right to write, or the server refuses all writes.
     pub(crate) fn writable(&self, access: &RequestRights, path: &EntryPath) -> Option<EntryPath> {
         if self.config.writing == WritePolicy::Refused {
             return None;

@@ -1,4 +1,4 @@
-//! Random names for sessions, uploads and temporary files.
+//! Makes random names for sessions, uploads and temporary files.
 
 /// Returns 128 random bits in hex.
 pub(crate) fn random_token() -> String {

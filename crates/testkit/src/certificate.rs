@@ -1,6 +1,6 @@
-//! Makes certificates for one test with openssl: self-signed, like those of `openssl req -x509`,
-//! which are both server certificate and trust anchor. Used by the TLS tests of `store` and `cli`
-//! and by [`TlsPeer`](crate::TlsPeer).
+//! Makes certificates for one test with openssl. They are self-signed, like those of `openssl req
+//! -x509`, so each is both server certificate and trust anchor. Used by the TLS tests of `store`
+//! and `cli` and by [`TlsPeer`](crate::TlsPeer).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::data::scratch;
 /// The kinds of test certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CertificateKind {
-    /// An output of `openssl req -x509`: CA:TRUE, for `localhost` and `127.0.0.1`.
+    /// A certificate as `openssl req -x509` makes it: CA:TRUE, for `localhost` and `127.0.0.1`.
     Authority,
     /// Like [`Authority`](Self::Authority), but with CA:FALSE.
     Leaf,
@@ -38,7 +38,7 @@ impl CertificateKind {
         if self == Self::ForAnotherHost { "DNS:elsewhere.invalid" } else { "DNS:localhost,IP:127.0.0.1" }
     }
 
-    /// Start and end of validity, in openssl's format.
+    /// Returns the start and the end of the validity, in openssl's format.
     fn validity(self) -> [&'static str; 2] {
         match self {
             Self::Expired => ["20200101000000Z", "20200102000000Z"],
@@ -48,7 +48,7 @@ impl CertificateKind {
     }
 }
 
-/// A certificate and its key in PEM files, which are removed on drop.
+/// A certificate and its key in PEM files. Dropping this value removes the files.
 #[derive(Debug)]
 pub struct Certificate {
     directory: TempDir,
@@ -84,7 +84,7 @@ impl Certificate {
         Self { directory }
     }
 
-    /// Returns the directory of both files: `public.crt` and `private.key`, the names that MinIO
+    /// Returns the directory of both files. They are named `public.crt` and `private.key`, as MinIO
     /// requires.
     #[must_use]
     pub fn directory(&self) -> &Path {

@@ -1,5 +1,6 @@
-//! The contract of every store. Each function checks one rule;
-//! [`conformance!`](crate::conformance!) makes them tests of one backend, each with its own server.
+//! Defines the contract of every store. Each function checks one rule.
+//! [`conformance!`](crate::conformance!) turns the functions into tests of one backend, each with
+//! its own server.
 
 mod change;
 mod listing;
@@ -15,7 +16,7 @@ pub use names::*;
 pub use reading::*;
 pub use writing::*;
 
-/// Makes a module of tests: every rule, at one [`Backend`](crate::Backend).
+/// Makes a module with a test of every rule for one [`Backend`](crate::Backend).
 #[macro_export]
 macro_rules! conformance {
     ($module:ident, $place:ident) => {

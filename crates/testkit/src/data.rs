@@ -7,16 +7,17 @@ use std::path::Path;
 use firstbyte_location::to_usize;
 use tempfile::TempDir;
 
-/// Bytes per write of [`write_file`].
-const STEP: usize = 4 << 20;
+/// Number of bytes per write of [`write_file`].
+const WRITE_BYTES: usize = 4 << 20;
 
-/// Generates the first `len` bytes of the stream of `seed`.
+/// Generates the first `len` bytes of the stream for `seed`.
 #[must_use]
 pub fn bytes(seed: u64, len: usize) -> Vec<u8> {
     bytes_at(seed, 0, len)
 }
 
-/// Generates `len` bytes of the stream from `offset`, without those before.
+/// Generates `len` bytes of the stream from `offset` on, without generating the bytes before
+/// `offset`.
 #[must_use]
 pub fn bytes_at(seed: u64, offset: u64, len: usize) -> Vec<u8> {
     let skip = to_usize(offset % 8);
@@ -40,17 +41,15 @@ pub fn write_file(path: &Path, seed: u64, len: u64) -> io::Result<()> {
     let mut file = File::create(path)?;
     let mut offset = 0;
     while offset < len {
-        let step = STEP.min(to_usize(len - offset));
+        let step = WRITE_BYTES.min(to_usize(len - offset));
         file.write_all(&bytes_at(seed, offset, step))?;
         offset += step as u64;
     }
     Ok(())
 }
 
-/// Makes a temporary directory, removed on drop; in memory if the system has `/dev/shm`.
-///
-/// # Panics
-/// No directory can be made.
+/// Makes a temporary directory, in memory if the system has `/dev/shm`. Dropping it removes the
+/// directory.
 #[must_use]
 pub fn scratch() -> TempDir {
     let memory = Path::new("/dev/shm");
@@ -58,8 +57,8 @@ pub fn scratch() -> TempDir {
     made.expect("a directory for test files")
 }
 
-/// Computes word `index` of the stream. The state of SplitMix64 is a counter, which gives random
-/// access.
+/// Computes word `index` of the stream. SplitMix64 allows random access, because its state is a
+/// counter.
 fn word(seed: u64, index: u64) -> u64 {
     let mut z = seed.wrapping_add(index.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -67,8 +66,8 @@ fn word(seed: u64, index: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Returns a number of test cases from the environment, for long runs. The default suits a normal
-/// test run.
+/// Returns a number of test repetitions from the environment, for long runs. The default suits a
+/// normal test run.
 pub fn count(name: &str, default: u64) -> u64 {
     std::env::var(name)
         .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
@@ -91,7 +90,7 @@ mod tests {
     fn a_file_holds_the_stream() {
         let scratch = crate::scratch();
         let path = scratch.path().join("data");
-        let len = STEP + 12_345;
+        let len = WRITE_BYTES + 12_345;
         write_file(&path, 3, len as u64).unwrap();
         assert!(std::fs::read(&path).unwrap() == bytes(3, len));
     }

@@ -1,13 +1,13 @@
-//! Code shared by the tests of several crates: real servers, seeded data, and one conformance suite
-//! for every store.
+//! Provides code that the tests of several crates share: real servers, seeded data, and one
+//! conformance suite for every store.
 //!
 //! [`mod@conformance`] states the contract of a [`Store`] once and runs it against every backend.
-//! The [`Capabilities`] of a backend list the operations that it does not support, with the reason;
-//! tests check that they are refused. No test is skipped: if a server is not installed, the test
-//! fails and names the command that installs it.
+//! The [`Capabilities`] of a backend list the operations that it does not support, with the reason.
+//! Tests check that these operations are refused. No test is skipped: if a server is not installed,
+//! the test fails and names the command that installs it.
 //!
-//! [`QuirkStore`] is an S3 store in memory with any of the [`Quirk`]s that were seen on real
-//! servers. [`Scripted`] sends single responses as a test dictates.
+//! [`QuirkStore`] is an S3 store in memory that can have any of the [`Quirk`]s seen on real
+//! servers. [`Scripted`] sends the responses that a test prescribes.
 //!
 //! [`Store`]: firstbyte_store::Store
 

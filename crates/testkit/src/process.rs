@@ -1,5 +1,5 @@
-//! Starts and ends a server process for one test. Runs code without root's privileges, and records
-//! tests that need them.
+//! Starts and ends a server process for one test. Also runs code without root's privileges, and
+//! records tests that were not run because they need root.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -12,10 +12,10 @@ use rustix_futex_sync::Mutex;
 
 use crate::wait::{until, wait_limit};
 
-/// Ports of test servers, below those that Linux assigns to connections.
+/// Range of ports for test servers. Linux assigns only higher ports to connections.
 const PORTS: Range<u16> = 20_000..32_000;
 
-/// A running server; dropping it kills exactly this process and waits for it.
+/// A running server. Dropping this value kills exactly this process and waits for its end.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -25,7 +25,7 @@ pub struct Process {
 
 impl Process {
     /// Starts `program` and waits until it answers. `configure` gets a free address to listen on,
-    /// and adds the arguments.
+    /// and adds the program's arguments.
     ///
     /// # Panics
     /// The program is not installed, ends at once, or does not answer in time.
@@ -71,35 +71,36 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Fails if the process has ended already. `wait` then returns at once.
+        // This fails if the process has ended already. `wait` then returns at once.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Whether a server at `address` sends any byte. A connection proves nothing: MinIO listens on its
-/// port to check that it is free, and closes it again before it serves (`checkPortAvailability` in
-/// its cmd/net.go).
+/// Whether a server at `address` sends any byte. A successful connection is not enough: MinIO first
+/// listens on its port to check that the port is free, and closes it again before it serves
+/// (`checkPortAvailability` in its cmd/net.go).
 fn answers(address: SocketAddr) -> bool {
     let ask = || {
         let mut stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(wait_limit()))?;
-        // Any HTTP or TLS server answers with a status. SSH sends its version first.
+        // Any HTTP or TLS server responds to this. An SSH server sends its version first.
         stream.write_all(b"GET / HTTP/1.0\r\n\r\n")?;
         stream.read_exact(&mut [0])
     };
     ask().is_ok()
 }
 
-/// Finds a free port, which no other test gets while this process lives. The system does not assign
-/// it to connections.
+/// Finds a free port that no other test gets while this process lives. The system does not assign
+/// the port to connections.
 ///
 /// # Panics
 /// All ports are taken.
 #[must_use]
 pub fn free_port() -> u16 {
     static RESERVED: Mutex<Vec<File>> = Mutex::new(Vec::new());
-    // A user may not open the locks of another, so each user begins with other ports.
+    // The lock files of one user may not be accessible to another, so each user begins with other
+    // ports.
     let user = rustix::process::geteuid().as_raw();
     let first = PORTS.start + u16::try_from(user % 12).expect("a small number") * 1000;
     let directory = std::env::temp_dir().join(format!("firstbyte-test-ports-{user}"));
@@ -107,8 +108,9 @@ pub fn free_port() -> u16 {
     let mut reserved = RESERVED.lock();
     for port in (first..PORTS.end).chain(PORTS.start..first) {
         let lock = File::create(directory.join(port.to_string())).expect("a file for the lock of a port");
-        // Checked by connecting: another thread's child process could inherit a listener until it
-        // executes its program, and be taken for the server.
+        // Checked by connecting, because a test listener could be inherited by another thread's
+        // child process, which keeps it until it executes its program. The listener could then be
+        // mistaken for the server.
         if lock.try_lock().is_ok() && TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
             reserved.push(lock);
             return port;
@@ -117,8 +119,8 @@ pub fn free_port() -> u16 {
     panic!("all ports of {PORTS:?} are taken");
 }
 
-/// Finds a program on `PATH`, in Debian's directory for daemons, or in those of `go install` and of
-/// the tests' packages from PyPI and npm.
+/// Finds a program on `PATH`, in Debian's directory for daemons, in that of `go install`, or in
+/// those of the tests' packages from PyPI and npm.
 fn find(program: &str) -> PathBuf {
     let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -143,7 +145,7 @@ pub fn unprivileged<T: Send>(work: impl FnOnce() -> T + Send) -> T {
         let run = || {
             if rustix::process::geteuid().is_root() {
                 let nobody = rustix::fs::Uid::from_raw(65534);
-                // Affects this thread only, which ends after `work`.
+                // This affects only the current thread, which ends after `work`.
                 rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
             }
             work()
@@ -152,8 +154,8 @@ pub fn unprivileged<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// True if a test that needs root cannot run: `if lacks_root() { return; }`. A line that names the
-/// test is appended to the file in the environment variable `FIRSTBYTE_NOT_RUN`, if it is set;
+/// True if a test that needs root cannot run: `if lacks_root() { return; }`. If the environment
+/// variable `FIRSTBYTE_NOT_RUN` names a file, a line with the test's name is appended to the file.
 /// `make test` prints these lines at its end.
 ///
 /// # Panics
@@ -165,14 +167,14 @@ pub fn lacks_root() -> bool {
         return false;
     }
     let thread = std::thread::current();
-    // If all tests share one thread, its name is not that of a test.
+    // If all tests run on one thread, the thread's name is not that of the test.
     let place = std::panic::Location::caller();
     let test = thread.name().filter(|name| *name != "main").map_or(place.to_string(), str::to_owned);
     let line = format!("not run: {test}: needs root\n");
     eprint!("{line}");
     if let Some(list) = std::env::var_os("FIRSTBYTE_NOT_RUN") {
         let opened = File::options().append(true).create(true).open(list);
-        // A single write call, so that lines of other processes do not mix with it.
+        // One write call for the whole line, so that lines of other processes do not mix with it.
         opened.and_then(|mut list| list.write_all(line.as_bytes())).expect("the list of tests not run");
     }
     true

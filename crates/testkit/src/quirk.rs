@@ -1,47 +1,47 @@
-//! Deviations of servers from S3's documentation, by name.
+//! Names the deviations of servers from S3's documentation.
 //!
-//! One table has the name and description of each quirk. A test that runs under all of them reports
-//! the quirk in its failures, and the documents have the same words. [`QuirkStore`] implements the
-//! quirks.
+//! One table has the name and description of each quirk. A test that runs with every quirk reports
+//! the quirk in its failures. The documents have the same names and descriptions. [`QuirkStore`]
+//! implements the quirks.
 //!
 //! [`QuirkStore`]: crate::QuirkStore
 
 /// One deviation of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Quirk {
-    /// Keys of a page are not sorted.
+    /// The keys of a page are not sorted.
     UnsortedPages,
-    /// Keys of a listing are not sorted.
+    /// The keys of a whole listing are not sorted.
     UnsortedListing,
-    /// Listings have a directory's keys before longer siblings.
+    /// Listings have the keys of a directory `a/` before `a-b`, which sorts first.
     ListsByDirectories,
     /// `start-after` is ignored.
     IgnoresStartAfter,
-    /// The last key of a page is also the first of the next.
+    /// The last key of a page is repeated as the first key of the next page.
     RepeatsKeys,
-    /// Listings have deleted keys.
+    /// Listings contain deleted keys.
     ListsDeleted,
-    /// `EncodingType url` is stated, and keys are sent as they are.
+    /// Listings state `EncodingType url`, but send keys unencoded.
     UnencodedNames,
-    /// A space is `+` in listings.
+    /// Listings encode a space as `+`.
     PlusForSpace,
     /// Only the first version of the listing request works.
     NoListV2,
-    /// Bytes follow the end of XML.
+    /// Bytes follow the end of an XML document.
     TrailingGarbage,
-    /// ETags without quotes in listings.
+    /// Listings have ETags without quotes.
     BareTags,
-    /// ETags in capitals in listings.
+    /// Listings have ETags in capital letters.
     CapitalTags,
-    /// Weak ETags.
+    /// ETags are weak.
     WeakTags,
-    /// No ETags.
+    /// There are no ETags.
     NoTags,
     /// `If-Match` with the server's own ETag fails.
     RefusesOwnTag,
-    /// Listings state the length 0.
+    /// Listings state the length 0 for every object.
     ListsLengthZero,
-    /// HEAD states the length 0.
+    /// HEAD states the length 0 for every object.
     HeadsLengthZero,
     /// HEAD states no length.
     HeadsNoLength,
@@ -49,11 +49,11 @@ pub enum Quirk {
     HeadsHalfLength,
     /// HEAD is refused with 405.
     NoHead,
-    /// HEAD is denied with 403.
+    /// HEAD is refused with 403.
     HeadDenied,
     /// Ranges are answered by 200 with the whole object.
     NoRanges,
-    /// Another range than was requested is sent.
+    /// The server sends another range than the requested one.
     WrongRanges,
     /// At most 10,000 bytes are sent for a range.
     ShortRanges,
@@ -69,7 +69,7 @@ pub enum Quirk {
     ChunkedBodies,
     /// The first request for each object is answered with 503.
     FlakyKeys,
-    /// The first response to each write is lost.
+    /// The first response to each write never arrives.
     LostAnswers,
     /// The first completion and copy of each object is answered with an error inside a 200.
     ErrorsInSuccess,
@@ -81,7 +81,7 @@ pub enum Quirk {
     NoDeleteMany,
     /// DeleteObjects and DeleteObject deny each key.
     DeniesDeletes,
-    /// The bucket is accepted in the host name only.
+    /// The bucket is accepted only in the host name.
     HostStyleOnly,
     /// Requests for objects are redirected once.
     Redirects,
@@ -92,7 +92,7 @@ pub enum Quirk {
 }
 
 impl Quirk {
-    /// All quirks, in the order of the documents.
+    /// All quirks, in the order of the table in the documents.
     pub const ALL: [Self; 40] = [
         Self::UnsortedPages,
         Self::UnsortedListing,
@@ -136,13 +136,13 @@ impl Quirk {
         Self::ClockBehind,
     ];
 
-    /// Returns the name, as in the table of the documents.
+    /// Returns the name, as the table in the documents has it.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.entry().0
     }
 
-    /// Returns the server's behaviour, as a clause for the table of the documents.
+    /// Returns the server's behaviour, as a clause for the table in the documents.
     #[must_use]
     pub fn description(self) -> &'static str {
         self.entry().1

@@ -1,9 +1,9 @@
-//! An S3 store in memory with deviations that a test selects by name.
+//! Implements an S3 store in memory, with deviations that a test selects by name.
 //!
 //! Without quirks it complies with S3's documentation as far as tests need: conditions, ranges,
 //! metadata, checksums, copies, multipart uploads, listings of both versions, sessions of directory
-//! buckets. Signatures are not verified. Any bucket exists. [`Quirk`]s can change while it runs. It
-//! is also a web server for `http://` URLs of its objects.
+//! buckets. Signatures are not verified. Every bucket exists. The [`Quirk`]s can be changed while
+//! the store runs. The store also answers plain `http://` requests for its objects.
 
 mod listing;
 mod multipart;
@@ -23,13 +23,14 @@ use crate::scripted::{Received, Scripted, ScriptedReply};
 use crate::servers::BUCKET;
 use request::QuirkRequest;
 
-/// Difference of a clock that is ahead or behind.
-const SKEW: Duration = Duration::from_secs(3600);
+/// Difference between the true time and a clock that is ahead or behind.
+const CLOCK_SKEW: Duration = Duration::from_secs(3600);
 
-/// Keys per page by default: several pages for a few objects. [`QuirkStore::set_page`] changes it.
-const PAGE: usize = 5;
+/// Default number of keys per page. It is small, so that a few objects give several pages.
+/// [`QuirkStore::set_page`] changes it.
+const DEFAULT_PAGE_KEYS: usize = 5;
 
-/// An S3 store in memory, on a free loopback port. Dropping it ends the server.
+/// An S3 store in memory, on a free loopback port. Dropping this value ends the server.
 pub struct QuirkStore {
     server: Scripted,
     state: Arc<Mutex<QuirkState>>,
@@ -47,7 +48,7 @@ struct QuirkState {
     deleted: BTreeMap<Name, Object>,
     uploads: BTreeMap<String, multipart::QuirkUpload>,
     started_uploads: u64,
-    /// Events of quirks that occur only once.
+    /// Events of quirks that occur only once, and have occurred.
     happened: HashSet<String>,
     /// Method and target of each request.
     requests: Vec<String>,
@@ -56,10 +57,10 @@ struct QuirkState {
 #[derive(Clone)]
 struct Object {
     content: Vec<u8>,
-    /// The tag without quotes.
+    /// The ETag without quotes.
     etag: String,
     modified: SystemTime,
-    /// Headers that responses repeat.
+    /// Headers of the write, which responses repeat.
     headers: Vec<(String, String)>,
     /// CRC-64/NVME in base64, if the client sent it.
     checksum: Option<String>,
@@ -79,13 +80,16 @@ impl QuirkStore {
     /// There is no port to listen on.
     #[must_use]
     pub fn start(quirks: &[Quirk]) -> Self {
-        let state =
-            QuirkState { page: PAGE, quirks: quirks.iter().copied().collect(), ..QuirkState::default() };
+        let state = QuirkState {
+            page: DEFAULT_PAGE_KEYS,
+            quirks: quirks.iter().copied().collect(),
+            ..QuirkState::default()
+        };
         let state = Arc::new(Mutex::new(state));
         let shared = Arc::clone(&state);
         let answer = move |received: &Received| {
             let mut state = shared.lock();
-            // The date by the clock that dates objects.
+            // The date uses the same clock as the dates of objects.
             let date = format!("date: {}", reading::date(state.stated(SystemTime::now())));
             state.answer(received).with_header(&date)
         };
@@ -98,7 +102,7 @@ impl QuirkStore {
         self.server.url()
     }
 
-    /// Replaces the quirks, and allows their single events again.
+    /// Replaces the quirks. Events that occur only once can then occur again.
     pub fn set_quirks(&self, quirks: &[Quirk]) {
         let mut state = self.state.lock();
         state.quirks = quirks.iter().copied().collect();
@@ -110,18 +114,18 @@ impl QuirkStore {
         self.state.lock().page = keys;
     }
 
-    /// Stores an object in [`BUCKET`], dated now.
+    /// Stores an object in [`BUCKET`] with the current time.
     pub fn insert(&self, key: &str, content: &[u8]) {
         self.insert_at(key, content, SystemTime::now());
     }
 
-    /// Stores an object in [`BUCKET`], dated `modified`.
+    /// Stores an object in [`BUCKET`] with the time `modified`.
     pub fn insert_at(&self, key: &str, content: &[u8], modified: SystemTime) {
         let object = Object { modified, ..Object::new(content.to_vec()) };
         self.state.lock().objects.insert(named(key), object);
     }
 
-    /// Changes the date of an object in [`BUCKET`] to `modified`.
+    /// Changes the time of an object in [`BUCKET`] to `modified`.
     pub fn set_written(&self, key: &str, modified: SystemTime) {
         if let Some(object) = self.state.lock().objects.get_mut(&named(key)) {
             object.modified = modified;
@@ -133,7 +137,7 @@ impl QuirkStore {
         self.state.lock().delete(&named(key));
     }
 
-    /// Removes all objects, and forgets requests and events.
+    /// Removes all objects, and forgets the recorded requests and events.
     pub fn clear(&self) {
         let mut state = self.state.lock();
         let (quirks, page) = (std::mem::take(&mut state.quirks), state.page);
@@ -149,8 +153,7 @@ impl QuirkStore {
     }
 
     /// Returns the headers that were stored with an object in [`BUCKET`]: content type, user
-    /// metadata, access list, encryption and others of a write. `None` if the object does not
-    /// exist.
+    /// metadata, access control list, encryption and so on. `None` if the object does not exist.
     #[must_use]
     pub fn headers(&self, key: &str) -> Option<BTreeMap<String, String>> {
         let state = self.state.lock();
@@ -179,7 +182,7 @@ impl QuirkState {
         self.quirks.contains(&quirk)
     }
 
-    /// Returns true once for each event, if the store has the quirk.
+    /// Returns true for the first occurrence of each event, if the store has the quirk.
     fn once(&mut self, quirk: Quirk, event: &str) -> bool {
         self.has(quirk) && self.happened.insert(format!("{quirk:?} {event}"))
     }
@@ -204,7 +207,7 @@ impl QuirkState {
         reply
     }
 
-    /// Returns the response that refuses the whole request, if a quirk demands it.
+    /// Returns the response that refuses the whole request. `None` if no quirk refuses it.
     fn refuse(&mut self, request: &QuirkRequest) -> Option<ScriptedReply> {
         let to_object = !request.key.is_empty();
         if self.has(Quirk::HostStyleOnly) && !request.host_style && !request.bucket.is_empty() {
@@ -242,7 +245,7 @@ impl QuirkState {
         }
     }
 
-    /// Answers CreateSession, as for a directory bucket, without an expiry.
+    /// Answers CreateSession, as a directory bucket does, but without an expiry.
     fn begin_session(&self) -> ScriptedReply {
         self.xml(
             "<CreateSessionResult><Credentials><SessionToken>token</SessionToken>\
@@ -257,19 +260,19 @@ impl QuirkState {
         ScriptedReply::answer("200 OK", &["content-type: application/xml"], text.as_bytes())
     }
 
-    /// Converts a time to the store's clock.
+    /// Converts a true time to the time by the store's clock.
     fn stated(&self, time: SystemTime) -> SystemTime {
         if self.has(Quirk::ClockAhead) {
-            time + SKEW
+            time + CLOCK_SKEW
         } else if self.has(Quirk::ClockBehind) {
-            time - SKEW
+            time - CLOCK_SKEW
         } else {
             time
         }
     }
 }
 
-/// Makes an error response as S3 does.
+/// Makes an error response in S3's format.
 fn xml_error(status: &str, code: &str, message: &str) -> ScriptedReply {
     let text = format!("<Error><Code>{code}</Code><Message>{message}</Message></Error>");
     ScriptedReply::answer(status, &["content-type: application/xml"], text.as_bytes())
@@ -284,7 +287,7 @@ fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Returns the texts of all elements `name` in XML.
+/// Returns the texts of all elements `name` in an XML document.
 fn elements(text: &str, name: &str) -> Vec<String> {
     let (open, close) = (format!("<{name}>"), format!("</{name}>"));
     let inner = text.split(&open).skip(1).filter_map(|rest| rest.split_once(&close));

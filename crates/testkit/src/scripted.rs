@@ -1,4 +1,5 @@
-//! An HTTP server with misbehaviour for which real servers cannot be configured.
+//! Implements an HTTP server whose responses a test scripts. Real servers cannot be configured to
+//! misbehave like this.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -9,19 +10,19 @@ use std::time::Duration;
 
 use rustix_futex_sync::Mutex;
 
-/// The reaction to one request.
+/// Reaction to one request.
 #[derive(Clone, Debug)]
 pub enum ScriptedReply {
     /// Sends these bytes, head and body, and keeps the connection open.
     Send(Vec<u8>),
-    /// Sends these bytes and closes the connection, which truncates the body if the head states
-    /// more.
+    /// Sends these bytes and closes the connection. If the head states a greater length, this
+    /// truncates the body.
     SendAndClose(Vec<u8>),
     /// Sends these bytes in pieces, with a pause after each.
     Trickle {
-        /// All bytes.
+        /// All bytes to send.
         bytes: Vec<u8>,
-        /// Bytes per piece.
+        /// Number of bytes in each piece.
         step: usize,
         /// The pause after each piece.
         pause: Duration,
@@ -33,15 +34,16 @@ pub enum ScriptedReply {
 }
 
 impl ScriptedReply {
-    /// Makes a response with `status` (`206 Partial Content`), header lines and body, and adds the
-    /// correct `Content-Length`.
+    /// Makes a response from `status` (such as `206 Partial Content`), header lines and body. Adds
+    /// the correct `Content-Length`.
     #[must_use]
     pub fn answer(status: &str, headers: &[&str], body: &[u8]) -> Self {
         let length = format!("content-length: {}", body.len());
         Self::raw(status, &[headers, &[length.as_str()]].concat(), body)
     }
 
-    /// Like [`answer`](Self::answer), but adds no header, so that `Content-Length` may be wrong.
+    /// Works like [`answer`](Self::answer), but adds no header, so that `Content-Length` may be
+    /// wrong.
     #[must_use]
     pub fn raw(status: &str, headers: &[&str], body: &[u8]) -> Self {
         let mut bytes = format!("HTTP/1.1 {status}\r\n").into_bytes();
@@ -66,7 +68,7 @@ impl ScriptedReply {
             Self::Send(bytes) => Self::Send(add(bytes)),
             Self::SendAndClose(bytes) => Self::SendAndClose(add(bytes)),
             Self::Trickle { bytes, step, pause } => {
-                // The number of pieces stays the same.
+                // The bytes grow, so `step` grows too, to keep the number of pieces.
                 let (pieces, bytes) = (bytes.len().div_ceil(step.max(1)), add(bytes));
                 let step = bytes.len().div_ceil(pieces.max(1));
                 Self::Trickle { bytes, step, pause }
@@ -75,7 +77,7 @@ impl ScriptedReply {
         }
     }
 
-    /// Sends the same bytes, then closes the connection.
+    /// Closes the connection after sending the same bytes.
     #[must_use]
     pub fn then_close(self) -> Self {
         match self {
@@ -88,23 +90,23 @@ impl ScriptedReply {
 /// A request that the server has received.
 #[derive(Clone, Debug)]
 pub struct Received {
-    /// Request line and header lines.
+    /// The request line and the header lines.
     pub head: String,
     /// The first 64 KiB of the body.
     pub body: Vec<u8>,
 }
 
-/// The most bytes of a body that are recorded.
-const KEPT_BODY: u64 = 64 << 10;
+/// Maximum number of bytes of a body that are recorded.
+const MAX_RECORDED_BODY_BYTES: u64 = 64 << 10;
 
 /// A script that gets the number and the head of each request.
 type HeadScript = dyn Fn(usize, &str) -> ScriptedReply + Send + Sync;
 
-/// Decides the reaction to a request.
+/// Decides how the server reacts to a request.
 enum Script {
-    /// Decides by the number and the head of a request. Requests are recorded.
+    /// Gets the number and the head of a request. Requests are recorded.
     Heads(Box<HeadScript>),
-    /// Decides by the request with its whole body. Requests are not recorded.
+    /// Gets a request with its whole body. Requests are not recorded.
     Bodies(Box<dyn Fn(&Received) -> ScriptedReply + Send + Sync>),
 }
 
@@ -184,10 +186,10 @@ impl Drop for Scripted {
     fn drop(&mut self) {
         let open = self.state.open.lock().take();
         for connection in open.unwrap_or_default() {
-            // Fails if the client has already closed the connection.
+            // This fails if the client has already closed the connection.
             let _ = connection.shutdown(Shutdown::Both);
         }
-        // Wakes the accepting thread, which then ends.
+        // The connection wakes the accepting thread, which then ends.
         if let Ok(address) = self.state.listener.local_addr() {
             let _ = TcpStream::connect(address);
         }
@@ -211,7 +213,7 @@ impl ScriptState {
         let mut reader = BufReader::new(connection.try_clone()?);
         let mut connection = connection;
         let kept = match &self.script {
-            Script::Heads(_) => KEPT_BODY,
+            Script::Heads(_) => MAX_RECORDED_BODY_BYTES,
             Script::Bodies(_) => u64::MAX,
         };
         while let Some(request) = read_request(&mut reader, kept)? {
@@ -246,8 +248,7 @@ impl ScriptState {
     }
 }
 
-/// Reads the next request with at most `kept` bytes of its body. `None` at the end of the
-/// connection.
+/// Reads the next request with at most `kept` bytes of its body. `None` if the connection ends.
 fn read_request(reader: &mut BufReader<TcpStream>, kept: u64) -> io::Result<Option<Received>> {
     let mut head = String::new();
     let mut length = 0;

@@ -1,5 +1,5 @@
-//! Starts the servers that stores are tested against. Each listens on a free port and serves its
-//! own directory.
+//! Starts the servers against which stores are tested. Each server listens on a free port and
+//! serves its own directory.
 
 use std::path::Path;
 use std::sync::{Arc, Once, Weak};
@@ -15,14 +15,14 @@ pub const ACCESS_KEY: &str = "testkit";
 pub const SECRET_KEY: &str = "testkit-secret";
 /// The account of Azure's emulators.
 pub const AZURE_ACCOUNT: &str = "devstoreaccount1";
-/// The key of the account, which is the same everywhere.
+/// The key of the account. All emulators have the same fixed key.
 pub const AZURE_KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
-/// The bucket of every test server: a directory of this name below its root.
+/// The bucket of every test server. It is a directory of this name below the server's root.
 pub const BUCKET: &str = "bucket";
 
-/// Sets the environment variables that the credential chain reads first, to the test servers' keys.
-/// Call it before starting a server.
+/// Sets the environment variables that the credential chain reads first to the test servers' keys.
+/// Must be called before a server is started.
 pub fn set_credentials() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -32,8 +32,8 @@ pub fn set_credentials() {
             ("AWS_REGION", "us-east-1"),
             ("AWS_EC2_METADATA_DISABLED", "true"),
         ] {
-            // SAFETY: the environment is read by Rust code, which locks it, and by C code that
-            // makes connections, which no test does before this call.
+            // SAFETY: two kinds of code read the environment. Rust code locks it. C code reads it
+            // when it makes connections, and no test makes one before this call.
             unsafe { std::env::set_var(name, value) };
         }
     });
@@ -71,11 +71,8 @@ pub fn minio_with(root: &Path, certificate: Option<&Certificate>) -> Process {
     if certificate.is_some() { process.over_tls() } else { process }
 }
 
-/// Starts nginx over the files below `root`, with directory pages; `/bucket/denied/` is forbidden.
-/// `state` is a directory for its own files.
-///
-/// # Panics
-/// The configuration cannot be written.
+/// Starts nginx over the files below `root`, with directory pages. `/bucket/denied/` is forbidden.
+/// nginx keeps its own files in the directory `state`.
 #[must_use]
 pub fn nginx(root: &Path, state: &Path) -> Process {
     make_bucket(root);
@@ -89,7 +86,8 @@ pub fn nginx(root: &Path, state: &Path) -> Process {
 
 fn nginx_configuration(root: &Path, state: &Path, address: &str) -> String {
     let (root, state) = (root.display(), state.display());
-    // A single process, because workers would survive when the test kills the master.
+    // nginx runs as a single process, because worker processes would survive when the test kills
+    // the master.
     format!(
         "daemon off; master_process off; pid \"{state}/pid\"; events {{ worker_connections 64; }}
         http {{
@@ -111,13 +109,13 @@ pub fn fake_gcs_server() -> Process {
     Process::start("fake-gcs-server", |command, address| {
         command.args(["-scheme", "http", "-backend", "memory", "-log-level", "error"]);
         command.arg("-host").arg(address.ip().to_string()).arg("-port").arg(address.port().to_string());
-        // The host for reading objects. Any other name is taken for a bucket's.
+        // The host name for reading objects. The emulator takes any other name for a bucket's.
         command.arg("-public-host").arg(address.to_string());
     })
 }
 
 /// Starts Azurite, an emulator of Azure Blob Storage, with blobs in memory and without containers.
-/// The start takes a second, so concurrent tests share it.
+/// Azurite takes a second to start, so concurrent tests share one process.
 #[must_use]
 pub fn azurite() -> Arc<Process> {
     static RUNNING: Mutex<Weak<Process>> = Mutex::new(Weak::new());
@@ -129,7 +127,7 @@ pub fn azurite() -> Arc<Process> {
         command.args(["--inMemoryPersistence", "--silent", "--disableTelemetry", "--skipApiVersionCheck"]);
         command.arg("--blobHost").arg(address.ip().to_string());
         command.arg("--blobPort").arg(address.port().to_string());
-        // Azurite writes files, if any, to its working directory.
+        // If Azurite writes files, it writes them to its working directory.
         command.current_dir(std::env::temp_dir());
     }));
     *running = Arc::downgrade(&process);

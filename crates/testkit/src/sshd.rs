@@ -1,4 +1,4 @@
-//! OpenSSH's server for one test, with its own keys, known hosts and client configuration.
+//! Runs OpenSSH's server for one test, with its own keys, known hosts and client configuration.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -13,14 +13,14 @@ use crate::process::Process;
 #[derive(Debug)]
 pub struct Sshd {
     process: Process,
-    /// The directory with keys and configurations.
+    /// Directory with the keys and configurations.
     directory: PathBuf,
 }
 
 /// The key and the known hosts of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SshClientKind {
-    /// The server accepts the client's key, and the client knows the server's.
+    /// The server accepts the client's key, and the client knows the server's key.
     Friend,
     /// The server does not accept the client's key.
     Stranger,
@@ -51,7 +51,7 @@ impl Sshd {
         ["host", "friend", "stranger"].iter().for_each(|name| make_key(&directory.join(name)));
         fs::copy(directory.join("friend.pub"), directory.join("authorized")).expect("the accepted key");
         if rustix::process::geteuid().is_root() {
-            // An empty directory, in which sshd drops its privileges.
+            // `sshd` requires this empty directory to drop its privileges.
             fs::create_dir_all("/run/sshd").expect("/run/sshd");
         }
         let configuration = directory.join("sshd_config");
@@ -89,23 +89,23 @@ impl Sshd {
         format!("sftp://{}", self.process.address())
     }
 
-    /// Returns the command that connects, with its arguments.
+    /// Returns the `ssh` command that connects to the server, with its arguments.
     #[must_use]
     pub fn ssh(&self, client: SshClientKind) -> String {
         format!("ssh -F {}", self.directory.join(client.file()).display())
     }
 
-    /// Ends all sessions of the server, which accepts new ones.
+    /// Ends all sessions of the server. The server still accepts new sessions.
     pub fn cut(&self) {
         let mut sessions = children(self.process.id());
         while let Some(session) = sessions.pop() {
             sessions.extend(children(session.as_raw_nonzero().get().cast_unsigned()));
-            // Fails if the session has ended meanwhile.
+            // This fails if the session has ended in the meantime.
             let _ = kill_process(session, Signal::KILL);
         }
     }
 
-    /// Stops the server, so that new connections get no answer.
+    /// Suspends the server, so that new connections get no answer.
     ///
     /// # Panics
     /// The server has ended.

@@ -1,4 +1,5 @@
-//! A store under test: a backend with its server, a base location, and the backend's capabilities.
+//! Defines a store under test: a backend with its server, a base location, and the backend's
+//! capabilities.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -41,7 +42,7 @@ pub enum Backend {
     ServeS3,
     /// `serve`, by plain HTTP.
     ServeHttp,
-    /// A gateway of `serve`, by its S3 API, before a `serve` over a directory.
+    /// A gateway of `serve`, by its S3 API, whose origin is a `serve` over a directory.
     Gateway,
     /// [`Minio`](Self::Minio) over TLS.
     MinioTls,
@@ -61,7 +62,7 @@ pub enum Backend {
     Scripted,
 }
 
-/// Whether a backend supports a feature, and if not, why.
+/// Whether a backend supports a feature and, if it does not, the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Support {
     /// Supported.
@@ -71,10 +72,10 @@ pub enum Support {
 }
 
 impl Support {
-    /// True if supported. Otherwise makes the `attempt`, which must fail.
+    /// True if the feature is supported. Otherwise makes the `attempt`, which must fail.
     ///
     /// # Panics
-    /// An unsupported attempt succeeds.
+    /// The feature is not supported, but the attempt succeeds.
     pub fn or_refuses<T>(self, attempt: impl FnOnce() -> Result<T>) -> bool {
         let Self::No(reason) = self else { return true };
         match attempt() {
@@ -92,13 +93,13 @@ pub struct Capabilities {
     pub write: Support,
     /// Names below a prefix can be listed.
     pub list: Support,
-    /// A listing shows names that begin with a dot.
+    /// Listings contain names that begin with a dot.
     pub listed_dots: Support,
     /// Objects can be written in parts.
     pub multipart: Support,
-    /// Unfinished uploads can be listed by a prefix of their keys, not only by a whole key.
+    /// Unfinished uploads can be listed by a prefix of their keys. Otherwise only by a whole key.
     pub stale_by_prefix: Support,
-    /// Unfinished uploads can be listed at all.
+    /// Unfinished uploads can be listed.
     pub lists_uploads: Support,
     /// Aborting an upload deletes its parts at once.
     pub aborts: Support,
@@ -106,12 +107,12 @@ pub struct Capabilities {
     pub refuses_aborted: Support,
     /// Content type and user metadata are kept.
     pub metadata: Support,
-    /// The file's own modification time is kept.
+    /// The modification time of a copied file is kept.
     pub modified: Support,
     /// Objects can be copied within the service.
     pub copy: Support,
-    /// Keys need not be paths: empty, `.` and `..` components are ordinary names. Otherwise such
-    /// keys must be refused or distinct from all others.
+    /// Keys need not be paths: empty, `.` and `..` components are ordinary names. If this is not
+    /// supported, such keys must be refused, or be distinct from all other keys.
     pub free_keys: Support,
     /// Names that are refused because the service would change them.
     pub refused_names: &'static [&'static str],
@@ -123,10 +124,10 @@ pub struct Capabilities {
     pub denies: Support,
     /// A write can be made conditional on the current version.
     pub replace_if_matches: Support,
-    /// The reliability of versions.
+    /// How reliably versions identify content.
     pub strength: Strength,
-    /// The number of names in large listings: several pages of a thousand, but few for a server
-    /// that takes milliseconds for each name.
+    /// Number of names in large listings. Usually they fill several pages of a thousand; for a
+    /// server that takes milliseconds for each name, they are fewer.
     pub many: usize,
 }
 
@@ -157,7 +158,7 @@ const NAMES_ARE_FILES: Support = Support::No("a component of a key is the name o
 const PLAIN_HTTP: Support = Support::No("plain HTTP does not define it");
 const WHOLE_FILE: Support = Support::No("a file is written whole, by one session");
 const GATEWAY: Support = Support::No("a gateway only reads");
-const READ_ONLY: Support = Support::No("nginx is configured for reading only");
+const NGINX_IS_READ_ONLY: Support = Support::No("nginx is configured for reading only");
 
 /// Returns the capabilities of a gateway whose origin has the capabilities `origin`.
 fn of_gateway(origin: Capabilities) -> Capabilities {
@@ -243,7 +244,7 @@ impl Backend {
                 strength: Strength::Weak,
                 ..files
             },
-            // Metadata is sent in S3's headers, stored and returned.
+            // Plain HTTP stores metadata from S3's headers, and returns it in them.
             Self::ServeHttp | Self::ServeHttpTls => Capabilities {
                 metadata: Support::Yes,
                 modified: Support::Yes,
@@ -265,15 +266,16 @@ impl Backend {
                 ..FULL
             },
             Self::Nginx => Capabilities {
-                write: READ_ONLY,
-                replace_if_matches: READ_ONLY,
+                write: NGINX_IS_READ_ONLY,
+                replace_if_matches: NGINX_IS_READ_ONLY,
                 listed_dots: Support::No("nginx omits them from its directory pages"),
                 ..http
             },
         }
     }
 
-    /// The location of the test bucket on a server at `url`, or of the local directory `files`.
+    /// Returns the location of the test bucket on a server at `url`. For local files, returns the
+    /// directory `files`.
     fn base(self, url: &str, files: &Path) -> Location {
         let parse = |text: String| Location::parse(text.as_ref()).expect("a URL");
         match self {
@@ -303,7 +305,7 @@ enum Backing {
     Scripted(#[allow(dead_code, reason = "held for its drop, which ends the server")] QuirkStore),
 }
 
-/// A store and a base location. The server and all files are removed on drop.
+/// A store under test and a base location. Dropping this value removes the server and all files.
 pub struct Subject {
     /// The store under test.
     pub store: Store,
@@ -313,11 +315,11 @@ pub struct Subject {
     pub url: Option<String>,
     /// The backend's capabilities.
     pub can: Capabilities,
-    /// A store at the same server without valid keys.
+    /// A store for the same server, without valid keys.
     stranger: Store,
-    /// The directory with the objects as plain files; `None` if the server has none.
+    /// The directory in which the server keeps objects as plain files. `None` if it does not.
     files: Option<PathBuf>,
-    // Fields are dropped in order: first the server, then its directory.
+    // Fields are dropped in this order: the server must end before its directory is removed.
     _backing: Backing,
     _certificate: Option<Certificate>,
     scratch: TempDir,
@@ -369,7 +371,8 @@ impl Subject {
         let options =
             StoreOptions { ca_bundle, ssh: ssh(SshClientKind::Friend), ..place.options(endpoint, AZURE_KEY) };
         let stranger = match place {
-            // Without valid keys, a container does not exist.
+            // Azurite reports a missing container to clients without a key, so the stranger uses a
+            // wrong key.
             Backend::Azure => place.options(endpoint, "d3Jvbmc="),
             _ => StoreOptions {
                 signing: Signing::Anonymous,
@@ -394,7 +397,7 @@ impl Subject {
         }
     }
 
-    /// Starts a [`QuirkStore`] with these quirks.
+    /// Starts a subject whose server is a [`QuirkStore`] with these quirks.
     ///
     /// # Panics
     /// The store cannot be started.
@@ -413,7 +416,7 @@ impl Subject {
         self.base.join(name.as_bytes())
     }
 
-    /// Returns the plain file that holds an object.
+    /// Returns the path of the plain file that holds an object.
     ///
     /// # Panics
     /// The backend does not keep objects as files.
@@ -422,7 +425,7 @@ impl Subject {
         self.files.as_ref().expect("a place of files").join(name)
     }
 
-    /// Writes an object through the store, or as a file if the store cannot write.
+    /// Writes an object through the store. If the store cannot write, writes its file.
     ///
     /// # Panics
     /// The object cannot be written.
@@ -454,12 +457,12 @@ impl Subject {
     fn place_file(&self, name: &str, bytes: &[u8]) {
         let path = self.files.as_ref().expect("a place of files").join(name);
         fs::create_dir_all(path.parent().expect("a directory above")).expect("that directory");
-        // Each object is a new file, because the version of a file is its identity.
+        // Each write makes a new file, because a file's version is its identity.
         let fresh = self.scratch.path().join("fresh");
         fs::write(&fresh, bytes).and_then(|()| fs::rename(&fresh, &path)).expect("a file");
     }
 
-    /// Reads the whole object.
+    /// Reads the part of an object that `get` selects.
     ///
     /// # Errors
     /// The error of the store.
@@ -467,7 +470,7 @@ impl Subject {
         read(&self.store, &self.at(name), get)
     }
 
-    /// Reads the whole object at a location of this store.
+    /// Reads the part of the object at `location` that `get` selects.
     ///
     /// # Errors
     /// The error of the store.
@@ -478,7 +481,7 @@ impl Subject {
     /// Reads an object without valid keys.
     ///
     /// # Errors
-    /// The store's refusal, which is expected.
+    /// The store's refusal, which the caller expects.
     pub fn read_as_stranger(&self) -> Result<Vec<u8>> {
         self.place("denied/x", b"secret");
         if let (Location::Local(_), Some(files)) = (&self.base, &self.files) {
@@ -495,7 +498,7 @@ fn bucket(service: Service) -> Location {
     static MADE: AtomicUsize = AtomicUsize::new(0);
     let bucket = match service {
         Service::S3 | Service::NamedS3(_) | Service::Google => BUCKET.to_owned(),
-        // All subjects share the server.
+        // All subjects share one server, so each gets its own bucket.
         Service::Azure => format!("{BUCKET}-{}", MADE.fetch_add(1, Ordering::Relaxed)),
     };
     Location::Object(ObjectLocation { service, bucket, key: String::new() })
@@ -514,7 +517,7 @@ fn read(store: &Store, location: &Location, get: &Get) -> Result<Vec<u8>> {
 
 fn scripted(quirks: &[Quirk]) -> (Backing, String) {
     let store = QuirkStore::start(quirks);
-    // Large listings take few requests.
+    // With large pages, large listings take few requests.
     store.set_page(1000);
     let url = store.url().to_owned();
     (Backing::Scripted(store), url)
@@ -537,8 +540,8 @@ fn serve(root: &std::path::Path, place: Backend, certificate: Option<&Certificat
     (Backing::Serve(server), url)
 }
 
-/// Starts a gateway, whose clients need keys, and its origin. Files of the origin are written
-/// directly, so each request looks up its object.
+/// Starts a gateway, whose clients need keys, and its origin. Each request looks up its object at
+/// the origin, because tests write the origin's files directly.
 fn gateway(root: &std::path::Path, cache: &std::path::Path) -> (Backing, String) {
     let origin = Server::start(Config::new(root)).expect("our own server");
     let via = Via::default();
@@ -565,11 +568,11 @@ fn gateway(root: &std::path::Path, cache: &std::path::Path) -> (Backing, String)
     (Backing::Gateway([server, origin]), url)
 }
 
-/// Whether an error is a refusal for lack of rights.
+/// Whether an error reports a lack of rights.
 #[must_use]
 pub(crate) fn is_denial(error: &Error) -> bool {
     match error {
-        // An SSH host refuses a stranger at the connection.
+        // An SSH host refuses a client with an unknown key when it connects.
         Error::Denied { .. } | Error::Credentials { .. } => true,
         Error::Io { source, .. } => source.kind() == std::io::ErrorKind::PermissionDenied,
         _ => false,

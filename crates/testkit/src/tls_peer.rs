@@ -1,6 +1,7 @@
-//! An HTTPS server with legal but unusual TLS: tiny records and segments, handshake messages split
-//! over records, KeyUpdate within a body, and connections closed with and without close_notify. It
-//! serves one content at every path, with ranges, and records PUT requests.
+//! Implements an HTTPS server with legal but unusual TLS: tiny records and segments, handshake
+//! messages split over records, KeyUpdate within a body, and connections closed with and without
+//! close_notify. The server has the same content at every path, supports ranges, and records PUT
+//! requests.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -15,43 +16,45 @@ use rustls::{ServerConfig, ServerConnection, SupportedProtocolVersion};
 
 use crate::certificate::Certificate;
 
-/// The framing of a body, and the end of its connection.
+/// The framing of a body, and how its connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyEnding {
     /// Framed by `Content-Length`; the connection stays open.
     KeptAlive,
     /// Framed by the end of the connection, after close_notify.
     Notified,
-    /// Framed by the end of the connection without close_notify, as an attacker could cause it.
+    /// Framed by the end of the connection, without close_notify. An attacker could also cause such
+    /// an end.
     Unnotified,
-    /// Framed by `Content-Length`, but half of the body is missing; close_notify is sent.
+    /// Framed by `Content-Length`, but half of the body is missing. close_notify is sent.
     CutNotified,
-    /// Framed by `Content-Length`, but half of the body is missing; close_notify is not sent.
+    /// Framed by `Content-Length`, but half of the body is missing. close_notify is not sent.
     Cut,
-    /// Framed by the end of the connection; more bytes follow close_notify in the same segment.
+    /// Framed by the end of the connection. More bytes follow close_notify in the same segment.
     NotifiedThenJunk,
 }
 
-/// The settings of a server's unusual behaviour.
+/// Settings of the server's unusual behaviour.
 #[derive(Clone, Debug)]
 pub struct TlsBehaviour {
     /// The protocol version.
     pub version: &'static SupportedProtocolVersion,
-    /// Bytes per TCP segment.
+    /// Maximum number of bytes in a TCP segment.
     pub segment: usize,
-    /// Plaintext bytes per record of a body.
+    /// Number of plaintext bytes in each record of a body.
     pub record: usize,
-    /// Records of a body per TCP write.
+    /// Number of a body's records in each TCP write.
     pub batch: usize,
-    /// Bytes per record of anything else, which splits handshake messages over records.
+    /// Maximum number of bytes in each record outside bodies, which splits handshake messages over
+    /// records.
     pub fragment: Option<usize>,
-    /// Sends KeyUpdate after this many bytes of a body.
+    /// Number of bytes of a body after which KeyUpdate is sent.
     pub key_update: Option<usize>,
     /// The framing and the end of bodies.
     pub ending: BodyEnding,
-    /// Redirects every GET and HEAD to this URL.
+    /// URL to which every GET and HEAD is redirected.
     pub redirect: Option<String>,
-    /// The number of bodies that end with `ending`. All later bodies use [`BodyEnding::KeptAlive`].
+    /// Number of bodies that end with `ending`. All later bodies use [`BodyEnding::KeptAlive`].
     pub endings: usize,
 }
 
@@ -72,7 +75,7 @@ impl Default for TlsBehaviour {
     }
 }
 
-/// An HTTPS server, whose threads end with the process.
+/// An HTTPS server. Its threads end with the process.
 pub struct TlsPeer {
     url: String,
     state: Arc<PeerState>,
@@ -110,7 +113,7 @@ impl TlsPeer {
             for socket in listener.incoming().flatten() {
                 let state = Arc::clone(&accepting);
                 state.connections.fetch_add(1, Ordering::SeqCst);
-                // Fails in tests where the client refuses the certificate.
+                // This fails in tests where the client refuses the certificate.
                 thread::spawn(move || drop(state.converse(&socket)));
             }
         });
@@ -123,7 +126,7 @@ impl TlsPeer {
         &self.url
     }
 
-    /// Returns the number of connections.
+    /// Returns the number of connections so far.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.state.connections.load(Ordering::SeqCst)
@@ -146,19 +149,19 @@ fn configuration(certificate: &Certificate, unusual: &TlsBehaviour) -> ServerCon
         .with_no_client_auth()
         .with_single_cert(chain, key)
         .expect("a certificate that fits its key");
-    // rustls includes the record header in this size.
+    // In rustls, this size includes the record header of 5 bytes.
     config.max_fragment_size = unusual.fragment.map(|fragment| fragment + 5);
     config
 }
 
 /// The parts of a request's head that this server uses.
-struct Asked {
+struct TlsRequestHead {
     method: String,
     range: Option<(usize, usize)>,
     length: usize,
 }
 
-impl Asked {
+impl TlsRequestHead {
     fn parse(head: &str) -> Self {
         let value = |name: &str| {
             let lines = head.lines().filter_map(|line| line.split_once(':'));
@@ -205,7 +208,7 @@ impl PeerState {
                     return Ok(());
                 }
             };
-            let asked = Asked::parse(&String::from_utf8_lossy(&head));
+            let asked = TlsRequestHead::parse(&String::from_utf8_lossy(&head));
             while received.len() < asked.length {
                 if !self.receive(&mut session, socket, &mut received)? {
                     return Ok(());
@@ -248,7 +251,12 @@ impl PeerState {
     }
 
     /// Answers a GET or HEAD. Returns whether the connection stays open.
-    fn answer(&self, session: &mut ServerConnection, socket: &TcpStream, asked: &Asked) -> io::Result<bool> {
+    fn answer(
+        &self,
+        session: &mut ServerConnection,
+        socket: &TcpStream,
+        asked: &TlsRequestHead,
+    ) -> io::Result<bool> {
         if let Some(target) = &self.unusual.redirect {
             let head = format!("HTTP/1.1 302 Found\r\nLocation: {target}\r\nContent-Length: 0\r\n\r\n");
             session.writer().write_all(head.as_bytes())?;
@@ -296,7 +304,7 @@ impl PeerState {
                 while session.wants_write() {
                     session.write_tls(&mut last)?;
                 }
-                // More bytes than the client reads at once.
+                // The client cannot read this many bytes at once.
                 last.extend_from_slice(&[0x17; 20_000]);
                 (&mut &*socket).write_all(&last)?;
             }
@@ -304,7 +312,7 @@ impl PeerState {
         Ok(false)
     }
 
-    /// Sends a body with the configured records and key updates.
+    /// Sends a body in records of the configured size, with key updates.
     fn send(&self, session: &mut ServerConnection, socket: &TcpStream, body: &[u8]) -> io::Result<()> {
         let (mut since_update, mut in_batch) = (0, 0);
         for record in body.chunks(self.unusual.record) {

@@ -1,8 +1,8 @@
-//! Limits for waits in tests, defined once, so that a slow machine is no failure.
+//! Defines the limits for waits in tests in one place, so that tests do not fail on a slow machine.
 //!
 //! Times in tests are stated for an idle machine of 2026 and multiplied by the [`slowness`] of this
-//! machine, which is measured once per process. Every wait has an end: a test that hangs fails, and
-//! names the awaited condition. tests/waiting.py is the same for Python.
+//! machine, which is measured once per process. Every wait has a limit: a test that hangs fails and
+//! names the condition for which it waited. tests/waiting.py does the same for Python.
 
 use std::ops::RangeInclusive;
 use std::process::{Child, ExitStatus};
@@ -10,20 +10,22 @@ use std::sync::LazyLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Rounds of the [`spin`].
-const ROUNDS: u32 = 560;
+/// Number of rounds of the [`spin`].
+const SPIN_ROUNDS: u32 = 560;
 /// Duration of the [`spin`] on an idle machine of 2026: one core of an AMD EPYC at 3 GHz.
-const AT_REST: Duration = Duration::from_millis(20);
+const SPIN_TIME_AT_REST: Duration = Duration::from_millis(20);
 /// Bounds of the slowness. The spin measures one thread at one moment, while load varies and tests
-/// wait for several processes. So waits have at least four times the duration on an idle machine.
-const FACTOR: RangeInclusive<f64> = 4.0..=40.0;
-/// Limit for events without delay on an idle machine: a server starts, a thread reads a message.
-const AT_ONCE: Duration = Duration::from_secs(15);
+/// wait for several processes. So the limits are at least four times the duration on an idle
+/// machine.
+const SLOWNESS_BOUNDS: RangeInclusive<f64> = 4.0..=40.0;
+/// Limit for events that happen at once on an idle machine, such as the start of a server or the
+/// reading of a message.
+const PROMPT_EVENT_LIMIT: Duration = Duration::from_secs(15);
 /// Time between two checks of a condition.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Returns the factor by which waits are longer here than on an idle machine: at least 4, at most
-/// 40.
+/// Returns the factor by which limits of waits are longer here than on an idle machine: at least 4,
+/// at most 40.
 #[must_use]
 pub fn slowness() -> f64 {
     static MEASURED: LazyLock<f64> = LazyLock::new(|| factor(spin()));
@@ -32,21 +34,21 @@ pub fn slowness() -> f64 {
 
 /// Returns the slowness of a machine whose [`spin`] takes `measured`.
 fn factor(measured: Duration) -> f64 {
-    let times = measured.as_secs_f64() / AT_REST.as_secs_f64();
-    (times * FACTOR.start()).clamp(*FACTOR.start(), *FACTOR.end())
+    let times = measured.as_secs_f64() / SPIN_TIME_AT_REST.as_secs_f64();
+    (times * SLOWNESS_BOUNDS.start()).clamp(*SLOWNESS_BOUNDS.start(), *SLOWNESS_BOUNDS.end())
 }
 
-/// Returns the limit here of a wait that takes `at_rest` on an idle machine.
+/// Returns the limit on this machine for a wait that takes `at_rest` on an idle machine.
 #[must_use]
 pub fn patience(at_rest: Duration) -> Duration {
     at_rest.mul_f64(slowness())
 }
 
-/// Returns the limit of waits for events without delay on an idle machine: a minute, or longer on a
-/// slow machine. For the timeouts of channels, sockets and processes.
+/// Returns the limit of waits for events that happen at once on an idle machine: a minute, or more
+/// on a slow machine. Used for the timeouts of channels, sockets and processes.
 #[must_use]
 pub fn wait_limit() -> Duration {
-    patience(AT_ONCE)
+    patience(PROMPT_EVENT_LIMIT)
 }
 
 /// Waits until a condition holds, at most for [`wait_limit`].
@@ -55,16 +57,16 @@ pub fn wait_limit() -> Duration {
 /// The condition does not hold in time. The message contains `what`.
 #[track_caller]
 pub fn until(what: &str, holds: impl FnMut() -> bool) {
-    assert!(holds_within(AT_ONCE, holds), "not within {:?}: {what}", wait_limit());
+    assert!(holds_within(PROMPT_EVENT_LIMIT, holds), "not within {:?}: {what}", wait_limit());
 }
 
 /// Waits for a condition that holds after `at_rest` on an idle machine. True if it holds in time.
 pub fn holds_within(at_rest: Duration, mut holds: impl FnMut() -> bool) -> bool {
     let began = Instant::now();
     while !holds() {
-        // The slowness is measured only after a long wait. Most tests never need it.
+        // The slowness is measured only if the wait is long. Most tests never need it.
         if began.elapsed() > at_rest && began.elapsed() > patience(at_rest) {
-            // This thread may have been delayed since its last check, so it checks again.
+            // This thread may not have run since its last check, so it checks once more.
             return holds();
         }
         thread::sleep(POLL_INTERVAL);
@@ -72,8 +74,8 @@ pub fn holds_within(at_rest: Duration, mut holds: impl FnMut() -> bool) -> bool 
     true
 }
 
-/// Waits for the end of a process that ends after `at_rest` on an idle machine. Kills it if it does
-/// not end in time, and returns `None`.
+/// Waits for the end of a process that ends after `at_rest` on an idle machine. If the process does
+/// not end in time, kills it and returns `None`.
 ///
 /// # Panics
 /// The process is not a child of this one.
@@ -90,12 +92,13 @@ pub fn ends_within(at_rest: Duration, child: &mut Child) -> Option<ExitStatus> {
     status
 }
 
-/// Measures a fixed piece of work: validating a text that is in the cache. The function is compiled
-/// with the standard library, so its speed does not depend on the profile of this crate.
+/// Measures the duration of a fixed piece of work: validating a string that is in the processor's
+/// cache. The validating function is part of the compiled standard library, so its speed does not
+/// depend on the profile of this crate.
 fn spin() -> Duration {
     let text = "\u{e4}".repeat(32 << 10);
     let began = Instant::now();
-    for _ in 0..ROUNDS {
+    for _ in 0..SPIN_ROUNDS {
         assert!(std::str::from_utf8(std::hint::black_box(text.as_bytes())).is_ok());
     }
     began.elapsed()
@@ -107,9 +110,9 @@ mod tests {
 
     #[test]
     fn waits_are_longer_than_on_an_idle_machine_and_have_an_end() {
-        assert_eq!(factor(AT_REST / 4), 4.0);
-        assert_eq!(factor(AT_REST * 3), 12.0);
-        assert_eq!(factor(AT_REST * 3_000), 40.0);
+        assert_eq!(factor(SPIN_TIME_AT_REST / 4), 4.0);
+        assert_eq!(factor(SPIN_TIME_AT_REST * 3), 12.0);
+        assert_eq!(factor(SPIN_TIME_AT_REST * 3_000), 40.0);
         let second = Duration::from_secs(1);
         assert!(patience(second) >= 4 * second && patience(second) <= 40 * second);
     }
@@ -132,7 +135,7 @@ mod tests {
     #[test]
     fn a_process_that_does_not_end_in_time_is_killed() {
         let run = |seconds: &str| std::process::Command::new("sleep").arg(seconds).spawn().unwrap();
-        assert!(ends_within(AT_ONCE, &mut run("0")).is_some_and(|status| status.success()));
+        assert!(ends_within(PROMPT_EVENT_LIMIT, &mut run("0")).is_some_and(|status| status.success()));
         let mut long = run("3600");
         assert!(ends_within(Duration::from_millis(10), &mut long).is_none());
         assert!(long.try_wait().unwrap().is_some());

@@ -1,7 +1,7 @@
 //! Mounts a directory by FUSE with the weaknesses of other file systems: names that are equal in
 //! upper and lower case, lengths that are reported as 0, renames that cannot refuse to replace.
 //!
-//! Requests are answered one at a time. An inode has the number and the times of the underlying
+//! Requests are answered one at a time. An inode has the same number and times as the underlying
 //! file.
 
 use std::collections::HashMap;
@@ -20,19 +20,19 @@ use fuser::{
 };
 use rustix_futex_sync::Mutex;
 
-/// Validity of names and attributes in the kernel's cache.
-const KEPT: Duration = Duration::ZERO;
+/// Time for which the kernel may cache names and attributes.
+const CACHE_TIME: Duration = Duration::ZERO;
 
 /// A weakness of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weakness {
-    /// `a` and `A` are one name, as on exFAT and SMB. Renames cannot refuse to replace.
+    /// `a` and `A` are the same name, as on exFAT and SMB. Renames cannot refuse to replace.
     FoldsCase,
     /// The length of every file is reported as 0, as in `/proc`.
     StatesNoLength,
 }
 
-/// A mounted view of a directory, unmounted when dropped.
+/// A mounted view of a directory. Dropping this value unmounts it.
 #[derive(Debug)]
 pub struct WeakFs {
     mountpoint: PathBuf,
@@ -73,7 +73,7 @@ struct Tree {
 }
 
 struct WeakFsState {
-    /// Paths of underlying files, by inode.
+    /// Paths of the underlying files, by inode number.
     paths: HashMap<u64, PathBuf>,
     open: HashMap<u64, File>,
     next: u64,
@@ -92,7 +92,7 @@ impl WeakFsState {
 }
 
 impl Tree {
-    /// Returns the path of an underlying name, in its own spelling.
+    /// Returns the path of the underlying file, in that file's own spelling.
     fn real(&self, state: &WeakFsState, parent: INodeNo, name: &OsStr) -> io::Result<PathBuf> {
         let directory = state.path(parent)?;
         let folded = |name: &OsStr| name.to_string_lossy().to_lowercase();
@@ -142,7 +142,8 @@ impl Tree {
         Ok(attributes)
     }
 
-    /// Returns the metadata of the underlying file, even if it was unlinked while open.
+    /// Returns the metadata of the underlying file, also if the file was unlinked while it was
+    /// open.
     fn metadata(&self, state: &WeakFsState, ino: INodeNo) -> io::Result<FileAttr> {
         Ok(self.attributes(&fs::metadata(state.path(ino)?)?, ino.0))
     }
@@ -157,14 +158,14 @@ fn done(reply: ReplyEmpty, result: io::Result<()>) {
 
 fn entry(reply: ReplyEntry, result: io::Result<FileAttr>) {
     match result {
-        Ok(found) => reply.entry(&KEPT, &found, Generation(0)),
+        Ok(found) => reply.entry(&CACHE_TIME, &found, Generation(0)),
         Err(error) => reply.error(Errno::from(error)),
     }
 }
 
 fn attributes(reply: ReplyAttr, result: io::Result<FileAttr>) {
     match result {
-        Ok(found) => reply.attr(&KEPT, &found),
+        Ok(found) => reply.attr(&CACHE_TIME, &found),
         Err(error) => reply.error(Errno::from(error)),
     }
 }
@@ -287,7 +288,7 @@ impl Filesystem for Tree {
         });
         match made {
             Ok((found, handle)) => {
-                reply.created(&KEPT, &found, Generation(0), handle, FopenFlags::FOPEN_DIRECT_IO);
+                reply.created(&CACHE_TIME, &found, Generation(0), handle, FopenFlags::FOPEN_DIRECT_IO);
             }
             Err(error) => reply.error(Errno::from(error)),
         }

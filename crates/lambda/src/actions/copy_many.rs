@@ -1,7 +1,7 @@
-//! `copy-many`: copies all objects below a location.
+//! Implements `copy-many`, which copies all objects below a location.
 //!
-//! Objects are listed and started in the order of their names. So one name, up to which all are
-//! done, states where the next call continues, in any environment.
+//! Objects are listed and started in the order of their names. So a single name, up to which all
+//! objects are done, states where the next call continues, in any environment.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,9 +42,9 @@ pub(super) fn run(call: &InvocationContext<'_>, event: &CopyManyAction) -> Resul
     let through = token.and_then(|token| token.through);
     let listed = run.store().list(&source, &options(&run, through.clone()));
     let mut listing = listed.map_err(|error| InvocationFailure::of_store(&error))?;
-    // The first page is there already, so objects that do not fit are refused before copying
-    // begins.
-    let room = Room::of(&destination);
+    // The first page has already arrived. Its objects are checked here, so that objects which do
+    // not fit are refused before any is copied.
+    let room = DestinationSpace::of(&destination);
     let page: Vec<_> = listing.by_ref().take(PAGE).collect();
     page.iter().flatten().for_each(|entry| room.add(entry, &run.stop));
     room.check()?;
@@ -62,7 +62,7 @@ pub(super) fn run(call: &InvocationContext<'_>, event: &CopyManyAction) -> Resul
     answer.stages.first_byte_seconds =
         run.meter.first().map(|at| at.saturating_duration_since(call.deadline.started()).as_secs_f64());
     answer.receipt.left_out = Some(left_out.load(Ordering::Relaxed));
-    record(&mut answer, &summary);
+    record_summary(&mut answer, &summary);
     match summary.ended {
         None => answer.stages.all_seconds = call.now(),
         Some(_) if run.is_stopped() => {
@@ -78,8 +78,8 @@ pub(super) fn run(call: &InvocationContext<'_>, event: &CopyManyAction) -> Resul
     Ok(answer)
 }
 
-/// Returns the options to list all objects below the source, in the order of names, after
-/// `through`.
+/// Returns the options to list all objects below the source, in the order of their names, after the
+/// name `through`.
 fn options(run: &EngineRun, through: Option<String>) -> ListOptions {
     ListOptions {
         recursive: true,
@@ -103,8 +103,8 @@ fn tree(source: &Location, destination: &Location) -> Tree<'static> {
     }
 }
 
-/// Checks that the files that are removed with the answer were made by this call, or by the calls
-/// that it continues.
+/// Checks that the files which will be removed when the call ends were made by this call, or by the
+/// calls that it continues.
 fn claim_destination(call: &InvocationContext<'_>, destination: &Location, continues: bool) -> Result<()> {
     let Some(path) = call.below_directory(destination).filter(|_| !call.keeps()) else { return Ok(()) };
     if !continues && !tmp::is_vacant(path) {
@@ -117,7 +117,7 @@ fn claim_destination(call: &InvocationContext<'_>, destination: &Location, conti
     Ok(())
 }
 
-fn record(answer: &mut Answer, summary: &Summary) {
+fn record_summary(answer: &mut Answer, summary: &Summary) {
     answer.receipt.add(summary);
     answer.receipt.failed.extend(summary.failed.iter().map(|failure| {
         let error = InvocationFailure::of_transfer(&failure.error);
@@ -131,7 +131,7 @@ struct Plan<'a> {
     source: &'a Location,
     destination: &'a Location,
     frontier: &'a Frontier,
-    /// The number of pipes, sockets and devices.
+    /// Number of pipes, sockets and devices, which are not copied.
     left_out: &'a AtomicU64,
 }
 
@@ -148,7 +148,7 @@ impl Plan<'_> {
         if entry.kind == EntryKind::Other {
             self.left_out.fetch_add(1, Ordering::Relaxed);
         }
-        // Keys of directory markers end in `/`.
+        // The keys of directory markers end in `/`. They are not copied.
         if entry.kind != EntryKind::File || entry.name.ends_with(b"/") {
             return None;
         }
@@ -163,14 +163,14 @@ impl Plan<'_> {
 }
 
 /// The free space at a local destination, and the bytes that are to be written there.
-struct Room {
+struct DestinationSpace {
     destination: Location,
     free: Option<u64>,
     listed: Mutex<u64>,
     exceeded: OnceLock<()>,
 }
 
-impl Room {
+impl DestinationSpace {
     fn of(destination: &Location) -> Self {
         let free = destination.as_local().and_then(tmp::free);
         Self { destination: destination.clone(), free, listed: Mutex::default(), exceeded: OnceLock::new() }

@@ -1,7 +1,9 @@
-//! `download`: copies one object, by default to a file below the function's directory.
+//! Implements `download`, which copies one object, by default to a file below the function's
+//! directory.
 //!
 //! A download that the deadline stops keeps its partial file and journal. The next call in this
-//! environment resumes from them; in another environment it starts again, and reports this.
+//! environment resumes from these files. A call in another environment starts again, and reports
+//! this.
 
 use firstbyte_location::{EntryKind, Location};
 

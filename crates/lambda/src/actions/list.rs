@@ -1,4 +1,4 @@
-//! `list`: counts the objects below a location and sums their lengths.
+//! Implements `list`, which counts the objects below a location and sums their lengths.
 
 use firstbyte_location::{EntryKind, Location};
 use firstbyte_store::{EntryOrder, Error as StoreError, ListOptions};
@@ -18,7 +18,7 @@ pub(super) fn run(call: &InvocationContext<'_>, event: &ListAction) -> Result<An
     let before = run.store().counters();
     let mut answer = call.answer(VERB, &source, None);
     let mut through = token.and_then(|token| token.through);
-    // In order, so that the last name says how much is done.
+    // Objects are listed in order, so that the last name states where the next call continues.
     let options = ListOptions {
         recursive: true,
         order: EntryOrder::Bytes,

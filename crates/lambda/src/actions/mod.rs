@@ -1,4 +1,4 @@
-//! The actions, one module each, and the conversion of an event to its answer.
+//! Performs an event's action and makes its answer. Each action has its own module.
 
 mod copy_many;
 mod download;
@@ -18,7 +18,7 @@ use crate::event::{self, EventAction};
 /// Performs the action of an event, and answers before the deadline.
 ///
 /// # Errors
-/// The reason for which the action failed. Failures of single objects are in the answer.
+/// The reason why the whole action failed. Failures of single objects are in the answer.
 pub fn perform(environment: &ExecutionEnvironment, event: Value, deadline: Deadline) -> Result<Answer> {
     let invocation = environment.invoked();
     environment.clear();

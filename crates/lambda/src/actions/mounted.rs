@@ -1,5 +1,6 @@
-//! `mounted`: checks that a directory exists, like a function that trusts its mount, and then reads
-//! a file in it. Both are timed separately, since the check reads no content.
+//! Implements `mounted`, which checks that a directory exists, as a function that trusts its mount
+//! would, and then reads a file in the directory. The check and the read are timed separately,
+//! because the check reads no content.
 
 use std::fs::File;
 use std::ops::ControlFlow;
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 use firstbyte_location::{Location, shown};
 use firstbyte_store::FailureKind;
 
-use super::open::{finished, record};
+use super::open::{record_finished, record_reading};
 use crate::answer::Answer;
 use crate::call::InvocationContext;
 use crate::error::{InvocationFailure, Result};
@@ -55,9 +56,9 @@ fn read(call: &InvocationContext<'_>, event: &MountedAction, path: &Path, answer
     }
     answer.stages.opened_seconds = call.now();
     let range = event.read.of(metadata.len());
-    let source = Plain { file, path };
+    let source = PlainFile { file, path };
     let reading = reader::read(&source, range, &call.deadline, &mut |_, _| ControlFlow::Continue(()))?;
-    record(answer, &reading);
+    record_reading(answer, &reading);
     answer.crc32c = Some(reading.crc32c.to_hex());
     answer.done_bytes = Some(reading.bytes);
     if reading.bytes < range.len() {
@@ -67,7 +68,7 @@ fn read(call: &InvocationContext<'_>, event: &MountedAction, path: &Path, answer
             shown(path)
         )));
     }
-    finished(answer, event.read, call);
+    record_finished(answer, event.read, call);
     Ok(())
 }
 
@@ -76,13 +77,13 @@ fn not_mounted(directory: &Path, why: &str) -> InvocationFailure {
     InvocationFailure::new(FailureKind::NotMounted, format!("{}: {why}; {advice}", shown(directory)))
 }
 
-/// A file of the operating system, read without firstbyte's own layers.
-struct Plain<'a> {
+/// A file that is read directly through the operating system, without firstbyte's own layers.
+struct PlainFile<'a> {
     file: File,
     path: &'a Path,
 }
 
-impl ReadAt for Plain<'_> {
+impl ReadAt for PlainFile<'_> {
     fn read_at(
         &self,
         buffer: &mut [u8],

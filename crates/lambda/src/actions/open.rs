@@ -1,5 +1,5 @@
-//! `open`: opens an object lazily and reads a part of it, or all. Bytes are checksummed and
-//! dropped, not written.
+//! Implements `open`, which opens an object lazily and reads a part of it, or all of it. The bytes
+//! are checksummed and then dropped.
 
 use std::ops::ControlFlow;
 
@@ -33,7 +33,7 @@ pub(super) fn run(call: &InvocationContext<'_>, event: &OpenAction) -> Result<An
     let reading = reader::read(&file, rest, &call.deadline, &mut |_, _| ControlFlow::Continue(()))?;
     let crc =
         crc.and_then(|crc| crc.combine(&reading.crc32c, reading.bytes)).unwrap_or(reading.crc32c.clone());
-    record(&mut answer, &reading);
+    record_reading(&mut answer, &reading);
     let after = client.store().counters();
     answer.receipt.requests = after.requests - before.requests;
     answer.receipt.retries = after.retries - before.retries;
@@ -55,13 +55,13 @@ pub(super) fn run(call: &InvocationContext<'_>, event: &OpenAction) -> Result<An
         };
         answer.token = Some(next.encode());
     } else {
-        finished(&mut answer, event.read, call);
+        record_finished(&mut answer, event.read, call);
     }
     Ok(answer)
 }
 
 /// Copies the bytes and times of a reading into the answer.
-pub(super) fn record(answer: &mut Answer, reading: &ReadProgress) {
+pub(super) fn record_reading(answer: &mut Answer, reading: &ReadProgress) {
     answer.receipt.bytes = reading.bytes;
     let first = reading.first_byte.map(|at| at.as_secs_f64());
     answer.receipt.first_byte_seconds = first;
@@ -69,7 +69,7 @@ pub(super) fn record(answer: &mut Answer, reading: &ReadProgress) {
 }
 
 /// Records in the answer that the range was read.
-pub(super) fn finished(answer: &mut Answer, read: ReadRange, call: &InvocationContext<'_>) {
+pub(super) fn record_finished(answer: &mut Answer, read: ReadRange, call: &InvocationContext<'_>) {
     answer.receipt.objects = 1;
     match read {
         ReadRange::All => answer.stages.all_seconds = call.now(),

@@ -1,5 +1,5 @@
 //! Runs the real programs as Lambda does: with the Runtime API on loopback, one event at a time,
-//! and a kill at the deadline. Objects are in a real store.
+//! and a kill at the deadline. The objects are in a real store.
 
 mod runtime_api;
 
@@ -28,7 +28,7 @@ impl Store {
         Self::of(versitygw)
     }
 
-    /// Starts MinIO, which answers differently if an object is missing or denied.
+    /// Starts MinIO, which distinguishes a missing object from a denied one.
     pub fn minio() -> Self {
         Self::of(minio)
     }
@@ -43,7 +43,7 @@ impl Store {
         self.process.url()
     }
 
-    /// Uploads an object.
+    /// Uploads an object. Returns its URL.
     pub fn put(&self, key: &str, content: &[u8]) -> String {
         let file = self.directory.path().join("upload");
         std::fs::write(&file, content).unwrap();
@@ -55,7 +55,7 @@ impl Store {
         location
     }
 
-    /// Uploads an object of `size` seeded bytes.
+    /// Uploads an object of `size` seeded bytes. Returns its URL and its content.
     pub fn put_seeded(&self, key: &str, size: usize) -> (String, Vec<u8>) {
         let content = bytes(7, size);
         (self.put(key, &content), content)
@@ -96,7 +96,7 @@ impl Function {
         function
     }
 
-    /// Starts the function with the directory `tmp` and more variables.
+    /// Starts the function with the directory `tmp` and additional environment variables.
     pub fn start_in(endpoint: &str, tmp: &Path, variables: &[(&str, &str)]) -> Self {
         Self::spawn(env!("CARGO_BIN_EXE_bootstrap"), endpoint, tmp, variables)
     }
@@ -143,8 +143,8 @@ impl Function {
         self.answer_within(event, wait_limit())
     }
 
-    /// Returns the answer to an event that must succeed. The deadline is raised by half while the
-    /// function reports no progress, as on a slow machine.
+    /// Returns the answer to an event that must succeed. If the function reports that it made no
+    /// progress, as on a slow machine, repeats the event with a deadline that is longer by half.
     #[track_caller]
     pub fn answer_within(&mut self, event: &Value, mut timeout: Duration) -> Value {
         loop {
@@ -160,7 +160,8 @@ impl Function {
         }
     }
 
-    /// Checks the error of an event: its type, and a message of one line with these parts.
+    /// Checks that an event fails with an error of this type, whose message is one line and
+    /// contains `parts`.
     #[track_caller]
     pub fn fails(&mut self, event: &Value, kind: &str, parts: &[&str]) {
         match self.invoke(event, wait_limit()) {
@@ -176,7 +177,8 @@ impl Function {
         }
     }
 
-    /// Returns the answer to `event` and, while there is a token, to its continuations.
+    /// Returns the answer to `event`, and the answers to its continuations for as long as an answer
+    /// has a token.
     #[track_caller]
     pub fn answers(&mut self, event: &Value, timeout: Duration) -> Vec<Value> {
         let mut event = event.clone();
@@ -211,7 +213,7 @@ impl Function {
 
 impl Drop for Function {
     fn drop(&mut self) {
-        // The function may have been killed already.
+        // The function may have been killed already, so errors are ignored.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

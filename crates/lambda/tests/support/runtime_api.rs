@@ -1,4 +1,4 @@
-//! The Runtime API of AWS Lambda for one environment: `next`, `response`, `error`.
+//! Implements the Runtime API of AWS Lambda for one environment: `next`, `response`, `error`.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use firstbyte_testkit::{count, patience, wait_limit};
 use serde_json::Value;
 
-/// The message that the function sent.
+/// A message that the function sent.
 pub enum Reply {
     Answer(Value),
     Error(Value),
@@ -17,7 +17,7 @@ pub enum Reply {
 
 #[derive(Default)]
 struct State {
-    /// Bodies of events and their deadlines, in milliseconds since 1970.
+    /// Bodies of events, each with its timeout in milliseconds.
     events: VecDeque<(String, u128)>,
     replies: VecDeque<Reply>,
 }
@@ -42,7 +42,7 @@ impl RuntimeApi {
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let (stream, shared) = (stream.unwrap(), Arc::clone(&serving));
-                // The thread ends with the function's connection.
+                // The thread ends when the function closes its connection.
                 std::thread::spawn(move || while answer(&stream, &shared).is_some() {});
             }
         });
@@ -53,10 +53,10 @@ impl RuntimeApi {
         &self.address
     }
 
-    /// Sends an event to the function. `None` if no answer came until a grace period after the
-    /// deadline.
+    /// Sends an event to the function. `None` if no answer arrived before the deadline and a grace
+    /// period after it.
     pub fn invoke(&self, event: &Value, timeout: Duration) -> Option<Reply> {
-        // The start of the function does not count towards the time of its first event.
+        // The time that the function takes to start does not count towards its first event.
         let starts = Instant::now() + wait_limit();
         let mut state = self.shared.state.lock().unwrap();
         state.events.push_back((event.to_string(), timeout.as_millis()));
@@ -65,7 +65,8 @@ impl RuntimeApi {
             assert!(Instant::now() < starts, "it asks for no event");
             state = self.shared.changed.wait_timeout(state, Duration::from_secs(1)).unwrap().0;
         }
-        // A busy machine may let a function wait for its processor. `make soak` sets this to 0.
+        // On a busy machine a function may wait for a processor. `make soak` sets this grace period
+        // to 0.
         let usual = patience(Duration::from_millis(1_250)).as_millis().try_into().unwrap();
         let grace = Duration::from_millis(count("FIRSTBYTE_GRACE_MS", usual));
         let ends = Instant::now() + timeout + grace;
@@ -77,7 +78,7 @@ impl RuntimeApi {
     }
 }
 
-/// Answers one request. `None` after the connection was closed.
+/// Answers one request. `None` if the connection was closed.
 fn answer(stream: &TcpStream, shared: &Shared) -> Option<()> {
     let mut reader = BufReader::new(stream);
     let mut request = String::new();

@@ -1,15 +1,15 @@
-//! Tests the rules by exhaustive search: every interleaving of every step of several actors on one
-//! name, each of which may be killed between any two steps.
+//! Tests the rules by exhaustive search: every interleaving of the steps of several actors on one
+//! name. An actor may be killed between any two steps.
 //!
-//! The actors run the same functions as the file system, against a disk of two places. An actor's
-//! state is the list of answers to its steps so far. To take one more step, its function runs again
-//! from the start with those answers, and is stopped after the first new one. Equal states are
-//! visited once, which makes the search complete and small.
+//! The actors run the same functions as the real layout, against a model of a disk with two places.
+//! An actor's state is the list of answers to its steps so far. To take one more step, the actor's
+//! function runs again from the start with those answers, and is stopped after the first new one.
+//! Equal states are visited only once, which keeps the complete search small.
 //!
-//! Two things are required. There are never two different files of one name. And the results are
-//! those of one file that the actors look at, replace and remove one after the other, in an order
-//! in which an actor that had finished precedes each that began later (linearizability). The
-//! operation of a killed actor may have happened or not.
+//! There are two requirements. First, there are never two different files of one name. Second, the
+//! results are linearizable: the same results are possible if the actors look at, replace and
+//! remove one file one after the other, where an actor that had finished precedes all actors that
+//! began later. The operation of a killed actor may or may not have happened.
 
 mod search;
 
@@ -27,7 +27,7 @@ struct World {
     moves: Moves,
 }
 
-/// The calls that the file system has for moving a file.
+/// The calls by which the file system can move a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Moves {
     Rename,
@@ -64,9 +64,9 @@ enum Answer {
     Done,
 }
 
-/// Why an actor's function did not return a result.
+/// Reason why an actor's function stopped without a result.
 #[derive(Debug, PartialEq, Eq)]
-enum Pause {
+enum StopReason {
     /// The actor has taken its step.
     Stepped,
     /// The actor waits for the gate.
@@ -74,7 +74,7 @@ enum Pause {
 }
 
 /// The disk as one actor sees it during one step.
-struct Seat {
+struct ActorView {
     world: RefCell<World>,
     answers: RefCell<Vec<Answer>>,
     next: Cell<usize>,
@@ -84,30 +84,30 @@ struct Seat {
     file: u8,
 }
 
-impl Seat {
+impl ActorView {
     /// Returns a recorded answer, or takes the one new step.
-    fn step(&self, act: impl FnOnce(&mut World) -> Option<Answer>) -> Result<Answer, Pause> {
+    fn step(&self, act: impl FnOnce(&mut World) -> Option<Answer>) -> Result<Answer, StopReason> {
         let at = self.next.replace(self.next.get() + 1);
         if let Some(answer) = self.answers.borrow().get(at) {
             return Ok(*answer);
         }
         if self.stepped.replace(true) {
-            return Err(Pause::Stepped);
+            return Err(StopReason::Stepped);
         }
-        let answer = act(&mut self.world.borrow_mut()).ok_or(Pause::Blocked)?;
+        let answer = act(&mut self.world.borrow_mut()).ok_or(StopReason::Blocked)?;
         self.answers.borrow_mut().push(answer);
         Ok(answer)
     }
 
-    fn read(&self, place: FilePlace) -> Result<Option<u8>, Pause> {
+    fn read(&self, place: FilePlace) -> Result<Option<u8>, StopReason> {
         match self.step(|world| Some(Answer::Found(*world.at(place))))? {
             Answer::Found(file) => Ok(file),
             other => panic!("{other:?} to a look"),
         }
     }
 
-    /// Reverses the direction; waits until the gate is empty.
-    fn turn(&self, target: FilePlace) -> Result<(), Pause> {
+    /// Reverses the direction. Blocks while an actor is inside the gate.
+    fn turn(&self, target: FilePlace) -> Result<(), StopReason> {
         let turned = self.step(|world| {
             world.target = target;
             (world.inside == 0).then_some(Answer::Done)
@@ -116,10 +116,10 @@ impl Seat {
     }
 }
 
-impl DiskSteps for Seat {
-    type Error = Pause;
+impl DiskSteps for ActorView {
+    type Error = StopReason;
 
-    fn gated<T>(&self, work: impl FnOnce(FilePlace) -> Result<T, Pause>) -> Result<T, Pause> {
+    fn gated<T>(&self, work: impl FnOnce(FilePlace) -> Result<T, StopReason>) -> Result<T, StopReason> {
         let entered = self.step(|world| {
             world.inside += 1;
             Some(Answer::Entered(world.target))
@@ -135,7 +135,7 @@ impl DiskSteps for Seat {
         Ok(done)
     }
 
-    fn rename_exclusively(&self, from: FilePlace, to: FilePlace) -> Result<Option<MoveResult>, Pause> {
+    fn rename_exclusively(&self, from: FilePlace, to: FilePlace) -> Result<Option<MoveResult>, StopReason> {
         if self.world.borrow().moves == Moves::LinkAndUnlink {
             return Ok(None);
         }
@@ -150,14 +150,14 @@ impl DiskSteps for Seat {
         Ok(Some(moved))
     }
 
-    fn link(&self, from: FilePlace, to: FilePlace) -> Result<MoveResult, Pause> {
+    fn link(&self, from: FilePlace, to: FilePlace) -> Result<MoveResult, StopReason> {
         match self.step(|world| Some(Answer::Moved(world.give_name(from, to))))? {
             Answer::Moved(moved) => Ok(moved),
             other => panic!("{other:?} to a link"),
         }
     }
 
-    fn same(&self, from: FilePlace, to: FilePlace) -> Result<Option<bool>, Pause> {
+    fn same(&self, from: FilePlace, to: FilePlace) -> Result<Option<bool>, StopReason> {
         let same = self.step(|world| {
             let (from, to) = (*world.at(from), *world.at(to));
             Some(Answer::Same(from.map(|_| from == to)))
@@ -166,7 +166,7 @@ impl DiskSteps for Seat {
         Ok(same)
     }
 
-    fn install(&self, place: FilePlace) -> Result<(), Pause> {
+    fn install(&self, place: FilePlace) -> Result<(), StopReason> {
         let file = self.file;
         let installed = self.step(|world| {
             *world.at(place) = Some(file);
@@ -175,7 +175,7 @@ impl DiskSteps for Seat {
         installed.map(drop)
     }
 
-    fn remove(&self, place: FilePlace) -> Result<bool, Pause> {
+    fn remove(&self, place: FilePlace) -> Result<bool, StopReason> {
         match self.step(|world| Some(Answer::Found(world.at(place).take())))? {
             Answer::Found(file) => Ok(file.is_some()),
             other => panic!("{other:?} to a removal"),

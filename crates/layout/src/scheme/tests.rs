@@ -90,7 +90,7 @@ fn the_suggested_directories_hold_from_ten_to_a_thousand() {
 }
 
 #[test]
-fn what_is_given_is_kept_and_the_rest_suggested() {
+fn given_levels_and_width_are_kept_and_the_rest_is_suggested() {
     let scheme = LayoutScheme::suggest(Hash::Md5, 1_000_000, Some(1), None, Leaf::Name).unwrap();
     assert_eq!((scheme.levels(), scheme.width(), scheme.hash()), (1, 2, Hash::Md5));
     let scheme = LayoutScheme::suggest(Hash::Md5, 1_000_000, None, Some(3), Leaf::Name).unwrap();

@@ -1,5 +1,5 @@
-//! Tests with actions of other programs: entries that are not regular files, errors, and foreign
-//! locks in a layout's directory.
+//! Tests actions of other programs: entries that are not regular files, errors, and foreign locks
+//! in a layout's directory.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -13,9 +13,9 @@ fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Makes entries of other kinds under names of files in a new layout: a link, a pipe and a socket,
-/// flat or sharded. Returns their names.
-fn beset(layout: &Layout) -> Vec<&'static [u8]> {
+/// Makes links, pipes and a socket under names of files in a new layout, some in the root and some
+/// in the files' directories. Returns their names.
+fn make_special_entries(layout: &Layout) -> Vec<&'static [u8]> {
     let names = [b"link".as_slice(), b"pipe", b"socket", b"link below", b"pipe below"];
     for name in names {
         let below = layout.path(name).unwrap();
@@ -36,7 +36,7 @@ fn a_layout_holds_regular_files_only() {
     let scheme = LayoutScheme::new(Hash::Xxh3, 1, 1, Leaf::Name).unwrap();
     let layout = Layout::create(directory.path(), scheme).unwrap();
     layout.put(b"file", b"content").unwrap();
-    let names = beset(&layout);
+    let names = make_special_entries(&layout);
     for name in &names {
         assert!(!layout.exists(name).unwrap());
         assert!(matches!(layout.get(name), Err(Error::NotFound { .. })));
@@ -96,7 +96,7 @@ fn an_error_of_the_new_file_names_its_place() {
     let error = unprivileged(|| layout.put(b"file", b"")).unwrap_err();
     assert!(error.to_string().starts_with(&format!("{}: Permission", path.display())), "{error}");
     let flat = flat(3);
-    // Without write permission for its owner too, who may be the user of the test.
+    // The owner gets no write permission either, because the owner may be the user of the test.
     mode(flat.path(), 0o555);
     let error = unprivileged(|| sharded(flat.path(), &LayoutRequest::default())).unwrap_err();
     let place = flat.path().join(reserved::NAME);
@@ -107,7 +107,7 @@ fn an_error_of_the_new_file_names_its_place() {
 }
 
 #[test]
-fn a_file_where_a_directory_should_be_is_an_error_and_no_endless_try() {
+fn a_file_in_place_of_a_directory_is_an_error_and_no_endless_loop() {
     let directory = tempfile::tempdir().unwrap();
     let layout =
         Layout::create(directory.path(), LayoutScheme::new(Hash::Xxh3, 1, 1, Leaf::Name).unwrap()).unwrap();
@@ -118,7 +118,7 @@ fn a_file_where_a_directory_should_be_is_an_error_and_no_endless_try() {
 }
 
 #[test]
-fn what_may_not_be_read_is_reported_and_the_rest_is_checked() {
+fn unreadable_directories_are_reported_and_the_rest_is_checked() {
     let directory = flat(100);
     sharded(directory.path(), &two_levels()).unwrap();
     mode(directory.path(), 0o755);

@@ -1,4 +1,5 @@
-//! Tests of the survey: names that do not suit, shapes, and counts, reported before any file moves.
+//! Tests the survey: names that do not suit a layout, shapes, and counts, which are all reported
+//! before any file moves.
 
 use std::fs;
 
@@ -7,14 +8,14 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A directory with an empty file of each name.
-fn named(names: impl IntoIterator<Item = String>) -> TempDir {
+/// Makes a directory with an empty file for each name.
+fn directory_with_files(names: impl IntoIterator<Item = String>) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     names.into_iter().for_each(|name| fs::write(directory.path().join(name), "").unwrap());
     directory
 }
 
-/// The SHA-256 of a number, in digits.
+/// Returns the SHA-256 of a number, in hexadecimal digits.
 fn digest(number: u32) -> String {
     hex::encode(Sha256::digest(number.to_le_bytes()))
 }
@@ -61,7 +62,7 @@ fn names_that_stand_in_the_way_are_reported_before_anything_moves() {
 }
 
 #[test]
-fn names_that_are_no_hashes_are_not_used_as_such() {
+fn names_that_are_not_hashes_are_not_used_as_hashes() {
     let directory = flat(400);
     let request = LayoutRequest { hash: Some(Hash::NamePrefix), ..two_levels() };
     assert!(matches!(sharded(directory.path(), &request), Err(Error::Uneven { .. } | Error::Unfit { .. })));
@@ -78,7 +79,7 @@ fn names_that_are_no_hashes_are_not_used_as_such() {
 #[test]
 fn names_that_no_shape_could_hold_are_reported_before_anything_moves() {
     let names = || (0..20).map(digest);
-    let stray = named(names().chain(["README".into()]));
+    let stray = directory_with_files(names().chain(["README".into()]));
     let error = refusal(&stray, &by(Hash::ContentSha256));
     assert!(matches!(error, Error::Unfit { count: 1, .. }), "{error}");
     assert!(error.to_string().contains("\"README\"") && error.to_string().contains("SHA-256"), "{error}");
@@ -86,14 +87,14 @@ fn names_that_no_shape_could_hold_are_reported_before_anything_moves() {
         LayoutRequest { leaf: Some(Leaf::Rest), levels: Some(1), width: Some(2), ..by(Hash::NamePrefix) };
     let names = || (0..20).map(|number| digest(number)[..16].to_owned());
     for odd in ["ab.firstbyte-layout", "ab.", "..evil"] {
-        let error = refusal(&named(names().chain([odd.into()])), &cut);
+        let error = refusal(&directory_with_files(names().chain([odd.into()])), &cut);
         assert!(matches!(error, Error::Unfit { count: 1, .. }), "{error}");
     }
 }
 
 #[test]
-fn what_is_no_file_needs_no_name_that_suits() {
-    let directory = named((0..40).map(digest));
+fn entries_that_are_not_files_may_have_any_name() {
+    let directory = directory_with_files((0..40).map(digest));
     fs::create_dir(directory.path().join("x")).unwrap();
     symlink("nowhere", directory.path().join("README")).unwrap();
     let request = LayoutRequest { levels: Some(1), width: Some(2), ..by(Hash::NamePrefix) };
@@ -105,11 +106,12 @@ fn what_is_no_file_needs_no_name_that_suits() {
 
 #[test]
 fn names_are_judged_by_the_digits_that_are_used() {
-    let begun_alike = named((0..900).map(|number| format!("x{}", &digest(number)[..8])));
+    let begun_alike = directory_with_files((0..900).map(|number| format!("x{}", &digest(number)[..8])));
     assert!(matches!(refusal(&begun_alike, &by(Hash::NamePrefix)), Error::Uneven { .. }));
-    let numbered = named((0..100).map(|number| format!("s-{number}.json")));
+    let numbered = directory_with_files((0..100).map(|number| format!("s-{number}.json")));
     assert!(matches!(refusal(&numbered, &by(Hash::NamePrefix)), Error::Uneven { .. }));
-    let begun_evenly = named((0..600).map(|number| format!("{}-{number:05}.dat", &digest(number)[..2])));
+    let begun_evenly =
+        directory_with_files((0..600).map(|number| format!("{}-{number:05}.dat", &digest(number)[..2])));
     let done = sharded(begun_evenly.path(), &by(Hash::NamePrefix)).unwrap();
     assert_eq!((done.scheme.levels(), done.scheme.width(), done.moved), (1, 1, 600));
 }

@@ -2,16 +2,16 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A record as the kernel writes it, with `junk` in the padding.
+/// Returns the bytes of a record as the kernel writes it, with `junk` in the padding.
 fn written(inode: u64, next: i64, kind: u8, name: &[u8], junk: u8) -> Vec<u8> {
-    let length = (HEAD + name.len() + 1).next_multiple_of(8);
+    let length = (HEAD_BYTES + name.len() + 1).next_multiple_of(8);
     let mut record = vec![junk; length];
     record[..8].copy_from_slice(&inode.to_ne_bytes());
     record[8..16].copy_from_slice(&next.to_ne_bytes());
     record[16..18].copy_from_slice(&(length as u16).to_ne_bytes());
     record[18] = kind;
-    record[HEAD..HEAD + name.len()].copy_from_slice(name);
-    record[HEAD + name.len()] = 0;
+    record[HEAD_BYTES..HEAD_BYTES + name.len()].copy_from_slice(name);
+    record[HEAD_BYTES + name.len()] = 0;
     record
 }
 
@@ -21,7 +21,7 @@ fn names() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn what_the_kernel_writes_is_read_back_whatever_lies_in_the_padding(
+    fn records_are_read_back_whatever_the_padding_contains(
         entries in prop::collection::vec((any::<u64>(), any::<i64>(), any::<u8>(), names()), 0..40),
         junk in any::<u8>(),
         before in 0_usize..64,
@@ -38,7 +38,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_at_all_end_in_records_or_an_error_and_every_name_is_within_them(
+    fn arbitrary_bytes_give_records_within_them_or_an_error(
         bytes in prop::collection::vec(any::<u8>(), 0..600),
     ) {
         for raw in records(&bytes, 0).flatten() {

@@ -1,4 +1,4 @@
-//! The jobs of a worker: to open a directory, or to continue reading an open one.
+//! Defines the jobs of a worker: to open a directory, or to continue reading an open one.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub(super) enum ScanJob {
     Part(DirectoryCursor, DirectoryPart),
 }
 
-/// A directory that was found.
+/// A directory that was found and is not open yet.
 #[derive(Debug)]
 pub(super) struct FoundDirectory {
     /// The parent directory, if it is still open.
@@ -29,7 +29,7 @@ pub(super) struct FoundDirectory {
     pub(super) depth: u32,
     /// True if the directory is known to be on the root's file system.
     pub(super) on_root: bool,
-    /// The directories above, which detect loops if links are followed.
+    /// The directories above this one, by which loops are detected if links are followed.
     pub(super) above: Option<Arc<DirectoryChain>>,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct DirectoryCursor {
     pub(super) depth: u32,
     /// True if the directory is known to be on the root's file system.
     pub(super) on_root: bool,
-    /// This directory and those above it, which detect loops if links are followed.
+    /// This directory and those above it, by which loops are detected if links are followed.
     pub(super) chain: Option<Arc<DirectoryChain>>,
     /// Number of entries read.
     pub(super) so_far: u64,
@@ -62,7 +62,7 @@ impl DirectoryCursor {
         Self { open, path, depth, on_root, chain, so_far: 0, next: 0, part: None }
     }
 
-    /// A new cursor for the same directory, with nothing read.
+    /// Returns a new cursor for the same directory, at its start.
     pub(super) fn another(&self) -> Self {
         Self::new(Arc::clone(&self.open), self.path.clone(), self.depth, self.on_root, self.chain.clone())
     }

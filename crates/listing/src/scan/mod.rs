@@ -1,11 +1,12 @@
-//! Lists a tree with several threads. Each thread reads directories into its own batch and passes
-//! it to its own visitor.
+//! Lists a tree with several threads. Each thread reads directories into its own batch, and passes
+//! the batch to its own visitor.
 //!
-//! A worker renders or sums up what it reads itself, on its own processor and from its own cache.
-//! So entries do not pass through a queue. While one worker processes the entries that it read from
-//! a large directory, another may read the next ones. A worker enters the directories that it found
-//! before it continues with their parent. The missing queue and this order bound the memory: at
-//! each level of the tree a few buffers of names wait, however wide the tree is.
+//! The visitor of a worker processes the entries that the worker itself read, while they are in its
+//! processor's cache. So entries do not pass through a queue. While one worker processes the
+//! entries that it read from a large directory, another may read the next ones. A worker enters the
+//! directories that it found before it continues with their parent. Since there is no queue, and
+//! because of this order, memory is bounded: at each level of the tree only a few buffers of names
+//! wait, however wide the tree is.
 
 mod cursor;
 mod pool;
@@ -32,15 +33,16 @@ use pool::ScanPool;
 use thread_cwd::ThreadCwd;
 use worker::Worker;
 
-/// Receives what a listing finds; one per thread.
+/// Receives the batches of a listing. There is one visitor per thread.
 pub trait Visitor {
-    /// Processes a batch, which is then cleared and filled again. The visitor may swap another
-    /// batch for it. `Break` stops all threads soon, each after at most one more batch.
+    /// Processes a batch, which is then cleared and filled again. The visitor may put another batch
+    /// in its place. `Break` stops all threads soon, each after at most one more batch.
     fn visit(&mut self, batch: &mut Batch) -> ControlFlow<()>;
 
-    /// True to list the contents of the directory `name`. It lies in `directory`, a path from the
-    /// root that is empty or ends in `/`. Called for each directory that the options allow, before
-    /// it is opened. The directory's own entry may be visited before or after the call.
+    /// Returns true to list the contents of the directory `name`. Its parent is `directory`, a path
+    /// from the root that is empty or ends in `/`. Called for each directory that the options allow
+    /// to enter, before it is opened. The directory's own entry may be visited before or after the
+    /// call.
     fn enters(&self, _directory: &[u8], _name: &[u8]) -> bool {
         true
     }
@@ -52,10 +54,10 @@ impl<F: FnMut(&mut Batch) -> ControlFlow<()>> Visitor for F {
     }
 }
 
-/// Lists everything below the directory `root`, in no order, and returns once all of it has been
-/// visited. Each thread calls `visitor` to make its own visitor. All visitors are returned, so that
-/// their sums can be added up. The first batch comes as soon as it has an entry, later ones when
-/// they are full or a millisecond old.
+/// Lists everything below the directory `root`, in no particular order, and returns once all
+/// entries have been visited. Each thread calls `visitor` to make its own visitor. All visitors are
+/// returned, so that the caller can combine their results. A thread's first batch is visited as
+/// soon as it has an entry, later batches when they are full or a millisecond old.
 ///
 /// # Errors
 /// [`Error::Io`] if `root` cannot be opened as a directory. All other errors are in the batches.
@@ -67,7 +69,7 @@ pub fn scan<V: Visitor + Send>(
     Ok(Scan::open(root, options)?.run(visitor))
 }
 
-/// A listing that has its root open.
+/// A listing whose root is open.
 pub struct Scan {
     path: PathBuf,
     options: ListingOptions,
@@ -81,7 +83,7 @@ impl Scan {
     /// Opens the directory `path`.
     ///
     /// # Errors
-    /// [`Error::Io`] if it cannot be opened as a directory.
+    /// [`Error::Io`] if `path` cannot be opened as a directory.
     pub fn open(path: &Path, options: &ListingOptions) -> Result<Self> {
         let fail = |error| Error::at(path, b"", error);
         let options = &options.with_types_to_enter();
@@ -92,14 +94,14 @@ impl Scan {
         Ok(Self { path: path.to_owned(), options: *options, tuning, root: Arc::new(root), identity, pool })
     }
 
-    /// Settings of this listing, chosen for its file system and options.
+    /// Returns the settings of this listing, chosen for its file system and options.
     #[must_use]
     pub fn tuning(&self) -> &Tuning {
         &self.tuning
     }
 
     /// Whether each worker changes its working directory to the directory whose entries it
-    /// examines. This pays if every entry needs a system call and the file system is local.
+    /// examines. This saves time if every entry needs a system call and the file system is local.
     fn changes_directory(&self) -> bool {
         self.options.detail.has_stats() && self.tuning.file_system.reach == FileSystemReach::Local
     }
@@ -131,7 +133,7 @@ struct Crew<'env, V, F> {
 }
 
 impl<V: Visitor + Send, F: Fn() -> V + Sync> Crew<'_, V, F> {
-    /// Works as worker `index` until nothing is left.
+    /// Runs worker `index` until no job is left.
     fn work<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, index: usize, thread_cwd: ThreadCwd<'_>) {
         let pool = &self.scan.pool;
         let _guard = StopOnPanic(pool);
@@ -149,8 +151,8 @@ impl<V: Visitor + Send, F: Fn() -> V + Sync> Crew<'_, V, F> {
         self.done.lock().push(worker.into_visitor());
     }
 
-    /// Starts one more thread if it would find work. If none can be started, the listing is slower
-    /// but complete.
+    /// Starts one more thread if there is work for it. If no thread can be started, the listing is
+    /// slower but complete.
     fn enlist<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
         if let Some(index) = self.scan.pool.enlist() {
             self.start(scope, index);
@@ -167,7 +169,7 @@ impl<V: Visitor + Send, F: Fn() -> V + Sync> Crew<'_, V, F> {
     }
 }
 
-/// Stops the other workers when a visitor panics: they would wait for its job for ever.
+/// Stops the other workers when a visitor panics. Otherwise they would wait forever for its job.
 struct StopOnPanic<'a>(&'a ScanPool<ScanJob>);
 
 impl Drop for StopOnPanic<'_> {

@@ -1,10 +1,11 @@
-//! A work-stealing pool: each worker has a queue, and steals from the others when it is empty.
+//! Implements a work-stealing pool: each worker has a queue, and steals from the others when its
+//! own is empty.
 //!
-//! A worker takes its newest job first. So it goes deep before wide, and few jobs wait. A thief
-//! takes the older half of a queue: those jobs are the larger ones, and the owner is not disturbed
-//! again for the longest time. Each queue has a lock, which its owner takes and, rarely, one thief.
-//! The lock costs some 20 ns; a directory costs 5 us or more. Another worker is requested only
-//! while jobs wait and no worker sleeps, so a small listing requests none.
+//! A worker takes its newest job first. So the listing goes deep before wide, and few jobs wait. A
+//! thief takes the older half of a queue: these jobs are the larger ones, so it takes longest until
+//! the owner is disturbed again. Each queue has a lock, which is taken by its owner and, rarely, by
+//! one thief. The lock costs about 20 ns; a directory costs 5 us or more. Another worker is
+//! requested only while jobs wait and no worker sleeps, so a small listing requests none.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,22 +15,22 @@ use rustix_futex_sync::{Condvar, Mutex};
 /// Jobs, and the workers that share them.
 pub(crate) struct ScanPool<J> {
     queues: Vec<Mutex<VecDeque<J>>>,
-    /// Jobs in queues.
+    /// Number of jobs in queues.
     waiting: AtomicUsize,
-    /// Jobs in queues or being done. At 0 no further jobs can come.
+    /// Number of jobs that are in queues or running. At 0 there can be no further jobs.
     unfinished: AtomicUsize,
-    /// Workers that have begun.
+    /// Number of workers that have begun.
     enlisted: AtomicUsize,
     sleeping: AtomicUsize,
-    /// Held from the last look at `waiting` to falling asleep, so that no push is missed in
-    /// between.
+    /// Locked from the last check of `waiting` until the worker sleeps, so that no push is missed
+    /// in between.
     bed: Mutex<()>,
     wake: Condvar,
     stopped: AtomicBool,
 }
 
 impl<J> ScanPool<J> {
-    /// Makes a pool for at most `workers` workers. The first has already begun.
+    /// Makes a pool for at most `workers` workers. The first worker counts as begun.
     pub(crate) fn new(workers: usize) -> Self {
         Self {
             queues: (0..workers.max(1)).map(|_| Mutex::default()).collect(),
@@ -43,7 +44,7 @@ impl<J> ScanPool<J> {
         }
     }
 
-    /// Adds a job to the worker's own queue and wakes a sleeper for it.
+    /// Adds a job to the worker's own queue, and wakes a sleeping worker for it.
     pub(crate) fn push(&self, worker: usize, job: J) {
         self.unfinished.fetch_add(1, Ordering::SeqCst);
         self.waiting.fetch_add(1, Ordering::SeqCst);
@@ -54,7 +55,7 @@ impl<J> ScanPool<J> {
         }
     }
 
-    /// Returns the index of a worker to start, if one more would find work.
+    /// Returns the index of a worker to start, if there is work for one more.
     pub(crate) fn enlist(&self) -> Option<usize> {
         if self.waiting.load(Ordering::Relaxed) == 0 || self.sleeping.load(Ordering::Relaxed) > 0 {
             return None;
@@ -63,8 +64,8 @@ impl<J> ScanPool<J> {
         self.enlisted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()
     }
 
-    /// Takes a job for the worker: its own newest, or one stolen from another. `None` if no job
-    /// waits, or the pool was stopped.
+    /// Takes a job for the worker: the newest in its own queue, or one stolen from another queue.
+    /// `None` if no job waits, or the pool was stopped.
     pub(crate) fn take(&self, worker: usize) -> Option<J> {
         if self.is_stopped() {
             return None;
@@ -75,7 +76,7 @@ impl<J> ScanPool<J> {
         Some(job)
     }
 
-    /// Takes a job, and sleeps until one waits. `None` when all are finished or the pool was
+    /// Takes a job. Sleeps until there is one. `None` when all jobs are finished or the pool was
     /// stopped.
     pub(crate) fn wait(&self, worker: usize) -> Option<J> {
         loop {
@@ -95,7 +96,7 @@ impl<J> ScanPool<J> {
         }
     }
 
-    /// Marks a taken job as done, after the jobs that follow from it have been pushed.
+    /// Marks a taken job as done. The jobs that follow from it must have been pushed before.
     pub(crate) fn finish(&self) {
         if self.unfinished.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.wake_all();
@@ -117,7 +118,8 @@ impl<J> ScanPool<J> {
         self.wake.notify_all();
     }
 
-    /// Moves the older half of another queue to the worker's, except one job, which it returns.
+    /// Moves the older half of another worker's queue to this worker's queue. Returns one of the
+    /// moved jobs instead of queueing it.
     fn steal(&self, worker: usize) -> Option<J> {
         let count = self.queues.len();
         for victim in (1..count).map(|step| (worker + step) % count) {
@@ -127,7 +129,8 @@ impl<J> ScanPool<J> {
                 queue.drain(..half).collect()
             };
             if let Some(job) = stolen.pop_back() {
-                // Only this worker adds to its queue, which was empty, so the jobs stay in order.
+                // This worker's queue was empty, and no other worker adds to it, so the jobs stay
+                // in order.
                 self.queues[worker].lock().extend(stolen);
                 return Some(job);
             }

@@ -39,8 +39,7 @@ fn every_name_of_a_wide_and_deep_tree_is_shown_once_whatever_the_threads_and_the
 }
 
 #[test]
-fn visitors_are_called_where_the_process_stands_and_it_stays_there_though_workers_go_to_what_they_ask_about()
-{
+fn visitors_run_in_the_working_directory_of_the_process_which_never_changes() {
     let root = tempfile::tempdir().unwrap();
     for directory in 0..20 {
         fs::create_dir(root.path().join(format!("d{directory}"))).unwrap();
@@ -85,13 +84,13 @@ fn a_directory_the_visitor_does_not_enter_is_listed_and_not_read() {
         fs::write(path, "").unwrap();
     }
     let options = ListingOptions { depth: Depth::Recursive, ..ListingOptions::default() };
-    let found = scan(root.path(), &options, || Chosen(Names::default())).unwrap();
+    let found = scan(root.path(), &options, || SelectiveVisitor(Names::default())).unwrap();
     let found: BTreeSet<String> = found.into_iter().flat_map(|chosen| chosen.0.0).collect();
     assert_eq!(found, ["in", "in/deep", "in/deep/x", "in/y", "out"].map(String::from).into());
 }
 
 #[test]
-fn whether_a_directory_is_read_from_several_positions_its_own_file_system_says() {
+fn a_directorys_own_file_system_decides_whether_it_is_split() {
     let (disk, memory) = (tempfile::tempdir().unwrap(), tempfile::tempdir_in("/dev/shm").unwrap());
     let options = ListingOptions { threads: 2.try_into().ok(), ..ListingOptions::default() };
     for root in [&disk, &memory] {
@@ -105,10 +104,10 @@ fn whether_a_directory_is_read_from_several_positions_its_own_file_system_says()
     }
 }
 
-/// Enters only directories whose path begins with `i`.
-struct Chosen(Names);
+/// Visitor that enters only directories whose path begins with `i`.
+struct SelectiveVisitor(Names);
 
-impl Visitor for Chosen {
+impl Visitor for SelectiveVisitor {
     fn visit(&mut self, batch: &mut Batch) -> ControlFlow<()> {
         self.0.visit(batch)
     }

@@ -1,5 +1,5 @@
-//! One thread of a listing: it reads directories into its batch, gets the requested details, and
-//! queues the directories that it found.
+//! Implements one thread of a listing: it reads directories into its batch, gets the requested
+//! details, and queues the directories that it finds.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use crate::options::{Boundary, Symlinks};
 use crate::split::{self, DirectoryPart};
 use crate::tuning::{FileSystemReach, Tuning};
 
-/// The longest time that entries wait in a batch that is not full. A user notices no delay, and a
+/// Maximum time for which entries wait in a batch that is not full. A user notices no delay, and a
 /// thousand visits a second have no measurable cost.
 const MAX_ENTRY_WAIT: Duration = Duration::from_millis(1);
 
@@ -29,7 +29,7 @@ pub(super) struct Worker<'a, V> {
     batch: Batch,
     visitor: V,
     thread_cwd: ThreadCwd<'a>,
-    /// When the visitor last got a batch.
+    /// Time at which the visitor last got a batch.
     shown: Option<Instant>,
 }
 
@@ -48,8 +48,8 @@ impl<'a, V: Visitor> Worker<'a, V> {
         self.visitor
     }
 
-    /// Runs a job. Pushes the jobs that follow from it, and then calls `enlist`, so that other
-    /// threads help.
+    /// Runs a job. Pushes the jobs that follow from it, and then calls `enlist`, which may start
+    /// further threads.
     pub(super) fn run(&mut self, job: ScanJob, enlist: &dyn Fn()) {
         let cursor = match job {
             ScanJob::Enter(found) => self.enter(found),
@@ -65,7 +65,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
         }
     }
 
-    /// Shows the batch to the visitor, if there is anything in it.
+    /// Passes the batch to the visitor, if the batch is not empty.
     pub(super) fn flush(&mut self) {
         if !self.batch.is_empty() {
             self.thread_cwd.back();
@@ -76,14 +76,14 @@ impl<'a, V: Visitor> Worker<'a, V> {
         }
         self.batch.clear();
         if self.batch.capacity() < self.scan.tuning.buffer {
-            // The visitor kept the batch and gave a smaller one.
+            // The visitor kept the batch and left a smaller one in its place.
             self.batch = Batch::new(self.scan.tuning.buffer);
         }
     }
 
     fn fail(&mut self, path: &[u8], error: Errno) {
-        // A directory that vanished during the listing is left out, as if it had been removed
-        // earlier.
+        // A directory that vanished during the listing is left out without an error, as if it had
+        // been removed before the listing.
         if error != Errno::NOENT {
             self.batch.errors.push(Error::at(&self.scan.path, path, error));
         }
@@ -118,8 +118,8 @@ impl<'a, V: Visitor> Worker<'a, V> {
         Some(DirectoryCursor::new(Arc::new(open), found.path, found.depth, found.on_root, chain))
     }
 
-    /// Reads the identity of a directory, if loops or other file systems have to be found. Costs a
-    /// system call per directory.
+    /// Reads the identity of a directory if it is needed, to detect loops or other file systems.
+    /// This costs a system call per directory.
     fn identify(&self, open: &DirectoryHandle) -> rustix::io::Result<Option<DirectoryIdentity>> {
         let options = &self.scan.options;
         let matters = options.symlinks == Symlinks::Follow || options.boundary == Boundary::Stay;
@@ -143,7 +143,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
     }
 
     /// Reads one buffer of a directory and processes it. Returns the rest of the directory, unless
-    /// it ended or was queued for any worker.
+    /// the directory ended or its rest was queued for other workers.
     fn step(&mut self, cursor: DirectoryCursor, enlist: &dyn Fn()) -> Option<DirectoryCursor> {
         if self.batch.room() < self.batch.capacity() / 4 {
             self.flush();
@@ -155,7 +155,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
         let (first, room) = (self.batch.len(), self.batch.room());
         let rest = match self.read(cursor, &open) {
             Read::End => None,
-            // Small directories are read to their end at once, many to a batch.
+            // A small directory is read to its end at once. A batch holds many small directories.
             Read::More(cursor) if !self.worth_sharing(room, first) || !open.may_stay() => {
                 self.look(first, &open);
                 Some(cursor)
@@ -174,7 +174,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
         rest
     }
 
-    /// Reads entries by one system call.
+    /// Reads entries with one system call.
     fn read(&mut self, mut cursor: DirectoryCursor, open: &DirectoryHandle) -> Read {
         self.batch.begin(&cursor.path, cursor.depth);
         let (part, next) = (&mut cursor.part, &mut cursor.next);
@@ -202,7 +202,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
                     self.batch.errors.push(Error::Disordered { path: below(&self.scan.path, &cursor.path) });
                 }
             }
-            // Less room was left than the next name needs.
+            // The buffer has less free space than the next name needs.
             Err(Errno::INVAL) if self.batch.room() < self.batch.capacity() => {
                 self.flush();
                 return Read::More(cursor);
@@ -212,13 +212,14 @@ impl<'a, V: Visitor> Worker<'a, V> {
         Read::End
     }
 
-    /// Looks at entries from `first` on, if the next read of their directory depends on it.
+    /// Reads a cached attribute of entries from `first` on, if the file system's next read depends
+    /// on it.
     fn look(&self, first: usize, open: &DirectoryHandle) {
         look(&self.batch, first, self.scan.tuning.looks(self.scan.options.detail), open);
     }
 
-    /// Whether another thread should continue to read the directory while this one processes the
-    /// entries it has.
+    /// Whether another thread should continue to read the directory while this thread processes the
+    /// entries that it has read.
     fn worth_sharing(&self, room: usize, first: usize) -> bool {
         let read = room - self.batch.room();
         let waits = self.scan.tuning.file_system.reach == FileSystemReach::Remote
@@ -227,7 +228,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
         read > room / 2 || waits
     }
 
-    /// Queues the rest of a directory for any worker, in several parts if possible.
+    /// Queues the rest of a directory for all workers, in several parts if possible.
     fn share(&self, mut cursor: DirectoryCursor) {
         if cursor.part.is_none() && self.splits(&cursor) {
             let mut parts =
@@ -241,8 +242,8 @@ impl<'a, V: Visitor> Worker<'a, V> {
         self.scan.pool.push(self.index, ScanJob::Read(cursor));
     }
 
-    /// Whether a directory may be read from several positions. If it is on another file system than
-    /// the root, that file system decides.
+    /// Whether a directory may be read from several positions. For a directory on another file
+    /// system than the root, that file system's properties decide.
     pub(super) fn splits(&self, cursor: &DirectoryCursor) -> bool {
         let tuning = &self.scan.tuning;
         if cursor.on_root {

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::open::DirectoryHandle;
 
-/// A directory that last changed long ago, and a split of it.
+/// Makes a directory that last changed long ago, and a split of it.
 fn split() -> (tempfile::TempDir, DirectoryHandle, Arc<Split>) {
     let root = tempfile::tempdir().unwrap();
     fs::File::open(root.path()).unwrap().set_modified(UNIX_EPOCH + Duration::from_secs(1_000_000)).unwrap();
@@ -89,9 +89,10 @@ proptest! {
 #[test]
 fn as_many_parts_are_planned_as_entries_seem_to_be_left() {
     assert_eq!(boundaries(0, 0, MAX_UNORDERED_PARTS), [0; 0]);
-    // Half of the positions are read, so as many entries are left.
-    assert_eq!(boundaries(2 * PART, i64::MAX / 2, MAX_UNORDERED_PARTS).len(), 1);
-    assert_eq!(boundaries(PART, i64::MAX / 2, MAX_UNORDERED_PARTS).len(), 0);
+    // Half of the range of positions has been read, so the other half has about the same number of
+    // entries.
+    assert_eq!(boundaries(2 * PART_ENTRIES, i64::MAX / 2, MAX_UNORDERED_PARTS).len(), 1);
+    assert_eq!(boundaries(PART_ENTRIES, i64::MAX / 2, MAX_UNORDERED_PARTS).len(), 0);
     assert_eq!(
         boundaries(100_000_000, i64::MAX / 2, MAX_UNORDERED_PARTS).len() as u64,
         MAX_UNORDERED_PARTS - 1

@@ -128,8 +128,7 @@ fn two_links_to_one_directory_are_no_loop() {
 fn a_failing_directory_is_a_value_and_the_rest_goes_on() {
     let root = tree(&["a/x", "b/x", "c/x"]);
     let mut found: Vec<Result<Entry>> = Vec::new();
-    // A file takes the place of a listed directory. Unlike a missing right to read, this fails for
-    // root too.
+    // A file replaces a listed directory. Unlike a missing permission, this fails for root too.
     for entry in sorted(root.path(), TREE) {
         if let Ok(entry) = &entry
             && entry.name == b"b"
@@ -177,6 +176,6 @@ fn a_chain_of_directories_deeper_than_the_descriptor_limit_is_listed() {
         most = most.max(fs::read_dir("/proc/self/fd").unwrap().count());
     }
     assert_eq!(count, 1500);
-    // Other tests of this process run beside this one and open a few of their own.
+    // Other tests run in this process at the same time, and open some descriptors too.
     assert!(most < before + 100, "{before} descriptors before, {most} in the walk");
 }

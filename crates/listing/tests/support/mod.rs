@@ -1,5 +1,5 @@
-//! Shared by the tests of listings: trees to list, file systems for them, and two independent lists
-//! of their names.
+//! Provides what the tests of listings share: trees to list, file systems to list them on, and two
+//! independent ways to list names.
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 
@@ -57,7 +57,7 @@ impl Found {
         all
     }
 
-    /// Returns the names. Each must have been found once, without any error.
+    /// Returns the names. Panics if a name was found more than once or an error occurred.
     pub(crate) fn exact(self) -> Vec<Vec<u8>> {
         assert!(self.errors.is_empty(), "{:?}", self.errors);
         let doubled: Vec<_> = self.names.iter().filter(|(_, times)| **times > 1).take(5).collect();
@@ -66,8 +66,8 @@ impl Found {
     }
 }
 
-/// Returns the names in one directory in its own order, read ahead by threads from the second batch
-/// on.
+/// Returns the names in one directory, in the directory's own order. From the second batch on,
+/// threads read them ahead.
 pub(crate) fn ahead(root: &Path) -> Vec<Vec<u8>> {
     let mut reader = DirectoryReader::open(root).unwrap();
     let mut batch = Batch::new(4096);
@@ -81,7 +81,7 @@ pub(crate) fn ahead(root: &Path) -> Vec<Vec<u8>> {
     found
 }
 
-/// Returns the names in one directory in its own order, one buffer after the other.
+/// Returns the names in one directory, in the directory's own order, read one buffer after another.
 pub(crate) fn in_order(root: &Path) -> Vec<Vec<u8>> {
     let mut reader = DirectoryReader::open(root).unwrap();
     let mut batch = Batch::new(64 << 10);
@@ -106,9 +106,9 @@ pub(crate) fn find(root: &Path) -> Vec<Vec<u8>> {
     names
 }
 
-/// Makes in `root` a flat directory of `flat` files, a deep chain, names with every byte, and all
-/// kinds of entries.
-pub(crate) fn plant(root: &Path, flat: u32) {
+/// Makes a tree in `root`: a flat directory with `flat` files, a deep chain of directories, names
+/// with every possible byte, and all kinds of entries.
+pub(crate) fn make_tree(root: &Path, flat: u32) {
     let directory = root.join("flat");
     fs::create_dir(&directory).unwrap();
     for number in 0..flat {

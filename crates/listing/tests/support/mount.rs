@@ -1,5 +1,5 @@
-//! File systems of many kinds, made in an image file and mounted for one test. Mounting needs root,
-//! so tests begin with [`firstbyte_testkit::lacks_root`].
+//! Mounts file systems of many kinds, made in an image file, for one test. Mounting needs root, so
+//! tests begin with [`firstbyte_testkit::lacks_root`].
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -7,22 +7,22 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-/// A mounted file system, unmounted and deleted on drop.
+/// A mounted file system. Dropping this value unmounts and deletes it.
 pub(crate) struct Mounted {
     pub(crate) name: &'static str,
     at: PathBuf,
     home: TempDir,
 }
 
-/// Bytes of an image; XFS needs at least this.
-const IMAGE: u64 = 400 << 20;
+/// Size of an image in bytes, which is enough for XFS.
+const IMAGE_BYTES: u64 = 400 << 20;
 
 impl Mounted {
     /// Makes and mounts a file system in an image: `ext4`, `xfs`, `btrfs`.
     pub(crate) fn image(name: &'static str, make: &[&str]) -> Self {
         let home = tempfile::tempdir().unwrap();
         let image = home.path().join("image");
-        File::create(&image).unwrap().set_len(IMAGE).unwrap();
+        File::create(&image).unwrap().set_len(IMAGE_BYTES).unwrap();
         run(Command::new(make[0]).args(&make[1..]).arg(&image));
         Self::mount(name, home, |command| command.args(["-o", "loop"]).arg(&image))
     }
@@ -62,7 +62,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // If unmounting failed, removing the directory would fail too, less clearly.
+        // If unmounting failed, removing the directory would fail too, with a less clear error.
         let done = Command::new("umount").arg(&self.at).status();
         if !done.is_ok_and(|status| status.success()) {
             eprintln!("{} below {} is still mounted", self.name, self.home.path().display());

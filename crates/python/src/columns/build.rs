@@ -1,4 +1,4 @@
-//! Builds columns from batches of entries: one pass over a batch for each column.
+//! Builds columns from batches of entries, in one pass over a batch for each column.
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
@@ -14,7 +14,7 @@ use firstbyte_location::EntryKind;
 use crate::arrow::{self, ArrowBatch, ArrowColumn, ColumnValues};
 use crate::name::NameType;
 
-/// The texts of the column `type`; [`word`] returns their indices.
+/// The values of the column `type`. [`word`] returns an index into them.
 pub(super) const WORDS: &[&str] = &[
     EntryKind::File.word(),
     EntryKind::Directory.word(),
@@ -22,7 +22,8 @@ pub(super) const WORDS: &[&str] = &[
     EntryKind::Other.word(),
 ];
 
-/// Bytes of names that end a batch, however few its rows: Arrow's offsets have 31 bits.
+/// Bytes of names at which a batch ends, however few rows it has, because Arrow's offsets have 31
+/// bits.
 pub(super) const MAX_NAME_BYTES: usize = 1 << 30;
 
 /// The attribute of an entry that a column holds.
@@ -77,7 +78,8 @@ fn field(name: &str, fact: Fact, form: NameType) -> Field {
         (Fact::Short(_), _) => DataType::UInt32,
         (Fact::Time(_), _) => arrow::time(),
     };
-    // An attribute that needs a system call may be missing. The error is reported separately.
+    // An attribute that needs a system call may be missing. The error of the call is reported
+    // separately.
     let nullable = matches!(fact, Fact::Number(_) | Fact::Short(_) | Fact::Time(_));
     Field::new(name, kind, nullable)
 }
@@ -88,7 +90,7 @@ pub(super) struct ColumnsBuilder {
     /// Number of rows in a full batch.
     most: usize,
     current: ArrowBatch,
-    /// Full batches, or the reason why one is not valid.
+    /// Full batches. A batch that is not valid is replaced by the reason.
     full: VecDeque<Result<RecordBatch, String>>,
     pub(super) errors: Vec<Error>,
 }
@@ -104,11 +106,11 @@ impl ColumnsBuilder {
         !self.full.is_empty()
     }
 
-    /// Ends the batch being built, unless it has no rows. Its names are checked while they are in
-    /// the core's cache.
+    /// Ends the batch being built, unless it has no rows. Its names are checked now, while they are
+    /// in the processor's cache.
     pub(super) fn complete(&mut self) {
         if self.current.rows > 0 {
-            // The next batch is likely as large, and need not grow again.
+            // The next batch is probably as large as this one, so it gets the same capacity.
             let next = self.current.room_for();
             let batch = std::mem::replace(&mut self.current, next);
             self.full
@@ -116,12 +118,12 @@ impl ColumnsBuilder {
         }
     }
 
-    /// Takes the oldest full batch, or the reason why it is not valid.
+    /// Takes the oldest full batch, or the reason why that batch is not valid.
     pub(super) fn take(&mut self) -> Option<Result<RecordBatch, String>> {
         self.full.pop_front()
     }
 
-    /// Ends the last batch. Returns all batches and all errors.
+    /// Ends the batch being built. Returns all batches and all errors.
     pub(super) fn finish(mut self) -> Result<(Vec<RecordBatch>, Vec<Error>), String> {
         self.complete();
         let batches = std::iter::from_fn(|| self.take()).collect::<Result<_, _>>()?;
@@ -210,13 +212,13 @@ pub(super) fn word(kind: EntryKind) -> i8 {
     }
 }
 
-/// Converts a time to nanoseconds since 1970. Arrow's time reaches from 1677 to 2262; other times
-/// become its first or last instant.
+/// Converts a time to nanoseconds since 1970. Arrow's times reach from 1677 to 2262; earlier and
+/// later times become the first or last of them.
 fn nanoseconds(time: Time) -> i64 {
     time.seconds.saturating_mul(1_000_000_000).saturating_add(time.nanoseconds.into())
 }
 
-/// Checks that all names are UTF-8 if the column has text.
+/// Checks that all names are UTF-8 if the column holds strings.
 fn check(shape: &ColumnsShape, batch: &ArrowBatch) -> Result<(), String> {
     let ColumnValues::Bytes { offsets, bytes } = &batch.columns[0].values else { return Ok(()) };
     if *shape.fields.field(0).data_type() == DataType::Binary || bytes.is_ascii() {

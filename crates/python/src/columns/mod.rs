@@ -1,10 +1,10 @@
-//! `list_arrow` and `iter_batches`: return a listing as columns.
+//! Implements `list_arrow` and `iter_batches`, which return a listing as columns.
 //!
 //! For a local directory, `list_arrow` builds all columns on the threads that read the directories,
-//! and returns when the listing is complete; `iter_batches` takes batches from a stream, and keeps
-//! few in memory. Errors below the root are kept beside the columns, and the listing continues.
-//! `list_stored` and `iter_stored` do the same for a location in a store, whose listing ends with
-//! an error.
+//! and returns when the listing is complete. `iter_batches` takes batches from a stream, and keeps
+//! only a few in memory. Errors below the root are kept beside the columns, and the listing
+//! continues. `list_stored` and `iter_stored` do the same for a location in a store, whose listing
+//! ends with an error.
 
 mod build;
 mod source;
@@ -33,10 +33,10 @@ use crate::wait::interruptible;
 use build::{ColumnsBuilder, ColumnsShape};
 use source::{BatchFailure, BatchSource, INHERITED};
 
-/// Rows of a batch of `list_arrow`. The consumer sees all batches at once.
-const ROWS: NonZeroUsize = NonZeroUsize::new(1 << 16).unwrap();
+/// Number of rows in a batch of `list_arrow`. The consumer gets all batches at once.
+const ROWS_PER_BATCH: NonZeroUsize = NonZeroUsize::new(1 << 16).unwrap();
 
-/// The listing that the arguments of both functions describe.
+/// The listing that the arguments of `list_arrow` or `iter_batches` describe.
 struct Request {
     place: DirectoryArgument,
     options: ListingOptions,
@@ -71,7 +71,7 @@ impl Request {
         ColumnsBuilder::new(self.shape.clone(), rows)
     }
 
-    /// Makes the exception for an error that kept the root from being listed.
+    /// Makes the exception for an error because of which the root could not be listed.
     fn fail(&self, py: Python<'_>, error: &Error) -> PyErr {
         match error {
             Error::Io { path, source } if path == self.root() => self.place.fail(py, source),
@@ -112,8 +112,9 @@ pub(crate) fn list_arrow(
 ) -> PyResult<PyListing> {
     let py = path.py();
     let request = Request::new(path, "list_arrow", recursive, stat, followlinks)?;
-    let builders =
-        py.detach(|| firstbyte_listing::scan(request.root(), &request.options, || request.builder(ROWS)));
+    let builders = py.detach(|| {
+        firstbyte_listing::scan(request.root(), &request.options, || request.builder(ROWS_PER_BATCH))
+    });
     let builders = builders.map_err(|error| request.fail(py, &error))?;
     let (mut batches, mut errors) = (Vec::new(), Vec::new());
     for builder in builders {
@@ -157,7 +158,7 @@ impl PyListing {
 #[pyclass(frozen, module = "firstbyte")]
 pub(crate) struct Batches {
     fields: SchemaRef,
-    /// `None` once the rest was handed over.
+    /// `None` once the remaining batches were handed over.
     source: Mutex<Option<BatchSource>>,
     errors: Arc<Mutex<Vec<Error>>>,
     form: NameType,
@@ -220,7 +221,7 @@ pub(crate) fn list_stored(
     recursive: bool,
 ) -> PyResult<PyListing> {
     let location = location.0;
-    let source = begin(py, client, &location, recursive, ROWS)?;
+    let source = begin(py, client, &location, recursive, ROWS_PER_BATCH)?;
     let cancel = source.cancel().unwrap_or_default();
     let batches = interruptible(py, || cancel.cancel(), move || source.collect::<Result<_, _>>())?;
     let batches = batches.map_err(|why| fail(py, &why, Some(&location)))?;
@@ -270,7 +271,7 @@ impl Batches {
         let next = match listing.cancel() {
             None => py.detach(|| listing.next()),
             Some(cancel) => {
-                // If the wait is interrupted, the listing ends.
+                // If the wait is interrupted, the listing is dropped, which ends it.
                 let Some(mut listing) = source.take() else { return Ok(None) };
                 let step = move || (listing.next(), listing);
                 let (next, listing) = interruptible(py, || cancel.cancel(), step)?;

@@ -1,4 +1,5 @@
-//! Turns the listing of a local directory or of a store into batches of columns, as they are taken.
+//! Converts the listing of a local directory or of a store into batches of columns. Reads only as
+//! the caller takes batches.
 
 use std::fmt;
 use std::sync::Arc;
@@ -36,9 +37,10 @@ impl fmt::Display for BatchFailure {
 
 /// Iterates over batches of the requested size, whatever the sizes of the batches that were read.
 pub(crate) struct BatchSource {
-    /// `None` only while the source is dropped.
+    /// `None` only while this value is dropped.
     entries: Option<Entries>,
-    /// The process that began the listing. A forked child inherits all but the threads that list.
+    /// The process that began the listing. A forked child inherits everything except the threads
+    /// that list.
     process: u32,
 }
 
@@ -57,7 +59,7 @@ impl BatchSource {
         Self::new(Entries::Local { stream, builder, errors, over: false })
     }
 
-    /// `cancel` ends the requests of the listing.
+    /// Makes a source from the listing of a store. `cancel` ends the listing's requests.
     pub(super) fn stored(listing: Listing, builder: stored::StoredColumnsBuilder, cancel: Cancel) -> Self {
         Self::new(Entries::Stored { listing, builder, cancel, over: false })
     }
@@ -66,7 +68,7 @@ impl BatchSource {
         Self { entries: Some(entries), process: std::process::id() }
     }
 
-    /// Returns the handle that cancels the requests, if the listing waits for a server.
+    /// Returns the handle that cancels the listing's requests, if the listing is a store's.
     pub(super) fn cancel(&self) -> Option<Cancel> {
         match &self.entries {
             Some(Entries::Stored { cancel, .. }) => Some(cancel.clone()),
@@ -74,7 +76,7 @@ impl BatchSource {
         }
     }
 
-    /// True if this process is a forked child of the process that lists.
+    /// True if this process is a forked child of the process that began the listing.
     fn is_inherited(&self) -> bool {
         self.process != std::process::id()
     }
@@ -83,8 +85,9 @@ impl BatchSource {
 impl Drop for BatchSource {
     fn drop(&mut self) {
         if self.is_inherited() {
-            // A thread may have been sending when the process forked. Dropping the receiver would
-            // wait for ever for the rest of that batch.
+            // A thread may have been sending a batch when the process forked. Dropping the receiver
+            // in the child would wait forever for the rest of that batch, so the entries are
+            // leaked.
             std::mem::forget(self.entries.take());
         }
     }
@@ -102,7 +105,7 @@ impl Iterator for BatchSource {
                 while !*over && !builder.is_ready() {
                     match stream.next() {
                         Some(mut batch) => {
-                            // The builder never asks to stop.
+                            // The result is ignored, because the builder never asks to stop.
                             let _ = builder.visit(&mut batch);
                             stream.recycle(batch);
                         }

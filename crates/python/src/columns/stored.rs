@@ -11,7 +11,7 @@ use firstbyte_location::Entry;
 use super::build::{MAX_NAME_BYTES, WORDS, word};
 use crate::arrow::{self, ArrowBatch, ArrowColumn, ColumnValues};
 
-/// The columns of a listing, which every store's listing has.
+/// Returns the columns of a store's listing. They are the same for all stores.
 pub(super) fn fields(recursive: bool) -> SchemaRef {
     Arc::new(Schema::new(vec![
         Field::new(if recursive { "path" } else { "name" }, DataType::Utf8, false),
@@ -28,7 +28,7 @@ pub(super) struct StoredColumnsBuilder {
     /// Number of rows in a full batch.
     most: usize,
     current: ArrowBatch,
-    /// The first name that is not text.
+    /// The first name that is not UTF-8.
     refused: Option<String>,
 }
 
@@ -43,7 +43,7 @@ impl StoredColumnsBuilder {
         self.current.rows >= self.most || bytes.len() >= MAX_NAME_BYTES
     }
 
-    /// Adds an entry; a directory's name has no `/` at its end.
+    /// Adds an entry. Drops the `/` at the end of a directory's name.
     pub(super) fn push(&mut self, entry: &Entry) {
         let name = entry.name.strip_suffix(b"/").unwrap_or(&entry.name);
         if name.is_empty() {
@@ -69,7 +69,7 @@ impl StoredColumnsBuilder {
         self.current.rows += 1;
     }
 
-    /// Takes the rows that were added since the last batch. `None` if there are none.
+    /// Takes the rows that were added since the last batch. `None` if no rows were added.
     pub(super) fn take(&mut self) -> Option<Result<RecordBatch, String>> {
         let batch = std::mem::replace(&mut self.current, ArrowBatch::new(&self.fields));
         match self.refused.take() {
@@ -87,8 +87,8 @@ fn add_bytes(column: &mut ArrowColumn, value: Option<&[u8]>) {
     }
 }
 
-/// Converts a time to nanoseconds since 1970. Arrow's time reaches from 1677 to 2262; other times
-/// become its first or last instant.
+/// Converts a time to nanoseconds since 1970. Arrow's times reach from 1677 to 2262; earlier and
+/// later times become the first or last of them.
 fn nanoseconds(time: SystemTime) -> i64 {
     match time.duration_since(UNIX_EPOCH) {
         Ok(after) => i64::try_from(after.as_nanos()).unwrap_or(i64::MAX),

@@ -1,9 +1,9 @@
 //! Reads the contents of a directory completely, and decides later whether they are still current.
 //!
-//! The times of a directory change with every name that is added, removed or changes its type, so
-//! contents are current while the times are the same. But times are coarse: two changes in quick
-//! succession may leave the same time. So a directory that changed within [`SETTLED`] before it was
-//! read never counts as current, as in the index of git.
+//! The times of a directory change with every name that is added, removed or changes its type. So
+//! contents are current if the times are unchanged. But times are coarse: after two changes in
+//! quick succession the time may be the same. So, as in the index of git, the contents of a
+//! directory that changed within [`SETTLED_SECONDS`] before it was read never count as current.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -15,17 +15,18 @@ use rustix::fs::{AtFlags, CWD, FileType, Stat, statat};
 
 use crate::place::open;
 
-/// Seconds a directory must have been unchanged before it was read. Local times have a grain of 10
-/// ms at most, FAT's of 2 s; a file server's clock may differ from ours by about as much.
-const SETTLED: i64 = 3;
+/// Seconds for which a directory must have been unchanged before it was read. Local file systems
+/// have a time resolution of 10 ms or better, FAT of 2 s. A file server's clock may differ from
+/// ours by about 2 s too.
+const SETTLED_SECONDS: i64 = 3;
 
-/// The names in a directory. A value is filled again and again, because memory that another thread
+/// The names in a directory. The memory of a value is reused, because memory that another thread
 /// allocated is slow to free.
 #[derive(Default)]
 pub(super) struct Contents {
     /// All names, end to end.
     names: Vec<u8>,
-    /// The end and the type of each name.
+    /// End offset in `names`, and type, of each name.
     ends: Vec<(u32, FileType)>,
     stamp: Stamp,
 }
@@ -67,7 +68,7 @@ impl Contents {
         }
     }
 
-    /// The names, in the order the file system gave them.
+    /// Returns the names in the file system's order.
     pub(super) fn names(&self) -> impl Iterator<Item = (&[u8], FileType)> {
         let mut start = 0;
         self.ends.iter().map(move |&(end, kind)| {
@@ -77,7 +78,7 @@ impl Contents {
         })
     }
 
-    /// Memory in bytes.
+    /// Returns the memory in use, in bytes.
     pub(super) fn size(&self) -> usize {
         self.names.capacity() + self.ends.capacity() * size_of::<(u32, FileType)>()
     }
@@ -99,7 +100,7 @@ impl Stamp {
             inode: stat.st_ino,
             modified: (stat.st_mtime, stat.st_mtime_nsec as i64),
             changed: (stat.st_ctime, stat.st_ctime_nsec as i64),
-            settled: stat.st_mtime.max(stat.st_ctime) + SETTLED < now,
+            settled: stat.st_mtime.max(stat.st_ctime) + SETTLED_SECONDS < now,
         }
     }
 }

@@ -1,9 +1,9 @@
-//! `walk`: threads read directories ahead while Python works on the current one.
+//! Implements `walk`: threads read directories ahead while Python works on the current one.
 //!
-//! The Python half is the loop of `os.walk` with its stack of paths. Here the same paths are a
-//! queue of work: threads read from the top, which is what Python requests next. Contents that were
-//! read ahead are used only if they are still current ([`contents`]). So a caller that changes the
-//! tree while walking it gets the same results as from `os.walk`.
+//! The package's Python code is the loop of `os.walk` with its stack of paths. In this module the
+//! same paths are a queue of work: threads read from the top, which Python requests next. Contents
+//! that were read ahead are used only if they are still current ([`contents`]). So a caller that
+//! changes the tree while walking it gets the same results as from `os.walk`.
 
 mod contents;
 mod pool;
@@ -26,26 +26,27 @@ use crate::reading::DirectoryReading;
 use contents::Contents;
 use pool::WalkPool;
 
-/// Number of directories after which threads begin to read ahead. A small tree is walked before
-/// they would have started.
+/// Number of directories after which threads begin to read ahead. A smaller tree is walked before
+/// threads would have started.
 const READS_BEFORE_THREADS: usize = 16;
 
-/// The names in a directory as `os.walk` divides them: directories, also through a link; other
-/// names; and again the links among the directories.
+/// The names in a directory as `os.walk` divides them: directories and links to directories; all
+/// other names; and the links to directories once more.
 #[derive(IntoPyObject)]
-struct Found<'py>(Bound<'py, PyList>, Bound<'py, PyList>, Bound<'py, PyList>);
+struct DividedNames<'py>(Bound<'py, PyList>, Bound<'py, PyList>, Bound<'py, PyList>);
 
-/// Directories to be walked, read ahead of the walk.
+/// Directories that the walk will request, some of them already read.
 #[pyclass(frozen, module = "firstbyte")]
 pub(crate) struct Ahead(Mutex<WalkState>);
 
 #[derive(Default)]
 struct WalkState {
-    /// Number of directories read or taken so far.
+    /// Number of directories that the walk has read or taken so far.
     read: usize,
-    /// Made after the first [`READS_BEFORE_THREADS`] directories.
+    /// The threads, started after the first [`READS_BEFORE_THREADS`] directories.
     pool: Option<WalkPool>,
-    /// Memory of the last batch read here, and of the last contents read ahead.
+    /// Memory to reuse: of the last batch read on the calling thread, and of the last contents that
+    /// were taken.
     spare: Option<Batch>,
     spent: Option<Box<Contents>>,
 }
@@ -57,28 +58,29 @@ impl Ahead {
         Self(Mutex::default())
     }
 
-    /// Notes directories that will be requested, the last one first.
+    /// Records directories that the walk will request. The last one is requested first.
     fn expect(&self, paths: &Bound<'_, PyList>) {
         let py = paths.py();
         let state = self.0.lock_py_attached(py);
         if let Some(pool) = &state.pool {
-            // An invalid path fails when it is requested, as in `os.walk`.
+            // A path that is not valid is skipped here, and fails when it is requested, as in
+            // `os.walk`.
             pool.expect(paths.iter().filter_map(|path| bytes(&path)));
         }
     }
 
-    /// Reads the directory `path`, or takes contents that were read ahead. `None` for a link that
-    /// is not to be followed.
+    /// Reads the directory `path`, or takes its contents that were read ahead. `None` for a link
+    /// that must not be followed.
     ///
     /// # Errors
     /// `OSError`, as `os.scandir` raises it.
-    fn read<'py>(&self, path: &Bound<'py, PyAny>, follow: bool) -> PyResult<Option<Found<'py>>> {
+    fn read<'py>(&self, path: &Bound<'py, PyAny>, follow: bool) -> PyResult<Option<DividedNames<'py>>> {
         let py = path.py();
         let place = DirectoryArgument::new(path, "scandir")?;
-        let found = Found(PyList::empty(py), PyList::empty(py), PyList::empty(py));
+        let found = DividedNames(PyList::empty(py), PyList::empty(py), PyList::empty(py));
         let mut state = self.0.lock_py_attached(py);
         let state = &mut *state;
-        // One call shows whether the path is a link, and whether the contents read ahead are still
+        // One call shows both whether the path is a link and whether the contents read ahead are
         // current.
         let links = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
         let taken = place.path().and_then(|path| py.detach(|| state.take(path, links)));
@@ -106,11 +108,12 @@ impl Ahead {
 }
 
 impl WalkState {
-    /// Takes the contents that were read ahead of `path`, if they are still current.
+    /// Takes the contents of `path` that were read ahead, if they are still current.
     fn take(&mut self, path: &Path, links: AtFlags) -> Option<Box<Contents>> {
         self.read += 1;
         if self.read == READS_BEFORE_THREADS {
-            // A path that cannot be examined needs no threads: it fails when it is read.
+            // For a path that cannot be examined no threads are started: the path fails when it is
+            // read.
             self.pool =
                 Tuning::of(path, &ListingOptions::default()).ok().map(|tuning| WalkPool::new(&tuning));
         }
@@ -118,8 +121,8 @@ impl WalkState {
     }
 }
 
-impl<'py> Found<'py> {
-    /// Divides some names.
+impl<'py> DividedNames<'py> {
+    /// Divides `names` into directories and other names.
     fn add<'a>(
         &self,
         place: &DirectoryArgument,
@@ -131,15 +134,18 @@ impl<'py> Found<'py> {
             let text = place.form.decode(py, name)?;
             match kind {
                 FileType::Directory => directories.append(text)?,
-                FileType::Symlink | FileType::Unknown => match py.detach(|| look(place.path(), name, kind)) {
-                    Ok(Seen::Directory) => directories.append(text)?,
-                    Ok(Seen::LinkToDirectory) => {
-                        links.append(&text)?;
-                        directories.append(text)?;
+                FileType::Symlink | FileType::Unknown => {
+                    match py.detach(|| examine(place.path(), name, kind)) {
+                        Ok(ExaminedKind::Directory) => directories.append(text)?,
+                        Ok(ExaminedKind::LinkToDirectory) => {
+                            links.append(&text)?;
+                            directories.append(text)?;
+                        }
+                        // A name that cannot be examined counts as not a directory, as in
+                        // `os.walk`.
+                        Ok(ExaminedKind::Other) | Err(_) => rest.append(text)?,
                     }
-                    // A name that cannot be examined is no directory, as in `os.walk`.
-                    Ok(Seen::Other) | Err(_) => rest.append(text)?,
-                },
+                }
                 _ => rest.append(text)?,
             }
         }
@@ -147,23 +153,23 @@ impl<'py> Found<'py> {
     }
 }
 
-/// Kind of a name if its directory alone does not tell it.
-enum Seen {
+/// Kind of a name whose directory entry does not state it.
+enum ExaminedKind {
     Directory,
     LinkToDirectory,
     Other,
 }
 
-/// Examines a name that is a link, or whose type is unknown. Never done ahead of the walk, because
-/// the target of a link may change without a trace in the directory.
-fn look(directory: Option<&Path>, name: &[u8], known: FileType) -> io::Result<Seen> {
+/// Examines a name that is a link, or whose type is unknown. This is never done ahead of the walk,
+/// because the target of a link may change without a change of the directory's times.
+fn examine(directory: Option<&Path>, name: &[u8], known: FileType) -> io::Result<ExaminedKind> {
     let path = directory.unwrap_or(Path::new("")).join(OsStr::from_bytes(name));
     let ask = |flags| statat(CWD, &path, flags).map(|stat| FileType::from_raw_mode(stat.st_mode));
     let own = if known == FileType::Symlink { known } else { ask(AtFlags::SYMLINK_NOFOLLOW)? };
     Ok(match own {
-        FileType::Directory => Seen::Directory,
-        FileType::Symlink if ask(AtFlags::empty())? == FileType::Directory => Seen::LinkToDirectory,
-        _ => Seen::Other,
+        FileType::Directory => ExaminedKind::Directory,
+        FileType::Symlink if ask(AtFlags::empty())? == FileType::Directory => ExaminedKind::LinkToDirectory,
+        _ => ExaminedKind::Other,
     })
 }
 

@@ -1,10 +1,11 @@
-//! Threads that read the directories that a walk will request, nearest first.
+//! Runs threads that read the directories that a walk will request, nearest first.
 //!
-//! The work of the pool is the walk's own stack. Threads take the entry nearest to its top that no
-//! thread has begun. The walk takes the top, whether it has been read or not. If no thread has
-//! begun it, the walk reads it itself, so there is no deadlock. Threads that have read everything
-//! within [`WINDOW`] sleep until a good part of it is free again; waking them for each directory
-//! would cost more than it saves.
+//! The work of the pool is the walk's own stack. Threads take the entry nearest to the top of the
+//! stack that no thread has begun. The walk takes the top entry, whether it has been read or not.
+//! If no thread has begun that entry, the walk reads the directory itself, so there is no deadlock.
+//! Threads that have read everything within [`READ_WINDOW`] sleep until the walk has taken
+//! [`TAKEN_BEFORE_WAKING`] directories. Waking threads for each directory would cost more than it
+//! saves.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -17,45 +18,45 @@ use rustix_futex_sync::{Condvar, Mutex, MutexGuard};
 
 use super::contents::Contents;
 
-/// Distance from the top of the stack within which threads read: some directories for each of the
-/// threads that a remote file system gets.
-const WINDOW: usize = 256;
+/// Number of entries from the top of the stack within which threads read. On a remote file system,
+/// that is some directories for each thread.
+const READ_WINDOW: usize = 256;
 
 /// Number of directories at the top that are left to the walk itself on a local file system. The
-/// walk reads a directory about as fast as a thread would, and would otherwise wait for one that a
-/// thread has just begun.
-const NEAR: usize = 4;
+/// walk reads a directory about as fast as a thread would. Without this distance, the walk would
+/// wait for a directory that a thread has just begun.
+const LEFT_TO_LOCAL_WALK: usize = 4;
 
 /// Number of directories that the walk takes before sleeping threads are woken.
-const REST: usize = WINDOW / 4;
+const TAKEN_BEFORE_WAKING: usize = READ_WINDOW / 4;
 
-/// Most bytes that may be read and not yet requested.
+/// Maximum number of bytes that are read and not yet requested.
 const MAX_WAITING_BYTES: usize = 16 << 20;
 
 /// The threads and their work.
 pub(super) struct WalkPool {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
-    /// The process that started the threads. A forked child has the stack but not the threads.
+    /// The process that started the threads. A forked child has the stack but no threads.
     process: u32,
 }
 
 struct Shared {
     stack: Mutex<Stack>,
-    /// Wakes threads if there is work, or no more work ever.
+    /// Wakes threads when there is work, or when the walk is over.
     work: Condvar,
-    /// Wakes the walk when the directory it waits for was read.
+    /// Wakes the walk when the directory for which it waits has been read.
     done: Condvar,
-    /// Bytes of one read of a directory.
+    /// Bytes of the buffer for one read of a directory.
     buffer: usize,
 }
 
 #[derive(Default)]
 struct Stack {
     directories: Vec<Entry>,
-    /// Bytes read and not yet requested.
+    /// Bytes that are read and not yet requested.
     waiting: usize,
-    /// Contents that the walk has processed, to be filled again.
+    /// Contents that the walk has processed, whose memory is reused.
     #[expect(
         clippy::vec_box,
         reason = "they come and go in their boxes, so that an entry of the stack is small"
@@ -63,15 +64,16 @@ struct Stack {
     spent: Vec<Box<Contents>>,
     /// Number of directories at the top that are left to the walk.
     near: usize,
-    /// Number of sleeping threads, and of directories taken since they were woken.
+    /// Number of sleeping threads. `taken` counts the directories taken since the threads were
+    /// woken.
     asleep: usize,
     taken: usize,
-    /// True if the walk sleeps.
+    /// True if the walk waits for a directory.
     waited_for: bool,
     over: bool,
 }
 
-/// A directory of the walk.
+/// A directory that the walk will request.
 struct Entry {
     path: PathBuf,
     work: Work,
@@ -81,16 +83,17 @@ struct Entry {
 enum Work {
     Expected,
     Begun,
-    /// Read; `None` if that failed, in which case the walk reads it itself and reports the error.
+    /// Read. `None` if reading failed: the walk then reads the directory itself and reports the
+    /// error.
     Done(Option<Box<Contents>>),
 }
 
 impl WalkPool {
-    /// Starts the threads that suit this file system.
+    /// Starts as many threads as suit this file system.
     pub(super) fn new(tuning: &Tuning) -> Self {
-        // On local disks the walk itself keeps one processor busy.
+        // On local disks, the walk itself keeps one processor busy, so there is one thread fewer.
         let (threads, near) = match tuning.file_system.reach {
-            FileSystemReach::Local => (tuning.threads.saturating_sub(1).clamp(1, 3), NEAR),
+            FileSystemReach::Local => (tuning.threads.saturating_sub(1).clamp(1, 3), LEFT_TO_LOCAL_WALK),
             FileSystemReach::Remote => (tuning.threads, 1),
         };
         let stack = Mutex::new(Stack { near, ..Stack::default() });
@@ -100,12 +103,12 @@ impl WalkPool {
             let shared = Arc::clone(&shared);
             std::thread::Builder::new().name(format!("firstbyte-walk-{number}")).spawn(move || shared.serve())
         };
-        // With fewer threads than wished, or none, the walk reads more itself.
+        // If fewer threads can be started, or none, the walk reads more directories itself.
         let workers = (0..threads).map_while(|number| start(number).ok()).collect();
         Self { shared, workers, process: std::process::id() }
     }
 
-    /// Adds directories to the top of the stack, so that the last one is requested first.
+    /// Adds directories to the top of the stack. The last one is on top and is requested first.
     pub(super) fn expect(&self, paths: impl Iterator<Item = Vec<u8>>) {
         if self.process != std::process::id() {
             return;
@@ -117,15 +120,15 @@ impl WalkPool {
         self.shared.wake(stack);
     }
 
-    /// Takes `path` from the stack. Returns its contents, if a thread has read them or has begun
-    /// to. The caller may give back earlier contents as `spent`.
+    /// Takes `path` from the stack. Returns its contents if a thread has read them, or has begun to
+    /// read them. The caller may give back earlier contents as `spent`.
     pub(super) fn take(&self, path: &Path, spent: Option<Box<Contents>>) -> Option<Box<Contents>> {
         if self.process != std::process::id() {
             return None;
         }
         let mut stack = self.shared.stack.lock();
         stack.spent.extend(spent);
-        // Directories above it were expected and not requested.
+        // Directories above it were expected but never requested. They are dropped.
         let place = stack.directories.iter().rposition(|entry| entry.path == path)?;
         while matches!(stack.directories.get(place), Some(Entry { work: Work::Begun, .. })) {
             stack.waited_for = true;
@@ -139,7 +142,7 @@ impl WalkPool {
             Some(Entry { work: Work::Done(contents), .. }) => contents,
             _ => None,
         };
-        if contents.is_none() || stack.taken >= REST {
+        if contents.is_none() || stack.taken >= TAKEN_BEFORE_WAKING {
             self.shared.wake(stack);
         }
         contents
@@ -149,20 +152,20 @@ impl WalkPool {
 impl Drop for WalkPool {
     fn drop(&mut self) {
         if self.process != std::process::id() {
-            // A forked child cannot wait for threads that it does not have.
+            // A forked child must not wait for threads that it does not have.
             return self.workers.drain(..).for_each(std::mem::forget);
         }
         self.shared.stack.lock().over = true;
         self.shared.work.notify_all();
         for worker in self.workers.drain(..) {
-            // A panic needs no report: the walk reads what the thread did not.
+            // A panic need not be reported: the walk reads whatever the thread did not.
             let _ = worker.join();
         }
     }
 }
 
 impl Shared {
-    /// Wakes the threads that sleep, if there is something for them.
+    /// Wakes sleeping threads, if there is work for them.
     fn wake(&self, mut stack: MutexGuard<'_, Stack>) {
         stack.taken = 0;
         let needed = stack.asleep > 0 && stack.next().is_some();
@@ -196,8 +199,8 @@ impl Shared {
 }
 
 impl Stack {
-    /// Returns the directory that a thread should read next, if there is one and memory for it.
-    /// Directories near the top are left to the walk.
+    /// Returns the directory that a thread should read next. `None` if there is none, or no memory
+    /// for it. Directories near the top are left to the walk.
     fn next(&mut self) -> Option<&mut Entry> {
         if self.waiting > MAX_WAITING_BYTES {
             return None;
@@ -206,13 +209,13 @@ impl Stack {
             .iter_mut()
             .rev()
             .skip(self.near)
-            .take(WINDOW)
+            .take(READ_WINDOW)
             .find(|entry| matches!(entry.work, Work::Expected))
     }
 
     fn finish(&mut self, path: &Path, contents: Option<Box<Contents>>) {
         let begun = |entry: &&mut Entry| matches!(entry.work, Work::Begun) && entry.path == path;
-        // The walk may have dropped the directory.
+        // The entry is missing if the walk has dropped the directory.
         if let Some(entry) = self.directories.iter_mut().rfind(begun) {
             entry.work = Work::Done(contents);
             self.waiting += entry.size();
@@ -227,7 +230,7 @@ impl Entry {
         self.path.clone()
     }
 
-    /// Bytes read and not yet requested.
+    /// Returns the bytes that are read and not yet requested.
     fn size(&self) -> usize {
         match &self.work {
             Work::Done(Some(contents)) => contents.size(),

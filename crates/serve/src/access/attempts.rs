@@ -13,23 +13,23 @@ use std::time::{Duration, Instant};
 
 use rustix_futex_sync::Mutex;
 
-/// The number of wrong secrets that brings the first delay. Fewer are typing errors, or a program
-/// that sends an outdated secret in parallel.
-const FIRST_DELAYED: u32 = 10;
+/// Number of wrong secrets after which the first delay applies. Fewer come from typing errors, or
+/// from a program that sends an outdated secret in parallel.
+const FAILURES_BEFORE_DELAY: u32 = 10;
 /// The first delay. Each further wrong secret doubles it.
 const FIRST_DELAY: Duration = Duration::from_secs(10);
-/// The longest delay. It allows some 300 guesses a day.
-const LONGEST_DELAY: Duration = Duration::from_secs(300);
-/// How long after the last wrong secret a pair is remembered; longer than [`LONGEST_DELAY`].
-const REMEMBERED: Duration = Duration::from_secs(900);
-/// The most pairs remembered, some 100 bytes each.
-const MOST_PAIRS: usize = 10_000;
+/// Maximum delay. It allows about 300 guesses a day.
+const MAX_DELAY: Duration = Duration::from_secs(300);
+/// Time after the last wrong secret for which a pair is remembered; longer than [`MAX_DELAY`].
+const FAILURE_LIFETIME: Duration = Duration::from_secs(900);
+/// Maximum number of remembered pairs, about 100 bytes each.
+const MAX_PAIRS: usize = 10_000;
 
 /// Recent wrong secrets, by address and access key.
 #[derive(Debug, Default)]
 pub(crate) struct Attempts {
     failures: Mutex<HashMap<(IpAddr, String), Failures>>,
-    /// The number of pairs. If it is zero, a request does not take the lock.
+    /// The number of pairs. While it is zero, requests do not take the lock.
     pairs: AtomicUsize,
 }
 
@@ -41,9 +41,9 @@ struct Failures {
 
 impl Failures {
     fn delay(&self) -> Duration {
-        self.count.checked_sub(FIRST_DELAYED).map_or(Duration::ZERO, |further| {
-            FIRST_DELAY.saturating_mul(1 << further.min(20)).min(LONGEST_DELAY)
-        })
+        self.count
+            .checked_sub(FAILURES_BEFORE_DELAY)
+            .map_or(Duration::ZERO, |further| FIRST_DELAY.saturating_mul(1 << further.min(20)).min(MAX_DELAY))
     }
 
     fn left(&self, now: Instant) -> Option<Duration> {
@@ -53,9 +53,9 @@ impl Failures {
 }
 
 impl Attempts {
-    /// How long secrets of `access_key` from this address are still refused without a check.
-    /// `None`: a secret may be checked now. Use an empty `access_key` for every key that does not
-    /// exist.
+    /// Returns how long secrets of `access_key` from this address are still refused without a
+    /// check; `None` if a secret may be checked now. For every key that does not exist, pass an
+    /// empty `access_key`.
     pub(crate) fn wait(&self, from: IpAddr, access_key: &str) -> Option<Duration> {
         if self.pairs.load(Ordering::Relaxed) == 0 {
             return None;
@@ -68,11 +68,11 @@ impl Attempts {
         let now = Instant::now();
         let mut failures = self.failures.lock();
         let pair = pair(from, access_key);
-        if failures.len() >= MOST_PAIRS && !failures.contains_key(&pair) {
+        if failures.len() >= MAX_PAIRS && !failures.contains_key(&pair) {
             make_room(&mut failures, now);
         }
         let entry = failures.entry(pair).or_insert(Failures { count: 0, last: now });
-        if now.duration_since(entry.last) > REMEMBERED {
+        if now.duration_since(entry.last) > FAILURE_LIFETIME {
             entry.count = 0;
         }
         (entry.count, entry.last) = (entry.count.saturating_add(1), now);
@@ -90,11 +90,11 @@ impl Attempts {
     }
 }
 
-/// Drops outdated pairs or, if there are none, the pair with the fewest failures. So a new pair
-/// never displaces one under attack.
+/// Drops outdated pairs. If there are none, drops the pair with the fewest failures, because a pair
+/// with many failures may be under attack.
 fn make_room(failures: &mut HashMap<(IpAddr, String), Failures>, now: Instant) {
-    failures.retain(|_, entry| now.duration_since(entry.last) <= REMEMBERED);
-    if failures.len() < MOST_PAIRS {
+    failures.retain(|_, entry| now.duration_since(entry.last) <= FAILURE_LIFETIME);
+    if failures.len() < MAX_PAIRS {
         return;
     }
     let least = failures.iter().min_by_key(|(_, entry)| (entry.count, entry.last));
@@ -123,17 +123,17 @@ mod tests {
 
     #[test]
     fn delays_double_up_to_a_bound() {
-        let delays: Vec<u64> = (FIRST_DELAYED - 2..FIRST_DELAYED + 8)
+        let delays: Vec<u64> = (FAILURES_BEFORE_DELAY - 2..FAILURES_BEFORE_DELAY + 8)
             .map(|count| Failures { count, last: Instant::now() }.delay().as_secs())
             .collect();
         assert_eq!(delays, [0, 0, 10, 20, 40, 80, 160, 300, 300, 300]);
-        assert_eq!(Failures { count: u32::MAX, last: Instant::now() }.delay(), LONGEST_DELAY);
+        assert_eq!(Failures { count: u32::MAX, last: Instant::now() }.delay(), MAX_DELAY);
     }
 
     #[test]
     fn one_key_from_one_address_is_delayed_and_no_other() {
         let attempts = Attempts::default();
-        for _ in 0..FIRST_DELAYED {
+        for _ in 0..FAILURES_BEFORE_DELAY {
             assert_eq!(attempts.wait(HERE, "alice"), None);
             attempts.failed(HERE, "alice");
         }
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn addresses_of_one_ipv6_network_count_as_one() {
         let attempts = Attempts::default();
-        for host in 0..FIRST_DELAYED {
+        for host in 0..FAILURES_BEFORE_DELAY {
             attempts.failed(format!("2001:db8::{host:x}").parse().unwrap(), "alice");
         }
         assert!(attempts.wait("2001:db8::ffff".parse().unwrap(), "alice").is_some());
@@ -157,13 +157,13 @@ mod tests {
     #[test]
     fn a_flood_of_addresses_is_bounded_and_does_not_end_a_delay() {
         let attempts = Attempts::default();
-        for _ in 0..FIRST_DELAYED + 5 {
+        for _ in 0..FAILURES_BEFORE_DELAY + 5 {
             attempts.failed(HERE, "alice");
         }
-        for number in 0..u32::try_from(MOST_PAIRS).unwrap() + 50 {
+        for number in 0..u32::try_from(MAX_PAIRS).unwrap() + 50 {
             attempts.failed(std::net::Ipv4Addr::from(0x0a00_0000 + number).into(), "alice");
         }
-        assert!(attempts.failures.lock().len() <= MOST_PAIRS);
+        assert!(attempts.failures.lock().len() <= MAX_PAIRS);
         assert!(attempts.wait(HERE, "alice").is_some());
     }
 }

@@ -1,4 +1,4 @@
-//! Keys from a file, and the rights that each key has by path prefix.
+//! Reads keys from a file, and decides the rights that each key has by path prefix.
 //!
 //! An S3 request proves its key by a signature, which s3s checks with the secret from
 //! [`ServerKeys`]. A plain HTTP request carries the same key by HTTP Basic, or a session cookie
@@ -33,7 +33,7 @@ pub struct ServerKey {
     /// The secret that proves it.
     pub secret: String,
     /// Rights, each with the path at and below which they hold. A path has no `/` at either end;
-    /// the empty path is everything.
+    /// the empty path covers everything.
     pub grants: Vec<(KeyRights, String)>,
 }
 
@@ -116,17 +116,18 @@ impl ServerKeys {
         self.by_id.get(access_key)
     }
 
-    /// Returns the key with this id if `secret` is its secret. Takes the same time if it is not.
+    /// Returns the key with this id if `secret` is its secret. A wrong secret takes as much time as
+    /// the right one.
     #[must_use]
     pub fn check(&self, access_key: &str, secret: &str) -> Option<&Arc<ServerKey>> {
         let key = self.by_id.get(access_key);
         let expected = key.map_or("", |key| key.secret.as_str());
-        (same(expected.as_bytes(), secret.as_bytes()) && key.is_some()).then_some(key?)
+        (equal_in_constant_time(expected.as_bytes(), secret.as_bytes()) && key.is_some()).then_some(key?)
     }
 }
 
 /// Compares two secrets in constant time.
-fn same(left: &[u8], right: &[u8]) -> bool {
+fn equal_in_constant_time(left: &[u8], right: &[u8]) -> bool {
     let (left, right) = (Sha256::digest(left), Sha256::digest(right));
     let difference = left.iter().zip(right.iter()).fold(0, |sum, (left, right)| sum | (left ^ right));
     std::hint::black_box(difference) == 0
@@ -149,8 +150,8 @@ impl RequestRights {
         self.fence(rights, path).is_some()
     }
 
-    /// Returns the length of the shortest prefix that gives `rights` for `path`; `None` if no
-    /// prefix does. Links below it must not lead out of it: see [`EntryPath::fenced`].
+    /// Returns the length in bytes of the shortest prefix that gives `rights` for `path`; `None` if
+    /// no prefix does. Links below that prefix must not lead out of it: see [`EntryPath::fenced`].
     pub(crate) fn fence(&self, rights: KeyRights, path: &[u8]) -> Option<usize> {
         match self {
             Self::Everyone => Some(0),
@@ -174,8 +175,8 @@ impl RequestRights {
         }
     }
 
-    /// Returns the deepest directory that contains all paths of these rights: the page's start for
-    /// a visitor.
+    /// Returns the deepest directory that contains all paths these rights cover. The browser page
+    /// starts there.
     pub(crate) fn home(&self) -> EntryPath {
         let Self::Key(key) = self else { return EntryPath::default() };
         let mut prefixes = key.grants.iter().map(|(_, prefix)| Path::new(prefix));
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_at_home_in_the_directory_that_has_all_it_opens() {
+    fn the_home_of_a_key_contains_all_its_prefixes() {
         for (lines, home) in [
             ("a s read", ""),
             ("a s read b/public/", "b/public"),

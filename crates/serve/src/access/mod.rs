@@ -1,4 +1,4 @@
-//! Keys, rights, sessions, signatures, and counts of wrong secrets.
+//! Handles keys, rights, sessions, signatures, and counts of wrong secrets.
 
 pub(crate) mod attempts;
 pub(crate) mod keys;

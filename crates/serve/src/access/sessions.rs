@@ -1,5 +1,5 @@
-//! Sessions of browsers, and the two headers by which a plain request names its key: HTTP Basic and
-//! the session cookie.
+//! Keeps the sessions of browsers, and parses the two headers by which a plain request names its
+//! key: HTTP Basic and the session cookie.
 //!
 //! A session is a random token, held in memory only. Called by the server's state and by the
 //! sign-in page.
@@ -15,11 +15,11 @@ use crate::token::random_token;
 /// Prefix of the name of the cookie that holds a browser session.
 pub(crate) const SESSION_COOKIE: &str = "firstbyte_session";
 
-/// Lifetime of a session: a working day. Then the user has to sign in again.
-const SESSION_LIFE: Duration = Duration::from_secs(12 * 3600);
+/// Lifetime of a session: a working day. After it, the user has to sign in again.
+const SESSION_LIFETIME: Duration = Duration::from_secs(12 * 3600);
 
-/// The most sessions, about 100 bytes each.
-const MOST_SESSIONS: usize = 10_000;
+/// Maximum number of sessions, about 100 bytes each.
+const MAX_SESSIONS: usize = 10_000;
 
 /// Browser sessions: random tokens, held in memory only.
 #[derive(Default)]
@@ -40,10 +40,10 @@ impl BrowserSessions {
         let token = random_token();
         let now = Instant::now();
         let mut held = self.held.lock();
-        if held.len() >= MOST_SESSIONS {
-            held.retain(|_, (_, since)| now.duration_since(*since) < SESSION_LIFE);
+        if held.len() >= MAX_SESSIONS {
+            held.retain(|_, (_, since)| now.duration_since(*since) < SESSION_LIFETIME);
         }
-        if held.len() >= MOST_SESSIONS {
+        if held.len() >= MAX_SESSIONS {
             held.clear();
         }
         held.insert(token.clone(), (access_key.to_owned(), now));
@@ -59,12 +59,12 @@ impl BrowserSessions {
     pub(crate) fn holder(&self, token: &str) -> Option<String> {
         let held = self.held.lock();
         let (access_key, since) = held.get(token)?;
-        (since.elapsed() < SESSION_LIFE).then(|| access_key.clone())
+        (since.elapsed() < SESSION_LIFETIME).then(|| access_key.clone())
     }
 }
 
 /// Parses an `Authorization: Basic` value into access key and secret.
-pub(crate) fn basic(authorization: &str) -> Option<(String, String)> {
+pub(crate) fn parse_basic(authorization: &str) -> Option<(String, String)> {
     let (scheme, encoded) = authorization.split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("basic") {
         return None;
@@ -76,7 +76,7 @@ pub(crate) fn basic(authorization: &str) -> Option<(String, String)> {
 }
 
 /// Finds the value of cookie `name` in a `Cookie` header.
-pub(crate) fn cookie<'a>(header: &'a str, name: &str) -> Option<&'a str> {
+pub(crate) fn cookie_value<'a>(header: &'a str, name: &str) -> Option<&'a str> {
     header
         .split(';')
         .filter_map(|pair| pair.trim().split_once('='))

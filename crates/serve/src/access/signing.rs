@@ -1,6 +1,6 @@
-//! Signature Version 4: the signing key of a scope, and URLs that are signed for reading. Called by
-//! the verification of chunks in `s3` and by the links of `page`.
-//! Source: "Authenticating requests: using query parameters",
+//! Computes Signature Version 4: derives the signing key of a scope, and signs URLs for reading.
+//! Called by the verification of chunks in `s3` and by the links of `page`. Source: "Authenticating
+//! requests: using query parameters",
 //! <https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-query-string-auth.html>, read 2026-11-27.
 
 use std::time::{Duration, SystemTime};
@@ -12,13 +12,13 @@ use time::OffsetDateTime;
 
 use super::keys::ServerKey;
 
-/// Characters to percent-encode: all but RFC 3986's unreserved ones.
+/// Characters to percent-encode: all except the unreserved characters of RFC 3986.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// The region that signed URLs name. `serve` accepts any.
 const REGION: &str = "us-east-1";
 
-/// The longest validity of a signed URL, as in S3.
+/// Maximum validity of a signed URL, as in S3.
 pub(crate) const MAX_VALIDITY: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Derives the key with which `secret` signs in `scope` (`DATE/REGION/SERVICE/aws4_request`).
@@ -28,15 +28,16 @@ pub(crate) fn scope_key(secret: &str, scope: &str) -> hmac::Key {
     hmac::Key::new(hmac::HMAC_SHA256, &key)
 }
 
-/// Signs a URL, by which any client may GET `path` from `host` for the time `valid`. Returns its
-/// path and query. `path` is percent-encoded, except RFC 3986's unreserved characters and `/`.
+/// Signs a URL with which any client may GET `path` from `host` for the time `valid`. Returns the
+/// URL's path and query. In `path`, all characters except RFC 3986's unreserved ones and `/` must
+/// be percent-encoded.
 pub(crate) fn presigned(key: &ServerKey, host: &str, path: &str, now: SystemTime, valid: Duration) -> String {
     let now = OffsetDateTime::from(now);
     let date = format!("{:04}{:02}{:02}", now.year(), u8::from(now.month()), now.day());
     let stamp = format!("{date}T{:02}{:02}{:02}Z", now.hour(), now.minute(), now.second());
     let scope = format!("{date}/{REGION}/s3/aws4_request");
     let credential = encoded(&format!("{}/{scope}", key.access_key));
-    // Sorted by name, as the signature requires.
+    // The parameters are sorted by name, as the signature requires.
     let query = format!(
         "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential={credential}&X-Amz-Date={stamp}&X-Amz-Expires={}&X-Amz-SignedHeaders=host",
         valid.as_secs()
@@ -60,7 +61,7 @@ fn encoded(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// The example of the page named above.
+    /// The example from the AWS page that the module head names.
     #[test]
     fn a_url_is_signed_as_in_the_documentation() {
         let key = ServerKey {

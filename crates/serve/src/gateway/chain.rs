@@ -1,8 +1,9 @@
-//! Detects loops: a gateway whose origin leads back to it.
+//! Detects loops: a gateway whose origin leads back to the gateway itself.
 //!
-//! Every request to an origin names in `Via` (RFC 9110, 7.6.3) this gateway and the gateways that
-//! sent it requests within the last minute. They are not those of one request, because one fetch
-//! serves many requests. A request that names its receiver has passed it before and is refused.
+//! Every request to an origin has a `Via` header (RFC 9110, 7.6.3) with the name of this gateway
+//! and the names of all gateways that sent it requests within the last minute. The list is not made
+//! per request, because one fetch serves many requests. If the `Via` of a request names the gateway
+//! that receives it, the request has passed that gateway before and is refused.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -15,14 +16,14 @@ use rustix_futex_sync::Mutex;
 use super::error::Unserved;
 use crate::token::random_token;
 
-/// Prefix of a gateway's name in `Via`.
-const NAME: &str = "firstbyte-";
+/// Prefix of the gateways' names in `Via`.
+const NAME_PREFIX: &str = "firstbyte-";
 
-/// How long a gateway is named after its last request.
-const REMEMBERED: Duration = Duration::from_secs(60);
+/// Time after a gateway's last request for which `Via` names it.
+const ASKER_LIFETIME: Duration = Duration::from_secs(60);
 
-/// The most gateways that are named. No real chain is longer.
-const MOST_NAMED: usize = 16;
+/// Maximum number of gateways that `Via` names. No real chain is longer.
+const MAX_NAMED_GATEWAYS: usize = 16;
 
 /// The name of this gateway, and the names of the gateways that send it requests.
 #[derive(Debug)]
@@ -33,15 +34,15 @@ pub(super) struct GatewayChain {
 }
 
 impl GatewayChain {
-    /// Makes a new name and sets it in all requests with `via`.
+    /// Makes a random name for this gateway. `via` adds it to every request to the origin.
     pub(super) fn new(via: Via) -> Self {
-        let chain = Self { own: format!("{NAME}{}", random_token()), askers: Mutex::default(), via };
+        let chain = Self { own: format!("{NAME_PREFIX}{}", random_token()), askers: Mutex::default(), via };
         chain.announce(&HashMap::new());
         chain
     }
 
-    /// Refuses a request that has passed this gateway. Remembers the gateways that another request
-    /// names.
+    /// Refuses a request whose `Via` names this gateway. Otherwise remembers the gateways that
+    /// `Via` names.
     pub(super) fn check(&self, headers: &HeaderMap, now: Instant) -> Result<(), Unserved> {
         let named: Vec<&str> = headers.get_all(VIA).iter().filter_map(|value| value.to_str().ok()).collect();
         let named = named.iter().flat_map(|value| value.split(',')).filter_map(pseudonym);
@@ -51,15 +52,15 @@ impl GatewayChain {
         }
         let mut askers = self.askers.lock();
         let mut is_new = false;
-        for name in others.take(MOST_NAMED) {
+        for name in others.take(MAX_NAMED_GATEWAYS) {
             if name == self.own {
                 return Err(Unserved::Loop);
             }
             is_new |= askers.insert(name.to_owned(), now).is_none();
         }
         let before = askers.len();
-        askers.retain(|_, asked| now.duration_since(*asked) < REMEMBERED);
-        while askers.len() > MOST_NAMED {
+        askers.retain(|_, asked| now.duration_since(*asked) < ASKER_LIFETIME);
+        while askers.len() > MAX_NAMED_GATEWAYS {
             let oldest = askers.iter().min_by_key(|(_, asked)| **asked).map(|(name, _)| name.clone());
             oldest.and_then(|name| askers.remove(&name));
         }
@@ -82,7 +83,7 @@ impl GatewayChain {
 fn pseudonym(element: &str) -> Option<&str> {
     let name = element.split_whitespace().nth(1)?;
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-    (name.starts_with(NAME) && name.len() <= 80 && name.bytes().all(is_word)).then_some(name)
+    (name.starts_with(NAME_PREFIX) && name.len() <= 80 && name.bytes().all(is_word)).then_some(name)
 }
 
 #[cfg(test)]
@@ -105,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn other_proxies_are_no_gateways_and_askers_are_forgotten() {
+    fn other_proxies_are_ignored_and_old_gateways_are_forgotten() {
         let via = Via::default();
         let chain = GatewayChain::new(via.clone());
         let (alone, now) = (via.value(), Instant::now());
@@ -113,9 +114,9 @@ mod tests {
         assert_eq!(via.value(), alone);
         assert!(chain.check(&headers("1.1 firstbyte-x"), now).is_ok());
         assert_ne!(via.value(), alone);
-        assert!(chain.check(&headers("1.1 firstbyte-y"), now + REMEMBERED).is_ok());
+        assert!(chain.check(&headers("1.1 firstbyte-y"), now + ASKER_LIFETIME).is_ok());
         assert!(!via.value().unwrap().contains("firstbyte-x"));
         (0..100).for_each(|n| assert!(chain.check(&headers(&format!("1.1 firstbyte-{n}")), now).is_ok()));
-        assert!(via.value().unwrap().split(',').count() <= MOST_NAMED + 1);
+        assert!(via.value().unwrap().split(',').count() <= MAX_NAMED_GATEWAYS + 1);
     }
 }

@@ -1,5 +1,5 @@
-//! The reasons for which a gateway does not answer with an object. The APIs convert them to their
-//! own responses.
+//! Defines the reasons why a gateway does not answer with an object. The APIs convert these reasons
+//! to their own responses.
 
 use firstbyte_store::FailureKind;
 use http::StatusCode;
@@ -93,7 +93,7 @@ impl Unserved {
 
 impl From<firstbyte_store::Error> for Unserved {
     fn from(error: firstbyte_store::Error) -> Self {
-        // Status 508 comes from this gateway itself if it asked itself.
+        // Status 508 (Loop Detected): the origin leads back to this gateway.
         if matches!(&error, firstbyte_store::Error::Server { status: 508, .. }) {
             return Self::Loop;
         }

@@ -1,8 +1,8 @@
 //! Looks up objects at the origin, once for all clients, and keeps the results for a time.
 //!
-//! A look-up is shared by all clients that ask for the object meanwhile. It is valid for the time
-//! `fresh` from its start. While the origin is down, it is used for the time `stale` longer. The
-//! number of objects is bounded; the least recently used ones are forgotten.
+//! Clients that ask for an object during its look-up share the result. A result is valid for the
+//! time `fresh` from the start of the look-up, and for the time `stale` longer while the origin is
+//! down. The number of objects is bounded; the least recently used ones are forgotten.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,30 +17,30 @@ use super::error::Unserved;
 use super::object::RemoteObject;
 use super::{Gateway, MAX_LOOKUP_WAIT};
 
-/// The most objects remembered, some 10 MB.
+/// Maximum number of remembered objects, about 10 MB in total.
 const MAX_OBJECTS: usize = 10_000;
 
-/// The time after an outage of the origin in which it is not asked again. Clients get a stale
-/// answer or an error at once.
-const PAUSE: Duration = Duration::from_secs(2);
+/// Time after an outage of the origin during which it is not asked again. Until then clients get a
+/// stale answer or an error at once.
+const OUTAGE_PAUSE: Duration = Duration::from_secs(2);
 
 /// The look-ups of one gateway.
 pub(super) struct Lookups {
     fresh: Duration,
-    objects: Mutex<HashMap<Id, Arc<Known>>>,
+    objects: Mutex<HashMap<Id, Arc<KnownObject>>>,
     clock: AtomicU64,
     /// The time and the error of the last outage of the origin.
     outage: Mutex<Option<(Instant, Unserved)>>,
 }
 
-/// An object, and its version id if the request names one.
+/// Key of a look-up: the object, and the version id if the request names one.
 type Id = (Location, Option<String>);
 
 /// The last look-up of one object.
 #[derive(Default)]
-struct Known {
+struct KnownObject {
     last: Mutex<Option<LookUp>>,
-    /// Held while the origin is asked, so that other clients wait for the same answer.
+    /// Locked while the origin is asked. Other clients wait for the lock and share the answer.
     asking: tokio::sync::Mutex<()>,
     used: AtomicU64,
 }
@@ -111,8 +111,9 @@ impl Lookups {
         }
     }
 
-    /// Whether a look-up answers a request. A version named by its id never changes. A client that
-    /// expects another tag than a fresh look-up has may know of a newer version.
+    /// Whether `look_up` answers a request. A version named by its id never changes, so any look-up
+    /// of the version does. A look-up without the tag that the client expects does not, because the
+    /// client may know of a newer version.
     fn serves(&self, look_up: &LookUp, arrival: &Arrival<'_>) -> bool {
         let is_expected = || {
             let etag = look_up.stat.version.etag.as_deref();
@@ -126,11 +127,12 @@ impl Lookups {
     async fn ask(
         &self,
         gateway: &Gateway,
-        known: &Known,
+        known: &KnownObject,
         location: &Location,
         version: Option<String>,
     ) -> Result<LookUp, Unserved> {
-        if let Some((since, error)) = self.outage.lock().as_ref().filter(|(since, _)| since.elapsed() < PAUSE)
+        if let Some((since, error)) =
+            self.outage.lock().as_ref().filter(|(since, _)| since.elapsed() < OUTAGE_PAUSE)
         {
             tracing::debug!(?since, "the origin is not asked again yet");
             return Err(error.clone());
@@ -153,18 +155,18 @@ impl Lookups {
         Ok(look_up)
     }
 
-    /// Forgets the look-up because the origin now answers otherwise. Returns `error`.
-    fn drop_known(&self, known: &Known, error: Unserved) -> Unserved {
+    /// Forgets the last look-up, because the origin now reports `error`. Returns `error`.
+    fn drop_known(&self, known: &KnownObject, error: Unserved) -> Unserved {
         *known.last.lock() = None;
         error
     }
 
-    /// Forgets an object, so that the next request looks it up.
+    /// Forgets an object, so that the next request looks it up again.
     pub(super) fn forget(&self, location: &Location) {
         self.objects.lock().remove(&(location.clone(), None));
     }
 
-    fn known(&self, id: &Id) -> Arc<Known> {
+    fn known(&self, id: &Id) -> Arc<KnownObject> {
         let now = self.clock.fetch_add(1, Relaxed);
         let mut objects = self.objects.lock();
         let known = match objects.get(id) {
@@ -181,14 +183,14 @@ impl Lookups {
     }
 }
 
-impl Known {
+impl KnownObject {
     fn last(&self) -> Option<LookUp> {
         self.last.lock().clone()
     }
 }
 
-/// Forgets half of the objects, so that this happens rarely.
-fn forget_least_used(objects: &mut HashMap<Id, Arc<Known>>) {
+/// Forgets the least recently used half of the objects. Half, so that this is rarely needed.
+fn forget_least_used(objects: &mut HashMap<Id, Arc<KnownObject>>) {
     let mut uses: Vec<u64> = objects.values().map(|known| known.used.load(Relaxed)).collect();
     let middle = uses.len() / 2;
     let (_, limit, _) = uses.select_nth_unstable(middle);

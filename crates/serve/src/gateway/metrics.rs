@@ -1,4 +1,4 @@
-//! Counters of a gateway, for `/metrics`.
+//! Counts the events of a gateway, for `/metrics`.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub(super) struct GatewayCounters {
     pub(super) looked_up_stale: AtomicU64,
     /// Requests without an answer.
     pub(super) look_ups_failed: AtomicU64,
-    /// Body bytes that were cached when the client asked for them.
+    /// Body bytes that were in the cache when a client asked for them.
     pub(super) cached_bytes: AtomicU64,
     /// Body bytes that clients had to wait for.
     pub(super) awaited_bytes: AtomicU64,

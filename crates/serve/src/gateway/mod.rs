@@ -1,5 +1,5 @@
-//! A read-through gateway: serves a remote location from the block cache. Used by the APIs in place
-//! of a directory.
+//! Implements a read-through gateway, which serves a remote location from the block cache. The APIs
+//! use the gateway in place of a directory.
 //!
 //! An object is looked up at its origin ([`lookups`]), then read through `hydrate`: cached blocks
 //! leave by sendfile, others are fetched once for all clients ([`reading`]). Invariants: a response
@@ -49,11 +49,12 @@ pub(crate) const STALE: &str = "x-firstbyte-stale";
 /// Header of a request for blocks with checksums, and of its response.
 pub(crate) const FRAMES: &str = "x-firstbyte-frames";
 
-/// The most concurrent look-ups and listings at the origin. Each takes a thread; the other threads
-/// stay free for cold reads of the disk.
-const ORIGIN_CALLS: usize = 32;
+/// Maximum number of concurrent look-ups and listings at the origin. Each occupies a thread; the
+/// remaining threads stay free for reads from a disk.
+const MAX_ORIGIN_CALLS: usize = 32;
 
-/// How long a client waits for a new look-up before it gets the previous one, if there is one.
+/// Maximum time for which a client waits for a new look-up before it gets the previous one, if
+/// there is one.
 const MAX_LOOKUP_WAIT: Duration = Duration::from_secs(5);
 
 /// A remote location, and the state to serve it.
@@ -64,7 +65,7 @@ pub(crate) struct Gateway {
     budgets: Arc<Budgets>,
     calls: Arc<Semaphore>,
     chain: GatewayChain,
-    /// The names for listings, if a manifest replaces the origin's.
+    /// Names of a manifest for listings. `None`: listings show the origin's names.
     names: Option<Arc<ManifestNames>>,
     counters: Arc<GatewayCounters>,
     stale: Duration,
@@ -79,7 +80,7 @@ impl std::fmt::Debug for Gateway {
 }
 
 impl Gateway {
-    /// Makes a gateway. Returns the buckets that clients see too.
+    /// Makes a gateway. Also returns the buckets that clients see.
     ///
     /// # Errors
     /// The location cannot be served.
@@ -92,7 +93,7 @@ impl Gateway {
             hydrator: config.hydrator.clone(),
             lookups: Lookups::new(config.fresh),
             budgets: Arc::new(Budgets::new(config.memory)),
-            calls: Arc::new(Semaphore::new(ORIGIN_CALLS)),
+            calls: Arc::new(Semaphore::new(MAX_ORIGIN_CALLS)),
             chain: GatewayChain::new(config.via.clone()),
             counters: Arc::default(),
             stale: config.stale,
@@ -117,7 +118,7 @@ impl Gateway {
         self.origin.has_buckets()
     }
 
-    /// Returns the path that rights are checked against, and that plain URLs have.
+    /// Returns the path of an object in plain URLs. Rights are checked against this path.
     pub(crate) fn path(&self, bucket: &str, key: &str) -> String {
         self.origin.path(bucket, key)
     }
@@ -164,8 +165,8 @@ impl Gateway {
         }
     }
 
-    /// Chooses the form of a response body: frames, if the request has the header [`FRAMES`] and
-    /// the range consists of whole blocks.
+    /// Chooses the form of a response body: blocks with checksums if the request has the header
+    /// [`FRAMES`] and the range consists of whole blocks, otherwise plain bytes.
     pub(crate) fn frames(
         headers: &HeaderMap,
         range: Option<ByteRange>,
@@ -184,7 +185,7 @@ impl Gateway {
     }
 
     /// Reads a range. If the object has changed at the origin and the bytes are not cached, the
-    /// next request looks it up again.
+    /// next request looks the object up again.
     ///
     /// # Errors
     /// The first bytes do not arrive within the deadline.
@@ -247,7 +248,7 @@ impl Gateway {
         self.call(move || store.list(&location, &options)).await
     }
 
-    /// Whether keys lie below `key`, as in a directory.
+    /// Whether `key` is a directory: other keys begin with `key` and a `/`.
     ///
     /// # Errors
     /// The origin does not answer.

@@ -1,8 +1,9 @@
-//! Lists the names of a manifest instead of the origin's. The origin is not asked.
+//! Lists the names of a manifest instead of the origin's, without requests to the origin.
 //!
-//! The objects are sorted once, when the gateway starts, in bounded memory. A record is the path
-//! that rights are checked against, a NUL, which no path contains, and the attributes. So records
-//! are in the order of paths. The gateway calls this; its callers filter by rights.
+//! The objects are sorted once, when the gateway starts, in bounded memory. A record holds the path
+//! that rights are checked against, a NUL byte, and the attributes. No path contains NUL, so
+//! records sort in the order of their paths. The gateway calls this module; the gateway's callers
+//! filter the names by rights.
 
 use std::io;
 use std::sync::Arc;
@@ -17,10 +18,10 @@ use crate::error::{Error, Result};
 use crate::object::sorted::SortedNames;
 
 /// Bytes of memory for sorting.
-const ROOM: usize = 4 << 20;
+const SORT_MEMORY_BYTES: usize = 4 << 20;
 
-/// The most entries of a page, as in S3.
-const PAGE: usize = 1000;
+/// Maximum number of entries in a page, as in S3.
+const MAX_PAGE_ENTRIES: usize = 1000;
 
 /// The served objects of a manifest.
 pub(super) struct ManifestNames {
@@ -39,7 +40,7 @@ impl ManifestNames {
             Ok((location, entry)) => origin.path_of(&location).map(|path| Ok(record(&path, &entry))),
             Err(error) => Some(Err(error)),
         });
-        let sorted = SortedNames::collect(records, ROOM).map_err(failed)?;
+        let sorted = SortedNames::collect(records, SORT_MEMORY_BYTES).map_err(failed)?;
         if sorted.is_empty() {
             return Err(Error::Setting(format!(
                 "--names: the manifest has no object of {}; plan that location",
@@ -87,7 +88,7 @@ impl ManifestNames {
             if !path(record).starts_with(prefix.as_bytes()) {
                 break;
             }
-            if entries.len() == PAGE {
+            if entries.len() == MAX_PAGE_ENTRIES {
                 return Ok(ListedPage { entries, is_last: false });
             }
             let below = &path(record)[base.len()..];
@@ -99,7 +100,7 @@ impl ManifestNames {
                         |record: &[u8]| path(record) < &level[..] || path(record).starts_with(&level);
                     records = self.sorted.skip_while(is_passed)?;
                 }
-                // Sources of a manifest may overlap.
+                // The sources of a manifest may overlap, so an object can occur twice.
                 None if entries
                     .last()
                     .is_some_and(|last| last.kind == EntryKind::File && last.name == below) => {}

@@ -1,5 +1,5 @@
-//! An object at the origin as clients see it: its version, its metadata, and the age of the
-//! look-up.
+//! Represents an object at the origin as clients see it: its version, its metadata, and the age of
+//! the look-up.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -15,7 +15,7 @@ use crate::object::metadata::ObjectMetadata;
 pub(crate) struct RemoteObject {
     pub(super) location: Location,
     pub(super) stat: Arc<Stat>,
-    /// The age of the look-up, if the origin could not be asked again.
+    /// The age of the look-up if it is outdated and the origin could not be asked again.
     pub(crate) stale: Option<Duration>,
 }
 

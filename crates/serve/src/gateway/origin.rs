@@ -1,4 +1,4 @@
-//! Maps buckets and keys of a gateway to locations at its origin. Pure.
+//! Maps buckets and keys of a gateway to locations at its origin. Does no I/O.
 //!
 //! A key goes to the origin unchanged. Stores differ on `.` and `..` in a key: some resolve them
 //! like paths, so that a key below an allowed prefix could name an object outside of it. Such keys
@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 pub(super) struct GatewayOrigin {
     /// The location as it was given.
     location: Location,
-    /// The location of the only bucket, or of the service whose buckets are served.
+    /// The location of the only bucket, or of the service if several buckets are served.
     base: Location,
     /// The key prefix of all served objects, or the key of the only one; empty for all.
     scope: String,
@@ -24,9 +24,9 @@ pub(super) struct GatewayOrigin {
 }
 
 impl GatewayOrigin {
-    /// Maps `location` to buckets that clients see. By default an object store has the location's
-    /// bucket, with the same keys. If a bucket name is given, the location itself is that bucket,
-    /// and keys are relative to it.
+    /// Maps `location` to buckets that clients see. By default, clients of an object store see the
+    /// location's bucket with its keys unchanged. If a bucket name is given, the location itself is
+    /// that bucket, and keys are relative to it.
     ///
     /// # Errors
     /// The location cannot be served.
@@ -84,8 +84,8 @@ impl GatewayOrigin {
         self.has_buckets
     }
 
-    /// Returns the location of a bucket, to ask whether it exists. `None` if there is only one
-    /// bucket.
+    /// Returns the location with which a caller checks that bucket `name` exists. `None` if there
+    /// is only one bucket.
     pub(super) fn bucket(&self, name: &str) -> std::result::Result<Option<Location>, Unserved> {
         if !self.has_buckets {
             return Ok(None);
@@ -94,8 +94,8 @@ impl GatewayOrigin {
         Ok(Some(self.base.join(name.as_bytes())))
     }
 
-    /// Returns the path that rights are checked against: below the only bucket, or with the
-    /// bucket's name.
+    /// Returns the path that rights are checked against: the key, or `BUCKET/KEY` if several
+    /// buckets are served.
     pub(super) fn path(&self, bucket: &str, key: &str) -> String {
         if self.has_buckets { format!("{bucket}/{key}") } else { key.to_owned() }
     }
@@ -144,7 +144,7 @@ impl GatewayOrigin {
     /// Returns the location of all keys that start with `prefix`, which is empty or ends in `/`.
     ///
     /// # Errors
-    /// As [`locate`](Self::locate).
+    /// The same as for [`locate`](Self::locate).
     pub(super) fn directory(&self, bucket: &str, prefix: &str) -> std::result::Result<Location, Unserved> {
         check_names(prefix)?;
         self.place(bucket, prefix)
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_those_of_the_origin_unless_the_location_is_given_a_name() {
+    fn keys_equal_the_origins_unless_the_location_gets_a_bucket_name() {
         for (text, bucket, name, key, at) in [
             ("s3://b", None, "b", "x/y", "s3://b/x/y"),
             ("s3://b/run", None, "b", "run/y", "s3://b/run/y"),
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_of_other_places_have_no_path() {
+    fn objects_outside_the_served_location_have_no_path() {
         let path = |served: &str, object: &str| {
             origin(served, None).0.path_of(&Location::parse(object.as_ref()).unwrap())
         };

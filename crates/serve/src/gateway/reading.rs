@@ -1,9 +1,9 @@
 //! Reads a range of a cached object piece by piece while it is sent.
 //!
-//! Cached blocks are sent from the cached file. For an absent block the reading waits for the fetch
-//! that brings it, which all clients share. The following blocks are fetched ahead, never beyond
-//! the range. Waiting readings, and bytes that only memory holds, take shares of a budget. So
-//! thousands of clients need no more memory than a few.
+//! Cached blocks are sent from the cached file. For an absent block the reading waits for its
+//! fetch, which all clients share. The following blocks are fetched ahead, but never beyond the
+//! range. Waiting readings, and bytes that are in memory only, take shares of a budget, which
+//! bounds the memory for any number of clients.
 
 use std::io;
 use std::sync::Arc;
@@ -20,9 +20,9 @@ use crate::http::response::{BodyPiece, BodyPieces};
 /// Bytes that are looked up in the cache at once.
 const STRIDE: u64 = 1 << 20;
 
-/// Bytes that are requested ahead of a client: more than are in flight on a link of 1 Gbit/s with a
-/// round-trip time of 100 ms. They go to the cache, so they take no memory.
-const AHEAD: u64 = 32 << 20;
+/// Bytes requested ahead of a client's position: more than are in flight on a link of 1 Gbit/s with
+/// a round-trip time of 100 ms. They are stored in the cache and take no memory.
+const READ_AHEAD_BYTES: u64 = 32 << 20;
 
 /// The memory budgets of one gateway for readings, in blocks.
 pub(super) struct Budgets {
@@ -39,7 +39,7 @@ impl Budgets {
         Self { waiting: Arc::new(Semaphore::new(blocks)), small: Arc::new(Semaphore::new(blocks)) }
     }
 
-    /// Waits for a share of one block.
+    /// Waits until the budget has memory for one block, and reserves it.
     pub(super) async fn share(&self) -> io::Result<OwnedSemaphorePermit> {
         Arc::clone(&self.waiting).acquire_owned().await.map_err(io::Error::other)
     }
@@ -86,7 +86,7 @@ impl RangeReading {
     /// Begins to read `range`, which is not empty, and waits for its first piece.
     ///
     /// # Errors
-    /// The first piece cannot be had.
+    /// The first piece cannot be read.
     pub(super) async fn begin(
         file: File,
         range: ByteRange,
@@ -134,7 +134,8 @@ impl RangeReading {
         [to(self.at + STRIDE), to(block_end(self.at))].into_iter().find_map(|range| pinned(&self.file, range))
     }
 
-    /// Returns the rest of the range, if the object is so small that the cache packs it.
+    /// Returns the rest of the range if the object is at most one block long. The cache packs such
+    /// objects.
     async fn small(&self) -> Option<BodyPiece> {
         if self.file.size() > BLOCK || !self.file.is_complete() {
             return None;
@@ -147,15 +148,15 @@ impl RangeReading {
 
     /// Requests the following bytes, so that one request brings many blocks.
     fn request_ahead(&mut self) {
-        let end = self.range.end.min(self.at + AHEAD);
-        let is_due = self.ahead < self.range.end && self.ahead < self.at + AHEAD / 2;
+        let end = self.range.end.min(self.at + READ_AHEAD_BYTES);
+        let is_due = self.ahead < self.range.end && self.ahead < self.at + READ_AHEAD_BYTES / 2;
         if is_due {
             self.interest.prefetch(&[ByteRange::new(self.ahead.max(self.at), end)]);
             self.ahead = end;
         }
     }
 
-    /// Waits for the block at `at`. Returns its rest.
+    /// Waits for the block at `at`. Returns its bytes from `at` on.
     async fn wait(&self) -> firstbyte_hydrate::Result<BodyPiece> {
         let range = ByteRange::new(self.at, block_end(self.at).min(self.range.end));
         let closed = || firstbyte_hydrate::Error::from(firstbyte_store::Error::Cancelled);
@@ -164,15 +165,16 @@ impl RangeReading {
         let (sender, receiver) = oneshot::channel();
         let file = self.file.clone();
         let arrived = move |result: firstbyte_hydrate::Result<&[u8]>| {
-            // The block is in the cached file by now, unless there was no room. A client that has
-            // left takes nothing.
+            // The block is in the cached file by now, unless the cache had no room. If the client
+            // has left, the piece is dropped.
             let piece = result.map(|bytes| {
                 pinned(&file, range)
                     .unwrap_or_else(|| BodyPiece::Bytes(Bytes::copy_from_slice(bytes), Some(share)))
             });
             let _ = sender.send(piece);
         };
-        // A separate handle: a handle that sees all reads would read ahead beyond the range.
+        // Each read uses a new handle: a handle that sees all reads would read ahead beyond the
+        // range.
         self.file.handle().read_then(range.start, to_usize(range.len()), Box::new(arrived));
         let piece = receiver.await.map_err(|_| closed())?;
         drop(waiting);
@@ -232,7 +234,7 @@ impl BodyPieces for RangeReading {
 }
 
 fn crc32c(bytes: &[u8]) -> u32 {
-    // The algorithm has 32 bits.
+    // A CRC-32C has 32 bits, so the cast loses none.
     crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
 

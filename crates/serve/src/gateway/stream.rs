@@ -1,5 +1,5 @@
-//! Passes on an object whose server sends nothing that identifies its content: one response from
-//! its first byte to its last, without caching.
+//! Passes on an object without caching, in one response from its first byte to its last, because
+//! its server sends nothing that identifies the content.
 
 use std::io;
 
@@ -14,7 +14,7 @@ use super::reading::Budgets;
 use crate::http::response::ResponseBody;
 
 /// Pieces queued between the receiving thread and the client.
-const QUEUED: usize = 1;
+const MAX_QUEUED_PIECES: usize = 1;
 
 /// Returns the whole object as a stream. A thread receives it as fast as the client takes it.
 pub(super) async fn body(
@@ -23,7 +23,7 @@ pub(super) async fn body(
     budgets: &Budgets,
 ) -> Result<ResponseBody, Unserved> {
     let share = budgets.share().await.map_err(|error| Unserved::Failed(error.to_string()))?;
-    let (sender, mut receiver) = mpsc::channel::<io::Result<Bytes>>(QUEUED);
+    let (sender, mut receiver) = mpsc::channel::<io::Result<Bytes>>(MAX_QUEUED_PIECES);
     let (opened, begun) = tokio::sync::oneshot::channel();
     let (store, location) = (store.clone(), location.clone());
     tokio::task::spawn_blocking(move || {
@@ -43,7 +43,7 @@ pub(super) async fn body(
                 Err(error) => Err(io::Error::other(error)),
             };
             let is_last = piece.is_err();
-            // The client has left, or the response breaks off.
+            // Stops if the client has left, or if `piece` is an error.
             if sender.blocking_send(piece).is_err() || is_last {
                 return;
             }

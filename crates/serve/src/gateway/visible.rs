@@ -1,5 +1,5 @@
-//! The keys of a bucket that a request may see: they are served and its rights cover them. Listings
-//! ask the origin only for keys below their common directory, and show no others.
+//! Selects the keys of a bucket that a request may see: served keys that its rights cover. Listings
+//! ask the origin only for keys below the common directory of these keys, and show no others.
 
 use super::origin::GatewayOrigin;
 use crate::access::keys::{KeyRights, RequestRights};

@@ -19,7 +19,7 @@ use crate::http::response::{HttpResponse, ResponseBody};
 use crate::http::sendfile::{Follow, send_bytes, send_file, send_pieces, send_throttled};
 use crate::http::wire::Transport;
 
-/// Bodies up to this length are copied behind the head and sent in the same call.
+/// Maximum length in bytes of a body that is copied behind the head and sent in the same call.
 const SMALL_BODY: usize = 16 << 10;
 
 /// The parts of a request that decide how its response is framed.
@@ -133,7 +133,7 @@ fn end(response: &HttpResponse, framing: ResponseFraming<'_>) -> End {
     }
     let announced = response.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
     match (response.body.length(), announced) {
-        // A response to HEAD that has no body to measure.
+        // A response to HEAD has no body, so the length that the handler stated is used.
         (Some(0), Some(length)) if framing.method == Method::HEAD => End::Length(length),
         (Some(length), _) => End::Length(length),
         (None, _) if framing.minor_version >= 1 => End::Chunked,

@@ -1,5 +1,5 @@
-//! Parses the grammar of chunked bodies, HTTP's own and `aws-chunked`: the boundaries of sizes,
-//! data and trailers.
+//! Parses chunked bodies, HTTP's own and `aws-chunked`: finds the boundaries of sizes, data and
+//! trailers.
 //!
 //! Does no I/O: `http::wire` and the bodies of S3 requests fill the buffer and move the data. Input
 //! that two implementations could read differently is an error. After an error nothing more is
@@ -11,11 +11,11 @@ use std::io;
 use bytes::{Buf, BytesMut};
 use firstbyte_location::to_usize;
 
-/// The longest line between chunks, in bytes: a size with its extensions, or a trailer.
-const LONGEST_LINE: usize = 4096;
+/// Maximum length in bytes of a line between chunks: a size with its extensions, or a trailer.
+const MAX_LINE_BYTES: usize = 4096;
 
-/// The most bytes of trailers, equal to the limit of a head.
-const MOST_TRAILERS: usize = crate::http::head::LONGEST_HEAD;
+/// Maximum total size of trailers in bytes, equal to the limit of a head.
+const MAX_TRAILER_BYTES: usize = crate::http::head::MAX_HEAD_BYTES;
 
 /// The variant of the chunked encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,8 @@ pub(crate) enum ChunkLine<'a> {
 pub(crate) enum BodyElement {
     /// Unknown until more bytes arrive.
     More,
-    /// The number of bytes of data. Report those moved by [`Chunks::took`].
+    /// This many bytes of data follow. The caller moves them and reports each move to
+    /// [`Chunks::took`].
     Data(u64),
     /// The end of the body.
     End,
@@ -112,13 +113,13 @@ impl Chunks {
                 DecoderState::Size | DecoderState::DataEnd | DecoderState::Trailers(_) => {}
             }
             let Some(end) = buffer.iter().position(|byte| *byte == b'\n') else {
-                return if buffer.len() > LONGEST_LINE {
+                return if buffer.len() > MAX_LINE_BYTES {
                     Err(broken("a line is too long"))
                 } else {
                     Ok(BodyElement::More)
                 };
             };
-            if end > LONGEST_LINE {
+            if end > MAX_LINE_BYTES {
                 return Err(broken("a line is too long"));
             }
             self.state = self.after_line(&buffer[..end], &mut see)?;
@@ -147,14 +148,14 @@ impl Chunks {
             DecoderState::DataEnd if line.is_empty() => Ok(DecoderState::Size),
             DecoderState::DataEnd => Err(broken("a chunk is longer than it says")),
             DecoderState::Trailers(_) if line.is_empty() => Ok(DecoderState::Ended),
-            DecoderState::Trailers(seen) if seen + line.len() > MOST_TRAILERS => {
+            DecoderState::Trailers(seen) if seen + line.len() > MAX_TRAILER_BYTES => {
                 Err(broken("there are too many trailers"))
             }
             DecoderState::Trailers(seen) => {
                 let (name, value) = split_trailer(line)?;
                 see(ChunkLine::Trailer { name, value })?;
-                // Each line counts for more than its length, so that empty names do not add up
-                // without limit.
+                // Each line also counts its CRLF, so that many very short trailers reach the limit
+                // too.
                 Ok(DecoderState::Trailers(seen + line.len() + 2))
             }
             state => Ok(state),
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn after_an_error_there_is_nothing_but_the_error() {
+    fn after_an_error_every_call_fails() {
         let mut chunks = Chunks::new(ChunkDialect::Http);
         let mut buffer = BytesMut::from(&b"3f\n0\r\n\r\n"[..]);
         assert!(chunks.next(&mut buffer, |_| Ok(())).is_err());

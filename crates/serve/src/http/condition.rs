@@ -67,7 +67,7 @@ pub(crate) fn judge_copy_source(headers: &HeaderMap, current: Current<'_>) -> Co
 
 fn judge_existing(headers: &HeaderMap, names: &Names, current: Current<'_>) -> ConditionResult {
     if let Some(tags) = text(headers, &names.matches) {
-        if !lists(tags, current.etag) {
+        if !tags_contain(tags, current.etag) {
             return ConditionResult::Failed;
         }
     } else if both(current.modified, date(headers, &names.unmodified_since), |modified, date| modified > date)
@@ -75,7 +75,7 @@ fn judge_existing(headers: &HeaderMap, names: &Names, current: Current<'_>) -> C
         return ConditionResult::Failed;
     }
     if let Some(tags) = text(headers, &names.differs) {
-        if lists(tags, current.etag) {
+        if tags_contain(tags, current.etag) {
             return ConditionResult::NotModified;
         }
     } else if both(current.modified, date(headers, &names.modified_since), |modified, date| modified <= date)
@@ -162,8 +162,8 @@ impl Condition {
             return if expects { Err(Unmet::Missing) } else { Ok(()) };
         };
         let etag = current.etag();
-        let holds = self.matches.as_deref().is_none_or(|tags| lists(tags, &etag))
-            && !self.differs.as_deref().is_some_and(|tags| lists(tags, &etag))
+        let holds = self.matches.as_deref().is_none_or(|tags| tags_contain(tags, &etag))
+            && !self.differs.as_deref().is_some_and(|tags| tags_contain(tags, &etag))
             && self.unmodified_since.is_none_or(|date| current.last_modified() <= date)
             && self.size.is_none_or(|size| size == current.size)
             && self.modified.is_none_or(|modified| to_the_second(modified) == current.last_modified());
@@ -191,8 +191,9 @@ pub(crate) fn range_applies(headers: &HeaderMap, current: Current<'_>) -> bool {
     let (Ok(value), None) = (value.to_str(), values.next()) else { return false };
     match parse_http_date(value) {
         Some(date) => current.modified == Some(date),
-        // Weak tags never match here. `lists` ignores the weak mark, so it is excluded first.
-        None => !value.trim_start().starts_with("W/") && lists(value, current.etag),
+        // `tags_contain` ignores the weak mark `W/`, so weak tags, which never match here, are
+        // excluded first.
+        None => !value.trim_start().starts_with("W/") && tags_contain(value, current.etag),
     }
 }
 
@@ -205,7 +206,7 @@ fn date(headers: &HeaderMap, name: impl AsHeaderName) -> Option<SystemTime> {
 }
 
 /// Whether a list of tags is `*` or contains `etag`. Some S3 clients omit the quotes.
-fn lists(tags: &str, etag: &str) -> bool {
+fn tags_contain(tags: &str, etag: &str) -> bool {
     tags.split(',').map(str::trim).any(|tag| {
         let tag = tag.strip_prefix("W/").unwrap_or(tag);
         tag == "*" || tag.trim_matches('"') == etag
@@ -289,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_of_a_condition_counts_and_what_is_no_text_matches_nothing() {
+    fn all_values_of_a_condition_count_and_non_utf8_values_match_nothing() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let now = EtagIdentity::from(&file.as_file().metadata().unwrap());
         let mut two = headers(&[("if-none-match", "\"x\"")]);
@@ -301,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_given_only_of_the_version_asked_for() {
+    fn a_range_is_sent_only_of_the_expected_version() {
         assert!(range_applies(&headers(&[("if-range", "\"1-2-3\"")]), current()));
         assert!(!range_applies(&headers(&[("if-range", "W/\"1-2-3\"")]), current()));
         assert!(!range_applies(&headers(&[("if-range", "\"other\"")]), current()));

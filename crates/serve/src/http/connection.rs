@@ -33,12 +33,12 @@ use crate::http::wire::{HttpWire, Transport, WireBody};
 /// Initial size of the buffer for a request head, in bytes. Most heads fit.
 const HEAD_ROOM: usize = 4 << 10;
 
-/// The most bytes of a refused body that are discarded to keep the connection. A longer body ends
-/// the connection.
+/// Maximum number of bytes of a refused body that are discarded to keep the connection. A longer
+/// body ends the connection.
 const MAX_DISCARDED: usize = 256 << 10;
 
-/// The longest wait for the rest of a refused body, which delays the response. It is enough for
-/// bytes that are already in flight.
+/// Maximum wait for the rest of a refused body, which delays the response. It is enough for bytes
+/// that are already in flight.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A response, with the fields that the log and the counters need.
@@ -214,7 +214,8 @@ async fn read_past(wire: &mut HttpWire) -> bool {
         return false;
     }
     if wire.awaits_continue() {
-        // The client got no 100 Continue, so the next bytes may be the body or another request.
+        // The client got no 100 Continue, so the next bytes may be the body or another request. The
+        // connection cannot be used again.
         return false;
     }
     let drain = async {

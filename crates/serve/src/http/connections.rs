@@ -1,5 +1,5 @@
-//! State that the connections of one server share: their limits, the rate over all of them, the
-//! counters and the access log. Made by the server.
+//! Holds the state that the connections of one server share: limits, the total rate, counters and
+//! the access log. Created by the server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -20,7 +20,7 @@ pub(crate) struct Connections {
     pub(crate) access_log: AccessLog,
     /// The counters behind `/metrics`.
     pub(crate) metrics: Arc<ServerMetrics>,
-    /// The rate over all connections.
+    /// Limit on the total rate of all connections.
     rate: Option<Arc<RateLimit>>,
     /// Wakes the connection that has been idle longest, because another one waits to be accepted.
     crowded: Notify,
@@ -62,7 +62,7 @@ impl Connections {
     }
 }
 
-/// Waits until some bytes may be sent, at most `most`. Returns the number.
+/// Waits until the rate limits allow some bytes. Returns how many may be sent, at most `most`.
 pub(crate) async fn wait_for(throttle: &Throttle, most: u64) -> u64 {
     if throttle.is_unlimited() || most == 0 {
         return most;

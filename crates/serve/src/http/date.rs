@@ -1,11 +1,11 @@
-//! Dates as HTTP writes and reads them (RFC 9110, section 5.6.7).
+//! Formats and parses dates of HTTP (RFC 9110, section 5.6.7).
 
 use std::time::SystemTime;
 
 use time::OffsetDateTime;
 
-/// The last second of the year 9999, counted from 1970, because a date in HTTP has a year of four
-/// digits. File systems store later times, and clients send them.
+/// Last second of the year 9999, in seconds since 1970. HTTP dates have a year of four digits, but
+/// file systems store, and clients send, later times.
 pub(crate) const LAST_SECOND: u64 = 253_402_300_799;
 
 /// Formats `time` as HTTP writes dates: `Sun, 06 Nov 1994 08:49:37 GMT`. Times outside 1970 to 9999
@@ -39,8 +39,8 @@ pub(crate) fn parse_http_date(text: &str) -> Option<SystemTime> {
     Some(date.assume_utc().into())
 }
 
-/// Parses the oldest form of a date: `Sunday, 06-Nov-94 08:49:37 GMT`. A year of two digits is at
-/// most 50 years ahead, otherwise in the past.
+/// Parses the oldest form of a date: `Sunday, 06-Nov-94 08:49:37 GMT`. A year of two digits is read
+/// as at most 50 years in the future, otherwise as past.
 fn parse_rfc_850(text: &str) -> Option<time::PrimitiveDateTime> {
     let (_, text) = text.split_once("day, ")?;
     let (day, rest) = text.split_once('-')?;

@@ -1,8 +1,9 @@
-//! The version of a file in HTTP's terms: a strong entity tag, and the time of its last change.
+//! Derives the version of a file in HTTP's terms: a strong entity tag, and the time of its last
+//! change.
 //!
-//! The tag contains device, inode, size, modification and change time. So it is the same in the
-//! responses to PUT, HEAD and list, and differs after every change. It is never 32 hex digits,
-//! because clients take such a tag for an MD5.
+//! The tag contains device, inode, size, modification time and change time. So it is the same in
+//! the responses to PUT, HEAD and list, and differs after every change. It never has the form of 32
+//! hex digits, which clients would take for an MD5 digest.
 
 use std::fmt::Write as _;
 use std::fs::{File, Metadata};
@@ -18,7 +19,7 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::http::date::LAST_SECOND;
 
-/// The first nanosecond of the year 1, counted from 1970.
+/// First instant of the year 1, in nanoseconds since 1970.
 const YEAR_ONE: i128 = -62_135_596_800_000_000_000;
 
 /// Identifies one version of a file.
@@ -80,7 +81,8 @@ impl EtagIdentity {
     fn tag_between(&self, quote: &str) -> String {
         let Self { device, inode, size, modified, changed } = self;
         let lead = changed.wrapping_sub(*modified) as u64;
-        // Enough for most tags. A list has one tag for each key.
+        // 64 bytes are enough for most tags. A list makes one tag for each key, so growing would
+        // cost time.
         let mut tag = String::with_capacity(64);
         let _ = write!(tag, "{quote}{device:x}-{inode:x}-{size:x}-{modified:x}-{lead:x}{quote}");
         tag

@@ -7,12 +7,12 @@
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
-/// The longest accepted head, in bytes. S3 allows keys of 1,024 bytes, each byte percent-encoded,
+/// Maximum length of a head, in bytes. S3 allows keys of 1,024 bytes, each byte percent-encoded,
 /// and 8 KiB of metadata.
-pub(crate) const LONGEST_HEAD: usize = 64 << 10;
+pub(crate) const MAX_HEAD_BYTES: usize = 64 << 10;
 
-/// The most headers accepted.
-const MOST_HEADERS: usize = 100;
+/// Maximum number of headers.
+const MAX_HEADERS: usize = 100;
 
 /// A parsed request head.
 #[derive(Debug)]
@@ -40,9 +40,9 @@ pub struct RequestHead {
 /// How a request body is framed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// The number of bytes; 0 for no body.
+    /// Content of this many bytes; 0 for no body.
     Length(u64),
-    /// Chunks up to an empty one.
+    /// Chunks, the last of which is empty.
     Chunked,
 }
 
@@ -86,18 +86,18 @@ impl RequestHeadError {
 /// # Errors
 /// The head is malformed, too large, or uses an unknown transfer coding.
 pub fn parse_head(bytes: &[u8]) -> Result<Option<RequestHead>, RequestHeadError> {
-    let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut parsed = httparse::Request::new(&mut headers);
     let length = match parsed.parse(bytes) {
         Ok(httparse::Status::Complete(length)) => length,
-        Ok(httparse::Status::Partial) if bytes.len() >= LONGEST_HEAD => {
+        Ok(httparse::Status::Partial) if bytes.len() >= MAX_HEAD_BYTES => {
             return Err(RequestHeadError::TooLarge);
         }
         Ok(httparse::Status::Partial) => return Ok(None),
         Err(httparse::Error::TooManyHeaders) => return Err(RequestHeadError::TooLarge),
         Err(_) => return Err(RequestHeadError::Malformed("this is not HTTP/1.x")),
     };
-    if length > LONGEST_HEAD {
+    if length > MAX_HEAD_BYTES {
         return Err(RequestHeadError::TooLarge);
     }
     if has_bare_line_feed(&bytes[..length]) {
@@ -259,7 +259,7 @@ mod tests {
     fn heads_beyond_the_bounds_are_refused() {
         let many = format!("GET / HTTP/1.1\r\nHost: h\r\n{}\r\n", "A: b\r\n".repeat(101));
         assert_eq!(head(&many).unwrap_err(), RequestHeadError::TooLarge);
-        let long = format!("GET /{} HTTP/1.1\r\n", "x".repeat(LONGEST_HEAD));
+        let long = format!("GET /{} HTTP/1.1\r\n", "x".repeat(MAX_HEAD_BYTES));
         assert_eq!(head(&long).unwrap_err(), RequestHeadError::TooLarge);
     }
 

@@ -1,9 +1,9 @@
-//! The names of the server: the accepted values of `Host`, and the bucket that a value names.
+//! Checks the `Host` header: whether it names this server, and which bucket it names.
 //!
-//! A name that is not the server's is refused. An attacker may have pointed it at this address (DNS
-//! rebinding). Or it has a bucket in front of a name that `--host-style` does not list: then the
-//! path names a key of that bucket, and would be read as bucket and key. IP addresses are always
-//! accepted. Called first for every request.
+//! Other names are refused for two reasons. An attacker may have pointed the name at this address
+//! (DNS rebinding). Or the name is a bucket in front of a server name that `--host-style` does not
+//! list: then the path is a key of that bucket, but would be read as bucket and key. IP addresses
+//! are always accepted. Called first for every request.
 
 use std::net::IpAddr;
 
@@ -24,7 +24,7 @@ pub(crate) enum Addressed {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hosts {
     names: Vec<String>,
-    /// The machine's own name. The server has this name also with a domain behind it.
+    /// The machine's own name. It is accepted with or without a domain behind it.
     machine: String,
     /// Names of the server that may have a bucket in front.
     domains: Vec<String>,
@@ -48,7 +48,7 @@ impl Hosts {
         Ok(Self { names, machine, domains: domains.collect::<Result<_>>()? })
     }
 
-    /// Classifies the value of a `Host` header. It is empty if the header is missing, as in
+    /// Classifies the value of a `Host` header. `host` is empty if the header is missing, as in
     /// HTTP/1.0.
     pub(crate) fn judge(&self, host: &str) -> Addressed {
         if host.is_empty() {
@@ -90,7 +90,7 @@ fn normalize(host: &str) -> Option<String> {
     };
     let is_port = port.is_empty()
         || port.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok() || port.is_empty());
-    // An IPv6 address may have no brackets if no port follows.
+    // An IPv6 address needs no brackets if no port follows.
     if host.parse::<IpAddr>().is_ok() {
         return Some(host.to_lowercase());
     }
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_domain_is_refused() {
+    fn invalid_domains_are_refused() {
         for domain in ["", "a:80", "https://a", "10.0.0.1", "a..b", "*.a", "a/b", "[::1]"] {
             assert!(Hosts::new(&[], &[domain.to_owned()]).is_err(), "{domain}");
         }

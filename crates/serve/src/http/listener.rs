@@ -17,12 +17,12 @@ use crate::http::connection::{self, RequestHandler};
 use crate::http::connections::Connections;
 use crate::http::wire::Transport;
 
-/// The pause after the process ran out of descriptors.
-const PAUSE: Duration = Duration::from_millis(50);
+/// Pause before accepting again after the process ran out of descriptors.
+const DESCRIPTORS_PAUSE: Duration = Duration::from_millis(50);
 
-/// Descriptors to expect for each connection: its socket, and a directory and two files of a
+/// Descriptors to reserve for each connection: its socket, and one directory and two files of a
 /// request.
-const DESCRIPTORS_EACH: u64 = 4;
+const DESCRIPTORS_PER_CONNECTION: u64 = 4;
 
 /// Accepts and serves connections until `shutdown` completes, then drains.
 pub(crate) async fn run(
@@ -42,7 +42,7 @@ pub(crate) async fn run(
             () = &mut shutdown => break,
         };
         let Ok((stream, peer, permit)) = accepted else {
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(DESCRIPTORS_PAUSE).await;
             continue;
         };
         let (connections, handler) = (connections.clone(), handler.clone());
@@ -67,11 +67,11 @@ pub(crate) async fn run(
     }
 }
 
-/// Returns the most open connections: `limit`, or fewer if the process may not have enough
-/// descriptors.
+/// Returns the maximum number of open connections: `limit`, or fewer if the process cannot open
+/// enough descriptors.
 fn most_connections(limit: usize) -> usize {
     let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    let share = descriptors.map_or(usize::MAX, |most| to_usize(most / DESCRIPTORS_EACH));
+    let share = descriptors.map_or(usize::MAX, |most| to_usize(most / DESCRIPTORS_PER_CONNECTION));
     limit.min(share).clamp(1, Semaphore::MAX_PERMITS)
 }
 

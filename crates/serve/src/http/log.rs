@@ -44,8 +44,8 @@ impl LogLine<'_> {
     /// Formats the line, with a line feed.
     pub(crate) fn text(&self) -> String {
         let date = http_date(SystemTime::now());
-        // The target comes from outside: control characters must not reach a terminal, and with its
-        // signature every reader of the log could repeat the request.
+        // The target comes from the client. Its control characters must not reach a terminal. Its
+        // signature is hidden, because a reader of the log could repeat the request with it.
         let target = without_secrets(self.target);
         let target = target.escape_debug();
         format!(
@@ -66,7 +66,7 @@ mod tests {
     use super::without_secrets;
 
     #[test]
-    fn what_proves_a_key_is_not_logged() {
+    fn secrets_and_signatures_are_not_logged() {
         let target =
             "/b/k?X-Amz-Date=d&X-Amz-Signature=5ec2e7&x&X-Amz%2DSecurity-Token=70ce&Signature=5ec%3D";
         let shown = "/b/k?X-Amz-Date=d&X-Amz-Signature=...&x&X-Amz%2DSecurity-Token=...&Signature=...";

@@ -1,4 +1,5 @@
-//! The counters of a server, rendered at `/metrics` in Prometheus' text format.
+//! Counts the events of a server, and renders the counters at `/metrics` in Prometheus' text
+//! format.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -50,8 +51,8 @@ pub(crate) struct ServerMetrics {
     pub(crate) accepted: AtomicU64,
     /// Connections open now.
     pub(crate) open: AtomicU64,
-    /// Quanta of a file that were absent from the page cache, so that a blocking thread read them
-    /// ahead.
+    /// Quanta of a file (see `sendfile`) that were absent from the page cache and were read ahead
+    /// by a blocking thread.
     pub(crate) cold_reads: AtomicU64,
 }
 

@@ -1,5 +1,5 @@
-//! HTTP/1.1 on a socket: heads, bodies, connections and responses. Knows neither files nor APIs;
-//! the router ([`connection::RequestHandler`]) makes the responses.
+//! Implements HTTP/1.1 on a socket: heads, bodies, connections and responses. This module does not
+//! use files or APIs: the router ([`connection::RequestHandler`]) makes the responses.
 
 pub(crate) mod answer;
 pub(crate) mod chunks;

@@ -1,5 +1,5 @@
-//! A request as handlers get it: the parsed head, and a body that is still to be read from the
-//! connection.
+//! Defines a request as handlers get it: the parsed head, and a body that is still to be read from
+//! the connection.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,8 +11,8 @@ use http::{HeaderMap, Method};
 
 use crate::http::wire::WireBody;
 
-/// A request. Its target is relative to the base path and, by plain HTTP, to the name of the only
-/// bucket.
+/// A request. `path` has no base path. In a plain HTTP request it has no name of the only bucket
+/// either. Both are in `prefix`.
 #[derive(Debug)]
 pub(crate) struct HttpRequest {
     pub(crate) method: Method,
@@ -77,7 +77,7 @@ impl RequestBody {
     /// Receives the whole body, up to `limit` bytes.
     ///
     /// # Errors
-    /// As [`Self::next`]; `InvalidData` if the body exceeds the limit.
+    /// The same as for [`Self::next`]; `InvalidData` if the body exceeds the limit.
     pub(crate) async fn collect(&mut self, limit: usize) -> io::Result<Vec<u8>> {
         let mut whole = Vec::new();
         while let Some(piece) = self.next().await {

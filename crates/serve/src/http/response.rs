@@ -1,4 +1,4 @@
-//! A response as handlers return it. The connection loop adds the framing and sends it.
+//! Defines a response as handlers return it. The connection loop adds the framing and sends it.
 
 use std::fs::File;
 use std::io;
@@ -20,8 +20,8 @@ use crate::http::etag::EtagIdentity;
 #[derive(Debug)]
 pub(crate) struct HttpResponse {
     pub(crate) status: StatusCode,
-    /// The headers, without framing ones. A `content-length` set here is kept for HEAD and 304
-    /// only.
+    /// The headers, except those for framing. A `content-length` set here is kept only in responses
+    /// to HEAD and with status 304.
     pub(crate) headers: HeaderMap,
     pub(crate) body: ResponseBody,
 }
@@ -42,7 +42,8 @@ impl FileContent {
     /// The file has changed, or its metadata cannot be read.
     pub(crate) fn check_unchanged(&self) -> io::Result<()> {
         let now = EtagIdentity::from(&self.file.metadata()?);
-        // The change time is ignored, because it changes too when another file takes the name.
+        // The change time is not compared, because it also changes when another file takes the
+        // name.
         if (now.size, now.modified) == (self.version.size, self.version.modified) {
             return Ok(());
         }
@@ -59,7 +60,7 @@ impl<F: AsFd + Send + Sync + 'static> FixedFile for F {}
 pub(crate) enum BodyPiece {
     /// A range of a file, sent by sendfile on plain TCP.
     File(Arc<dyn FixedFile>, ByteRange),
-    /// Bytes in memory, with their share of the memory budget. Few bytes have no share.
+    /// Bytes in memory, with their share of the memory budget. A short piece has no share.
     Bytes(Bytes, Option<OwnedSemaphorePermit>),
 }
 

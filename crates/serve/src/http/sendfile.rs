@@ -25,18 +25,18 @@ use crate::http::connections::{self, Connections};
 use crate::http::response::{BodyPiece, BodyPieces, FileContent};
 use crate::http::wire::Transport;
 
-/// Bytes that one connection sends before others get their turn. It is more than a socket buffer
-/// takes at once, so that a fast reader is not slowed, and small enough for a thousand connections
-/// to take turns within a second.
+/// Bytes that one connection sends before other connections get their turn. A socket buffer takes
+/// less at once, so a fast reader is not slowed; yet a thousand connections take turns within a
+/// second.
 const QUANTUM: u64 = 1 << 20;
 
-/// Bytes that are read and encrypted at once on TLS: sixteen records. This is also the memory of
-/// such a connection.
+/// Bytes that are read and encrypted at once on TLS: sixteen records. A TLS connection needs this
+/// much memory.
 const TLS_PIECE: u64 = 256 << 10;
 
-/// Bytes at the end of a range that are read but held back until the file's version was checked
-/// again. Small files are read whole, and sent in one call with the head.
-const HELD_BACK: u64 = 16 << 10;
+/// Bytes at the end of a range that are read but held back until the file's version has been
+/// checked again. Small files are read whole, and sent in one call with the head.
+const HELD_BACK_BYTES: u64 = 16 << 10;
 
 /// Sends `head` and `content`.
 pub(crate) async fn send_file(
@@ -51,7 +51,7 @@ pub(crate) async fn send_file(
     if range.is_empty() {
         return send_bytes(transport, &head, Follow::Nothing, stall).await;
     }
-    let end = ByteRange::new(range.end - range.len().min(HELD_BACK), range.end);
+    let end = ByteRange::new(range.end - range.len().min(HELD_BACK_BYTES), range.end);
     let is_small = end == *range && throttle.is_unlimited();
     if !is_small {
         send_bytes(transport, &head, Follow::More, stall).await?;
@@ -87,7 +87,7 @@ pub(crate) async fn send_pieces(
                 remaining = remaining.saturating_sub(range.len());
                 send_range(transport, &file, range, connections, throttle).await?;
             }
-            // A few bytes wait for the next piece instead of taking a packet.
+            // A short piece is sent together with the next one, not in a packet of its own.
             BodyPiece::Bytes(bytes, None) if remaining > bytes.len() as u64 && throttle.is_unlimited() => {
                 remaining -= bytes.len() as u64;
                 send_bytes(transport, &bytes, Follow::More, stall).await?;
@@ -162,7 +162,8 @@ async fn send_range<F: AsFd + Send + Sync + ?Sized + 'static>(
         }
         rest = rest.skip(sent);
         throttle.refund(allowed.saturating_sub(sent));
-        // With one connection, a yield only wakes a second thread, on the client's processor.
+        // Yields only if there are other connections. With one connection, a yield would only wake
+        // a second thread, on the client's processor.
         if !rest.is_empty() && connections.metrics.open.load(Relaxed) > 1 {
             tokio::task::yield_now().await;
         }
@@ -267,9 +268,9 @@ pub(crate) async fn send_bytes(
 /// Whether more bytes follow at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Follow {
-    /// Yes: the kernel may wait and send both in one packet.
+    /// More bytes follow: the kernel may wait and send all in one packet.
     More,
-    /// No.
+    /// No bytes follow.
     Nothing,
 }
 

@@ -1,4 +1,4 @@
-//! A connection's transport and read buffer, and the request bodies that are read through them.
+//! Holds a connection's transport and read buffer, and reads request bodies through them.
 //!
 //! While a handler runs, the [`HttpWire`] is in a slot that its [`WireBody`] shares. The handler
 //! reads the body straight from the socket. Afterwards the connection loop takes the wire out of
@@ -22,8 +22,8 @@ use tokio_rustls::server::TlsStream;
 use crate::http::chunks::{BodyElement, ChunkDialect, Chunks};
 use crate::http::head::Framing;
 
-/// The most body bytes in one piece: large enough that a write to disk outweighs its task switch,
-/// small enough that a thousand uploads stay within memory.
+/// Maximum number of body bytes in one piece. It is so large that a write to disk outweighs the
+/// task switch, and so small that a thousand uploads stay within memory.
 pub(crate) const BODY_PIECE: usize = 128 << 10;
 
 /// Bytes reserved in the buffer for the lines between chunks.
@@ -88,7 +88,7 @@ impl HttpWire {
         self.body == Progress::Broken
     }
 
-    /// Whether the client still waits for 100 Continue. It may never send the body.
+    /// Whether the client still waits for 100 Continue. If so, the client may never send the body.
     pub(crate) fn awaits_continue(&self) -> bool {
         self.awaits_continue
     }

@@ -1,5 +1,5 @@
-//! Computes checksums of content while it is written, several at once. `stated` compares them;
-//! `part_checksums` has those of parts.
+//! Computes checksums of content while it is written, several at once. `stated` compares the
+//! results with the request's checksums; `part_checksums` has the checksums of parts.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ pub(crate) type ChecksumValues = BTreeMap<Algorithm, String>;
 pub(crate) struct MultiHasher(Vec<Hasher>);
 
 impl MultiHasher {
-    /// Computes each of these algorithms once.
+    /// Makes a hasher that computes each of these algorithms once.
     pub(crate) fn of(algorithms: impl IntoIterator<Item = Algorithm>) -> Self {
         let mut all: Vec<Algorithm> = algorithms.into_iter().collect();
         all.sort_unstable();
@@ -48,7 +48,7 @@ impl MultiHasher {
         Self(all.into_iter().map(Hasher::new).collect())
     }
 
-    /// Computes only this algorithm.
+    /// Makes a hasher that computes only this algorithm.
     pub(crate) fn only(algorithm: Algorithm) -> Self {
         Self(vec![Hasher::new(algorithm)])
     }

@@ -1,4 +1,4 @@
-//! The content type of a file that was stored without one.
+//! Chooses the content type of a file that was stored without one.
 
 use std::ffi::OsStr;
 

@@ -19,7 +19,8 @@ pub(crate) fn copy_range(from: &File, range: ByteRange, to: &File, offset: u64) 
         {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(copied) => copied as u64,
-            // On another file system, or one that does not support it.
+            // The files are on different file systems, or their file system does not support the
+            // call.
             Err(_) => return copy_digesting(from, rest, to, offset, &mut ()),
         };
         rest = rest.skip(copied);

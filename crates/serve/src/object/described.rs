@@ -1,5 +1,5 @@
-//! The version of an object in HTTP's terms, for objects of directories and gateways. Conditions
-//! are evaluated against it, and responses state it.
+//! Describes the version of an object in HTTP's terms, for directories and gateways. Conditions are
+//! evaluated against this version, and responses state it.
 
 use std::time::SystemTime;
 

@@ -76,7 +76,7 @@ impl EntryReader {
     /// Opens the directory `path` for `access` at the position of an earlier reader.
     ///
     /// # Errors
-    /// The directory cannot be opened, or another one has its place now.
+    /// The directory cannot be opened, or another directory now has its name.
     pub(crate) fn resume(
         root: &ServedRoot,
         path: &EntryPath,
@@ -157,9 +157,9 @@ impl Iterator for EntryReader {
     }
 }
 
-/// Whether lists and archives omit the entry at `path` after opening it failed with `error`. It no
-/// longer exists, or the server may not read it, which is logged. So a directory of another user
-/// (`lost+found`) does not hide the rest.
+/// Whether lists and archives omit the entry at `path` after opening it failed with `error`: the
+/// entry no longer exists, or the server may not read it, which is logged. So another user's
+/// directory, such as `lost+found`, does not hide the remaining entries.
 pub(crate) fn is_left_out(path: &EntryPath, error: &io::Error) -> bool {
     use io::ErrorKind::{CrossesDevices, NotADirectory, NotFound, PermissionDenied};
     if error.kind() == PermissionDenied {

@@ -1,13 +1,13 @@
 //! Stores the S3 metadata of an object (content type, user metadata, checksums) in one extended
 //! attribute of its file.
 //!
-//! The attribute contains the file's size and modification time. If another program changes the
-//! file, they differ and the attribute is ignored. If only the change time is later, checksums are
-//! ignored ([`change_time`]). So a checksum is never reported for other bytes. The attribute of a
-//! directory, for a key that ends in `/`, stays valid when its entries change.
-//! Metadata from a client is stored or refused ([`MetadataRefusal`]), never dropped. One exception:
-//! if the file system has no extended attributes, content types, checksums and part boundaries are
-//! not stored, and the log reports this once.
+//! The attribute contains the file's size and modification time. If these differ from the file's
+//! own, another program has changed the file and the attribute is ignored. If only the change time
+//! is later, checksums are ignored ([`change_time`]). So a checksum is never reported for other
+//! bytes. The attribute of a directory, for a key that ends in `/`, stays valid when its entries
+//! change. Metadata from a client is stored or refused ([`MetadataRefusal`]), never dropped. The
+//! exception: if the file system has no extended attributes, content types, checksums and part
+//! boundaries are not stored, and the log reports this once.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -27,23 +27,23 @@ use crate::object::part_checksums::{ChecksumKind, PartChecksums, shown};
 
 const ATTRIBUTE: &str = "user.firstbyte.object";
 
-/// The kernel's limit for an attribute, in bytes. ext4 takes some 4,000 bytes for all attributes of
-/// a file.
+/// The kernel's limit for an attribute, in bytes. ext4 allows about 4,000 bytes for all attributes
+/// of one file.
 const MAX_ATTRIBUTE_BYTES: usize = 64 << 10;
 
-/// The size in bytes up to which an attribute fits on every file system with attributes. If it does
-/// not fit, the disk is full.
+/// Size in bytes up to which every file system with attributes can store an attribute. If storing
+/// one of this size fails, the disk is full.
 const SMALL_ATTRIBUTE_BYTES: usize = 1024;
 
-/// The name of the user metadata in which clients send a file's modification time.
+/// Name of the user metadata with which clients send a file's modification time.
 const MTIME: &str = "mtime";
 
-/// S3's limit for user metadata, keys and values together, and for the other headers kept with an
-/// object, in bytes.
-const MOST_METADATA: usize = 2048;
+/// S3's limit in bytes, both for user metadata (names and values together) and for the other
+/// headers kept with an object.
+const MAX_METADATA_BYTES: usize = 2048;
 
-/// S3's limit of the parts of an object.
-const MOST_PARTS: usize = 10_000;
+/// S3's limit on the number of parts of an object.
+const MAX_PARTS: usize = 10_000;
 
 /// The metadata that S3 keeps with an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,7 +69,8 @@ pub(crate) struct ObjectMetadata {
     /// The checksum of the parts' checksums, if the upload was begun with one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) composite: Option<(Algorithm, String)>,
-    /// The request that completed the object's upload, to answer repetitions of it.
+    /// The request that completed the object's upload. A repetition of the request gets the same
+    /// answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) completed: Option<Completed>,
     /// The boundaries of the parts of a multipart upload; empty for an object that was sent whole.
@@ -126,9 +127,10 @@ impl MetadataRefusal {
     }
 }
 
-/// The attribute: metadata, and the version of the file it belongs to.
+/// The content of the attribute: metadata, and the version of the file to which the metadata
+/// belongs.
 #[derive(Serialize, Deserialize)]
-struct Bound {
+struct StoredAttribute {
     size: u64,
     modified: i128,
     /// The bound of [`change_time`]; `None` for a directory.
@@ -137,8 +139,8 @@ struct Bound {
     object: ObjectMetadata,
 }
 
-impl Bound {
-    /// Reads the attribute of `file`. `None` if there is none.
+impl StoredAttribute {
+    /// Reads the attribute of `file`. `None` if the file has no attribute.
     fn read(file: &File) -> Option<Self> {
         let mut value = vec![0; 4096];
         let mut read = rustix::fs::fgetxattr(file, ATTRIBUTE, &mut value[..]);
@@ -154,7 +156,7 @@ impl ObjectMetadata {
     /// Reads the metadata stored with `file`; empty if the file has changed since.
     pub(crate) fn read(file: &File) -> Self {
         // Most files have no attribute, and need no further system call.
-        let Some(bound) = Bound::read(file) else { return Self::default() };
+        let Some(bound) = StoredAttribute::read(file) else { return Self::default() };
         let Ok(metadata) = file.metadata() else { return Self::default() };
         match bound {
             bound if (bound.size, bound.modified) == binding(&metadata) => {
@@ -172,15 +174,15 @@ impl ObjectMetadata {
         }
     }
 
-    /// Removes the checksums. The request that completed the upload stays, to answer a repetition
-    /// after a restart, which forgets late publications.
+    /// Removes the checksums. The request that completed the upload is kept, so that its repetition
+    /// can be answered after a restart, when late publications are forgotten.
     fn forget_checksums(&mut self) {
         self.checksums = ChecksumValues::default();
         (self.composite, self.part_checksums) = (None, None);
     }
 
-    /// Formats the metadata as S3's headers, except the content type. Checksums are those of the
-    /// full object, even if the response has only a part of it.
+    /// Formats the metadata as S3's headers, except the content type. The checksums are of the full
+    /// object, even in a response with only a part of the object.
     pub(crate) fn headers(&self) -> HeaderMap {
         let mut headers = HeaderMap::new();
         let mut set = |name: &str, value: &str| {
@@ -216,8 +218,8 @@ impl ObjectMetadata {
         shown(&self.checksums, self.composite.as_ref())
     }
 
-    /// Returns the checksums of the part with this number, from 1; empty if the upload has none for
-    /// parts.
+    /// Returns the checksums of the part with this number, from 1; empty if the upload stored no
+    /// checksums of parts.
     pub(crate) fn checksums_of_part(&self, number: i32) -> ChecksumValues {
         let index = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
         index.zip(self.part_checksums.as_ref()).and_then(|(index, sums)| sums.get(index)).unwrap_or_default()
@@ -230,10 +232,14 @@ impl ObjectMetadata {
         let others =
             self.content_type.iter().chain(headers.into_iter().flatten()).map(String::len).sum::<usize>();
         let user = self.user.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
-        if user <= MOST_METADATA && others <= MOST_METADATA { Ok(()) } else { Err(MetadataRefusal::TooLarge) }
+        if user <= MAX_METADATA_BYTES && others <= MAX_METADATA_BYTES {
+            Ok(())
+        } else {
+            Err(MetadataRefusal::TooLarge)
+        }
     }
 
-    /// Refuses values that are not valid in a header, because every response would lack them.
+    /// Refuses values that are not valid in a header. Every response would omit such values.
     fn check_values(&self) -> Result<(), MetadataRefusal> {
         let is_value = |text: &String| HeaderValue::from_bytes(text.as_bytes()).is_ok();
         let headers = self.headers_beside_user_metadata();
@@ -268,34 +274,36 @@ impl ObjectMetadata {
             Some(modified) => file.set_modified(modified)?,
             None => etag::stamp(file)?,
         }
-        self.keep(file)
+        self.store_attribute(file)
     }
 
-    /// Replaces the metadata of `directory`. The directory's own modification time stays: it is the
-    /// time when its entries last changed.
+    /// Replaces the metadata of `directory`. Keeps the directory's modification time, at which its
+    /// entries last changed.
     ///
     /// # Errors
-    /// As [`Self::write`].
+    /// The same as for [`Self::write`].
     pub(crate) fn write_directory(&self, directory: &File) -> io::Result<()> {
         self.check_values()?;
         if *self != Self::default() {
-            return match self.keep(directory) {
-                // A directory has no other place for a modification time.
+            return match self.store_attribute(directory) {
+                // A directory has no other place for its metadata's modification time.
                 Ok(()) if !self.user.is_empty() && Self::read(directory) == Self::default() => {
                     Err(MetadataRefusal::NoAttributes.into())
                 }
                 done => done,
             };
         }
-        // The server may have no right to change a directory without an attribute to remove.
+        // A directory without the attribute is left alone, because the server may have no right to
+        // change it.
         let has_none = Self::read(directory) == Self::default();
         if has_none { Ok(()) } else { Ok(rustix::fs::fremovexattr(directory, ATTRIBUTE)?) }
     }
 
     /// Stores the metadata with `file`, whose times are already set.
-    fn keep(&self, file: &File) -> io::Result<()> {
-        // If the attribute is too large, it is stored without checksums of parts, or without their
-        // boundaries too. All other metadata is required.
+    fn store_attribute(&self, file: &File) -> io::Result<()> {
+        // If the attribute is too large, it is stored without the checksums of parts. If it is
+        // still too large, it is stored without the boundaries of parts too. All other metadata is
+        // required.
         let without = Self { part_checksums: None, ..self.clone() };
         let bare = Self { parts: PartLengths::default(), ..without.clone() };
         let mut done = self.set_attribute(file);
@@ -312,13 +320,14 @@ impl ObjectMetadata {
         let metadata = file.metadata()?;
         let (size, modified) = binding(&metadata);
         let changed_by = metadata.is_file().then(|| change_time::bound(&EtagIdentity::from(&metadata)));
-        let bound = Bound { size, modified, changed_by, object: self.clone() };
+        let bound = StoredAttribute { size, modified, changed_by, object: self.clone() };
         let value = serde_json::to_vec(&bound).map_err(io::Error::from)?;
         let set = rustix::fs::fsetxattr(file, ATTRIBUTE, &value, XattrFlags::empty());
         set.or_else(|error| self.without_attribute(error, value.len()))
     }
 
-    /// Returns the result of a write whose attribute of `length` bytes was refused with `error`.
+    /// Decides whether a write succeeds although its attribute of `length` bytes was refused with
+    /// `error`.
     fn without_attribute(&self, error: Errno, length: usize) -> io::Result<()> {
         match error {
             Errno::NOTSUP | Errno::NOSYS if self.is_essential() => Err(MetadataRefusal::NoAttributes.into()),
@@ -351,8 +360,8 @@ impl ObjectMetadata {
     }
 }
 
-/// Returns the size and time that an attribute is bound to. A directory's change with its entries,
-/// so its attribute is bound to neither.
+/// Returns the size and modification time that an attribute is bound to. For a directory, both are
+/// 0, because its size and time change with its entries.
 fn binding(metadata: &Metadata) -> (u64, i128) {
     if metadata.is_dir() {
         return (0, 0);
@@ -363,7 +372,7 @@ fn binding(metadata: &Metadata) -> (u64, i128) {
 
 /// Records that `file`, in the version `identity`, has its final name.
 pub(crate) fn record_published(file: &File, identity: &EtagIdentity) {
-    if let Some(Bound { changed_by: Some(bound), .. }) = Bound::read(file) {
+    if let Some(StoredAttribute { changed_by: Some(bound), .. }) = StoredAttribute::read(file) {
         change_time::record_published(identity, bound);
     }
 }
@@ -375,16 +384,16 @@ pub(crate) fn record_published(file: &File, identity: &EtagIdentity) {
 pub(crate) fn carry_over(from: &File, to: &File) -> io::Result<()> {
     to.set_modified(from.metadata()?.modified()?)?;
     let kept = ObjectMetadata::read(from);
-    if kept == ObjectMetadata::default() { Ok(()) } else { kept.keep(to) }
+    if kept == ObjectMetadata::default() { Ok(()) } else { kept.store_attribute(to) }
 }
 
-/// The lengths of an object's parts, in order, as runs of equal lengths. So 10,000 equal parts take
-/// a few bytes.
+/// Lengths of an object's parts, in order, as runs of equal lengths, so that 10,000 equal parts
+/// take a few bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PartLengths(Vec<(u32, u64)>);
 
 impl PartLengths {
-    /// Parts of these lengths.
+    /// Stores these lengths.
     pub(crate) fn new(lengths: impl IntoIterator<Item = u64>) -> Self {
         let mut runs: Vec<(u32, u64)> = Vec::new();
         for length in lengths {
@@ -396,13 +405,14 @@ impl PartLengths {
         Self(runs)
     }
 
-    /// Whether the lengths add up to `size` bytes. Other programs may have written the attribute.
+    /// Whether the lengths add up to `size` bytes. They may not, because other programs can write
+    /// the attribute.
     fn are_of(&self, size: u64) -> bool {
         let add = |(parts, bytes): (u64, u64), (count, length): &(u32, u64)| {
             Some((parts + u64::from(*count), bytes.checked_add(u64::from(*count).checked_mul(*length)?)?))
         };
-        let total = self.0.iter().take(MOST_PARTS + 1).try_fold((0, 0), add);
-        self.0.is_empty() || total.is_some_and(|(parts, bytes)| parts <= MOST_PARTS as u64 && bytes == size)
+        let total = self.0.iter().take(MAX_PARTS + 1).try_fold((0, 0), add);
+        self.0.is_empty() || total.is_some_and(|(parts, bytes)| parts <= MAX_PARTS as u64 && bytes == size)
     }
 
     /// True if there are no part boundaries, or if they are unknown.

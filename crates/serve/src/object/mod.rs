@@ -1,5 +1,6 @@
-//! Files of the served directory as objects: their names, versions, metadata and checksums, and how
-//! they are staged, assembled, published and deleted. Independent of the APIs, which share it.
+//! Represents files of the served directory as objects: their names, versions, metadata and
+//! checksums. Stages, assembles, publishes and deletes them. Shared by all APIs, and independent of
+//! them.
 
 pub(crate) mod change_time;
 pub(crate) mod checksum;

@@ -1,8 +1,8 @@
 //! Locks names in the served tree while they change. `root` owns the table of locks.
 //!
-//! A name is its directory (device and inode, so that all paths to it count as one) and its last
-//! component. Names share a fixed number of locks. Changes of two names that share a lock wait for
-//! each other, for the time of a rename.
+//! A name consists of its directory (device and inode, so that all paths to the directory count as
+//! one) and its last component. Names share a fixed number of locks. Changes of two names with the
+//! same lock wait for each other, for as long as a rename takes.
 
 use std::ffi::OsStr;
 use std::hash::{BuildHasher, RandomState};
@@ -12,8 +12,8 @@ use std::os::fd::OwnedFd;
 use firstbyte_location::to_usize;
 use rustix_futex_sync::{Mutex, MutexGuard};
 
-/// The number of locks: many more than the threads that may change names at once.
-const LOCKS: usize = 256;
+/// Number of locks: many more than there are threads that change names at once.
+const LOCK_COUNT: usize = 256;
 
 /// A fixed set of locks for names.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(crate) struct NameLocks {
 
 impl Default for NameLocks {
     fn default() -> Self {
-        let locks = std::iter::repeat_with(Mutex::default).take(LOCKS).collect();
+        let locks = std::iter::repeat_with(Mutex::default).take(LOCK_COUNT).collect();
         Self { locks, hasher: RandomState::new() }
     }
 }
@@ -34,7 +34,7 @@ impl NameLocks {
     pub(crate) fn lock(&self, parent: &OwnedFd, name: &OsStr) -> io::Result<MutexGuard<'_, ()>> {
         let stat = rustix::fs::fstat(parent)?;
         let hash = self.hasher.hash_one((stat.st_dev, stat.st_ino, name));
-        let index = to_usize(hash % LOCKS as u64);
+        let index = to_usize(hash % LOCK_COUNT as u64);
         Ok(self.locks[index].lock())
     }
 }

@@ -1,11 +1,11 @@
-//! Checksums of objects that are uploaded in parts, as S3 defines them.
+//! Computes checksums of objects that are uploaded in parts, as S3 defines them.
 //!
-//! A full-object checksum is that of all bytes; it can be combined from the CRCs of parts. A
-//! composite checksum is the checksum of the parts' checksums, followed by `-` and their number.
-//! The client chooses when it begins the upload. `tests/clients/test_matrix.py` compares the
-//! results with botocore's. The kinds of each algorithm were not tried on S3 itself. CRC-64/NVME of
-//! the full object is stored in addition to a composite checksum, so that every object can be read
-//! verified.
+//! A full-object checksum covers all bytes; it can be combined from the CRCs of parts. A composite
+//! checksum is the checksum of the parts' checksums, followed by `-` and the number of parts. The
+//! client chooses the kind when it begins the upload. `tests/clients/test_matrix.py` compares the
+//! results with botocore's. Which kinds each algorithm supports was not tried on S3 itself. The
+//! CRC-64/NVME of the full object is stored in addition to a composite checksum, so that a read of
+//! any object can be verified.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -19,7 +19,7 @@ use crate::object::checksum::{ChecksumRefusal, ChecksumValues, header};
 const FULL_OBJECT: &str = "FULL_OBJECT";
 const COMPOSITE: &str = "COMPOSITE";
 
-/// How the checksum of an object follows from those of its parts.
+/// How the checksum of an object is derived from its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ChecksumKind {
     /// The checksum of all bytes.
@@ -29,7 +29,7 @@ pub(crate) enum ChecksumKind {
 }
 
 impl ChecksumKind {
-    /// Returns the name in S3.
+    /// Returns S3's name of the kind.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::FullObject => FULL_OBJECT,
@@ -93,7 +93,7 @@ impl Agreed {
         Ok(Some(Self { algorithm, kind }))
     }
 
-    /// Refuses a part whose checksum is of another algorithm.
+    /// Refuses a part whose stated checksum uses another algorithm.
     pub(crate) fn check_part(
         self,
         mut stated: impl Iterator<Item = Algorithm>,
@@ -109,7 +109,7 @@ impl Agreed {
     }
 }
 
-/// The checksums of each part, of one algorithm: 10,000 CRCs take 53 KB.
+/// Checksums of all parts, by one algorithm. 10,000 CRCs take 53 KB.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PartChecksums {
     algorithm: Algorithm,

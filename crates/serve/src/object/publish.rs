@@ -1,9 +1,10 @@
 //! Changes a name in the served tree: moves a finished file to it, or removes its entry.
 //!
 //! One lock ([`ServedRoot::lock_name`]) is held while the current version is read, the request's
-//! condition is evaluated and the name is changed. All writers take it: S3 and plain PUT and
-//! DELETE, copies, completed uploads. So of two conditional writers the second sees the change of
-//! the first. Readers take no lock, because a rename shows either the old file or the new one.
+//! condition is evaluated and the name is changed. All writers take the lock: PUT and DELETE of S3
+//! and of plain HTTP, copies, and completed uploads. So of two conditional writers the second sees
+//! the first one's change. Readers take no lock, because a rename shows either the old file or the
+//! new one.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -23,8 +24,8 @@ use crate::object::root::ServedRoot;
 use crate::object::staging::{self, PartNote, TemporaryFile};
 use crate::path::EntryPath;
 
-/// How often a change is repeated after another thread removed the directory it needs.
-const ATTEMPTS: u32 = 100;
+/// Maximum number of attempts at a change if other threads keep removing its directory.
+const CHANGE_ATTEMPTS: u32 = 100;
 
 /// The reason for which a name did not change.
 #[derive(Debug, thiserror::Error)]
@@ -60,7 +61,7 @@ pub(crate) struct Finished<'a> {
     pub(crate) file: &'a File,
 }
 
-/// The version of a name after publishing, and the version before.
+/// The version of a name after publishing, and the version that it replaced.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PublishedVersion {
     /// The new version.
@@ -78,8 +79,8 @@ pub(crate) enum RemovedKind {
     Directory,
 }
 
-/// Moves `finished` to the name `to` if `condition` holds. Makes missing directories below `base`,
-/// which must exist. Blocking.
+/// Moves `finished` to the name `to` if `condition` holds. Makes missing directories below `base`;
+/// `base` itself must exist. Blocking.
 ///
 /// # Errors
 /// The condition does not hold. `NotFound`: `base` is missing. `IsADirectory`: `to` is a directory.
@@ -140,8 +141,8 @@ pub(crate) fn check(root: &ServedRoot, to: &EntryPath, condition: &Condition) ->
     Ok(())
 }
 
-/// Makes the directory `to` if `condition` holds, and missing directories below `base`. `describe`
-/// writes the metadata. An existing directory stays. Blocking.
+/// Makes the directory `to`, and missing directories between `base` and `to`, if `condition` holds.
+/// `describe` writes the metadata. An existing directory is kept. Blocking.
 pub(crate) fn publish_directory(
     root: &ServedRoot,
     base: &EntryPath,
@@ -165,7 +166,7 @@ pub(crate) fn publish_directory(
         let directory = File::from(root.open_directory(to)?);
         if let Err(error) = describe(&directory) {
             if is_new {
-                // The first error is reported.
+                // The error of this removal is ignored: the first error is reported.
                 let _ = rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR);
             }
             return Err(error.into());
@@ -175,8 +176,9 @@ pub(crate) fn publish_directory(
     in_parent(root, base, to, change)
 }
 
-/// Calls `change` with the parent directory of `to` and the name in it. Repeats this if another
-/// thread removed the directory in between, because a DELETE also removes emptied directories.
+/// Calls `change` with the parent directory of `to` and the last component of `to`. A DELETE also
+/// removes emptied directories, so the call is repeated if another thread removed the parent in
+/// between.
 fn in_parent<T>(
     root: &ServedRoot,
     base: &EntryPath,
@@ -191,7 +193,7 @@ fn in_parent<T>(
             Err(error) => Err(error.into()),
         };
         match done {
-            Err(Error::Io(error)) if error.kind() == io::ErrorKind::NotFound && attempt < ATTEMPTS => {
+            Err(Error::Io(error)) if error.kind() == io::ErrorKind::NotFound && attempt < CHANGE_ATTEMPTS => {
                 root.open_directory(base)?;
                 attempt += 1;
                 std::thread::yield_now();
@@ -201,7 +203,8 @@ fn in_parent<T>(
     }
 }
 
-/// Removes `path`, of this kind, if `condition` holds. Returns whether it existed. Blocking.
+/// Removes `path`, an entry of this kind, if `condition` holds. Returns whether it existed.
+/// Blocking.
 pub(crate) fn remove(
     root: &ServedRoot,
     path: &EntryPath,
@@ -238,7 +241,7 @@ pub(crate) fn remove(
 /// Removes the entry `path` of any kind, with all its content. Blocking.
 ///
 /// # Errors
-/// `NotFound`: there is no entry. `CrossesDevices`: another file system is mounted in it.
+/// `NotFound`: there is no entry. `CrossesDevices`: another file system is mounted in the entry.
 pub(crate) fn remove_all(root: &ServedRoot, path: &EntryPath) -> Result<()> {
     let name = path.name().ok_or(io::ErrorKind::PermissionDenied)?;
     let parent = root.open_directory(&path.parent())?;
@@ -250,7 +253,7 @@ pub(crate) fn remove_all(root: &ServedRoot, path: &EntryPath) -> Result<()> {
 /// Moves the entry `path` of any kind to the name `new` in the open directory `to`. Blocking.
 ///
 /// # Errors
-/// `new` exists, with `NOREPLACE`. `CrossesDevices`: `to` is on another file system.
+/// `new` exists and `flags` has `NOREPLACE`. `CrossesDevices`: `to` is on another file system.
 pub(crate) fn move_entry(
     root: &ServedRoot,
     path: &EntryPath,
@@ -270,7 +273,7 @@ pub(crate) fn move_entry(
 /// Moves the entry `old` of the open directory `from` to `path`, which must not exist. Blocking.
 ///
 /// # Errors
-/// `path` exists, or its directory does not.
+/// `path` exists, or its directory does not exist.
 pub(crate) fn move_back(root: &ServedRoot, from: &OwnedFd, old: &OsStr, path: &EntryPath) -> Result<()> {
     let name = path.name().ok_or(io::ErrorKind::PermissionDenied)?;
     let parent = root.open_directory(&path.parent())?;
@@ -285,9 +288,9 @@ fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// Returns the version that readers see under `path`, whose directory is open as `parent`. A link
-/// that leads nowhere has no version, so it can be replaced and removed. `IsADirectory` for a
-/// directory.
+/// Returns the version that readers see under `path`, whose directory is open as `parent`. `None`
+/// for a missing entry and for a link that leads nowhere, which can be replaced and removed.
+/// `IsADirectory` for a directory.
 fn current(root: &ServedRoot, parent: &OwnedFd, path: &EntryPath) -> io::Result<Option<EtagIdentity>> {
     let name = path.name().unwrap_or_default();
     let stat = match rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -305,7 +308,7 @@ fn current(root: &ServedRoot, parent: &OwnedFd, path: &EntryPath) -> io::Result<
     }
 }
 
-/// Renames an entry, on kernels without `renameat2` too.
+/// Renames an entry. Works without `renameat2` too, which old kernels lack.
 fn rename(
     from: BorrowedFd<'_>,
     old: &OsStr,
@@ -322,8 +325,8 @@ fn rename(
     }
 }
 
-/// Publishes to a file system that is mounted below the bucket: makes a copy in the destination
-/// directory, named `beside` until it is complete.
+/// Publishes to a file system that is mounted below the bucket. The file is copied into the
+/// destination directory under the name `beside`, and renamed when it is complete.
 fn copy_across(
     finished: Finished<'_>,
     parent: &OwnedFd,
@@ -365,7 +368,8 @@ fn record_final_name(file: &File) -> io::Result<EtagIdentity> {
 fn keep_group(parent: &OwnedFd, file: &File) -> io::Result<()> {
     let Stat { st_mode, st_gid, .. } = rustix::fs::fstat(parent)?;
     if Mode::from_raw_mode(st_mode).contains(Mode::SGID) && rustix::fs::fstat(file)?.st_gid != st_gid {
-        // The server is no member of the group: the file keeps its group, and stays usable.
+        // If the server is not a member of the group, the file keeps its own group and stays
+        // usable.
         let _ = rustix::fs::fchown(file, None, Some(rustix::fs::Gid::from_raw(st_gid)));
     }
     Ok(())

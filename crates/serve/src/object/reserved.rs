@@ -1,7 +1,7 @@
-//! The directory `.firstbyte` of a bucket, and its subdirectories. Only this module opens them.
+//! Opens the directory `.firstbyte` of a bucket and its subdirectories. No other module opens them.
 //!
-//! No symbolic link is followed from the bucket to `.firstbyte` and below: sweeps remove entries
-//! there, and would follow a link to other files. [`ServedRoot`] refuses every path with such a
+//! From the bucket to `.firstbyte` and below, no symbolic link is followed: sweeps remove entries
+//! there, and a link would lead them to other files. [`ServedRoot`] refuses every path with such a
 //! name. Called by the modules that stage, assemble and delete. All functions block.
 
 use std::ffi::OsStr;
@@ -38,7 +38,7 @@ impl Area {
     }
 }
 
-/// Whether an entry of a bucket is its `.firstbyte`.
+/// Whether `name`, an entry of a bucket, is the reserved directory.
 pub(crate) fn is_reserved(name: &[u8]) -> bool {
     name == RESERVED.as_bytes()
 }
@@ -46,7 +46,7 @@ pub(crate) fn is_reserved(name: &[u8]) -> bool {
 /// Opens `area` of `bucket`.
 ///
 /// # Errors
-/// `NotFound`: it is missing. `PermissionDenied`: a component is a link or a file.
+/// `NotFound`: the area is missing. `PermissionDenied`: a component is a link or a file.
 pub(crate) fn open(root: &ServedRoot, bucket: &EntryPath, area: Area) -> io::Result<OwnedFd> {
     let reserved = open_in(&root.open_directory(bucket)?, RESERVED.as_ref())?;
     open_in(&reserved, area.name().as_ref())
@@ -55,7 +55,7 @@ pub(crate) fn open(root: &ServedRoot, bucket: &EntryPath, area: Area) -> io::Res
 /// Opens the directory `name` in `area` of `bucket`.
 ///
 /// # Errors
-/// As [`open`].
+/// The same as for [`open`].
 pub(crate) fn open_entry(
     root: &ServedRoot,
     bucket: &EntryPath,
@@ -65,11 +65,11 @@ pub(crate) fn open_entry(
     open_in(&open(root, bucket, area)?, name.as_ref())
 }
 
-/// Opens `area` of `bucket`, which must exist, and makes missing directories.
+/// Opens `area` of `bucket`. The bucket must exist; missing directories in it are made.
 ///
 /// # Errors
 /// `NotFound`: the bucket is missing, or another thread removed an empty directory meanwhile.
-/// Otherwise as [`open`].
+/// Otherwise the same as for [`open`].
 pub(crate) fn make(root: &ServedRoot, bucket: &EntryPath, area: Area) -> io::Result<OwnedFd> {
     let reserved = make_in(&root.open_directory(bucket)?, RESERVED)?;
     make_in(&reserved, area.name())
@@ -90,7 +90,7 @@ fn make_in(parent: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
 /// Opens the directory `name` in `parent`, a directory in `.firstbyte`, unless it is a link.
 ///
 /// # Errors
-/// As [`open`].
+/// The same as for [`open`].
 pub(crate) fn open_in(parent: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match rustix::fs::openat(parent, name, flags, Mode::empty()) {
@@ -107,7 +107,7 @@ pub(crate) fn tidy(root: &ServedRoot, bucket: &EntryPath) {
     let Ok(directory) = root.open_directory(bucket) else { return };
     if let Ok(reserved) = open_in(&directory, RESERVED.as_ref()) {
         for area in Area::ALL {
-            // A directory that is in use is not empty.
+            // This fails for a directory that is in use, because it is not empty.
             let _ = rustix::fs::unlinkat(&reserved, area.name(), AtFlags::REMOVEDIR);
         }
         let _ = rustix::fs::unlinkat(&directory, RESERVED, AtFlags::REMOVEDIR);

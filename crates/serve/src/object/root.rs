@@ -1,12 +1,13 @@
-//! The served directory. Only this module opens, makes or removes entries below it.
+//! Opens, makes and removes entries of the served directory. No other module does so.
 //!
-//! Nothing outside is reachable. Names are checked when they are parsed into an [`EntryPath`], and
-//! the kernel resolves them beneath the directory (`openat2` with `RESOLVE_BENEATH`). So a symbolic
-//! link may lead anywhere inside and nowhere else, even if the tree changes meanwhile. On kernels
-//! without `openat2` no link is followed at all.
+//! Nothing outside the directory is reachable. Names are checked when they are parsed into an
+//! [`EntryPath`], and the kernel resolves them beneath the directory (`openat2` with
+//! `RESOLVE_BENEATH`). So a symbolic link can lead anywhere inside the directory, but never
+//! outside, even if the tree changes meanwhile. On kernels without `openat2` no link is followed at
+//! all.
 //!
-//! A look-up that the kernel answers from memory runs on the calling thread; others run on a
-//! blocking thread.
+//! A look-up that the kernel answers from memory runs on the calling thread. Other look-ups run on
+//! a blocking thread.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -23,8 +24,8 @@ use rustix_futex_sync::MutexGuard;
 use crate::object::names::NameLocks;
 use crate::path::{EntryPath, is_hidden};
 
-/// How often a look-up is repeated after the kernel gave up on a name.
-const ATTEMPTS: usize = 1_000;
+/// Maximum number of attempts at a look-up that the kernel gives up on.
+const LOOK_UP_ATTEMPTS: usize = 1_000;
 
 /// The open served directory.
 #[derive(Clone, Debug)]
@@ -44,7 +45,7 @@ impl ServedRoot {
     /// Opens a regular file for reading. `IsADirectory` for directories, `InvalidInput` for other
     /// kinds.
     pub(crate) async fn open_file(&self, path: &EntryPath) -> io::Result<File> {
-        // Non-blocking, so that a FIFO in the tree cannot hold a thread; it changes nothing for
+        // Non-blocking, so that a FIFO in the tree cannot block a thread. The flag has no effect on
         // regular files.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = File::from(self.resolve(path, flags).await?);
@@ -63,7 +64,7 @@ impl ServedRoot {
         Ok(self.resolve(path, OFlags::PATH | OFlags::CLOEXEC).await?.into())
     }
 
-    /// Opens an entry of any kind for reading or, if that is not allowed, only for its metadata.
+    /// Opens an entry of any kind for reading or, if reading is not allowed, only for its metadata.
     pub(crate) async fn open_to_read(&self, path: &EntryPath) -> io::Result<File> {
         match self.resolve(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC).await {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => self.open_entry(path).await,
@@ -118,8 +119,8 @@ impl ServedRoot {
         Ok(rustix::fs::unlinkat(parent, name, flags)?)
     }
 
-    /// Removes the directories above `path` while they are empty, innermost first. `keep` and the
-    /// directory that the fence of `path` names stay. Blocking.
+    /// Removes the directories above `path` while they are empty, innermost first. Keeps the
+    /// directory `keep`, and the directory that the fence of `path` names. Blocking.
     pub(crate) fn remove_empty_parents(&self, path: &EntryPath, keep: &EntryPath) {
         let mut directory = path.parent();
         while directory != *keep && directory.as_bytes().len() > path.fence() {
@@ -133,7 +134,7 @@ impl ServedRoot {
     async fn resolve(&self, path: &EntryPath, flags: OFlags) -> io::Result<OwnedFd> {
         match open_entry(&self.directory, path, flags, ResolveFlags::CACHED) {
             // The kernel does not have the name in memory. The look-up may wait for a disk or a
-            // network, and must not delay other connections.
+            // network, so it runs on a blocking thread and delays no other connection.
             Err(Errno::AGAIN | Errno::INVAL | Errno::NOSYS) => {}
             done => return Ok(done?),
         }
@@ -149,14 +150,14 @@ impl AsFd for ServedRoot {
     }
 }
 
-/// Opens `path` below `root` and below the fence of `path`.
+/// Opens `path`, resolved below `root` and below the fence of `path`.
 fn open_entry(
     root: &OwnedFd,
     path: &EntryPath,
     flags: OFlags,
     extra: ResolveFlags,
 ) -> rustix::io::Result<OwnedFd> {
-    // Only `reserved` opens these, without following links.
+    // Only `reserved` opens hidden names, and it follows no links.
     if path.as_path().iter().any(|name| is_hidden(name.as_bytes())) {
         return Err(Errno::NOENT);
     }
@@ -179,9 +180,9 @@ fn open_beneath(
     if !extra.is_empty() {
         return open();
     }
-    // The kernel gives up on `..` in a link after a concurrent rename anywhere (openat2(2)).
+    // The kernel gives up on `..` in a link if any rename happens at the same time (openat2(2)).
     let raced = |opened: &rustix::io::Result<OwnedFd>| matches!(opened, Err(Errno::AGAIN));
-    match (0..ATTEMPTS).map(|_| open()).find(|opened| !raced(opened)).unwrap_or(Err(Errno::AGAIN)) {
+    match (0..LOOK_UP_ATTEMPTS).map(|_| open()).find(|opened| !raced(opened)).unwrap_or(Err(Errno::AGAIN)) {
         Err(Errno::NOSYS) => open_without_links(root, path, flags),
         done => done,
     }

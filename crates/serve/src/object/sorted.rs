@@ -1,5 +1,5 @@
-//! Sorts any number of names in byte order, in bounded memory: those of one directory, or of a
-//! manifest.
+//! Sorts any number of names in byte order, in bounded memory. The names come from one directory or
+//! from a manifest.
 //!
 //! Names are collected up to a bound and sorted. If there are more, each sorted run is written to
 //! an unlinked file, and all runs are merged into another. Only the first name of every block of
@@ -18,12 +18,12 @@ use std::sync::Arc;
 
 use rustix::fs::{MemfdFlags, Mode, OFlags};
 
-/// Bytes in one block, which is read at once. A hundred million names of 20 bytes take 140,000
+/// Bytes in one block, the unit of reading. A hundred million names of 20 bytes take 140,000
 /// blocks, whose first names take 6 MiB.
 const BLOCK: u64 = 16 << 10;
 
-/// The weight of a spilled file, in addition to the first names of its blocks. A file holds a
-/// descriptor, and descriptors are scarce.
+/// Weight in bytes of a spilled file, in addition to the first names of its blocks. Spilled files
+/// weigh something because each holds a descriptor, and descriptors are scarce.
 const DESCRIPTOR_WEIGHT: usize = 256 << 10;
 
 /// Names in byte order.
@@ -76,8 +76,8 @@ impl SortedNames {
         self.blocks.is_empty()
     }
 
-    /// Starts reading at the first name for which `before` is false. `before` must be true for a
-    /// leading run of names only.
+    /// Starts reading at the first name for which `before` is false. `before` must be false for all
+    /// names after that one too.
     pub(crate) fn skip_while(&self, before: impl Fn(&[u8]) -> bool) -> io::Result<NameCursor<'_>> {
         let block = self.blocks.partition_point(|block| before(&block.first)).saturating_sub(1);
         let mut cursor = NameCursor { names: self, block, bytes: Vec::new(), at: 0 };
@@ -90,7 +90,7 @@ impl SortedNames {
         Ok(cursor)
     }
 
-    /// Returns the bytes that the names count towards the limit of the index.
+    /// Returns the bytes by which these names count towards the limit of the index.
     pub(crate) fn weight(&self) -> usize {
         let store = match &self.store {
             Store::Memory(bytes) => bytes.len(),
@@ -150,7 +150,7 @@ impl NameCursor<'_> {
     }
 }
 
-/// Writes records and collects the beginnings of blocks.
+/// Writes records, and collects the positions and first names of blocks.
 struct Records<W> {
     out: W,
     blocks: Vec<Block>,
@@ -258,8 +258,8 @@ fn merge(runs: &[SortedNames]) -> io::Result<SortedNames> {
 }
 
 /// Opens a file without a name, which is freed with its descriptor. `/var/tmp` comes first, because
-/// `/tmp` may be in memory. If neither supports such files, the file is in kernel memory that may
-/// be swapped out.
+/// `/tmp` may be in memory. If neither directory supports such files, the file is in kernel memory,
+/// which may be swapped out.
 fn unlinked_file() -> io::Result<File> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let on_disk = ["/var/tmp", "/tmp"].into_iter();
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_of_many_names_is_small() {
+    fn many_names_take_little_memory() {
         let many = (0..200_000).map(|number| Ok(format!("a-name-of-common-length-{number:08}").into_bytes()));
         let names = SortedNames::collect(many, 1 << 20).unwrap();
         assert!(matches!(names.store, Store::File(_)));

@@ -1,11 +1,12 @@
-//! Unfinished writes of a bucket. They all are below `BUCKET/.firstbyte`, which clients cannot see.
+//! Stores unfinished writes of a bucket, all of them below `BUCKET/.firstbyte`, which clients
+//! cannot see.
 //!
 //! `tmp/` has the entries that single requests are writing. A process holds a lock (flock) on each
-//! of its entries, so an unlocked entry was left by a killed process, whatever its age. `uploads/`
-//! has multipart uploads, which survive a process (`object::uploads`), and `trash/` has entries
-//! deleted from the page (`object::trash`). [`sweep`] removes abandoned entries of `tmp/`, at the
-//! start and from time to time. `publish` moves out a finished file by a rename; only then are the
-//! directories of its final name made.
+//! of its entries, so an entry without a lock was left by a killed process, however new it is.
+//! `uploads/` has multipart uploads, which survive a process (`object::uploads`), and `trash/` has
+//! entries deleted from the page (`object::trash`). [`sweep`] removes abandoned entries of `tmp/`,
+//! when the server starts and from time to time. `publish` moves out a finished file by a rename;
+//! only then are the directories of its final name made.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -25,9 +26,9 @@ use crate::object::root::ServedRoot;
 use crate::path::EntryPath;
 use crate::token::random_token;
 
-/// How often an entry is created again because a sweep removed it, or its directory, before it was
-/// locked.
-const ATTEMPTS: u32 = 100;
+/// Maximum number of attempts at creating an entry if sweeps remove it, or its directory, before it
+/// is locked.
+const CREATE_ATTEMPTS: u32 = 100;
 
 /// Returns the bucket for unfinished writes to `directory`: the bucket that contains it, or the
 /// served directory if no such bucket exists. Blocking.
@@ -80,8 +81,8 @@ impl Drop for TemporaryFile {
 }
 
 /// A note about a file that is written outside the staging, because its final name is on another
-/// file system: it is in the final directory, as `.TOKEN.firstbyte-part`. A sweep removes the files
-/// that the notes of killed processes name. Dropping a note removes it.
+/// file system. The file is in its final directory, named `.TOKEN.firstbyte-part`. A sweep removes
+/// the files that the notes of killed processes name. Dropping a note removes the note.
 #[derive(Debug)]
 pub(crate) struct PartNote {
     directory: OwnedFd,
@@ -90,20 +91,20 @@ pub(crate) struct PartNote {
     _file: OwnedFd,
 }
 
-/// Prefix of a note's name; its token follows.
-const NOTE: &str = "part-";
+/// Prefix of a note's name. The token follows the prefix.
+const NOTE_PREFIX: &str = "part-";
 
 impl PartNote {
-    /// Notes in the staging of `bucket` that a part is being written in the directory `place`.
+    /// Creates a note in the staging of `bucket`: a part is being written in the directory `place`.
     /// Blocking.
     pub(crate) fn create(root: &ServedRoot, bucket: &EntryPath, place: &EntryPath) -> io::Result<Self> {
-        let (directory, name, file) = create(root, bucket, NOTE, new_file)?;
+        let (directory, name, file) = create(root, bucket, NOTE_PREFIX, new_file)?;
         let note = Self { directory, name, _file: file.try_clone()? };
         File::from(file).write_all(place.as_bytes())?;
         Ok(note)
     }
 
-    /// Returns the name of the part.
+    /// Returns the name of the part file.
     pub(crate) fn part(&self) -> String {
         part_of(&self.name).unwrap_or_default()
     }
@@ -117,10 +118,10 @@ impl Drop for PartNote {
 }
 
 fn part_of(note: &str) -> Option<String> {
-    note.strip_prefix(NOTE).map(|token| format!(".{token}{PARTIAL_SUFFIX}"))
+    note.strip_prefix(NOTE_PREFIX).map(|token| format!(".{token}{PARTIAL_SUFFIX}"))
 }
 
-/// Removes the part that an abandoned note names. A missing part is no error.
+/// Removes the part that an abandoned note names. A missing part is not an error.
 fn remove_part(root: &ServedRoot, part: &str, note: OwnedFd) -> io::Result<()> {
     let mut place = Vec::new();
     File::from(note).read_to_end(&mut place)?;
@@ -172,7 +173,7 @@ impl TemporaryDirectory {
         area: Area,
         name: &str,
     ) -> io::Result<()> {
-        for _ in 0..ATTEMPTS {
+        for _ in 0..CREATE_ATTEMPTS {
             let target = match reserved::make(root, bucket, area) {
                 // Another thread removed the empty area while it was opened.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -221,8 +222,9 @@ fn create(
         match made {
             Ok((parent, entry)) => {
                 let locked = rustix::fs::flock(&entry, FlockOperation::NonBlockingLockExclusive);
-                // A sweep that holds the lock is about to remove the entry. Any other failure means
-                // a file system without locks, where a sweep leaves entries until they are old.
+                // If the lock is taken, a sweep holds it and is about to remove the entry. Any
+                // other failure means a file system without locks, where a sweep leaves entries
+                // until they are old.
                 if locked != Err(Errno::WOULDBLOCK) && rustix::fs::fstat(&entry)?.st_nlink > 0 {
                     return Ok((parent, name, entry));
                 }
@@ -233,23 +235,23 @@ fn create(
             Err(error) => return Err(error),
         }
         attempt += 1;
-        if attempt == ATTEMPTS {
+        if attempt == CREATE_ATTEMPTS {
             return Err(io::ErrorKind::NotFound.into());
         }
-        // The growing pause separates two loops that collide each time.
+        // The growing pause separates two loops that would otherwise collide again and again.
         std::thread::sleep(Duration::from_micros(10) * attempt);
     }
 }
 
-/// Removes the entries of killed processes in `tmp` of `bucket`; on a file system without locks,
-/// the entries older than `age`. Blocking.
+/// Removes the entries of killed processes from `tmp` of `bucket`. On a file system without locks,
+/// removes the entries older than `age`. Blocking.
 pub(crate) fn sweep(root: &ServedRoot, bucket: &EntryPath, age: Duration) -> io::Result<()> {
     for_each_abandoned(root, bucket, Area::Temporary, age, |directory, name, locked| {
         tracing::info!(entry = ?name, "removing what a killed server left");
         if let Some(part) = name.to_str().and_then(part_of)
             && let Err(error) = remove_part(root, &part, locked)
         {
-            // The note stays until its part can be removed.
+            // The note is kept until its part can be removed.
             tracing::warn!(%error, part, "what a killed server left cannot be removed");
             return Ok(());
         }
@@ -258,8 +260,9 @@ pub(crate) fn sweep(root: &ServedRoot, bucket: &EntryPath, age: Duration) -> io:
 }
 
 /// Calls `visit` with each entry of a staging directory that no process holds. The entry is locked
-/// meanwhile, so a process that has just made it and locks it later finds it removed. Then tidies
-/// the staging of `bucket`, unless the directory is missing, as a process may be about to make it.
+/// during the call, so a process that has just made the entry and locks it later finds it removed.
+/// Then tidies the staging of `bucket`, unless the directory is missing, because a process may be
+/// about to make it.
 pub(crate) fn for_each_abandoned(
     root: &ServedRoot,
     bucket: &EntryPath,
@@ -285,7 +288,8 @@ pub(crate) fn for_each_abandoned(
     Ok(())
 }
 
-/// Locks an entry that no process holds; on a file system without locks, one older than `age`.
+/// Locks an entry that no process holds. On a file system without locks, only an entry older than
+/// `age` counts.
 fn lock_abandoned(directory: &OwnedFd, name: &OsStr, age: Duration) -> io::Result<Option<OwnedFd>> {
     let flags = OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let open = |access| rustix::fs::openat(directory, name, flags | access, Mode::empty());
@@ -295,7 +299,8 @@ fn lock_abandoned(directory: &OwnedFd, name: &OsStr, age: Duration) -> io::Resul
     };
     let entry = match opened {
         Ok(entry) => entry,
-        // The entry is gone, or belongs to another user. The sweep continues with the others.
+        // The entry no longer exists, or belongs to another user. The sweep continues with the next
+        // one.
         Err(_) => return Ok(None),
     };
     match rustix::fs::flock(&entry, FlockOperation::NonBlockingLockExclusive) {
@@ -308,8 +313,9 @@ fn lock_abandoned(directory: &OwnedFd, name: &OsStr, age: Duration) -> io::Resul
     }
 }
 
-/// Removes `name` in `parent`: a file, or a directory with all its content. A missing entry is no
-/// error. Mounted file systems below it are not touched: `CrossesDevices`. Blocking.
+/// Removes `name` in `parent`: a file, or a directory with all its content. A missing entry is not
+/// an error. File systems mounted below `name` are not touched: the error is `CrossesDevices`.
+/// Blocking.
 pub(crate) fn remove_tree(parent: impl AsFd, name: &OsStr) -> io::Result<()> {
     let parent = parent.as_fd();
     let gone = |done: rustix::io::Result<()>| match done {
@@ -321,7 +327,8 @@ pub(crate) fn remove_tree(parent: impl AsFd, name: &OsStr) -> io::Result<()> {
         done => return gone(done),
     }
     let directory = enter(parent, name)?;
-    // The owner may have had no right to write there. If this fails, the removal reports it.
+    // The owner may have had no right to write in the directory. If this call fails, the removal
+    // reports it.
     let _ = rustix::fs::fchmod(&directory, Mode::RWXU);
     let mut entries = rustix::fs::Dir::new(directory)?;
     while let Some(entry) = entries.read() {
@@ -366,7 +373,7 @@ mod tests {
         }
         sweep(&root, &base, Duration::from_secs(3600)).unwrap();
         assert!(part.exists(), "its process lives");
-        // A kill releases the lock and leaves the note.
+        // A killed process releases the lock but leaves the note.
         let killed = std::mem::ManuallyDrop::new(note);
         rustix::fs::flock(&killed._file, FlockOperation::Unlock).unwrap();
         sweep(&root, &base, Duration::from_secs(3600)).unwrap();

@@ -1,8 +1,8 @@
-//! The checksums that a request states for its content, and their only comparison: [`Stated`]
-//! checks every body, whether it is stored or parsed.
+//! Collects the checksums that a request states for its content, and compares them. [`Stated`]
+//! checks every body, whether the body is stored or parsed; no other code compares checksums.
 //!
-//! CRC-64/NVME is always computed, as in S3, so that every object written here can be read
-//! verified. Other checksums are computed if the client states them.
+//! CRC-64/NVME is always computed, as in S3, so that a read of any object written here can be
+//! verified. Other checksums are computed only if the client states them.
 
 use std::sync::Arc;
 
@@ -23,20 +23,21 @@ impl Trailers {
         self.0.lock().clone()
     }
 
-    /// Adds a trailer. False if there was one of this name.
-    pub(crate) fn keep(&self, name: &HeaderName, value: HeaderValue) -> bool {
+    /// Adds a trailer. Returns false if there was already a trailer of this name.
+    pub(crate) fn add(&self, name: &HeaderName, value: HeaderValue) -> bool {
         self.0.lock().insert(name, value).is_none()
     }
 }
 
-/// The checksums that a request states for its content: in headers or form fields, in trailers, and
-/// the hash that its signature covers.
+/// The checksums that a request states for its content. They come from headers or form fields, from
+/// trailers, and from the hash that the signature covers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stated {
-    /// Values in base64. Several values of one algorithm contradict each other.
+    /// Values in base64. Different values for one algorithm cannot both match, so the request is
+    /// refused.
     values: Vec<(Algorithm, HeaderValue)>,
-    /// Algorithms to compute whose value is not in a header: a trailer has it, or the client sent
-    /// none.
+    /// Algorithms to compute although no header has their value: the value is in a trailer, or the
+    /// client sent none.
     named: Vec<Algorithm>,
     trailers: Trailers,
     /// The SHA-256 that the signature covers, in hex.
@@ -61,7 +62,7 @@ impl Stated {
         hash: Option<String>,
         trailers: Trailers,
     ) -> Result<Self, ChecksumRefusal> {
-        // A single pass, because most requests have no checksum.
+        // A single pass over the headers, because most requests state no checksum.
         let stated = |(name, value): (&HeaderName, &HeaderValue)| {
             let algorithm = Algorithm::ALL.into_iter().find(|algorithm| header(*algorithm) == name.as_str());
             algorithm.map(|algorithm| (algorithm, value.clone()))
@@ -75,7 +76,7 @@ impl Stated {
         Ok(Self { values, named, trailers, hash })
     }
 
-    /// States these values, in base64.
+    /// Creates a statement of these values, in base64.
     pub(crate) fn of_values(values: impl IntoIterator<Item = (Algorithm, String)>) -> Self {
         let value = |(algorithm, text): (Algorithm, String)| {
             // A text that is not valid in a header is replaced by a value that matches nothing.
@@ -86,19 +87,19 @@ impl Stated {
     }
 
     /// Drops the values in headers except `Content-MD5`. In a request that completes an upload, the
-    /// others are those of the whole object.
+    /// other values are for the whole object, not for the body.
     pub(crate) fn of_body_only(mut self) -> Self {
         self.values.retain(|(algorithm, _)| *algorithm == Algorithm::Md5);
         self
     }
 
-    /// Computes `algorithm` too.
-    pub(crate) fn naming(mut self, algorithm: Option<Algorithm>) -> Self {
+    /// Adds `algorithm` to the algorithms to compute.
+    pub(crate) fn with_algorithm(mut self, algorithm: Option<Algorithm>) -> Self {
         self.named.extend(algorithm);
         self
     }
 
-    /// Returns the algorithms that are stated with or without a value.
+    /// Returns the algorithms that the request states, with or without a value.
     pub(crate) fn algorithms(&self) -> impl Iterator<Item = Algorithm> {
         self.values.iter().map(|(algorithm, _)| *algorithm).chain(self.named.iter().copied())
     }
@@ -108,12 +109,12 @@ impl Stated {
         self.algorithms().chain(self.hash.as_ref().map(|_| Algorithm::Sha256))
     }
 
-    /// Computes the checksums needed to check the content, and CRC-64/NVME.
+    /// Creates hashers for the checksums needed to check the content, and for CRC-64/NVME.
     pub(crate) fn checksums(&self) -> MultiHasher {
         MultiHasher::of(self.compared().chain([Algorithm::Crc64Nvme]))
     }
 
-    /// Computes the checksums needed to check the content, and no others.
+    /// Creates hashers only for the checksums needed to check the content.
     pub(crate) fn checksums_to_compare(&self) -> MultiHasher {
         MultiHasher::of(self.compared())
     }
@@ -155,7 +156,7 @@ impl Stated {
             return Err(ChecksumRefusal::WrongHash);
         }
         let mut kept = computed;
-        // MD5 protects one request only; no response reports it later.
+        // MD5 protects one request only, so it is not stored.
         kept.remove(&Algorithm::Md5);
         kept.retain(|algorithm, _| {
             *algorithm == Algorithm::Crc64Nvme || self.algorithms().any(|stated| stated == *algorithm)
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_computed_is_the_default_and_what_was_announced() {
+    fn the_default_and_the_announced_checksums_are_computed() {
         let stated = stated(&[("x-amz-checksum-crc32c", "AAAAAA==")], &["x-amz-checksum-sha256"]);
         let computed: Vec<Algorithm> = sums(b"123456789", &stated).into_keys().collect();
         assert_eq!(computed, [Algorithm::Crc64Nvme, Algorithm::Crc32c, Algorithm::Sha256]);

@@ -1,10 +1,12 @@
-//! Entries that were deleted from the page, until they expire: `BUCKET/.firstbyte/trash/ID/`.
+//! Keeps entries that were deleted from the page until they expire, in
+//! `BUCKET/.firstbyte/trash/ID/`.
 //!
-//! `entry` is the unchanged file, link or directory, and `origin` is a link to its former path. The
-//! directory and its origin exist before one rename moves the entry into it, so that a kill leaves
-//! the entry in one place or the other. A thread that moves or removes an entry holds a lock
-//! (flock) on its directory. Removal begins with the origin, so an entry without origin is never
-//! restored. All functions block; called by the page, by the sweeper, and when a bucket is removed.
+//! In the directory `ID`, `entry` is the unchanged file, link or directory, and `origin` is a link
+//! to its former path. The directory and `origin` exist before one rename moves the entry in. So a
+//! kill leaves the entry either at its former path or in the trash. A thread that moves or removes
+//! an entry holds a lock (flock) on its directory. Removal begins with `origin`, so an entry
+//! without `origin` is never restored. All functions block. Called by the page, by the sweeper, and
+//! when a bucket is removed.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -29,21 +31,21 @@ const ORIGIN: &str = "origin";
 /// Moves the entry `path` into the trash of `bucket`. Returns its id there.
 ///
 /// # Errors
-/// `NotFound`: there is no entry. `CrossesDevices`: it is not on the bucket's file system.
+/// `NotFound`: there is no entry. `CrossesDevices`: the entry is not on the bucket's file system.
 pub(crate) fn put(root: &ServedRoot, bucket: &EntryPath, path: &EntryPath) -> publish::Result<String> {
     let made = TemporaryDirectory::create(root, bucket)?;
     // An entry of a private directory stays private.
     rustix::fs::fchmod(made.directory(), Mode::RWXU)?;
     write_origin(made.directory(), path)?;
     let id = random_token();
-    // The cloned descriptor keeps the lock, so that no sweep takes the directory before the entry
+    // The cloned descriptor keeps the lock, so that no sweep removes the directory before the entry
     // arrives.
     let held = made.directory().try_clone()?;
     made.rename(root, bucket, Area::Trash, &id)?;
     match move_entry(root, path, &held, ENTRY.as_ref(), RenameFlags::empty()) {
         Ok(()) => Ok(id),
         Err(error) => match rustix::fs::statat(&held, ENTRY, AtFlags::SYMLINK_NOFOLLOW) {
-            // A network file system may report failure of a rename that succeeded.
+            // A network file system may report that a rename failed although it succeeded.
             Ok(_) => Ok(id),
             Err(Errno::NOENT) => {
                 discard(root, bucket, &id)?;
@@ -58,8 +60,8 @@ pub(crate) fn put(root: &ServedRoot, bucket: &EntryPath, path: &EntryPath) -> pu
 /// Moves the entry `id` back to its former place in `directory`. Returns its name.
 ///
 /// # Errors
-/// `NotFound`: it has expired, it was deleted from another directory, or that directory is gone.
-/// Also fails if another entry has its name.
+/// `NotFound`: the entry has expired, it was deleted from another directory, or `directory` no
+/// longer exists. Also fails if another entry now has the name.
 pub(crate) fn restore(
     root: &ServedRoot,
     bucket: &EntryPath,
@@ -83,11 +85,11 @@ pub(crate) fn restore(
 }
 
 /// Stores the path as the target of a link that leads nowhere. On most file systems a link takes no
-/// space, unlike a file, so that a full disk can be cleared.
+/// space, unlike a file, so entries can be deleted when the disk is full.
 fn write_origin(directory: &OwnedFd, path: &EntryPath) -> io::Result<()> {
     match rustix::fs::symlinkat(path.as_path(), directory, ORIGIN) {
         Ok(()) => return Ok(()),
-        // A file system without links, or with short ones.
+        // The file system supports no links, or only short ones.
         Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::NAMETOOLONG) => {}
         Err(error) => return Err(error.into()),
     }
@@ -166,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_deleted_comes_back_to_its_place_and_to_no_other() {
+    fn a_deleted_entry_is_restored_to_its_own_place_only() {
         let TrashPlace { directory, root, bucket } = place();
         let path = EntryPath::parse(b"b/sub/deep").unwrap();
         let id = put(&root, &bucket, &path).unwrap();
@@ -189,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_mounted_below_a_deleted_directory_stays_and_keeps_no_other() {
+    fn a_mount_below_a_deleted_directory_is_kept_and_stops_no_other_removal() {
         if firstbyte_testkit::lacks_root() {
             return;
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::task::JoinHandle;
 
-/// The destination of pieces of a body: a file, or the place of a part of an upload.
+/// Destination of the pieces of a body: a file, or the place of a part of an upload.
 pub(crate) trait WriteAt: Send + Sync + std::fmt::Debug + 'static {
     /// Writes all of `bytes` at `offset`. Blocking.
     ///
@@ -33,7 +33,7 @@ pub(crate) struct PieceWriter<D> {
     running: Option<JoinHandle<io::Result<D>>>,
 }
 
-/// Consumes all bytes in order, such as a checksum.
+/// Consumes all bytes in order, for example to compute a checksum.
 pub(crate) trait ByteDigest: Send + 'static {
     /// Consumes the next bytes.
     fn update(&mut self, bytes: &[u8]);
@@ -44,12 +44,12 @@ impl ByteDigest for () {
 }
 
 impl<D: ByteDigest> PieceWriter<D> {
-    /// Starts at `offset` of `file`.
+    /// Starts writing at `offset` of `file`.
     pub(crate) fn new(file: Arc<dyn WriteAt>, offset: u64, digest: D) -> Self {
         Self { file, offset, digest: Some(digest), running: None }
     }
 
-    /// Writes `piece` after the previous pieces. Waits only until the previous one is written.
+    /// Writes `piece` after the previous pieces. Waits only until the piece before it is written.
     pub(crate) async fn write(&mut self, piece: Bytes) -> io::Result<()> {
         let mut digest = self.digest().await?;
         let (file, offset) = (self.file.clone(), self.offset);

@@ -1,5 +1,5 @@
-//! Changes of entries over HTTP, below `/.firstbyte/changes`. Every request names the directory by
-//! `path`, and entries, as in their URLs. All requests are POST with a JSON body.
+//! Answers requests below `/.firstbyte/changes`, which change entries. Every request names the
+//! directory by `path`, and entries as in their URLs. All requests are POST with a JSON body.
 //!
 //! | request | body | answers |
 //! | --- | --- | --- |
@@ -9,10 +9,10 @@
 //! | `changes/restore?path=` | `{ids: []}` | `{done: [], failed: []}` |
 //!
 //! A done entry is `{entry, id}`, without an id if it was deleted forever. A failed entry also has
-//! `error` and `message`. The trash needs some room: after the error `space`, only `forever` can
-//! delete on the full disk.
+//! `error` and `message`. The trash needs some space on the disk. If the disk is full, a delete
+//! fails with the error `space`, and only a delete with `forever` works.
 //!
-//! Refusals and the protection from other sites are those of the upload [`super::protocol`].
+//! Refusals and the protection from other sites are the same as in the upload [`super::protocol`].
 
 use http::{Method, StatusCode};
 use serde::Deserialize;
@@ -25,8 +25,8 @@ use crate::http::request::HttpRequest;
 use crate::http::response::HttpResponse;
 use crate::state::DirectoryState;
 
-/// The longest JSON body in bytes: 10,000 names of common length, selected on the page.
-const LONGEST_JSON: usize = 1 << 20;
+/// Maximum length of a JSON body in bytes: 10,000 names of common length, selected on the page.
+const MAX_JSON_BYTES: usize = 1 << 20;
 
 impl From<Error> for PageRefusal {
     fn from(error: Error) -> Self {
@@ -89,36 +89,37 @@ async fn dispatch(
     let body = &mut request.body;
     let done = match what {
         "folder" => {
-            let Folder { name } = read_json(body, LONGEST_JSON).await?;
+            let Folder { name } = read_json(body, MAX_JSON_BYTES).await?;
             blocking(move || directory.make(&name)).await?;
             json!({})
         }
         "rename" => {
-            let Renaming { entry, name } = read_json(body, LONGEST_JSON).await?;
+            let Renaming { entry, name } = read_json(body, MAX_JSON_BYTES).await?;
             blocking(move || directory.rename(&entry, &name)).await?;
             json!({})
         }
         "delete" => {
-            let Deletion { entries, forever } = read_json(body, LONGEST_JSON).await?;
+            let Deletion { entries, forever } = read_json(body, MAX_JSON_BYTES).await?;
             let delete = move |entry: &str| match forever {
                 true => directory.delete_forever(entry).map(|()| json!({ "entry": entry })),
                 false => directory.delete(entry).map(|id| json!({ "entry": entry, "id": id })),
             };
-            blocking(move || Ok::<_, Error>(each(&entries, "entry", delete))).await?
+            blocking(move || Ok::<_, Error>(apply_to_each(&entries, "entry", delete))).await?
         }
         "restore" => {
-            let Restoration { ids } = read_json(body, LONGEST_JSON).await?;
+            let Restoration { ids } = read_json(body, MAX_JSON_BYTES).await?;
             let restore =
                 move |id: &str| directory.restore(id).map(|entry| json!({ "entry": entry, "id": id }));
-            blocking(move || Ok::<_, Error>(each(&ids, "id", restore))).await?
+            blocking(move || Ok::<_, Error>(apply_to_each(&ids, "id", restore))).await?
         }
         _ => return Err(PageRefusal(StatusCode::NOT_FOUND, "request", "there is no such change".into())),
     };
     Ok(json_response(StatusCode::OK, &done))
 }
 
-/// Calls `work` for each of `items`. Failed items do not stop the others.
-fn each(items: &[String], key: &str, work: impl Fn(&str) -> Result<Value, Error>) -> Value {
+/// Calls `work` for each of `items`, and collects the results. A failed item does not stop the
+/// others.
+fn apply_to_each(items: &[String], key: &str, work: impl Fn(&str) -> Result<Value, Error>) -> Value {
     let (mut done, mut failed) = (Vec::new(), Vec::new());
     for item in items {
         match work(item) {

@@ -1,8 +1,9 @@
 //! Changes a directory's entries from its page: makes folders, renames, deletes and restores.
 //!
 //! Existing entries are named as in a URL, percent-encoded, so that every name on disk is possible.
-//! No entry is replaced: of two entries that want one name, the second is refused. Deleted entries
-//! go to the trash (`object::trash`). The code is blocking; [`super::changes`] does the HTTP.
+//! No entry is replaced: if two entries would get the same name, the second is refused. Deleted
+//! entries go to the trash (`object::trash`). The code is blocking; [`super::changes`] does the
+//! HTTP.
 
 use std::ffi::OsStr;
 use std::io;
@@ -32,7 +33,7 @@ pub(crate) enum Error {
     /// The entry does not exist.
     #[error("\"{0}\" is not there any more; reload the page")]
     Missing(String),
-    /// No entry with this id can be restored here.
+    /// The entry cannot be restored: no deleted entry of this directory has the id.
     #[error("it cannot be brought back: it has expired, or the folder that it was in is gone")]
     Expired,
     /// The entry is a mount point, or on another file system than the bucket's trash.
@@ -47,7 +48,7 @@ pub(crate) enum Error {
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// Converts an error of changing the entry `name`.
+    /// Converts the error of a change of the entry `name`.
     fn of(name: &[u8], error: publish::Error) -> Self {
         let name = visible(name);
         match error {
@@ -61,7 +62,7 @@ impl Error {
         }
     }
 
-    /// Returns the HTTP status, and the code for programs.
+    /// Returns the HTTP status, and the error code for programs.
     pub(crate) fn code(&self) -> (StatusCode, &'static str) {
         match self {
             Self::Name(_) => (StatusCode::BAD_REQUEST, "name"),

@@ -25,7 +25,8 @@ pub(crate) fn escape(text: &str) -> String {
 }
 
 /// Formats a file's name for display, without escaping it for HTML. Bytes that are not UTF-8 become
-/// `\xNN`. Characters that break the line or make names look alike become their code.
+/// `\xNN`. Characters that break the line, or that make two names look alike, are replaced by their
+/// code point.
 pub(crate) fn visible(name: &[u8]) -> String {
     let mut out = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {
@@ -90,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_not_read_as_places() {
+    fn placeholders_inside_values_are_not_filled() {
         let text = fill("<{{a}}{{b}}>", |name| if name == "a" { "{{b}}".into() } else { "x".into() });
         assert_eq!(text, "<{{b}}x>");
     }

@@ -1,8 +1,8 @@
-//! Public links to files for a limited time, made for the page's "Copy link": `POST
-//! /.firstbyte/links?path=/DIR/FILE` with `{seconds}` answers `{url}`, a path and query signed with
-//! the visitor's key. A link has that key's right to read, for this file only.
+//! Makes public links to files, valid for a limited time, for the page's "Copy link". `POST
+//! /.firstbyte/links?path=/DIR/FILE` with `{seconds}` answers `{url}`: a path and query signed with
+//! the visitor's key. A link has the key's right to read, for this file only.
 //!
-//! Refusals and the protection from other sites are those of the upload [`super::protocol`].
+//! Refusals and the protection from other sites are the same as in the upload [`super::protocol`].
 
 use std::time::{Duration, SystemTime};
 
@@ -21,8 +21,8 @@ use crate::http::response::HttpResponse;
 use crate::path::EntryPath;
 use crate::state::ServerState;
 
-/// The longest JSON body in bytes.
-const LONGEST_JSON: usize = 1 << 10;
+/// Maximum length of a JSON body in bytes.
+const MAX_JSON_BYTES: usize = 1 << 10;
 
 #[derive(Deserialize)]
 struct Asked {
@@ -56,7 +56,7 @@ async fn link(state: &ServerState, access: &RequestRights, mut request: HttpRequ
     if !access.allows(KeyRights::Read, path.as_bytes()) {
         return Err(refused(StatusCode::FORBIDDEN, "denied", "your key may not read this"));
     }
-    let Asked { seconds } = read_json(&mut request.body, LONGEST_JSON).await?;
+    let Asked { seconds } = read_json(&mut request.body, MAX_JSON_BYTES).await?;
     let valid = Duration::from_secs(seconds);
     if seconds == 0 || valid > MAX_VALIDITY {
         return Err(refused(StatusCode::BAD_REQUEST, "request", "a link is valid for 1 second to 7 days"));
@@ -70,7 +70,7 @@ async fn link(state: &ServerState, access: &RequestRights, mut request: HttpRequ
     Ok(json_response(StatusCode::OK, &json!({ "url": url, "seconds": seconds })))
 }
 
-/// Returns the path of an object's URL in the S3 API. `None` if the name is in no bucket.
+/// Returns the path of an object's URL in the S3 API. `None` if the object is in no bucket.
 fn object_path(state: &ServerState, path: &EntryPath) -> Option<String> {
     let below = url_path(path.as_bytes());
     let base = &state.config.base_path;

@@ -1,14 +1,14 @@
-//! Sign-in from a browser. The form sends key and secret once, and the response sets a session
-//! cookie that scripts cannot read and other sites cannot send. Then the browser is redirected to
-//! the page it requested. If it requested none, or one that the key may not read, it is redirected
-//! to the key's start directory.
+//! Signs users in from a browser. The form sends key and secret once, and the response sets a
+//! session cookie that scripts cannot read and other sites cannot send. The browser is then
+//! redirected to the page it requested. If it requested no page, or one that the key may not read,
+//! it is redirected to the key's start directory.
 
 use http::StatusCode;
 use http::header::{COOKIE, LOCATION, RETRY_AFTER, SET_COOKIE};
 
 use super::shell;
 use crate::access::keys::RequestRights;
-use crate::access::sessions::cookie;
+use crate::access::sessions::cookie_value;
 use crate::config::{Authentication, Buckets};
 use crate::http::request::{HttpRequest, query_pairs};
 use crate::http::response::HttpResponse;
@@ -17,18 +17,18 @@ use crate::page::html::url_path;
 use crate::path::EntryPath;
 use crate::state::{ServerState, SignIn};
 
-/// The longest form in bytes. A key, a secret and a path fit well.
-const LONGEST_FORM: usize = 16 << 10;
+/// Maximum length of a form in bytes. A key, a secret and a path are far shorter.
+const MAX_FORM_BYTES: usize = 16 << 10;
 
-/// Checks the submitted form. Begins a session and redirects if the secret is right; otherwise
-/// shows the form again.
+/// Checks the submitted form. If the secret is right, begins a session and redirects the browser.
+/// Otherwise shows the form again.
 pub(super) async fn sign_in(
     state: &ServerState,
     root: Option<&ServedRoot>,
     mut request: HttpRequest,
 ) -> HttpResponse {
     let base = &state.config.base_path;
-    let Ok(form) = request.body.collect(LONGEST_FORM).await else {
+    let Ok(form) = request.body.collect(MAX_FORM_BYTES).await else {
         return HttpResponse::text(StatusCode::BAD_REQUEST, "the form is too long or was cut off");
     };
     let form = String::from_utf8_lossy(&form).into_owned();
@@ -62,8 +62,8 @@ pub(super) async fn sign_in(
     }
 }
 
-/// Whether the key may read `next`, a path on this server that the user chose. The root does not
-/// count: a browser requests it by default.
+/// Whether the key may read `next`, a path on this server that the user chose. False for the root,
+/// which a browser requests by default.
 fn opens(state: &ServerState, access: &RequestRights, next: &str) -> bool {
     let path = next.split(['?', '#']).next().unwrap_or_default();
     let path = state.config.buckets.split(path).map_or(path, |(_, rest)| rest);
@@ -71,8 +71,8 @@ fn opens(state: &ServerState, access: &RequestRights, next: &str) -> bool {
 }
 
 /// Returns the start page of `access`, as a path on this server: the directory that contains all
-/// its paths, or the nearest existing one above. For a gateway, which has no `root`, nothing is
-/// looked up.
+/// paths of `access`, or its nearest existing parent. A gateway has no `root`, so there the
+/// existence is not checked.
 pub(super) async fn home(state: &ServerState, root: Option<&ServedRoot>, access: &RequestRights) -> String {
     let mut path = access.home();
     while let Some(root) = root.filter(|_| !path.is_root()) {
@@ -91,15 +91,17 @@ pub(super) async fn home(state: &ServerState, root: Option<&ServedRoot>, access:
 
 /// Ends the session on the server and in the browser.
 pub(super) fn sign_out(state: &ServerState, request: &HttpRequest) -> HttpResponse {
-    if let Some(token) = request.header(COOKIE).and_then(|header| cookie(header, &state.session_cookie())) {
+    if let Some(token) =
+        request.header(COOKIE).and_then(|header| cookie_value(header, &state.session_cookie()))
+    {
         state.sessions.end(token);
     }
     go_to(&state.config.base_path, "/.firstbyte/login")
         .with_header(SET_COOKIE, set_cookie(state, "", "; Max-Age=0"))
 }
 
-/// Sets the cookie without Max-Age, so that it ends with the browser. The server ends the session
-/// in any case.
+/// Sets the cookie without Max-Age, so that the cookie ends with the browser. The server ends the
+/// session after its lifetime in any case.
 fn set_cookie(state: &ServerState, token: &str, more: &str) -> String {
     let secure = if state.config.tls.is_some() { "; Secure" } else { "" };
     format!(
@@ -123,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_way_back_stays_on_this_server() {
+    fn sign_in_redirects_only_to_this_server() {
         for local in ["/", "/a/b?format=ndjson", "/a//b"] {
             assert!(is_local(local), "{local}");
         }

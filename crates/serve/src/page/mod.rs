@@ -1,4 +1,5 @@
-//! Pages for browsers: the directory page, uploads and changes from it, and sign-in.
+//! Answers browsers with pages: the directory page, uploads and changes from that page, and
+//! sign-in.
 //!
 //! The page is a small shell ([`shell`]) whose script reads the same NDJSON listing as other
 //! programs. Only the visible rows are in the document, so the page opens fast for any number of
@@ -81,7 +82,8 @@ fn shown(
 }
 
 /// Redirects from the root to the same page below the bucket's name, if the directory has an entry
-/// of that name. Otherwise the page's links to that entry would lead back to the bucket.
+/// of that name. Without the redirection, the page's links to that entry would lead back to the
+/// bucket.
 pub(crate) async fn below_the_bucket(
     state: &DirectoryState,
     request: &HttpRequest,
@@ -145,8 +147,8 @@ pub(crate) async fn account(
     }
 }
 
-/// Refuses a page that the visitor's key may not read. Links to a page that it may read, and to the
-/// sign-in.
+/// Refuses a page that the visitor's key may not read. The response links to a page that the key
+/// may read, and to the sign-in.
 pub(crate) async fn refused(
     state: &ServerState,
     root: Option<&ServedRoot>,

@@ -1,18 +1,17 @@
-//! Uploads over HTTP, below `/.firstbyte/uploads`. Every request names the directory by `path`, as
-//! in its URL.
+//! Implements uploads over HTTP, below `/.firstbyte/uploads`. Every request names the directory by
+//! `path`, as in its URL.
 //!
 //! | request | does | answers |
 //! | --- | --- | --- |
-//! | `GET uploads?path=` | lists the unfinished uploads there | an array of states |
-//! | `POST uploads?path=` `{name, size, mtime, type}` | begins, resumes | `{id, part_size, ...}` |
-//! | `PUT uploads/ID/N?path=` + `x-firstbyte-crc32c` | writes part N | 201; 200 if held so |
-//! | `POST uploads/ID/complete?path=` `{existing, crc32c}` | puts the file in place | `{name}` |
-//! | `DELETE uploads/ID?path=` | forgets it | 204 |
+//! | `GET uploads?path=` | lists the directory's unfinished uploads | an array of states |
+//! | `POST uploads?path=` `{name, size, mtime, type}` | begins or resumes one | `{id, ...}` |
+//! | `PUT uploads/ID/N?path=` + `x-firstbyte-crc32c` | writes part N | 201; 200 if it is stored |
+//! | `POST uploads/ID/complete?path=` `{existing, crc32c}` | publishes the file | `{name}` |
+//! | `DELETE uploads/ID?path=` | removes the upload | 204 |
 //!
-//! A refusal is `{error, message}` with a fitting status. All requests but GET need the header
-//! `x-firstbyte-page`, which no other site can make a browser send, in addition to the checks of
-//! Host and Origin. A body goes from the socket to the file piece by piece, with one piece in
-//! memory.
+//! A refusal is `{error, message}` with a fitting status. All requests except GET need the header
+//! `x-firstbyte-page`, which no other site can make a browser send. Host and Origin are checked in
+//! addition. A body goes from the socket to the file piece by piece, with one piece in memory.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -31,17 +30,17 @@ use crate::object::writer::PieceWriter;
 use crate::path::EntryPath;
 use crate::state::DirectoryState;
 
-/// The longest JSON body in bytes. An escaped file name of 255 bytes fits many times.
-const LONGEST_JSON: usize = 16 << 10;
-/// The longest body that completes an upload, in bytes. 10,000 quoted sums of eight digits fit
-/// twice.
-const LONGEST_COMPLETION: usize = 256 << 10;
+/// Maximum length of a JSON body in bytes. An escaped file name of 255 bytes is far shorter.
+const MAX_JSON_BYTES: usize = 16 << 10;
+/// Maximum length of the body that completes an upload, in bytes: twice the length of 10,000 quoted
+/// checksums of eight digits.
+const MAX_COMPLETION_BYTES: usize = 256 << 10;
 /// The header with the part's CRC32C as eight hex digits.
 const CRC32C: &str = "x-firstbyte-crc32c";
 /// The header that marks a request as the page's own.
 const FROM_PAGE: &str = "x-firstbyte-page";
 
-/// A refusal: status, code for programs, sentence for the user.
+/// A refusal: status, error code for programs, sentence for the user.
 pub(super) struct PageRefusal(pub(super) StatusCode, pub(super) &'static str, pub(super) String);
 
 pub(super) type PageResult = std::result::Result<HttpResponse, PageRefusal>;
@@ -84,7 +83,7 @@ pub(super) async fn answer(
     dispatch(state, access, request).await.unwrap_or_else(PageRefusal::into_response)
 }
 
-/// Returns the directory that a request names, for writing by `access`. Refuses requests that
+/// Returns the directory that a request names, if `access` may write there. Refuses requests that
 /// another site may have caused.
 pub(super) fn writable(
     state: &DirectoryState,
@@ -128,12 +127,12 @@ async fn dispatch(state: &DirectoryState, access: &RequestRights, mut request: H
             Ok(json_response(StatusCode::OK, &json!(found)))
         }
         (&Method::POST, []) => {
-            let source: BrowserFile = read_json(&mut request.body, LONGEST_JSON).await?;
+            let source: BrowserFile = read_json(&mut request.body, MAX_JSON_BYTES).await?;
             let status = blocking(move || directory.begin(source)).await?;
             Ok(json_response(StatusCode::OK, &json!(status)))
         }
         (&Method::POST, [id, "complete"]) => {
-            let Completion { existing, crc32c } = read_json(&mut request.body, LONGEST_COMPLETION).await?;
+            let Completion { existing, crc32c } = read_json(&mut request.body, MAX_COMPLETION_BYTES).await?;
             let id = (*id).to_owned();
             let name = blocking(move || directory.complete(&id, existing, crc32c.as_deref())).await?;
             Ok(json_response(StatusCode::OK, &json!({ "name": name })))

@@ -8,8 +8,8 @@ use crate::object::directory::{EntryReader, VisibleKind};
 use crate::object::root::ServedRoot;
 use crate::path::EntryPath;
 
-/// The most rows of a page without scripts, some 100 KB. Directories that users browse by hand
-/// usually have fewer entries.
+/// Maximum number of rows in a page without scripts, about 100 KB. Directories that users browse by
+/// hand usually have fewer entries.
 pub(crate) const ROWS_WITHOUT_SCRIPTS: usize = 1000;
 
 /// One row of a page without scripts.
@@ -21,8 +21,8 @@ pub(crate) struct PageRow {
     pub(crate) size: Option<u64>,
 }
 
-/// Reads at most [`ROWS_WITHOUT_SCRIPTS`] entries of `path` that `access` may see, then sorts
-/// these: directories first, then by name. Blocking.
+/// Reads at most [`ROWS_WITHOUT_SCRIPTS`] entries of `path` that `access` may see, then sorts them:
+/// directories first, then by name. Entries beyond the maximum are not sorted in. Blocking.
 pub(super) fn first(root: &ServedRoot, path: &EntryPath, access: &RequestRights) -> io::Result<Vec<PageRow>> {
     let mut reader = EntryReader::open_for(root, path, access)?;
     let mut rows = Vec::new();

@@ -2,7 +2,7 @@
 //! request.
 //!
 //! No content comes from other servers. The content security policy has the hashes of exactly these
-//! scripts and this style, so that markup injected by a name or a file would not run.
+//! scripts and this style, so scripts that a file name or a file injects do not run.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -52,9 +52,9 @@ static POLICY: LazyLock<String> = LazyLock::new(|| {
 /// Whether the page offers to upload, rename and delete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PageWriting {
-    /// The page offers them.
+    /// The page offers to upload, rename and delete.
     Offered {
-        /// How long deleted entries stay in the trash.
+        /// Time for which deleted entries stay in the trash.
         kept: Duration,
     },
     /// The server is read-only, or the visitor may not write here.
@@ -79,8 +79,8 @@ pub(super) struct DirectoryPage<'a> {
     pub(super) rows: &'a [PageRow],
 }
 
-/// Makes the page of a directory. Its script loads the entries, so the page is as small for 10^6
-/// entries as for one.
+/// Makes the page of a directory. Its script loads the entries, so the page has the same size for
+/// one entry and for a million.
 pub(super) fn directory(of: &DirectoryPage<'_>) -> HttpResponse {
     let trail = of.path.as_bytes();
     let name = trail.rsplit(|b| *b == b'/').next().filter(|name| !name.is_empty());
@@ -155,12 +155,14 @@ fn page(status: StatusCode, html: String) -> HttpResponse {
         .with_header(CONTENT_TYPE, "text/html; charset=utf-8")
         .with_header(CONTENT_SECURITY_POLICY, &*POLICY)
         .with_header(REFERRER_POLICY, "same-origin")
-        // The page depends on the user, and on the configuration at the last start.
+        // The page depends on the user and on the server's configuration, so it must not be reused
+        // unchecked.
         .with_header(CACHE_CONTROL, "no-cache, private")
         .with_body(ResponseBody::Bytes(html.into()))
 }
 
-/// Formats a duration for display: in days if it is at least one, else in hours or seconds.
+/// Formats a duration for display, in the largest unit (days, hours, seconds) of which it has at
+/// least one.
 fn format_duration(time: Duration) -> String {
     let seconds = time.as_secs();
     let (count, unit) = match seconds {

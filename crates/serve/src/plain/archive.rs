@@ -1,10 +1,11 @@
-//! A directory, or some of its entries, as one tar file that is made while it is sent.
+//! Archives a directory, or some of its entries, as one tar file that is made while it is sent.
 //!
-//! An archive with its end mark (two empty blocks) is complete: every file in it is one version,
-//! with the length that its head announces. If a file changes while it is read, the response breaks
-//! off. Names are relative to the archive's directory. Links to files are stored as files, and
-//! links to directories are omitted, as in recursive listings. An archive of any depth holds one
-//! piece in memory and few open files, and no thread while the client reads it.
+//! An archive that ends with its end mark (two empty blocks) is complete: each file in it has the
+//! content of one version, with the length that its head announces. If a file changes while it is
+//! read, the response breaks off. Names are relative to the archive's directory. Links to files are
+//! stored as files, and links to directories are omitted, as in recursive listings. Whatever its
+//! depth, an archive holds one piece in memory and a few open files, and occupies no thread while
+//! the client reads.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -31,11 +32,12 @@ use crate::object::root::ServedRoot;
 use crate::path::EntryPath;
 use crate::state::DirectoryState;
 
-/// Bytes that are read and sent at once, the memory of each slow client.
+/// Bytes that are read and sent at once. Each slow client takes this much memory.
 const PIECE: usize = 64 << 10;
 
-/// The most open directories, innermost first. Outer ones are reopened when they continue.
-const OPEN_LEVELS: usize = 8;
+/// Maximum number of open directories, counted from the innermost. Outer directories are closed,
+/// and reopened when the archive returns to them.
+const MAX_OPEN_LEVELS: usize = 8;
 
 /// The name of a tar entry that contains the next entry's name.
 const LONG_NAME: &[u8] = b"././@LongLink";
@@ -43,7 +45,7 @@ const LONG_NAME: &[u8] = b"././@LongLink";
 /// The unit of tar in bytes: a head takes one, and files are padded to a multiple.
 const BLOCK: usize = 512;
 
-/// Answers with the archive of the directory `path`, or of those of its entries that the query
+/// Answers with the archive of the directory `path`, or of the entries of `path` that the query
 /// names, within the rights of `access`.
 pub(crate) async fn answer(
     state: &Arc<DirectoryState>,
@@ -67,7 +69,7 @@ pub(crate) async fn answer(
     let stream = futures::stream::try_unfold(archive, |mut archive| async move {
         let next = move || archive.piece().map(|piece| piece.map(|piece| (piece, archive)));
         let next = tokio::task::spawn_blocking(next).await.map_err(io::Error::other)?;
-        // The response breaks off, so that the client does not take it for complete.
+        // The response breaks off, so that the client sees that the archive is incomplete.
         next.inspect_err(|error| tracing::warn!(%error, "an archive ended early"))
     });
     HttpResponse::new(StatusCode::OK)
@@ -90,7 +92,7 @@ fn file_name(path: &EntryPath, buckets: &Buckets) -> Vec<u8> {
 struct Archive {
     root: ServedRoot,
     access: RequestRights,
-    /// Requested entries that are still to come.
+    /// Requested entries that are not written yet.
     asked: VecDeque<Item>,
     /// The directories above the next entry, outermost first.
     levels: Vec<Level>,
@@ -148,8 +150,8 @@ impl Level {
 }
 
 impl Archive {
-    /// Makes an archive of the directory `path`, or of its entries `names`, written as in a URL.
-    /// Blocking.
+    /// Makes an archive of the directory `path`, or of its entries `names`, which are
+    /// percent-encoded. Blocking.
     fn open(root: ServedRoot, path: &EntryPath, names: &[String], access: RequestRights) -> io::Result<Self> {
         let mut asked = VecDeque::new();
         for name in names {
@@ -225,11 +227,11 @@ impl Archive {
         Ok(self.asked.pop_front())
     }
 
-    /// Writes the head of `item`. Its content, or its entries, come next. An entry that no longer
-    /// exists, or may not be read, is omitted.
+    /// Writes the head of `item`. The content of a file, or the entries of a directory, come next.
+    /// An entry that no longer exists, or may not be read, is omitted.
     fn begin(&mut self, item: Item, buffer: &mut Vec<u8>) -> io::Result<()> {
         let Item { path, name } = item;
-        // Non-blocking, so that a FIFO cannot hold the thread.
+        // Non-blocking, so that a FIFO in the tree cannot block the thread.
         let file = match self.root.open_blocking(&path, OFlags::RDONLY | OFlags::NONBLOCK) {
             Err(error) if is_left_out(&path, &error) => return Ok(()),
             done => done?,
@@ -241,7 +243,7 @@ impl Archive {
                 let level = Level::open(&self.root, &path, &self.access, prefix)?;
                 write_head(buffer, &name, &metadata)?;
                 self.levels.push(level);
-                if let Some(above) = self.levels.len().checked_sub(OPEN_LEVELS + 1) {
+                if let Some(above) = self.levels.len().checked_sub(MAX_OPEN_LEVELS + 1) {
                     self.levels[above].close()?;
                 }
             }
@@ -267,7 +269,8 @@ impl Content {
         Ok(Self { file, path, left: metadata.len(), size: metadata.len(), modified: metadata.modified()? })
     }
 
-    /// Reads until the piece is full. True if the content is complete and padded.
+    /// Reads until the piece is full. True if the content is complete and is padded to whole
+    /// blocks.
     fn read(&mut self, buffer: &mut Vec<u8>) -> io::Result<bool> {
         let room = PIECE.saturating_sub(buffer.len()) as u64;
         let count = (&mut self.file).take(self.left.min(room)).read_to_end(buffer)?;
@@ -276,7 +279,8 @@ impl Content {
             return if count > 0 { Ok(false) } else { Err(self.changed()) };
         }
         let now = self.file.metadata()?;
-        // The change time is ignored, because it changes too when another file takes the name.
+        // The change time is not compared, because it also changes when another file takes the
+        // name.
         if now.len() != self.size || now.modified()? != self.modified {
             return Err(self.changed());
         }
@@ -290,7 +294,7 @@ impl Content {
     }
 }
 
-/// Writes the head of an entry: its name of any length, and its metadata without the owner.
+/// Writes the head of an entry: its name, of any length, and its metadata except the owner.
 fn write_head(buffer: &mut Vec<u8>, name: &[u8], metadata: &Metadata) -> io::Result<()> {
     let mut header = tar::Header::new_gnu();
     let is_directory = metadata.is_dir();
@@ -301,7 +305,7 @@ fn write_head(buffer: &mut Vec<u8>, name: &[u8], metadata: &Metadata) -> io::Res
     header.set_uid(0);
     header.set_gid(0);
     let mut builder = tar::Builder::new(std::mem::take(buffer));
-    // The crate's own function for long names would shorten them as text.
+    // The tar crate's own function for long names treats names as text and would shorten them.
     let room = header.as_old().name.len();
     if name.len() > room {
         let mut long = tar::Header::new_gnu();
@@ -346,7 +350,7 @@ mod tests {
             found.push(String::from_utf8(item.name.clone()).unwrap());
             archive.begin(item, &mut Vec::new()).unwrap();
             let open = archive.levels.iter().filter(|level| matches!(level.state, LevelState::Open(_)));
-            assert!(open.count() <= OPEN_LEVELS);
+            assert!(open.count() <= MAX_OPEN_LEVELS);
             deepest = deepest.max(archive.levels.len());
         }
         found.sort();

@@ -1,9 +1,9 @@
-//! The lines of a listing for programs: one object per entry in JSON or NDJSON, one name per line
-//! as plain text, or one link for programs that follow links.
+//! Formats the lines of a listing for programs: one object per entry in JSON or NDJSON, one name
+//! per line as plain text, or one link for programs that follow links.
 //!
-//! An object is `{"name", "kind", "size", "modified", "etag"}`. In a name that is not UTF-8,
-//! invalid bytes are replaced, and `"name_hex"` has the exact bytes. Plain text escapes such bytes
-//! and line breaks, as the page does.
+//! An object is `{"name", "kind", "size", "modified", "etag"}`. If a name is not UTF-8, its invalid
+//! bytes are replaced, and `"name_hex"` has the exact bytes. Plain text escapes invalid bytes and
+//! line breaks, as the page does.
 
 use std::io::{self, Write};
 
@@ -14,11 +14,12 @@ use serde::Serialize;
 use crate::http::request::HttpRequest;
 use crate::page::html::{escape, url_path, visible};
 
-/// Bytes of lines sent at once: few system calls, little memory.
+/// Bytes of lines sent at once: so many that few system calls are needed, but little memory.
 const PIECE: usize = 64 << 10;
 
-/// Programs that read a directory by following the links of its page (the last one is fsspec's HTTP
-/// file system). They accept any content type, so only their user agent identifies them.
+/// User agents of programs that read a directory by following the links of its page. `aiohttp/` is
+/// fsspec's HTTP file system. These programs accept any content type, so only their user agent
+/// identifies them.
 const LINK_FOLLOWERS: [&str; 4] = ["Wget/", "rclone/", "lftp/", "aiohttp/"];
 
 /// The beginning and the end of a page of links.
@@ -80,7 +81,7 @@ struct Row<'a> {
     etag: Option<&'a str>,
 }
 
-/// One entry of a listing.
+/// An entry of a listing.
 pub(crate) struct ListingLine<'a> {
     /// The name, or the path below the listed directory.
     pub(crate) name: &'a [u8],
@@ -107,12 +108,12 @@ impl Lines {
         Self { buffer: start.as_bytes().to_vec(), format, links, rows: 0 }
     }
 
-    /// Whether there are enough lines to be sent.
+    /// Whether enough lines have been collected to send them.
     pub(crate) fn is_full(&self) -> bool {
         self.buffer.len() >= PIECE
     }
 
-    /// Returns the lines since the last call. `None` if there are none.
+    /// Returns the lines added since the last call. `None` if no lines were added.
     pub(crate) fn take(&mut self) -> Option<Bytes> {
         let piece = std::mem::take(&mut self.buffer);
         (!piece.is_empty()).then(|| piece.into())
@@ -153,7 +154,7 @@ impl Lines {
         Ok(())
     }
 
-    /// Adds the end of the listing.
+    /// Adds the text that ends the listing.
     pub(crate) fn end(&mut self) {
         let end: &[u8] = match self.format {
             ListingFormat::Json if self.rows == 0 => b"[]\n",

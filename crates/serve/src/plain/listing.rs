@@ -1,5 +1,6 @@
-//! Listings for programs, sent while the directory is read, in its own order. With `?recursive` a
-//! name is the path below the listed directory. [`lines`](super::lines) has the forms.
+//! Sends listings for programs while the directory is read, in the directory's own order. With
+//! `?recursive`, a name is the path below the listed directory. [`lines`](super::lines) formats the
+//! entries.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -39,7 +40,7 @@ pub(crate) async fn answer(
         Ok(Err(error)) | Err(error) => return failure(&error),
     };
     let stream = futures::stream::try_unfold(rows, |mut rows| async move {
-        // An error breaks off the response, so that the client does not take it for complete.
+        // An error breaks off the response, so that the client sees that the list is incomplete.
         let next = move || rows.piece().map(|piece| piece.map(|piece| (piece, rows)));
         let next = tokio::task::spawn_blocking(next).await.map_err(io::Error::other)?;
         next.inspect_err(|error| tracing::warn!(%error, "a list ended early"))
@@ -49,16 +50,17 @@ pub(crate) async fn answer(
         .with_body(ResponseBody::Stream(Box::pin(stream)))
 }
 
-/// A listing in progress: the entries of each directory, then those of its subdirectories.
+/// A listing in progress: first the entries of each directory, then the entries of its
+/// subdirectories.
 struct Rows {
     lines: Lines,
     root: ServedRoot,
-    /// The rights of the request. Entries outside of them are omitted.
+    /// The rights of the request. Entries outside these rights are omitted.
     access: RequestRights,
     recursive: bool,
     /// The directory being read. `None` at the end.
     level: Option<Level>,
-    /// The directories to read afterwards, the next one last.
+    /// The directories that are still to be read. The next one is at the end.
     left: Vec<Directory>,
 }
 

@@ -1,5 +1,5 @@
-//! Plain HTTP on files and directories: GET and HEAD, and, if writing is allowed, PUT and DELETE.
-//! Pages come from `page`. Called by the router.
+//! Answers plain HTTP requests for files and directories: GET and HEAD, and, if writing is allowed,
+//! PUT and DELETE. `page` makes the HTML pages. Called by the router.
 
 mod archive;
 mod lines;
@@ -90,7 +90,8 @@ async fn get(
         if !access.reaches(&path.as_directory()) {
             return refuse_read(state, &request, access).await;
         }
-        // A directory above the key's paths shows only the entries that lead to them.
+        // In a directory above the key's prefixes, only the entries that lead to these prefixes are
+        // shown.
         return match state.root.open_entry(&path).await.and_then(|entry| entry.metadata()) {
             Ok(metadata) if metadata.is_dir() => directory(state, request, &path, access).await,
             _ => refuse_read(state, &request, access).await,
@@ -157,7 +158,7 @@ async fn directory(
     }
 }
 
-/// Answers with a file, after conditions and ranges.
+/// Answers with a file, after evaluating conditions and ranges.
 fn file_response(request: &HttpRequest, path: &EntryPath, file: File, metadata: &Metadata) -> HttpResponse {
     let version = EtagIdentity::from(metadata);
     let kept = ObjectMetadata::read(&file);
@@ -190,7 +191,7 @@ impl Selected {
 /// Evaluates the conditions and the range of a read.
 ///
 /// # Errors
-/// The response without content.
+/// The response without content, if a condition fails or the range cannot be satisfied.
 fn select(request: &HttpRequest, described: &Described) -> Result<Selected, Box<HttpResponse>> {
     let current = described.current();
     let without = |status| Box::new(described_response(status, described));
@@ -264,7 +265,8 @@ async fn put(
         return Ok(HttpResponse::text(StatusCode::BAD_REQUEST, "a file's name cannot end in `/`"));
     }
     if request.headers.contains_key(CONTENT_RANGE) {
-        // RFC 9110 section 14.5: storing a part as the whole file would corrupt it.
+        // RFC 9110 section 14.5: a server must refuse a partial PUT, because storing the part as
+        // the whole file would corrupt the file.
         return Ok(HttpResponse::text(StatusCode::BAD_REQUEST, "a PUT must carry the whole file"));
     }
     if request.headers.get_all(CONTENT_ENCODING).iter().any(names_chunks) {

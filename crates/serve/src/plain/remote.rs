@@ -1,5 +1,5 @@
-//! Plain HTTP on the objects of a gateway: GET and HEAD of objects, listings for programs, and the
-//! page of a directory. Called by the router.
+//! Answers plain HTTP requests for the objects of a gateway: GET and HEAD of objects, listings for
+//! programs, and the page of a directory. Called by the router.
 
 use std::ffi::OsStr;
 use std::io;
@@ -75,7 +75,7 @@ struct Name {
 }
 
 impl Name {
-    /// Decodes the path once. If there is only one bucket, its name was removed before.
+    /// Decodes the path once. If there is only one bucket, the router has already removed its name.
     fn parse(gateway: &Gateway, path: &str) -> Option<Self> {
         let path = path.strip_prefix('/').unwrap_or(path);
         let path = percent_encoding::percent_decode_str(path).decode_utf8().ok()?.into_owned();
@@ -84,7 +84,7 @@ impl Name {
         }
         let (bucket, key) =
             path.split_once('/').map_or((path.as_str(), None), |(bucket, key)| (bucket, Some(key)));
-        // A bucket is a directory, whose name ends in a slash.
+        // A bucket is a directory, and a directory's URL ends in a slash.
         let key = key.map_or_else(String::new, str::to_owned);
         Some(Self { bucket: bucket.to_owned(), key })
     }
@@ -94,7 +94,7 @@ impl Name {
     }
 }
 
-/// Answers with the object, or with a redirection if the name is a directory's.
+/// Answers with the object, or with a redirection if the name is that of a directory.
 async fn object(
     gateway: &Arc<Gateway>,
     request: &HttpRequest,
@@ -139,7 +139,7 @@ async fn object(
     Ok(response.with_body(gateway.read(&found, range, frames).await?))
 }
 
-/// Adds the age of the look-up to the response, if the origin could not be asked.
+/// Adds the age of the look-up to the response if the origin could not be asked again.
 fn with_stale_header(response: HttpResponse, found: &RemoteObject) -> HttpResponse {
     match found.stale {
         Some(age) => response.with_header(HeaderName::from_static(STALE), age.as_secs().to_string()),
@@ -187,16 +187,16 @@ async fn directory(
     }
 }
 
-/// Lines of a listing, and its rest, which is `None` after the last.
-type Step = (Bytes, Option<(Rows, Lines)>);
+/// The next lines of a listing, and the state to continue it, which is `None` after the last lines.
+type ListingStep = (Bytes, Option<(Rows, Lines)>);
 
 /// Answers with a listing for programs. No thread waits for the client.
 fn stream(rows: Rows, format: ListingFormat, links: String) -> HttpResponse {
     let state = Some((rows, Lines::new(format, links)));
     let stream = futures::stream::try_unfold(state, |state| async move {
         let Some((mut rows, mut lines)) = state else { return Ok(None) };
-        // An error breaks off the response, so that the client does not take it for complete.
-        let next = move || -> io::Result<Option<Step>> {
+        // An error breaks off the response, so that the client sees that the list is incomplete.
+        let next = move || -> io::Result<Option<ListingStep>> {
             while !lines.is_full() {
                 match rows.next()? {
                     Some(entry) => lines.add(&line(&entry))?,
@@ -271,7 +271,7 @@ impl Rows {
         let root = visible.root().ok_or(Unserved::Forbidden)?;
         if let Some(below) = root.strip_prefix(key.as_str()).filter(|below| below.contains('/') && !recursive)
         {
-            // All visible entries lie further below.
+            // All visible entries lie below one subdirectory, so only that subdirectory is listed.
             let next = below.split('/').next().unwrap_or_default();
             rows.first = Some(Entry::named(next.as_bytes().to_vec(), EntryKind::Directory));
             return Ok(rows);
@@ -315,7 +315,7 @@ impl Rows {
     }
 }
 
-/// Runs work on a blocking thread, so that other connections do not wait for the origin.
+/// Runs `work` on a blocking thread, so that other connections do not wait for the origin.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
     tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
 }

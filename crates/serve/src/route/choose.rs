@@ -8,12 +8,11 @@
 //! 3. it has one of the headers that S3 clients send ([`is_s3_header`]);
 //! 4. its query names an S3 sub-resource, such as `list-type`, `uploads`, `uploadId`, `delete` or
 //!    `location`;
-//! 5. it posts an HTML form (`multipart/form-data`);
-//! 6. its host name holds a bucket (`--host-style`).
+//! 5. it posts an HTML form (`multipart/form-data`); 6. its host name holds a bucket
+//! (`--host-style`).
 //!
-//! With one named bucket (`--bucket NAME`), a plain path whose first component is NAME begins in
-//! the bucket, as in S3: a client without signatures sends the same path and must get the same
-//! object. NAME is optional.
+//! With one named bucket (`--bucket NAME`), a plain path may begin with NAME, as in S3: an S3
+//! client without signatures sends such a path and must get the same object.
 //!
 //! So an unsigned `curl http://host/bucket/key` is a plain GET, and `curl
 //! http://host/bucket?list-type=2` an S3 list. Both APIs return the same bytes and `ETag` for a
@@ -25,7 +24,7 @@ use http::{HeaderMap, Method};
 use crate::http::metrics::RequestRoute;
 use crate::http::request::{HttpRequest, query_pairs};
 
-/// Query names that only S3 uses.
+/// Query parameters that only S3 uses.
 const SUB_RESOURCES: [&str; 42] = [
     "list-type",
     "prefix",
@@ -72,7 +71,7 @@ const SUB_RESOURCES: [&str; 42] = [
 ];
 
 /// Headers that only S3 clients send: those that every SDK adds to a request without a signature,
-/// and those that change what is stored or read. Headers of proxies do not count.
+/// and those that change what is stored or read. Headers that proxies add do not count.
 const S3_HEADERS: [&str; 18] = [
     "x-amz-acl",
     "x-amz-checksum-mode",
@@ -110,8 +109,8 @@ const S3_HEADER_FAMILIES: [&str; 9] = [
 /// Prefix of the headers that CloudFront adds to every request.
 const INFRASTRUCTURE: &str = "x-amz-cf-";
 
-/// Removes the headers of a content delivery network: no client sends them, so no signature covers
-/// them.
+/// Removes the headers that a content delivery network added. No client sends them, so no signature
+/// covers them.
 pub(crate) fn remove_infrastructure(headers: &mut HeaderMap) {
     let added = headers.keys().filter(|name| name.as_str().starts_with(INFRASTRUCTURE));
     for name in added.cloned().collect::<Vec<_>>() {

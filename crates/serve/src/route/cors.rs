@@ -1,8 +1,9 @@
-//! Rights of web pages from other origins in a browser (the CORS part of the Fetch standard).
+//! Decides the rights of web pages from other origins in a browser (the CORS part of the Fetch
+//! standard).
 //!
-//! An origin is listed for reading, or for reading and writing. The lists are used twice: in
-//! responses, so that a browser lets a page read them, and before a write, which a browser may send
-//! without a preflight.
+//! An origin is listed for reading, or for reading and writing. The lists are used twice: for the
+//! headers of a response, by which a browser lets a page read the response; and before a write,
+//! because a browser may send a write without a preflight.
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -55,7 +56,7 @@ impl Cors {
     /// Checks and normalises both lists.
     ///
     /// # Errors
-    /// A text is not an origin, or every origin may write although no key is needed.
+    /// An entry is not an origin, or every origin may write although no key is needed.
     pub(crate) fn check(&mut self, has_keys: bool) -> Result<()> {
         if self.write == Origins::Any && !has_keys {
             return Err(Error::Setting(
@@ -77,8 +78,9 @@ impl Cors {
         self.write.lists(origin)
     }
 
-    /// Answers OPTIONS. A preflight gets exactly the header names that it asks for: in this list
-    /// `*` means all names but Authorization, and `x-amz-*` has no meaning.
+    /// Answers OPTIONS. A preflight gets exactly the header names that it asks for, because
+    /// wildcards do not work in this list: `*` excludes Authorization, and `x-amz-*` has no
+    /// meaning.
     pub(crate) fn preflight(&self, headers: &HeaderMap) -> HttpResponse {
         let answer = HttpResponse::new(StatusCode::NO_CONTENT)
             .with_header(ALLOW, "GET, HEAD, PUT, POST, DELETE, OPTIONS");
@@ -136,7 +138,7 @@ pub(crate) fn origin(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// Refuses a write that was caused by a page of a foreign origin that is not listed. `scheme` is
-/// the server's.
+/// the scheme of the server's URLs.
 ///
 /// # Errors
 /// The reason in one line.
@@ -158,8 +160,8 @@ pub(crate) fn check_write(
     let Some(origin) = origin(headers) else { return refused };
     let host = headers.get(HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let same = origin.split_once("://").is_some_and(|(sent, authority)| {
-        // Behind a TLS proxy the browser uses another scheme. Its header says whether the page has
-        // the same origin.
+        // Behind a TLS proxy the browser uses another scheme than this server. The header
+        // `Sec-Fetch-Site` says whether the page has the same origin.
         authority.eq_ignore_ascii_case(host) && (sent == scheme || site == Some("same-origin"))
     });
     if same || cors.writes(origin) { Ok(()) } else { refused }
@@ -210,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_origin_and_writes_from_everywhere_without_keys_are_refused() {
+    fn invalid_origins_and_open_writes_without_keys_are_refused() {
         for origin in
             ["lab.example", "https://", "https://lab.example/page", "*.lab.example", "https://a, https://b"]
         {

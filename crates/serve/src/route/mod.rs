@@ -38,8 +38,8 @@ impl RequestRouter {
         Self { s3: s3::S3Frontend::new(&state, &served), state, served }
     }
 
-    /// Isolates the document in `response`, if it has one. `named` is the content type that follows
-    /// from the requested path's name.
+    /// Isolates the document in `response`, if it has one. `named` is the content type derived from
+    /// the file name in the requested path.
     fn confine(&self, named: &str, response: HttpResponse) -> HttpResponse {
         sandbox::confine(&self.state, named, response)
     }
@@ -134,8 +134,8 @@ impl RequestRouter {
         }
     }
 
-    /// Whether `/metrics` means the counters: only if no file or bucket has that name. On a gateway
-    /// it always does, because the origin would have to be asked.
+    /// Whether `/metrics` means the counters. On a directory, only if no file or bucket has that
+    /// name. On a gateway always, because otherwise the origin would have to be asked.
     async fn is_metrics(&self, request: &HttpRequest) -> bool {
         let ServedSource::Directory(directory) = &self.served else { return request.path == "/metrics" };
         request.path == "/metrics"
@@ -176,8 +176,8 @@ impl RequestHandler for RequestRouter {
     }
 }
 
-/// Forbids shared caches to store the response for a key's holder. They would not recognise a
-/// session, because it is not an `Authorization`.
+/// Forbids shared caches to store a response to a key's holder. Caches do not recognise a session
+/// cookie as credentials, because it is not in the header `Authorization`.
 fn keep_private(headers: &mut HeaderMap) {
     let said = headers.get(CACHE_CONTROL).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let is_shared = |directive: &&str| {
@@ -191,7 +191,7 @@ fn keep_private(headers: &mut HeaderMap) {
     }
 }
 
-/// Removes the base path from a request's path. Returns the path as sent, if there is a base path.
+/// Removes the base path from a request's path. Returns the original path if there is a base path.
 fn strip_base(state: &ServerState, request: &mut HttpRequest) -> Result<Option<String>, Box<HttpResponse>> {
     let base = &state.config.base_path;
     if base.is_empty() {

@@ -1,9 +1,9 @@
 //! Isolates stored documents from the origin of the server's own pages.
 //!
-//! Every response of every route passes through this module: a file is the same document by plain
-//! HTTP, by S3, by a presigned URL and with a link's `response-content-type`. A document gets a
-//! separate origin, from which it can neither write to this server nor read with the visitor's
-//! session.
+//! Every response of every route passes through this module, because a browser can load the same
+//! file by plain HTTP, by S3, by a presigned URL and with a link's `response-content-type`. A
+//! document gets a separate origin, from which it can neither write to this server nor read with
+//! the visitor's session.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -16,12 +16,12 @@ use crate::http::response::HttpResponse;
 use crate::object::content_type::content_type;
 use crate::state::ServerState;
 
-/// The policy that lets scripts run, but without this server's origin.
+/// Policy that lets scripts run, but not in this server's origin.
 const POLICY: HeaderValue = HeaderValue::from_static("sandbox allow-scripts allow-popups allow-downloads");
 
-/// Content types that no browser runs as a document of their origin. They get no policy, which
-/// would keep browsers from showing a PDF. All other types get the policy, including SVG, which can
-/// contain scripts, and unknown types, which a browser guesses.
+/// Content types that no browser runs as a document of their origin. They get no policy, because a
+/// policy would keep browsers from showing a PDF. All other types get the policy. Among them are
+/// SVG, which can contain scripts, and unknown types, for which a browser guesses the type.
 const INERT: [&str; 58] = [
     "text/plain",
     "text/csv",
@@ -83,7 +83,8 @@ const INERT: [&str; 58] = [
     "font/collection",
 ];
 
-/// Adds the headers. `named` is the content type that follows from the requested path's name.
+/// Adds the headers that isolate a document. `named` is the content type derived from the file name
+/// in the requested path.
 pub(crate) fn confine(state: &ServerState, named: &str, mut response: HttpResponse) -> HttpResponse {
     let headers = &mut response.headers;
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -96,9 +97,10 @@ pub(crate) fn confine(state: &ServerState, named: &str, mut response: HttpRespon
         headers.insert(CONTENT_SECURITY_POLICY, POLICY);
         return response;
     };
-    // On a read-only server without keys, a script can misuse neither uploads nor a session. So an
-    // HTML report there keeps its origin, with all browser features. This holds only if the content
-    // type follows from the file's name, because an uploader or a link may have chosen another.
+    // On a read-only server without keys, a script cannot misuse uploads or a session. So there, an
+    // HTML report keeps the server's origin, with all browser features. This holds only if the
+    // content type is derived from the file's name: an uploader or a link may have chosen another
+    // type.
     let guarded = state.config.writing == WritePolicy::Allowed
         || matches!(state.config.authentication, Authentication::Keys(_));
     if is_inert(kind) || (!guarded && kind == named) {
@@ -108,7 +110,7 @@ pub(crate) fn confine(state: &ServerState, named: &str, mut response: HttpRespon
     response
 }
 
-/// Returns the content type that follows from the file name in `path`, a URL's path.
+/// Returns the content type derived from the file name in `path`, a URL's path.
 pub(crate) fn named_type(path: &str) -> &'static str {
     content_type(Path::new(OsStr::new(path)).file_name())
 }
@@ -127,8 +129,8 @@ fn is_inert(value: &str) -> bool {
         && parameters.is_none_or(|parameters| parameters.split(';').all(is_parameter))
 }
 
-/// Whether `text` is a parameter `NAME=VALUE`, or empty. A semicolon in quotes is not parsed, so
-/// such a value is not inert.
+/// Whether `text` is a parameter `NAME=VALUE`, or empty. A semicolon in quotes is not parsed, so a
+/// value with one is not inert.
 fn is_parameter(text: &str) -> bool {
     let text = text.trim_matches([' ', '\t']);
     let is_token = |text: &str| {
@@ -149,12 +151,12 @@ mod tests {
 
     use super::*;
 
-    /// Types that are not in [`INERT`]: documents, unknown types, and texts that only look like a
-    /// type.
+    /// Content types that are not in [`INERT`]: documents, unknown types, and strings that only
+    /// look like a type.
     const OTHERS: &str = include_str!("../../tests/content_types.txt");
 
     #[test]
-    fn only_what_no_browser_runs_is_inert() {
+    fn only_types_that_no_browser_runs_are_inert() {
         for kind in [
             "text/plain; charset=utf-8",
             "image/png",
@@ -171,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_types_of_names_are_inert_but_for_documents() {
+    fn types_of_file_names_are_inert_except_documents() {
         let documents = ["a.html", "a.htm", "a.xml", "a.svg"];
         for name in
             ["a.txt", "a.csv", "a.png", "a.tiff", "a.mp4", "a.wav", "a.woff", "a.parquet", "a.tar", "a"]

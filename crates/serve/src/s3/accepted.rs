@@ -2,8 +2,8 @@
 //!
 //! A malformed `Range` or date is ignored, as RFC 9110 requires for plain HTTP (sections 14.2 and
 //! 13.1). Dates have three forms (section 5.6.7). A copy source may be in any served bucket, even
-//! if its name is not valid in S3. A signature covers the headers as sent, so they are rewritten
-//! after it was checked.
+//! if its name is not valid in S3. A signature covers the headers as sent, so the headers are
+//! rewritten only after the signature was checked.
 
 use http::header::{IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, RANGE};
 use http::{Extensions, HeaderMap, HeaderName};
@@ -14,7 +14,7 @@ use crate::http::date::{http_date, parse_http_date};
 const COPY_SOURCE: HeaderName = HeaderName::from_static("x-amz-copy-source");
 
 /// Headers that hold a date.
-const DATES: [HeaderName; 4] = [
+const DATE_HEADERS: [HeaderName; 4] = [
     IF_MODIFIED_SINCE,
     IF_UNMODIFIED_SINCE,
     HeaderName::from_static("x-amz-copy-source-if-modified-since"),
@@ -29,13 +29,13 @@ pub(super) struct AcceptedSource {
     pub(super) version: Option<String>,
 }
 
-/// Rewrites `headers`. A copy source that s3s cannot parse goes into `extensions`.
+/// Rewrites `headers`. Puts a copy source that s3s cannot parse into `extensions`.
 pub(super) fn rewrite(headers: &mut HeaderMap, extensions: &mut Extensions) {
     replace(headers, &RANGE, is_range, |text| {
         let (unit, ranges) = text.split_once('=')?;
         Some(format!("{}={}", unit.trim().to_ascii_lowercase(), ranges.trim())).filter(|text| is_range(text))
     });
-    for name in &DATES {
+    for name in &DATE_HEADERS {
         replace(headers, name, is_date, |text| parse_http_date(text).map(http_date));
     }
     let sent = headers.get(&COPY_SOURCE).and_then(|value| value.to_str().ok());

@@ -31,13 +31,13 @@ pub(crate) fn access(
     key.map_or(RequestRights::Nobody, |key| RequestRights::Key(key.clone()))
 }
 
-/// Whether an operation with this name only reads.
+/// Whether the operation with this name only reads.
 fn is_read(operation: &str) -> bool {
     operation.starts_with("Get") || operation.starts_with("List")
 }
 
-/// Allows an operation only within the signer's rights. Names outside the path (copy sources, keys
-/// of a multiple delete) are checked where they are read.
+/// Allows an operation only within the signer's rights. Names that are not in the path (copy
+/// sources, keys of a multiple delete) are checked where the operation reads them.
 #[derive(Debug)]
 pub(crate) struct RightsByPrefix {
     pub(crate) keys: ServerKeys,
@@ -47,7 +47,7 @@ pub(crate) struct RightsByPrefix {
 #[async_trait::async_trait]
 impl S3Access for RightsByPrefix {
     async fn check(&self, context: &mut S3AccessContext<'_>) -> S3Result<()> {
-        // Only the signature of a form is verified here.
+        // Only a form's signature is verified here. Other signatures were verified before.
         if let Some(credentials) = context.credentials() {
             attempt::proved(&credentials.access_key);
         }
@@ -72,8 +72,8 @@ impl S3Access for RightsByPrefix {
                 S3Path::Bucket { bucket },
                 "ListObjects" | "ListObjectsV2" | "ListObjectVersions" | "ListMultipartUploads",
             ) => access.reaches(below(bucket, &prefix).as_bytes()),
-            // These operations return no content of an object. Each key to delete, and the key that
-            // a form posts, is checked separately.
+            // These operations return no object's content. Each key to delete, and the key that a
+            // form posts, is checked separately.
             (S3Path::Bucket { bucket }, "HeadBucket" | "DeleteObjects" | "PostObject") => {
                 access.reaches(below(bucket, "").as_bytes())
             }

@@ -9,8 +9,8 @@ use s3s::S3Error;
 use crate::http::response::{HttpResponse, ResponseBody};
 use crate::s3::opened::SentBody;
 
-/// The bytes at the start of a document that contain the start of its root element.
-const ROOT_WITHIN: usize = 256;
+/// Number of bytes at the start of a document within which its root element begins.
+const ROOT_ELEMENT_BYTES: usize = 256;
 
 /// Makes the response for an S3 error that occurs before s3s gets the request.
 pub(crate) fn error_response(error: S3Error) -> HttpResponse {
@@ -37,7 +37,7 @@ pub(crate) fn from_s3s(response: http::Response<s3s::Body>) -> HttpResponse {
             ResponseBody::Stream(Box::pin(body.map(|piece| piece.map_err(std::io::Error::other))))
         }
     };
-    // s3s answers HEAD with a range by 200.
+    // s3s answers a HEAD request with a range by status 200, where S3 answers 206.
     let is_part = parts.status == StatusCode::OK && parts.headers.contains_key(CONTENT_RANGE);
     let status = if is_part { StatusCode::PARTIAL_CONTENT } else { parts.status };
     HttpResponse { status, headers: parts.headers, body }
@@ -47,10 +47,10 @@ fn is_xml(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/xml"))
 }
 
-/// Removes the quotes of the tag in a GetObjectAttributes document. Only there S3 writes the tag
-/// without quotes (versitygw #1114, 2026-11-28); s3s quotes all tags.
+/// Removes the quotes of the tag in a GetObjectAttributes document. s3s quotes all tags, but S3
+/// writes the tag without quotes in this document (versitygw #1114, 2026-11-28).
 fn without_quotes(document: Bytes) -> Bytes {
-    let root = &document[..document.len().min(ROOT_WITHIN)];
+    let root = &document[..document.len().min(ROOT_ELEMENT_BYTES)];
     let Some(tag) = find(root, b"<GetObjectAttributesResponse").and_then(|_| find(&document, b"<ETag>"))
     else {
         return document;
@@ -65,11 +65,12 @@ fn find(document: &[u8], wanted: &[u8]) -> Option<usize> {
     document.windows(wanted.len()).position(|found| found == wanted)
 }
 
-/// Replaces control characters in the document by references, as S3 does. s3s writes them
-/// unchanged, and a parser takes a bare carriage return for a line feed (XML 1.0, section 2.11).
+/// Replaces control characters in the document by XML character references, as S3 does. s3s writes
+/// them unchanged, and a parser takes a bare carriage return for a line feed (XML 1.0, section
+/// 2.11).
 fn with_references(document: Bytes) -> Bytes {
     let is_control = |byte: u8| byte < b' ' && !matches!(byte, b'\t' | b'\n');
-    // A fold without early exit, which the compiler can vectorise, because lists are long.
+    // Lists are long, so this fold has no early exit and the compiler can vectorise it.
     if !document.iter().fold(false, |found, byte| found | is_control(*byte)) {
         return document;
     }

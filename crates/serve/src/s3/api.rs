@@ -1,6 +1,6 @@
-//! Functions for all S3 operations: convert bucket and key to paths, and check rights that the
-//! request's own path does not cover. [`operations`](crate::s3::operations) lists the operations
-//! and their modules.
+//! Defines functions for all S3 operations. They convert bucket and key to paths, and check rights
+//! that the request's own path does not cover. [`operations`](crate::s3::operations) lists the
+//! operations and their modules.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,9 +48,9 @@ pub(crate) struct ServedDirectory {
     pub(crate) index: Arc<Index>,
     writing: WritePolicy,
     pub(crate) uploads: Arc<Uploads>,
-    /// How long an upload may receive nothing before it is removed.
+    /// Time for which an upload may receive nothing before it is removed.
     pub(crate) abandoned: Duration,
-    /// The least bytes in a part of an upload, except its last.
+    /// Minimum size in bytes of each part of an upload except the last.
     pub(crate) smallest_part: u64,
 }
 
@@ -77,7 +77,7 @@ impl S3Api {
     /// Returns the served directory, for operations that a gateway does not support.
     ///
     /// # Errors
-    /// A gateway is served, which only reads.
+    /// The served source is a gateway, which is read-only.
     pub(crate) fn directory(&self) -> S3Result<&ServedDirectory> {
         match &self.objects {
             ObjectStorage::Directory(directory) => Ok(directory),
@@ -94,7 +94,8 @@ impl S3Api {
         };
         let directory = match &self.objects {
             ObjectStorage::Directory(directory) => directory,
-            // The origin reports a missing bucket when an object or a list is requested.
+            // Existence is not checked here: the origin reports a missing bucket when an object or
+            // a list is requested.
             ObjectStorage::Gateway(_) => return Ok(path),
         };
         let entry = directory.root.open_entry(&path).await.and_then(|entry| entry.metadata());
@@ -105,7 +106,7 @@ impl S3Api {
     }
 
     /// Returns the bucket and path of an object that `access` has `rights` to, with the fence of
-    /// these rights. They are checked by the names alone, before the bucket is looked up.
+    /// these rights. The rights are checked by the names alone, before the bucket is looked up.
     pub(crate) async fn target(
         &self,
         access: &RequestRights,
@@ -173,7 +174,8 @@ impl S3Api {
         }
     }
 
-    /// Returns the bucket and path of an object that the signer may write, if writes are accepted.
+    /// Returns the bucket and path of an object that the signer may write, if the server accepts
+    /// writes.
     pub(crate) async fn writable<T>(
         &self,
         request: &S3Request<T>,
@@ -184,8 +186,8 @@ impl S3Api {
         self.target(&self.access(request), KeyRights::Write, bucket, key).await
     }
 
-    /// Refuses an HTML form that is signed by Signature Version 2, if only version 4 is accepted.
-    /// Only version 4 names a region.
+    /// Refuses an HTML form signed by Signature Version 2 if the server accepts only version 4.
+    /// Only a version 4 signature names a region.
     pub(crate) fn check_form<T>(&self, request: &S3Request<T>) -> S3Result<()> {
         let is_version_2 = request.region.is_none();
         if self.keys.is_some() && is_version_2 && self.signatures == SignatureVersions::V4Only {
@@ -200,8 +202,8 @@ impl S3Api {
         access(self.keys.as_ref(), request.credentials.as_ref().or_else(before))
     }
 
-    /// Opens the source of a copy. The signer must have the right to read it, and it must meet the
-    /// request's conditions.
+    /// Opens the source of a copy. The signer must have the right to read the source, and the
+    /// source must meet the request's conditions.
     pub(crate) async fn source<T>(
         &self,
         request: &S3Request<T>,
@@ -226,7 +228,7 @@ impl S3Api {
     }
 }
 
-/// Refuses a version other than `null`, the only one of an object without versioning.
+/// Refuses a version other than `null`, the only version of an object without versioning.
 pub(crate) fn check_version(version_id: Option<&str>) -> S3Result<()> {
     match version_id {
         None | Some("null") => Ok(()),

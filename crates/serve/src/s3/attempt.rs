@@ -1,10 +1,11 @@
-//! The key of a request: the key whose secret was compared, and the key that the signature proved.
+//! Records the keys of a request: the key whose secret was compared, and the key that the signature
+//! proved.
 //!
 //! s3s asks for a key's secret in one place for every kind of signature: header, URL and form,
-//! versions 2 and 4. There ([`KeyFile`]) the key is recorded, and refused if it is guessed too
-//! often. So a wrong signature counts for the key whose secret was compared, and a right one resets
-//! the count of the proved key, whatever else the request names. The records belong to one task, in
-//! which s3s runs.
+//! versions 2 and 4. [`KeyFile`] answers: it records the key, and refuses a key that is guessed too
+//! often. So a wrong signature counts for the key whose secret was compared. A right signature
+//! resets the count of the key that it proved, whatever other keys the request names. The records
+//! belong to the task in which s3s runs.
 
 use std::future::Future;
 use std::net::IpAddr;
@@ -38,7 +39,7 @@ struct Notes {
 }
 
 impl KeyAttempt {
-    /// Starts the records of a request from this address.
+    /// Creates an empty record for a request from this address.
     pub(super) fn new(from: IpAddr) -> Self {
         Self { from, notes: Arc::default() }
     }
@@ -47,7 +48,7 @@ impl KeyAttempt {
         self.from
     }
 
-    /// Forgets the compared key, because its comparison was no guess.
+    /// Forgets the compared key, because the comparison was not a guess.
     pub(super) fn forget(&self) {
         self.notes.lock().compared = None;
     }
@@ -70,7 +71,7 @@ impl KeyAttempt {
 
 /// Records the key that the signature of the current request proved.
 pub(super) fn proved(access_key: &str) {
-    // Outside of a request there are no records.
+    // Outside a request there is no record to change.
     let _ = CURRENT.try_with(|attempt| attempt.notes.lock().proved = Some(access_key.to_owned()));
 }
 
@@ -101,8 +102,7 @@ impl S3Auth for KeyFile {
     }
 }
 
-/// Returns the error after too many wrong signatures of a key, with the code upon which S3 clients
-/// wait.
+/// Returns the error after too many wrong signatures of a key. Its code makes S3 clients wait.
 fn too_many_attempts(wait: Duration) -> S3Error {
     let seconds = wait.as_secs() + 1;
     let message =

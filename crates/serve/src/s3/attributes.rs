@@ -1,4 +1,5 @@
-//! GetObjectAttributes: returns the metadata of an object that the request asks for.
+//! Implements GetObjectAttributes, which returns the metadata of an object that the request asks
+//! for.
 
 use s3s::dto::*;
 use s3s::{S3Request, S3Response, S3Result};
@@ -7,8 +8,8 @@ use crate::object::metadata::ObjectMetadata;
 use crate::s3::api::S3Api;
 use crate::s3::outputs::{sent_tag, with_checksums};
 
-/// The most parts on a page, as in S3.
-const LARGEST_PAGE: i32 = 1000;
+/// Maximum number of parts on a page, as in S3.
+const MAX_PAGE_PARTS: i32 = 1000;
 
 pub(crate) async fn get(
     api: &S3Api,
@@ -16,7 +17,7 @@ pub(crate) async fn get(
 ) -> S3Result<S3Response<GetObjectAttributesOutput>> {
     let input = &request.input;
     let found = api.open(&request, &input.bucket, &input.key, input.version_id.as_deref()).await?;
-    // They come in one header, separated by commas, or in several headers.
+    // The names come in one header, separated by commas, or in several headers.
     let asked = input.object_attributes.iter().flat_map(|attributes| attributes.as_str().split(','));
     let asked: Vec<&str> = asked.map(str::trim).collect();
     let asks = |name: &str| asked.contains(&name);
@@ -45,7 +46,7 @@ pub(crate) async fn get(
 fn page(metadata: &ObjectMetadata, marker: Option<i32>, most: Option<i32>) -> GetObjectAttributesParts {
     let parts = &metadata.parts;
     let after = marker.unwrap_or(0).max(0);
-    let most = most.unwrap_or(LARGEST_PAGE).clamp(0, LARGEST_PAGE);
+    let most = most.unwrap_or(MAX_PAGE_PARTS).clamp(0, MAX_PAGE_PARTS);
     let part = |(number, length): (i32, u64)| {
         let part =
             ObjectPart { part_number: Some(number), size: i64::try_from(length).ok(), ..Default::default() };

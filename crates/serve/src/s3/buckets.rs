@@ -1,4 +1,4 @@
-//! Operations on buckets, which are directories: list, make and remove.
+//! Implements the operations on buckets, which are directories: list, make and remove.
 
 use std::time::Duration;
 
@@ -74,13 +74,13 @@ async fn first_level(objects: &ObjectStorage) -> S3Result<Vec<String>> {
     .await
 }
 
-/// Returns the name after which a page of buckets begins.
+/// Returns the bucket name after which a page of buckets begins.
 fn decode_token(token: &str) -> S3Result<String> {
     let name = hex::decode(token).ok().and_then(|name| String::from_utf8(name).ok());
     name.ok_or_else(|| s3_error!(InvalidArgument, "this server gave no such continuation token"))
 }
 
-/// Returns the most buckets on a page: all, unless the request asks for fewer.
+/// Returns the maximum number of buckets on a page: unlimited, unless the request sets a limit.
 fn most_buckets(asked: Option<i32>) -> S3Result<usize> {
     match asked.map(usize::try_from) {
         None => Ok(usize::MAX),
@@ -89,7 +89,7 @@ fn most_buckets(asked: Option<i32>) -> S3Result<usize> {
     }
 }
 
-/// Answers if a bucket exists.
+/// Answers whether a bucket exists.
 pub(crate) async fn head(
     api: &S3Api,
     request: S3Request<HeadBucketInput>,
@@ -110,20 +110,20 @@ pub(crate) async fn location(
     Ok(S3Response::new(GetBucketLocationOutput::default()))
 }
 
-/// Whether S3 allows a bucket of this name. Directories of other names are served too, but not all
-/// S3 clients reach them, since some put the bucket's name into a host name.
+/// Whether S3 allows a bucket of this name. Directories with other names are served too. S3 clients
+/// that put the bucket's name into a host name cannot reach them.
 fn is_bucket_name(name: &str) -> bool {
     const RESERVED_STARTS: [&str; 3] = ["xn--", "sthree-", "amzn-s3-demo-"];
     const RESERVED_ENDS: [&str; 4] = ["-s3alias", "--ol-s3", ".mrap", "--table-s3"];
     s3s::path::check_bucket_name(name)
-        // Each label between dots begins and ends with a letter or digit.
+        // Ensures that each label between dots begins and ends with a letter or digit.
         && !name.contains(".-")
         && !name.contains("-.")
         && !RESERVED_STARTS.iter().any(|start| name.starts_with(start))
         && !RESERVED_ENDS.iter().any(|end| name.ends_with(end))
 }
 
-/// Makes a bucket, if directories are buckets.
+/// Makes a bucket, if the first-level directories are the buckets.
 pub(crate) async fn create(
     api: &S3Api,
     request: S3Request<CreateBucketInput>,
@@ -151,8 +151,8 @@ pub(crate) async fn create(
     Ok(S3Response::new(CreateBucketOutput { location: Some(format!("/{name}")) }))
 }
 
-/// Checks that the bucket can be removed, before its trash is deleted: it must be a plain directory
-/// that contains only `.firstbyte`.
+/// Checks, before the bucket's trash is deleted, that the bucket can be removed: it must be a plain
+/// directory that contains only `.firstbyte`.
 fn is_removable(root: &ServedRoot, path: &EntryPath) -> std::io::Result<()> {
     let refused = || std::io::Error::from(std::io::ErrorKind::PermissionDenied);
     let parent = root.open_directory(&path.parent())?;

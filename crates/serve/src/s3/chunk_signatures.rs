@@ -1,8 +1,8 @@
 //! Verifies the signatures of the chunks and trailers of a signed body.
 //!
-//! Each signature covers the previous one, starting from that of the request's head. Called by the
-//! decoder of bodies ([`super::payload`]).
-//! Source: "Signature calculations: transferring a payload in multiple chunks",
+//! Each signature covers the previous signature; the first one covers the signature of the
+//! request's head. Called by the decoder of bodies ([`super::payload`]). Source: "Signature
+//! calculations: transferring a payload in multiple chunks",
 //! <https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-streaming.html> and its page on trailers,
 //! read 2026-11-27.
 
@@ -18,7 +18,7 @@ use crate::access::signing::scope_key;
 /// Verifies the chunk signatures of a body.
 pub(crate) struct ChunkSignatures {
     key: hmac::Key,
-    /// `x-amz-date`, and the scope of the credential.
+    /// The request's `x-amz-date`. `scope` is the scope of its credential.
     date: String,
     scope: String,
     last: String,
@@ -39,14 +39,15 @@ impl std::fmt::Debug for ChunkSignatures {
 }
 
 impl ChunkSignatures {
-    /// Verifies the signatures after `seed`, the signature of the head. `date` is `x-amz-date`, and
-    /// `scope` is `DATE/REGION/SERVICE/aws4_request`.
+    /// Creates a verifier for the signatures that follow `seed`, the signature of the head. `date`
+    /// is `x-amz-date`, and `scope` is `DATE/REGION/SERVICE/aws4_request`.
     pub(crate) fn new(secret: &str, date: &str, scope: &str, seed: &str) -> Self {
         let key = scope_key(secret, scope);
         Self { key, date: date.to_owned(), scope: scope.to_owned(), last: seed.to_owned(), chunk: None }
     }
 
-    /// Verifies the previous chunk and begins one whose size is followed by `extension`.
+    /// Verifies the previous chunk, and begins the next one. `extension` is the text after the size
+    /// of the next chunk.
     pub(crate) fn begin(&mut self, extension: &[u8]) -> io::Result<()> {
         self.end_chunk()?;
         let signature =
@@ -63,7 +64,7 @@ impl ChunkSignatures {
         }
     }
 
-    /// Verifies the chunk that was read, if there is one.
+    /// Verifies the chunk that was just read, if there is one.
     pub(crate) fn end_chunk(&mut self) -> io::Result<()> {
         let Some(Chunk { signature, hash }) = self.chunk.take() else { return Ok(()) };
         let Self { date, scope, last, .. } = self;
@@ -106,7 +107,7 @@ fn wrong() -> io::Error {
 mod tests {
     use super::*;
 
-    /// The example of the AWS documentation.
+    /// The example from the AWS documentation.
     #[test]
     fn the_chunks_of_the_documented_example_are_verified() {
         let seed = "4f232c4386841ef735655705268965c44a0e4690baa4adea153f7db9fa80a0a9";

@@ -50,7 +50,7 @@ impl From<Unserved> for S3Error {
     }
 }
 
-/// Converts an error of reading a body: the decoder's, or the connection's.
+/// Converts an error of reading a body, from the decoder or from the connection.
 pub(crate) fn from_body(error: io::Error) -> S3Error {
     match error.downcast::<S3Error>() {
         Ok(refused) => refused,
@@ -88,7 +88,7 @@ fn from_kind(error: &io::Error) -> S3Error {
             s3_error!(IncompleteBody, "the request's body is cut short or malformed")
         }
         _ if is_full(error) => {
-            // Clients do not retry this code, unlike InternalError and SlowDown.
+            // S3 clients do not retry after this code, unlike after InternalError and SlowDown.
             custom("InsufficientStorage", StatusCode::INSUFFICIENT_STORAGE, "the server's disk is full")
         }
         _ => match error.get_ref().and_then(|inner| inner.downcast_ref::<uploads::Error>()) {
@@ -106,7 +106,8 @@ pub(crate) fn from_publish(error: &publish::Error) -> S3Error {
         publish::Error::Unmet(Unmet::Missing) => s3_error!(NoSuchKey, "{error}"),
         publish::Error::Unmet(Unmet::Different) => s3_error!(PreconditionFailed, "{error}"),
         publish::Error::Io(error) => match error.kind() {
-            // Only the bucket can be missing, because directories of the key are made.
+            // Only the bucket can be missing, because the directories of the key are made if they
+            // are missing.
             io::ErrorKind::NotFound => s3_error!(NoSuchBucket, "there is no such bucket"),
             io::ErrorKind::IsADirectory => from_io(&io::ErrorKind::NotADirectory.into()),
             _ => from_io(error),

@@ -1,5 +1,5 @@
-//! An object that an HTML form posts. Metadata and checksums come from the form's fields, since the
-//! headers describe the form.
+//! Reads an object that an HTML form posts. Metadata and checksums come from the form's fields,
+//! because the headers describe the form as a whole.
 
 use firstbyte_location::Algorithm;
 use http::{HeaderName, HeaderValue};
@@ -50,7 +50,8 @@ pub(crate) fn stated(input: &PutObjectInput) -> Stated {
     Stated::of_values(values.into_iter().filter_map(|(algorithm, value)| Some((algorithm, value.clone()?))))
 }
 
-/// Checks the fields that s3s knows against the table of headers. s3s drops the others.
+/// Checks the fields that s3s parses against the table of supported headers. s3s drops all other
+/// fields.
 fn check_fields(input: &PutObjectInput) -> S3Result<()> {
     let text = |value: &Option<String>| value.clone();
     let other = |is_there: bool| is_there.then(String::new);

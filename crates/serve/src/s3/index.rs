@@ -3,9 +3,9 @@
 //!
 //! The name of a directory is stored with a trailing `/`, which gives S3's byte order of whole
 //! keys: `a.txt` before `a/`. Memory is bounded: the least recently used directories are dropped,
-//! and [`SortedNames`] writes the names of large ones to disk. Each use compares the directory's
-//! modification time, which every change of its names updates. A continued listing may use names
-//! that have changed since, so that a busy directory is not sorted for every page.
+//! and [`SortedNames`] writes the names of large directories to disk. Each use compares the
+//! directory's modification time, which every change of its names updates. A continued listing may
+//! use outdated names, so that a busy directory is not sorted again for every page.
 
 use std::collections::HashMap;
 use std::io;
@@ -21,49 +21,50 @@ use crate::object::root::ServedRoot;
 use crate::object::sorted::SortedNames;
 use crate::path::EntryPath;
 
-/// Bytes of names in memory while a directory is read. 150,000 names of common length fit, which is
-/// more than most directories have.
-const ROOM: usize = 4 << 20;
+/// Bytes of names in memory while a directory is read. 150,000 names of common length fit; most
+/// directories have fewer.
+const READ_MEMORY_BYTES: usize = 4 << 20;
 
-/// The most bytes of all kept directories: one or two that just fit [`ROOM`], or 32 that were
-/// written to disk.
-const MOST_BYTES: usize = 8 << 20;
+/// Maximum bytes of all kept directories: one or two directories that just fit into
+/// [`READ_MEMORY_BYTES`], or 32 that were written to disk.
+const MAX_KEPT_BYTES: usize = 8 << 20;
 
-/// The age below which a change of a directory may hide another in the same tick of its clock.
-const SETTLED: Duration = Duration::from_millis(20);
+/// Age below which a change of a directory may hide another one, because both have the same tick of
+/// the file system's clock.
+const SETTLED_AGE: Duration = Duration::from_millis(20);
 
-/// The least age up to which a continued listing uses names that have changed since.
-const RECENT: Duration = Duration::from_secs(1);
+/// Minimum age up to which a continued listing uses outdated names.
+const MIN_RECENT_AGE: Duration = Duration::from_secs(1);
 
-/// Factor for the same age, times the duration of reading and sorting. So a directory that changes
-/// all the time is sorted for a tenth of the time of its listing.
-const RECENT_SORTS: u32 = 10;
+/// The same age as a multiple of the time that reading and sorting took; the greater age counts. So
+/// a directory that changes all the time is sorted during at most a tenth of its listing.
+const RECENT_SORT_FACTOR: u32 = 10;
 
 /// How current the names of a page must be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Freshness {
-    /// Every change before the request is seen.
+    /// The page shows every change that was made before the request.
     #[default]
     Current,
-    /// Changes within this time may be missing, as the client allows by a header.
+    /// The page may miss changes that are newer than this. The client allows the age by a header.
     Within(Duration),
-    /// Recent changes may be missing, because the page continues an earlier listing.
+    /// The page may miss recent changes, because it continues an earlier listing.
     Recent,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct KeptDirectory {
     names: Arc<SortedNames>,
-    /// The version that was read. `None` if the directory may have changed unnoticed during the
-    /// read.
+    /// The version of the directory that was read. `None` if the directory may have changed
+    /// unnoticed during the read.
     version: Option<EtagIdentity>,
     read: Instant,
-    /// The age up to which [`Freshness::Recent`] accepts the names.
+    /// Age up to which [`Freshness::Recent`] accepts the names.
     recent: Duration,
     used: u64,
 }
 
-impl Kept {
+impl KeptDirectory {
     fn serves(&self, version: &EtagIdentity, freshness: Freshness) -> bool {
         let oldest = match freshness {
             Freshness::Current => None,
@@ -77,7 +78,7 @@ impl Kept {
 #[derive(Debug, Default)]
 struct IndexState {
     /// Sorted directories by path and fence. The fence decides which links are visible.
-    kept: HashMap<(EntryPath, usize), Kept>,
+    kept: HashMap<(EntryPath, usize), KeptDirectory>,
     bytes: usize,
     clock: u64,
 }
@@ -87,23 +88,24 @@ struct IndexState {
 pub(crate) struct Index {
     room: usize,
     state: Mutex<IndexState>,
-    /// Held while a directory is read, so that waiting threads use the result.
+    /// Locked while a directory is read. Threads that wait for the lock use the result.
     reading: Mutex<()>,
 }
 
 impl Default for Index {
     fn default() -> Self {
-        Self::with_room(ROOM)
+        Self::with_room(READ_MEMORY_BYTES)
     }
 }
 
 impl Index {
-    /// Makes an index that reads directories in `room` bytes.
+    /// Makes an index that uses `room` bytes of names in memory while it reads a directory.
     pub(crate) fn with_room(room: usize) -> Self {
         Self { room, state: Mutex::default(), reading: Mutex::default() }
     }
 
-    /// Returns the names of the directory `path`, reading it if it is absent or too old. Blocking.
+    /// Returns the names of the directory `path`, reading the directory if its names are absent or
+    /// too old. Blocking.
     pub(crate) fn get(
         &self,
         root: &ServedRoot,
@@ -120,12 +122,13 @@ impl Index {
         }
         let (begun, started) = (SystemTime::now(), Instant::now());
         let names = Arc::new(read(root, path, self.room)?);
-        let is_settled = begun.checked_sub(SETTLED).is_some_and(|settled| version.modified_at() < settled);
-        let kept = Kept {
+        let is_settled =
+            begun.checked_sub(SETTLED_AGE).is_some_and(|settled| version.modified_at() < settled);
+        let kept = KeptDirectory {
             names: Arc::clone(&names),
             version: is_settled.then_some(version),
             read: started,
-            recent: RECENT.max(started.elapsed() * RECENT_SORTS),
+            recent: MIN_RECENT_AGE.max(started.elapsed() * RECENT_SORT_FACTOR),
             used: 0,
         };
         self.keep(path, kept);
@@ -146,14 +149,14 @@ impl Index {
         Some(kept.names.clone())
     }
 
-    fn keep(&self, path: &EntryPath, mut kept: Kept) {
+    fn keep(&self, path: &EntryPath, mut kept: KeptDirectory) {
         let mut state = self.state.lock();
         kept.used = state.clock;
         state.bytes += kept.names.weight();
         if let Some(old) = state.kept.insert(key(path), kept) {
             state.bytes -= old.names.weight();
         }
-        if state.bytes > MOST_BYTES {
+        if state.bytes > MAX_KEPT_BYTES {
             state.drop_least_used();
         }
     }
@@ -183,14 +186,14 @@ fn read(root: &ServedRoot, path: &EntryPath, room: usize) -> io::Result<SortedNa
 }
 
 impl IndexState {
-    /// Drops directories down to half of the limit, so that this happens rarely.
+    /// Drops directories until half of the limit is used, so that this is rarely needed.
     fn drop_least_used(&mut self) {
         let mut by_use: Vec<(u64, (EntryPath, usize))> =
             self.kept.iter().map(|(key, kept)| (kept.used, key.clone())).collect();
         by_use.sort_unstable();
         let newest = by_use.pop();
         for (_, key) in by_use {
-            if self.bytes <= MOST_BYTES / 2 {
+            if self.bytes <= MAX_KEPT_BYTES / 2 {
                 return;
             }
             if let Some(kept) = self.kept.remove(&key) {
@@ -228,7 +231,7 @@ mod tests {
         assert_eq!(names(), ["a.txt", "a/", "b"]);
     }
 
-    /// Makes a directory with two files that was not modified recently.
+    /// Makes a directory with two files whose modification time is long past.
     fn settled_directory(path: &std::path::Path) {
         std::fs::create_dir_all(path).unwrap();
         for name in ["a", "b"] {
@@ -251,12 +254,13 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &get(Freshness::Within(Duration::from_secs(600)))));
         let changed = get(Freshness::Within(Duration::ZERO));
         assert!(!Arc::ptr_eq(&first, &changed));
-        // The change is so recent that another one may follow unnoticed.
+        // The change is so recent that another change in the same clock tick could go unnoticed, so
+        // the names are not reused.
         assert!(!Arc::ptr_eq(&changed, &get(Freshness::Current)));
     }
 
     #[test]
-    fn what_is_kept_of_many_directories_is_bounded() {
+    fn memory_for_many_directories_is_bounded() {
         let directory = tempfile::tempdir().unwrap();
         let (root, index) = (ServedRoot::open(directory.path()).unwrap(), Index::with_room(1));
         for number in 0..100 {
@@ -267,7 +271,7 @@ mod tests {
             let state = index.state.lock();
             let weight: usize = state.kept.values().map(|kept| kept.names.weight()).sum();
             assert_eq!(weight, state.bytes);
-            assert!(weight <= MOST_BYTES && !state.kept.is_empty());
+            assert!(weight <= MAX_KEPT_BYTES && !state.kept.is_empty());
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Makes one page of a listing: keys in byte order after a given key, grouped by a delimiter.
 //!
 //! The walk begins in the directory of the prefix, goes straight to the entry after the last key in
-//! each directory on the way, and stops when the page is full. So the cost of a page depends only
-//! on its own entries, given sorted directories ([`Index`]).
+//! each directory on the way, and stops when the page is full. So, once [`Index`] has the sorted
+//! directories, the cost of a page depends only on its own entries.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -27,7 +27,7 @@ pub(crate) fn page(
     if query.limit == 0 {
         return Ok(walk.page.page);
     }
-    // The deepest directory that contains all matching keys.
+    // The base is the deepest directory that contains all matching keys.
     let base = query.prefix.rfind('/').map_or("", |at| &query.prefix[..=at]);
     let mut path = bucket.clone();
     if !base.is_empty() {
@@ -46,12 +46,12 @@ pub(crate) fn page(
     }
 }
 
-/// The longest key in bytes, as in S3. No client can request a longer one.
-const LONGEST_KEY: usize = 1024;
+/// Maximum length of a key in bytes, as in S3. Longer keys cannot be requested.
+const MAX_KEY_BYTES: usize = 1024;
 
-/// The most open directories of a walk, outermost first. Those below are reopened when the walk
-/// returns to them.
-const OPEN_LEVELS: usize = 16;
+/// Maximum number of open directories of a walk, counted from the outermost. Deeper directories are
+/// reopened when the walk returns to them.
+const MAX_OPEN_LEVELS: usize = 16;
 
 struct Walk<'a> {
     root: &'a ServedRoot,
@@ -59,7 +59,7 @@ struct Walk<'a> {
     query: &'a KeyQuery,
     access: &'a RequestRights,
     page: PageBuilder<'a, EtagIdentity>,
-    /// The number of directories that the walk is in.
+    /// Number of directories in which the walk currently is.
     depth: usize,
 }
 
@@ -72,7 +72,7 @@ impl Walk<'_> {
         let mut directory = Some(self.root.open_directory(path)?);
         let mut names = sorted.skip_while(|name| self.lies_before(key, name))?;
         while let Some(name) = names.next_name()? {
-            // Keys are Unicode. Other names cannot be requested, so they are not shown.
+            // Keys are Unicode. A name that is not UTF-8 cannot be requested, so it is not shown.
             let Ok(name) = std::str::from_utf8(name) else { continue };
             let full = [key, name].concat();
             if !full.starts_with(&self.query.prefix) {
@@ -81,7 +81,7 @@ impl Walk<'_> {
                 }
                 continue;
             }
-            if full.len() > LONGEST_KEY || (!is_open && !self.may_show(path, name)) {
+            if full.len() > MAX_KEY_BYTES || (!is_open && !self.may_show(path, name)) {
                 continue;
             }
             if self.entry(path, &mut directory, full, name)? == Step::Full {
@@ -94,8 +94,8 @@ impl Walk<'_> {
         Ok(Step::On)
     }
 
-    /// Whether the entry `name` may be shown in a directory without a right to all of it. The entry
-    /// itself may be readable, or lead to readable ones.
+    /// Whether the entry `name` may be shown in a directory that may only be read in part. True if
+    /// the entry is readable, or is a directory that leads to readable entries.
     fn may_show(&self, directory: &EntryPath, name: &str) -> bool {
         match name.strip_suffix('/') {
             Some(name) => self.access.reaches(&directory.join(name.as_ref()).as_directory()),
@@ -103,7 +103,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Adds the entry `name` of `path`. `directory` is open, unless it was closed for one below it.
+    /// Adds the entry `name` of `path`. `directory` is `None` if it was closed while a directory
+    /// below it was walked.
     fn entry(
         &mut self,
         path: &EntryPath,
@@ -115,7 +116,7 @@ impl Walk<'_> {
             return Ok(self.page.put_prefix(prefix));
         }
         if let Some(name) = name.strip_suffix('/') {
-            if self.depth >= OPEN_LEVELS {
+            if self.depth >= MAX_OPEN_LEVELS {
                 *directory = None;
             }
             let below = path.join(name.as_ref());
@@ -131,7 +132,7 @@ impl Walk<'_> {
             Some(open) => open,
             None => match self.root.open_directory(path) {
                 Ok(open) => directory.insert(open),
-                // The directory was removed meanwhile, and with it the rest of its names.
+                // The directory was removed in the meantime, and its remaining names with it.
                 Err(error) if is_left_out(path, &error) => return Ok(Step::On),
                 Err(error) => return Err(error),
             },
@@ -153,7 +154,8 @@ impl Walk<'_> {
         Ok(self.page.put_object(key.to_owned(), identity))
     }
 
-    /// Whether all keys of the entry `name` below `key` are before the page or before the prefix.
+    /// Whether all keys of the entry `name` of the directory `key` are before the page or before
+    /// the prefix.
     fn lies_before(&self, key: &str, name: &[u8]) -> bool {
         let before = |bound: &str, inclusive: bool| {
             let Some(rest) = bound.strip_prefix(key) else { return false };

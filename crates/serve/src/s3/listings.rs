@@ -1,5 +1,5 @@
-//! The list operations: a page of keys in the formats of both versions of the call, and as the
-//! versions of an unversioned bucket.
+//! Implements the list operations: ListObjects in both versions, and ListObjectVersions, which
+//! shows one version of each object.
 
 use s3s::dto::*;
 use s3s::{S3Request, S3Response, S3Result, s3_error};
@@ -96,7 +96,7 @@ pub(crate) async fn first_version(
     }))
 }
 
-/// Answers `ListObjectVersions`. Each object has one version, called `null` as in any bucket
+/// Answers `ListObjectVersions`. Each object has one version, named `null` as in every S3 bucket
 /// without versioning.
 pub(crate) async fn versions(
     api: &S3Api,
@@ -159,8 +159,8 @@ pub(crate) async fn versions(
     }))
 }
 
-/// Returns the start of the page after a marker. A marker that ends with the delimiter is a common
-/// prefix, the last of its page.
+/// Returns the start of the page after a marker. If the marker ends with the delimiter, it is the
+/// common prefix with which the previous page ended.
 fn after_marker(marker: Option<&str>, delimiter: Option<&str>) -> After {
     match (marker.filter(|marker| !marker.is_empty()), delimiter) {
         (None, _) => After::Start,
@@ -169,7 +169,7 @@ fn after_marker(marker: Option<&str>, delimiter: Option<&str>) -> After {
     }
 }
 
-/// Lists a page, within the rights of `access`.
+/// Lists a page within the rights of `access`.
 async fn page_of(
     api: &S3Api,
     access: RequestRights,

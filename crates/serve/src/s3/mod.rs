@@ -1,9 +1,9 @@
-//! The S3 API over the served source. s3s parses requests, checks signatures and renders responses;
-//! [`api`] reads and writes files.
+//! Answers the S3 API for the served source. s3s parses requests, checks signatures and renders
+//! responses; [`api`] reads and writes files.
 //!
-//! s3s is called as a service with the request that the connection loop has read. If the answer is
-//! a file, s3s does not stream it: the handler leaves a `FileContent` in the response's extensions,
-//! and the loop sends that range itself.
+//! s3s is called as a service with the request that the connection loop has read. s3s does not
+//! stream files: the handler leaves the range of the file in the response's extensions, and the
+//! connection loop sends that range itself.
 
 mod accepted;
 mod access;
@@ -60,9 +60,9 @@ use crate::http::request::{HttpRequest, RequestBody};
 use crate::http::response::{HttpResponse, ResponseBody};
 use crate::state::ServerState;
 
-/// Answers an S3 request. Returns the access key that its signature proved too, for the log.
-/// `sent_path` is the path as sent if it differs: with the base path, or without the bucket in the
-/// host name.
+/// Answers an S3 request. Also returns the access key that its signature proved, for the log.
+/// `sent_path` is the path as the client sent it, if it differs from the request's path because of
+/// the base path or a bucket in the host name.
 pub(crate) async fn answer(
     service: &S3Frontend,
     state: &ServerState,
@@ -92,11 +92,12 @@ pub(crate) async fn answer(
     (response, None)
 }
 
-/// Checks how a request is signed and by whom. Without keys it is unsigned and has no signer.
+/// Checks how a request is signed, and by which key. On a server without keys, every request counts
+/// as unsigned.
 ///
 /// # Errors
-/// The response to a request with an invalid signature or none. HTML forms are not checked here,
-/// because their signature is among their fields.
+/// The response to a request whose signature is invalid or missing. HTML forms are not checked
+/// here, because their signature is among their fields.
 async fn verified(
     service: &S3Frontend,
     state: &ServerState,
@@ -124,7 +125,8 @@ async fn verified(
     let is_presigned =
         matches!(scheme, SignatureScheme::Presigned { .. } | SignatureScheme::PresignedVersion2);
     if request.method == Method::HEAD && is_presigned && is_wrong_signature(&refused) {
-        // The holder of a URL for GET is not guessing a secret.
+        // A client that has a signed URL for GET and uses it for another method is not guessing a
+        // secret.
         let holder = KeyAttempt::new(attempt.address());
         let read = verify::verify(verifying, request, &Method::GET, sent_path);
         if holder.run(read).await.is_ok() {
@@ -153,8 +155,8 @@ async fn begin_session(
     }
 }
 
-/// Passes the request to s3s without signature and without body coding. The content of an object
-/// stays a stream; any other body is a document, read and checked here.
+/// Passes the request to s3s without its signature and without the coding of its body. The content
+/// of an object stays a stream. Any other body is a document, which is read and checked here.
 async fn pass_on(
     service: &S3Frontend,
     mut request: HttpRequest,
@@ -185,7 +187,7 @@ async fn pass_on(
         let stream: s3s::stream::DynByteStream = Box::pin(content);
         s3s::Body::from(stream)
     } else {
-        let document = content.collect(service::LARGEST_XML).await?;
+        let document = content.collect(service::MAX_XML_BYTES).await?;
         if kind == BodyKind::Completion {
             stated = stated.of_body_only();
         }
@@ -207,8 +209,8 @@ async fn pass_on(
     call(&service.service, http::Request::from_parts(parts, body), attempt).await
 }
 
-/// Passes an HTML form to s3s. If there are keys, a form without a signature is refused before its
-/// file is read.
+/// Passes an HTML form to s3s. If the server has keys, a form without a signature is refused before
+/// its file is read.
 async fn pass_form_on(
     service: &S3Frontend,
     target: Uri,
@@ -241,12 +243,12 @@ async fn call(
     }
 }
 
-/// Refuses a request for a host that is not the server's.
+/// Refuses a request for a host name that does not belong to the server.
 pub(crate) fn unknown_host(host: &str) -> HttpResponse {
     error_response(s3_error!(InvalidRequest, "{}", unknown_host_line(host)))
 }
 
-/// Whether the response says that the signature was made with another secret.
+/// Whether `response` reports a signature that was made with a wrong secret.
 fn is_wrong_signature(response: &HttpResponse) -> bool {
     let code = b"<Code>SignatureDoesNotMatch</Code>";
     response.status == StatusCode::FORBIDDEN

@@ -1,4 +1,5 @@
-//! The operations of multipart uploads in S3's terms. `object::uploads` stores the uploads.
+//! Implements the operations of multipart uploads in S3's terms. `object::uploads` stores the
+//! uploads.
 
 use std::sync::Arc;
 
@@ -87,7 +88,7 @@ async fn upload_of_part(
     }
 }
 
-/// Returns the checksum that an S3 upload was begun with.
+/// Returns the checksum that the client chose when the S3 upload began.
 pub(crate) fn agreed(upload: &ServedUpload) -> Option<Agreed> {
     match &upload.description.origin {
         UploadOrigin::S3 { checksum, .. } => *checksum,
@@ -95,20 +96,21 @@ pub(crate) fn agreed(upload: &ServedUpload) -> Option<Agreed> {
     }
 }
 
-/// Returns the checksums to report for a part: the agreed one, otherwise all.
+/// Returns the checksums to report for a part: only the agreed checksum if there is one, otherwise
+/// all.
 pub(crate) fn shown(agreed: Option<Agreed>, part: &ArrivedPart) -> ChecksumValues {
     let mut values = part.checksums.clone();
     values.retain(|algorithm, _| agreed.is_none_or(|agreed| agreed.algorithm == *algorithm));
     values
 }
 
-/// Returns the checksums stated for a part, and the agreed one.
+/// Returns the checksums that the request states for a part, together with the agreed one.
 fn stated_of_part<T>(request: &S3Request<T>, agreed: Option<Agreed>) -> S3Result<Stated> {
     let stated = objects::stated(request);
     if let Some(agreed) = agreed {
         agreed.check_part(stated.algorithms())?;
     }
-    Ok(stated.naming(agreed.map(|agreed| agreed.algorithm)))
+    Ok(stated.with_algorithm(agreed.map(|agreed| agreed.algorithm)))
 }
 
 /// Claims a part. S3 allows sending a part again at any time.
@@ -152,7 +154,8 @@ pub(crate) async fn copy_part(
         None => ByteRange::new(0, size),
     };
     let agreed = agreed(&upload);
-    let mut checksums = objects::stated(&request).naming(agreed.map(|agreed| agreed.algorithm)).checksums();
+    let mut checksums =
+        objects::stated(&request).with_algorithm(agreed.map(|agreed| agreed.algorithm)).checksums();
     let from = FileContent { file: source.file, range, version: source.identity };
     let part = run_blocking(move || {
         let claim = claim(&upload, number, range.len())?;
@@ -168,8 +171,8 @@ pub(crate) async fn copy_part(
     Ok(S3Response::new(UploadPartCopyOutput { copy_part_result: Some(result), ..Default::default() }))
 }
 
-/// Parses the range of a source that becomes a part. Unlike the range of a read, a malformed range
-/// or one beyond the source is refused: the part would have other bytes than the client means.
+/// Parses the range of a source that becomes a part. A malformed range, or one beyond the source,
+/// is refused, unlike the range of a read: the part would not have the bytes that the client means.
 fn copied_range(text: &str, size: u64) -> S3Result<ByteRange> {
     let malformed = || {
         s3_error!(
@@ -207,7 +210,7 @@ fn listed_checksums(part: &CompletedPart) -> impl Iterator<Item = (Algorithm, &S
     .filter_map(|(algorithm, value)| Some((algorithm, value.as_ref()?)))
 }
 
-/// Returns the parts that a client lists, in its order.
+/// Returns the parts that a client lists, in the order of the list.
 fn listed(
     known: &std::collections::BTreeMap<u32, ArrivedPart>,
     parts: &[CompletedPart],
@@ -235,7 +238,7 @@ fn listed(
     Ok(chosen)
 }
 
-/// Refuses parts that are too small, and a total length that differs from the announced one.
+/// Refuses parts that are too small, and a total length that differs from the announced length.
 fn check_lengths(parts: &[(u32, ArrivedPart)], smallest: u64, announced: Option<i64>) -> S3Result<()> {
     let before_last = &parts[..parts.len().saturating_sub(1)];
     if let Some((number, _)) = before_last.iter().find(|(_, part)| part.length < smallest) {
@@ -278,7 +281,8 @@ pub(crate) async fn complete(
         Err(error) => Err(error),
     };
     let (identity, (checksums, kind)) = match done {
-        // The upload is complete already, or became complete while this request waited for another.
+        // The upload is already complete, or became complete while this request waited for another
+        // one.
         Err(error) if *error.code() == s3s::S3ErrorCode::NoSuchUpload => {
             published_before(api, input, &target).await.ok_or(error)?
         }
@@ -340,7 +344,7 @@ async fn publish_upload(
     }
 }
 
-/// Returns the object, if the same request has already made it and it is unchanged.
+/// Returns the object if an equal request has already completed it, and the object is unchanged.
 async fn published_before(
     api: &S3Api,
     input: &CompleteMultipartUploadInput,

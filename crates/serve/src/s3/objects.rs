@@ -1,5 +1,5 @@
-//! Single objects as files: open, receive, publish, delete. Called by the operations that read,
-//! write and copy objects.
+//! Opens, receives, publishes and deletes single objects as files. Called by the operations that
+//! read, write and copy objects.
 
 use std::fs::File;
 use std::io;
@@ -40,7 +40,7 @@ pub(crate) struct FoundObject {
     pub(crate) metadata: ObjectMetadata,
 }
 
-/// Opens the object at `path`. If `key` ends in `/`, it is a directory, an empty object.
+/// Opens the object at `path`. If `key` ends in `/`, the object is a directory and has no bytes.
 pub(crate) async fn open(root: &ServedRoot, path: &EntryPath, key: &str) -> S3Result<FoundObject> {
     if key.ends_with('/') {
         let opened = root.open_to_read(path).await;
@@ -65,8 +65,8 @@ pub(crate) fn stated<T>(request: &S3Request<T>) -> Stated {
     request.extensions.get::<Stated>().cloned().unwrap_or_default()
 }
 
-/// Writes `body` to `file` from offset 0. Returns its length and the checksums to store, after
-/// comparing them with `stated`.
+/// Writes `body` to `file` from offset 0. Compares its checksums with `stated`. Returns the length
+/// in bytes and the checksums to store.
 pub(crate) async fn receive(
     stated: &Stated,
     body: Option<StreamingBlob>,
@@ -84,7 +84,7 @@ pub(crate) async fn receive(
     Ok((length, stated.check(values)?))
 }
 
-/// Reads `body`, which must be empty because a directory has no bytes, and compares its checksums
+/// Reads `body`, which must be empty because it belongs to a directory, and compares its checksums
 /// with `stated`.
 pub(crate) async fn receive_nothing(stated: &Stated, body: Option<StreamingBlob>) -> S3Result<()> {
     if let Some(mut body) = body {
@@ -100,8 +100,8 @@ pub(crate) async fn receive_nothing(stated: &Stated, body: Option<StreamingBlob>
     Ok(stated.check_document(b"")?)
 }
 
-/// Converts an error of reading a body: the decoder's ([`crate::s3::payload`]), or that of a form
-/// that s3s parses.
+/// Converts an error of reading a body. The error comes from the decoder ([`crate::s3::payload`])
+/// or from a form that s3s parses.
 fn from_stream(error: s3s::StdError) -> S3Error {
     match error.downcast::<S3Error>() {
         Ok(error) => *error,
@@ -109,7 +109,7 @@ fn from_stream(error: s3s::StdError) -> S3Error {
     }
 }
 
-/// Refuses a write whose condition does not hold now. Publishing evaluates it again.
+/// Refuses a write whose condition does not hold now. Publishing evaluates the condition again.
 pub(crate) async fn check_write(root: &ServedRoot, path: &EntryPath, condition: &Condition) -> S3Result<()> {
     if *condition == Condition::default() {
         return Ok(());
@@ -125,7 +125,7 @@ pub(crate) async fn create(root: &ServedRoot, bucket: &EntryPath) -> S3Result<Te
         .map_err(|error| from_publish(&publish::Error::Io(error)))
 }
 
-/// Publishes a complete file with its metadata `kept` if `condition` holds. Returns its new
+/// Publishes a complete file with its metadata `kept` if `condition` holds. Returns the file's new
 /// version.
 pub(crate) async fn commit(
     root: &ServedRoot,
@@ -158,8 +158,8 @@ pub(crate) async fn make_directory(
     .await
 }
 
-/// Removes an object if `condition` holds, and directories that become empty, as a prefix
-/// disappears with its last key. A missing object counts as removed.
+/// Removes an object if `condition` holds. Also removes directories that become empty, because in
+/// S3 a prefix disappears with its last key. A missing object counts as removed.
 pub(crate) async fn delete(
     root: &ServedRoot,
     target: ObjectTarget,
@@ -175,7 +175,7 @@ pub(crate) async fn delete(
             }
             Ok(())
         }
-        // A directory with entries stays, because its keys stay.
+        // A directory with entries is kept, because its entries are keys of their own.
         Err(publish::Error::Io(error)) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
         Err(error) => Err(error),
     })

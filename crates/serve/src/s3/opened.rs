@@ -1,4 +1,5 @@
-//! An object that a request reads, in a file of the served directory or behind a gateway.
+//! Represents an object that a request reads, in a file of the served directory or behind a
+//! gateway.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -42,7 +43,7 @@ impl OpenedObject {
         Self { described, metadata, content: Content::Remote(Arc::clone(gateway), found) }
     }
 
-    /// Returns the age of the look-up, if the origin could not be asked.
+    /// Returns the age of the look-up if it is outdated because the origin could not be asked.
     pub(crate) fn stale(&self) -> Option<Duration> {
         match &self.content {
             Content::File(..) => None,
@@ -55,7 +56,7 @@ impl OpenedObject {
         matches!(&self.content, Content::Remote(_, found) if found.is_stream())
     }
 
-    /// Returns the form in which a request asks for a range.
+    /// Returns the form in which the client wants the bytes of `range`.
     pub(crate) fn frames(&self, headers: &HeaderMap, range: Option<ByteRange>) -> BlockFrames {
         match &self.content {
             Content::File(..) => BlockFrames::None,
@@ -78,8 +79,8 @@ impl OpenedObject {
     }
 }
 
-/// A body on its way to the connection loop. It is in the extensions of a response, which are
-/// cloned.
+/// A body on its way to the connection loop, in the extensions of a response. Extensions are
+/// cloned, so the body is shared.
 #[derive(Clone)]
 pub(crate) struct SentBody(Arc<Mutex<Option<ResponseBody>>>);
 

@@ -1,6 +1,6 @@
 //! Maps each S3 operation to its function. s3s answers operations that are missing here with
-//! NotImplemented. docs/reference/serve.md has the same table for users, and a test compares the
-//! two.
+//! NotImplemented. docs/reference/serve.md has the same table for users, and a test compares both
+//! tables.
 
 use s3s::dto::*;
 use s3s::{S3, S3Request, S3Response, S3Result};

@@ -19,7 +19,7 @@ pub(crate) fn sent_tag(mut text: String) -> ETag {
     if let Some(weak) = text.strip_prefix("W/") {
         return ETag::Weak(weak.trim_matches('"').to_owned());
     }
-    // Truncated in place, because a list has a tag for each key.
+    // The string is truncated in place, because a list has a tag for each key.
     text.truncate(text.trim_end_matches('"').len());
     text.drain(..text.len() - text.trim_start_matches('"').len());
     ETag::Strong(text)
@@ -30,12 +30,12 @@ pub(crate) fn modified(identity: &EtagIdentity) -> Timestamp {
     Timestamp::from(identity.last_modified())
 }
 
-/// Returns a date of `Expires`, kept as it was sent.
+/// Parses the value of `Expires`, which was stored as the client sent it.
 pub(crate) fn expires(text: &str) -> Option<Timestamp> {
     Timestamp::parse(TimestampFormat::HttpDate, text.trim()).ok()
 }
 
-/// Converts the time that a request states.
+/// Converts a time from a request.
 pub(crate) fn moment(time: Timestamp) -> SystemTime {
     time::OffsetDateTime::from(time).into()
 }
@@ -45,7 +45,8 @@ pub(crate) fn now() -> Timestamp {
     Timestamp::from(SystemTime::now())
 }
 
-/// Returns a text for a listing, percent-encoded if the client asked for it (`encoding-type=url`).
+/// Returns a key or prefix for a listing, percent-encoded if the client asked for that
+/// (`encoding-type=url`).
 pub(crate) fn shown(text: String, encoded: bool) -> String {
     const KEPT: percent_encoding::AsciiSet =
         percent_encoding::NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'/');

@@ -1,5 +1,5 @@
-//! One page of a listing, and the query that it answers. Fills the page with keys in order, up to
-//! its limit, and groups them by the delimiter. Called by the listings of a directory and of a
+//! Fills one page of a listing with keys in order, up to its limit, and groups them by the
+//! delimiter. Defines the query that a page answers. Called by the listings of a directory and of a
 //! gateway's origin.
 
 use crate::http::etag::EtagIdentity;
@@ -11,26 +11,26 @@ use crate::s3::index::Freshness;
 pub(crate) struct KeyQuery {
     /// The prefix of the keys to list.
     pub(crate) prefix: String,
-    /// The delimiter: keys with the same text from the prefix to the next delimiter are shown as
+    /// The delimiter. Keys that are equal up to the first delimiter after the prefix are shown as
     /// one common prefix.
     pub(crate) delimiter: Option<String>,
     /// The position after which keys are listed.
     pub(crate) after: After,
-    /// The most keys and common prefixes together.
+    /// Maximum number of keys and common prefixes together.
     pub(crate) limit: usize,
-    /// How current the names must be.
+    /// How current the listed names must be.
     pub(crate) freshness: Freshness,
 }
 
-/// The position at which a page begins.
+/// The position after which a page begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum After {
-    /// The first key.
+    /// Before the first key.
     #[default]
     Start,
-    /// The first key after this one.
+    /// After this key.
     Key(String),
-    /// The first key after all keys with this prefix. The last page ended with this common prefix.
+    /// After all keys with this prefix, because the last page ended with this common prefix.
     Prefix(String),
 }
 
@@ -61,8 +61,8 @@ impl ListingPage {
 }
 
 impl KeyQuery {
-    /// Returns the part of `key` up to the first delimiter after the query's prefix, with which the
-    /// key begins.
+    /// Returns the part of `key` up to and including the first delimiter after the query's prefix.
+    /// `key` must begin with that prefix.
     pub(crate) fn common_prefix<'k>(&self, key: &'k str) -> Option<&'k str> {
         let delimiter = self.delimiter.as_deref().filter(|delimiter| !delimiter.is_empty())?;
         let start = self.prefix.len();
@@ -94,7 +94,7 @@ pub(crate) enum Step {
 /// A page that is being filled.
 pub(crate) struct PageBuilder<'a, V> {
     query: &'a KeyQuery,
-    /// The page that was filled up to now.
+    /// The page as filled so far.
     pub(crate) page: ListingPage<V>,
     /// Whether the last entry of the page is a common prefix.
     ends_in_prefix: bool,
@@ -106,7 +106,7 @@ impl<'a, V> PageBuilder<'a, V> {
         Self { query, page: ListingPage::default(), ends_in_prefix: false }
     }
 
-    /// Adds a common prefix, unless it was just added.
+    /// Adds a common prefix, unless the page or the page before it ends with the same one.
     pub(crate) fn put_prefix(&mut self, prefix: &str) -> Step {
         let is_shown = self.page.prefixes.last().is_some_and(|last| last == prefix)
             || matches!(&self.query.after, After::Prefix(after) if after == prefix);
@@ -131,7 +131,7 @@ impl<'a, V> PageBuilder<'a, V> {
         Step::On
     }
 
-    /// Whether the page is full. If it is, the entry to be added begins the next page.
+    /// Whether the page is full. If so, records that the next page begins after the last entry.
     fn is_full(&mut self) -> bool {
         let is_full = self.page.objects.len() + self.page.prefixes.len() >= self.query.limit;
         if is_full {

@@ -1,5 +1,5 @@
-//! Parses the paging parameters of list requests: the position at which a page begins, its length,
-//! and the allowed age.
+//! Parses the paging parameters of list requests: the position at which a page begins, the maximum
+//! number of keys, and the allowed age of the names.
 
 use std::time::Duration;
 
@@ -13,22 +13,22 @@ use s3s::{S3Result, s3_error};
 use crate::s3::index::Freshness;
 use crate::s3::page_builder::After;
 
-/// The most keys on a page, as in S3.
-const LARGEST_PAGE: i32 = 1000;
+/// Maximum number of keys on a page, as in S3.
+const MAX_PAGE_KEYS: i32 = 1000;
 
-/// Returns the most keys on a page.
+/// Returns the maximum number of keys on the requested page.
 pub(crate) fn limit(max_keys: Option<i32>) -> S3Result<i32> {
-    match max_keys.unwrap_or(LARGEST_PAGE) {
+    match max_keys.unwrap_or(MAX_PAGE_KEYS) {
         negative if negative < 0 => Err(s3_error!(InvalidArgument, "max-keys must not be negative")),
-        keys => Ok(keys.min(LARGEST_PAGE)),
+        keys => Ok(keys.min(MAX_PAGE_KEYS)),
     }
 }
 
 /// Returns the age in seconds that a request allows by `Cache-Control: max-age` (RFC 9111,
 /// 5.2.1.1).
 ///
-/// A client that lists ranges of keys in parallel begins each with a key instead of a token. By
-/// this header it states how long the listing has been running.
+/// A client that lists ranges of keys in parallel begins each range with a key instead of a token.
+/// With this header the client states how long its listing has been running.
 pub(crate) fn asked_freshness(headers: &HeaderMap) -> Freshness {
     let directives = headers.get(CACHE_CONTROL).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let age = directives.split(',').find_map(|directive| {

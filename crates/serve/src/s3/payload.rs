@@ -1,8 +1,8 @@
-//! Decodes the bodies of all S3 requests. Only this module reads S3's own coding (`aws-chunked`).
+//! Decodes the bodies of all S3 requests. No other module reads S3's own coding (`aws-chunked`).
 //!
-//! s3s gets neither a coded body nor its signature. [`RequestPayload::new`] removes the headers of
-//! the coding. The stream returns the content piece by piece, however long a chunk is. It ends
-//! without an error only if the body is complete: the announced length, the last chunk, every
+//! s3s gets the decoded content without its signature. [`RequestPayload::new`] removes the headers
+//! of the coding. The stream returns the content piece by piece, whatever the length of a chunk. It
+//! ends without an error only if the body is complete: the announced length, the last chunk, every
 //! announced trailer, and, with keys, every signature of a chunk. [`Stated::check`] compares
 //! checksums where the content is written or parsed.
 
@@ -24,7 +24,7 @@ use crate::object::stated::{Stated, Trailers};
 use crate::s3::chunk_signatures::ChunkSignatures;
 use crate::s3::error::{custom, from_body};
 
-/// The header that says how a signature covers the body.
+/// The header that states how the request's signature covers the body.
 const PAYLOAD_HASH: HeaderName = HeaderName::from_static("x-amz-content-sha256");
 
 const DECODED_LENGTH: HeaderName = HeaderName::from_static("x-amz-decoded-content-length");
@@ -36,7 +36,7 @@ const TRAILER_SIGNATURE: &[u8] = b"x-amz-trailer-signature";
 pub(crate) struct RequestPayload {
     body: RequestBody,
     frames: Option<Frames>,
-    /// Bytes of content that are still to come, if the request announces its length.
+    /// Bytes of content that have not arrived yet, if the request announces the length.
     left: Option<u64>,
 }
 
@@ -52,7 +52,7 @@ struct Frames {
 #[derive(Debug)]
 struct Lines {
     signatures: Option<ChunkSignatures>,
-    /// Names of the trailers that must come.
+    /// Names of the trailers that must arrive.
     announced: Vec<HeaderName>,
     trailers: Trailers,
     trailer_signature: Option<String>,
@@ -66,9 +66,9 @@ enum Coding {
 }
 
 impl RequestPayload {
-    /// Decodes `body`. Returns the checksums stated for the content too. Removes the headers of the
-    /// coding, so that `Content-Length` and `Content-Encoding` describe the content. `signatures`
-    /// verify the chunks if there are keys.
+    /// Decodes `body`. Also returns the checksums stated for the content. Removes the headers of
+    /// the coding, so that `Content-Length` and `Content-Encoding` describe the content.
+    /// `signatures` verify the chunks if there are keys.
     ///
     /// # Errors
     /// The coding is unknown or contradicts itself.
@@ -171,7 +171,8 @@ impl Frames {
         loop {
             match self.chunks.next(&mut self.buffer, |line| self.lines.see(line))? {
                 BodyElement::End => {
-                    // Another reader could take bytes after the last chunk for content.
+                    // Bytes after the last chunk are refused, because another program could read
+                    // them as content.
                     let rest = match self.buffer.is_empty() {
                         true => ready!(Pin::new(&mut *body).poll_next(context)).transpose()?,
                         false => Some(self.buffer.split().freeze()),
@@ -191,7 +192,7 @@ impl Frames {
                 }
                 BodyElement::Data(_) | BodyElement::More => {
                     match ready!(Pin::new(&mut *body).poll_next(context)).transpose()? {
-                        // The buffer is usually the only owner, so nothing is copied.
+                        // The buffer is usually the only owner of the piece, so nothing is copied.
                         Some(piece) if self.buffer.is_empty() => self.buffer = BytesMut::from(piece),
                         Some(piece) => self.buffer.extend_from_slice(&piece),
                         None if self.buffer.is_empty() && self.chunks.may_end_here() => {
@@ -217,7 +218,7 @@ impl Lines {
                 }
                 let name = HeaderName::from_bytes(name).ok().filter(|name| self.announced.contains(name));
                 let is_new = match (name, HeaderValue::from_bytes(value)) {
-                    (Some(name), Ok(value)) => self.trailers.keep(&name, value),
+                    (Some(name), Ok(value)) => self.trailers.add(&name, value),
                     _ => false,
                 };
                 if is_new {
@@ -295,7 +296,7 @@ fn length(text: &str) -> S3Result<u64> {
     length.ok_or_else(|| s3_error!(InvalidArgument, "{DECODED_LENGTH} must be a number"))
 }
 
-/// Removes the header `name` and returns its only value.
+/// Removes the header `name`, which must have at most one value, and returns its value.
 fn take_one(headers: &mut HeaderMap, name: &HeaderName) -> S3Result<Option<String>> {
     let mut values = headers.get_all(name).iter();
     let (value, None) = (values.next(), values.next()) else {
@@ -309,7 +310,7 @@ fn take_one(headers: &mut HeaderMap, name: &HeaderName) -> S3Result<Option<Strin
 }
 
 /// Removes `aws-chunked` from `Content-Encoding`. True if it was there. The other codings belong to
-/// the content and stay.
+/// the content and are kept.
 fn take_chunked(headers: &mut HeaderMap) -> bool {
     let lines = headers.get_all(CONTENT_ENCODING).iter();
     let lines: Vec<String> =
@@ -328,7 +329,7 @@ fn take_chunked(headers: &mut HeaderMap) -> bool {
     true
 }
 
-/// Returns the names in `x-amz-trailer`. Only checksums may come after a body.
+/// Returns the names in `x-amz-trailer`. Refuses names other than those of checksums.
 fn announced_trailers(headers: &mut HeaderMap) -> S3Result<Vec<HeaderName>> {
     let Some(text) = take_one(headers, &TRAILER)? else { return Ok(Vec::new()) };
     let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());

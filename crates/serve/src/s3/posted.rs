@@ -1,9 +1,9 @@
-//! HTML forms that post an object (`POST /bucket`, `multipart/form-data`).
+//! Reads HTML forms that post an object (`POST /bucket`, `multipart/form-data`).
 //!
-//! The fields before the file are read here, once, and bounded. So a form costs little before its
-//! key is known: s3s would read its buffer from the start again with every piece, and would hold
-//! the file of a form without a signature. s3s gets the fields in one piece, checks policy and
-//! signature, and holds the file.
+//! The fields before the file are read here, once and up to a limit, so that a form costs little
+//! before its key is known. s3s alone would scan its buffer from the start with every piece, and
+//! would keep the file of an unsigned form in memory. s3s gets the fields in one piece, checks
+//! policy and signature, and keeps the file in memory.
 
 use std::io;
 use std::pin::Pin;
@@ -19,11 +19,12 @@ use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
 use crate::http::request::RequestBody;
 use crate::s3::signature_dates::{is_credential, is_date};
 
-/// The most bytes before the file. S3 allows 20 KB of fields.
-pub(super) const MOST_FIELDS: usize = 64 << 10;
+/// Maximum number of bytes before the file. S3 allows 20 KB of fields.
+pub(super) const MAX_FIELDS_BYTES: usize = 64 << 10;
 
-/// The least bytes of a file in one piece, because s3s holds each piece.
-const FILE_PIECE: usize = 16 << 10;
+/// Minimum bytes of a file in one piece. s3s keeps each piece separately, so small pieces would
+/// waste memory.
+const MIN_FILE_PIECE_BYTES: usize = 16 << 10;
 
 /// The body of a form, read up to its file.
 #[derive(Debug)]
@@ -48,7 +49,7 @@ impl PostedForm {
         loop {
             let piece = body.next().await.ok_or_else(malformed)?;
             let piece = piece.map_err(|error| super::error::from_io(&error))?;
-            let room = piece.len().min(MOST_FIELDS - fields.text.len());
+            let room = piece.len().min(MAX_FIELDS_BYTES - fields.text.len());
             fields.text.extend_from_slice(&piece[..room]);
             if let Some(end) = fields.find_file()? {
                 let mut gathered = fields.text.split_off(end);
@@ -58,8 +59,8 @@ impl PostedForm {
                 let (names, text) = (fields.names, Some(Bytes::from(fields.text)));
                 return Ok(Self { names, fields: text, gathered, rest: body, length });
             }
-            if fields.text.len() == MOST_FIELDS {
-                let message = format!("the fields before the file have more than {MOST_FIELDS} bytes");
+            if fields.text.len() == MAX_FIELDS_BYTES {
+                let message = format!("the fields before the file have more than {MAX_FIELDS_BYTES} bytes");
                 let code = S3ErrorCode::Custom("MaxPostPreDataLengthExceededError".into());
                 let mut error = S3Error::with_message(code, message);
                 error.set_status_code(http::StatusCode::BAD_REQUEST);
@@ -68,13 +69,13 @@ impl PostedForm {
         }
     }
 
-    /// Whether the form has a signature, of either version.
+    /// Whether the form has a signature of version 2 or 4.
     pub(super) fn is_signed(&self) -> bool {
         self.names.iter().any(|name| matches!(name.as_str(), "x-amz-signature" | "signature"))
     }
 
     fn poll_file(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
-        while self.gathered.len() < FILE_PIECE {
+        while self.gathered.len() < MIN_FILE_PIECE_BYTES {
             match ready!(Pin::new(&mut self.rest).poll_next(context)) {
                 Some(piece) => self.gathered.extend_from_slice(&piece?),
                 None if self.gathered.is_empty() => return Poll::Ready(None),
@@ -130,17 +131,18 @@ enum FormContext {
     Value,
 }
 
-/// Finds the head of the file. Reads every byte once.
+/// Scans the fields of a form for the head of its file. Reads every byte once.
 #[derive(Debug)]
 struct Fields {
     text: Vec<u8>,
     names: Vec<String>,
     delimiter: Vec<u8>,
     place: FormContext,
-    /// The start of the incomplete line, and the position up to which its end was searched.
+    /// The start of the incomplete line. `seen` is the position up to which the end of that line
+    /// was searched.
     line: usize,
     seen: usize,
-    /// The name of the file on the client.
+    /// The file's name on the client.
     file_name: String,
 }
 
@@ -289,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_s_name_stands_in_the_key() {
+    fn the_filename_variable_is_replaced_in_the_key() {
         for (key, name, wanted) in [
             ("up/${filename}", "a b.txt", "up/a b.txt"),
             ("${filename}", "C:\\dir\\a.txt", "a.txt"),

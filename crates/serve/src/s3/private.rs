@@ -1,5 +1,5 @@
-//! Answers questions about the configuration of a bucket, such as its ACL, like a private
-//! unversioned bucket. [`operations`](crate::s3::operations) calls it for requests that clients
+//! Answers requests for the configuration of a bucket, such as its ACL, as a private unversioned
+//! bucket does. [`operations`](crate::s3::operations) calls this module for requests that clients
 //! send before they use a bucket. No configuration is stored, so requests to change it are refused.
 
 use http::StatusCode;
@@ -59,8 +59,8 @@ pub(crate) async fn object_acl(
     Ok(S3Response::new(GetObjectAclOutput { grants, owner, ..Default::default() }))
 }
 
-/// Accepts an access list that changes nothing. Any other list is refused, as by a bucket whose
-/// owner owns all objects.
+/// Accepts an access control list that changes nothing. Any other list is refused, as by a bucket
+/// whose owner owns all objects.
 fn check_acl<T>(request: &S3Request<T>, canned: Option<&str>) -> S3Result<()> {
     let has_grants = request.headers.keys().any(|name| name.as_str().starts_with("x-amz-grant-"));
     match canned {

@@ -1,4 +1,5 @@
-//! The query of an S3 request: signature fields, and headers that clients move there.
+//! Parses the query of an S3 request: signature fields, and headers that clients move into the
+//! query.
 //!
 //! SDKs put `x-amz-*` headers of a presigned request into its URL. [`take_headers`] converts them
 //! to headers before the request is processed. No other code reads them from the query.
@@ -8,7 +9,7 @@ use s3s::{S3Result, s3_error};
 
 use crate::http::request::{HttpRequest, query_pairs};
 
-/// The fields of a signature, of versions 4 and 2, which are not headers.
+/// Query fields of a signature, of versions 4 and 2. They are not headers.
 const SIGNATURE: [&str; 10] = [
     "X-Amz-Signature",
     "X-Amz-Credential",
@@ -67,7 +68,7 @@ pub(super) fn unsigned(query: &str) -> String {
     without(query, is_of_signature)
 }
 
-/// Returns `query` without the fields for which `is_removed`; the others are unchanged.
+/// Returns `query` without the fields for which `is_removed`; leaves the other fields unchanged.
 fn without(query: &str, is_removed: impl Fn(&str) -> bool) -> String {
     let stays = |pair: &&str| query_pairs(pair).next().is_some_and(|(name, _)| !is_removed(&name));
     query.split('&').filter(stays).collect::<Vec<_>>().join("&")

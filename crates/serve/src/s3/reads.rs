@@ -1,5 +1,5 @@
-//! GetObject and HeadObject: evaluates conditions and ranges, and makes the headers that describe
-//! the object.
+//! Implements GetObject and HeadObject: evaluates conditions and ranges, and makes the headers that
+//! describe the object.
 
 use std::time::Duration;
 
@@ -20,14 +20,14 @@ use crate::s3::api::S3Api;
 use crate::s3::opened::OpenedObject;
 use crate::s3::outputs::{expires, sent_tag, with_checksums};
 
-/// Options of a read beyond the object itself.
-struct Asked {
+/// Options of a read, besides the object itself.
+struct RequestedDetails {
     /// The number of a part to read. The response then states the number of parts.
     part: Option<i32>,
     checksums: bool,
 }
 
-impl Asked {
+impl RequestedDetails {
     fn new(part: Option<i32>, mode: Option<&ChecksumMode>) -> Self {
         let checksums = mode.is_some_and(|mode| mode.as_str() == ChecksumMode::ENABLED);
         Self { part, checksums }
@@ -43,7 +43,7 @@ pub(crate) async fn head(
     let found = api.open(&request, &request.input.bucket, key, version).await?;
     check_read(&request.headers, &found)?;
     let range = asked(request.input.part_number, &request.headers, &found)?;
-    let asked = Asked::new(request.input.part_number, request.input.checksum_mode.as_ref());
+    let asked = RequestedDetails::new(request.input.part_number, request.input.checksum_mode.as_ref());
     let stale = found.stale();
     Ok(with_stale_header(S3Response::new(head_output(found, key, range, &asked)), stale))
 }
@@ -60,7 +60,7 @@ pub(crate) async fn get(
     let frames = found.frames(&request.headers, range);
     let sent = found.body(range.unwrap_or(ByteRange::new(0, found.described.size)), frames).await?;
     let stale = found.stale();
-    let asked = Asked::new(request.input.part_number, request.input.checksum_mode.as_ref());
+    let asked = RequestedDetails::new(request.input.part_number, request.input.checksum_mode.as_ref());
     let head = head_output(found, key, range, &asked);
     let mut response = S3Response::new(GetObjectOutput {
         accept_ranges: head.accept_ranges,
@@ -93,7 +93,7 @@ pub(crate) async fn get(
     Ok(with_stale_header(response, stale))
 }
 
-/// Adds the age of the look-up to the response, if a gateway's origin could not be asked.
+/// Adds the age of the look-up to the response if a gateway's origin could not be asked again.
 fn with_stale_header<T>(mut response: S3Response<T>, stale: Option<Duration>) -> S3Response<T> {
     if let Some(age) = stale {
         response.headers.insert(STALE, age.as_secs().into());
@@ -117,8 +117,8 @@ fn check_read(headers: &HeaderMap, found: &OpenedObject) -> S3Result<()> {
     }
 }
 
-/// Returns the headers that RFC 9110 (15.4.5) requires of a 304. A cache updates its entry with
-/// them.
+/// Returns the headers that RFC 9110 (15.4.5) requires in a 304 response. A cache updates its entry
+/// with these headers.
 fn headers_of_unmodified(found: &OpenedObject) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let mut set = |name: &'static str, value: &str| {
@@ -141,8 +141,8 @@ fn asked(part: Option<i32>, headers: &HeaderMap, found: &OpenedObject) -> S3Resu
     }
 }
 
-/// Returns the range of the `Range` header. `None`, the whole object, if `If-Range` names another
-/// version, so that a resumed download does not mix two.
+/// Returns the range of the `Range` header. `None`, for the whole object, if `If-Range` names
+/// another version, so that a resumed download does not mix two versions.
 fn asked_range(headers: &HeaderMap, found: &OpenedObject) -> S3Result<Option<ByteRange>> {
     let size = found.described.size;
     if !range_applies(headers, found.described.current()) {
@@ -164,7 +164,7 @@ fn asked_range(headers: &HeaderMap, found: &OpenedObject) -> S3Result<Option<Byt
 }
 
 /// Returns the range of a read by `partNumber`. An object without known parts counts as one part,
-/// as in S3 an object that was sent whole.
+/// like an object in S3 that was not uploaded in parts.
 fn asked_part(number: i32, headers: &HeaderMap, found: &OpenedObject) -> S3Result<Option<ByteRange>> {
     if headers.contains_key("range") {
         return Err(s3_error!(InvalidRequest, "a range and a part number cannot both be asked for"));
@@ -188,11 +188,16 @@ fn asked_part(number: i32, headers: &HeaderMap, found: &OpenedObject) -> S3Resul
     Ok((!range.is_empty()).then_some(range))
 }
 
-/// Makes the object's own headers, as for HEAD.
+/// Makes the headers that describe the object, for GET and HEAD.
 ///
-/// Checksums are those of the whole object or of the part that is read. They are sent only if the
-/// client requests them, because another client may take them for the checksum of a range.
-fn head_output(found: OpenedObject, key: &str, range: Option<ByteRange>, asked: &Asked) -> HeadObjectOutput {
+/// Checksums are for the whole object, or for the part that is read. They are sent only if the
+/// client requests them, because other clients may mistake them for the checksum of a range.
+fn head_output(
+    found: OpenedObject,
+    key: &str,
+    range: Option<ByteRange>,
+    asked: &RequestedDetails,
+) -> HeadObjectOutput {
     let OpenedObject { described, metadata, .. } = found;
     let whole = ByteRange::new(0, described.size);
     let name = key.rsplit('/').next().map(std::ffi::OsStr::new);

@@ -1,5 +1,5 @@
-//! Makes one page of a listing from the pages of a gateway's origin, in the origin's order. A page
-//! has only keys that the request may see, whatever the origin sends.
+//! Makes one page of a listing from the pages of a gateway's origin, in the origin's order.
+//! Whatever the origin sends, a page has only keys that the request may see.
 
 use firstbyte_listing::EntryOrder;
 use firstbyte_location::{Entry, EntryKind};
@@ -10,8 +10,9 @@ use crate::gateway::{Gateway, Unserved, Visible};
 use crate::object::described::Described;
 use crate::s3::page_builder::{After, KeyQuery, ListingPage, PageBuilder, Step};
 
-/// The last character of Unicode: appended to a text, it is after every key with that prefix.
-const LAST: char = char::MAX;
+/// Last character of Unicode. A prefix followed by this character sorts after every key with the
+/// prefix.
+const LAST_CHARACTER: char = char::MAX;
 
 /// Makes one page of the keys of `bucket` that `access` may see.
 ///
@@ -64,8 +65,8 @@ struct RemotePage<'a> {
 }
 
 impl RemotePage<'_> {
-    /// Returns the prefix to request from the origin: the request's, or that of all visible keys if
-    /// it is longer. `None`: no visible key has the request's prefix.
+    /// Returns the prefix to request from the origin: the request's prefix, or the common prefix of
+    /// all visible keys if that is longer. `None`: no visible key has the request's prefix.
     fn asked_prefix(&self) -> Option<String> {
         let (root, prefix) = (self.visible.root()?, &self.query.prefix);
         if root.starts_with(prefix.as_str()) {
@@ -74,13 +75,13 @@ impl RemotePage<'_> {
         self.visible.reaches(prefix).then(|| prefix.clone())
     }
 
-    /// Whether the origin has to list all keys, not one level.
+    /// Whether the origin has to list all keys instead of one level.
     fn lists_all(&self, asked: &str) -> bool {
         self.query.delimiter.as_deref() != Some("/") || asked != self.query.prefix
     }
 
-    /// Returns the key of an entry in a listing below `base`. A directory's ends in `/`. `None` if
-    /// the name is not valid in a key.
+    /// Returns the key of an entry in a listing below `base`. The key of a directory ends in `/`.
+    /// `None` if the name is not valid in a key.
     fn key(&self, base: &str, entry: &Entry) -> Option<String> {
         let name = std::str::from_utf8(&entry.name).ok()?;
         let slash = if entry.kind == EntryKind::Directory { "/" } else { "" };
@@ -106,7 +107,7 @@ impl RemotePage<'_> {
             let shown = if is_directory { self.visible.reaches(&key) } else { self.visible.shows(&key) };
             return if shown { self.page.put_prefix(prefix) } else { Step::On };
         }
-        // A listing of all keys has only empty directories, on some file systems.
+        // On some file systems, a recursive listing contains empty directories. They are skipped.
         if is_directory || !self.visible.shows(&key) {
             return Step::On;
         }
@@ -126,16 +127,16 @@ fn position(after: &After) -> Option<String> {
     match after {
         After::Start => None,
         After::Key(key) => Some(key.clone()),
-        After::Prefix(prefix) => Some(format!("{prefix}{LAST}")),
+        After::Prefix(prefix) => Some(format!("{prefix}{LAST_CHARACTER}")),
     }
 }
 
-/// Converts a key to a name below `base`. `None` if all names below it are after the key.
+/// Converts a key to a name below `base`. `None` if all names below `base` are after the key.
 fn behind(key: &str, base: &str) -> Option<String> {
     match key.strip_prefix(base) {
         Some(rest) => Some(rest.to_owned()).filter(|rest| !rest.is_empty()),
-        // All names are before the key, so nothing follows.
-        None if key > base => Some(LAST.to_string()),
+        // All names below `base` are before the key, so nothing follows.
+        None if key > base => Some(LAST_CHARACTER.to_string()),
         None => None,
     }
 }

@@ -1,4 +1,4 @@
-//! Builds the S3 service of a server: s3s with our operations, keys and limits.
+//! Builds the S3 service of a server: s3s with this crate's operations, keys and limits.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use super::access;
 use super::api::S3Api;
 use super::attempt::KeyFile;
-use super::posted::MOST_FIELDS;
+use super::posted::MAX_FIELDS_BYTES;
 use super::sessions::S3Sessions;
 use super::verify::{NoOperations, Signer};
 use crate::access::keys::ServerKeys;
@@ -20,16 +20,16 @@ use crate::config::Authentication;
 use crate::http::hosts::{Addressed, Hosts};
 use crate::state::{ServedSource, ServerState};
 
-/// The largest XML document in bytes. A `CompleteMultipartUpload` of 10,000 parts with checksums
-/// takes half of it.
-pub(super) const LARGEST_XML: usize = 4 << 20;
+/// Maximum length of an XML document in bytes. A `CompleteMultipartUpload` of 10,000 parts with
+/// checksums takes half of it.
+pub(super) const MAX_XML_BYTES: usize = 4 << 20;
 
-/// The largest object posted by an HTML form, in bytes. s3s holds it in memory; pages upload by
-/// another protocol.
-const LARGEST_FORM: u64 = 1 << 20;
+/// Maximum length of an object posted by an HTML form, in bytes. s3s holds the object in memory.
+/// The browser page does not use such forms.
+const MAX_FORM_FILE_BYTES: u64 = 1 << 20;
 
-/// The most concurrent forms with a file in memory.
-const MOST_FORMS: usize = 8;
+/// Maximum number of concurrent forms with a file in memory.
+const MAX_FORMS: usize = 8;
 
 /// The S3 API of one server.
 pub(crate) struct S3Frontend {
@@ -38,7 +38,7 @@ pub(crate) struct S3Frontend {
     pub(super) verifying: Option<S3Service>,
     /// The service that answers HTML forms.
     pub(super) forms: S3Service,
-    /// Limits the concurrent forms, each with a file of at most [`LARGEST_FORM`].
+    /// Limits the concurrent forms, each with a file of at most [`MAX_FORM_FILE_BYTES`].
     pub(super) forms_at_once: Semaphore,
     pub(super) sessions: S3Sessions,
     /// The keys and the counts of wrong guesses. `None` without keys.
@@ -69,11 +69,11 @@ impl S3Frontend {
         };
         let service = answering(S3Config::default());
         let mut of_forms = S3Config::default();
-        // A form is valid as long as its policy says, whatever the date of its signature.
+        // A form is valid for as long as its policy says, whatever the date of its signature.
         of_forms.presigned_url_max_skew_time_secs = u32::MAX;
-        of_forms.post_object_max_file_size = LARGEST_FORM;
-        of_forms.form_max_field_size = MOST_FIELDS;
-        of_forms.form_max_fields_size = MOST_FIELDS;
+        of_forms.post_object_max_file_size = MAX_FORM_FILE_BYTES;
+        of_forms.form_max_field_size = MAX_FIELDS_BYTES;
+        of_forms.form_max_fields_size = MAX_FIELDS_BYTES;
         let forms = answering(of_forms);
         let verifying = keys.is_some().then(|| {
             let mut builder = builder(NoOperations, key_file(), S3Config::default());
@@ -81,7 +81,7 @@ impl S3Frontend {
             builder.set_host(hosts.clone());
             builder.build()
         });
-        let forms_at_once = Semaphore::new(MOST_FORMS);
+        let forms_at_once = Semaphore::new(MAX_FORMS);
         let sessions = S3Sessions::new();
         Self { service, verifying, forms, forms_at_once, sessions, key_file: key_file() }
     }
@@ -95,7 +95,7 @@ impl S3Frontend {
 /// Settings that all S3 services of a server share.
 fn builder(operations: impl S3, keys: Option<KeyFile>, mut limits: S3Config) -> S3ServiceBuilder {
     let mut builder = S3ServiceBuilder::new(operations);
-    limits.xml_max_body_size = LARGEST_XML;
+    limits.xml_max_body_size = MAX_XML_BYTES;
     builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(limits))));
     builder.set_validation(access::DirectoryNames);
     if let Some(keys) = keys {

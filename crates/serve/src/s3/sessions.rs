@@ -1,9 +1,9 @@
-//! Sessions of directory buckets, whose names end in `--x-s3`: CreateSession, and requests that are
-//! signed for the service `s3express`, which s3s does not verify.
+//! Implements sessions of directory buckets, whose names end in `--x-s3`: CreateSession, and
+//! requests signed for the service `s3express`, which s3s does not verify.
 //!
-//! A session's key contains the holder's key, the bucket, its end and its mode, and the server
-//! derives secret and token from it. So no session is stored, and it ends with the server at the
-//! latest. Called before a request is passed to s3s.
+//! A session's key contains the holder's key, the bucket, the end of the session and its mode. The
+//! server derives the session's secret and token from this key. So no session is stored, and every
+//! session ends when the server stops. Called before a request is passed to s3s.
 //! <https://docs.aws.amazon.com/AmazonS3/latest/API/API_CreateSession.html>, read 2026-11-27.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -30,8 +30,8 @@ use crate::token::random_token;
 const SERVICE: &str = "s3express";
 /// Suffix of the names of directory buckets.
 const DIRECTORY_BUCKET: &str = "--x-s3";
-/// Prefix of a session's key.
-const PREFIX: &str = "SESSION";
+/// Prefix of session keys.
+const KEY_PREFIX: &str = "SESSION";
 /// The header with the token of a session.
 const TOKEN: HeaderName = HeaderName::from_static("x-amz-s3session-token");
 const MODE: HeaderName = HeaderName::from_static("x-amz-create-session-mode");
@@ -44,7 +44,7 @@ const IN_PATHS: AsciiSet = UNRESERVED.remove(b'/');
 /// Makes sessions, and verifies requests with them.
 #[derive(Debug)]
 pub(super) struct S3Sessions {
-    /// The key that derives secrets and tokens, new with each start.
+    /// The key from which secrets and tokens are derived. Each start of the server makes a new one.
     seal: hmac::Key,
 }
 
@@ -61,11 +61,11 @@ struct Session {
 impl Session {
     fn id(&self) -> String {
         let Self { holder, bucket, ends, reads_only } = self;
-        format!("{PREFIX}{}", hex::encode(format!("{ends} {reads_only} {bucket} {holder}")))
+        format!("{KEY_PREFIX}{}", hex::encode(format!("{ends} {reads_only} {bucket} {holder}")))
     }
 
     fn parse(id: &str) -> Option<Self> {
-        let text = String::from_utf8(hex::decode(id.strip_prefix(PREFIX)?).ok()?).ok()?;
+        let text = String::from_utf8(hex::decode(id.strip_prefix(KEY_PREFIX)?).ok()?).ok()?;
         let mut parts = text.splitn(4, ' ');
         Some(Self {
             ends: parts.next()?.parse().ok()?,
@@ -114,7 +114,8 @@ impl S3Sessions {
     }
 
     /// Verifies a request that is signed for directory buckets, with a key of the server or of a
-    /// session. `sent_path` is the path as sent, if it differs.
+    /// session. `sent_path` is the path as the client sent it, if it differs from the request's
+    /// path.
     pub(super) async fn verify(
         &self,
         request: &HttpRequest,
@@ -206,7 +207,7 @@ pub(super) fn is_signed_for(headers: &HeaderMap) -> bool {
     Scope::of(headers).is_some()
 }
 
-/// Removes the headers that only concern sessions.
+/// Removes the headers that concern only sessions.
 pub(super) fn remove_headers(headers: &mut HeaderMap) {
     for name in [TOKEN, MODE] {
         headers.remove(name);

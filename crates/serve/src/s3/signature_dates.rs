@@ -1,8 +1,9 @@
 //! Checks the dates of a signature of version 4 before s3s gets them.
 //!
-//! s3s 0.14 subtracts `0` from each character of a date before it checks that it is a digit, which
-//! panics in builds that check for overflow. So a date with characters other than letters and
-//! digits is refused first. Called for heads and for the fields of forms.
+//! s3s 0.14 subtracts `0` from each character of a date before it checks that the character is a
+//! digit. The subtraction panics in builds that check for overflow. So a date with characters other
+//! than letters and digits is refused before s3s gets it. Called for heads and for the fields of
+//! forms.
 
 /// Whether s3s can read the date in `credential`: `KEY/DATE/REGION/s3/aws4_request`.
 pub(super) fn is_credential(credential: &str) -> bool {

@@ -3,7 +3,7 @@
 //! s3s verifies a signature over the parts of the request that it covers, but does not check which
 //! parts those are. This module refuses a request with parts that its signer did not sign:
 //! otherwise the holder of an upload URL could turn it into a copy of any object that the signer
-//! may read. It runs before s3s gets the request, and does not identify the signer.
+//! may read. The module runs before s3s gets the request, and does not identify the signer.
 
 use std::time::{Duration, SystemTime};
 
@@ -19,20 +19,20 @@ use crate::http::request::{HttpRequest, query_pairs};
 use crate::s3::query;
 use crate::s3::signature_dates::{is_credential, is_date};
 
-/// The longest validity of a presigned URL in seconds, as in AWS.
-const LONGEST_LIFE: u64 = 7 * 24 * 3600;
+/// Maximum validity of a presigned URL in seconds, as in AWS.
+const MAX_LIFETIME_SECONDS: u64 = 7 * 24 * 3600;
 
-/// The largest difference between the date of a request signed by Signature Version 2 and the
-/// server's clock, as in AWS.
-const MOST_SKEW: Duration = Duration::from_secs(15 * 60);
+/// Maximum difference between the date of a request signed by Signature Version 2 and the server's
+/// clock, as in AWS.
+const MAX_CLOCK_SKEW: Duration = Duration::from_secs(15 * 60);
 
 /// The form of `x-amz-date`.
 const AMZ_DATE: &[BorrowedFormatItem<'_>] = format_description!("[year][month][day]T[hour][minute][second]Z");
 
 /// The only `x-amz-` header that need not be signed. In a request signed by header, the signature
-/// covers its value anyway. With a presigned URL, clients send it unsigned; it can only cause a
-/// body with another hash to be refused.
-const BOUND_OTHERWISE: &str = "x-amz-content-sha256";
+/// covers the header's value anyway. With a presigned URL, clients send the header unsigned. A
+/// forged value does no harm: it can only cause a body with another hash to be refused.
+const EXEMPT_HEADER: &str = "x-amz-content-sha256";
 
 /// How a request is signed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,30 +49,30 @@ pub(super) enum SignatureScheme {
     PresignedVersion2,
 }
 
-/// Refuses unsigned parts and signatures that are not accepted. Returns the scheme. A request that
-/// s3s could read differently is refused.
+/// Refuses unsigned parts and signatures that are not accepted. Returns the scheme. Also refuses a
+/// request that s3s could read differently.
 ///
 /// # Errors
 /// The S3 error of the response.
 pub(super) fn check(request: &HttpRequest, versions: SignatureVersions) -> S3Result<SignatureScheme> {
     if may_be_form(request) {
-        // The fields of a form are signed; its head is not.
+        // The fields of a form are signed, but the head of its request is not.
         refuse_unsigned(&request.headers, "host", "")?;
         refuse_in_query(request)?;
     }
     let scheme = scheme(request)?;
     match &scheme {
         SignatureScheme::Unsigned => {}
-        SignatureScheme::Header { signed, .. } => refuse_unsigned(&request.headers, signed, BOUND_OTHERWISE)?,
+        SignatureScheme::Header { signed, .. } => refuse_unsigned(&request.headers, signed, EXEMPT_HEADER)?,
         SignatureScheme::Presigned { signed, expires } => {
-            refuse_unsigned(&request.headers, signed, BOUND_OTHERWISE)?;
+            refuse_unsigned(&request.headers, signed, EXEMPT_HEADER)?;
             check_life(expires)?;
         }
         SignatureScheme::HeaderVersion2 | SignatureScheme::PresignedVersion2 => {
             if versions == SignatureVersions::V4Only {
                 return Err(version_2_refused());
             }
-            // Version 2 covers these in headers only.
+            // Version 2 covers `x-amz-` fields in headers only, not in the query.
             refuse_in_query(request)?;
             if scheme == SignatureScheme::HeaderVersion2 {
                 check_date(&request.headers)?;
@@ -145,7 +145,7 @@ fn check_dates(authorization: &str, headers: &HeaderMap) -> S3Result<()> {
     Err(s3_error!(AuthorizationHeaderMalformed, "the credential or x-amz-date has no valid date"))
 }
 
-/// Returns the only `Authorization` value, if it is text.
+/// Returns the only `Authorization` value, if it is a string.
 fn authorization(headers: &HeaderMap) -> S3Result<Option<&str>> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let (value, None) = (values.next(), values.next()) else {
@@ -160,15 +160,16 @@ pub(super) fn may_be_form(request: &HttpRequest) -> bool {
     request.method == http::Method::POST && is_form(&request.headers)
 }
 
-/// Whether the content type may be that of an HTML form.
+/// Whether the content type may denote an HTML form.
 pub(super) fn is_form(headers: &HeaderMap) -> bool {
     let kinds = headers.get_all(CONTENT_TYPE).iter();
     let mut kinds = kinds.map(|kind| String::from_utf8_lossy(kind.as_bytes()).to_ascii_lowercase());
     kinds.any(|kind| kind.contains("form-data"))
 }
 
-/// Returns the `SignedHeaders` of an `Authorization` value of version 4. They must occur once and
-/// contain only names: nothing signs the value itself, and s3s ignores names that it does not find.
+/// Returns the `SignedHeaders` of an `Authorization` value of version 4. The list must occur once
+/// and contain only names, because no signature covers the list itself, and s3s ignores names of
+/// missing headers.
 fn signed_headers(authorization: &str) -> S3Result<String> {
     let malformed = |why: &'static str| s3_error!(AuthorizationHeaderMalformed, "{why}");
     if !authorization.starts_with("AWS4-HMAC-SHA256 ") {
@@ -186,8 +187,8 @@ fn signed_headers(authorization: &str) -> S3Result<String> {
     Ok(signed.to_owned())
 }
 
-/// Refuses a request whose host or `x-amz-` headers, except `exempt`, are missing in `signed`,
-/// names joined by `;`.
+/// Refuses a request if the names in `signed`, joined by `;`, lack the host or an `x-amz-` header
+/// other than `exempt`.
 fn refuse_unsigned(headers: &HeaderMap, signed: &str, exempt: &str) -> S3Result<()> {
     let is_signed = |name: &str| signed.split(';').any(|signed| signed == name);
     let names = headers.keys().map(http::HeaderName::as_str);
@@ -210,17 +211,17 @@ fn not_signed(names: &[&str]) -> S3Error {
 }
 
 fn check_life(expires: &str) -> S3Result<()> {
-    if expires.parse::<u64>().is_ok_and(|seconds| seconds <= LONGEST_LIFE) {
+    if expires.parse::<u64>().is_ok_and(|seconds| seconds <= MAX_LIFETIME_SECONDS) {
         return Ok(());
     }
     Err(s3_error!(
         AuthorizationQueryParametersError,
-        "X-Amz-Expires must be a number of seconds up to {LONGEST_LIFE}, which is a week"
+        "X-Amz-Expires must be a number of seconds up to {MAX_LIFETIME_SECONDS}, which is a week"
     ))
 }
 
 /// Refuses a request whose date differs from the current time, because it may have been captured.
-/// s3s checks the dates of version 4 that it verifies.
+/// For signatures of version 4, s3s checks the date.
 pub(super) fn check_date(headers: &HeaderMap) -> S3Result<()> {
     let name = if headers.contains_key("x-amz-date") { "x-amz-date" } else { "date" };
     let mut values = headers.get_all(name).iter();
@@ -230,14 +231,14 @@ pub(super) fn check_date(headers: &HeaderMap) -> S3Result<()> {
     };
     let now = SystemTime::now();
     let skew = now.duration_since(date).or_else(|_| date.duration_since(now)).unwrap_or(Duration::MAX);
-    if skew <= MOST_SKEW {
+    if skew <= MAX_CLOCK_SKEW {
         return Ok(());
     }
     Err(s3_error!(RequestTimeTooSkewed, "the request's date is more than 15 minutes from the server's"))
 }
 
-/// Parses a date of a version 2 client: HTTP's form, also with `+0000` for `GMT`, or the form of
-/// `x-amz-date`.
+/// Parses a date from a client that signs by version 2: in HTTP's form, also with `+0000` for
+/// `GMT`, or in the form of `x-amz-date`.
 fn parse_date(text: &str) -> Option<SystemTime> {
     let text = text.trim();
     let in_http = match text.strip_suffix("+0000") {

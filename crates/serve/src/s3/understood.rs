@@ -1,11 +1,11 @@
-//! The table of request headers and query fields that this server supports. Any other that would
-//! change what is stored is refused.
+//! Holds the table of request headers and query fields that this server supports. A request is
+//! refused if it has any other header or field that would change what is stored.
 //!
-//! Ignoring a header would make status 200 a lie: the object would be stored without its tags, its
-//! lock or its encryption. So a write may have the `x-amz-*` headers of [`HEADERS`] and no others.
-//! Fields of HTML forms are checked by the same table. Operations are distinguished by a bare name
-//! in the query (`PUT /bucket/key?renameObject`). s3s takes a request with an unknown name for the
-//! plain operation, so that a rename would empty an object, and a part would replace one.
+//! Ignoring such a header would make status 200 a lie: the object would be stored without its tags,
+//! its lock or its encryption. So a write may have the `x-amz-*` headers of [`HEADERS`] and no
+//! others. Fields of HTML forms are checked by the same table. Operations are distinguished by a
+//! bare name in the query (`PUT /bucket/key?renameObject`). If the name is unknown, s3s executes
+//! the plain operation instead: a rename would empty an object, and a part would replace one.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use s3s::{S3Error, S3Result, s3_error};
@@ -17,7 +17,7 @@ use crate::http::request::query_pairs;
 /// The accepted values of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AcceptedValues {
-    /// Any value: the header has its effect, or none on what is stored.
+    /// Any value: the header is supported, or it has no effect on what is stored.
     Any,
     /// Only these values, which describe what the server does anyway.
     Only(&'static [&'static str]),
@@ -25,13 +25,14 @@ enum AcceptedValues {
 
 use AcceptedValues::{Any, Only};
 
-/// The `x-amz-*` headers of writes. A name that ends in `*` stands for all names with that prefix.
+/// The `x-amz-*` headers of writes. A name that ends in `*` stands for all names that begin with
+/// the text before `*`.
 const HEADERS: [(&str, AcceptedValues); 40] = [
     // Properties of the object.
     ("x-amz-meta-*", Any),
     ("x-amz-acl", Only(&["private", "bucket-owner-full-control"])),
     ("x-amz-storage-class", Only(&["STANDARD"])),
-    // The body.
+    // Coding and checksums of the body.
     ("x-amz-checksum-algorithm", Any),
     ("x-amz-checksum-crc32", Any),
     ("x-amz-checksum-crc32c", Any),
@@ -77,13 +78,14 @@ const HEADERS: [(&str, AcceptedValues); 40] = [
     ("x-amz-user-agent", Any),
 ];
 
-/// The header of every copy, and the prefix of the headers with its conditions and range.
+/// The header that marks a copy. It is also the prefix of the headers with the copy's conditions
+/// and range.
 pub(super) const COPY_SOURCE: &str = "x-amz-copy-source";
 
-/// Names that may appear without a value in the query of any request.
+/// Names in a query that never select an operation on their own.
 const PARAMETERS: [&str; 4] = ["uploadId", "partNumber", "versionId", "x-id"];
 
-/// The bare names that s3s distinguishes, for PUT and DELETE of an object and of a bucket.
+/// Bare names that s3s distinguishes, for PUT and DELETE of an object and of a bucket.
 const PUT_OBJECT: [&str; 4] = ["acl", "legal-hold", "retention", "tagging"];
 const DELETE_OBJECT: [&str; 1] = ["tagging"];
 const PUT_BUCKET: [&str; 20] = [
@@ -125,8 +127,9 @@ const DELETE_BUCKET: [&str; 14] = [
     "website",
 ];
 
-/// Other names of sub-resources. Even with a value they mean an operation, never the plain one.
-const OTHERS: [&str; 15] = [
+/// Names of further sub-resources. Even with a value they select their own operation, never the
+/// plain one.
+const OTHER_SUB_RESOURCES: [&str; 15] = [
     "abac",
     "annotation",
     "append",
@@ -151,7 +154,7 @@ pub(super) enum BodyKind {
     Content,
     /// An HTML form, which contains the content and its metadata.
     Form,
-    /// The list of parts that completes an upload. Checksums in headers are those of the object.
+    /// The list of parts that completes an upload. Checksums in headers are for the whole object.
     Completion,
     /// A document, or an empty body.
     Document,
@@ -191,7 +194,7 @@ pub(super) fn check_headers<'a>(
     for (name, value) in headers {
         let name = name.as_str();
         if name.starts_with("x-amz-") {
-            match rule(name) {
+            match accepted_values_of(name) {
                 Some(Any) => {}
                 Some(Only(values)) if values.iter().any(|only| value.as_bytes() == only.as_bytes()) => {}
                 _ => return Err(refused(name)),
@@ -201,7 +204,7 @@ pub(super) fn check_headers<'a>(
     Ok(())
 }
 
-fn rule(name: &str) -> Option<AcceptedValues> {
+fn accepted_values_of(name: &str) -> Option<AcceptedValues> {
     let matches = |pattern: &str| match pattern.strip_suffix('*') {
         Some(start) => name.len() > start.len() && name.starts_with(start),
         None => name == pattern,
@@ -209,7 +212,8 @@ fn rule(name: &str) -> Option<AcceptedValues> {
     HEADERS.iter().find(|(pattern, _)| matches(pattern)).map(|(_, rule)| *rule)
 }
 
-/// Refuses conditions and ranges of a copy without a copy source, because they would be ignored.
+/// Refuses the conditions and the range of a copy if there is no copy source, because they would be
+/// ignored.
 fn check_copy(method: &Method, query: &str, headers: &HeaderMap) -> S3Result<()> {
     let is_copy = *method == Method::PUT && headers.contains_key(COPY_SOURCE);
     let is_part = query_pairs(query).any(|(name, _)| name == "uploadId");
@@ -221,7 +225,7 @@ fn check_copy(method: &Method, query: &str, headers: &HeaderMap) -> S3Result<()>
     }
 }
 
-/// Checks the owner of a bucket, which any request may name.
+/// Checks the owner of the bucket, if the request names one.
 fn check_owner(headers: &HeaderMap) -> S3Result<()> {
     static NAMES: [HeaderName; 2] = [
         HeaderName::from_static("x-amz-expected-bucket-owner"),
@@ -296,7 +300,9 @@ fn check_query(method: &Method, path: &str, query: &str) -> S3Result<()> {
 }
 
 fn is_sub_resource(name: &str) -> bool {
-    [&PUT_OBJECT[..], &PUT_BUCKET, &DELETE_BUCKET, &OTHERS].iter().any(|names| names.contains(&name))
+    [&PUT_OBJECT[..], &PUT_BUCKET, &DELETE_BUCKET, &OTHER_SUB_RESOURCES]
+        .iter()
+        .any(|names| names.contains(&name))
 }
 
 #[cfg(test)]
@@ -332,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_part_is_no_object() {
+    fn a_part_number_or_an_upload_id_alone_is_refused() {
         for (method, target) in [
             (Method::PUT, "/b/k?partNumber=1"),
             (Method::PUT, "/b/k?uploadId=1"),

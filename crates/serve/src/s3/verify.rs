@@ -1,10 +1,11 @@
 //! Verifies the signature of a request's head, before the request is processed.
 //!
-//! With keys there are two services of s3s. The first verifies: it gets the head as sent, with the
-//! base path and without a bucket of the host name, and an empty body. Its single route takes every
-//! request and answers with the signer. The second answers: it gets the request without signature,
-//! base path and body coding, and the signer in the request's extensions, which a client cannot
-//! set. The signature of an HTML form is among its fields; the second service verifies it.
+//! With keys there are two services of s3s. The first service verifies: it gets the head as sent,
+//! with the base path and without a bucket from the host name, and an empty body. Its single route
+//! takes every request and answers with the signer. The second service answers: it gets the request
+//! without signature, base path and body coding. The signer is in the request's extensions, which a
+//! client cannot set. An HTML form has its signature among its fields, so the second service
+//! verifies that signature.
 
 use http::{Extensions, HeaderMap, Method, Uri};
 use s3s::auth::Credentials;
@@ -34,12 +35,13 @@ pub(super) fn signer(extensions: &Extensions) -> Option<&Credentials> {
     extensions.get::<VerifiedRequest>().map(|verified| &verified.credentials)
 }
 
-/// The first service's operations: none, because its route takes every request.
+/// The operations of the first service. There are none, because the service's route takes every
+/// request.
 pub(super) struct NoOperations;
 
 impl S3 for NoOperations {}
 
-/// The first service's route, which answers every verified request with its signer.
+/// The route of the first service. It answers every verified request with its signer.
 pub(super) struct Signer;
 
 #[async_trait::async_trait]
@@ -59,8 +61,8 @@ impl S3Route for Signer {
     }
 }
 
-/// Verifies the signature of `request` with `method` in place of its own. `sent_path` is the path
-/// as sent, if it differs.
+/// Verifies the signature of `request` as if its method were `method`. `sent_path` is the path as
+/// the client sent it, if it differs from the request's path.
 ///
 /// # Errors
 /// The response to a request with an invalid signature.
@@ -78,8 +80,8 @@ pub(super) async fn verify(
     (*head.method_mut(), *head.uri_mut(), *head.headers_mut()) =
         (method.clone(), uri, request.headers.clone());
     if is_coded(&request.headers) {
-        // s3s requires this header with a coded body, which it does not get. An unsigned header
-        // changes no signature of version 4.
+        // s3s requires this header with a coded body, although the body is empty here. In version
+        // 4, an unsigned header does not change the signature.
         let length = head.headers_mut().entry("x-amz-decoded-content-length");
         length.or_insert(http::HeaderValue::from_static("0"));
     }
@@ -107,7 +109,8 @@ impl VerifiedRequest {
         &self.credentials.access_key
     }
 
-    /// Returns the verifier of the body's chunk signatures, which follow from that of the head.
+    /// Returns the verifier of the body's chunk signatures. The first of them covers the signature
+    /// of the head.
     pub(super) fn chunk_signatures(
         &self,
         scheme: &SignatureScheme,

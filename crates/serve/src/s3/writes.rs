@@ -1,5 +1,5 @@
-//! PutObject, CopyObject and the deletions: checks requests and reads their metadata. [`objects`]
-//! changes the files.
+//! Implements PutObject, CopyObject and the deletions: checks requests and reads their metadata.
+//! [`objects`] changes the files.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -22,11 +22,11 @@ use crate::s3::form;
 use crate::s3::objects::{self, DIRECTORY_TYPE, FoundObject, blocking};
 use crate::s3::outputs::{modified, moment, tag, with_checksums};
 
-/// The most keys that one request deletes, as in S3.
-const MOST_DELETED: usize = 1000;
+/// Maximum number of keys that one request deletes, as in S3.
+const MAX_DELETED_KEYS: usize = 1000;
 
-/// Returns the metadata to store with an object, from the headers of its request. Fails if it
-/// cannot be stored.
+/// Returns the metadata to store with an object, from the headers of its request. Fails if the
+/// metadata cannot be stored.
 pub(crate) fn described(headers: &HeaderMap) -> S3Result<ObjectMetadata> {
     let mut user: Vec<(String, String)> = Vec::new();
     for name in headers.keys() {
@@ -49,7 +49,7 @@ pub(crate) fn described(headers: &HeaderMap) -> S3Result<ObjectMetadata> {
     Ok(described)
 }
 
-/// Returns the value of a header. Several lines are joined to one list, as in S3.
+/// Returns the value of a header. Several values are joined to one list, as in S3.
 ///
 /// # Errors
 /// A value is not UTF-8, so it cannot be stored.
@@ -72,7 +72,7 @@ pub(crate) async fn put(
     let target = api.writable(&request, &request.input.bucket, &request.input.key).await?;
     let condition = Condition::of_headers(&request.headers);
     let (described, stated) = match is_form {
-        // The headers describe the form, so the fields are used.
+        // The headers describe the form as a whole, so the form's fields are used.
         true => (form::described(&request.input)?, form::stated(&request.input)),
         false => (described(&request.headers)?, objects::stated(&request)),
     };
@@ -130,7 +130,7 @@ pub(crate) async fn copy(
     Ok(copied(&identity, checksums))
 }
 
-/// Returns the metadata to store with a copy: the source's, or the request's.
+/// Returns the metadata to store with a copy: that of the source, or that in the request.
 fn metadata_of_copy(request: &S3Request<CopyObjectInput>, source: &FoundObject) -> S3Result<ObjectMetadata> {
     let input = &request.input;
     let replaced = input.metadata_directive.as_ref().is_some_and(|directive| directive.as_str() == "REPLACE");
@@ -147,7 +147,7 @@ fn metadata_of_copy(request: &S3Request<CopyObjectInput>, source: &FoundObject) 
     Ok(ObjectMetadata {
         checksums: source.metadata.checksums.clone(),
         completed: None,
-        // A copy has one part, as in S3.
+        // A copy counts as one part, as in S3.
         parts: PartLengths::default(),
         composite: None,
         part_checksums: None,
@@ -155,8 +155,8 @@ fn metadata_of_copy(request: &S3Request<CopyObjectInput>, source: &FoundObject) 
     })
 }
 
-/// Copies the content of `source`, and computes its checksum `wanted`. Fails if another program
-/// changes the source meanwhile.
+/// Copies the content of `source`, and computes the checksum `wanted`. Fails if another program
+/// changes the source during the copy.
 async fn copy_content(
     source: FoundObject,
     to: Arc<File>,
@@ -202,14 +202,15 @@ pub(crate) async fn delete(
     Ok(S3Response::with_status(DeleteObjectOutput::default(), StatusCode::NO_CONTENT))
 }
 
-/// Removes several objects, each within the signer's rights and if its own conditions hold.
+/// Removes several objects. An object is removed only if the signer has the right and the object's
+/// own conditions hold.
 pub(crate) async fn delete_many(
     api: &S3Api,
     request: S3Request<DeleteObjectsInput>,
 ) -> S3Result<S3Response<DeleteObjectsOutput>> {
     api.check_writing()?;
-    if request.input.delete.objects.len() > MOST_DELETED {
-        return Err(s3_error!(MalformedXML, "at most {MOST_DELETED} keys can be deleted by one request"));
+    if request.input.delete.objects.len() > MAX_DELETED_KEYS {
+        return Err(s3_error!(MalformedXML, "at most {MAX_DELETED_KEYS} keys can be deleted by one request"));
     }
     let access = api.access(&request);
     let (mut deleted, mut errors) = (Vec::new(), Vec::new());

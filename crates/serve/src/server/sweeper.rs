@@ -16,20 +16,20 @@ use crate::object::uploads::Uploads;
 use crate::path::EntryPath;
 use crate::state::DirectoryState;
 
-/// The longest pause between two sweeps. Leftovers only take space.
-const PAUSE: Duration = Duration::from_secs(3600);
-/// The shortest pause between two sweeps, if uploads are abandoned almost at once.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
+/// Maximum pause between two sweeps. It may be long, because leftovers only take space.
+const MAX_PAUSE: Duration = Duration::from_secs(3600);
+/// Minimum pause between two sweeps, for an age of abandoned uploads that is near zero.
+const MIN_PAUSE: Duration = Duration::from_millis(100);
 
 /// Sweeps regularly until the future is dropped.
 pub(crate) async fn run(state: &DirectoryState) {
     if state.config.writing == WritePolicy::Refused {
         return std::future::pending().await;
     }
-    let pause = state.config.limits.abandoned.clamp(SHORTEST_PAUSE, PAUSE);
+    let pause = state.config.limits.abandoned.clamp(MIN_PAUSE, MAX_PAUSE);
     loop {
         let sweeper = Sweeper::new(state);
-        // The failure is logged where it occurs. A panic there must not end the server.
+        // The failure is logged where it occurs. A panic in the sweep must not end the server.
         let _ = tokio::task::spawn_blocking(move || sweeper.sweep()).await;
         tokio::time::sleep(pause).await;
     }
@@ -60,7 +60,7 @@ impl Sweeper {
 
     fn sweep(&self) {
         for bucket in self.buckets() {
-            // A failure of one sweep does not stop the others.
+            // A failure of one of these sweeps does not stop the others.
             let swept = [
                 staging::sweep(&self.root, &bucket, self.abandoned),
                 self.uploads.sweep(&bucket, self.abandoned),
@@ -76,8 +76,8 @@ impl Sweeper {
         self.buckets().iter().for_each(|bucket| reserved::tidy(&self.root, bucket));
     }
 
-    /// Every directory that may have a staging directory, including the served one, for files
-    /// outside of buckets.
+    /// Returns every directory that may have a staging directory. Among them is the served
+    /// directory, for files that are in no bucket.
     fn buckets(&self) -> Vec<EntryPath> {
         let served = EntryPath::default();
         let names = || -> io::Result<Vec<OsString>> {

@@ -1,4 +1,4 @@
-//! The page's side of the upload protocol, with a separate connection for each request.
+//! Implements the page's side of the upload protocol, with a separate connection for each request.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -8,9 +8,9 @@ use std::path::Path;
 use firstbyte_serve::{Config, RunningServer, Server, WritePolicy};
 use serde_json::{Value, json};
 
-/// Bytes in three parts: two full ones and a short one.
+/// Length in bytes of a file in three parts: two full parts and a short one.
 const SIZE: usize = (20 << 20) + 5;
-pub(crate) const PART: usize = 8 << 20;
+pub(crate) const PART_BYTES: usize = 8 << 20;
 
 pub(crate) fn content() -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
@@ -24,7 +24,7 @@ pub(crate) fn content() -> Vec<u8> {
 }
 
 pub(crate) fn part(whole: &[u8], number: usize) -> &[u8] {
-    &whole[number * PART..whole.len().min((number + 1) * PART)]
+    &whole[number * PART_BYTES..whole.len().min((number + 1) * PART_BYTES)]
 }
 
 pub(crate) fn serve(directory: &Path, writing: WritePolicy) -> RunningServer {
@@ -54,8 +54,8 @@ impl Answer {
     }
 }
 
-/// Sends one request on a separate connection. `Host` and the page's own header are added unless
-/// they are given.
+/// Sends one request on a separate connection. Adds `Host` and the header that marks the page's
+/// requests, unless `headers` has them.
 pub(crate) fn ask(
     to: SocketAddr,
     method: &str,
@@ -77,7 +77,7 @@ pub(crate) fn ask(
         head += &format!("{name}: {value}\r\n");
     }
     stream.write_all(format!("{head}\r\n").as_bytes()).unwrap();
-    // A server that refuses early may close before it has read the whole request.
+    // A server that refuses a request early may close before it has read the whole request.
     let _ = stream.write_all(body);
     let _ = stream.shutdown(std::net::Shutdown::Write);
     let mut all = Vec::new();

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::Write;
 use std::net::TcpStream;
 
-use client::{PART, ask, begin, begin_named, complete, content, id, names, part, put, serve};
+use client::{PART_BYTES, ask, begin, begin_named, complete, content, id, names, part, put, serve};
 use firstbyte_serve::{Authentication, Config, Server, ServerKeys, WritePolicy};
 use serde_json::json;
 
@@ -16,7 +16,7 @@ fn parts_sent_in_parallel_out_of_order_and_twice_make_the_whole_file() {
     let server = serve(place.path(), WritePolicy::Allowed);
     let (to, whole) = (server.address(), content());
     let begun = begin(to);
-    assert_eq!(begun["part_size"], PART);
+    assert_eq!(begun["part_size"], PART_BYTES);
     let id = id(&begun);
     let statuses: Vec<u16> = std::thread::scope(|scope| {
         let sends: Vec<_> = [2, 0, 1, 0, 2, 1]
@@ -28,7 +28,7 @@ fn parts_sent_in_parallel_out_of_order_and_twice_make_the_whole_file() {
         sends.into_iter().map(|send| send.join().unwrap()).collect()
     });
     assert_eq!(statuses.iter().filter(|status| **status == 201).count(), 3, "{statuses:?}");
-    // The second request of each pair came during the first or after it.
+    // The second request of each pair arrived during the first request or after it.
     assert!(statuses.iter().all(|status| [200, 201, 409].contains(status)), "{statuses:?}");
     assert_eq!(put(to, &id, 1, part(&whole, 1)).status, 200);
     let done = complete(to, &id, "refuse");
@@ -82,7 +82,8 @@ fn a_damaged_or_misshapen_part_is_refused_and_stays_missing() {
     let missing = complete(to, &id, "refuse");
     assert_eq!((missing.status, missing.json()["error"].as_str()), (409, Some("incomplete")));
     assert!(!place.path().join("data.bin").exists());
-    // The server may still be ending the cut request, so the page repeats the part too.
+    // The server may still be ending the interrupted request. The page, like this loop, repeats the
+    // part until the server accepts it.
     while put(to, &id, 2, bytes).status == 409 {}
     assert_eq!(begin(to)["held"], json!([2]));
 }
@@ -153,7 +154,7 @@ fn an_abandoned_upload_is_removed_and_then_unknown() {
     assert!(!ask(to, "GET", "/?format=ndjson", &[], b"").text().contains("firstbyte"), "it is hidden");
     assert_eq!(ask(to, "DELETE", &format!("/.firstbyte/uploads/{id}?path=/"), &[], b"").status, 204);
     assert!(names(place.path()).is_empty());
-    assert_eq!(put(to, &id, 0, &content()[..PART]).json()["error"], "no-upload");
+    assert_eq!(put(to, &id, 0, &content()[..PART_BYTES]).json()["error"], "no-upload");
 }
 
 #[test]

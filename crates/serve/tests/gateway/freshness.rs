@@ -1,4 +1,4 @@
-//! Changes and outages of the origin.
+//! Tests changes and outages of the origin.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -84,11 +84,11 @@ fn after_the_time_of_stale_nothing_is_served_without_the_origin() {
     assert_eq!(gateway.get("/bucket/k", "").status, 503);
 }
 
-/// Each read has all bytes of one version, or ends early, or fails.
+/// Each read returns all bytes of one version, ends early, or fails.
 #[test]
 fn reads_of_an_object_that_is_overwritten_are_of_one_version_or_errors() {
     let (origin, rounds) = (Origin::start(), count("FIRSTBYTE_GATEWAY_OVERWRITES", 100));
-    origin.put("k", &stamped(0));
+    origin.put("k", &numbered_content(0));
     let plan = |fresh| Plan { fresh, ..Plan::default() };
     let fresh = [Duration::ZERO, Duration::from_millis(5), Duration::from_millis(50)];
     let gateways = fresh.map(|fresh| Gateway::before(&origin, &plan(fresh)));
@@ -100,14 +100,14 @@ fn reads_of_an_object_that_is_overwritten_are_of_one_version_or_errors() {
                 while !ended.load(Ordering::Relaxed) {
                     let Some(body) = read(gateway) else { continue };
                     let number = u16::from_le_bytes([body[0], body[1]]);
-                    assert!(body == stamped(number), "two versions in one response");
+                    assert!(body == numbered_content(number), "two versions in one response");
                     whole.fetch_add(1, Ordering::Relaxed);
                 }
             });
         }
         for number in 1..=rounds {
             let seen = whole.load(Ordering::Relaxed);
-            origin.put("k", &stamped(u16::try_from(number).unwrap()));
+            origin.put("k", &numbered_content(u16::try_from(number).unwrap()));
             if number % 10 == 0 {
                 until("a whole read", || whole.load(Ordering::Relaxed) > seen);
             }
@@ -116,14 +116,14 @@ fn reads_of_an_object_that_is_overwritten_are_of_one_version_or_errors() {
     });
 }
 
-/// Returns the content of a version, which begins with its number.
-fn stamped(number: u16) -> Vec<u8> {
+/// Returns the content of version `number`. The first two bytes are the number.
+fn numbered_content(number: u16) -> Vec<u8> {
     let mut content = version(number.into(), LENGTH);
     content[..2].copy_from_slice(&number.to_le_bytes());
     content
 }
 
-/// Returns the content, if the response is complete.
+/// Reads the object. Returns its content if the response is complete.
 fn read(gateway: &Gateway) -> Option<Vec<u8>> {
     use std::io::Read as _;
     let mut client = Client::new(&gateway.server);

@@ -1,4 +1,4 @@
-//! Listings through a gateway equal those of the origin, page by page.
+//! Tests that listings through a gateway equal those of the origin, page by page.
 
 use crate::client::{Client, S3, element};
 use crate::origin::{Gateway, Origin, Plan, planned};
@@ -15,7 +15,8 @@ fn filled() -> Origin {
     origin
 }
 
-/// Returns all keys, common prefixes, sizes and tags of a listing, in pages of `keys`.
+/// Returns all keys, common prefixes, sizes and tags of a listing that is read in pages of `keys`
+/// entries.
 fn listed(server: &firstbyte_serve::RunningServer, query: &str, keys: usize) -> Vec<String> {
     let (mut found, mut token) = (Vec::new(), String::new());
     loop {
@@ -33,7 +34,7 @@ fn listed(server: &firstbyte_serve::RunningServer, query: &str, keys: usize) -> 
         match element(&page, "NextContinuationToken") {
             Some(next) => token = format!("&continuation-token={next}"),
             None => {
-                // On one page all keys come before all prefixes.
+                // Within one page, all keys come before all prefixes.
                 found.sort();
                 return found;
             }

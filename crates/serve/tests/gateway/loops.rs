@@ -1,4 +1,4 @@
-//! Loops of gateways: an origin that leads back to the gateway.
+//! Tests loops of gateways: an origin that leads back to the gateway.
 
 use firstbyte_testkit::free_port;
 

@@ -1,4 +1,4 @@
-//! Origins and gateways of the tests.
+//! Starts origins and gateways for the tests.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl Origin {
         std::fs::remove_file(self.directory.path().join("bucket").join(key)).unwrap();
     }
 
-    /// Stops the server. Returns its directory and port for [`Self::restart`].
+    /// Stops the server. Returns its directory and its port, which [`Self::restart`] needs.
     pub(crate) fn stop(self) -> (tempfile::TempDir, u16) {
         let port = self.server.address().port();
         self.server.stop();
@@ -68,7 +68,7 @@ fn start(directory: &Path, port: u16) -> RunningServer {
     Server::start(config).unwrap()
 }
 
-/// Lists the present objects of the origin, out of order, one of them twice.
+/// Lists the origin's existing objects as a manifest: in no order, and with one object twice.
 pub(crate) fn planned(origin: &Origin) -> NameSource {
     set_credentials();
     let endpoint_url = Some(origin.server.url().to_owned());
@@ -171,7 +171,8 @@ impl Gateway {
     }
 }
 
-/// Returns the content of a version, which reveals a wrong version or offset.
+/// Returns the content of version `number`. Each byte depends on the version and its offset, so a
+/// mixture is detected.
 pub(crate) fn version(number: u64, length: usize) -> Vec<u8> {
     bytes_at(number, 0, length)
 }

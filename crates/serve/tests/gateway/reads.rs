@@ -1,4 +1,5 @@
-//! Objects through a gateway: content, ranges, conditions and headers are the origin's.
+//! Tests that content, ranges, conditions and headers of objects through a gateway equal the
+//! origin's.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use firstbyte_testkit::{Scripted, ScriptedReply};
 use crate::client::{Client, S3};
 use crate::origin::{Gateway, Origin, Plan, version};
 
-/// Length of more than a block and less than two strides.
+/// Length in bytes of an object that is longer than a block and shorter than two strides.
 const LENGTH: usize = (1 << 20) + 300_001;
 
 #[test]

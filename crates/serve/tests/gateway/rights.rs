@@ -1,5 +1,5 @@
-//! An attacker with a key of the gateway reaches only what the key covers, and nothing outside the
-//! served prefix, at the origin either.
+//! Tests that an attacker with a key of the gateway reaches only what the key covers, and that the
+//! gateway requests nothing outside the served prefix from the origin.
 
 use firstbyte_serve::{Authentication, ServerKeys};
 
@@ -12,18 +12,21 @@ const ALICE: &str = "Authorization: Basic YWxpY2U6c2VjcmV0\r\n";
 
 /// Source of a gateway's listings.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Names {
+enum ListingSource {
     Origin,
     Planned,
 }
 
-fn guarded(origin: &Origin, location: &'static str, lines: &str, names: Names) -> Gateway {
+fn guarded(origin: &Origin, location: &'static str, lines: &str, names: ListingSource) -> Gateway {
     for key in ["run/7/public/f", "run/7/public-secret/f", "run/7/other/f", "run/70/f", "top"] {
         origin.put(key, format!("in {key}").as_bytes());
     }
     let keys = ServerKeys::parse(lines).unwrap();
-    let plan =
-        Plan { location, names: (names == Names::Planned).then(|| planned(origin)), ..Plan::default() };
+    let plan = Plan {
+        location,
+        names: (names == ListingSource::Planned).then(|| planned(origin)),
+        ..Plan::default()
+    };
     Gateway::start(origin.server.url(), &plan, |config| {
         config.authentication = Authentication::Keys(keys);
     })
@@ -37,7 +40,8 @@ fn s3(gateway: &Gateway, path: &str, query: &[(&str, &str)]) -> Answer {
 #[test]
 fn a_key_opens_its_prefix_and_the_served_prefix_bounds_all() {
     let origin = Origin::start();
-    let gateway = guarded(&origin, "s3://bucket/run/7", "alice secret read run/7/public\n", Names::Origin);
+    let gateway =
+        guarded(&origin, "s3://bucket/run/7", "alice secret read run/7/public\n", ListingSource::Origin);
     let open = "/bucket/run/7/public/f";
     assert_eq!(gateway.get(open, ALICE).text(), "in run/7/public/f");
     assert_eq!(s3(&gateway, open, &[]).text(), "in run/7/public/f");
@@ -62,8 +66,8 @@ fn a_key_opens_its_prefix_and_the_served_prefix_bounds_all() {
             [400, 403, 404].contains(&found.status) && !found.text().contains("in run"),
             "{closed}: {found:?}"
         );
-        // For a path with dots or doubled slashes, the client chooses the canonical path of the
-        // signature.
+        // For a path with dots or doubled slashes, the client may choose the canonical path that it
+        // signs.
         if !closed.contains("..")
             && !closed.contains("//")
             && !closed.contains('%')
@@ -76,15 +80,15 @@ fn a_key_opens_its_prefix_and_the_served_prefix_bounds_all() {
 
 #[test]
 fn listings_show_what_the_key_opens_and_no_more() {
-    listings_are_bounded(Names::Origin);
+    listings_are_bounded(ListingSource::Origin);
 }
 
 #[test]
 fn listings_of_a_manifest_show_what_the_key_opens_and_no_more() {
-    listings_are_bounded(Names::Planned);
+    listings_are_bounded(ListingSource::Planned);
 }
 
-fn listings_are_bounded(names: Names) {
+fn listings_are_bounded(names: ListingSource) {
     let origin = Origin::start();
     let gateway = guarded(&origin, "s3://bucket/run/7", "alice secret read run/7/public\n", names);
     for prefix in ["", "run/", "run/7/", "run/7/public", "run/7/public/"] {
@@ -117,7 +121,7 @@ fn listings_are_bounded(names: Names) {
 #[test]
 fn without_keys_only_the_served_prefix_is_seen() {
     let origin = Origin::start();
-    guarded(&origin, "s3://bucket/run/7", "a b read\n", Names::Origin);
+    guarded(&origin, "s3://bucket/run/7", "a b read\n", ListingSource::Origin);
     let gateway = Gateway::before(&origin, &Plan { location: "s3://bucket/run/7", ..Plan::default() });
     assert_eq!(gateway.get("/bucket/run/7/other/f", "").text(), "in run/7/other/f");
     for closed in ["/bucket/run/70/f", "/bucket/top", "/bucket/run/7/../../top", "/bucket/run/7/%2e%2e/70/f"]

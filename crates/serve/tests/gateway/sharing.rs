@@ -1,4 +1,4 @@
-//! Many clients at once: one read at the origin, bounded memory.
+//! Tests many clients at once: one read at the origin, bounded memory.
 
 use std::io::Read as _;
 
@@ -33,7 +33,7 @@ fn clients_that_do_not_read_hold_no_memory_but_their_share() {
     let origin = Origin::start();
     let content = version(2, 4 << 20);
     origin.put("k", &content);
-    // No block fits into the cache, so all bytes pass through memory, which has room for four
+    // No block fits into the cache. So all bytes pass through memory, which has room for four
     // clients.
     let plan = Plan { cache_size: Some(1), memory: 1 << 20, ..Plan::default() };
     let gateway = Gateway::before(&origin, &plan);
@@ -51,7 +51,7 @@ fn clients_that_do_not_read_hold_no_memory_but_their_share() {
 }
 
 #[test]
-fn a_client_that_leaves_keeps_none_of_the_others_waiting() {
+fn clients_that_leave_do_not_keep_others_waiting() {
     let origin = Origin::start();
     let content = version(3, 8 << 20);
     origin.put("k", &content);

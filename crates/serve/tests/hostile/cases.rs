@@ -1,4 +1,4 @@
-//! Requests that a client could send, and requests that no client should send.
+//! Makes requests that a client could send, and requests that no client should send.
 
 use sha2::{Digest as _, Sha256};
 
@@ -180,7 +180,7 @@ fn body(random: &mut Random) -> Vec<u8> {
     vec![b'x'; length]
 }
 
-/// Makes a message from these parts. It sometimes announces a wrong length.
+/// Makes a request from these parts. Sometimes it announces a wrong length.
 fn message(random: &mut Random, method: &str, target: &str, lines: &str, body: &[u8]) -> Vec<u8> {
     let length = match random.below(12) {
         0 => format!("content-length: {}\r\n", body.len() + 1),
@@ -221,7 +221,7 @@ fn plain(random: &mut Random) -> Vec<u8> {
     message(random, method, &target, &lines, &body)
 }
 
-/// Makes headers to sign: each name once, in order.
+/// Makes headers to sign. Each name occurs once, and the names are in order.
 fn to_sign(random: &mut Random, most: usize) -> Vec<(&'static str, String)> {
     let mut all = headers(random, most);
     all.retain(|(name, value)| {
@@ -257,7 +257,7 @@ fn signed(random: &mut Random) -> Vec<u8> {
     message(random, method, &target, &lines, &body)
 }
 
-/// Makes an object or a part in S3's chunks, signed or not, with or without trailers.
+/// Makes a PUT of an object or a part in S3's chunks, signed or not, with or without trailers.
 fn chunked(random: &mut Random) -> Vec<u8> {
     let content = body(random);
     let payload = random.of(&[
@@ -296,7 +296,7 @@ fn chunked(random: &mut Random) -> Vec<u8> {
     message(random, "PUT", &target, &lines, &coded)
 }
 
-/// Encodes `content` in S3's chunks, some of them odd. `chain` signs them.
+/// Encodes `content` in S3's chunks, some of which are malformed. `chain` signs them.
 fn coded(random: &mut Random, content: &[u8], mut chain: Option<&mut Chain>, has_trailer: bool) -> Vec<u8> {
     let mut coded = Vec::new();
     let mut rest = content;
@@ -339,7 +339,7 @@ fn coded(random: &mut Random, content: &[u8], mut chain: Option<&mut Chain>, has
     coded
 }
 
-/// Makes a PUT whose body is encoded in HTTP's chunks too.
+/// Makes a PUT whose body, already in S3's chunks, is also encoded in HTTP's chunks.
 fn in_http_chunks(random: &mut Random, target: &str, lines: &str, coded: &[u8]) -> Vec<u8> {
     let mut outer = Vec::new();
     for piece in coded.chunks(random.below(30_000) + 1) {

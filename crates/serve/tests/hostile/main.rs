@@ -1,9 +1,9 @@
 //! Sends odd, broken or hostile heads, chunked bodies, forms and documents to a server with keys.
 //! Many are signed correctly.
 //!
-//! `FIRSTBYTE_HOSTILE_CASES` is the number of cases, and `FIRSTBYTE_SEED` the seed. For every input
-//! the server answers or disconnects. It neither panics nor fails (500), its memory stays below a
-//! ceiling, and files that the key does not cover are neither read nor changed.
+//! `FIRSTBYTE_HOSTILE_CASES` is the number of inputs, and `FIRSTBYTE_SEED` the seed. For every
+//! input the server answers or disconnects. It never panics and never answers 500. Its memory stays
+//! below a ceiling. It does not read or change files that the key does not cover.
 
 mod cases;
 mod random;
@@ -21,12 +21,12 @@ use firstbyte_testkit::wait_limit;
 use random::Random;
 use signing::{KEY, SECRET};
 
-/// Threads that send requests.
+/// Number of threads that send requests.
 const CLIENTS: u64 = 4;
 
-/// Most bytes by which the process may grow, client and server together. A request holds a few
-/// pieces of 128 KiB, and a document or the fields of a form.
-const CEILING: u64 = 64 << 20;
+/// Maximum number of bytes by which the process, client and server together, may grow. A request
+/// holds a few pieces of 128 KiB, and a document or the fields of a form.
+const MAX_GROWTH_BYTES: u64 = 64 << 20;
 
 /// Content of an object in another bucket, which the key does not cover.
 const PRIVATE: &str = "the content of a bucket that the key does not open";
@@ -69,7 +69,7 @@ fn whatever_comes_is_answered_and_nothing_fails_grows_or_leaks() {
                     let case = seed.wrapping_mul(1_000_003).wrapping_add(case);
                     let request = cases::request(&mut Random::new(case));
                     let answer = send(address, &request);
-                    judge(&answer).unwrap_or_else(|why| {
+                    check_responses(&answer).unwrap_or_else(|why| {
                         panic!("case {case}: {why}\n{}\n{}", shown(&request), shown(&answer))
                     });
                 }
@@ -79,12 +79,12 @@ fn whatever_comes_is_answered_and_nothing_fails_grows_or_leaks() {
     assert_eq!(PANICS.load(SeqCst), 0, "seed {seed}: the server panicked");
     let grown = memory("VmHWM").saturating_sub(before);
     eprintln!("grown by {} KiB", grown >> 10);
-    assert!(grown < CEILING, "seed {seed}: grown by {grown} bytes");
+    assert!(grown < MAX_GROWTH_BYTES, "seed {seed}: grown by {grown} bytes");
     assert_eq!(std::fs::read_to_string(private).unwrap(), PRIVATE);
     assert_eq!(std::fs::read_dir(directory.path().join("other")).unwrap().count(), 1);
 }
 
-/// Counts panics of all threads, and reports them as usual.
+/// Counts panics of all threads. They are still reported as usual.
 fn count_panics() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -100,11 +100,11 @@ fn memory(name: &str) -> u64 {
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
 }
 
-/// Sends bytes and ends the stream. Returns the whole answer.
+/// Sends bytes and closes the sending side. Returns everything that the server sends.
 fn send(server: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(server).unwrap();
     stream.set_read_timeout(Some(wait_limit())).unwrap();
-    // A server that refuses early may close before it has read the whole request.
+    // A server that refuses a request early may close before it has read the whole request.
     let _ = stream.write_all(bytes);
     let _ = stream.shutdown(Shutdown::Write);
     let mut answer = Vec::new();
@@ -116,9 +116,9 @@ fn send(server: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Checks the responses of a connection: none may report a failure of the server, or show another
-/// bucket.
-fn judge(answer: &[u8]) -> Result<(), &'static str> {
+/// Checks the responses of a connection: no response may report a failure of the server, or show
+/// another bucket.
+fn check_responses(answer: &[u8]) -> Result<(), &'static str> {
     if !answer.is_empty() && !answer.starts_with(b"HTTP/1.1 ") {
         return Err("no answer of HTTP");
     }

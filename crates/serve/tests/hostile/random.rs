@@ -1,6 +1,6 @@
-//! Pseudo-random numbers, choices and mutations from a seed.
+//! Draws pseudo-random numbers, choices and mutations from a seed.
 
-/// A generator (xorshift), which repeats its numbers for the same seed.
+/// A generator (xorshift) that draws the same numbers for the same seed.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -10,7 +10,7 @@ impl Random {
         random
     }
 
-    /// Draws a number below `bound`.
+    /// Draws a number less than `bound`.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

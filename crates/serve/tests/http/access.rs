@@ -1,4 +1,4 @@
-//! Limits of requests: origins, keys, path traversal.
+//! Tests limits on requests: origins, keys, path traversal.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ fn keys_open_what_their_prefix_covers_and_nothing_else() {
     let fixture = serve(|config| config.authentication = Authentication::Keys(keys));
     std::fs::write(fixture.directory.path().join("bucket/f"), "x").unwrap();
     let mut client = Client::new(&fixture.server);
-    // Credentials: alice:secret, bob:word, alice:wrong.
+    // Base64 of alice:secret, bob:word and alice:wrong.
     let (alice, bob, wrong) = ("YWxpY2U6c2VjcmV0", "Ym9iOndvcmQ=", "YWxpY2U6d3Jvbmc=");
     let basic = |who: &str| format!("Authorization: Basic {who}\r\n");
     assert_eq!(client.ask("GET", "/bucket/f", "", b"").status, 401);

@@ -1,4 +1,4 @@
-//! A directory, or a selection, as a tar file.
+//! Tests archives: a directory, or a selection of its entries, as a tar file.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -146,7 +146,7 @@ fn a_key_gets_what_it_may_read() {
     assert_eq!(client.ask("GET", "/bucket/?archive=tar", "", b"").status, 401);
 }
 
-/// Reads a response to its end, even if it breaks off. Calls `change` when its head has arrived.
+/// Reads a response until it ends or breaks off. Calls `change` when its head has arrived.
 fn cut_answer(fixture: &Fixture, change: impl FnOnce()) -> Vec<u8> {
     let mut stream = connect(&fixture.server);
     stream.write_all(b"GET /bucket/?archive=tar HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
@@ -160,7 +160,7 @@ fn cut_answer(fixture: &Fixture, change: impl FnOnce()) -> Vec<u8> {
 
 #[test]
 fn a_file_that_changes_under_way_breaks_the_answer_off() {
-    // The file is longer than all buffers of the sockets and the server.
+    // The file is longer than all buffers of the sockets and the server together.
     let size = 64 << 20;
     for change in ["none", "shorter", "longer", "other bytes"] {
         let fixture = serve(|_| {});

@@ -1,4 +1,4 @@
-//! Folders, renames and deletions by the page, and the trash.
+//! Tests changes from the page: folders, renames, deletions, and the trash.
 
 use std::ffi::OsStr;
 use std::fs::Permissions;
@@ -137,7 +137,7 @@ fn what_is_deleted_is_hidden_everywhere_and_comes_back() {
     for list in ["/bucket/?recursive", "/bucket/?format=ndjson&recursive", "/bucket/?archive=tar"] {
         assert!(!client.ask("GET", list, "", b"").text().contains("deep"), "{list}");
     }
-    // Another entry has the name now. Neither entry is lost.
+    // Another entry has the name by now. Neither of the two entries is lost.
     std::fs::write(bucket.join("sub"), "other").unwrap();
     let restore = |path: &str| parsed(&change(&fixture, "restore", path, &json!({ "ids": [id] })));
     assert_eq!(restore("/bucket/")["failed"][0]["error"], "exists");
@@ -218,7 +218,7 @@ fn what_was_in_a_private_directory_is_private_in_the_trash() {
     let fixture = planted();
     let bucket = fixture.directory.path().join("bucket");
     std::fs::set_permissions(bucket.join("sub"), Permissions::from_mode(0o700)).unwrap();
-    // The entry's own mode lets every user read it.
+    // The entry's own mode lets every user read the entry, so only the directory protects it.
     let id = delete(&fixture, "/bucket/sub/", "deep");
     let kept = bucket.join(".firstbyte/trash").join(id);
     assert_eq!(std::fs::metadata(kept).unwrap().permissions().mode() & 0o777, 0o700);

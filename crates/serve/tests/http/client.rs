@@ -1,4 +1,5 @@
-//! A server over its own directory, and a client that writes raw requests and reads raw responses.
+//! Starts a server over its own directory, and provides a client that writes raw requests and reads
+//! raw responses.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -18,7 +19,7 @@ pub(crate) fn serve(configure: impl FnOnce(&mut Config)) -> Fixture {
     serve_in(tempfile::tempdir().unwrap(), configure)
 }
 
-/// Starts a server over `directory`, which is empty.
+/// Starts a server over `directory`, which must be empty.
 pub(crate) fn serve_in(directory: tempfile::TempDir, configure: impl FnOnce(&mut Config)) -> Fixture {
     std::fs::create_dir(directory.path().join("bucket")).unwrap();
     let mut config = Config::new(directory.path());
@@ -30,7 +31,7 @@ pub(crate) fn serve_in(directory: tempfile::TempDir, configure: impl FnOnce(&mut
     Fixture { directory, server }
 }
 
-/// Makes bytes that reveal a wrong offset, by a multiplicative generator.
+/// Makes pseudo-random bytes by a multiplicative generator, so that a wrong offset is detected.
 pub(crate) fn content(length: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let next = || {

@@ -1,4 +1,4 @@
-//! Conditional writes and removals over S3: their responses, and their atomicity.
+//! Tests conditional writes and removals over S3: their responses, and that they are atomic.
 
 use crate::client::{Client, S3, content, element, serve};
 use crate::uploads::{begin, complete, part};
@@ -95,8 +95,8 @@ fn a_copy_keeps_the_conditions_on_its_destination() {
     assert_eq!((copy(&bound(&etag)), copy(&bound(&etag))), (200, 412));
 }
 
-/// Sends all requests without their last byte, then the last bytes together, so that the server's
-/// last steps coincide.
+/// Sends all requests without their last byte, then sends the last bytes together, so that the
+/// server completes the requests at the same time.
 fn race(fixture: &crate::client::Fixture, requests: &[(&str, String)]) -> Vec<u16> {
     let mut clients: Vec<Client> = requests.iter().map(|_| Client::new(&fixture.server)).collect();
     for (client, (method, headers)) in clients.iter_mut().zip(requests) {

@@ -1,4 +1,4 @@
-//! The connection loop: sendfile, pipelining, bodies, limits, shutdown.
+//! Tests the connection loop: sendfile, pipelining, bodies, limits, shutdown.
 
 use std::time::Duration;
 
@@ -26,8 +26,8 @@ fn every_get_leaves_by_sendfile_whatever_came_before_on_its_connection() {
         let s3 =
             client.ask("GET", "/bucket/file", "Range: bytes=-7\r\nx-amz-date: 20260101T000000Z\r\n", b"");
         assert_eq!((s3.status, s3.body.as_slice()), (206, &bytes[2_999_993..]));
-        // Expected: all bytes except both ends, which are held back until the version is checked
-        // again.
+        // All bytes are sent by sendfile except at the two ends. The end is held back until the
+        // version is checked again.
         assert_eq!(metric(&mut client, "sendfile_bytes_total") - before, 4_000_000 - 2 * (16 << 10));
     }
 }

@@ -1,4 +1,4 @@
-//! Rights of web pages from other origins, with a browser's requests.
+//! Tests rights of web pages from other origins, with a browser's requests.
 
 use firstbyte_serve::{Authentication, Cors, Origins, ServerKeys};
 
@@ -40,7 +40,7 @@ fn a_preflight_is_answered_with_the_names_that_it_asks_for() {
     assert_eq!(list(&reading, "access-control-allow-headers"), ["range"]);
     assert_eq!(list(&reading, "access-control-allow-methods"), ["GET", "HEAD"]);
     assert_eq!(preflight(&fixture, READS, "GET", "").header("access-control-allow-headers"), None);
-    // A text that is not a header name is not sent back.
+    // Values that are not header names are not sent back.
     assert_eq!(
         list(&preflight(&fixture, READS, "GET", "a b, ok, (x)"), "access-control-allow-headers"),
         ["ok"]

@@ -1,4 +1,4 @@
-//! Times that HTTP dates cannot express: from clients' metadata, and set directly on files.
+//! Tests times that HTTP dates cannot express, from clients' metadata and set directly on files.
 
 use std::time::{Duration, SystemTime};
 
@@ -6,7 +6,7 @@ use crate::client::{Client, Fixture, serve_in};
 
 const S3: &str = "x-amz-date: 20260101T000000Z\r\n";
 
-/// Starts a server on a file system with 64-bit times; ext4 would clamp them.
+/// Starts a server on a file system with 64-bit times. ext4 would clamp the times.
 fn serve_in_memory() -> Fixture {
     serve_in(tempfile::tempdir_in("/dev/shm").unwrap(), |_| {})
 }

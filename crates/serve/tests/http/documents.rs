@@ -1,4 +1,4 @@
-//! Stored documents run in a separate origin, for every kind of request.
+//! Tests that stored documents run in a separate origin, for every kind of request.
 
 use firstbyte_serve::{Authentication, Config, ServerKeys, WritePolicy};
 

@@ -1,4 +1,4 @@
-//! HTML forms that post an object, and guesses of secrets by forms and other requests.
+//! Tests HTML forms that post an object, and guesses of secrets by forms and other requests.
 
 use firstbyte_serve::{Authentication, ServerKeys};
 
@@ -28,7 +28,7 @@ fn a_form_is_valid_as_long_as_its_policy_says() {
     assert_eq!(std::fs::read(fixture.directory.path().join("bucket/old")).unwrap(), b"content");
     let expired = post(&fixture, &Form { expiration: "2020-01-01T00:00:00.000Z", ..Form::new("late") });
     assert_eq!((expired.status, code(&expired).as_str()), (403, "AccessDenied"));
-    // Only forms are exempt from the check of the date.
+    // Only forms are exempt from the check of the signature's date.
     let mut client = Client::new(&fixture.server);
     let date = "x-amz-date: 20200101T000000Z\r\nx-amz-content-sha256: UNSIGNED-PAYLOAD\r\n";
     let signed = "Authorization: AWS4-HMAC-SHA256 Credential=alice/20200101/us-east-1/s3/aws4_request, \
@@ -91,8 +91,8 @@ fn fields_are_bounded_and_may_come_byte_by_byte() {
     }
 }
 
-/// Sends a valid request for `/bucket/f`.
-fn right(fixture: &Fixture) -> Answer {
+/// Sends a correctly signed request for `/bucket/f`.
+fn send_valid_request(fixture: &Fixture) -> Answer {
     Client::new(&fixture.server).ask("GET", &Signed::new("GET", "/bucket/f").presigned(), "", b"")
 }
 
@@ -103,7 +103,7 @@ fn guesses_by_forms_count_like_others() {
         let guess = post(&fixture, &Form { is_right: false, ..Form::new("k") });
         assert_eq!((guess.status, code(&guess).as_str()), (403, "SignatureDoesNotMatch"), "{number}");
     }
-    let delayed = right(&fixture);
+    let delayed = send_valid_request(&fixture);
     assert_eq!((delayed.status, code(&delayed).as_str()), (503, "SlowDown"));
     assert!(delayed.header("retry-after").is_some());
     assert_eq!(code(&post(&fixture, &Form::new("k"))), "SlowDown");
@@ -122,7 +122,7 @@ fn a_count_is_reset_for_the_key_that_was_verified() {
     for _ in 0..9 {
         assert_eq!(code(&guess_of_bob(&fixture)), "SignatureDoesNotMatch");
     }
-    // Valid requests of alice that name bob too.
+    // These are valid requests of alice that also name bob.
     for name in ["X-Amz-Credential", "AWSAccessKeyId"] {
         let query = [(name, "bob")];
         let (target, lines) = Signed { query: &query, ..Signed::new("GET", "/bucket/f") }.by_header();
@@ -132,7 +132,7 @@ fn a_count_is_reset_for_the_key_that_was_verified() {
     }
     assert_eq!(code(&guess_of_bob(&fixture)), "SignatureDoesNotMatch");
     assert_eq!(code(&guess_of_bob(&fixture)), "SlowDown", "the tenth in a row");
-    assert_eq!(right(&fixture).status, 200);
+    assert_eq!(send_valid_request(&fixture).status, 200);
 }
 
 #[test]
@@ -147,12 +147,12 @@ fn a_wrong_hash_of_a_body_and_head_of_a_presigned_get_are_no_guesses() {
         assert_eq!(Client::new(&fixture.server).ask("HEAD", &url, "", b"").status, 403);
     }
     assert!(!fixture.directory.path().join("bucket/new").exists());
-    assert_eq!(right(&fixture).status, 200);
+    assert_eq!(send_valid_request(&fixture).status, 200);
     let url = Signed::new("GET", "/bucket/f").presigned();
     let wrong = format!("{}00", &url[..url.len() - 2]);
     let wrong = if wrong == url { format!("{}11", &url[..url.len() - 2]) } else { wrong };
     for _ in 0..10 {
         assert_eq!(Client::new(&fixture.server).ask("HEAD", &wrong, "", b"").status, 403);
     }
-    assert_eq!(code(&right(&fixture)), "SlowDown", "a guess by HEAD is one");
+    assert_eq!(code(&send_valid_request(&fixture)), "SlowDown", "a guess by HEAD is one");
 }

@@ -1,8 +1,8 @@
-//! Boundaries of requests: no part of a body may be taken for a request.
+//! Tests the boundaries of requests: no part of a body may be read as a request.
 
 use crate::client::{Client, Fixture, serve};
 
-/// Starts a server with the file that a smuggled request would delete.
+/// Starts a server with a file that a smuggled request would delete.
 fn with_victim() -> Fixture {
     let fixture = serve(|_| {});
     std::fs::write(fixture.directory.path().join("victim"), "x").unwrap();
@@ -11,7 +11,8 @@ fn with_victim() -> Fixture {
 
 const SMUGGLED: &str = "DELETE /victim HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
-/// Sends `bytes`, which contain one request and, after it, a second one that must not be answered.
+/// Sends `bytes`, which contain two requests. Checks that the first gets `status` and that the
+/// connection closes without an answer to the second.
 #[track_caller]
 fn one_answer_then_closed(bytes: &str, status: u16) {
     let fixture = with_victim();

@@ -1,4 +1,4 @@
-//! The host names of requests, and buckets in them.
+//! Tests the host names of requests, and buckets in host names.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use firstbyte_serve::{Authentication, Config, ServerKeys, SignatureVersions};
 use crate::client::{Answer, Client, Fixture, S3, element, serve};
 use crate::signing::{Signed, http_date, version_2};
 
-/// Starts a server with the buckets `one` and `two`, each with an object.
+/// Starts a server with the buckets `one` and `two`, each with one object.
 fn two_buckets(configure: impl FnOnce(&mut Config)) -> Fixture {
     let fixture = serve(configure);
     for bucket in ["one", "two"] {
@@ -108,7 +108,7 @@ fn an_announced_domain_serves_the_bucket_in_front_of_it() {
         assert!(buckets.text().contains("ListAllMyBucketsResult"), "{}", buckets.text());
         let none = ask(&fixture, "GET", "three.s3.lab.example", &target("/old"), "", b"");
         assert_eq!(element(&none, "Code").as_deref(), Some("NoSuchBucket"));
-        // The name is only for S3, so it serves neither pages nor counters.
+        // This host name is only for S3, so neither pages nor counters are served there.
         assert_ne!(ask(&fixture, "GET", host, &target("/.firstbyte/metrics"), "", b"").status, 200);
     }
 }

@@ -1,4 +1,5 @@
-//! Leftovers of unfinished and removed writes, and files that they must not remove.
+//! Tests leftovers of unfinished and removed writes, and files that the removal of leftovers must
+//! not touch.
 
 use std::path::Path;
 use std::time::Duration;
@@ -98,7 +99,7 @@ fn a_server_started_again_removes_uploads_that_were_placed_and_keeps_the_others(
     let (placed, open) = (begin(&mut client, "placed"), begin(&mut client, "open"));
     part(&mut client, "open", &open, 1, &content(1000));
     let bucket = fixture.directory.path().join("bucket");
-    // A crash between the rename and the removal leaves this state.
+    // A crash between the rename of the result and the removal of the upload leaves this state.
     std::fs::rename(bucket.join(format!(".firstbyte/uploads/{placed}/data")), bucket.join("placed")).unwrap();
     let again = restart(fixture.directory.path(), Duration::from_secs(3600));
     until("only the open one is left", || staged(fixture.directory.path()) == [open.clone()]);

@@ -1,4 +1,4 @@
-//! Symbolic links in place of a bucket's staging: their targets are never changed.
+//! Tests symbolic links in place of a bucket's staging: the targets are never changed.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::symlink;
@@ -27,8 +27,8 @@ fn tree(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// Makes a directory that looks like old staging of a bucket, which a sweep would remove.
-fn plant(directory: &Path) {
+/// Makes a directory that looks like a bucket's old staging, which a sweep would remove.
+fn make_old_staging(directory: &Path) {
     let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
     for name in ["tmp", "uploads", "trash"] {
         let entry = directory.join(name).join(ID);
@@ -41,7 +41,7 @@ fn plant(directory: &Path) {
     }
 }
 
-/// Paths of a link, each with its target below the planted directory.
+/// Paths of links, each with the link's target below the directory that [`make_old_staging`] makes.
 const LINKS: [(&str, &str); 6] = [
     (".firstbyte", ""),
     (".firstbyte/tmp", "tmp"),
@@ -51,9 +51,9 @@ const LINKS: [(&str, &str); 6] = [
     (".firstbyte/trash/0123456789abcdef0123456789abcdef", "trash/0123456789abcdef0123456789abcdef"),
 ];
 
-/// Uses the staging by every kind of request: writes, parts, uploads and changes of the page,
-/// removals.
-fn use_it(client: &mut Client) {
+/// Uses the staging by every kind of request: writes, parts, uploads, removals, and changes from
+/// the page.
+fn use_staging(client: &mut Client) {
     client.ask("PUT", "/bucket/plain", "", b"x");
     client.ask("PUT", "/bucket/s3", S3, b"x");
     client.ask("POST", "/bucket/parts?uploads", S3, b"");
@@ -86,7 +86,7 @@ fn a_link_in_the_place_of_unfinished_writes_leads_nowhere() {
         let (bucket, other) = (directory.path().join("bucket"), directory.path().join("other"));
         std::fs::create_dir_all(bucket.join(link).parent().unwrap()).unwrap();
         std::fs::write(bucket.join("old"), "kept").unwrap();
-        plant(&other);
+        make_old_staging(&other);
         symlink(other.join(to), bucket.join(link)).unwrap();
         let before = tree(&other);
         // With an age of zero, every sweep removes everything that it reaches.
@@ -94,7 +94,7 @@ fn a_link_in_the_place_of_unfinished_writes_leads_nowhere() {
         config.writing = WritePolicy::Allowed;
         config.limits.abandoned = Duration::ZERO;
         let server = Server::start(config).unwrap();
-        use_it(&mut Client::new(&server));
+        use_staging(&mut Client::new(&server));
         server.stop();
         assert_eq!(tree(&other), before, "{link}");
     }

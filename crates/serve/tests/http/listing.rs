@@ -1,4 +1,4 @@
-//! Listings of a directory for clients that are not browsers.
+//! Tests listings of a directory for clients that are not browsers.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

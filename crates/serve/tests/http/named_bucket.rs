@@ -1,4 +1,5 @@
-//! `Buckets::Named`: the directory itself is the bucket, with and without its name in the path.
+//! Tests `Buckets::Named`: the directory itself is the bucket, with and without its name in the
+//! path.
 
 use firstbyte_serve::{Authentication, Buckets, ServerKeys};
 

@@ -1,4 +1,4 @@
-//! Files and objects: conditions, listings, metadata, multipart uploads.
+//! Tests files and objects: conditions, listings, metadata, multipart uploads.
 
 use crate::client::{Client, S3, content, serve};
 
@@ -45,7 +45,7 @@ fn plain_answers_tell_what_was_stored_with_an_object() {
     let s3 = client.ask("HEAD", "/bucket/f", &format!("{S3}x-amz-checksum-mode: ENABLED\r\n"), b"");
     for (method, range) in [("HEAD", ""), ("GET", ""), ("GET", "Range: bytes=2-4\r\n")] {
         let plain = client.ask(method, "/bucket/f", range, b"");
-        // CRC-64/NVME of the standard test string: ae8b14860a799888.
+        // The CRC-64/NVME of `123456789` is ae8b14860a799888, the catalogue's check value.
         assert_eq!(plain.header("x-amz-checksum-crc64nvme"), Some("rosUhgp5mIg="), "{method} {range}");
         assert_eq!(plain.header("x-amz-checksum-type"), Some("FULL_OBJECT"));
         for name in ["content-type", "x-amz-meta-run", "cache-control", "etag", "last-modified"] {
@@ -119,7 +119,7 @@ fn a_download_that_is_resumed_gets_no_part_of_another_version() {
 
 #[test]
 fn an_answer_whose_file_is_rewritten_in_place_breaks_off() {
-    // The file is larger than all buffers of a connection.
+    // The file is larger than all buffers of a connection together.
     const SIZE: usize = 48 << 20;
     let fixture = serve(|_| {});
     let path = fixture.directory.path().join("bucket/f");

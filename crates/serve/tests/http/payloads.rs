@@ -1,5 +1,5 @@
-//! Bodies of S3 requests. Each coding is read equally with and without keys, complete bodies are
-//! stored, and others are refused without replacing an object.
+//! Tests bodies of S3 requests. Each coding is read equally with and without keys. Complete bodies
+//! are stored. All others are refused, and then the existing object is kept.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -172,18 +172,18 @@ fn begin(fixture: &Fixture) -> String {
     element(&answer, "UploadId").unwrap_or_else(|| panic!("{}", answer.text()))
 }
 
-/// An invalid body, and headers in addition to those of its coding.
-struct Wrong {
+/// An invalid body, and headers to send besides those of its coding.
+struct InvalidBody {
     name: &'static str,
     payload: &'static str,
     headers: Vec<(&'static str, &'static str)>,
     body: Vec<u8>,
 }
 
-fn wrong_bodies() -> Vec<Wrong> {
+fn wrong_bodies() -> Vec<InvalidBody> {
     let trailer = "STREAMING-UNSIGNED-PAYLOAD-TRAILER";
     let length = ("x-amz-decoded-content-length", "5");
-    let wrong = |name, payload, headers: &[_], body: &[u8]| Wrong {
+    let wrong = |name, payload, headers: &[_], body: &[u8]| InvalidBody {
         name,
         payload,
         headers: headers.to_vec(),
@@ -255,7 +255,7 @@ fn a_body_that_is_not_what_its_request_says_replaces_nothing() {
         let fixture = served(access);
         let path = fixture.directory.path().join("bucket/key");
         std::fs::write(&path, "before").unwrap();
-        for Wrong { name, payload, headers, body } in wrong_bodies() {
+        for InvalidBody { name, payload, headers, body } in wrong_bodies() {
             for target in ["/bucket/key", "/bucket/directory/"] {
                 let code = |_: &mut Chain| body.clone();
                 let put = send(&fixture, (target, &[]), &headers, payload, Framing::Length, code);
@@ -317,7 +317,7 @@ fn a_signed_chunk_that_was_changed_replaces_nothing() {
     }
 }
 
-/// The size of a chunk of 4 GiB needs nine digits.
+/// Nine digits are needed for a chunk of 4 GiB.
 #[test]
 fn the_size_of_a_chunk_may_have_more_than_eight_digits() {
     for access in BOTH {

@@ -1,4 +1,5 @@
-//! Rights by prefix: their boundaries, and the information in links, listings and refusals.
+//! Tests rights by prefix: their boundaries, and that links, listings and refusals reveal nothing
+//! outside them.
 
 use std::os::unix::fs::symlink;
 
@@ -106,7 +107,8 @@ fn a_link_that_leads_out_of_the_prefix_is_refused() {
     let mut names: Vec<&str> = rows.iter().map(|row| row["name"].as_str().unwrap()).collect();
     names.sort_unstable();
     assert_eq!(names, ["f", "within"]);
-    // A key for everything follows links anywhere inside the directory. This is bob:word.
+    // With an access key for the whole directory, links to anywhere inside it are followed. The
+    // header is base64 of bob:word.
     let whole = "Authorization: Basic Ym9iOndvcmQ=\r\n";
     let followed = Client::new(&fixture.server).ask("GET", "/bucket/public/file", whole, b"");
     assert_eq!(followed.text(), "in public-secret");

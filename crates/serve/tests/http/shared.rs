@@ -1,5 +1,5 @@
-//! Links that the page copies: signed with the visitor's key, for one file and a limited time. Also
-//! the page for a name that does not exist.
+//! Tests links that the page copies. They are signed with the visitor's key, for one file and a
+//! limited time. Also tests the page for a name that does not exist.
 
 use base64::Engine as _;
 use firstbyte_serve::{Authentication, Buckets, ServerKeys};

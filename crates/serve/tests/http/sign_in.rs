@@ -1,4 +1,4 @@
-//! Wrong secrets, by form and by HTTP Basic, and the redirection after signing in.
+//! Tests wrong secrets, by form and by HTTP Basic, and the redirection after signing in.
 
 use base64::Engine as _;
 use firstbyte_serve::{Authentication, ServerKeys};

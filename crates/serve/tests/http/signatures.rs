@@ -1,4 +1,4 @@
-//! The required coverage of signatures, and the accepted signatures.
+//! Tests which parts of a request a signature must cover, and which signatures are accepted.
 
 use firstbyte_serve::{Authentication, ServerKeys, SignatureVersions};
 use time::OffsetDateTime;
@@ -37,7 +37,7 @@ fn the_holder_of_an_upload_url_cannot_copy_what_its_signer_may_read() {
         Signed { query: &[("partNumber", "1"), ("uploadId", "00")], ..Signed::new("PUT", "/bucket/drop") };
     let copy = client.ask("PUT", &part.presigned(), "x-amz-copy-source: /bucket/private\r\n", b"");
     assert!(is_refused(&copy), "{} {}", copy.status, copy.text());
-    // The URL itself allows the PUT for which it was made.
+    // The URL still allows the PUT for which it was made.
     assert_eq!(client.ask("PUT", &url, "", b"content").status, 200);
 }
 

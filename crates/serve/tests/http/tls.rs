@@ -1,4 +1,4 @@
-//! HTTPS, with a certificate made for the test.
+//! Tests HTTPS, with a certificate made for the test.
 
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ fn files_and_objects_travel_over_tls() {
 fn handshakes_that_do_not_come_are_dropped_and_others_served_meanwhile() {
     let secure = serve_tls();
     let mut silent: Vec<Client> = (0..20).map(|_| Client::new(secure.server())).collect();
-    // The client sends only the first bytes of a ClientHello's record.
+    // The client sends only the first bytes of a ClientHello record.
     silent[0].send(&[0x16, 0x03, 0x01, 0x02, 0x00]);
     assert_eq!(secure.connect().ask("GET", "/bucket/", "", b"").status, 200);
     assert!(silent.iter_mut().all(Client::ended));

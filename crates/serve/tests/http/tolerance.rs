@@ -1,4 +1,4 @@
-//! Requests in forms that S3 and HTTP allow, but few clients send.
+//! Tests requests in forms that S3 and HTTP allow, but few clients send.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -148,7 +148,7 @@ fn keys_that_could_not_be_asked_for_are_not_listed_and_control_characters_are_en
     let mut client = Client::new(&fixture.server);
     let listed = client.ask("GET", "/bucket?list-type=2&encoding-type=url", S3, b"").text();
     assert_eq!(listed.matches("<Key>").count(), 2, "{listed}");
-    // Without the encoding, a parser would take a bare carriage return for a line feed.
+    // If the response had an unescaped carriage return, a parser would read it as a line feed.
     fs::write(bucket.join("c\rd"), "").unwrap();
     let bare = client.ask("GET", "/bucket?list-type=2&prefix=c", S3, b"").text();
     assert!(bare.contains("<Key>c&#13;d</Key>"), "{bare}");
@@ -178,7 +178,7 @@ fn a_session_is_of_one_port_and_its_answers_are_for_no_other_user() {
     assert_eq!(s3(&fixture, true, "PUT", "/bucket/g", &shared).status, 200);
     let answer = client.ask("GET", "/bucket/g", &session, b"");
     assert_eq!(answer.header("cache-control"), Some("private, max-age=60"));
-    // S3 clients get the stored value.
+    // S3 clients get the value exactly as it was stored.
     let stored = s3(&fixture, true, "GET", "/bucket/g", &[]);
     assert_eq!(stored.header("cache-control"), Some("public, max-age=60, s-maxage=9, Private"));
     assert!(fs::metadata(&path).unwrap().ino() > 0);

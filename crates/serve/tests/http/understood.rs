@@ -1,5 +1,5 @@
-//! Requests for unsupported features are refused, by header or by query. No object is replaced by a
-//! partly executed request.
+//! Tests that requests for unsupported features are refused, whether a header or the query asks for
+//! them. No partly executed request replaces an object.
 
 use firstbyte_serve::{Authentication, ServerKeys, SignatureVersions};
 
@@ -27,7 +27,7 @@ const REFUSED: [(&str, &str); 9] = [
 ];
 
 #[test]
-fn what_is_not_done_is_refused_on_put_copy_and_multipart_alike() {
+fn unsupported_headers_are_refused_on_put_copy_and_multipart_alike() {
     let fixture = serve(|_| {});
     let mut client = Client::new(&fixture.server);
     let path = |name: &str| fixture.directory.path().join("bucket").join(name);
@@ -68,13 +68,13 @@ fn what_is_not_done_is_refused_on_put_copy_and_multipart_alike() {
     let lines = format!("{S3}Content-Encoding: br\r\nContent-Encoding: gzip\r\n");
     assert_eq!(client.ask("PUT", "/bucket/list", &lines, b"x").status, 400);
     assert!(!path("list").exists());
-    // Headers of infrastructure do not concern the object.
+    // Headers that infrastructure adds do not concern the object.
     let lines = format!("{S3}X-Amz-Cf-Id: x\r\nX-Amz-Cf-Pop: y\r\nX-Amzn-Trace-Id: z\r\n");
     assert_eq!(client.ask("PUT", "/bucket/key", &lines, b"after").status, 200);
 }
 
 #[test]
-fn half_the_name_of_a_part_replaces_no_object() {
+fn a_part_number_or_an_upload_id_alone_replaces_no_object() {
     let fixture = serve(|_| {});
     let mut client = Client::new(&fixture.server);
     let path = fixture.directory.path().join("bucket/key");
@@ -113,7 +113,7 @@ fn headers_in_the_query_of_a_presigned_url_count_as_headers() {
         assert!(put.status == 400 || put.status == 501, "{name}: {} {}", put.status, put.text());
     }
     assert!(!fixture.directory.path().join("bucket/refused").exists());
-    // Two values are ambiguous.
+    // Two values of one field are ambiguous.
     let twice = Signed {
         query: &[("x-amz-meta-run", "7"), ("x-amz-meta-run", "8")],
         ..Signed::new("PUT", "/bucket/key")

@@ -1,4 +1,5 @@
-//! Multipart uploads over S3 whose requests overlap, are repeated, or end in an unexpected order.
+//! Tests multipart uploads over S3 whose requests overlap, are repeated, or end in an unexpected
+//! order.
 
 use crate::client::{Answer, Client, Fixture, S3, content, element, serve};
 
@@ -46,7 +47,8 @@ fn half(fixture: &Fixture, key: &str, id: &str, number: usize, bytes: &[u8]) -> 
     client
 }
 
-/// Gives the server time to receive the bytes. Too short a time makes a test weaker, never wrong.
+/// Gives the server time to receive the bytes. If the time is too short, a test checks less, but
+/// does not fail.
 fn settle() {
     std::thread::sleep(std::time::Duration::from_millis(150));
 }
@@ -128,7 +130,7 @@ fn completing_some_parts_keeps_the_others_as_they_are_when_it_is_refused() {
     client.ask("PUT", "/bucket/key", S3, b"old");
     let id = begin(&mut client, "key");
     let parts = [other(1), other(2), other(3), other(4)[..1000].to_vec()];
-    // Part 3 goes to a separate file, because the length is not known yet.
+    // Part 3 goes to a separate file, because the common length of the parts is not known yet.
     let third = part(&mut client, "key", &id, 3, &parts[2]);
     let tags = [1, 2, 4].map(|number| part(&mut client, "key", &id, number, &parts[number - 1]));
     let [first, second, fourth] = &tags;
@@ -147,7 +149,8 @@ fn parts_of_any_lengths_make_the_whole_after_a_restart_too() {
     let mut client = Client::new(&fixture.server);
     let id = begin(&mut client, "key");
     let bytes = other(1);
-    // Parts 3 and 4 determine the common length 3000. Part 1 is then written again, shorter.
+    // Parts 3 and 4 determine the common length, 3,000 bytes. Part 1 is then sent again with fewer
+    // bytes.
     for (number, length) in [(3, 3000), (4, 3000), (1, 3000), (1, 700)] {
         part(&mut client, "key", &id, number, &bytes[number..number + length]);
     }

@@ -1,4 +1,4 @@
-//! A client that writes raw requests and reports a lost server as an error.
+//! Implements a client that writes raw requests, and reports the loss of the server as an error.
 
 use std::io::{self, Read, Write};
 
@@ -43,7 +43,7 @@ impl Answer {
     }
 }
 
-/// Returns the texts of all XML elements `name`, tags without their quotes.
+/// Returns the texts of all XML elements `name`. Quotes, which entity tags have, are removed.
 pub(crate) fn elements(text: &str, name: &str) -> Vec<String> {
     let (open, close) = (format!("<{name}>"), format!("</{name}>"));
     let behind = text.split(&open).skip(1);
@@ -52,11 +52,11 @@ pub(crate) fn elements(text: &str, name: &str) -> Vec<String> {
         .collect()
 }
 
-/// A kept-alive connection, which is replaced after it broke.
+/// A kept-alive connection. It is replaced when it breaks.
 pub(crate) struct Client<'a> {
     server: &'a Server,
     stream: Option<Box<dyn Stream>>,
-    /// Number of requests sent, which selects the coding of a body.
+    /// Number of requests sent so far, which selects the coding of the next body.
     sent: usize,
 }
 
@@ -97,7 +97,7 @@ impl<'a> Client<'a> {
             "{method} {target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n{lines}\r\n"
         );
         stream.write_all(head.as_bytes())?;
-        // The body is sent in two pieces, so that other requests can come in between.
+        // The body is sent in two pieces, so that requests of other clients can arrive in between.
         let (first, second) = body.split_at(length / 2);
         stream.write_all(first)?;
         stream.write_all(second)?;
@@ -114,8 +114,9 @@ struct Message {
 }
 
 impl Message {
-    /// Signs an S3 request. Its body is in turn whole, unsigned or in signed chunks. Any other
-    /// request uses the key by HTTP Basic.
+    /// Signs an S3 request. With `turn`, the body of a PUT alternates between signed chunks, a
+    /// payload that is not signed, and a payload whose hash is signed. A request that is not S3's
+    /// sends the key by HTTP Basic.
     fn by_key(method: &str, target: &str, headers: &str, body: &[u8], turn: usize) -> Self {
         let Some(rest) = headers.strip_prefix(S3) else {
             use base64::Engine as _;

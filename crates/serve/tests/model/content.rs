@@ -1,5 +1,5 @@
-//! Contents that identify their write: every 16-byte cell has the number of its write, the length
-//! and its position.
+//! Makes contents that identify their write: every 16-byte cell has the number of its write, the
+//! number of cells, and its own position.
 
 use std::fmt::Write as _;
 
@@ -15,7 +15,7 @@ pub(crate) fn content(id: u64, cells: u32) -> Vec<u8> {
 /// Returns the writes that make up `bytes`, in order.
 ///
 /// # Errors
-/// The bytes are not a sequence of whole writes but a mixture.
+/// The bytes mix several writes, so they are not a sequence of whole writes.
 pub(crate) fn writes(bytes: &[u8]) -> Result<Vec<u64>, String> {
     let mut found = Vec::new();
     let mut rest = bytes;

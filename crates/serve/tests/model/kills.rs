@@ -1,4 +1,5 @@
-//! Files that remain after a server was killed in the middle of a write, or had no disk space.
+//! Tests which files remain after a server was killed in the middle of a write, or had no disk
+//! space.
 
 use firstbyte_testkit::until;
 use std::io::Write as _;
@@ -28,7 +29,7 @@ fn files(directory: &Path) -> Vec<PathBuf> {
     entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
-/// Sends a head and half of the body, and waits until some bytes are on disk.
+/// Sends a request head and half of the body, and waits until some bytes are on disk.
 fn half(world: &World, target: &str, bytes: &[u8]) -> TcpStream {
     let on_disk = || {
         files(world.directory.path()).iter().map(|path| path.metadata().map_or(0, |m| m.len())).sum::<u64>()
@@ -40,7 +41,7 @@ fn half(world: &World, target: &str, bytes: &[u8]) -> TcpStream {
     let head = format!("PUT {target} HTTP/1.1\r\nHost: localhost\r\n{S3}Content-Length: {length}\r\n\r\n");
     stream.write_all(head.as_bytes()).unwrap();
     stream.write_all(&bytes[..length / 2]).unwrap();
-    // If a part is overwritten in place, no file grows, so a fixed time must suffice.
+    // If a part is overwritten in place, no file grows, so the wait ends after a fixed time.
     let begun = std::time::Instant::now();
     while on_disk() == before && files(world.directory.path()).len() == count_before {
         if begun.elapsed() > Duration::from_secs(2) {
@@ -116,7 +117,8 @@ fn hundreds_of_open_uploads_take_no_descriptors() {
 
 #[test]
 fn an_upload_that_cannot_be_begun_leaves_nothing() {
-    // No file may grow. The server sees this as a full disk with another error number.
+    // No file may grow in this process. For the server this is like a full disk, with another error
+    // number.
     let world = world("trap '' XFSZ; ulimit -f 0;");
     let mut client = Client::new(&world.server);
     for key in ["a", "d/b"] {

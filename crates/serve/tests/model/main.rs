@@ -1,9 +1,9 @@
-//! `serve --write` against a model: eight clients, few keys, every kind of write, `kill -9` at any
-//! moment. An open server without TLS, and one with keys and TLS.
+//! Tests `serve --write` against a model: eight clients, few keys, every kind of write, and `kill
+//! -9` at any moment. One server has no keys and no TLS; another has both.
 //!
 //! `FIRSTBYTE_OPERATIONS` is the number of operations, and `FIRSTBYTE_SEED` their seed. Contents
-//! identify their write, so a mixture is visible. The history of each key must be explained by some
-//! order of the operations. At the end only the objects are left.
+//! identify their write, so a mixture is detected. Some order of the operations must explain the
+//! history of each key. At the end, only the objects are left on disk.
 
 mod client;
 mod content;
@@ -25,8 +25,8 @@ use operations::{KEYS, Shared, Worker};
 use server::{Security, Server};
 
 const CLIENTS: u64 = 8;
-/// Most operations between two kills.
-const PAUSE: u64 = 150;
+/// Maximum number of operations between two kills.
+const MAX_OPERATIONS_BETWEEN_KILLS: u64 = 150;
 
 fn number(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).map_or(otherwise, |text| text.parse().unwrap())
@@ -71,15 +71,15 @@ fn kill_now_and_then(shared: &Shared, seed: u64) {
     let mut random = seed | 1;
     while shared.left.load(SeqCst) > 0 {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        let pause = i64::try_from((random >> 33) % PAUSE).unwrap() + 10;
+        let pause = i64::try_from((random >> 33) % MAX_OPERATIONS_BETWEEN_KILLS).unwrap() + 10;
         let next = (shared.left.load(SeqCst) - pause).max(0);
         until("operations end", || shared.left.load(SeqCst) <= next);
         shared.server.kill_and_start();
     }
 }
 
-/// Ends unfinished uploads like their owners would. Then nothing else may remain, and the bucket
-/// can be removed.
+/// Ends unfinished uploads as their owners would. Checks that nothing else remains, and that the
+/// bucket can be removed.
 fn only_objects_are_left(server: &Server) {
     let mut client = Client::new(server);
     let mut ask =
@@ -106,7 +106,8 @@ fn only_objects_are_left(server: &Server) {
     for key in KEYS {
         assert_eq!(ask("DELETE", &format!("/bucket/{key}"), S3).status, 204);
     }
-    // An empty directory that a removal left keeps the bucket, like an object.
+    // An empty directory that is left over prevents the removal of the bucket, as an object does,
+    // so it is removed first.
     for directory in ["d/e/", "d/"] {
         assert_eq!(ask("DELETE", &format!("/bucket/{directory}"), S3).status, 204);
     }

@@ -1,9 +1,9 @@
-//! A model of one key: a register with compare-and-set for conditional writes, checked for
+//! Models one key: a register with compare-and-set for conditional writes, checked for
 //! linearizability.
 //!
 //! Events are read in the order in which they happened. The model keeps all states that any order
-//! of the running operations could have reached; a response that fits none of them is an error. An
-//! operation that a kill cut off took effect before the kill or never.
+//! of the running operations could have reached. A response that fits no state is an error. An
+//! operation that a kill interrupted took effect before the kill or never.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) enum Bound {
     None,
     Absent,
-    /// The version of this write must exist.
+    /// The key's current version must be the one of this write.
     Version(u64),
 }
 
@@ -43,11 +43,11 @@ pub(crate) enum Outcome {
     Different,
     /// The condition requires a version, and none exists.
     Missing,
-    /// The upload is unknown: it was completed before, and the object has changed since.
+    /// The upload is unknown: it was completed before, and the object has changed since then.
     Unknown,
     /// [`Different`](Self::Different) or [`Missing`](Self::Missing).
     Failed,
-    /// Nothing changed, for a reason that the register does not know.
+    /// The operation changed nothing, for a reason that the model does not cover.
     Refused,
     Seen(Option<u64>),
     /// The server was killed.
@@ -88,7 +88,8 @@ impl State {
         }
     }
 
-    /// Returns the state after the last request for the completion `id`.
+    /// Returns the state after the last request for the completion `id`, whose record is no longer
+    /// needed.
     fn without(mut self, id: u64) -> Self {
         self.completed.remove(&id);
         self
@@ -132,7 +133,8 @@ impl State {
 pub(crate) fn check(key: &str, history: &[Event]) -> Result<(), String> {
     let mut states = BTreeSet::from([State::default()]);
     let mut running: BTreeMap<u64, Action> = BTreeMap::new();
-    // The number of remaining requests for each completion. At zero its record is dropped.
+    // The number of remaining requests for each completion. At zero, the record of the completion
+    // is dropped.
     let mut asked: BTreeMap<u64, usize> = BTreeMap::new();
     for event in history {
         if let Event::Begin { action: Action::Complete { id, .. }, .. } = event {
@@ -166,7 +168,8 @@ pub(crate) fn check(key: &str, history: &[Event]) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns all states that running operations can reach from `states`, including these.
+/// Returns all states that running operations can reach from `states`, including `states`
+/// themselves.
 fn closure(states: BTreeSet<State>, running: &BTreeMap<u64, Action>) -> BTreeSet<State> {
     let mut reached = states.clone();
     let mut fresh: Vec<State> = states.into_iter().collect();
@@ -183,7 +186,8 @@ fn closure(states: BTreeSet<State>, running: &BTreeMap<u64, Action>) -> BTreeSet
     reached
 }
 
-/// Returns the state without `operation`, if `outcome` is possible for it.
+/// Returns `state` without `operation`. `None` if the operation cannot have had this `outcome` in
+/// this state.
 fn end(mut state: State, operation: u64, outcome: &Outcome) -> Option<State> {
     let effected = state.effected.remove(&operation);
     let fits = match (outcome, effected) {

@@ -1,5 +1,5 @@
-//! A client of the model: random operations on few keys, each recorded before its request and after
-//! its response.
+//! Implements a client of the model. It performs random operations on few keys, and records each
+//! before its request and after its response.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::SeqCst};
@@ -21,7 +21,7 @@ struct Board {
     id: String,
     /// Writes and tags of every acknowledged part.
     acknowledged: Mutex<BTreeMap<u32, Vec<(u64, String)>>>,
-    /// Number of writes begun for each part.
+    /// Number of writes that were begun, by part.
     begun: Mutex<BTreeMap<u32, usize>>,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Shared {
     pub(crate) left: AtomicI64,
     numbers: AtomicU64,
     pub(crate) history: Mutex<BTreeMap<&'static str, Vec<Event>>>,
-    /// Version that results from each sequence of writes.
+    /// Version that results from each sequence of part writes.
     made: Mutex<HashMap<Vec<u64>, u64>>,
     tags: Mutex<HashMap<String, u64>>,
     latest: Mutex<HashMap<&'static str, (String, u64)>>,
@@ -50,7 +50,7 @@ impl Shared {
         self.numbers.fetch_add(1, SeqCst)
     }
 
-    /// Records a tag, which must always identify the same version.
+    /// Records a tag. Within a key, a tag must always identify the same version.
     fn note(&self, key: &'static str, tag: String, version: u64) {
         let other = self.tags.lock().unwrap().insert(format!("{key} {tag}"), version);
         assert!(
@@ -82,7 +82,7 @@ impl Drop for StopOnPanic<'_> {
 /// Error: the server was killed, so the operation has no response.
 struct Killed;
 
-type Asked = Result<Answer, Killed>;
+type RequestResult = Result<Answer, Killed>;
 
 impl<'a> Worker<'a> {
     pub(crate) fn new(shared: &'a Shared, seed: u64) -> Self {
@@ -112,7 +112,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    fn ask(&mut self, method: &str, target: &str, headers: &str, body: &[u8]) -> Asked {
+    fn ask(&mut self, method: &str, target: &str, headers: &str, body: &[u8]) -> RequestResult {
         let start = self.shared.server.starts();
         if start != self.seen_start {
             (self.client, self.seen_start) = (Client::new(&self.shared.server), start);
@@ -123,12 +123,12 @@ impl<'a> Worker<'a> {
         })
     }
 
-    /// Records an operation before and after `ask` requests it.
+    /// Records an operation before and after `ask` sends its request.
     fn noted<T>(
         &mut self,
         key: &'static str,
         action: Action,
-        ask: impl FnOnce(&mut Self) -> Asked,
+        ask: impl FnOnce(&mut Self) -> RequestResult,
         judge: impl FnOnce(&Answer) -> (Outcome, T),
         cut: T,
     ) -> T {
@@ -169,7 +169,7 @@ impl<'a> Worker<'a> {
                 (Outcome::Done, ())
             }
             404 => (Outcome::Missing, ()),
-            // Plain HTTP has the same status for a missing version.
+            // Plain HTTP answers a missing version with the same status.
             412 if plain && matches!(bound, Bound::Version(_)) => (Outcome::Failed, ()),
             412 => (Outcome::Different, ()),
             status => panic!("PUT {key}: {status} {}", answer.text()),
@@ -267,7 +267,7 @@ impl<'a> Worker<'a> {
         let Ok(answer) = self.ask("PUT", &target, S3, &content(id, cells)) else { return };
         match answer.status {
             200 => board.acknowledged.lock().unwrap().entry(number).or_default().push((id, answer.etag())),
-            // The owner has completed or aborted the upload meanwhile.
+            // The owner has completed or aborted the upload in the meantime.
             404 | 409 => {}
             status => panic!("{target}: {status} {}", answer.text()),
         }
@@ -353,15 +353,15 @@ impl<'a> Worker<'a> {
                     (412, _) => (Outcome::Different, Some(false)),
                     (404, "NoSuchKey") => (Outcome::Missing, Some(false)),
                     (404, "NoSuchUpload") => (Outcome::Unknown, Some(true)),
-                    // A part was overwritten after it was listed.
+                    // Another client overwrote a part after this client listed it.
                     (400, "InvalidPart") => (Outcome::Refused, Some(false)),
                     (status, _) => panic!("{target}: {status} {}", answer.text()),
                 }
             };
             let ask = |worker: &mut Self| worker.ask("POST", &target, &headers, body.as_bytes());
             let action = Action::Complete { id, bound: bound.clone() };
-            // After a kill the same request is repeated. It either returns the result of the first,
-            // or publishes the object now.
+            // After a kill, the same request is repeated. It returns the result of the first
+            // request, or publishes the object now.
             if let Some(ended) = self.noted(key, action, ask, judge, None) {
                 return ended;
             }

@@ -1,6 +1,6 @@
-//! A server in a separate process, which can be killed at any moment and restarted at the same
-//! address. The process is this test program, run again with the variable [`SERVE`]. The server is
-//! open and without TLS, or has keys and TLS.
+//! Runs a server in a separate process, which can be killed at any moment and restarted at the same
+//! address. The process is this test program, started again with the variable [`SERVE`]. The server
+//! has both keys and TLS, or neither.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -40,7 +40,7 @@ pub(crate) struct Server {
     /// Keys and certificate; `None` for an open server without TLS.
     pub(crate) security: Option<Security>,
     pub(crate) directory: PathBuf,
-    /// Shell commands that run before the server, such as limits.
+    /// Shell commands, such as limits, that run before the server.
     limits: &'static str,
     child: Mutex<Child>,
     starts: AtomicU64,
@@ -48,8 +48,8 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(directory: &Path, limits: &'static str, security: Option<Security>) -> Self {
-        // The address is free now. If it is taken before the server starts, the server ends at once
-        // and the test reports it.
+        // The address is free now. If another process takes the address before the server starts,
+        // the server ends at once and the test reports that.
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let child = Mutex::new(spawn(directory, address, limits, security.as_ref()));
         let directory = directory.to_owned();
@@ -67,7 +67,7 @@ impl Server {
         Ok(Box::new(StreamOwned::new(session, stream)))
     }
 
-    /// Returns the number of starts. No request to an earlier start is still running.
+    /// Returns the number of starts. Requests to earlier starts have all ended.
     pub(crate) fn starts(&self) -> u64 {
         self.starts.load(SeqCst)
     }
@@ -81,7 +81,7 @@ impl Server {
         self.starts.fetch_add(1, SeqCst);
     }
 
-    /// Waits until the server was started again after `start`.
+    /// Waits until the server has been started again after start number `start`.
     pub(crate) fn wait_for_start_after(&self, start: u64) {
         until("the server answers, or is killed and started again", || self.starts() > start);
     }
@@ -90,7 +90,8 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         let child = self.child.get_mut().unwrap();
-        // The server may have ended already. Then the kill fails, and the wait returns at once.
+        // The server may have ended already. In that case the kill fails, and the wait returns at
+        // once.
         let _ = child.kill();
         let _ = child.wait();
     }
@@ -110,8 +111,8 @@ fn spawn(directory: &Path, address: SocketAddr, limits: &str, security: Option<&
         .unwrap();
     until("the server listens", || {
         assert_eq!(child.try_wait().unwrap(), None, "the server ended by itself");
-        // Without a listener, a socket may get the same port that it connects to, and connect to
-        // itself.
+        // Without a listener, a socket may get as its own port the one that it connects to, and so
+        // connect to itself.
         TcpStream::connect(address).is_ok_and(|stream| stream.local_addr().ok() != stream.peer_addr().ok())
     });
     child

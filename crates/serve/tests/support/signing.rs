@@ -1,4 +1,4 @@
-//! Signs requests like S3 clients, with the key `alice` and its secret `secret`. Can omit selected
+//! Signs requests as S3 clients do, with the key `alice` and its secret `secret`. Can omit selected
 //! parts of the signature.
 
 use sha1::Sha1;
@@ -17,7 +17,7 @@ pub(crate) struct Signed<'a> {
     pub(crate) method: &'a str,
     pub(crate) path: &'a str,
     pub(crate) query: &'a [(&'a str, &'a str)],
-    /// Names and values, in ascending order.
+    /// Names and values, in ascending order of the names.
     pub(crate) headers: &'a [(&'a str, &'a str)],
     pub(crate) expires: &'a str,
 }
@@ -94,7 +94,7 @@ impl<'a> Signed<'a> {
     }
 }
 
-/// The chunk signatures of a body, each of which covers the previous one.
+/// The signer of a body's chunks. Each chunk's signature covers the previous signature.
 pub(crate) struct Chain {
     stamp: String,
     last: String,
@@ -107,7 +107,7 @@ impl Chain {
         let scope = scope();
         *last = sign_4(&format!("AWS4-HMAC-SHA256-PAYLOAD\n{stamp}\n{scope}\n{last}\n{empty}\n{own}"));
         let line = format!("{:x};chunk-signature={last}\r\n", data.len());
-        // The last chunk has no data, and trailers follow its line.
+        // The last chunk has no data. Trailers may follow its line.
         let end: &[u8] = if data.is_empty() { b"" } else { b"\r\n" };
         [line.as_bytes(), data, end].concat()
     }
@@ -200,8 +200,8 @@ pub(crate) fn version_2(method: &str, path: &str, date: &str) -> String {
     format!("Date: {date}\r\nAuthorization: AWS {KEY}:{signature}\r\n")
 }
 
-/// Returns the target of a URL presigned by Signature Version 2 that expires at `expires`, seconds
-/// since 1970.
+/// Returns the target of a URL presigned by Signature Version 2 that expires at `expires`, in
+/// seconds since 1970.
 pub(crate) fn presigned_version_2(method: &str, path: &str, expires: i64) -> String {
     let signature = sign_2(&format!("{method}\n\n\n{expires}\n{path}"));
     let signature = encode(&signature);

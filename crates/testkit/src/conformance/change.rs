@@ -1,4 +1,4 @@
-//! Conformance: objects that change while they are read.
+//! Checks objects that change while they are read.
 
 use std::thread;
 
@@ -44,10 +44,10 @@ pub fn reading_a_replaced_version_fails_and_names_both_versions(subject: &Subjec
     }
 }
 
-/// A concurrent reader gets one of the written contents, complete.
+/// A concurrent reader gets one of the written contents, and gets it completely.
 pub fn readers_see_the_old_or_the_new_content_and_never_a_mixture(subject: &Subject) {
     if subject.can.write != Support::Yes {
-        // A store without writes cannot be tested.
+        // A store without writes must refuse the write. The rest cannot be tested.
         subject
             .can
             .write

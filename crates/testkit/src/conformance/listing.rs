@@ -1,4 +1,4 @@
-//! Conformance: listings are complete and in order.
+//! Checks that listings are complete and in order.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use firstbyte_store::{EntryOrder, ListOptions};
 
 use crate::subject::{Subject, Support};
 
-/// Names whose byte order differs from their order as paths.
+/// Names whose byte order differs from the order of their paths.
 const NAMES: [&str; 10] =
     ["a!", "a-b/c", "a.txt", "a/b", "a/c!", "a/c/d", "a/c0", "a0", "b c", "z/\u{fc}/\u{1F600}"];
 
@@ -20,7 +20,7 @@ fn name(entry: &Entry) -> String {
     String::from_utf8(entry.name.clone()).expect("a name in UTF-8")
 }
 
-/// True if listing is supported; otherwise checks that it fails.
+/// True if the backend supports listing. Otherwise checks that listing fails.
 fn can_list(subject: &Subject) -> bool {
     subject
         .can
@@ -52,7 +52,7 @@ pub fn a_recursive_listing_has_every_name_once_in_byte_order(subject: &Subject) 
     assert_eq!(any, NAMES.map(String::from).into());
 }
 
-/// A listing of one level has directories instead of their entries.
+/// A listing of one level has directories in place of the entries in them.
 pub fn a_listing_of_one_level_has_directories_instead_of_their_entries(subject: &Subject) {
     if !can_list(subject) {
         return;
@@ -73,7 +73,8 @@ pub fn a_listing_of_one_level_has_directories_instead_of_their_entries(subject: 
     assert_eq!(found, wanted.collect::<Vec<_>>());
 }
 
-/// `start_after` excludes all names up to and including the given one, which need not exist.
+/// `start_after` excludes all names up to and including the given name. The given name need not
+/// exist.
 pub fn a_listing_starts_after_the_given_name(subject: &Subject) {
     if !can_list(subject) {
         return;
@@ -86,7 +87,7 @@ pub fn a_listing_starts_after_the_given_name(subject: &Subject) {
     }
 }
 
-/// `beginning` excludes all names with another beginning, on every level.
+/// `beginning` excludes all names that begin differently, on every level.
 pub fn a_listing_by_beginning_has_only_names_with_it(subject: &Subject) {
     if !can_list(subject) {
         return;
@@ -127,7 +128,8 @@ pub fn a_listing_of_several_pages_is_complete(subject: &Subject) {
     assert_eq!(subject.store.list(&subject.base, &recursive()).unwrap().take(3).count(), 3);
 }
 
-/// Names that exist throughout are listed exactly once while others are added and removed.
+/// Names that exist during the whole listing are listed exactly once while others are added and
+/// removed.
 pub fn permanent_names_are_listed_once_while_others_are_added_and_removed(subject: &Subject) {
     if !can_list(subject) {
         return;
@@ -163,8 +165,8 @@ fn come_and_go(subject: &Subject, stop: &AtomicBool) {
     }
 }
 
-/// Names are relative to the listed location. A name that shares a beginning with it is not below
-/// it.
+/// Names are relative to the listed location. A name that merely begins like the location is not
+/// below it.
 pub fn names_in_a_listing_are_relative_to_its_prefix(subject: &Subject) {
     if !can_list(subject) {
         return;

@@ -1,14 +1,14 @@
-//! Conformance: multipart uploads are completed, resumed, aborted and listed.
+//! Checks that multipart uploads are completed, resumed, aborted and listed.
 
 use firstbyte_store::{Error, Get, Part, Payload, PutOptions, Sending, Upload};
 
 use crate::data::bytes;
 use crate::subject::{Subject, Support};
 
-/// The smallest size of an S3 part other than the last.
-const PART: usize = 5 << 20;
+/// Minimum size in bytes of an S3 part other than the last.
+const MIN_PART_BYTES: usize = 5 << 20;
 
-/// True if multipart uploads are supported; otherwise checks that they fail.
+/// True if the backend supports multipart uploads. Otherwise checks that they fail.
 fn can_upload(subject: &Subject) -> bool {
     let supported = subject.can.multipart == Support::Yes;
     assert_eq!(subject.store.has_multipart(&subject.at("x")), supported);
@@ -32,11 +32,11 @@ pub fn parts_can_be_sent_in_any_order(subject: &Subject) {
         return;
     }
     let name = "dir/object +%\u{fc}";
-    let content = bytes(31, 2 * PART + 1000);
+    let content = bytes(31, 2 * MIN_PART_BYTES + 1000);
     let upload = begin(subject, name);
-    let last = send(subject, &upload, 3, &content[2 * PART..]);
-    let first = send(subject, &upload, 1, &content[..PART]);
-    let middle = send(subject, &upload, 2, &content[PART..2 * PART]);
+    let last = send(subject, &upload, 3, &content[2 * MIN_PART_BYTES..]);
+    let first = send(subject, &upload, 1, &content[..MIN_PART_BYTES]);
+    let middle = send(subject, &upload, 2, &content[MIN_PART_BYTES..2 * MIN_PART_BYTES]);
     assert!(
         matches!(subject.store.stat(&subject.at(name)), Err(Error::NotFound { .. })),
         "visible too early"
@@ -54,9 +54,9 @@ pub fn an_interrupted_upload_resumes_with_the_missing_parts(subject: &Subject) {
     if !can_upload(subject) {
         return;
     }
-    let content = bytes(32, 2 * PART + 1);
+    let content = bytes(32, 2 * MIN_PART_BYTES + 1);
     let upload = begin(subject, "x");
-    let sent = send(subject, &upload, 2, &content[PART..2 * PART]);
+    let sent = send(subject, &upload, 2, &content[MIN_PART_BYTES..2 * MIN_PART_BYTES]);
 
     let stale = || subject.store.stale_uploads(&subject.at("x"));
     let lists = subject.can.lists_uploads.or_refuses(stale);
@@ -76,14 +76,15 @@ pub fn an_interrupted_upload_resumes_with_the_missing_parts(subject: &Subject) {
     assert_eq!(tell(&held), tell(&[sent]));
 
     let mut parts = held;
-    parts.insert(0, send(subject, &upload, 1, &content[..PART]));
-    parts.push(send(subject, &upload, 3, &content[2 * PART..]));
+    parts.insert(0, send(subject, &upload, 1, &content[..MIN_PART_BYTES]));
+    parts.push(send(subject, &upload, 3, &content[2 * MIN_PART_BYTES..]));
     subject.store.complete_upload(&upload, &parts, &PutOptions::default()).unwrap();
     assert!(subject.read("x", &Get::default()).unwrap() == content);
     assert!(!lists || stale().unwrap().is_empty());
 }
 
-/// An aborted upload leaves the object unchanged and no parts. Aborting it again is not an error.
+/// An aborted upload leaves the object unchanged and leaves no parts. Aborting it again is not an
+/// error.
 pub fn an_aborted_upload_leaves_no_parts(subject: &Subject) {
     if !can_upload(subject) {
         return;

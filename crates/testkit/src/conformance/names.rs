@@ -1,4 +1,4 @@
-//! Conformance: every legal key is preserved, and an unsupported one is refused with an error.
+//! Checks that every legal key is preserved, and that an unsupported key is refused with an error.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use firstbyte_store::{EntryOrder, Error, Get, ListOptions, Payload, PutOptions, 
 
 use crate::subject::{Subject, Support};
 
-/// Legal names that are easily damaged by URL encoding, XML or shells.
-const ODD: [&str; 22] = [
+/// Legal names that URL encoding, XML or shells easily damage.
+const ODD_NAMES: [&str; 22] = [
     "space in name",
     "plus+plus",
     "percent%41",
@@ -35,7 +35,7 @@ const ODD: [&str; 22] = [
 
 /// Each name can be written, read, listed and deleted.
 pub fn every_legal_name_is_preserved(subject: &Subject) {
-    let kept = || ODD.into_iter().filter(|name| !subject.can.refused_names.contains(name));
+    let kept = || ODD_NAMES.into_iter().filter(|name| !subject.can.refused_names.contains(name));
     for name in subject.can.refused_names {
         let refused = put(subject, name, "refused");
         assert!(matches!(refused, Err(Error::InvalidName { .. })), "{name:?}: {refused:?}");
@@ -65,17 +65,17 @@ pub fn every_legal_name_is_preserved(subject: &Subject) {
     }
 }
 
-/// Keys that are not paths are distinct objects, or are refused without touching another object.
+/// Keys that are not paths are distinct objects, or are refused without a change of another object.
 pub fn a_key_that_is_not_a_path_is_distinct_or_refused(subject: &Subject) {
     const KEYS: [&str; 9] = ["a//b", "a/", "./x", "x/./y", "../up", "a/../b", "..", "/lead", "a/b//"];
-    // The objects that an implementation with normalised keys would write to.
+    // Objects to which an implementation that normalises keys would write.
     let neighbours =
         BTreeMap::from([("a/b", "1"), ("x", "2"), ("x2/y", "3"), ("b", "4"), ("up", "5"), ("lead", "6")]);
     if subject.can.write != Support::Yes {
         return;
     }
     for key in subject.can.mistaken_keys {
-        // A key in `mistaken_keys` must really be confused.
+        // A key in `mistaken_keys` must really be confused with another key, or be refused.
         let outcome = put(subject, key, "mistaken");
         assert!(
             outcome.is_err() || !listed(subject).contains(&key.as_bytes().to_vec()),
@@ -100,8 +100,8 @@ pub fn a_key_that_is_not_a_path_is_distinct_or_refused(subject: &Subject) {
     }
 }
 
-/// A key of 1,024 bytes is preserved, with components that fit into file names and with one that
-/// does not.
+/// A key of 1,024 bytes is preserved, both with components that fit into file names and with one
+/// component that does not.
 pub fn the_longest_key_is_preserved(subject: &Subject) {
     let parts = format!("{0}/{0}/{0}/{0}/{1}", "p".repeat(200), "q".repeat(220));
     assert_eq!(parts.len(), 1024);
@@ -120,10 +120,10 @@ pub fn the_longest_key_is_preserved(subject: &Subject) {
     assert_eq!(subject.read(&longest, &Get::default()).unwrap(), b"file");
 }
 
-/// The location of exactly this key.
-fn verbatim(subject: &Subject, key: &str) -> Result<Location> {
+/// Returns the location of exactly this key.
+fn verbatim_location(subject: &Subject, key: &str) -> Result<Location> {
     Ok(match &subject.base {
-        // The file for a copy of such an object.
+        // The file to which such an object would be copied.
         Location::Local(_) | Location::Sftp(_) => location_below(&subject.base, key.as_bytes())?,
         Location::Object(bucket) => Location::Object(bucket.with_key(key)),
         Location::Http(_) => subject.at(key),
@@ -131,20 +131,20 @@ fn verbatim(subject: &Subject, key: &str) -> Result<Location> {
 }
 
 fn get(subject: &Subject, key: &str) -> Result<Vec<u8>> {
-    subject.read_at(&verbatim(subject, key)?, &Get::default())
+    subject.read_at(&verbatim_location(subject, key)?, &Get::default())
 }
 
 fn put(subject: &Subject, key: &str, content: &str) -> Result<()> {
     subject
         .store
-        .put(&verbatim(subject, key)?, Payload::Bytes(content.as_bytes()), &PutOptions::default())
+        .put(&verbatim_location(subject, key)?, Payload::Bytes(content.as_bytes()), &PutOptions::default())
         .map(drop)
 }
 
 fn listed(subject: &Subject) -> Vec<Vec<u8>> {
     let options = ListOptions { recursive: true, order: EntryOrder::Bytes, ..ListOptions::default() };
     match subject.store.list(&subject.base, &options) {
-        // A prefix exists only while a key begins with it.
+        // A prefix exists only while there is a key that begins with it.
         Err(Error::NotFound { .. }) => Vec::new(),
         listing => listing.unwrap().map(|entry| entry.unwrap().name).collect(),
     }

@@ -1,4 +1,4 @@
-//! Conformance of reads: `stat` and `get`.
+//! Checks reads: `stat` and `get`.
 
 use firstbyte_location::{ByteRange, EntryKind};
 use firstbyte_store::{Error, Get};
@@ -10,7 +10,7 @@ fn ranged(start: u64, end: u64) -> Get {
     Get { range: Some(ByteRange::new(start, end)), ..Get::default() }
 }
 
-/// `stat` returns length and kind of an object and of an empty object.
+/// `stat` returns length and kind, for an empty object too.
 pub fn stat_returns_length_and_kind(subject: &Subject) {
     for (name, len) in [("empty", 0), ("small", 7), ("dir/large", 300_000)] {
         subject.place(name, &bytes(5, len));
@@ -37,7 +37,7 @@ pub fn objects_and_their_ranges_have_the_right_bytes(subject: &Subject) {
     }
 }
 
-/// A range is cut at the end of the object; a range that starts after it is an error.
+/// A range is cut at the end of the object. A range that starts after the end is an error.
 pub fn a_range_is_cut_at_the_end_and_fails_if_it_starts_after_it(subject: &Subject) {
     let content = bytes(12, 1000);
     subject.place("x", &content);
@@ -51,7 +51,7 @@ pub fn a_range_is_cut_at_the_end_and_fails_if_it_starts_after_it(subject: &Subje
     }
 }
 
-/// Any range of an empty object is empty, not an error.
+/// Any range of an empty object is empty, and not an error.
 pub fn any_range_of_an_empty_object_is_empty(subject: &Subject) {
     subject.place("empty", b"");
     for get in [Get::default(), ranged(0, 1), ranged(0, 1 << 20), ranged(0, u64::MAX)] {
@@ -61,7 +61,7 @@ pub fn any_range_of_an_empty_object_is_empty(subject: &Subject) {
     assert_eq!(subject.read("x", &ranged(1, 1)).unwrap(), b"");
 }
 
-/// Bytes copied into a file are the same by splice and through memory.
+/// Bytes copied into a file are the same whether they go by splice or through memory.
 pub fn bytes_reach_a_file_by_splice_and_through_memory(subject: &Subject) {
     let content = bytes(13, 5 << 20);
     subject.place("x", &content);
@@ -79,7 +79,7 @@ pub fn bytes_reach_a_file_by_splice_and_through_memory(subject: &Subject) {
         let (mut seen, mut told, mut buffer) = (Vec::new(), 0, vec![0; 100_000]);
         let mut look = |bytes: &[u8]| seen.extend_from_slice(bytes);
         let mut moved = 0;
-        // In two steps, so that a body is also continued after a pause.
+        // Copies in two steps, so that a body is also continued after a pause.
         for limit in [1 << 20, u64::MAX] {
             let observe = observed.then_some(&mut look as &mut dyn FnMut(&[u8]));
             let mut progress = |count| told += count;
@@ -93,7 +93,7 @@ pub fn bytes_reach_a_file_by_splice_and_through_memory(subject: &Subject) {
     }
 }
 
-/// A missing object has its own error.
+/// A missing object is reported by its own kind of error.
 pub fn a_missing_object_is_reported_as_not_found(subject: &Subject) {
     subject.place("there", b"x");
     for name in ["missing", "no/such/thing", "ther", "there2"] {
@@ -104,7 +104,7 @@ pub fn a_missing_object_is_reported_as_not_found(subject: &Subject) {
     }
 }
 
-/// Missing rights are reported in one line.
+/// A lack of rights is reported in one line.
 pub fn missing_rights_are_reported_as_denied(subject: &Subject) {
     match subject.can.denies {
         Support::Yes => {

@@ -1,4 +1,4 @@
-//! Conformance of writes: `put`, `copy` and `delete`.
+//! Checks writes: `put`, `copy` and `delete`.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
@@ -9,13 +9,13 @@ use firstbyte_store::{Error, Get, Metadata, Payload, Precondition, PutOptions};
 use crate::data::{bytes, scratch, write_file};
 use crate::subject::{Subject, Support};
 
-/// True if writing is supported; otherwise checks that it fails.
+/// True if the backend supports writing. Otherwise checks that writing fails.
 fn can_write(subject: &Subject) -> bool {
     let put = || subject.store.put(&subject.at("refused"), Payload::Bytes(b"x"), &PutOptions::default());
     subject.can.write.or_refuses(put)
 }
 
-/// A write returns the version that a reader finds, even after it replaced a longer object.
+/// A write returns the version that a reader then finds, also if it replaced a longer object.
 pub fn a_write_replaces_the_object_and_returns_its_version(subject: &Subject) {
     if !can_write(subject) {
         return;
@@ -55,7 +55,7 @@ pub fn a_range_of_a_file_can_be_written(subject: &Subject) {
     }
 }
 
-/// The modification time to the nanosecond, the content type and user metadata are preserved.
+/// The content type, user metadata and the modification time, to the nanosecond, are preserved.
 pub fn modification_time_and_metadata_are_preserved(subject: &Subject) {
     if !can_write(subject) {
         return;
@@ -85,7 +85,7 @@ pub fn modification_time_and_metadata_are_preserved(subject: &Subject) {
     }
 }
 
-/// Writes with preconditions succeed only if these hold.
+/// Writes with preconditions succeed only if the preconditions hold.
 pub fn writes_honour_their_preconditions(subject: &Subject) {
     if !can_write(subject) {
         return;
@@ -106,8 +106,7 @@ pub fn writes_honour_their_preconditions(subject: &Subject) {
     }
 }
 
-/// A copy within the service has the same content and metadata, and fails if the source has
-/// changed.
+/// A copy within the service has the same content and metadata. It fails if the source has changed.
 pub fn a_copy_within_the_service_is_the_same_object(subject: &Subject) {
     let content = bytes(21, 100_000);
     subject.place("from", &content);
@@ -125,7 +124,7 @@ pub fn a_copy_within_the_service_is_the_same_object(subject: &Subject) {
     assert!(matches!(subject.store.stat(&subject.at("late")), Err(Error::NotFound { .. })));
 }
 
-/// Deletes one object, many objects, and a missing one.
+/// Deleting one object, many objects or a missing object removes only the named objects.
 pub fn deleting_removes_only_the_named_objects(subject: &Subject) {
     subject.place("keep", b"x");
     subject.place("one", b"x");
@@ -137,7 +136,7 @@ pub fn deleting_removes_only_the_named_objects(subject: &Subject) {
     assert!(matches!(subject.store.stat(&subject.at("one")), Err(Error::NotFound { .. })));
     subject.store.delete(&subject.at("one")).expect("what is gone already");
 
-    // More objects than fit into one request.
+    // There are more objects than one request can delete.
     let names: Vec<String> = (0..1200).map(|number| format!("many/{number}<&>")).collect();
     subject.place_many(&names);
     let mut locations: Vec<_> = names.iter().map(|name| subject.at(name)).collect();

@@ -1,4 +1,4 @@
-//! Listings of keys in both versions of the request, and of buckets.
+//! Answers listings of keys, in both versions of the request, and listings of buckets.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,14 +12,14 @@ use super::{Object, QuirkState, escape, xml_error};
 use crate::quirk::Quirk;
 use crate::scripted::ScriptedReply;
 
-/// Characters to percent-encode in names, as AWS does: all but unreserved ones and `/`.
+/// Characters to percent-encode in names, as AWS does: all except unreserved ones, `/` and `*`.
 const NAME: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/').remove(b'*');
 
-/// The position of a key in a listing.
+/// Sort key of a key in a listing.
 type Rank = Vec<(String, bool)>;
 
-/// A page: keys, common prefixes, and the last key or prefix if more follow.
+/// A page: keys, common prefixes, and the last key or prefix if more pages follow.
 #[derive(Default)]
 struct Page {
     keys: Vec<String>,
@@ -92,7 +92,7 @@ impl QuirkState {
         page
     }
 
-    /// Keys and common prefixes after a name, each with true if it is a prefix.
+    /// Returns the keys and common prefixes after a name. The boolean is true for a prefix.
     fn items(&self, request: &QuirkRequest, after: Option<&str>) -> BTreeMap<Rank, (String, bool)> {
         let prefix = request.value("prefix").unwrap_or_default();
         let delimiter = request.value("delimiter").filter(|text| !text.is_empty());
@@ -108,7 +108,8 @@ impl QuirkState {
                 Some(&key[..end])
             });
             let name = group.unwrap_or(key);
-            // In a sorted listing `after` may be inside a group, whose rest is still listed.
+            // In a sorted listing, `after` may be inside a common prefix. The rest of that prefix
+            // is still listed.
             let compared = if self.has(Quirk::UnsortedListing) { name } else { key };
             let is_past =
                 after.as_ref().is_some_and(|(after, rank)| name == *after || self.rank(compared) <= *rank);
@@ -150,7 +151,7 @@ impl QuirkState {
         )
     }
 
-    /// Formats a name for a listing, as the quirks require.
+    /// Formats a name for a listing, as the store's quirks require.
     fn name(&self, text: &str, encoded: bool) -> String {
         if !encoded || self.has(Quirk::UnencodedNames) {
             return escape(text);
@@ -167,7 +168,7 @@ impl QuirkState {
     }
 }
 
-/// Converts a key to a text that sorts differently.
+/// Converts a key to a string that sorts differently.
 fn mixed(key: &str) -> String {
     Hasher::of(Algorithm::Md5, key.as_bytes()).to_hex()
 }

@@ -1,4 +1,4 @@
-//! Multipart uploads.
+//! Answers the requests of multipart uploads.
 
 use std::collections::BTreeMap;
 

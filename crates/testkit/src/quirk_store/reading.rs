@@ -1,4 +1,4 @@
-//! GetObject and HeadObject.
+//! Answers GetObject and HeadObject.
 
 use std::time::Duration;
 use std::time::SystemTime;
@@ -11,9 +11,9 @@ use super::{Object, QuirkState, head_error, xml_error};
 use crate::quirk::Quirk;
 use crate::scripted::ScriptedReply;
 
-/// Bytes of each body with [`Quirk::CutBodies`].
+/// Maximum length in bytes of a body with [`Quirk::CutBodies`].
 const CUT_BODY_BYTES: usize = 10_000;
-/// Bytes of each range with [`Quirk::ShortRanges`].
+/// Maximum length in bytes of a range with [`Quirk::ShortRanges`].
 const SHORT_RANGE_BYTES: usize = 10_000;
 
 impl QuirkState {
@@ -44,7 +44,7 @@ impl QuirkState {
         if is_head { self.head(&object, headers) } else { self.get(request, &object, headers) }
     }
 
-    /// Returns the headers of GET and HEAD.
+    /// Returns the headers of a response to GET or HEAD.
     fn describe(&self, request: &QuirkRequest, object: &Object) -> Vec<String> {
         let mut headers: Vec<String> =
             object.headers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
@@ -103,7 +103,7 @@ impl QuirkState {
         self.body(request, "206 Partial Content", headers, &object.content[first..end])
     }
 
-    /// Makes a response with a body, complete or not.
+    /// Makes a response with a body. A quirk may cut the body.
     fn body(
         &mut self,
         request: &QuirkRequest,
@@ -142,7 +142,7 @@ fn borrowed(headers: &[String]) -> Vec<&str> {
     headers.iter().map(String::as_str).collect()
 }
 
-/// Parses a `Range` header into the first byte and the end.
+/// Parses a `Range` header into the first byte and the end of the range.
 fn parse_range(text: &str, length: usize) -> Option<(usize, usize)> {
     let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
     if first.is_empty() {

@@ -30,7 +30,7 @@ impl QuirkRequest {
             .filter_map(|line| line.split_once(':'))
             .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
             .collect();
-        // A client that uses this server as its proxy sends the whole URL.
+        // A client that uses this server as its proxy sends the whole URL as the target.
         let (host, target) = match whole.strip_prefix("http://") {
             Some(rest) => rest.find('/').map_or((rest, "/"), |at| rest.split_at(at)),
             None => (headers.get("host").map_or("", String::as_str), whole),
@@ -52,7 +52,7 @@ impl QuirkRequest {
         Some(Self { method, target, bucket, key, host_style, parameters, headers, body })
     }
 
-    /// Returns a parameter of the query.
+    /// Returns the value of a query parameter.
     pub(super) fn value(&self, name: &str) -> Option<&str> {
         self.parameters.get(name).map(String::as_str)
     }
@@ -66,7 +66,7 @@ impl QuirkRequest {
         (self.bucket.clone(), self.key.clone())
     }
 
-    /// Returns a text that is equal for repetitions of the same request.
+    /// Returns a string that is equal for repetitions of the same request.
     pub(super) fn event(&self) -> String {
         let part = self.value("partNumber").unwrap_or_default();
         let kind = ["uploads", "uploadId"].map(|name| self.value(name).is_some());

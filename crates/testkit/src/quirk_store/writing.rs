@@ -1,4 +1,4 @@
-//! PutObject, CopyObject, DeleteObject and DeleteObjects.
+//! Answers PutObject, CopyObject, DeleteObject and DeleteObjects.
 
 use firstbyte_store::{Algorithm, Hasher};
 
@@ -64,7 +64,7 @@ impl QuirkState {
         ScriptedReply::answer("200 OK", &headers.iter().map(String::as_str).collect::<Vec<_>>(), b"")
     }
 
-    /// Returns the 412 response to a write whose condition does not hold.
+    /// Returns the 412 response to a write whose condition does not hold. `None` if it holds.
     pub(super) fn refuse_condition(&self, request: &QuirkRequest) -> Option<ScriptedReply> {
         let known = self.objects.get(&request.name());
         let refused = match (request.header("if-none-match"), request.header("if-match")) {
@@ -78,7 +78,7 @@ impl QuirkState {
         refused.then(|| xml_error("412 Precondition Failed", "PreconditionFailed", "A condition failed."))
     }
 
-    /// Returns the source of a copy, if its condition holds.
+    /// Returns the source of a copy if the condition on the source holds.
     pub(super) fn copied(&self, request: &QuirkRequest) -> Result<Object, ScriptedReply> {
         let source = decode(request.header("x-amz-copy-source").unwrap_or_default());
         let source = source.trim_start_matches('/').split("?versionId=").next().unwrap_or_default();
@@ -131,7 +131,7 @@ impl QuirkState {
     }
 }
 
-/// The error text inside a response with status 200.
+/// Error document in the body of a response with status 200.
 pub(super) const INTERNAL_ERROR: &str =
     "<Error><Code>InternalError</Code><Message>We encountered an internal error.</Message></Error>";
 
@@ -140,7 +140,7 @@ pub(super) fn checksum(content: &[u8]) -> String {
     Hasher::of(Algorithm::Crc64Nvme, content).to_base64()
 }
 
-/// Returns the headers of a write that belong to the object.
+/// Returns the headers of a write that are stored with the object.
 pub(super) fn stored_headers(request: &QuirkRequest) -> Vec<(String, String)> {
     const KEPT: [&str; 9] = [
         "cache-control",

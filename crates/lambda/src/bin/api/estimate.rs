@@ -1,4 +1,4 @@
-//! Decides whether a part can be read in time, from the rate of its first blocks.
+//! Estimates whether a part can be read in time, from the rate of its first blocks.
 
 use std::time::Duration;
 
@@ -6,17 +6,18 @@ use firstbyte_lambda::Deadline;
 use firstbyte_lambda::reader::ReadProgress;
 use serde::Serialize;
 
-/// Divisor of the time budget: the rate is trusted this long after the first byte.
+/// Part of the time budget after the first byte in which no part is refused: the budget divided by
+/// this number. Earlier the rate is not reliable.
 const TRIAL_DIVISOR: u32 = 8;
-/// A part is refused early only if it needs the remaining time multiplied by this factor. Requests
-/// are still being added, so the rate may rise.
+/// Factor by which the time that a part needs must exceed the remaining time for an early refusal.
+/// The rate may still rise, because requests are still being added.
 const REFUSAL_FACTOR: f64 = 1.5;
-/// The share of the estimated bytes that is reported as the largest part.
+/// Share of the estimated bytes that is reported as the largest part.
 const SAFETY_FACTOR: f64 = 0.9;
 
-/// The largest part that can be read before the deadline, for the next request.
+/// The largest part that can be read before the deadline. The client can request it next.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Fits {
+pub(crate) struct LargestFittingPart {
     pub(crate) largest_bytes: u64,
     pub(crate) largest_share: String,
     pub(crate) bytes_per_second: f64,
@@ -27,7 +28,7 @@ pub(crate) struct Fits {
 pub(crate) struct Estimate {
     size: u64,
     wanted: u64,
-    /// The time from the start of the invocation to the last moment of reading.
+    /// Time from the start of the invocation to the moment at which reading must end.
     budget: Duration,
 }
 
@@ -49,12 +50,12 @@ impl Estimate {
         needed > left * REFUSAL_FACTOR
     }
 
-    /// Returns the largest part that can be read in time, estimated from this reading.
-    pub(crate) fn fits(&self, reading: &ReadProgress, elapsed: Duration) -> Fits {
+    /// Returns the largest part that can be read in time, estimated from the progress of `reading`.
+    pub(crate) fn fits(&self, reading: &ReadProgress, elapsed: Duration) -> LargestFittingPart {
         let rate = self.rate(reading, elapsed);
         let reads = self.budget.saturating_sub(reading.first_byte.unwrap_or(self.budget)).as_secs_f64();
         let bytes = (rate * reads * SAFETY_FACTOR).min(as_f64(self.size));
-        Fits {
+        LargestFittingPart {
             largest_bytes: firstbyte::size::whole(bytes),
             largest_share: share(bytes, self.size),
             bytes_per_second: rate,
@@ -62,15 +63,15 @@ impl Estimate {
         }
     }
 
-    /// Bytes per second since the first byte.
+    /// Returns the bytes per second since the first byte.
     fn rate(&self, reading: &ReadProgress, elapsed: Duration) -> f64 {
         let since = elapsed.saturating_sub(reading.first_byte.unwrap_or(elapsed));
         if reading.bytes == 0 { 0.0 } else { as_f64(reading.bytes) / since.as_secs_f64().max(1e-3) }
     }
 }
 
-/// Formats a share in percent, rounded down to two decimals, so that this share fits when it is
-/// requested.
+/// Formats a share in percent, rounded down to two decimals. Because it is rounded down, the
+/// formatted share still fits.
 fn share(bytes: f64, size: u64) -> String {
     let percent = if size == 0 { 100.0 } else { bytes / as_f64(size) * 100.0 };
     format!("{:.2}%", (percent * 100.0).floor() / 100.0)
@@ -95,12 +96,13 @@ mod tests {
     fn a_part_is_refused_once_the_rate_shows_that_it_does_not_fit() {
         let estimate = Estimate { size: 1000 << 20, wanted: 500 << 20, budget: Duration::from_secs(2) };
         let at = |milliseconds| Duration::from_millis(milliseconds);
-        // Too early to decide. Then 10 MiB in 0.3 s, which will be some 60 MiB.
+        // After 0.1 s it is too early to decide. After 0.4 s the rate is 10 MiB in 0.3 s, so about
+        // 60 MiB can be read in all.
         assert!(!estimate.refuses(&reading(1 << 20), at(110)));
         assert!(estimate.refuses(&reading(10 << 20), at(400)));
         let fits = estimate.fits(&reading(10 << 20), at(400));
         assert_eq!((fits.largest_bytes >> 20, fits.largest_share.as_str()), (57, "5.70%"));
-        // 100 MiB in 0.3 s is fast enough.
+        // At 100 MiB in 0.3 s, the part can be read in time.
         assert!(!estimate.refuses(&reading(100 << 20), at(400)));
         let nothing = ReadProgress { first_byte: None, ..reading(0) };
         assert_eq!(estimate.fits(&nothing, at(400)).largest_share, "0.00%");

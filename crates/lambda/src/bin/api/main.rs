@@ -1,9 +1,9 @@
-//! `api`: an example. `GET /query?source=s3://bucket/big&share=1%` counts the lines of a part of a
-//! large object, behind API Gateway or a function URL.
+//! Implements `api`, an example function. `GET /query?source=s3://bucket/big&share=1%` counts the
+//! lines of a part of a large object, behind API Gateway or a function URL.
 //!
-//! A part that cannot be read before the deadline is refused with 413 and the largest share that
-//! fits. This is decided when the rate is known, and again while reading, so the function is never
-//! killed at its deadline.
+//! A part that cannot be read before the deadline is refused with status 413 and the largest share
+//! that fits. The function decides this as soon as the rate is known, and checks it again while
+//! reading, so it is never killed at its deadline.
 
 mod estimate;
 mod query;

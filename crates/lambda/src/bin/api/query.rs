@@ -1,4 +1,4 @@
-//! The query: reads a part of one object and derives figures from it.
+//! Implements the query: reads a part of one object and computes figures from it.
 
 use std::ops::ControlFlow;
 
@@ -7,7 +7,7 @@ use firstbyte_lambda::{Deadline, ExecutionEnvironment, InvocationFailure, ReadRa
 use firstbyte_location::{ByteRange, Location};
 use serde_json::{Value, json};
 
-use crate::estimate::{Estimate, Fits};
+use crate::estimate::{Estimate, LargestFittingPart};
 
 /// The parameters of a request.
 #[derive(Debug)]
@@ -18,9 +18,9 @@ pub(crate) struct ApiQuery {
 
 /// The result of a query.
 pub(crate) enum QueryResult {
-    /// The figures.
+    /// The figures that were computed.
     Read(Value),
-    /// The part does not fit; the largest part that does.
+    /// The part does not fit. The value states the largest part that fits.
     TooLarge(Value),
 }
 
@@ -87,7 +87,7 @@ impl ApiQuery {
         })))
     }
 
-    fn refusal(&self, range: ByteRange, fits: &Fits) -> Value {
+    fn refusal(&self, range: ByteRange, fits: &LargestFittingPart) -> Value {
         let message = format!(
             "{}: {} bytes cannot be read within {:.1} s at {:.1} MB/s; ask for share={} or less",
             self.source,

@@ -1,29 +1,29 @@
-//! The search of the model: the actors, the orders in which they may act, and the requirements on
-//! the outcome.
+//! Model-checks the protocol: runs its actors in every order in which they can act, and checks each
+//! outcome.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 
 use super::super::DiskSteps as _;
-use super::super::{FilePlace, MoveResult, delete, find_file, first_of, put, shift};
-use super::{Answer, Moves, Pause, Seat, World};
+use super::super::{FilePlace, MoveResult, delete, find_file, first_of, move_file, put};
+use super::{ActorView, Answer, Moves, StopReason, World};
 
 /// The operation of an actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Work {
     Look,
-    /// Looks only once in each place: a mistake, to show that the search finds it.
+    /// Looks only once in each place. This is a mistake, which the search must find.
     HastyLook,
-    /// Writes without holding the lock of the layout ([`gate`](crate::gate)): another mistake that
+    /// Writes without the lock of the layout ([`gate`](crate::gate)). This is another mistake that
     /// the search must find.
     RashPut(u8),
     Put(u8),
     Delete,
-    /// Moves files to this place until none is left at the other.
+    /// Moves files to this place until no file is left at the other place.
     Convert(FilePlace),
 }
 
-/// The result that an actor got in the end.
+/// Result that an actor returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Outcome {
     Looked(Option<u8>),
@@ -50,7 +50,7 @@ struct Actor {
     fate: Fate,
 }
 
-fn perform(work: Work, seat: &Seat) -> Result<Outcome, Pause> {
+fn perform(work: Work, seat: &ActorView) -> Result<Outcome, StopReason> {
     match work {
         Work::Look => find_file(seat, |place| seat.read(place)).map(Outcome::Looked),
         Work::HastyLook => first_of(&[FilePlace::Flat, FilePlace::Sharded], &mut |place| seat.read(place))
@@ -58,14 +58,14 @@ fn perform(work: Work, seat: &Seat) -> Result<Outcome, Pause> {
         Work::Put(file) => put(seat).map(|()| Outcome::Put(file)),
         Work::RashPut(file) => {
             let target = seat.gated(Ok)?;
-            shift(seat, target.other(), target)?;
+            move_file(seat, target.other(), target)?;
             seat.install(target).map(|()| Outcome::Put(file))
         }
         Work::Delete => delete(seat).map(Outcome::Deleted),
         Work::Convert(target) => {
             seat.turn(target)?;
             while seat.read(target.other())?.is_some()
-                && shift(seat, target.other(), target)? != MoveResult::Taken
+                && move_file(seat, target.other(), target)? != MoveResult::Taken
             {}
             Ok(Outcome::Converted)
         }
@@ -75,7 +75,7 @@ fn perform(work: Work, seat: &Seat) -> Result<Outcome, Pause> {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct SearchState {
     world: World,
-    /// The file at the start.
+    /// The file that exists at the start.
     first: Option<u8>,
     actors: Vec<Actor>,
 }
@@ -100,14 +100,15 @@ impl SearchState {
         self.actors.iter().enumerate().map(done).sum()
     }
 
-    /// True if actor `index` may take a step. A conversion starts when the earlier ones are over.
+    /// True if actor `index` may take a step. A conversion starts only after the earlier
+    /// conversions have ended.
     fn may_run(&self, index: usize) -> bool {
         let converts = |actor: &Actor| matches!(actor.work, Work::Convert(_));
         let earlier_runs = self.actors[..index].iter().any(|a| converts(a) && a.fate == Fate::Running);
         self.actors[index].fate == Fate::Running && !(converts(&self.actors[index]) && earlier_runs)
     }
 
-    /// The state after actor `index` has taken its next step, if it can.
+    /// Returns the state after the next step of actor `index`. `None` if it cannot take one.
     fn stepped(&self, index: usize) -> Option<Self> {
         let mut next = self.clone();
         let finished = self.finished();
@@ -116,7 +117,7 @@ impl SearchState {
             actor.before = finished;
         }
         let file = if let Work::Put(file) | Work::RashPut(file) = actor.work { file } else { 0 };
-        let seat = Seat {
+        let seat = ActorView {
             world: RefCell::new(self.world),
             answers: RefCell::new(std::mem::take(&mut actor.answers)),
             next: Cell::new(0),
@@ -126,8 +127,8 @@ impl SearchState {
         };
         match perform(actor.work, &seat) {
             Ok(outcome) => actor.fate = Fate::Finished(outcome),
-            Err(Pause::Stepped) => {}
-            Err(Pause::Blocked) => return None,
+            Err(StopReason::Stepped) => {}
+            Err(StopReason::Blocked) => return None,
         }
         actor.inside = seat.inside.get();
         actor.answers = seat.answers.into_inner();
@@ -135,7 +136,8 @@ impl SearchState {
         Some(next)
     }
 
-    /// The state after actor `index` was killed: the kernel takes it out of the gate.
+    /// Returns the state after actor `index` was killed. The kernel releases the actor's hold on
+    /// the gate.
     fn killed(&self, index: usize) -> Self {
         let mut next = self.clone();
         next.world.inside -= u8::from(std::mem::take(&mut next.actors[index].inside));
@@ -149,7 +151,7 @@ impl SearchState {
     }
 
     /// True if the actors in the bit mask `left` can have run one after the other, in some order,
-    /// so that `file` became the present file.
+    /// so that `file` became the current file.
     fn explained(&self, left: u8, file: Option<u8>) -> bool {
         let optional = |index: usize| self.actors[index].fate == Fate::Killed;
         let indices = || (0..self.actors.len()).filter(move |index| left & 1 << index != 0);
@@ -173,7 +175,7 @@ impl SearchState {
     }
 }
 
-/// Visits every state that can follow from `start`, with up to `kills` kills.
+/// Visits every state that can follow from `start`, with at most `kills` kills.
 fn explore(start: &SearchState, kills: u32) -> Result<usize, String> {
     let mut seen = HashSet::new();
     let mut open = vec![(start.clone(), kills)];
@@ -206,10 +208,11 @@ fn explore(start: &SearchState, kills: u32) -> Result<usize, String> {
 const TO_SHARDED: Work = Work::Convert(FilePlace::Sharded);
 const TO_FLAT: Work = Work::Convert(FilePlace::Flat);
 
-/// Checks the requirements for `actors` that run beside conversions: with one reversal and up to
-/// two kills, and with two reversals and up to one kill, anywhere.
+/// Checks the requirements for `actors` that run at the same time as conversions: with one reversal
+/// and up to two kills, and with two reversals and up to one kill. Reversals and kills may happen
+/// at any step.
 #[track_caller]
-fn holds(actors: &[Work]) {
+fn check_requirements(actors: &[Work]) {
     for moves in [Moves::Rename, Moves::LinkAndUnlink] {
         for (place, turns) in [
             (FilePlace::Flat, [TO_SHARDED, TO_FLAT, TO_SHARDED]),
@@ -226,28 +229,28 @@ fn holds(actors: &[Work]) {
 }
 
 #[test]
-fn readers_find_what_is_there_while_it_moves_to_and_fro() {
-    holds(&[Work::Look, Work::Look]);
+fn readers_find_a_file_while_it_moves_to_and_fro() {
+    check_requirements(&[Work::Look, Work::Look]);
 }
 
 #[test]
 fn a_writer_and_a_reader_see_one_file() {
-    holds(&[Work::Put(1), Work::Look]);
+    check_requirements(&[Work::Put(1), Work::Look]);
 }
 
 #[test]
 fn a_deleter_and_a_reader_see_one_file() {
-    holds(&[Work::Delete, Work::Look]);
+    check_requirements(&[Work::Delete, Work::Look]);
 }
 
 #[test]
 fn two_writers_leave_one_file() {
-    holds(&[Work::Put(1), Work::Put(2)]);
+    check_requirements(&[Work::Put(1), Work::Put(2)]);
 }
 
 #[test]
 fn a_writer_and_a_deleter_leave_one_file_or_none() {
-    holds(&[Work::Put(1), Work::Delete]);
+    check_requirements(&[Work::Put(1), Work::Delete]);
 }
 
 #[test]

@@ -2,7 +2,7 @@ use std::sync::atomic::AtomicU64;
 
 use super::*;
 
-/// Runs a job that makes two smaller ones, and so on. Every worker takes part.
+/// Runs a job that makes two smaller jobs, which make further ones. Every worker takes part.
 fn run(pool: &ScanPool<u32>, size: u32, done: &AtomicU64, limit: u64) {
     pool.push(0, size);
     std::thread::scope(|scope| {
@@ -25,7 +25,7 @@ fn run(pool: &ScanPool<u32>, size: u32, done: &AtomicU64, limit: u64) {
 }
 
 #[test]
-fn every_job_is_done_once_and_then_all_workers_go_home() {
+fn every_job_is_done_once_and_then_all_workers_end() {
     for workers in [1, 2, 7] {
         let done = AtomicU64::new(0);
         run(&ScanPool::new(workers), 14, &done, u64::MAX);
@@ -34,7 +34,7 @@ fn every_job_is_done_once_and_then_all_workers_go_home() {
 }
 
 #[test]
-fn a_stopped_pool_sends_its_workers_home_with_jobs_left() {
+fn workers_of_a_stopped_pool_end_with_jobs_left() {
     let done = AtomicU64::new(0);
     run(&ScanPool::new(4), 20, &done, 100);
     assert!((100..200).contains(&done.into_inner()));

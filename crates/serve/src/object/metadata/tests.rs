@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_change_by_hand_voids_what_was_kept() {
+fn a_change_by_another_program_invalidates_stored_metadata() {
     let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
     let path = directory.path().join("object");
     std::fs::write(&path, "content").unwrap();
@@ -57,7 +57,7 @@ fn metadata_beyond_the_limits_is_refused() {
 }
 
 #[test]
-fn what_no_header_can_carry_is_refused() {
+fn values_that_are_invalid_in_headers_are_refused() {
     let user = |name: &str, value: &str| ObjectMetadata {
         user: vec![(name.into(), value.into())],
         ..ObjectMetadata::default()
@@ -91,7 +91,7 @@ fn a_directory_keeps_metadata_whatever_entries_come_and_go() {
 }
 
 #[test]
-fn what_a_file_system_has_no_room_for_is_refused_and_never_dropped() {
+fn metadata_that_the_file_system_cannot_store_is_refused_and_never_dropped() {
     let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
     let file = object(directory.path());
     let large = ObjectMetadata {
@@ -103,7 +103,7 @@ fn what_a_file_system_has_no_room_for_is_refused_and_never_dropped() {
 }
 
 #[test]
-fn without_attributes_a_write_goes_through_only_if_nothing_that_was_asked_for_is_lost() {
+fn without_attributes_a_write_succeeds_only_if_no_requested_metadata_is_lost() {
     let plain = ObjectMetadata {
         content_type: Some("text/x".into()),
         user: vec![("mtime".into(), "1700000000".into())],
@@ -122,7 +122,7 @@ fn without_attributes_a_write_goes_through_only_if_nothing_that_was_asked_for_is
 }
 
 #[test]
-fn only_part_boundaries_give_way_where_there_is_little_room() {
+fn only_part_boundaries_are_dropped_if_space_is_short() {
     let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
     let file = object(directory.path());
     let kept = ObjectMetadata {
@@ -135,7 +135,7 @@ fn only_part_boundaries_give_way_where_there_is_little_room() {
 }
 
 #[test]
-fn a_copy_on_another_file_system_has_what_was_kept() {
+fn a_copy_on_another_file_system_has_the_metadata() {
     let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
     let (file, copy) = (object(directory.path()), tempfile::tempfile_in(directory.path()).unwrap());
     let kept = ObjectMetadata { user: vec![("k".into(), "v".into())], ..ObjectMetadata::default() };
@@ -147,7 +147,7 @@ fn a_copy_on_another_file_system_has_what_was_kept() {
 }
 
 #[test]
-fn a_table_of_parts_that_is_not_of_the_object_is_ignored() {
+fn part_lengths_that_do_not_match_the_object_are_ignored() {
     assert!(
         PartLengths::new([]).are_of(9)
             && PartLengths::new([4, 4, 1]).are_of(9)
@@ -168,7 +168,7 @@ fn a_table_of_parts_that_is_not_of_the_object_is_ignored() {
 }
 
 #[test]
-fn parts_are_found_where_they_met() {
+fn part_lengths_give_the_range_of_each_part() {
     let parts = PartLengths::new([5, 5, 3]);
     let ranges: Vec<_> = parts.ranges().map(|range| (range.start, range.end)).collect();
     assert_eq!((parts.count(), ranges), (3, vec![(0, 5), (5, 10), (10, 13)]));

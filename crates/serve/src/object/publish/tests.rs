@@ -1,4 +1,4 @@
-//! Tests of publishing: many threads change names at once, and entries are not files.
+//! Tests publishing: many threads change names at once, and entries that are not files.
 
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
@@ -19,7 +19,7 @@ fn matching(identity: &EtagIdentity) -> Condition {
 }
 
 #[test]
-fn of_many_writers_bound_to_one_version_exactly_one_writes() {
+fn of_many_writers_that_expect_one_version_exactly_one_succeeds() {
     let directory = tempfile::tempdir().unwrap();
     let root = ServedRoot::open(directory.path()).unwrap();
     let path = EntryPath::parse(b"a").unwrap();
@@ -80,7 +80,7 @@ fn a_version_is_never_named_like_an_earlier_one() {
 }
 
 #[test]
-fn a_directory_is_not_replaced_and_a_link_to_nothing_is() {
+fn a_directory_is_not_replaced_but_a_dangling_link_is() {
     let directory = tempfile::tempdir().unwrap();
     let root = ServedRoot::open(directory.path()).unwrap();
     std::fs::create_dir(directory.path().join("d")).unwrap();
@@ -95,7 +95,7 @@ fn a_directory_is_not_replaced_and_a_link_to_nothing_is() {
 }
 
 #[test]
-fn what_lies_on_another_file_system_is_copied_with_what_is_kept_of_it() {
+fn publishing_to_another_file_system_copies_content_and_metadata() {
     let directory = tempfile::tempdir().unwrap();
     let root = ServedRoot::open(directory.path()).unwrap();
     let file = TemporaryFile::create(&root, &EntryPath::default()).unwrap();

@@ -1,4 +1,5 @@
-//! The description of an upload, stored in its `upload.json`: the resulting file, and the origin.
+//! Defines the description of an upload, stored in its `upload.json`: the resulting file, and the
+//! origin.
 
 use std::time::{Duration, SystemTime};
 
@@ -14,7 +15,7 @@ pub(crate) struct Description {
     pub(crate) origin: UploadOrigin,
     /// The metadata to store with the file, without checksums.
     pub(crate) object: ObjectMetadata,
-    /// Length in bytes of all parts but the last, if it is fixed beforehand.
+    /// Length in bytes of all parts except the last, if it was fixed when the upload began.
     pub(crate) slots: Option<u64>,
 }
 
@@ -52,13 +53,13 @@ pub(crate) struct BrowserFile {
     pub(crate) content_type: String,
 }
 
-/// How long an upload of the page is kept without new parts: long enough to return after a holiday
-/// week.
+/// Time for which an upload from the page is kept without new parts: long enough to return after a
+/// week of holidays.
 const PAGE_EXPIRES_AFTER: Duration = Duration::from_secs(14 * 24 * 3600);
 
 impl Description {
-    /// Whether an upload is abandoned: its last part came at `touched`, too long ago. The limit is
-    /// `abandoned` for S3's uploads, and [`PAGE_EXPIRES_AFTER`] for those of the page.
+    /// Whether an upload is abandoned because its last part arrived too long ago, at `touched`. The
+    /// limit is `abandoned` for S3's uploads, and [`PAGE_EXPIRES_AFTER`] for the page's uploads.
     pub(super) fn has_expired(&self, touched: SystemTime, abandoned: Duration) -> bool {
         let most = match self.origin {
             UploadOrigin::S3 { .. } => abandoned,

@@ -1,4 +1,4 @@
-//! Errors of a multipart upload. S3 and the page convert them to their own.
+//! Defines the errors of a multipart upload. S3 and the page convert them to their own errors.
 
 use std::io;
 

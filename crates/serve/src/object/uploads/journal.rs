@@ -1,10 +1,10 @@
-//! The files of an upload on disk. After a kill the server loses no finished part and uses no
-//! unfinished one.
+//! Reads and writes the files of an upload on disk. After a kill, the server loses no finished part
+//! and uses no unfinished part.
 //!
 //! The upload's directory has `upload.json`, its description; `data`, the file being assembled;
 //! `apart-*`, parts in separate files; and `journal`, one line of JSON for each event, appended
-//! *after* the event. The last line of a part has the place of its bytes, which are not overwritten
-//! while this line is the last. An incomplete last line is cut off.
+//! *after* the event. The last line for a part states where its bytes are. These bytes are not
+//! overwritten while that line is the last. An incomplete last line is cut off.
 //!
 //! Written bytes survive the kill of a process, but not a power cut. So parts that were recorded
 //! before the last reboot are used only after their checksums were verified
@@ -52,12 +52,12 @@ pub(crate) struct ArrivedPart {
     pub(crate) length: u64,
     pub(crate) place: PartPlace,
     pub(crate) checksums: ChecksumValues,
-    /// The time at which it was complete.
+    /// The time at which the part was complete.
     pub(crate) arrived: SystemTime,
 }
 
 impl ArrivedPart {
-    /// Returns the tag of the part: one of its checksums, in a form that no client takes for an
+    /// Returns the tag of the part: one of its checksums, in a form that no client mistakes for an
     /// MD5.
     pub(crate) fn etag(&self) -> String {
         let sum = self.checksums.get(&Algorithm::Crc64Nvme).map_or("", String::as_str);
@@ -70,11 +70,11 @@ impl ArrivedPart {
 pub(super) enum JournalLine {
     /// The following lines were written during this boot of the machine.
     Boot(String),
-    /// Slots have this length in bytes.
+    /// Slots have this length in bytes. See `placement`.
     Slots(u64),
     /// This part has arrived. It replaces an earlier part of the same number.
     Part(u32, ArrivedPart),
-    /// The bytes of this part are not those that were recorded.
+    /// The stored bytes of this part do not match its checksum, so the part is lost.
     Lost(u32),
     /// The file of this name is the complete result. Publishing moves it out of the directory.
     Whole(String),
@@ -94,7 +94,7 @@ pub(super) struct Recorded {
 impl Recorded {
     fn of(text: &[u8]) -> Self {
         let mut recorded = Self::default();
-        // A malformed line is the result of a power failure.
+        // A malformed line is the result of a power failure, and is skipped.
         let lines = text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
         lines.for_each(|line| recorded.follow(line));
         recorded
@@ -120,7 +120,8 @@ impl Recorded {
         }
     }
 
-    /// Whether the upload in `directory` has ended, and only its removal was interrupted.
+    /// Whether the upload in `directory` has ended, so that only the removal of its files is left
+    /// to do.
     pub(super) fn has_ended(&self, directory: &OwnedFd) -> bool {
         !exists(directory, DATA) || self.whole.as_deref().is_some_and(|whole| !exists(directory, whole))
     }
@@ -150,7 +151,8 @@ impl PartsJournal {
         let file = open_at(directory, JOURNAL, OFlags::APPEND)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) => Ok(None),
-            // A file system without locks must be used by one server at a time.
+            // This process has the lock, or the file system has no locks. Without locks, only one
+            // server at a time may use the directory.
             _ => Ok(Some(Self { length: file.metadata()?.len(), file })),
         }
     }
@@ -174,8 +176,8 @@ impl PartsJournal {
         Ok(Recorded::of(&text[..whole]))
     }
 
-    /// Reads the journal before lines are added: cuts off an incomplete last line, and records the
-    /// boot if it is another one.
+    /// Reads the journal before lines are added. Cuts off an incomplete last line, and records the
+    /// current boot if the machine was rebooted.
     pub(super) fn resume(&mut self) -> io::Result<Recorded> {
         let length = self.length;
         let recorded = self.read()?;
@@ -188,7 +190,7 @@ impl PartsJournal {
         Ok(recorded)
     }
 
-    /// Appends a complete line, or nothing.
+    /// Appends the whole line, or nothing.
     pub(super) fn append(&mut self, line: &JournalLine) -> io::Result<()> {
         let mut text = serde_json::to_vec(line).map_err(io::Error::from)?;
         text.push(b'\n');

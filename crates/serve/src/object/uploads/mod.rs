@@ -1,4 +1,4 @@
-//! Multipart uploads: one engine for S3 and for the upload page.
+//! Implements multipart uploads: one engine for S3 and for the upload page.
 //!
 //! An upload is a directory in its bucket's staging ([`mod@journal`] describes its files). A
 //! request for a part finds the upload ([`Uploads::find`]), claims the part
@@ -38,8 +38,9 @@ use crate::object::root::ServedRoot;
 use crate::object::staging::{self, TemporaryDirectory};
 use crate::path::EntryPath;
 
-/// The most uploads in memory, some 10 KB each. Above it, idle uploads are read from disk again.
-const MOST_KNOWN: usize = 1024;
+/// Maximum number of uploads in memory, about 10 KB each. Above it, idle uploads are forgotten and
+/// read from disk again when needed.
+const MAX_UPLOADS_IN_MEMORY: usize = 1024;
 
 /// The uploads of one server.
 #[derive(Debug)]
@@ -54,12 +55,13 @@ pub(crate) struct Uploads {
 pub(crate) struct ListedUpload {
     pub(crate) id: String,
     pub(crate) description: Description,
-    /// The version of the upload's description, whose time is when the upload was begun.
+    /// The version of the upload's description. Its modification time is the time at which the
+    /// upload began.
     pub(crate) begun: EtagIdentity,
 }
 
 impl Uploads {
-    /// Makes the uploads below `root`.
+    /// Creates the collection of uploads below `root`.
     pub(crate) fn new(root: ServedRoot) -> Self {
         Self { root, known: Mutex::default() }
     }
@@ -78,15 +80,15 @@ impl Uploads {
         let text = serde_json::to_vec(description).map_err(|error| failed(error.into()))?;
         let fill = |directory: &OwnedFd| -> io::Result<()> {
             let create = OFlags::CREATE | OFlags::EXCL;
-            // If the file system has no room for the metadata, the upload is refused now, not after
-            // all parts were sent.
+            // Refuses the upload now if the file system has no room for the metadata. Otherwise the
+            // client would learn this only after sending all parts.
             description.object.write(&open_at(directory, journal::DATA, create)?)?;
             PartsJournal::create(directory)?;
             open_at(directory, journal::DESCRIPTION, create)?.write_all_at(&text, 0)
         };
         fill(made.directory()).map_err(failed)?;
         match made.rename(&self.root, bucket, Area::Uploads, id) {
-            // Two requests created the same upload at once, which the page may do.
+            // Two requests created the same upload at once. The page may do so.
             Err(error)
                 if matches!(
                     error.kind(),
@@ -114,7 +116,7 @@ impl Uploads {
             })?;
         let mut known = self.known.lock();
         known.retain(|_, upload| !upload.has_ended());
-        if known.len() >= MOST_KNOWN {
+        if known.len() >= MAX_UPLOADS_IN_MEMORY {
             known.retain(|_, upload| Arc::strong_count(upload) > 1 || upload.has_claims());
         }
         let new =
@@ -156,8 +158,8 @@ impl Uploads {
         Ok(ids)
     }
 
-    /// Completes `upload`: `choose` selects the parts, `put` publishes the result. If either fails,
-    /// the upload continues, but parts in flight have to be sent again. Blocking.
+    /// Completes `upload`: `choose` selects the parts, and `put` publishes the result. If `choose`
+    /// or `put` fails, the upload continues, but parts in flight have to be sent again. Blocking.
     pub(crate) fn complete<T, E: From<Error>>(
         &self,
         upload: &ServedUpload,
@@ -176,7 +178,7 @@ impl Uploads {
         Ok(())
     }
 
-    /// Ends all uploads of `bucket`, except those that another process works on. Blocking.
+    /// Ends all uploads of `bucket`, except those on which another process works. Blocking.
     pub(crate) fn remove_all(&self, bucket: &EntryPath) -> io::Result<()> {
         for id in self.ids(bucket)? {
             if let Err(error) = self.find(bucket, &id).and_then(|upload| self.remove(&upload)) {
@@ -190,16 +192,17 @@ impl Uploads {
         self.known.lock().retain(|_, known| !std::ptr::eq(Arc::as_ptr(known), upload));
     }
 
-    /// Removes the uploads of `bucket` whose removal was interrupted, and those that received
-    /// nothing for the time `abandoned`. Uploads that a request works on stay. Blocking.
+    /// Removes the uploads of `bucket` whose removal was interrupted, and the uploads that received
+    /// nothing for the time `abandoned`. Keeps uploads on which a request works. Blocking.
     pub(crate) fn sweep(&self, bucket: &EntryPath, abandoned: Duration) -> io::Result<()> {
         let parent = match reserved::open(&self.root, bucket, Area::Uploads) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             done => done?,
         };
         for id in self.ids(bucket)? {
-            // The lock is held during the removal, so that no request begins to work on the upload.
-            let Some(_locked) = lock_over(&parent, &id, abandoned)? else { continue };
+            // The lock is held during the removal, so that no request can begin to work on the
+            // upload.
+            let Some(_locked) = lock_finished_or_abandoned(&parent, &id, abandoned)? else { continue };
             tracing::info!(%bucket, upload = id, "removing what is left of an upload");
             staging::remove_tree(&parent, id.as_ref())?;
             self.known.lock().remove(&(bucket.clone(), id));
@@ -210,13 +213,17 @@ impl Uploads {
 }
 
 /// Locks the upload `id` in `parent` if it has ended or was abandoned.
-fn lock_over(parent: &OwnedFd, id: &str, abandoned: Duration) -> io::Result<Option<Option<PartsJournal>>> {
+fn lock_finished_or_abandoned(
+    parent: &OwnedFd,
+    id: &str,
+    abandoned: Duration,
+) -> io::Result<Option<Option<PartsJournal>>> {
     let directory = match reserved::open_in(parent, id.as_ref()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         done => done?,
     };
     let mut journal = match PartsJournal::open(&directory) {
-        // A new upload has a journal. If it is missing, a removal was interrupted.
+        // A new upload has a journal. If the journal is missing, a removal was interrupted.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Some(None)),
         Err(error) => return Err(error),
         Ok(None) => return Ok(None),

@@ -1,8 +1,8 @@
-//! A request's claim to write one part.
+//! Represents a request's claim to write one part.
 //!
-//! No other claim and no recorded part has bytes in the claim's place. The claim writes only there,
-//! until it is recorded, or revoked because the upload ends. It is released when its last owner is
-//! dropped; a write that still runs for a cancelled request is an owner.
+//! The claim's place has no bytes of other claims or of recorded parts. The claim writes only
+//! there, until the claim is recorded, or revoked because the upload ends. The claim is released
+//! when its last owner is dropped. A write that still runs for a cancelled request is an owner too.
 
 use std::fs::File;
 use std::io;
@@ -52,8 +52,8 @@ impl Claim {
         self.length
     }
 
-    /// Records that all `length` bytes are written and have these checksums. This replaces an
-    /// earlier part of the number. The claim must not write at the same time. Blocking.
+    /// Records that all `length` bytes are written and have these checksums. The part replaces an
+    /// earlier part of the same number. No write of this claim may run at the same time. Blocking.
     ///
     /// # Errors
     /// The body was short, the upload is being ended, or the journal cannot be written. The earlier

@@ -1,14 +1,15 @@
 //! Computes the offsets of an upload's parts in the final file, while parts arrive in any order.
 //!
-//! If all parts but the last have one length, part `n` belongs at `(n - 1) * length`, its slot.
-//! Parts written into their slots need no merging. The page states the length beforehand. For S3
-//! the length is known when part 1 arrives (it is not the short one, unless it is the only one) or
-//! when two parts of one length have arrived. A known length never changes, even after a restart,
-//! so slots never overlap. A part that arrives earlier, or does not fit, has no slot.
+//! If all parts except the last have the same length, part `n` belongs at the offset `(n - 1) *
+//! length`, its slot. Parts written into their slots need no merging. The page states the length
+//! beforehand. For S3 the length is known when part 1 arrives (only the last part may be shorter),
+//! or when two parts of the same length have arrived. A known length never changes, even after a
+//! restart, so slots never overlap. A part that arrives before the length is known, or that does
+//! not fit, has no slot.
 
-/// The longest file with slots, in bytes: below the limits of common file systems, above S3's
-/// largest object.
-const LONGEST: u64 = 8 << 40;
+/// Maximum length in bytes of a file with slots: below the limits of common file systems, above
+/// S3's largest object.
+const MAX_FILE_BYTES: u64 = 8 << 40;
 
 /// The common length of the parts, if it is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,7 +19,7 @@ pub(crate) struct Placement {
 }
 
 impl Placement {
-    /// Starts with this common length, or without one.
+    /// Creates a placement with this common length, or with an unknown one.
     pub(crate) fn of(length: Option<u64>) -> Self {
         Self { length, seen: None }
     }
@@ -37,7 +38,7 @@ impl Placement {
         self.seen = Some(length);
         let common = self.length.filter(|common| length <= *common)?;
         let offset = u64::from(number.checked_sub(1)?).checked_mul(common)?;
-        (offset.checked_add(length)? <= LONGEST).then_some(offset)
+        (offset.checked_add(length)? <= MAX_FILE_BYTES).then_some(offset)
     }
 }
 
@@ -46,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_of_one_length_and_a_short_last_one_have_slots() {
+    fn equal_parts_and_a_shorter_last_part_have_slots() {
         let mut placement = Placement::default();
         assert_eq!(placement.slot(1, 8), Some(0));
         assert_eq!(placement.slot(3, 5), Some(16));
@@ -54,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_before_the_length_is_known_or_beyond_it_have_none() {
+    fn parts_sent_before_the_length_is_known_or_longer_parts_have_no_slot() {
         let mut placement = Placement::default();
         assert_eq!(placement.slot(4, 3), None);
         assert_eq!(placement.slot(2, 8), None);

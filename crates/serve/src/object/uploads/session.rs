@@ -1,4 +1,4 @@
-//! The state of an upload while requests work on it, and its open files.
+//! Holds the state of an upload while requests work on it, and its open files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -16,7 +16,7 @@ use super::placement::Placement;
 use crate::object::copying::read_range;
 use crate::token::random_token;
 
-/// The rights of a claim.
+/// Whether a claim may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClaimGate {
     /// The claim may write.
@@ -27,7 +27,7 @@ pub(super) enum ClaimGate {
     Recorded,
 }
 
-/// The upload's record of a claim in progress.
+/// The upload's record of a claim that is still being written.
 #[derive(Clone, Debug)]
 pub(super) struct RunningClaim {
     pub(super) number: u32,
@@ -51,7 +51,7 @@ pub(super) struct UploadState {
     pub(super) parts: BTreeMap<u32, ArrivedPart>,
     pub(super) doubtful: BTreeSet<u32>,
     pub(super) running: Vec<RunningClaim>,
-    /// The journal's length when it was last read; 0 before that.
+    /// The journal's length in bytes when it was last read; 0 before that.
     pub(super) journal: u64,
     pub(super) session: Weak<UploadSession>,
 }
@@ -65,14 +65,14 @@ pub(super) struct UploadSession {
 }
 
 impl UploadSession {
-    /// Removes a file that is not a part. If this fails, it is removed with the upload.
+    /// Removes a file that is not a part. If this fails, the file is removed with the upload.
     pub(super) fn remove(&self, name: &str) {
         let _ = rustix::fs::unlinkat(&self.directory, name, AtFlags::empty());
     }
 
     /// Frees the space of an assembled file that was not published, perhaps because the disk is
-    /// full. A file that also has another name is left unchanged.
-    pub(super) fn give_back(&self, recorded: &BTreeMap<u32, ArrivedPart>) {
+    /// full. A file with a second name is left unchanged, because it may have been published.
+    pub(super) fn free_unpublished_space(&self, recorded: &BTreeMap<u32, ArrivedPart>) {
         let placed = recorded.values().filter_map(|part| match part.place {
             PartPlace::At(offset) => Some(offset + part.length),
             PartPlace::Apart(_) => None,
@@ -98,7 +98,7 @@ impl UploadSession {
     }
 
     /// Whether the bytes of `part` match the recorded checksum.
-    fn holds(&self, part: &ArrivedPart) -> bool {
+    fn matches_checksum(&self, part: &ArrivedPart) -> bool {
         let Some((algorithm, expected)) =
             part.checksums.iter().find(|(algorithm, _)| **algorithm != Algorithm::Md5)
         else {
@@ -115,7 +115,7 @@ impl UploadSession {
     }
 }
 
-/// Truncates the file `name` to `length`, if it is longer and has no other name.
+/// Truncates the file `name` to `length`, if the file is longer and has no other name.
 fn shorten(directory: &OwnedFd, name: &str, length: u64) -> std::io::Result<()> {
     let file = open_at(directory, name, OFlags::empty())?;
     let metadata = file.metadata()?;
@@ -135,7 +135,7 @@ impl UploadState {
         Ok(self.parts.insert(number, part.clone()))
     }
 
-    /// Chooses the place of a part: its slot if that is free, otherwise a separate file.
+    /// Chooses the place of a part: its slot if the slot is free, otherwise a separate file.
     pub(super) fn place(&mut self, session: &UploadSession, number: u32, length: u64) -> Result<PartPlace> {
         let known = self.placement.length();
         let slot = self.placement.slot(number, length);
@@ -175,7 +175,7 @@ impl UploadState {
 pub(super) fn verify(state: &mut UploadState, session: &UploadSession) -> Result<()> {
     for number in std::mem::take(&mut state.doubtful) {
         let Some(part) = state.parts.get(&number).cloned() else { continue };
-        let line = if session.holds(&part) {
+        let line = if session.matches_checksum(&part) {
             JournalLine::Part(number, part)
         } else {
             state.parts.remove(&number);

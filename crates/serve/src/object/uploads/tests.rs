@@ -1,7 +1,8 @@
 //! Tests the engine of uploads against a model: any order of claims, pieces, records, drops,
 //! completions, aborts, sweeps and crashes.
 //!
-//! Every byte of a part is the number of its write, so a mixture is detected.
+//! Every byte of a part is the number of the write that produced it, so a mixture of two writes is
+//! detected.
 
 use std::collections::HashMap;
 
@@ -23,7 +24,7 @@ enum Step {
         number: u32,
         length: u64,
     },
-    /// Writes half of the rest of a claim.
+    /// Writes half of the bytes that a claim has not written yet.
     Write {
         claim: usize,
     },
@@ -56,7 +57,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// One claim, and the model's knowledge of it.
+/// One claim, and what the model expects of it.
 struct Writing {
     claim: Arc<Claim>,
     number: u32,
@@ -133,7 +134,7 @@ impl World {
             Step::Finish { .. } | Step::Drop { .. } => {}
             Step::Complete { keep, refused } => self.complete(keep, refused),
             Step::Crash => {
-                // Claims of a killed process write no more. Their written bytes stay.
+                // After a kill the claims write no more. The bytes they wrote are kept.
                 self.writing.clear();
                 self.uploads = Uploads::new(ServedRoot::open(self.directory.path()).unwrap());
             }
@@ -163,7 +164,7 @@ impl World {
         let put = |finished: Finished<'_>| publish(&root, finished, &Self::bucket(), &target, &condition);
         let done = self.uploads.complete(&self.upload(), choose, put);
         assert_eq!(done.is_ok(), !refused);
-        // Parts in flight are refused from now on, even if completing was refused.
+        // Parts in flight are refused from now on, even if the completion was refused.
         for writing in self.writing.drain(..) {
             assert!(writing.claim.write_all_at(&[0], 0).is_err());
             assert!(writing.claim.record(writing.claim.length(), Default::default()).is_err());

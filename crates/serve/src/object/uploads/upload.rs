@@ -1,12 +1,13 @@
-//! One multipart upload: its complete parts, the parts being written, and the assembly of the file.
+//! Implements one multipart upload: its complete parts, the parts being written, and the assembly
+//! of the file.
 //!
 //! A part is recorded when it is complete; until then the previous part of the same number stays
 //! valid. A new part is written into its slot of the final file if the slot is free, otherwise into
-//! a separate file, so bytes of a recorded part are never overwritten. Ending an upload revokes
-//! running claims first, so they write no byte to the published file.
+//! a separate file, so bytes of a recorded part are never overwritten. Ending an upload first
+//! revokes running claims, so that no claim writes to the published file.
 //!
 //! Descriptors are open only while a request works on the upload ([`UploadSession`]). If another
-//! process has added to the journal, the state is read from it again.
+//! process has appended to the journal, the state is read from the journal again.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -33,13 +34,13 @@ use crate::object::root::ServedRoot;
 use crate::object::staging;
 use crate::path::EntryPath;
 
-/// How often a locked journal is tried again, with a pause of one millisecond each time.
+/// Maximum number of attempts to lock the journal, with a pause of one millisecond after each.
 const CLOSING_ATTEMPTS: u32 = 500;
 
 /// The rule for sending a part again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Resending {
-    /// Allowed at any time; the part that is complete last is valid.
+    /// Allowed at any time. The part that was completed last is valid.
     Replaces,
     /// Refused while another request sends the part, and after the part is complete.
     Refused,
@@ -67,7 +68,7 @@ pub(crate) struct ServedUpload {
     pub(crate) description: Description,
     root: ServedRoot,
     bucket: EntryPath,
-    /// Held by the request that completes or removes the upload.
+    /// Locked by the request that completes or removes the upload.
     ending: Mutex<()>,
     state: Arc<Mutex<UploadState>>,
 }
@@ -142,7 +143,8 @@ impl ServedUpload {
     }
 
     /// Assembles the parts that `choose` selects, passes the file to `put` for publishing, and ends
-    /// the upload. If that fails, the upload continues without its parts in flight. Blocking.
+    /// the upload. If a step fails, the upload continues, but its parts in flight are lost.
+    /// Blocking.
     pub(super) fn complete<T, E: From<Error>>(
         &self,
         choose: impl FnOnce(&BTreeMap<u32, ArrivedPart>) -> std::result::Result<Whole, E>,
@@ -158,7 +160,7 @@ impl ServedUpload {
         };
         let done = self.publish(&session, &parts, &whole, put);
         if done.is_err() {
-            session.give_back(&parts);
+            session.free_unpublished_space(&parts);
         }
         self.state.lock().phase = if done.is_ok() { UploadPhase::Ended } else { UploadPhase::Open };
         if done.is_ok() {
@@ -194,7 +196,7 @@ impl ServedUpload {
         Ok(put(finished)?)
     }
 
-    /// Opens the upload's files, or reuses the open ones. Fails if the phase is later than
+    /// Opens the upload's files, or reuses the open ones. Fails if the upload's phase is later than
     /// `latest`.
     fn open(&self, latest: UploadPhase) -> Result<(MutexGuard<'_, UploadState>, Arc<UploadSession>)> {
         let mut state = self.state.lock();
@@ -224,8 +226,8 @@ impl ServedUpload {
         Ok((state, session))
     }
 
-    /// Opens the journal. If it is locked, waits a moment, because the last request of this process
-    /// may just be closing it.
+    /// Opens the journal. If the journal is locked, waits a moment, because another request of this
+    /// process may be about to close it.
     fn open_journal(&self, directory: &OwnedFd) -> Result<PartsJournal> {
         for _ in 0..CLOSING_ATTEMPTS {
             match PartsJournal::open(directory).map_err(|error| self.gone(error))? {
@@ -247,15 +249,15 @@ impl ServedUpload {
         let parent = reserved::open(&self.root, &self.bucket, Area::Uploads);
         let removed = parent.and_then(|parent| staging::remove_tree(&parent, self.id.as_ref()));
         if let Err(error) = removed {
-            // A sweep removes the upload later.
+            // The error is only logged: a sweep removes the upload later.
             tracing::warn!(%error, bucket = %self.bucket, upload = self.id, "an ended upload cannot be removed");
         }
         reserved::tidy(&self.root, &self.bucket);
     }
 }
 
-/// Assembles the chosen parts: in `data` if that changes no recorded part, otherwise in a separate
-/// file.
+/// Assembles the chosen parts: in `data` if no recorded part is changed by that, otherwise in a
+/// separate file.
 fn assemble(
     session: &UploadSession,
     recorded: &BTreeMap<u32, ArrivedPart>,

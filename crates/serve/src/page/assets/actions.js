@@ -1,7 +1,7 @@
-// Actions on entries that write nothing: download as one tar file, and previews of images and texts.
+// Implements the actions that write nothing: download as one tar file, and previews of images and texts.
 'use strict';
 
-// Undo actions, each { label, act }. The last one is offered, beside any later message, until it is used.
+// Undo actions, each { label, act }. The last action is offered, beside any later message, until the user takes it.
 const undos = [];
 
 // Shows a message about a finished action, with its undo action if there is one.
@@ -40,7 +40,7 @@ find('#undo').addEventListener('click', () => undos.pop().act());
 {
   const IMAGES = /\.(png|jpe?g|gif|webp|avif|svg|ico|bmp)$/i;
   const TEXTS = /\.(txt|log|md|csv|tsv|json|jsonl|ndjson|xml|ya?ml|toml|ini|cfg|conf|rs|py|c|h|cpp|hpp|java|go|sh|js|mjs|ts|css|html?|sql|r|tex|fasta|fa|vcf|bed|gff)$/i;
-  // The most bytes of a text to show.
+  // Maximum number of bytes of a text to show.
   const SHOWN_BYTES = 64 * 1024;
   const preview = find('#preview'), content = preview.querySelector('.shown'), state = preview.querySelector('.state');
 

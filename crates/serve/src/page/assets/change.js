@@ -1,4 +1,4 @@
-// Changes of entries: make a folder, rename, delete and undo. Also the requests that write, including those of uploads.
+// Changes entries: makes folders, renames, deletes and undoes. Also sends all requests that write, those of uploads too.
 'use strict';
 
 class Refusal extends Error {
@@ -92,7 +92,7 @@ async function ask(method, url, body) {
       for (const entry of entries) if (answer.done.some((one) => one.entry === entry.path)) picked.delete(entry.href);
       return answer;
     };
-    // The trash needs some space.
+    // If the disk is full, the trash has no space, so only deleting forever works.
     const withoutTrash = (full) => confirm({
       title: `Delete ${full.length === entries.length ? what : `${numberFormat.format(full.length)} entries`} for ever?`,
       text: 'The disk is full: nothing can be kept in the trash. This cannot be undone.', label: 'Delete for ever', danger: true,

@@ -1,4 +1,4 @@
-// Links to entries, copied to the clipboard. They are signed and expire if visitors have keys.
+// Copies links to entries to the clipboard. If visitors have keys, the links are signed and expire.
 'use strict';
 
 {

@@ -1,4 +1,4 @@
-// The directory listing: entries stream in as NDJSON into one array; only the rows in view are in the document.
+// Shows the directory listing. Entries stream as NDJSON into one array; only the rows in view are in the document.
 'use strict';
 
 const page = document.body.dataset;
@@ -11,7 +11,7 @@ find('.plain').remove();
 const scroller = find('.scroller'), spacer = find('.spacer'), note = find('.note'), counts = find('.counts');
 const search = find('.search input');
 
-// Browsers limit an element's height (Firefox to about 17 million pixels); past this the scroll bar is scaled.
+// Maximum height in pixels. Browsers limit an element (Firefox to about 17 million); above, the scroll bar is scaled.
 const TALLEST = 12_000_000;
 // Rows kept above and below the view, so that quick scrolling shows no gap.
 const MARGIN = 8;
@@ -20,7 +20,7 @@ const narrow = matchMedia('(max-width: 640px)');
 const rowHeight = () => (narrow.matches ? 58 : 40);
 const collator = new Intl.Collator(undefined, { numeric: true, sensitivity: 'base' });
 const timeFormat = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' });
-// The space that a phone has beside a size and the buttons.
+// A phone has no space for a time beside the size and the buttons, so it shows only the day.
 const dayFormat = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium' });
 const numberFormat = new Intl.NumberFormat();
 
@@ -75,7 +75,7 @@ function count() {
   const bytes = all.reduce((n, e) => n + (e.directory ? 0 : e.size ?? 0), 0);
   const files = all.length - directories, parts = [];
   if (directories) parts.push(plural(directories, 'folder', 'folders'));
-  // The sizes of folders are not known.
+  // The sizes of folders are unknown.
   if (files || !directories) parts.push(plural(files, 'file', 'files'), humanSize(bytes));
   const total = parts.join(', ');
   counts.textContent = shown.length === all.length ? total : `${numberFormat.format(shown.length)} found of ${total}`;

@@ -1,11 +1,11 @@
-// Uploads: files are cut into parts, which workers send in parallel. Parts that the server has are not sent again.
+// Uploads files: cuts them into parts, which workers send in parallel. Parts that the server has are not sent again.
 // `ask` and `Refusal` are in change.js.
 'use strict';
 
 {
   // Browsers open six connections to a server; one is left for the list and one for the rest of the page.
   const WORKERS = 4;
-  // The most files in flight: enough to hide the two round trips at the start and end of a small file.
+  // Maximum number of files in flight: enough to hide the two round trips at the start and end of a small file.
   const FILES = 3;
   const api = `${page.base}/.firstbyte/uploads`;
   const panel = find('.uploads'), list = panel.querySelector('ul'), heading = panel.querySelector('h2');
@@ -171,7 +171,7 @@
       const missing = Array.from({ length: count }, (_, n) => n);
       this.timer = setInterval(() => this.show(), 500);
       this.show();
-      // Each lane takes the next part when its last one is complete. Lanes share the workers of all files.
+      // Each lane takes the next part when its previous part is complete. The lanes of all files share the workers.
       const lane = async () => {
         while (missing.length) {
           const number = missing.shift();

@@ -10,8 +10,8 @@ use crate::object::publish::{self, Finished, publish};
 use crate::object::root::ServedRoot;
 use crate::path::EntryPath;
 
-/// The most names tried for "keep both".
-const MOST_COPIES: u32 = 10_000;
+/// Maximum number of names tried for "keep both".
+const MAX_COPIES: u32 = 10_000;
 
 /// The action if a file of the name exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -26,15 +26,15 @@ pub(crate) enum Existing {
     KeepBoth,
 }
 
-/// Refuses a name that is not one plain component, or would be hidden or reserved.
+/// Refuses a name that has several components, or that would be hidden or reserved.
 pub(super) fn check_name(name: &str) -> Result<()> {
     let fits = EntryPath::parse(name.as_bytes())
         .is_ok_and(|path| path.as_bytes() == name.as_bytes() && !path.is_root());
     if fits && !name.contains('/') { Ok(()) } else { Err(Error::Name(name.into())) }
 }
 
-/// Publishes the finished file as `name` in `directory`, as `existing` requires. Returns its final
-/// name. A directory of the name counts like a file.
+/// Publishes the finished file as `name` in `directory`, as `existing` requires. Returns the file's
+/// final name. An existing directory of that name counts as an existing file.
 pub(super) fn put_in_place(
     root: &ServedRoot,
     finished: Finished<'_>,
@@ -53,7 +53,7 @@ pub(super) fn put_in_place(
             done => done.map(|_| name.into()),
         },
         Existing::KeepBoth => {
-            for copy in 0..MOST_COPIES {
+            for copy in 0..MAX_COPIES {
                 let candidate = copy_name(name, copy);
                 match put(&candidate, &Condition::absent()) {
                     Err(publish::Error::Unmet(_)) => {}
@@ -66,7 +66,7 @@ pub(super) fn put_in_place(
     }
 }
 
-/// Makes `a (1).tar` of `a.tar`, shortened if it would exceed 255 bytes.
+/// Makes `a (1).tar` from `a.tar`, shortened if it would exceed 255 bytes.
 fn copy_name(name: &str, copy: u32) -> String {
     if copy == 0 {
         return name.into();

@@ -1,4 +1,4 @@
-//! Errors of an upload from the page, each with its HTTP status.
+//! Defines the errors of an upload from the page, each with its HTTP status.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use crate::object::publish;
 use crate::object::uploads;
 
 /// The kernel's errors for a path that would leave the served directory.
-const LEADS_OUT: [i32; 2] = [Errno::XDEV.raw_os_error(), Errno::LOOP.raw_os_error()];
+const LEADS_OUT_CODES: [i32; 2] = [Errno::XDEV.raw_os_error(), Errno::LOOP.raw_os_error()];
 
 /// The reason for which an upload fails.
 #[derive(Debug, thiserror::Error)]
@@ -22,7 +22,7 @@ pub(crate) enum Error {
     /// The upload is unknown, finished or removed.
     #[error("there is no upload {0} here; begin it again")]
     NoUpload(String),
-    /// The number is beyond the last part.
+    /// There is no part with this number.
     #[error("there is no part {number}: the upload has {parts}")]
     NoPart { number: usize, parts: usize },
     /// The announced length is not the length of the part.
@@ -37,7 +37,7 @@ pub(crate) enum Error {
     /// The bytes do not match the sender's checksum.
     #[error("part {0} was damaged on its way; send it again")]
     Checksum(usize),
-    /// Another request is writing it.
+    /// Another request is writing this part, or is ending the upload.
     #[error("{0} is being received by another request; try again in a moment")]
     InUse(String),
     /// Another process has the upload open.
@@ -94,7 +94,7 @@ impl Error {
         Self::Io { place: place.into(), cause: cause.into() }
     }
 
-    /// Returns the HTTP status, and the code for programs.
+    /// Returns the HTTP status, and the error code for programs.
     pub(crate) fn code(&self) -> (StatusCode, &'static str) {
         match self {
             Self::Name(_) => (StatusCode::BAD_REQUEST, "name"),
@@ -112,7 +112,9 @@ impl Error {
                 (StatusCode::BAD_REQUEST, "metadata")
             }
             // A link that leads out of the directory counts as missing, as for readers.
-            Self::Io { cause, .. } if cause.raw_os_error().is_some_and(|code| LEADS_OUT.contains(&code)) => {
+            Self::Io { cause, .. }
+                if cause.raw_os_error().is_some_and(|code| LEADS_OUT_CODES.contains(&code)) =>
+            {
                 (StatusCode::NOT_FOUND, "no-directory")
             }
             Self::Io { cause, .. } => match cause.kind() {

@@ -1,11 +1,11 @@
-//! Uploads from the page: one file in parts of a fixed length, each checked against the sender's
-//! CRC32C.
+//! Implements uploads from the page: one file in parts of a fixed length, each checked against the
+//! sender's CRC32C.
 //!
-//! `object::uploads` stores the parts. An upload's id follows from the file's name, size and time,
-//! and the directory. So if the user picks the same file again after a reload or a restart, its
-//! complete parts are found. A part is reused only if its CRC32C is the sender's, because another
-//! file may have the same name, size and time. The code is blocking; [`super::protocol`] does the
-//! HTTP.
+//! `object::uploads` stores the parts. The id of an upload is derived from the directory and the
+//! file's name, size and time. So if the user picks the same file again after a reload or a
+//! restart, its complete parts are found. Because another file may have the same name, size and
+//! time, a part is reused only if its CRC32C equals the sender's. The code is blocking;
+//! [`super::protocol`] does the HTTP.
 
 mod destination;
 mod error;
@@ -33,12 +33,12 @@ pub(crate) use crate::object::uploads::BrowserFile;
 pub(crate) use destination::Existing;
 pub(crate) use error::{Error, Result};
 
-/// Bytes in the smallest part: large enough that a request per part costs little, small enough that
-/// a broken connection costs little.
-const SMALLEST_PART: u64 = 8 << 20;
-/// The most parts of one upload. Above `SMALLEST_PART * MOST_PARTS` (78 GiB), parts are larger. It
-/// keeps the state of an upload, as sent to the page, under 100 KB.
-const MOST_PARTS: u64 = 10_000;
+/// Minimum part length in bytes: so large that the cost of one request per part is small, and so
+/// small that a broken connection loses little.
+const MIN_PART_BYTES: u64 = 8 << 20;
+/// Maximum number of parts of one upload. Files above `MIN_PART_BYTES * MOST_PARTS` (78 GiB) get
+/// larger parts. The maximum keeps the state of an upload, as sent to the page, under 100 KB.
+const MAX_PARTS: u64 = 10_000;
 
 /// The directory of a request, with the state to work on its uploads.
 #[derive(Clone, Debug)]
@@ -57,7 +57,7 @@ pub(crate) struct UploadStatus {
     /// The file in the browser.
     #[serde(flatten)]
     pub(crate) source: BrowserFile,
-    /// Bytes in every part but the last.
+    /// Length in bytes of every part except the last.
     pub(crate) part_size: u64,
     /// The numbers of the complete parts, from 0.
     pub(crate) held: Vec<usize>,
@@ -78,9 +78,9 @@ pub(crate) struct Occupant {
     pub(crate) mtime: i64,
 }
 
-/// Bytes in every part but the last.
+/// Returns the length in bytes of every part except the last.
 fn part_size(source: &BrowserFile) -> u64 {
-    source.size.div_ceil(MOST_PARTS).next_multiple_of(1 << 20).max(SMALLEST_PART)
+    source.size.div_ceil(MAX_PARTS).next_multiple_of(1 << 20).max(MIN_PART_BYTES)
 }
 
 /// Returns the number of parts; 0 for an empty file.
@@ -109,7 +109,8 @@ fn counted(number: usize) -> u32 {
 
 impl UploadDirectory {
     /// Begins the upload of `source`, or finds its complete parts. The directory is made when the
-    /// upload is complete, except for its first level, which holds unfinished uploads.
+    /// upload is complete, except for its first level: that is the bucket, which holds unfinished
+    /// uploads.
     pub(crate) fn begin(&self, source: BrowserFile) -> Result<UploadStatus> {
         destination::check_name(&source.name)?;
         self.check_reachable().map_err(|e| Error::io(self.path.to_string(), e))?;
@@ -128,7 +129,7 @@ impl UploadDirectory {
             self.status(&upload)
         };
         match begin() {
-            // The directory of an ended upload is still there after a kill.
+            // After a kill, the directory of an ended upload may still exist. The sweep removes it.
             Err(Error::NoUpload(id)) => {
                 self.uploads.sweep(&bucket, Duration::MAX).map_err(|e| Error::io(id, e))?;
                 begin()
@@ -159,8 +160,8 @@ impl UploadDirectory {
         Ok(self.uploads.remove(&*self.find(id)?)?)
     }
 
-    /// Checks that every part is complete, makes the file durable and publishes it. Returns its
-    /// final name. Parts whose CRC32C differs from the one in `expected`, if given, count as
+    /// Checks that every part is complete, makes the file durable and publishes it. Returns the
+    /// file's final name. If `expected` has CRC32C values, parts whose CRC32C differs count as
     /// missing.
     pub(crate) fn complete(
         &self,
@@ -183,7 +184,8 @@ impl UploadDirectory {
             Ok(Whole { parts, object: upload.description.object.clone() })
         };
         let put = |finished: crate::object::publish::Finished<'_>| {
-            // Users of the page expect the file to survive a power cut. It costs one flush a file.
+            // Users of the page expect the file to survive a power cut. This costs one flush per
+            // file.
             finished.file.sync_data()?;
             destination::put_in_place(&self.root, finished, &self.path, &source.name, existing)
         };
@@ -208,7 +210,8 @@ impl UploadDirectory {
         })
     }
 
-    /// Refuses a path that leads out or through a file, and makes its first level.
+    /// Refuses a path that leads out of the served directory or through a file, and makes the
+    /// path's first level.
     fn check_reachable(&self) -> io::Result<()> {
         let mut path = self.path.clone();
         while let Err(error) = self.root.open_directory(&path) {
@@ -223,7 +226,7 @@ impl UploadDirectory {
         Ok(())
     }
 
-    /// Refuses a file that cannot fit now rather than after an hour.
+    /// Refuses a file that does not fit on the disk, before any part is sent.
     fn check_space(&self, bucket: &EntryPath, size: u64) -> Result<()> {
         let open = self.root.open_directory(bucket).map_err(|e| Error::io(bucket.to_string(), e))?;
         let free = rustix::fs::fstatvfs(&open).map(|s| s.f_bavail.saturating_mul(s.f_frsize));
@@ -233,10 +236,11 @@ impl UploadDirectory {
         }
     }
 
-    /// Returns the file `name` of the directory; `None` if there is none. Links are not followed.
+    /// Returns the file `name` of the directory; `None` if it does not exist. Links are not
+    /// followed.
     fn occupant(&self, name: &str) -> Result<Option<Occupant>> {
         let open = match self.root.open_directory(&self.path) {
-            // The directory is not made yet, or a DELETE that emptied it removed it.
+            // The directory does not exist yet, or a DELETE that emptied it removed it too.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             done => done.map_err(|e| Error::io(self.path.to_string(), e))?,
         };
@@ -261,7 +265,7 @@ impl UploadDirectory {
         percent_encoding::percent_encode(self.path.as_bytes(), percent_encoding::NON_ALPHANUMERIC).to_string()
     }
 
-    /// Returns the id of the upload of `source`. The same file, picked again, has the same id.
+    /// Returns the id for the upload of `source`. The same file, picked again, has the same id.
     fn id(&self, source: &BrowserFile) -> String {
         let BrowserFile { size, mtime, name, .. } = source;
         let digest = Sha256::digest(format!("{}\0{size}\0{mtime}\0{name}", self.encoded()));
@@ -270,7 +274,7 @@ impl UploadDirectory {
 }
 
 /// Claims part `number`, from 0, of `length` bytes with this CRC32C. `None` if the same part is
-/// already complete. A part with another sum is replaced.
+/// already complete. A part with another CRC32C is replaced.
 pub(crate) fn claim(
     upload: &Arc<ServedUpload>,
     number: usize,

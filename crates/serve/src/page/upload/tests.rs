@@ -1,4 +1,5 @@
-//! Tests of uploads without HTTP: the valid parts after crashes, truncation, damage and a reboot.
+//! Tests uploads without HTTP: which parts are valid after crashes, truncation, damage and a
+//! reboot.
 
 use std::fs;
 use std::path::Path;
@@ -122,7 +123,7 @@ fn a_part_cut_short_or_damaged_is_missing_again() {
 }
 
 #[test]
-fn what_is_there_is_replaced_kept_or_refused_as_asked() {
+fn an_existing_file_is_replaced_kept_or_refused_as_requested() {
     let place = tempfile::tempdir().unwrap();
     let directory = serve(place.path());
     let existing = place.path().join("data.bin");
@@ -173,7 +174,7 @@ fn a_part_whose_number_is_far_beyond_the_last_is_refused() {
 }
 
 #[test]
-fn a_file_from_the_end_of_time_stands_where_an_upload_is_to_go() {
+fn the_extreme_time_of_an_existing_file_is_reported() {
     let place = tempfile::tempdir_in("/dev/shm").unwrap();
     let there = fs::File::create(place.path().join("data.bin")).unwrap();
     let last = SystemTime::UNIX_EPOCH + Duration::new(i64::MAX as u64, 999_999_999);

@@ -58,7 +58,7 @@ proptest! {
         }
         let root = ServedRoot::open(directory.path()).unwrap();
         let query = KeyQuery { prefix, delimiter, limit, ..KeyQuery::default() };
-        // A failed key may leave empty directories behind, which are keys too, so such cases are
+        // A failed key may leave empty directories behind, which are keys too. Such inputs are
         // discarded.
         prop_assume!(made.iter().all(|key| directory.path().join(key).is_file()));
         let empty = walk_empty(directory.path(), "");
