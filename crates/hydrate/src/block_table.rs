@@ -1,11 +1,11 @@
-//! The blocks of one version: the present ones, those that a fetch brings, and the reads that wait
+//! Tracks the blocks of one version: which are present, which a fetch brings, and which reads wait
 //! for them.
 //!
 //! All files open on a version share its table, so a block is fetched once for all readers. The
-//! table starts nothing. A reader asks for blocks and gets the [`Requests`] to submit to the queue
-//! above; a fetch reports its results to the table. A block is stored first and removed from the
-//! fetches in flight afterwards; a reader looks in the opposite order, under the lock. So no reader
-//! requests a block that has just arrived.
+//! table itself starts no fetch. A reader asks the table for blocks and gets the [`Requests`] to
+//! submit to the fetch queue; a fetch reports its results to the table. A block is first stored and
+//! then removed from the fetches in flight. A reader first looks at the fetches in flight and then
+//! at the stored blocks, under the lock. So no reader requests a block that has just arrived.
 
 mod fetch;
 mod in_flight;
@@ -44,43 +44,43 @@ pub(crate) struct BlockTable {
     pub(crate) location: Location,
     pub(crate) version: Version,
     pub(crate) blocks: BlockStore,
-    /// The furthest offset up to which a read has come.
+    /// The largest end offset of all reads so far.
     reach: AtomicU64,
     state: Mutex<TableState>,
-    /// All tables of this process; this is one of them.
+    /// All tables of this process, including this one.
     tables: Arc<OpenTables>,
 }
 
-/// The way in which the object is fetched.
+/// How the object is fetched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum FetchMode {
     /// By ranges, in parallel.
     #[default]
     Ranges,
-    /// As one response from its first byte: the server does not support ranges, or reports nothing
-    /// that shows whether two responses have the same content.
+    /// As one response from the first byte, because the server does not support ranges, or does not
+    /// report any version by which two responses could be recognized as the same content.
     Whole,
 }
 
-/// The bytes that a read requests.
+/// How much a read requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rounding {
     /// Whole blocks, which are kept for other reads.
     Blocks,
-    /// Only the bytes of the read, if it needs no more than one request and no other read waits for
-    /// its blocks.
+    /// Only the bytes of the read, provided that one request is enough and no other read waits for
+    /// the same blocks.
     Bytes,
 }
 
-/// The reader of a request for blocks.
+/// The reader for which blocks are requested.
 pub(crate) struct BlockReader<'a> {
-    /// Offset of the read: fetches near to it start first.
+    /// Offset of the read. Fetches near this offset start first.
     pub(crate) at: u64,
-    /// If present, other readers have priority: the fetches are ahead of this reader, and are not
-    /// wanted once the owner of the interest is dropped.
+    /// If present, the fetches are read-ahead: reads that wait have priority, and the fetches are
+    /// no longer wanted when the owner of the interest is dropped.
     pub(crate) interest: Option<&'a Weak<()>>,
     pub(crate) rounding: Rounding,
-    /// The sizes of the reader's requests.
+    /// The sizes of this reader's requests.
     pub(crate) sizes: ReadSizes,
 }
 
@@ -89,10 +89,10 @@ struct TableState {
     in_flight: InFlight,
     waiting: HashMap<u64, Vec<Arc<PendingRead>>>,
     mode: FetchMode,
-    /// The reason for which no further fetch can succeed, for example because the object changed.
+    /// The reason why no further fetch can succeed, for example that the object has changed.
     gone: Option<Error>,
-    /// The value that `gone` gets when the first fetch has begun, if the content has no version: a
-    /// second response could have other content.
+    /// The value for `gone` once the first fetch has begun. Set only if the content has no version,
+    /// because a second response could have other content.
     gone_after_first: Option<Error>,
 }
 
@@ -111,7 +111,7 @@ impl BlockTable {
         self.version.size.unwrap_or(0)
     }
 
-    /// Records the end of a read.
+    /// Records the end offset of a read.
     pub(crate) fn extend_reach(&self, end: u64) {
         self.reach.fetch_max(end, Ordering::Relaxed);
     }
@@ -121,19 +121,19 @@ impl BlockTable {
         self.state.lock().mode == FetchMode::Whole
     }
 
-    /// Whether the object can be fetched only once, so that a failed response cannot be repeated.
+    /// Whether the object can be fetched only once, so a failed response cannot be repeated.
     pub(crate) fn is_fetched_once(&self) -> bool {
         self.state.lock().gone_after_first.is_some()
     }
 
-    /// Whether a whole response is so far ahead of the readers that blocks they need would be
-    /// dropped, because only memory holds them.
+    /// Whether a whole response is too far ahead of the readers. If only memory holds the blocks,
+    /// blocks that readers still need would be dropped.
     pub(crate) fn is_far_ahead(&self, block: u64) -> bool {
         let reach = self.reach.load(Ordering::Relaxed);
         !self.blocks.is_caching() && block * BLOCK > reach + self.blocks.most_window()
     }
 
-    /// The reason for which no further fetch can succeed.
+    /// Returns the reason why no further fetch can succeed.
     pub(crate) fn gone(&self) -> Option<Error> {
         self.state.lock().gone.clone()
     }
@@ -143,14 +143,15 @@ impl BlockTable {
         self.state.lock().in_flight.is_owned(block)
     }
 
-    /// Makes a read that waits for no block yet.
+    /// Creates a read that does not wait for any block yet.
     pub(crate) fn pending(&self, deadline: Instant, receiver: Receiver) -> Arc<PendingRead> {
         Arc::new(PendingRead::new(self.location.clone(), deadline, receiver))
     }
 
-    /// Gives a read the present blocks, and lets it wait for the others: joins the fetches that
-    /// bring them soon, and begins fetches for the rest. A caller that has lent memory to the read
-    /// must abandon the read if anything fails from here on, because fetches know it now.
+    /// Gives a read the blocks that are present, and lets it wait for the others: joins fetches
+    /// that bring those blocks soon, and begins fetches for the rest. From this call on, fetches
+    /// know the read. So a caller that has lent memory to the read must abandon the read if a later
+    /// step fails.
     #[must_use]
     pub(crate) fn request(
         self: &Arc<Self>,
@@ -184,7 +185,7 @@ impl BlockTable {
         requests
     }
 
-    /// Begins the fetches of one run of blocks for a read.
+    /// Begins fetches for one run of blocks that a read needs.
     fn begin_for(
         self: &Arc<Self>,
         state: &mut TableState,
@@ -193,10 +194,11 @@ impl BlockTable {
         run: Range<u64>,
     ) -> Vec<Fetch> {
         let priority = if reader.interest.is_some() { Priority::Ahead } else { Priority::Demand };
-        // Otherwise readers wait for a block of another fetch, and may need other bytes of it.
+        // If another fetch owns a block of the run, other readers wait for that block and may need
+        // bytes of it that this read does not need. So all of its bytes are fetched.
         let is_alone = !run.clone().any(|block| state.in_flight.is_owned(block));
         let mut fetches = self.begin(state, priority, run, reader.sizes.request / BLOCK);
-        // A whole response has all bytes, and continues even if one reader loses interest.
+        // A whole response serves all readers, so it continues even if this one loses interest.
         if state.mode == FetchMode::Ranges {
             for fetch in &mut fetches {
                 fetch.place(reader.at, reader.interest);
@@ -209,8 +211,9 @@ impl BlockTable {
         fetches
     }
 
-    /// Begins fetches for the absent blocks ahead of a reader; they are wanted while its handle
-    /// lives. Background fetches of these blocks that have started continue without pauses.
+    /// Begins fetches for the absent blocks ahead of a reader. The fetches are wanted as long as
+    /// the reader's handle lives. Background fetches of these blocks that have started no longer
+    /// pause.
     #[must_use]
     pub(crate) fn request_ahead(self: &Arc<Self>, ahead: &AheadRange, handle: &Weak<()>) -> Requests {
         let blocks = ahead.range.start / BLOCK..ahead.range.end.div_ceil(BLOCK);
@@ -226,8 +229,8 @@ impl BlockTable {
         requests
     }
 
-    /// Begins a background fetch of at most `most` blocks: the next from `from` that are uncached
-    /// and that no other fetch brings. Returns `None` if there are none before `end`.
+    /// Begins a background fetch for at most `most` blocks: the first run at or after `from` that
+    /// is neither cached nor being fetched. Returns `None` if no such block is before `end`.
     pub(crate) fn request_in_background(
         self: &Arc<Self>,
         from: u64,
@@ -248,7 +251,8 @@ impl BlockTable {
         Some(Fetch { job: Some(Arc::clone(job)), ..fetch })
     }
 
-    /// Begins a fetch of everything as one response, because the server does not support ranges.
+    /// Begins one fetch of the whole object as a single response, because the server does not
+    /// support ranges.
     #[must_use]
     pub(crate) fn request_whole(self: &Arc<Self>) -> Requests {
         let mut state = self.state.lock();
@@ -259,7 +263,7 @@ impl BlockTable {
         Requests { fetches: self.begin(&mut state, Priority::Demand, 0..0, 0), ..Requests::default() }
     }
 
-    /// Promotes the queued fetches that a read waits for to demand priority.
+    /// Promotes the queued fetches for which `pending` waits to demand priority.
     #[must_use]
     pub(crate) fn hasten(&self, pending: &PendingRead) -> Requests {
         let (mut requests, now) = (Requests::default(), Instant::now());
@@ -273,8 +277,8 @@ impl BlockTable {
         requests
     }
 
-    /// Begins fetches for the blocks of `run`, of at most `most` blocks each; or one fetch of
-    /// everything, if the object is fetched as one response.
+    /// Begins fetches for the blocks of `run`, each of at most `most` blocks. If the object is
+    /// fetched as one response, begins a single fetch of all blocks.
     fn begin(
         self: &Arc<Self>,
         state: &mut TableState,
@@ -299,8 +303,8 @@ impl BlockTable {
         fetches
     }
 
-    /// Reads cached blocks for a callback. If some were evicted meanwhile, requests them again and
-    /// copies them as they arrive.
+    /// Reads cached blocks for a callback. If some blocks were evicted since they arrived, requests
+    /// them again and copies them as they arrive.
     fn read_out(self: &Arc<Self>, ready: ReadyRead) -> Requests {
         let ReadyRead { range, deadline, done } = ready;
         let mut buffer = vec![0; to_usize(range.len())];
@@ -309,7 +313,7 @@ impl BlockTable {
             return Requests::default();
         }
         let pending = self.pending(deadline, Receiver::Callback(range, Delivery::Copied, done));
-        // Too rare for measured sizes to matter.
+        // This happens too rarely for measured sizes to matter.
         let sizes = ReadSizes::of(None, None);
         self.request(
             &pending,
@@ -319,7 +323,7 @@ impl BlockTable {
 }
 
 impl TableState {
-    /// Lets a read wait for the `missing` blocks. Returns those that no fetch brings soon.
+    /// Lets a read wait for the `missing` blocks. Returns the blocks that no fetch brings soon.
     fn join(&mut self, pending: &Arc<PendingRead>, missing: &[u64], promoted: &mut Vec<FetchId>) -> Vec<u64> {
         let (mut wanted, mut joined, now) = (Vec::new(), None, Instant::now());
         for block in missing {

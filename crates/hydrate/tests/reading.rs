@@ -1,5 +1,5 @@
-//! Reads through the engine from real servers, with a cache and without: right bytes, one fetch per
-//! block, no unrequested blocks.
+//! Tests reads through the engine from real servers, with and without a cache: the bytes are right,
+//! each block is fetched once, and no block is fetched without a request.
 
 use std::sync::mpsc;
 
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 const SEED: u64 = 4;
 const BLOCK_LEN: usize = BLOCK as usize;
 
-/// Place of fetched blocks.
+/// Where fetched blocks are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kept {
     Cached,
@@ -120,8 +120,8 @@ fn sixteen_readers_of_the_same_blocks_share_their_fetches() {
                 scope.spawn(move || {
                     let handle = file.handle();
                     for turn in 0..64 {
-                        // All readers begin with the same block; then each reads all blocks in
-                        // another order.
+                        // All readers begin with the same block. Then each reads all blocks, in an
+                        // order of its own.
                         let block = turn * (2 * (reader % 8) + 1) % 64;
                         let at = (block * BLOCK) as usize;
                         assert!(read(&handle, block * BLOCK, BLOCK_LEN) == content[at..][..BLOCK_LEN]);
@@ -130,8 +130,9 @@ fn sixteen_readers_of_the_same_blocks_share_their_fetches() {
             }
         });
         let received = subject.store.counters().received - received;
-        // A block that arrived for one reader is not requested for another. Only without a cache, a
-        // reader may overtake a read-ahead, or fetch the bytes of a random read for itself.
+        // With a cache, a block that arrived for one reader is never requested for another. Without
+        // one, a reader may overtake a fetch ahead, or fetch only the bytes of a random read, so
+        // some blocks arrive twice.
         let most = if kept == Kept::Cached { 64 } else { 96 };
         assert!((64 * BLOCK..=most * BLOCK).contains(&received), "{kept:?} {:?}", hydrator.counters());
     }
@@ -153,7 +154,7 @@ fn an_overwritten_object_is_an_error_and_never_a_mixture() {
                 assert!(matches!(error, Error::Changed { .. }), "{of:?}: {error}");
                 assert!(!error.to_string().contains('\n'));
             }
-            // Cached blocks stay readable, and a new open has the new version.
+            // Cached blocks of the old version stay readable, and a new open reads the new version.
             assert!(read(&handle, 1000, 1000) == content[1000..2000]);
             let new = hydrator.open(&subject.at("data")).unwrap();
             assert!(read(&new.handle(), 20 * BLOCK, 4096) == other[20 * BLOCK_LEN..][..4096]);
@@ -183,8 +184,8 @@ fn without_room_in_the_cache_reads_continue_uncached() {
     let content = bytes(SEED, 200 * BLOCK_LEN);
     subject.place("data", &content);
     let dir = Some(cache.path().into());
-    // One cache has no room, the other has room for a part: cached blocks are evicted for those
-    // being read.
+    // One cache has no room at all. The other has room for some blocks, which are evicted for those
+    // that are being read.
     for cache_size in [0, 30 * BLOCK] {
         let settings = HydrationSettings {
             cache: dir.clone(),

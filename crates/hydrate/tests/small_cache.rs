@@ -1,5 +1,5 @@
-//! Hydration into a cache that is too small: the job ends, the files that fit are cached, and no
-//! fetched block is discarded. Bytes are counted on the network.
+//! Tests hydration into a cache that is too small: the job ends, the files that fit are cached, and
+//! no fetched block is discarded. Bytes are counted on the network.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -39,7 +39,7 @@ fn hydrate(hydrator: &Hydrator, subject: &Subject, names: &[String]) -> Hydratio
     progress
 }
 
-/// Stores `count` objects of `size` bytes. Returns their names.
+/// Stores `count` objects of `size` bytes on the server. Returns their names.
 fn plant(subject: &Subject, prefix: &str, count: u64, size: usize) -> Vec<String> {
     let name = |seed: u64| {
         let name = format!("{prefix}{seed:04}");
@@ -49,8 +49,8 @@ fn plant(subject: &Subject, prefix: &str, count: u64, size: usize) -> Vec<String
     (0..count).map(name).collect()
 }
 
-/// Returns the number of `names` that are completely cached. Opens no version, because that may
-/// evict another.
+/// Returns how many of `names` are completely cached. Opens no version, because that may evict
+/// another one.
 fn hydrated(hydrator: &Hydrator, subject: &Subject, names: &[String]) -> u64 {
     let whole = |name: &&String| {
         let found = hydrator.cache().unwrap().find(&subject.at(name)).unwrap();
@@ -69,7 +69,7 @@ fn a_version_that_was_released_and_fetched_again_is_verified_again() {
     let cache = scratch();
     let hydrator = engine(&subject, &cache, 64 * MIB);
     let names = plant(&subject, "f", 1, 3 * BLOCK_LEN + 5);
-    // The file stays open, like a file with handles in a mount.
+    // The file stays open, like a file of a mount that programs have open.
     let file = hydrator.open(&subject.at(&names[0])).unwrap();
     for round in 0..3 {
         let progress = hydrate(&hydrator, &subject, &names);
@@ -78,7 +78,7 @@ fn a_version_that_was_released_and_fetched_again_is_verified_again() {
         hydrator.cache().unwrap().release(file.location()).unwrap();
         assert!(file.backing().is_none());
     }
-    // Only readers fetch these blocks.
+    // Readers fetch these blocks, and no job does.
     let mut buffer = vec![0; 3 * BLOCK_LEN + 5];
     file.handle().read_at(&mut buffer, 0).unwrap();
     assert!(buffer == bytes(0, buffer.len()));
@@ -102,10 +102,10 @@ fn files_that_do_not_fit_are_reported_and_not_fetched() {
         assert_eq!(progress.files_done + progress.failed.len() as u64, count, "{size}");
         assert!(progress.failed.iter().all(|failure| matches!(failure.error, Error::NoRoom { .. })));
         assert_eq!(here, progress.files_done, "what the job says is done is here ({size})");
-        // Each name costs one request, whose response has a head.
+        // Each file costs one request, whose response has a head of less than 1,500 bytes.
         let heads = 1500 * count;
         assert!(fetched <= progress.files_done * size as u64 + heads, "{size}: {fetched} bytes on the wire");
-        // In a second job the cached files stay, and no others replace them.
+        // In a second job the cached files stay in the cache, and no other file replaces them.
         let before = received(&subject);
         let again = hydrate(&hydrator, &subject, &names[..here as usize]);
         assert_eq!((again.files_done, again.fetched), (here, 0), "{size}");
@@ -165,7 +165,8 @@ fn two_processes_that_share_a_small_cache_both_end() {
     let subject = Subject::start(Backend::ServeS3);
     let cache = scratch();
     let names = [plant(&subject, "a", 40, MIB as usize), plant(&subject, "b", 40, MIB as usize)];
-    // Each engine has its own instance of the cache on one directory, like two processes.
+    // Each engine opens its own instance of the cache on the same directory, like a separate
+    // process.
     let engines = [engine(&subject, &cache, 8 * MIB), engine(&subject, &cache, 8 * MIB)];
     let before = received(&subject);
     let done: u64 = std::thread::scope(|scope| {
@@ -201,8 +202,7 @@ fn a_job_whose_files_are_released_meanwhile_ends() {
     assert!(done == file.backing().is_some(), "{progress:?}");
 }
 
-/// Returns true if a file failed because it was released again and again, although the cache had
-/// room.
+/// Whether a file failed because it was released again and again although the cache had room.
 fn lost_to_a_release(failure: &HydrationFailure) -> bool {
     matches!(failure.error, Error::Released { .. })
 }
@@ -226,8 +226,8 @@ fn a_job_that_loses_its_files_to_releases_without_a_pause_does_not_say_that_ther
             for _ in 0..3 {
                 let job = hydrator.hydrate(wanted(&subject, &names), None).unwrap();
                 let progress = job.wait(wait_limit());
-                // The flag is set before an assertion can fail, because the other thread must end
-                // too.
+                // The flag is set before the assertion, because the other thread must end even if
+                // the assertion fails.
                 let right = progress.is_over && progress.failed.iter().all(lost_to_a_release);
                 ended.fetch_or(!right, Relaxed);
                 assert!(right, "{size}: {progress:?}");

@@ -4,7 +4,8 @@ use proptest::prelude::*;
 const MIB: u64 = 1 << 20;
 const WINDOW: u64 = 64 * MIB;
 
-/// Reads `from..to` in steps of `step`, all waiting. Returns what was fetched ahead.
+/// Reads `from..to` in steps of `step` bytes, and waits at each step. Returns the ranges that were
+/// fetched ahead.
 fn go_on(read_ahead: &mut ReadAhead, from: u64, to: u64, step: u64) -> Vec<Range<u64>> {
     let mut ahead = Vec::new();
     let mut at = from;
@@ -154,7 +155,7 @@ proptest! {
 
     #[test]
     fn each_of_several_readers_gets_the_same_as_alone(turns in proptest::collection::vec(0..MOST_SEQUENCES, 1..400)) {
-        // Far enough apart that no two sequences meet.
+        // The readers are so far apart that no two sequences meet.
         let apart = 1_u64 << 32;
         let mut together = ReadAhead::new(1 << 40, WINDOW);
         let mut alone: Vec<_> = (0..MOST_SEQUENCES).map(|_| ReadAhead::new(1 << 40, WINDOW)).collect();
@@ -170,7 +171,7 @@ proptest! {
     fn a_random_reader_gets_nothing_ahead(blocks in proptest::collection::hash_set(0..100_000_u64, 1..300)) {
         let mut read_ahead = ReadAhead::new(1 << 40, WINDOW);
         for block in blocks {
-            // Every second block at most: none begins where another ends.
+            // No read begins where another ends, because only every second block is read.
             let start = block * 2 * BLOCK;
             prop_assert_eq!(read_ahead.note(start..start + 4096, FoundBytes::Missing), None);
             prop_assert!(read_ahead.sequences.len() <= MOST_SEQUENCES);

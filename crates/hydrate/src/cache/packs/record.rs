@@ -20,7 +20,7 @@ const MAGIC: [u8; 8] = *b"fbrecd\0\x01";
 const CRC_FROM: usize = 12;
 const TEXT_AT: usize = 32;
 
-/// Bytes of disk for a record of this many bytes.
+/// Returns the bytes of disk that a record of `length` bytes takes.
 pub(in super::super) fn cost(length: usize) -> u64 {
     (length as u64).next_multiple_of(ALIGNMENT)
 }
@@ -33,7 +33,7 @@ pub(in super::super) struct PackRecord<'a> {
 }
 
 impl<'a> PackRecord<'a> {
-    /// Bytes of a record with this text and content.
+    /// Returns the length of a record with a text and a content of these lengths, bytes.
     pub(in super::super) fn length(text: usize, content: usize) -> usize {
         TEXT_AT + text + content
     }
@@ -53,7 +53,8 @@ impl<'a> PackRecord<'a> {
         record
     }
 
-    /// Decodes the record in `bytes`, which may be longer. `None` if it is not as it was written.
+    /// Decodes the record at the start of `bytes`. Returns `None` if the record is not as it was
+    /// written.
     fn decode(bytes: &'a [u8]) -> Option<Self> {
         let number = |at: usize| bytes.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes);
         let text_end = TEXT_AT.checked_add(number(12)? as usize)?;
@@ -64,14 +65,15 @@ impl<'a> PackRecord<'a> {
     }
 }
 
-/// Reads the record at `place`. `None` if it is not as it was written.
+/// Reads the record at `place`. Returns `None` if the record is not as it was written.
 pub(super) fn read<'a>(file: &File, place: RecordPlace, buffer: &'a mut Vec<u8>) -> Option<PackRecord<'a>> {
     let most = to_usize(place.bytes());
     if buffer.len() < most {
         buffer.resize(most, 0);
     }
     let mut read = 0;
-    // The last record of a pack ends with the file.
+    // The last record of a pack ends at the end of the file, which may be before the next multiple
+    // of the alignment.
     while read < most {
         match file.read_at(&mut buffer[read..most], place.offset() + read as u64) {
             Ok(0) => break,

@@ -1,8 +1,8 @@
-//! Tests of damage by kills, power cuts and other programs.
+//! Tests the cache after kills, power cuts, and damage by other programs.
 
 use super::*;
 
-/// Makes holes in place of blocks, as a power cut does to pages that had not reached the disk.
+/// Replaces blocks by holes, as a power cut does to pages that had not reached the disk.
 fn lose(dir: &Path, blocks: &[u64]) {
     for data in end_with(dir, ".data") {
         let file = File::options().write(true).open(data).unwrap();
@@ -105,7 +105,7 @@ fn after_a_kill_blocks_are_verified_and_kept() {
     fill_all(&seeded(&cache, 1, 5 * BLOCK), 1);
     drop(cache);
     as_if_killed(dir.path());
-    // A kill does not do that; it shows that blocks are verified.
+    // A kill does not lose blocks. The loss here shows that blocks are verified.
     lose(dir.path(), &[1]);
     let cache = open_at(dir.path());
     assert_eq!(present(&seeded(&cache, 1, 5 * BLOCK), 1), [0, 2, 3, 4]);
@@ -149,13 +149,13 @@ fn counters_that_were_cut_short_are_counted_again() {
     let cached = seeded(&cache, 1, 3 * BLOCK);
     fill_all(&cached, 1);
     File::options().write(true).open(dir.path().join("usage")).unwrap().set_len(7).unwrap();
-    // As another process opens it, while the first has not noticed.
+    // Opened as by another process while the first process has not noticed the damage.
     let other = open_at(dir.path());
     until("the blocks are counted", || other.usage().used.is_some_and(|used| used >= on_disk(dir.path())));
     assert_eq!(present(&seeded(&other, 1, 3 * BLOCK), 1), [0, 1, 2]);
 }
 
-/// Cuts the one file with this suffix short, as another program does.
+/// Cuts the only file with this suffix short, as another program would.
 fn cut(dir: &Path, suffix: &str, length: u64) {
     let found = end_with(dir, suffix);
     File::options().write(true).open(&found[0]).unwrap().set_len(length).unwrap();
@@ -191,7 +191,7 @@ fn a_write_behind_a_cut_shows_no_reader_zeros() {
     let received = cached.receive(4, &mut buffer, Exempt::Pinned, |sink, at, _| {
         cut(dir.path(), ".data", 7);
         sink.write_all_at(&bytes, at).unwrap();
-        // The writer has not noticed yet.
+        // The writer has not noticed the cut yet.
         assert_eq!(present(&reader, 1), Vec::<u64>::new());
         Ok(())
     });
@@ -233,7 +233,7 @@ fn a_block_that_is_on_its_way_during_a_cut_is_refused_whatever_others_write() {
     let received = cached.receive(2, &mut buffer, Exempt::Pinned, |sink, at, _| {
         sink.write_all_at(&bytes, at).unwrap();
         cut(dir.path(), ".data", at + 100);
-        // Another process notices the cut, or writes behind it.
+        // Another process fills blocks behind the cut: it notices the cut, or makes the file longer.
         for block in [5, 3] {
             fill(&writer, 1, block);
         }
@@ -265,7 +265,7 @@ fn a_new_version_leaves_the_data_of_one_whose_map_is_gone() {
     let cache = open_at(dir.path());
     let cached = seeded(&cache, 1, 3 * BLOCK);
     fill_all(&cached, 1);
-    // As by hand, or when a cache is emptied: the map is removed first.
+    // The map is removed first, as when a user removes the files or empties the cache.
     fs::remove_file(&end_with(dir.path(), ".map")[0]).unwrap();
     let anew = seeded(&cache, 1, 3 * BLOCK);
     assert_eq!(present(&anew, 1), Vec::<u64>::new());
@@ -401,7 +401,7 @@ fn a_directory_of_an_older_format_is_emptied_and_is_of_the_new_one() {
 fn opening_reads_no_objects() {
     let dir = scratch();
     drop(open_at(dir.path()));
-    // Reading the directories of objects fails here.
+    // Reading the directories of objects fails, because one of them is a file.
     fs::write(dir.path().join("objects/00"), "").unwrap();
     let cache = open_at(dir.path());
     assert_eq!(cache.statuses().filter(Result::is_err).count(), 1);

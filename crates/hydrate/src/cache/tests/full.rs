@@ -1,10 +1,10 @@
-//! Tests on disks that are full or read-only.
+//! Tests the cache on disks that are full or read-only.
 
 use std::process::Command;
 
 use super::*;
 
-/// A small file system in memory, unmounted when it is dropped.
+/// A small file system in memory, which is unmounted when this value is dropped.
 struct Small(tempfile::TempDir);
 
 impl Small {
@@ -27,7 +27,7 @@ impl Drop for Small {
     }
 }
 
-/// Fills the disk.
+/// Fills the disk with a file.
 fn stuff(path: &Path) {
     let file = File::create(path).unwrap();
     for at in 0.. {
@@ -46,7 +46,7 @@ fn on_a_full_disk_blocks_replace_others_and_nothing_fails() {
     let dir = small.path().join("cache");
     let cache = open_at(&dir);
     let cached = seeded(&cache, 1, 5 << 40);
-    // Far apart, so that each needs a page of the map.
+    // The blocks are far apart, so that each needs a page of the map.
     let mut kept = Vec::new();
     for index in (0..200).map(|step| step * 1000) {
         if fill(&cached, 1, index) == FillOutcome::Kept {
@@ -74,12 +74,12 @@ fn on_a_disk_filled_by_others_nothing_is_cached_and_nothing_fails() {
     stuff(&stuffing);
     assert_eq!(fill(&cached, 1, 1), FillOutcome::NoRoom);
     assert_eq!(fill(&cached, 1, 100_000), FillOutcome::NoRoom);
-    // As if others had filled the disk after the count reported room.
+    // Simulates another program that fills the disk after the count has reported room.
     assert!(cached.inner.map.word_allocated(200_000).is_err() && cached.inner.map.word(200_000).is_none());
     assert!(is_right(&cached, 1, 0) && !is_right(&cached, 1, 100_000));
     assert!(cache.version(&location("s3://b/2"), &strong(1, "a"), None).is_err());
     drop((cached, cache));
-    // The format is cut short, and there is no room to write it again.
+    // The format file is cut short, and there is no room to write it again.
     fs::write(dir.join("format"), "firstbyte ca").unwrap();
     let cache = open_at(&dir);
     let cached = seeded(&cache, 1, 5 << 40);

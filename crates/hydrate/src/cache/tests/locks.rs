@@ -1,4 +1,4 @@
-//! Tests of the order of locks: see `lock`.
+//! Tests the order of locks that `lock` describes.
 
 use std::thread;
 use std::time::Duration;
@@ -36,13 +36,13 @@ fn no_lock_is_held_while_room_is_made_for_a_new_version() {
     let first = seeded(&cache, 1, 8 * BLOCK);
     (0..7).for_each(|block| _ = fill(&first, 1, block));
     let evicting = cache.shared.evicting.lock();
-    // The map alone needs more room than there is.
+    // The map alone needs more room than the cache has.
     let (other, size) = (cache.clone(), 2 << 30);
     let opening = thread::spawn(move || {
         let cached = seeded(&other, 2, size);
         (0..other.capacity() / BLOCK).for_each(|block| _ = fill(&cached, 2, block));
     });
-    // The thread waits for the eviction; it may wait with no map, or with one that it has open.
+    // The thread must wait for the eviction without a locked map, or with a map that it has open.
     let is_locked = || {
         let maps = end_with(dir.path(), ".map");
         let free = |map: &PathBuf| {
