@@ -1,11 +1,11 @@
-//! Proves that two locations are different places before a run deletes anything. If they were one
-//! place under two names, a move would delete its own copies, and a sync its own source.
+//! Proves that two locations are different places before a run deletes anything. If one place had
+//! both names, a move would delete its own copies, and a sync its own source.
 //!
-//! One place can have two names, for example two hosts that share a home directory, a link on a
-//! host, a server whose bucket is a local directory, or two mounts of one file system. Identities
-//! cannot be compared across them, so a [`MarkerFile`] is created in one directory and must not
-//! appear in the other. A pair that cannot be tested is refused. [`sources`](crate::sources) and
-//! [`sync`](crate::sync) call this.
+//! One place can have two names, for example if two hosts share a home directory, a host has a
+//! link, a server's bucket is a local directory, or a file system is mounted twice. Identities
+//! cannot be compared across hosts and stores. So a [`MarkerFile`] is created in one directory and
+//! must not appear in the other. A pair that cannot be tested is refused.
+//! [`sources`](crate::sources) and [`sync`](crate::sync) call this.
 
 use std::collections::HashMap;
 
@@ -18,33 +18,34 @@ use crate::error::{Error, Result};
 use crate::job;
 use crate::marker::MarkerFile;
 
-/// The most characters of an object's name that a marker's name ends with.
+/// Maximum number of characters of an object's name that are used at the end of a marker's name.
 const LONGEST_END: usize = 40;
 
-/// The way in which two directories must be different.
+/// How far apart two directories must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Separation {
-    /// The directories are two.
+    /// The two names are of different directories.
     Names,
-    /// Neither lies in the other.
+    /// Neither directory is in the other.
     Trees,
-    /// The source does not lie in the destination.
+    /// The source is not in the destination.
     Inside,
 }
 
-/// Pairs of directories that are known to be different places, or one place. At most a page of
-/// pairs is kept: those of a tree differ only below links on a host.
+/// Pairs of directories of which it is known whether they are different places. At most a page of
+/// pairs is kept, because the directories of a tree need a test of their own only below links on a
+/// host.
 pub(crate) struct Apart {
     store: Store,
     known: Mutex<HashMap<(Location, Location), Places>>,
 }
 
-/// The finding about a pair.
+/// What is known about a pair of directories.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Places {
     Different,
-    /// The pair is one place, and the run ends. The finding is kept so that no other worker leaves
-    /// a marker meanwhile.
+    /// Both are one place, and the run ends. The result is kept so that no other worker creates a
+    /// marker while the run ends.
     One,
 }
 
@@ -82,8 +83,8 @@ impl Apart {
     }
 
     /// Proves that a source object and its destination are two objects. If their names are equal,
-    /// their directories must be different; otherwise a file system may still take both names for
-    /// one.
+    /// their directories must be different. If the names differ, a file system may still treat them
+    /// as one name.
     pub(crate) fn prove_objects(&self, source: &Location, destination: &Location) -> Result<()> {
         let parent = |location: &Location| location.parent().unwrap_or_else(|| location.clone());
         let (from, to) = (parent(source), parent(destination));
@@ -95,14 +96,14 @@ impl Apart {
         if are_keys_of_one_bucket(source, destination) {
             return Ok(());
         }
-        // The lock allows one marker at a time, so a worker whose run has ended meanwhile leaves
+        // The lock allows only one marker at a time, so a worker whose run has just ended creates
         // none.
         let _known = self.known.lock();
         MarkerFile::new(&self.store, &to, &from, new)?.prove_absent(&[from], &old)
     }
 
-    /// As [`prove`](Self::prove), for `directory` below a destination on a host. It can be in
-    /// another place than the root only below a link.
+    /// Proves the same as [`prove`](Self::prove) for `directory` below a destination on a host.
+    /// Only below a link can such a directory be in another place than the root.
     pub(crate) fn prove_below(&self, source: &Location, root: &Location, directory: &[u8]) -> Result<()> {
         if directory.is_empty() || !matches!(root, Location::Sftp(_)) {
             return Ok(());
@@ -132,7 +133,7 @@ fn note(known: &mut HashMap<(Location, Location), Places>, pair: (Location, Loca
     known.insert(pair, places);
 }
 
-/// Whether both are keys of one bucket, where different keys are different objects.
+/// Whether both locations are keys of one bucket, where different keys are different objects.
 fn are_keys_of_one_bucket(one: &Location, other: &Location) -> bool {
     match (one, other) {
         (Location::Object(one), Location::Object(other)) => {
@@ -146,14 +147,14 @@ fn prove(store: &Store, source: &Location, destination: &Location, separation: S
     let places = match separation {
         Separation::Names => vec![source.clone()],
         Separation::Trees => [vec![source.clone()], above(source)].concat(),
-        // Directories have parents that can be read; the prefixes above a source's keys may be
-        // denied.
+        // The directories above a source can be read, but access to the prefixes above a source's
+        // keys may be denied.
         Separation::Inside if job::has_directories(source) => above(source),
         Separation::Inside => return contained::prove_apart(store, source, destination),
     };
     MarkerFile::new(store, destination, source, "")?.prove_absent(&places, "")?;
-    // No marker is created in an object store: it may allow only reading and deleting at the
-    // source.
+    // No marker is created in an object store, because the access rights at the source may only
+    // allow reading and deleting.
     if separation == Separation::Trees && matches!(source, Location::Local(_) | Location::Sftp(_)) {
         MarkerFile::new(store, source, destination, "")?.prove_absent(&above(destination), "")?;
     }
@@ -163,13 +164,13 @@ fn prove(store: &Store, source: &Location, destination: &Location, separation: S
     }
 }
 
-/// The end of a marker's name: the start of the object's name.
+/// Returns the end of a marker's name, which is the start of the object's name.
 fn end_of(name: &[u8]) -> String {
     String::from_utf8_lossy(name).chars().take(LONGEST_END).collect()
 }
 
-/// The directories or prefixes above a location, by its name. Links in a local path are resolved
-/// first.
+/// Returns the directories or prefixes whose names are above a location. Links in a local path are
+/// resolved first.
 fn above(location: &Location) -> Vec<Location> {
     let start = match location {
         Location::Local(path) => {

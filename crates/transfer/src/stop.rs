@@ -1,7 +1,7 @@
-//! Ends a run early: on Ctrl-C, or at its deadline.
+//! Ends a run early: on Ctrl-C, or at a deadline.
 //!
-//! One handle reaches every wait: its [`Cancel`] cuts requests, and loops without a request check
-//! [`Stop::error`]. Clones share one state.
+//! One handle ends every kind of wait: its [`Cancel`] cancels requests, and loops without a request
+//! check [`Stop::error`]. Clones share one state.
 
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, OnceLock};
@@ -12,7 +12,8 @@ use rustix_futex_sync::Mutex;
 
 use crate::error::{Error, Result};
 
-/// Ends runs cleanly: requests in flight are cut, and journals keep the bytes that arrived.
+/// A handle that ends runs cleanly: requests in flight are cancelled, and journals keep the bytes
+/// that have arrived.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<Shared>);
 
@@ -20,7 +21,7 @@ pub struct Stop(Arc<Shared>);
 struct Shared {
     cancel: Cancel,
     why: OnceLock<Why>,
-    /// Dropping the sender ends the thread that waits for the deadline.
+    /// The thread that waits for the deadline ends when this sender is dropped.
     timer: Mutex<Option<Sender<()>>>,
 }
 
@@ -31,14 +32,15 @@ enum Why {
 }
 
 impl Stop {
-    /// Ends every run with this handle. It takes locks: never call it from a signal handler.
+    /// Ends every run that has this handle. Takes locks, so a signal handler must not call it.
     pub fn stop(&self) {
         self.0.end(Why::Asked);
     }
 
-    /// Ends every run with this handle `deadline` from now. A later call replaces an earlier one.
+    /// Ends every run that has this handle after `deadline`. A later call replaces an earlier one.
     ///
     /// # Errors
+    ///
     /// No thread can be started.
     pub fn stop_after(&self, deadline: Duration) -> Result<()> {
         let (timer, ended) = mpsc::channel::<()>();
@@ -62,7 +64,7 @@ impl Stop {
         self.0.why.get().is_some()
     }
 
-    /// The error with which a run ends once this is stopped.
+    /// Returns the error with which runs end, if the handle was stopped or its deadline has passed.
     #[must_use]
     pub fn error(&self) -> Option<Error> {
         self.0.why.get().map(|why| match why {
@@ -71,8 +73,8 @@ impl Stop {
         })
     }
 
-    /// A handle that is cancelled when this is stopped. A store scoped by it ends its requests
-    /// then.
+    /// Returns a handle that is cancelled when this handle is stopped. A store that is scoped by it
+    /// ends its requests then.
     #[must_use]
     pub fn cancel(&self) -> &Cancel {
         &self.0.cancel
@@ -81,7 +83,7 @@ impl Stop {
 
 impl Shared {
     fn end(&self, why: Why) {
-        // The first reason stays.
+        // If a reason is already set, it stays.
         let _ = self.why.set(why);
         self.cancel.cancel();
     }

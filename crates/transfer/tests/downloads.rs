@@ -1,4 +1,4 @@
-//! Downloads from a server with faults: bytes that are kept, fetched again, or accepted.
+//! Tests downloads from a server with faults: which bytes are kept, fetched again, or accepted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex};
@@ -9,15 +9,14 @@ use firstbyte_testkit::{Scripted, ScriptedReply, bytes, scratch};
 use firstbyte_transfer::{Engine, Error, Hedging, NoObserver, Observer, Stop, TransferSettings, Verified};
 
 const SEED: u64 = 7;
-/// Length of some twenty chunks of 2 MiB, cut finer at the end: enough for a front, a middle and a
-/// tail.
+/// Length of an object with some twenty chunks of 2 MiB and a short last one, bytes.
 const LENGTH: usize = (40 << 20) + 12_345;
 
-/// Content of the object, made once: making it for each answer would be so slow that requests are
-/// cut.
+/// Content of the object. It is created once, because creating it for each response would be so
+/// slow that requests would be cut off.
 static CONTENT: LazyLock<Vec<u8>> = LazyLock::new(|| bytes(SEED, LENGTH));
 
-/// Returns the range of a request, limited to the object.
+/// Returns the range that a request asks for, cut at the end of the object.
 fn asked(head: &str) -> Option<(usize, usize)> {
     let value = head
         .lines()
@@ -27,7 +26,7 @@ fn asked(head: &str) -> Option<(usize, usize)> {
     Some((start.parse().ok()?, end))
 }
 
-/// Makes a right answer to a request for `content`.
+/// Creates a correct response to a request for `content`.
 fn honest(content: &[u8], head: &str, etag: &str) -> ScriptedReply {
     let etag = format!("etag: {etag}");
     match asked(head) {
@@ -39,7 +38,8 @@ fn honest(content: &[u8], head: &str, etag: &str) -> ScriptedReply {
     }
 }
 
-/// Damages the first byte of a body, because another request may replace the rest of a long answer.
+/// Damages the first byte of a body. A later byte would not do, because another request may replace
+/// the rest of a long response.
 fn damaged(reply: ScriptedReply) -> ScriptedReply {
     let ScriptedReply::Send(mut bytes) = reply else { return reply };
     let head = bytes.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap();
@@ -47,7 +47,8 @@ fn damaged(reply: ScriptedReply) -> ScriptedReply {
     ScriptedReply::Send(bytes)
 }
 
-/// Counts the bytes in any of these ranges, each once, since slow ranges may be requested twice.
+/// Counts the bytes that are in any of these ranges. A byte in several ranges counts once, because
+/// slow ranges may be requested twice.
 fn covered(ranges: &mut [(usize, usize)]) -> u64 {
     ranges.sort_unstable();
     let mut until = 0;
@@ -72,7 +73,7 @@ fn names(directory: &std::path::Path) -> Vec<String> {
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-/// An observer that stops the run once a number of bytes have arrived.
+/// An observer that stops the run when a given number of bytes have arrived.
 struct StopAfter {
     stop: Stop,
     left: AtomicU64,
@@ -214,7 +215,7 @@ fn damage_on_the_way_is_found_by_the_checksum_and_only_the_damage_replaced() {
     let directory = scratch();
     let to = Location::Local(directory.path().join("object"));
     let checksum = Some(Hasher::of(Algorithm::Crc64Nvme, &CONTENT));
-    // A hedged request would replace a damaged answer that is slow.
+    // Hedging is off, because a hedged request would replace a damaged response that is slow.
     let settings = TransferSettings { checksum, hedging: Hedging::Off, ..TransferSettings::default() };
     let summary = engine(settings).copy(&at(&server), &to, &NoObserver).unwrap();
     assert_eq!(summary.verified, Some(Verified::Full));

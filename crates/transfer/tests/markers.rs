@@ -1,5 +1,5 @@
-//! The object `PREFIX/`, which marks the copied prefix: it arrives like every other key, or is
-//! reported as failed.
+//! Tests copies of the object `PREFIX/`, which marks the copied prefix: it arrives like every other
+//! key, or is reported as failed.
 
 use crate::support::{engine, object, tree};
 
@@ -14,7 +14,7 @@ use firstbyte_transfer::{
     Summary, TransferSettings, Tree,
 };
 
-/// Makes a store with a marker of this content and metadata at `p/`, and an object below it.
+/// Creates a store with a marker of this content and metadata at `p/`, and an object below `p/`.
 fn marked(content: &[u8]) -> QuirkStore {
     let server = QuirkStore::start(&[]);
     let file = scratch();
@@ -94,7 +94,7 @@ fn a_marker_with_content_cannot_be_a_directory_and_is_named() {
             assert!(summary.failed.iter().all(|failure| failure.location == "s3://bucket/p/"));
         }
         assert_eq!(std::fs::read(to.path().join("new/y")).unwrap(), b"1");
-        // The move keeps the object that it could not copy.
+        // The move keeps the marker if it could not copy it.
         assert_eq!(server.objects().contains_key("p/"), failures == 1);
     }
 }

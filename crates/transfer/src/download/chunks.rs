@@ -1,6 +1,6 @@
-//! Downloads an object in chunks: fetches them, several neighbours with one request, records each
-//! in the journal, and verifies the whole. If the whole is damaged, each chunk is fetched again
-//! until two fetches of it agree.
+//! Downloads an object in chunks: fetches several neighbouring chunks with one request, records
+//! each chunk in the journal, and verifies the whole object. If the whole object is damaged, each
+//! chunk is fetched again until two fetches of it agree.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ use crate::report::{CompletedObject, Verified};
 use crate::request::{OpenedBody, Requester, TransferAttempt};
 use crate::verify::{self, FETCHES, Follower};
 
-/// The number of times that all chunks are fetched again before the source itself counts as
+/// Number of times that all chunks are fetched again before the source itself is considered
 /// damaged.
 const AUDITS: u32 = 2;
 
@@ -34,13 +34,14 @@ pub(super) struct ChunkedDownload {
     pub(super) over: ReplaceKind,
     pub(super) stat: Stat,
     pub(super) plan: ChunkPlan,
-    /// Whether a later run can resume.
+    /// Whether a later run can resume the download.
     pub(super) resumable: bool,
     pub(super) partial: Mutex<Option<LocalFile>>,
     pub(super) sink: Arc<Sink>,
     pub(super) journal: Journal,
     pub(super) chunks: Mutex<Vec<DownloadedChunk>>,
-    /// The checksum of the whole, once it is known whether the source has one.
+    /// The checksum of the whole object, or `None` if the source has none. Not set until that is
+    /// known.
     pub(super) expected: OnceLock<Option<Checksum>>,
     pub(super) follower: OnceLock<Mutex<Option<Follower>>>,
     pub(super) audits: AtomicU32,
@@ -49,14 +50,14 @@ pub(super) struct ChunkedDownload {
 #[derive(Clone, Debug, Default)]
 pub(super) struct DownloadedChunk {
     pub(super) done: bool,
-    /// The CRC of the chunk, if one was computed.
+    /// The CRC of the chunk's bytes, if it was computed.
     pub(super) checksum: Option<Checksum>,
 }
 
-/// The chunk a worker is receiving.
+/// A chunk that a worker is receiving.
 struct Arriving {
     index: u32,
-    /// The offset of the next byte.
+    /// The offset of the next byte, in the object.
     at: u64,
     end: u64,
     hasher: Option<Hasher>,
@@ -64,7 +65,7 @@ struct Arriving {
 
 impl ChunkedDownload {
     /// Starts a thread that hashes the file in order (a `Follower`), if the expected checksum
-    /// cannot be combined from those of chunks.
+    /// cannot be combined from the checksums of chunks.
     pub(super) fn follow(&self) -> Result<()> {
         let Some(Some(expected)) = self.expected.get() else { return Ok(()) };
         if !expected.algorithm.is_combinable() && self.follower.get().is_none() {
@@ -76,15 +77,15 @@ impl ChunkedDownload {
         Ok(())
     }
 
-    /// Returns the offset up to which the file has no gaps.
+    /// Returns the offset up to which the file has no missing chunks.
     fn front(&self) -> u64 {
         let chunks = self.chunks.lock();
         let missing = self.plan.pieces().find(|index| !chunks[*index as usize].done);
         self.plan.range(missing.unwrap_or(self.plan.count())).start
     }
 
-    /// Returns the algorithm to hash a chunk with as it passes. `None` if the checksum would not be
-    /// used: the bytes then need not enter this process.
+    /// Returns the algorithm with which chunks are hashed as they arrive. Returns `None` if the
+    /// checksum would not be used; the bytes then need not pass through this process.
     fn algorithm(&self) -> Option<Algorithm> {
         let expected = self.expected.get()?.as_ref()?;
         expected.algorithm.is_combinable().then_some(expected.algorithm)
@@ -108,9 +109,9 @@ impl ChunkedDownload {
         }
     }
 
-    /// Fetches neighbouring chunks with one request and records each as soon as it is complete.
-    /// After an error only the missing bytes are requested again. `opened` is the answer for the
-    /// first chunk, if it is already open.
+    /// Fetches neighbouring chunks with one request, and records each chunk as soon as it is
+    /// complete. After an error, only the missing bytes are requested again. `opened` is the
+    /// response for the first chunk, if it is already open.
     fn fetch(
         &self,
         requester: &mut Requester<'_>,
@@ -134,7 +135,8 @@ impl ChunkedDownload {
                     let done = std::mem::replace(&mut chunk, next);
                     self.record(done.index, done.hasher.map(Hasher::finish))?;
                 }
-                // Bytes of an answer that was open may have waited in the socket.
+                // The rate is not measured with a response that was already open, because its bytes
+                // may have waited in the socket.
                 if is_requested && attempt.context.throttles.reading.is_unlimited() {
                     attempt.context.tracker.learn_rate(chunk.at - before, head.elapsed());
                 }
@@ -157,7 +159,7 @@ impl ChunkedDownload {
         Arriving { index, at: start, end, hasher: self.algorithm().map(Hasher::new) }
     }
 
-    /// Writes a body's bytes to the chunk's place in the file. Returns whether the chunk is
+    /// Writes a body's bytes to the chunk's range in the file. Returns whether the chunk is
     /// complete.
     fn receive(
         &self,
@@ -190,7 +192,8 @@ impl ChunkedDownload {
         Ok(())
     }
 
-    /// Fetches a chunk again until two fetches agree: damage on the way differs each time.
+    /// Fetches a chunk again until two fetches agree. Damage on the way differs each time, so equal
+    /// bytes are the source's.
     fn audit(&self, requester: &mut Requester<'_>, index: u32) -> Result<()> {
         let checksum = || self.chunks.lock()[index as usize].checksum.clone();
         let mut seen = vec![checksum()];
@@ -222,7 +225,7 @@ impl ChunkedDownload {
         let mut chunks: Vec<_> = self.chunks.lock().iter().map(|chunk| chunk.checksum.clone()).collect();
         for (index, chunk) in (0..).zip(&mut chunks) {
             // The chunk was fetched before the algorithm was known, or by a run that did not
-            // compute it.
+            // compute its checksum.
             if chunk.as_ref().is_none_or(|checksum| checksum.algorithm != expected.algorithm) {
                 *chunk =
                     Some(verify::of_range(self.sink.file(), self.plan.range(index), expected.algorithm)?);
@@ -287,7 +290,7 @@ impl ObjectPieces for ChunkedDownload {
     }
 
     fn abandon(&self, _store: &Store, error: &Error) {
-        // The bytes that arrived stay for the next run, unless they can never be used.
+        // The bytes that have arrived stay for the next run, unless they can never be used.
         let is_useless = matches!(
             error,
             Error::Store(

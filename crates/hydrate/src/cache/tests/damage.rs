@@ -233,7 +233,8 @@ fn a_block_that_is_on_its_way_during_a_cut_is_refused_whatever_others_write() {
     let received = cached.receive(2, &mut buffer, Exempt::Pinned, |sink, at, _| {
         sink.write_all_at(&bytes, at).unwrap();
         cut(dir.path(), ".data", at + 100);
-        // Another process fills blocks behind the cut: it notices the cut, or makes the file longer.
+        // Another process fills blocks behind the cut: it notices the cut, or makes the file
+        // longer.
         for block in [5, 3] {
             fill(&writer, 1, block);
         }
