@@ -1,22 +1,24 @@
-//! Names the gateways that a job reads through: a list of URLs, a file with them, or the nodes of a
-//! Slurm job.
+//! Determines the gateways through which a job reads: a list of URLs, a file with URLs, or the
+//! nodes of a Slurm job.
 
 use firstbyte_store::SigningKeys;
 
-/// The variable in which Slurm names the nodes of a job.
+/// The variable in which Slurm lists the nodes of a job.
 pub const NODES: &str = "SLURM_JOB_NODELIST";
 
-/// The port of the gateways of a Slurm job, if none is given.
+/// Default port of the gateways of a Slurm job.
 const PORT: u16 = 8090;
 
-/// The most nodes of a job. A longer list is a mistake in a range.
+/// Maximum number of nodes of a job. A longer list results from a mistake in a range.
 const MOST_NODES: usize = 100_000;
 
-/// The URLs that `text` names: `URL,URL,...`, `@FILE` with one on each line, or `slurm` or
-/// `slurm:PORT` for one gateway on each of `nodes`, the value of [`NODES`].
+/// Returns the URLs that `text` names. `text` is `URL,URL,...`, or `@FILE` for a file with one URL
+/// on each line, or `slurm` or `slurm:PORT` for one gateway on each of `nodes`. `nodes` is the
+/// value of [`NODES`].
 ///
 /// # Errors
-/// The fault, with what to write instead.
+///
+/// The mistake, and what to write instead.
 pub fn urls(text: &str, nodes: Option<&str>) -> Result<Vec<String>, String> {
     let urls: Vec<String> = if let Some(path) = text.strip_prefix('@') {
         let listed = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
@@ -44,10 +46,11 @@ fn slurm_port(text: &str) -> Result<Option<u16>, String> {
     }
 }
 
-/// Reads the key for gateways: the first one in a key file of `serve --auth`.
+/// Reads the access key for gateways, which is the first key in a key file of `serve --auth`.
 ///
 /// # Errors
-/// The file cannot be read, or has no key.
+///
+/// The file cannot be read, or contains no key.
 pub fn key(path: &str) -> Result<SigningKeys, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -62,8 +65,8 @@ pub fn key(path: &str) -> Result<SigningKeys, String> {
     }
 }
 
-/// Expands a list of nodes such as `gpu[01-03,07],login`: the hostlist expressions of Slurm's
-/// `scontrol`.
+/// Expands a list of nodes such as `gpu[01-03,07],login`, which is written as a hostlist expression
+/// of Slurm's `scontrol`.
 fn nodes_in(list: &str) -> Result<Vec<String>, String> {
     let mut nodes = Vec::new();
     for expression in top_level(list) {
@@ -72,7 +75,7 @@ fn nodes_in(list: &str) -> Result<Vec<String>, String> {
     Ok(nodes)
 }
 
-/// Splits a list at the commas that are not in brackets.
+/// Splits a list at those commas that are not in brackets.
 fn top_level(list: &str) -> Vec<&str> {
     let (mut parts, mut start, mut depth) = (Vec::new(), 0, 0_i32);
     for (at, byte) in list.bytes().enumerate() {
@@ -91,7 +94,7 @@ fn top_level(list: &str) -> Vec<&str> {
     parts
 }
 
-/// Adds the node names of an expression, with its brackets expanded in order.
+/// Adds the node names of an expression. Brackets are expanded in order.
 fn expand(expression: &str, nodes: &mut Vec<String>) -> Result<(), String> {
     let Some((before, rest)) = expression.split_once('[') else {
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');

@@ -1,4 +1,4 @@
-//! The library as a program uses it, against a real S3 server.
+//! Tests the library as a program uses it, with a real S3 server.
 
 use std::fs;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -8,10 +8,11 @@ use firstbyte_hydrate::cache::{Pin, VersionState};
 use firstbyte_store::ListOptions;
 use firstbyte_testkit::{ACCESS_KEY, Backend, SECRET_KEY, Subject, bytes, scratch, wait_limit};
 
-/// Length of a few blocks and a remainder.
+/// Length of the object, bytes: a few blocks and a shorter one.
 const LEN: usize = 700_001;
 
-/// Starts a server with the object `data`. Returns a client and the object's content too.
+/// Starts a server with the object `data`. Returns the server, a client, and the content of the
+/// object.
 fn served() -> (Subject, Client, Vec<u8>) {
     let subject = Subject::start(Backend::ServeS3);
     let content = bytes(1, LEN);
@@ -207,8 +208,8 @@ fn files_listings_and_copies_have_asynchronous_forms() {
         let options = ListOptions { recursive: true, ..ListOptions::default() };
         let names: Vec<_> = client.list_async("s3://bucket/many/", &options).try_collect().await.unwrap();
         assert_eq!(names.len(), 2500);
-        // The listing is longer than a stream reads ahead; its thread ends when the stream is
-        // dropped.
+        // The listing is longer than the entries that a stream reads ahead. The listing's thread
+        // must end when the stream is dropped.
         drop(client.list_async("s3://bucket/many/", &options).try_next().await.unwrap());
 
         let to = here.path().join("copy");

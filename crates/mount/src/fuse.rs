@@ -1,9 +1,10 @@
-//! The FUSE protocol: turns requests of the kernel into file operations, and results into replies.
-//! Only this module uses `fuser`, and only here errors become error numbers.
+//! Implements the FUSE protocol: turns the kernel's requests into file operations, and their
+//! results into replies. Only this module uses `fuser`, and only here are errors turned into error
+//! numbers.
 //!
 //! A request that can be answered from memory is answered on the thread that received it. A request
-//! that waits is passed to the blocking pool, and a read is answered by the thread that fetches its
-//! bytes. So a few threads serve any number of readers.
+//! that has to wait is passed to the blocking pool. A read is answered by the thread that fetches
+//! its bytes. So a few threads serve any number of readers.
 
 mod opening;
 mod prune;
@@ -38,19 +39,21 @@ use opening::FileOpener;
 use reply::{Failing, add, add_with_attributes, answer_lookup, answer_sized, attributes};
 use splice::Splicing;
 
-/// The most requests that the kernel may have in flight to read ahead, for all readers together.
-/// Its usual 12 stop the fourth reader.
+/// Maximum number of read-ahead requests that the kernel may have in flight for all readers
+/// together. With the kernel's default of 12, the fourth reader has to wait.
 const BACKGROUND: u16 = 512;
-/// Largest read, bytes: the largest power of two that fits, with its header, into a pipe of the
-/// size that any process may have.
+/// Maximum length of a read, bytes. It is the largest power of two that fits, with a header, into a
+/// pipe of the size that any process may have.
 const LARGEST_READ: u32 = 512 << 10;
-/// The validity of an inode's attributes, which never change: a changed object is another inode.
+/// Time for which the kernel may keep the attributes of an inode. The attributes never change,
+/// because a changed object is another inode.
 const FOR_EVER: Duration = Duration::from_secs(86_400);
 
-/// Blocks of 4 KiB, and files, that a mount reports as its size and as free, as rclone does: 1 PiB
-/// (<https://github.com/rclone/rclone/blob/master/cmd/mount/fs.go>, 2026-11-27). A store does not
-/// report how much it holds. With 0, `df` leaves the mount out, and programs that check for free
-/// space refuse it (<https://github.com/awslabs/mountpoint-s3/issues/710>).
+/// Number of blocks of 4 KiB that a mount reports as its size and as free (1 PiB), and number of
+/// files, as in rclone (<https://github.com/rclone/rclone/blob/master/cmd/mount/fs.go>,
+/// 2026-11-27). A store does not report how much it holds. If the numbers were 0, `df` would leave
+/// the mount out, and programs that check for free space would refuse it
+/// (<https://github.com/awslabs/mountpoint-s3/issues/710>).
 const REPORTED_BLOCKS: u64 = (1 << 50) / 4096;
 const REPORTED_FILES: u64 = 1_000_000_000;
 
@@ -59,14 +62,14 @@ const REPORTED_FILES: u64 = 1_000_000_000;
 pub(crate) enum Passthrough {
     /// Every read passes through this process.
     Off,
-    /// The kernel reads files on an ordinary file system.
+    /// The kernel reads files directly if they are on an ordinary file system.
     Plain,
     /// The kernel also reads files on a file system that is stacked on others (overlayfs). The
-    /// mount then cannot be a layer of an overlayfs itself.
+    /// mount itself then cannot be a layer of an overlayfs.
     Stacked,
 }
 
-/// The kernel's side of a file system.
+/// The FUSE interface of a file system.
 pub(crate) struct Fuse {
     core: Arc<FileSystem>,
     pool: BlockingPool,
@@ -92,8 +95,8 @@ impl Fuse {
         }
     }
 
-    /// Looks a name up among those that a listing returned a moment ago, of a directory too wide to
-    /// be kept.
+    /// Looks a name up among the names that a listing has just returned. Used for directories that
+    /// are too wide to be kept.
     fn listed(&self, parent: Ino, name: &[u8]) -> Option<Result<LookupResult>> {
         if self.core.inodes.fullness() == Fullness::Room {
             return None;
@@ -103,8 +106,8 @@ impl Fuse {
         self.core.listed(parent, &listed, valid).transpose()
     }
 
-    /// Runs `work` on a thread that may wait, counts it, and answers in time: with its result, or
-    /// with EIO at the deadline.
+    /// Runs `work` on a thread that may wait, counts the operation, and replies in time: with the
+    /// result of `work`, or with EIO at the deadline.
     fn later<R: Failing, T: 'static>(
         &self,
         operation: MountOperation,
@@ -133,7 +136,7 @@ impl Fuse {
 
 impl Filesystem for Fuse {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // On an older kernel without these capabilities the mount is only slower.
+        // On an older kernel without these capabilities, the mount works, but is slower.
         for wanted in [
             InitFlags::FUSE_PARALLEL_DIROPS,
             InitFlags::FUSE_DO_READDIRPLUS,
@@ -142,7 +145,7 @@ impl Filesystem for Fuse {
         ] {
             let _ = config.add_capabilities(wanted);
         }
-        // Both values are within the library's limits.
+        // Setting these values cannot fail, because both are within the library's limits.
         let _ = config.set_max_background(BACKGROUND);
         let _ = config.set_max_write(LARGEST_READ);
         let depth = match self.passthrough {
@@ -269,8 +272,8 @@ impl Filesystem for Fuse {
     fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         match self.core.open_directory(ino.0) {
             Ok((stream, freshness)) => {
-                // The kernel keeps the names it reads, and drops them at the next opening unless
-                // FOPEN_KEEP_CACHE says that they are still valid.
+                // The kernel keeps the names that it reads. It drops them when the directory is
+                // opened again, unless FOPEN_KEEP_CACHE says that they are still valid.
                 let keep = match freshness {
                     ListingFreshness::Believed => FopenFlags::FOPEN_KEEP_CACHE,
                     ListingFreshness::Unknown => FopenFlags::empty(),

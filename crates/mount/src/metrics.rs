@@ -1,4 +1,4 @@
-//! Serves `GET /metrics`: counters in Prometheus' text format.
+//! Serves `GET /metrics`: counters in the text format of Prometheus.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,21 +11,21 @@ use crate::error::{Error, Result};
 use crate::filesystem::FileSystem;
 use crate::operations::MountOperation;
 
-/// The longest time for a client to send its request and to read the answer. A slow client must not
-/// keep others waiting.
+/// Maximum time for a client to send its request, and to read the answer. Without a limit, a slow
+/// client would keep others waiting.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Bytes of the longest request head that is read.
+/// Maximum length of a request head that is read, bytes.
 const LONGEST: u64 = 8 << 10;
 
-/// Listens at `address`, or fails if another program does.
+/// Listens at `address`. Fails if another program listens there.
 pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener> {
     TcpListener::bind(address).map_err(|error| {
         Error::io(std::path::Path::new(&address.to_string()), "cannot listen for --metrics", error)
     })
 }
 
-/// Serves the counters of `core`, one client at a time, because a scraper is one. Returns the
-/// address, which matters for port 0.
+/// Serves the counters of `core`, one client at a time, because there is usually only one scraper.
+/// Returns the address, which contains the chosen port if port 0 was given.
 pub(crate) fn serve(listener: TcpListener, core: &Arc<FileSystem>) -> Result<SocketAddr> {
     let failed = |error: io::Error| {
         Error::io(std::path::Path::new("--metrics"), "its server cannot be started", error)
@@ -35,12 +35,12 @@ pub(crate) fn serve(listener: TcpListener, core: &Arc<FileSystem>) -> Result<Soc
     let accept = move || {
         for connection in listener.incoming().flatten() {
             let Some(core) = core.upgrade() else { return };
-            // This fails only if the client has gone.
+            // This fails only if the client has disconnected.
             let _ = answer(&connection, &core);
         }
     };
-    // The thread lives as long as the process, so it is not joined, and it keeps no file system
-    // alive.
+    // The thread is not joined: it runs as long as the process, and holds no strong reference to
+    // the file system.
     thread::Builder::new().name("metrics".into()).stack_size(256 << 10).spawn(accept).map_err(failed)?;
     Ok(bound)
 }
@@ -81,7 +81,7 @@ impl Metrics {
     }
 }
 
-/// A value without labels.
+/// Returns a single value without labels.
 fn one(value: u64) -> Vec<(String, String)> {
     vec![(String::new(), value.to_string())]
 }
@@ -148,12 +148,12 @@ fn add_operations(metrics: &mut Metrics, core: &FileSystem) {
     );
 }
 
-/// Adds the counters of the store and of the engine.
+/// Adds the counters of the store and of the hydration engine.
 fn add_requests(metrics: &mut Metrics, core: &FileSystem) {
     let store = core.source.store().counters();
     let engine = core.hydrator.counters();
     metrics.add("store_requests_total", "counter", "Requests sent to the store.", one(store.requests));
-    // The engine repeats the requests of reads itself.
+    // The engine itself repeats the requests of reads, so both counts are added.
     let retries = store.retries + engine.retries + engine.cuts;
     metrics.add(
         "store_retries_total",

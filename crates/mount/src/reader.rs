@@ -1,8 +1,8 @@
-//! An open file of a mount, with its last read that failed after a wait.
+//! Represents an open file of a mount, and remembers its last read that failed after a wait.
 //!
-//! When a read ahead fails, the kernel at once requests again the page that its caller waits for.
-//! That second read fails immediately with the error of the first, because a second deadline, or
-//! another row of retries, would double the time of the call.
+//! When a read ahead fails, the kernel immediately requests the page for which its caller waits
+//! again. That second read fails at once with the error of the first, because waiting for another
+//! deadline, or for more retries, would double the time of the call.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,9 +12,10 @@ use rustix_futex_sync::Mutex;
 
 use crate::inodes::Node;
 
-/// The time after a failure within which a read counts as the kernel's own retry. That comes within
-/// microseconds, or a thousand times later on an overloaded machine. A program that tries again by
-/// itself waits for longer. A read that failed sooner than this cost no wait.
+/// Time after a failure within which a read counts as the kernel's own repetition. The kernel
+/// repeats within microseconds, or up to a thousand times later on an overloaded machine. A program
+/// that tries again by itself waits longer than this. If a read failed sooner than this, it did not
+/// wait.
 const AT_ONCE: Duration = Duration::from_millis(250);
 
 /// An open file.
@@ -35,9 +36,9 @@ impl OpenFile {
 pub(crate) struct GivenUp(Mutex<Option<(Instant, Error)>>);
 
 impl GivenUp {
-    /// Records how a read that began at `begun` failed at `now`. A read that failed without a wait
-    /// is not recorded: it fails without one again. After a change of the object the kernel opens
-    /// it anew.
+    /// Records that a read that began at `begun` failed at `now`. A read that failed without a wait
+    /// is not recorded, because it would fail without a wait again. A change of the object is not
+    /// recorded either, because the kernel then opens the object again.
     pub(crate) fn note(&self, error: &Error, begun: Instant, now: Instant) {
         let is_changed = matches!(error, Error::Changed { .. });
         if !is_changed && now.duration_since(begun) >= AT_ONCE {
@@ -45,8 +46,8 @@ impl GivenUp {
         }
     }
 
-    /// Returns the error of a read that begins at `now`, if it follows a failure so closely that it
-    /// must not wait.
+    /// Returns the error with which a read that begins at `now` has to fail, if it follows a
+    /// failure so closely that it must not wait.
     pub(crate) fn at_once(&self, now: Instant) -> Option<Error> {
         let last = self.0.lock();
         last.as_ref().filter(|(then, _)| now.duration_since(*then) < AT_ONCE).map(|(_, error)| error.clone())

@@ -1,5 +1,5 @@
-//! Errors that programs see when the store misbehaves: the right error, in time, and right data as
-//! soon as possible.
+//! Tests what programs see when the store misbehaves: the right error in time, and the right data
+//! as soon as possible.
 
 use crate::support;
 
@@ -28,14 +28,14 @@ struct World {
     _cache: TempDir,
 }
 
-/// Deadline of reads: long enough on this machine for a store that answers.
+/// Returns a deadline for reads that is long enough on this machine if the store answers.
 fn deadline() -> Duration {
     patience(Duration::from_millis(500))
 }
 
 impl World {
-    /// Starts a world in which `script` may answer a request by its method and target. Other
-    /// requests get right answers.
+    /// Starts a world. `script` gets the method and target of a request and may answer it. Other
+    /// requests get correct answers.
     fn start(script: impl Fn(&str) -> Option<ScriptedReply> + Send + Sync + 'static) -> Self {
         Self::with(&options(), script)
     }
@@ -132,7 +132,7 @@ fn a_store_that_falls_silent_is_an_input_output_error_and_heals() {
     assert_eq!(world.read("d/y").unwrap(), CONTENT);
 }
 
-/// Returns the result of `read` once the store answers again. A silent store is queried once a
+/// Returns the result of `read` as soon as the store answers again. A silent store is tried once a
 /// second, so reads may fail for about that long.
 #[track_caller]
 fn healed(mut read: impl FnMut() -> io::Result<Vec<u8>>) -> Vec<u8> {

@@ -1,4 +1,4 @@
-//! Reads by programs below mounts of every kind of location.
+//! Tests reads by programs below mounts of every kind of location.
 
 use crate::support;
 
@@ -19,7 +19,7 @@ const PLACES: [Backend; 6] = [
     Backend::Versitygw,
 ];
 
-/// Returns files of all sizes around a page, a block and a request, in directories.
+/// Returns files in directories. Their sizes are around those of a page, a block and a request.
 fn planted() -> BTreeMap<String, Vec<u8>> {
     let sizes = [0, 1, 4095, 4096, 4097, 131_071, 131_072, 131_073, 1_000_003, 3 << 20];
     let names = [

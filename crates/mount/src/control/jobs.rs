@@ -1,5 +1,5 @@
-//! Hydration jobs that clients of the control socket started. The daemon runs them, so that readers
-//! of the mount have priority, and a job continues when its client ends.
+//! Keeps the hydration jobs that clients of the control socket have started. The daemon runs these
+//! jobs, so readers of the mount have priority, and a job continues after its client has ended.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -11,13 +11,14 @@ use rustix_futex_sync::Mutex;
 use super::protocol::{ControlResponse, HydrateRequest, JobFailure, JobProgress};
 use crate::filesystem::FileSystem;
 
-/// The most ended jobs that are remembered: clients poll every tenth of a second, and thousands of
-/// jobs may be begun a day.
+/// Maximum number of ended jobs that are remembered. Clients poll every tenth of a second, and
+/// thousands of jobs may be started in a day.
 const MOST_OVER: usize = 64;
-/// The most failures reported of one job; their number is always reported.
+/// Maximum number of failures of one job that are reported. The total number of failures is always
+/// reported.
 const MOST_FAILURES: usize = 100;
 
-/// The jobs of a mount, by number.
+/// The jobs of a mount, by their numbers.
 #[derive(Default)]
 pub(super) struct MountJobs {
     table: Mutex<Table>,
@@ -40,7 +41,7 @@ impl MountJobs {
         let mut list: HydrationList = if request.recursive {
             wanted::below(store, &location)
         } else {
-            // The job looks the object up, so that the client is answered at once.
+            // The job looks the object up, so that the client gets its answer at once.
             let store = store.clone();
             Box::new(std::iter::once_with(move || wanted::one(&store, &location)))
         };
@@ -74,7 +75,7 @@ impl MountJobs {
         })
     }
 
-    /// Ends a job; the blocks that it fetched stay.
+    /// Ends a job. The blocks that it has fetched stay in the cache.
     pub(super) fn cancel(&self, job: u64) -> ControlResponse {
         let Some(job) = self.get(job) else { return unknown() };
         job.cancel();
