@@ -119,13 +119,13 @@ impl AsyncFile {
         Self { file, position: 0, reading: None }
     }
 
-    /// Location of the object.
+    /// Returns the location of the object.
     #[must_use]
     pub fn location(&self) -> &Location {
         self.file.location()
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.file.size()

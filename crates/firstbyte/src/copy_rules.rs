@@ -200,13 +200,13 @@ pub fn tree_name(root: &Location) -> Result<Option<DestinationName>> {
     }
 }
 
-/// Whether `text` stands for the contents of a directory and not for the directory itself.
+/// Returns whether `text` stands for the contents of a directory and not for the directory itself.
 fn is_contents(text: &OsStr) -> bool {
     text.as_bytes().ends_with(b"/") || text.as_bytes().ends_with(b"/.")
 }
 
-/// Whether a destination is written as a directory: it ends in `/`, `/.` or `/..`, is `.` or `..`,
-/// or names a bucket.
+/// Returns whether a destination is written as a directory: it ends in `/`, `/.` or `/..`, is `.`
+/// or `..`, or names a bucket.
 fn is_written_as_directory(text: &OsStr, location: &Location) -> bool {
     let dots = |text: &[u8]| matches!(text.rsplit(|byte| *byte == b'/').next(), Some(b"." | b".."));
     location.is_directory_like() || (location.as_local().is_some() && dots(text.as_bytes()))

@@ -47,7 +47,7 @@ impl LazyFile {
         self.handle.file().version()
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.handle.file().size()

@@ -123,12 +123,12 @@ impl BlockStore {
         self.cached()?.pin_blocks(range)
     }
 
-    /// Whether a block is in the cache or in memory.
+    /// Returns whether a block is in the cache or in memory.
     pub(crate) fn has(&self, block: u64) -> bool {
         self.is_cached(block) || self.memory.has(self.id, block)
     }
 
-    /// Whether a block is in the cache.
+    /// Returns whether a block is in the cache.
     pub(crate) fn is_cached(&self, block: u64) -> bool {
         self.cached().is_some_and(|cached| cached.is_present(block))
     }
@@ -152,12 +152,12 @@ impl BlockStore {
         move |block| is_cached(block) || self.memory.has(self.id, block)
     }
 
-    /// Whether there is a usable cache.
+    /// Returns whether there is a usable cache.
     pub(crate) fn has_cache(&self) -> bool {
         self.cached().is_some()
     }
 
-    /// Whether a block fetched now is likely to be cached, as the most recent one was.
+    /// Returns whether a block fetched now is likely to be cached, as the most recent one was.
     pub(crate) fn is_caching(&self) -> bool {
         self.is_caching.load(Relaxed) && self.has_cache()
     }
@@ -167,7 +167,7 @@ impl BlockStore {
         self.cache.as_ref().map(|(cache, ..)| cache.capacity())
     }
 
-    /// The widest read-ahead window of one reader, in bytes.
+    /// Returns the width of the widest read-ahead window of one reader, bytes.
     pub(crate) fn most_window(&self) -> u64 {
         match &self.cache {
             Some((cache, ..)) if self.is_caching() => MOST_WINDOW.min(cache.capacity() / CACHE_SHARE),
@@ -251,13 +251,13 @@ impl BlockStore {
         }
     }
 
-    /// Whether the store has answered the request for the checksum of the whole object.
+    /// Returns whether the store has answered the request for the checksum of the whole object.
     pub(crate) fn knows_checksum(&self) -> bool {
         self.checksum.get().is_some()
     }
 
-    /// Whether all blocks are cached, and no thread verifies them. If this returns true, the
-    /// caller must call [`verify`](Self::verify).
+    /// Returns whether all blocks are cached, and no thread verifies them. If this returns true,
+    /// the caller must call [`verify`](Self::verify).
     pub(crate) fn begin_verification(&self) -> bool {
         let ready = self.cached().is_some_and(|cached| !cached.is_complete() && cached.has_all_blocks());
         ready && !self.verifying.swap(true, Acquire)
@@ -284,7 +284,7 @@ impl BlockStore {
         self.verifying.store(false, Release);
     }
 
-    /// The checksum error of the latest verification.
+    /// Returns the checksum error of the latest verification, if there was one.
     pub(crate) fn checksum_error(&self) -> Option<Error> {
         self.checksum_error.lock().clone()
     }
@@ -323,7 +323,7 @@ impl BlockStore {
         }
     }
 
-    /// Whether the absent blocks among `blocks` fit without eviction.
+    /// Returns whether the absent blocks among `blocks` fit without eviction.
     pub(crate) fn has_room(&self, blocks: &Range<u64>) -> bool {
         let Some((cache, ..)) = &self.cache else { return false };
         self.cached().is_some_and(|cached| cache.has_room(cached.cost_of_missing(blocks)))
@@ -341,7 +341,7 @@ impl BlockStore {
         }
     }
 
-    /// Whether no verification is due, because the version is complete or not cached.
+    /// Returns whether no verification is due, because the version is complete or not cached.
     pub(crate) fn is_settled(&self) -> bool {
         self.cached().is_none_or(CacheEntry::is_complete)
     }

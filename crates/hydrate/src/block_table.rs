@@ -116,18 +116,19 @@ impl BlockTable {
         self.reach.fetch_max(end, Ordering::Relaxed);
     }
 
-    /// Whether the object is fetched as one response.
+    /// Returns whether the object is fetched as one response.
     pub(crate) fn is_whole(&self) -> bool {
         self.state.lock().mode == FetchMode::Whole
     }
 
-    /// Whether the object can be fetched only once, so a failed response cannot be repeated.
+    /// Returns whether the object can be fetched only once, so a failed response cannot be
+    /// repeated.
     pub(crate) fn is_fetched_once(&self) -> bool {
         self.state.lock().gone_after_first.is_some()
     }
 
-    /// Whether a whole response is too far ahead of the readers. If only memory holds the blocks,
-    /// blocks that readers still need would be dropped.
+    /// Returns whether a whole response is too far ahead of the readers. If only memory holds the
+    /// blocks, blocks that readers still need would be dropped.
     pub(crate) fn is_far_ahead(&self, block: u64) -> bool {
         let reach = self.reach.load(Ordering::Relaxed);
         !self.blocks.is_caching() && block * BLOCK > reach + self.blocks.most_window()
@@ -138,7 +139,7 @@ impl BlockTable {
         self.state.lock().gone.clone()
     }
 
-    /// Whether a block is being fetched.
+    /// Returns whether a block is being fetched.
     pub(crate) fn is_in_flight(&self, block: u64) -> bool {
         self.state.lock().in_flight.is_owned(block)
     }

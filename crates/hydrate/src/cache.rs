@@ -122,13 +122,13 @@ pub enum Exempt {
 }
 
 impl Exempt {
-    /// Whether the version with these header fields is exempt.
+    /// Returns whether the version with these header fields is exempt.
     fn includes(self, live: &Live) -> bool {
         let is_pinned = live.flags.load(Ordering::Relaxed) & PINNED != 0;
         self.covers(is_pinned, Timestamp::from_word(live.last_open.load(Ordering::Relaxed)))
     }
 
-    /// Whether a version with this pin and this time of last use is exempt.
+    /// Returns whether a version with this pin and this time of last use is exempt.
     fn covers(self, is_pinned: bool, last_use: Timestamp) -> bool {
         match self {
             Self::None => false,

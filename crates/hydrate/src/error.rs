@@ -151,7 +151,7 @@ impl Error {
         Self::Deadline { location: location.to_string(), seconds: deadline.as_secs().max(1) }
     }
 
-    /// Whether the cache's disk is full or its quota is reached.
+    /// Returns whether the cache's disk is full or its quota is reached.
     #[must_use]
     pub fn is_full_disk(&self) -> bool {
         matches!(self, Self::Cache { source, .. } if firstbyte_store::is_full(source))

@@ -104,9 +104,9 @@ impl FetchQueue {
         request_share(rest, self.concurrency(), self.meters.tracker.longest_request())
     }
 
-    /// Whether another background fetch could start, or too few are queued. The queue is kept
-    /// short, because the best size of a fetch changes, and is chosen when the fetch is submitted.
-    /// Before the first response, no fetch is queued that could not start at once.
+    /// Returns whether another background fetch could start, or too few are queued. The queue is
+    /// kept short, because the best size of a fetch changes, and is chosen when the fetch is
+    /// submitted. Before the first response, no fetch is queued that could not start at once.
     pub(crate) fn has_room_in_background(&self) -> bool {
         let is_known = self.server() != Proximity::Unknown;
         let queues = self.queues.lock();

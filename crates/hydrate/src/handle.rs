@@ -62,7 +62,7 @@ impl File {
         self.version.table.blocks.backing()
     }
 
-    /// Whether the file is hydrated and verified.
+    /// Returns whether the file is hydrated and verified.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.version.table.blocks.cached().is_some_and(CacheEntry::is_complete)

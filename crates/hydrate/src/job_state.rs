@@ -109,8 +109,8 @@ impl JobState {
         self.changed.notify_all();
     }
 
-    /// Whether another fetch may be submitted. With a rate limit, no more connections are used than
-    /// the rate needs, because each connection holds some bytes.
+    /// Returns whether another fetch may be submitted. With a rate limit, no more connections are
+    /// used than the rate needs, because each connection holds some bytes.
     pub(crate) fn has_room(&self) -> bool {
         self.throttle.connections().is_none_or(|enough| self.running.load(Relaxed) < enough)
     }
@@ -156,8 +156,8 @@ impl JobFile {
         }
     }
 
-    /// Whether the rest of the file is no longer wanted, because the job was cancelled or the file
-    /// has failed.
+    /// Returns whether the rest of the file is no longer wanted, because the job was cancelled or
+    /// the file has failed.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.has_failed() || self.job.is_cancelled()
     }
@@ -181,13 +181,13 @@ impl JobFile {
         self.job.pace
     }
 
-    /// Whether the job may submit another fetch.
+    /// Returns whether the job may submit another fetch.
     pub(crate) fn has_room(&self) -> bool {
         self.job.has_room()
     }
 
-    /// Whether the calling fetch should request the checksum of the whole object. Returns true only
-    /// once; the other fetches do not wait for that request.
+    /// Returns whether the calling fetch should request the checksum of the whole object. Returns
+    /// true only once; the other fetches do not wait for that request.
     pub(crate) fn take_checksum_request(&self) -> bool {
         self.learns_checksum.swap(false, Relaxed)
     }
@@ -227,7 +227,7 @@ impl JobFile {
         self.job.changed.notify_all();
     }
 
-    /// Whether no fetch is running.
+    /// Returns whether no fetch is running.
     pub(crate) fn is_idle(&self) -> bool {
         self.running.load(Relaxed) == 0
     }

@@ -38,7 +38,7 @@ pub(crate) enum Columns {
 }
 
 impl Columns {
-    /// Whether the file has no columns to predict, so its reads need not be reported.
+    /// Returns whether the file has no columns to predict, so its reads need not be reported.
     pub(crate) fn is_other(&self) -> bool {
         matches!(self, Self::Other)
     }

@@ -98,8 +98,8 @@ impl Sequence {
         (self.end - self.begin).saturating_mul(GROWTH)
     }
 
-    /// Whether a read belongs to this sequence. While the sequence has no window, the read must
-    /// begin within or right behind the latest read, and go beyond it.
+    /// Returns whether a read belongs to this sequence. While the sequence has no window, the read
+    /// must begin within or right behind the latest read, and go beyond it.
     fn continues(&self, read: &Range<u64>) -> bool {
         if self.window == 0 {
             self.start < read.start && read.start <= self.end && read.end > self.end
@@ -128,8 +128,8 @@ impl ReadAhead {
         (self.most_window, self.server, self.rate) = (most_window, server, rate);
     }
 
-    /// Whether a read is one of many random reads. If so, its neighbours are not expected to be
-    /// read.
+    /// Returns whether a read is one of many random reads. If so, its neighbours are not expected
+    /// to be read.
     pub(crate) fn is_random(&self, read: &Range<u64>) -> bool {
         self.unrelated >= RANDOM_AFTER && !self.sequences.iter().any(|sequence| sequence.continues(read))
     }

@@ -195,8 +195,8 @@ impl StartFile {
     }
 }
 
-/// Whether an object is below a location, which may be a prefix, a bucket, or all buckets of a
-/// service.
+/// Returns whether an object is below a location, which may be a prefix, a bucket, or all buckets
+/// of a service.
 fn is_below(location: &Location, root: &Location) -> bool {
     match (location, root) {
         (Location::Object(object), Location::Object(all)) if all.bucket.is_empty() => {

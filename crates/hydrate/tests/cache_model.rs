@@ -116,7 +116,7 @@ fn difference(found: &[u8], expected: &[u8]) -> String {
     format!("{} wrong from its byte {first:?} to {last:?}, {zeros} of them 0", wrong.len())
 }
 
-/// Whether a call failed because its process was stopped until the deadline had passed.
+/// Returns whether a call failed because its process was stopped until the deadline had passed.
 fn was_stopped(error: &Error, took: Duration, wall: Duration) -> bool {
     error.kind() == FailureKind::TimedOut && took + LONGEST_STALL < wall
 }

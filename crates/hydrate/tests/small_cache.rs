@@ -202,7 +202,8 @@ fn a_job_whose_files_are_released_meanwhile_ends() {
     assert!(done == file.backing().is_some(), "{progress:?}");
 }
 
-/// Whether a file failed because it was released again and again although the cache had room.
+/// Returns whether a file failed because it was released again and again although the cache had
+/// room.
 fn lost_to_a_release(failure: &HydrationFailure) -> bool {
     matches!(failure.error, Error::Released { .. })
 }

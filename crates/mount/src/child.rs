@@ -172,7 +172,7 @@ impl Child {
         Self { name: name.into(), kind: stat.kind, modified, pin, permissions }
     }
 
-    /// Whether the attributes are known.
+    /// Returns whether the attributes are known.
     pub(crate) fn is_known(&self) -> bool {
         self.pin != VersionIdentity::Unknown
     }

@@ -105,7 +105,7 @@ impl DirectorySnapshot {
         &self.listed
     }
 
-    /// Whether all names of the directory are in the snapshot, so other names do not exist.
+    /// Returns whether all names of the directory are in the snapshot, so other names do not exist.
     pub(crate) fn is_whole(&self) -> bool {
         self.extent == Extent::Whole
     }
@@ -217,8 +217,8 @@ impl KnownDirectories {
         Some(page)
     }
 
-    /// Whether to request the page that begins with `name`, which is in no valid page. This is
-    /// worth a request if the names before it were looked up in order.
+    /// Returns whether to request the page that begins with `name`, which is in no valid page. This
+    /// is worth a request if the names before it were looked up in order.
     pub(crate) fn is_in_order(&self, path: &[u8], name: &[u8]) -> bool {
         let mut inner = self.inner.lock();
         let Some(lookups) = inner.wide.get_mut(path) else { return false };

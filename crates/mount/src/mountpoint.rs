@@ -128,9 +128,9 @@ fn remove_dead(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether the daemon of the mount at `directory` has died. The kernel keeps the attributes of this
-/// program's mounts for ever, so such mounts are tested with `statfs`, which only a daemon can
-/// answer. Other file systems might hang on `statfs`.
+/// Returns whether the daemon of the mount at `directory` has died. The kernel keeps the attributes
+/// of this program's mounts for ever, so such mounts are tested with `statfs`, which only a daemon
+/// can answer. Other file systems might hang on `statfs`.
 fn is_orphaned(directory: &Path) -> Result<bool> {
     let ours = mounted_at(directory)?.is_some_and(|mounted| is_ours(&mounted.kind));
     let looked = if ours {
@@ -146,8 +146,8 @@ fn is_ours(fs_type: &str) -> bool {
     fs_type == FS_TYPE || fs_type == LINK_TYPE
 }
 
-/// Whether an error shows that a daemon is dead: "Transport endpoint is not connected", or the
-/// access was aborted.
+/// Returns whether an error shows that a daemon is dead: "Transport endpoint is not connected", or
+/// the access was aborted.
 fn is_dead(error: &io::Error) -> bool {
     let number = error.raw_os_error();
     number == Some(Errno::NOTCONN.raw_os_error()) || number == Some(Errno::CONNABORTED.raw_os_error())
@@ -284,8 +284,8 @@ fn mounts() -> Result<Mounts> {
     Mounts::current().map_err(|error| Error::io(Path::new(MOUNT_TABLE), "cannot be read", error))
 }
 
-/// Whether the file system at `path` is stacked on others. To pass its files through, the kernel
-/// needs a greater stacking depth.
+/// Returns whether the file system at `path` is stacked on others. To pass its files through, the
+/// kernel needs a greater stacking depth.
 pub(crate) fn is_stacked(path: &Path) -> bool {
     /// Magic numbers of overlayfs and eCryptfs (linux/magic.h).
     const STACKED: [u64; 2] = [0x794C_7630, 0xF15F];

@@ -61,7 +61,7 @@ impl Prefetch {
         self.siblings.note_listing_read(path);
     }
 
-    /// Whether an open of a file of `size` bytes waits until the whole file is cached.
+    /// Returns whether an open of a file of `size` bytes waits until the whole file is cached.
     pub(crate) fn is_eager(&self, size: u64) -> bool {
         (1..=self.eager).contains(&size)
     }

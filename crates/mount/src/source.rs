@@ -173,7 +173,7 @@ impl MountSource {
         }
     }
 
-    /// Whether the store lists a page at a time, in the order of names. Other stores list
+    /// Returns whether the store lists a page at a time, in the order of names. Other stores list
     /// everything before they answer.
     pub(crate) fn lists_by_page(&self) -> bool {
         let is_directory = matches!((&self.root, &self.shape), (Location::Object(_), Shape::Directory));

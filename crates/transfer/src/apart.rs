@@ -133,7 +133,8 @@ fn note(known: &mut HashMap<(Location, Location), Places>, pair: (Location, Loca
     known.insert(pair, places);
 }
 
-/// Whether both locations are keys of one bucket, where different keys are different objects.
+/// Returns whether both locations are keys of one bucket, where different keys are different
+/// objects.
 fn are_keys_of_one_bucket(one: &Location, other: &Location) -> bool {
     match (one, other) {
         (Location::Object(one), Location::Object(other)) => {

@@ -73,7 +73,7 @@ impl Baseline {
         })
     }
 
-    /// Whether processors were the limit during the `seconds` since the baseline.
+    /// Returns whether processors were the limit during the `seconds` since the baseline.
     fn is_busy(&self, seconds: f64) -> bool {
         let used = process_time().saturating_sub(self.process).as_secs_f64() / seconds;
         let machine = self.machine.zip(machine_time()).and_then(|(then, now)| then.busy_until(now));

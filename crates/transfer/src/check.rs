@@ -239,8 +239,8 @@ impl<'a> Walk<'a> {
         true
     }
 
-    /// Whether a name that one side lacks may still exist there, because the name or a directory
-    /// above it could not be listed.
+    /// Returns whether a name that one side lacks may still exist there, because the name or a
+    /// directory above it could not be listed.
     fn may_be_hidden(&self, name: &[u8], finding: Finding) -> bool {
         let (hidden, root) = match finding {
             Finding::OnlySource => (&self.hidden[1], &self.check.destination),

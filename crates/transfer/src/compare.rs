@@ -220,19 +220,19 @@ impl Dated {
     }
 }
 
-/// Whether both are objects of one service, so their dates come from the same clock.
+/// Returns whether both are objects of one service, so their dates come from the same clock.
 fn is_one_service(one: &Location, other: &Location) -> bool {
     matches!((one, other), (Location::Object(one), Location::Object(other)) if one.service == other.service)
 }
 
-/// Whether the time `later` is certainly after `earlier`, in spite of rounding and clock
+/// Returns whether the time `later` is certainly after `earlier`, in spite of rounding and clock
 /// differences.
 fn is_after(later: SystemTime, earlier: SystemTime) -> bool {
     earlier.checked_add(MARGIN).is_some_and(|earlier| later >= earlier)
 }
 
-/// Whether a destination is at least as new as its source. Returns false if one of them has no
-/// time.
+/// Returns whether a destination is at least as new as its source. Returns false if one of them has
+/// no time.
 pub(crate) fn is_newer(
     destination: Option<SystemTime>,
     source: Option<SystemTime>,
@@ -241,9 +241,9 @@ pub(crate) fn is_newer(
     destination.zip(source).is_some_and(|(there, here)| there >= here || is_same(here, there, unit))
 }
 
-/// Whether an object or file is a complete copy of another, by length and time. The times must be
-/// equal, because each copy gets its source's time. A store's date has whole seconds, and the
-/// source may have changed again within the same second, so the copy of an object must also be
+/// Returns whether an object or file is a complete copy of another, by length and time. The times
+/// must be equal, because each copy gets its source's time. A store's date has whole seconds, and
+/// the source may have changed again within the same second, so the copy of an object must also be
 /// younger.
 pub(crate) fn is_copied(from: &Stat, there: &Stat, unit: impl FnOnce() -> Option<TimeUnit>) -> bool {
     let is_file = from.kind == EntryKind::File && there.kind == EntryKind::File;
@@ -255,10 +255,11 @@ pub(crate) fn is_copied(from: &Stat, there: &Stat, unit: impl FnOnce() -> Option
     is_exact || there.written().is_some_and(|written| is_after(written, modified))
 }
 
-/// Whether a copy has the modification time of its source. A file system may store the time in a
-/// coarser unit, rounded down or to the nearest (Samba's `round_timespec`). Units of up to a second
-/// can be seen from the copy's time. A longer unit (FAT) is determined by `unit`, which is called
-/// only if it can decide. If the source's time is coarser, a protocol or header has truncated it.
+/// Returns whether a copy has the modification time of its source. A file system may store the time
+/// in a coarser unit, rounded down or to the nearest (Samba's `round_timespec`). Units of up to a
+/// second can be seen from the copy's time. A longer unit (FAT) is determined by `unit`, which is
+/// called only if it can decide. If the source's time is coarser, a protocol or header has
+/// truncated it.
 fn is_same(source: SystemTime, copy: SystemTime, unit: impl FnOnce() -> Option<TimeUnit>) -> bool {
     let apart = nanoseconds(source).abs_diff(nanoseconds(copy));
     if apart == 0 || apart >= TimeUnit::LONGEST.0.unsigned_abs() {
@@ -424,7 +425,7 @@ impl Comparisons {
         Self { store: store.clone(), most: most.max(1), running: 0, send, receive, cancelled: Arc::default() }
     }
 
-    /// Whether the caller has to call [`wait`](Self::wait) before starting another pair.
+    /// Returns whether the caller has to call [`wait`](Self::wait) before starting another pair.
     pub(crate) fn is_full(&self) -> bool {
         self.running >= self.most
     }
@@ -566,7 +567,8 @@ mod tests {
         SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds)
     }
 
-    /// Whether a copy with the time `copy` is the same as a file with the time 13.617283945 s.
+    /// Returns whether a copy with the time `copy` is the same as a file with the time 13.617283945
+    /// s.
     fn same(copy: SystemTime, unit: Option<u64>) -> bool {
         is_same(at(13, 617_283_945), copy, || unit.map(|unit| TimeUnit(unit.into())))
     }

@@ -160,7 +160,7 @@ impl<'a> Context<'a> {
         self.tracker.cancel_all();
     }
 
-    /// Whether the run has ended early. If a stop was requested, this call ends the run.
+    /// Returns whether the run has ended early. If a stop was requested, this call ends the run.
     pub(crate) fn is_ended(&self) -> bool {
         if self.has_ended() {
             return true;
@@ -171,8 +171,8 @@ impl<'a> Context<'a> {
         ended
     }
 
-    /// Whether the run has ended early, like [`is_ended`](Self::is_ended), but without checking for
-    /// a stop.
+    /// Returns whether the run has ended early, like [`is_ended`](Self::is_ended), but without
+    /// checking for a stop.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.get().is_some()
     }

@@ -136,9 +136,9 @@ impl Engine {
         self.counted(|scope| Scheduler::new(scope, observer, run_kind).run(&mut jobs))
     }
 
-    /// Whether the settings want one object to be copied. The settings may compare the object with
-    /// its destination ([`Compare::Size`], [`Compare::Newer`], [`Compare::Existence`]) or limit
-    /// sources.
+    /// Returns whether the settings want one object to be copied. The settings may compare the
+    /// object with its destination ([`Compare::Size`], [`Compare::Newer`], [`Compare::Existence`])
+    /// or limit sources.
     ///
     /// # Errors
     ///
@@ -148,9 +148,9 @@ impl Engine {
         wanted.map_err(|error| self.reason(error))
     }
 
-    /// Whether the destination is a complete copy of the source as it is now, by size and time.
-    /// Returns false if the settings compare in another way or choose how a copy is stored, or if
-    /// one of the two locations cannot be looked up.
+    /// Returns whether the destination is a complete copy of the source as it is now, by size and
+    /// time. Returns false if the settings compare in another way or choose how a copy is stored,
+    /// or if one of the two locations cannot be looked up.
     ///
     /// # Errors
     ///

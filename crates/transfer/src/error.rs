@@ -177,19 +177,19 @@ impl Error {
         }
     }
 
-    /// Whether the error ends the whole run, and not only one object. Includes the cancellation of
-    /// a request, because requests are cancelled when a run ends.
+    /// Returns whether the error ends the whole run, and not only one object. Includes the
+    /// cancellation of a request, because requests are cancelled when a run ends.
     pub(crate) fn ends_run(&self) -> bool {
         let cancelled = matches!(self, Self::Store(StoreError::Cancelled));
         cancelled || matches!(self, Self::Interrupted | Self::Deadline { .. })
     }
 
-    /// Whether a later run may succeed where this one failed.
+    /// Returns whether a later run may succeed where this one failed.
     pub(crate) fn is_transient(&self) -> bool {
         matches!(self, Self::Store(error) if error.is_transient())
     }
 
-    /// Whether a file system has no room left. If so, no other object would fit either.
+    /// Returns whether a file system has no room left. If so, no other object would fit either.
     pub(crate) fn is_full(&self) -> bool {
         match self {
             Self::Store(error) => error.is_full_disk(),
@@ -200,13 +200,13 @@ impl Error {
         }
     }
 
-    /// Whether the error concerns two locations and not a single object.
+    /// Returns whether the error concerns two locations and not a single object.
     pub(crate) fn concerns_places(&self) -> bool {
         matches!(self, Self::OnePlace { .. } | Self::Unproven { .. })
     }
 
-    /// Whether the length that the source stated was false. If so, the source is read once more, to
-    /// its end.
+    /// Returns whether the length that the source stated was false. If so, the source is read once
+    /// more, to its end.
     pub(crate) fn is_false_length(&self) -> bool {
         matches!(self, Self::Store(StoreError::FalseLength { .. }))
     }

@@ -111,7 +111,7 @@ impl TransferRoute {
     }
 }
 
-/// Whether a copy between these places keeps all attributes ([`KeptAttributes::All`]).
+/// Returns whether a copy between these places keeps all attributes ([`KeptAttributes::All`]).
 pub(crate) fn keeps_all(settings: &TransferSettings, source: &Location, destination: &Location) -> bool {
     settings.keep == KeptAttributes::All && TransferRoute::of(source, destination) == TransferRoute::Local
 }
@@ -175,8 +175,8 @@ impl Default for Shard {
 }
 
 impl Shard {
-    /// Whether `name` belongs to this shard. The hash is FNV-1a, which is the same on every machine
-    /// and in every release.
+    /// Returns whether `name` belongs to this shard. The hash is FNV-1a, which is the same on every
+    /// machine and in every release.
     #[must_use]
     pub fn contains(self, name: &[u8]) -> bool {
         let hash = name.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -229,13 +229,13 @@ pub struct Tree<'a> {
 }
 
 impl Tree<'_> {
-    /// Whether the shard and the filter include a name, and the name is not that of an unfinished
-    /// copy.
+    /// Returns whether the shard and the filter include a name, and the name is not that of an
+    /// unfinished copy.
     pub(crate) fn contains(&self, name: &[u8]) -> bool {
         !is_unfinished(&self.source, name) && self.takes(name)
     }
 
-    /// Whether the shard and the filter include a name.
+    /// Returns whether the shard and the filter include a name.
     pub(crate) fn takes(&self, name: &[u8]) -> bool {
         self.shard.contains(name) && (self.select)(name)
     }
@@ -267,24 +267,24 @@ pub struct Move<'a> {
 }
 
 impl Move<'_> {
-    /// Whether empty directories are removed at the end. `found` says whether the source has any
-    /// directories.
+    /// Returns whether empty directories are removed at the end. `found` says whether the source
+    /// has any directories.
     pub(crate) fn removes_directories(&self, found: bool) -> bool {
         let any = found || self.extent == Extent::Whole;
         self.tree.effect == Effect::Apply && self.extent != Extent::Files && any
     }
 }
 
-/// Whether a name below `place` is not content: the name of a file that an unfinished copy has left
-/// beside its destination, or of a marker. No copy leaves such a file in an object store, so there
-/// only the names of markers are not content.
+/// Returns whether a name below `place` is not content: the name of a file that an unfinished copy
+/// has left beside its destination, or of a marker. No copy leaves such a file in an object store,
+/// so there only the names of markers are not content.
 #[must_use]
 pub fn is_unfinished(place: &Location, name: &[u8]) -> bool {
     let is_partial = !matches!(place, Location::Object(_)) && is_partial(last_component(name));
     is_partial || is_marker(last_component(name))
 }
 
-/// Whether a name in a file system is not content, like [`is_unfinished`].
+/// Returns whether a name in a file system is not content, like [`is_unfinished`].
 pub(crate) fn is_unfinished_file(name: &[u8]) -> bool {
     is_partial(last_component(name)) || is_marker(last_component(name))
 }
@@ -307,7 +307,7 @@ pub(crate) fn as_path(name: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(name))
 }
 
-/// Whether a location has real directories, which can be empty.
+/// Returns whether a location has real directories, which can be empty.
 pub(crate) fn has_directories(location: &Location) -> bool {
     matches!(location, Location::Local(_) | Location::Sftp(_))
 }

@@ -103,7 +103,7 @@ impl JournalHeader {
         self.chunk
     }
 
-    /// Whether the journal was written since the machine last started.
+    /// Returns whether the journal was written since the machine last started.
     pub(crate) fn is_of_this_boot(&self) -> bool {
         self.boot == boot_id()
     }

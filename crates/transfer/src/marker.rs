@@ -112,7 +112,7 @@ impl<'a> MarkerFile<'a> {
         Err(self.unproven(first, StoreError::NotFound { location: marker.to_string(), trace: None }))
     }
 
-    /// Whether a location contains the marker's content.
+    /// Returns whether a location contains the marker's content.
     fn is_shown_at(&self, location: &Location) -> firstbyte_store::Result<bool> {
         let read = || {
             let mut body = self.store.get(location, &Get::default())?;

@@ -57,7 +57,7 @@ fn shown_by<'m>(mounts: &'m [Mount], directory: &Path) -> Vec<(&'m str, PathBuf)
     own.into_iter().chain(below.map(|mount| (mount.device.as_str(), mount.root.clone()))).collect()
 }
 
-/// Whether two directories overlap according to `mounts`.
+/// Returns whether two directories overlap according to `mounts`.
 fn overlap(mounts: &[Mount], one: &Path, other: &Path) -> bool {
     let others = shown_by(mounts, other);
     shown_by(mounts, one).iter().any(|(device, path)| {
@@ -72,9 +72,9 @@ fn process_mounts() -> Vec<Mount> {
     table.split(|byte| *byte == b'\n').filter_map(Mount::parse).collect()
 }
 
-/// Whether the table of mounts shows every overlap of the two directories. It does if both are on
-/// one file system, or on two file systems with block devices. FUSE, NFS and overlays may show
-/// files of other file systems.
+/// Returns whether the table of mounts shows every overlap of the two directories. It does if both
+/// are on one file system, or on two file systems with block devices. FUSE, NFS and overlays may
+/// show files of other file systems.
 pub(crate) fn show_overlaps(source: &Path, destination: &Path) -> bool {
     let (Ok(from), Ok(to)) = (source.canonicalize(), destination.canonicalize()) else { return false };
     let mounts = process_mounts();

@@ -10,8 +10,8 @@ use crate::compare::{self, TimeUnit};
 use crate::error::Result;
 use crate::settings::{Compare, TransferSettings};
 
-/// Whether the settings want an object to be copied. The settings may limit sources, or compare
-/// them with the destination.
+/// Returns whether the settings want an object to be copied. The settings may limit sources, or
+/// compare them with the destination.
 pub(crate) fn is_wanted(
     store: &Store,
     settings: &TransferSettings,
@@ -41,8 +41,8 @@ pub(crate) fn is_wanted(
     }
 }
 
-/// Whether the destination is a complete copy of the source as it is now, by size and time. A local
-/// file is looked up first, because this needs no request and often makes the other request
+/// Returns whether the destination is a complete copy of the source as it is now, by size and time.
+/// A local file is looked up first, because this needs no request and often makes the other request
 /// unnecessary.
 ///
 /// `store` does not retry. The copy that follows retries its own requests, waits for a silent

@@ -137,7 +137,7 @@ impl Removal<'_> {
         self.extent == Extent::Whole
     }
 
-    /// Whether a selected name has to be deleted now. A dry run only reports the name.
+    /// Returns whether a selected name has to be deleted now. A dry run only reports the name.
     fn applies(&self, name: &[u8], outcome: &Outcome<'_>) -> bool {
         if self.effect == Effect::DryRun {
             outcome.observer.planned(&Action::Delete { location: self.root.join(name) });
@@ -178,7 +178,7 @@ impl Outcome<'_> {
         summary.fail(failure);
     }
 
-    /// Whether the run has to end now.
+    /// Returns whether the run has to end now.
     fn has_ended(&self) -> bool {
         let mut summary = self.summary.lock();
         if let (None, Some(why)) = (&summary.ended, self.stop.error()) {
@@ -434,8 +434,8 @@ impl Names for LocalNames<'_> {
 }
 
 impl LocalNames<'_> {
-    /// If a directory contains only files that interrupted copies have left, removes these files,
-    /// because no listing shows them. A move keeps them, because they were not moved.
+    /// Removes the files that interrupted copies have left in a directory, if it contains no other
+    /// files. No listing shows such files. A move keeps them, because they were not moved.
     fn remove_unfinished(&self, directory: &Path) {
         if self.filter == RemovalFilter::Empty {
             return;

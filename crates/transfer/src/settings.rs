@@ -59,14 +59,14 @@ pub struct SourceLimits {
 }
 
 impl SourceLimits {
-    /// Whether there is any limit.
+    /// Returns whether there is any limit.
     #[must_use]
     pub fn is_any(&self) -> bool {
         *self != Self::default()
     }
 
-    /// Whether an object is within the limits. If a length or time is limited but unknown, the
-    /// object is not within the limits.
+    /// Returns whether an object is within the limits. If a length or time is limited but unknown,
+    /// the object is not within the limits.
     #[must_use]
     pub fn take(&self, size: Option<u64>, modified: Option<SystemTime>) -> bool {
         self.least_size.is_none_or(|least| size.is_some_and(|size| size >= least))

@@ -34,7 +34,7 @@ impl Side {
         error
     }
 
-    /// Whether the listing has no entries other than an empty object that marks the prefix.
+    /// Returns whether the listing has no entries other than an empty object that marks the prefix.
     pub(crate) fn has_only_marker(&mut self) -> bool {
         let is_marker = |entry: &firstbyte_store::Result<Entry>| {
             entry.as_ref().is_ok_and(|entry| entry.name.is_empty() && entry.size == Some(0))
@@ -55,7 +55,7 @@ impl Side {
         self.entries.next()?.ok()
     }
 
-    /// Whether all names below `prefix` have been taken. `prefix` must end in `/`.
+    /// Returns whether all names below `prefix` have been taken. `prefix` must end in `/`.
     pub(crate) fn has_passed(&mut self, prefix: &[u8]) -> bool {
         self.name().is_none_or(|name| name > prefix && !name.starts_with(prefix))
     }

@@ -142,8 +142,8 @@ impl<'a> MovedSources<'a> {
     }
 }
 
-/// Whether an object is still the one that was copied. The time is compared too: if a bucket has
-/// two names, the copy may have replaced its own source by the same content.
+/// Returns whether an object is still the one that was copied. The time is compared too: if a
+/// bucket has two names, the copy may have replaced its own source by the same content.
 fn is_untouched(found: &Version, copied: &Version) -> bool {
     found.has_etag_of(copied) && found.last_modified == copied.last_modified && found.agrees_with(copied)
 }

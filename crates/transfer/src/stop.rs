@@ -58,7 +58,7 @@ impl Stop {
         Ok(())
     }
 
-    /// Whether the handle was stopped or its deadline has passed.
+    /// Returns whether the handle was stopped or its deadline has passed.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.0.why.get().is_some()

@@ -117,8 +117,8 @@ fn open_source(
     Ok(source)
 }
 
-/// Whether a source has no objects. Directories do not count as objects, so a tree of files is
-/// searched for a file.
+/// Returns whether a source has no objects. Directories do not count as objects, so a tree of files
+/// is searched for a file.
 fn is_empty(store: &Store, tree: &Tree<'_>, source: &mut Side) -> Result<bool> {
     if !has_directories(&tree.source) {
         return Ok(source.has_only_marker());
@@ -274,7 +274,7 @@ impl Join<'_> {
         self.copy.job(entry, over, self.observer)
     }
 
-    /// Whether extras are deleted and a local destination has a directory of this name.
+    /// Returns whether extras are deleted and a local destination has a directory of this name.
     fn is_over_directory(&self, name: &[u8]) -> bool {
         let Some(root) = self.copy.root.as_ref().filter(|_| self.extras != Extras::Keep) else {
             return false;
@@ -466,7 +466,7 @@ impl Join<'_> {
         self.apart.prove(source, destination, Separation::Inside)
     }
 
-    /// Whether an entry that only the destination has may be deleted.
+    /// Returns whether an entry that only the destination has may be deleted.
     fn may_delete(&self, entry: &Entry) -> bool {
         let tree = self.copy.tree;
         match entry.kind {

@@ -78,8 +78,8 @@ impl<'a> TreeCopy<'a> {
         }
     }
 
-    /// Whether a listed entry is copied. Counts unfinished copies and special files, which are not
-    /// copied.
+    /// Returns whether a listed entry is copied. Counts unfinished copies and special files, which
+    /// are not copied.
     pub(crate) fn selects(&self, entry: &Entry) -> bool {
         // If only one level is copied, directories and their contents are left out.
         if entry.kind == EntryKind::Directory && self.tree.levels == Levels::One {
@@ -107,8 +107,8 @@ impl<'a> TreeCopy<'a> {
         }
     }
 
-    /// Whether the filters include an entry that only the destination has. The same filters apply
-    /// to the source.
+    /// Returns whether the filters include an entry that only the destination has. The same filters
+    /// apply to the source.
     pub(crate) fn takes_extra(&self, entry: &Entry) -> bool {
         let is_content = !is_unfinished(&self.tree.destination, &entry.name);
         is_content && self.tree.takes(&entry.name) && self.limits.take(entry.size, entry.modified)
@@ -231,7 +231,7 @@ impl<'a> TreeCopy<'a> {
         Ok(None)
     }
 
-    /// Whether a directory of the source is empty. `None` if the source is not local.
+    /// Returns whether a directory of the source is empty. `None` if the source is not local.
     fn is_empty(&self, name: &[u8]) -> Option<bool> {
         let root = self.tree.source.as_local()?;
         Some(std::fs::read_dir(root.join(as_path(name))).is_ok_and(|mut entries| entries.next().is_none()))
@@ -251,8 +251,8 @@ pub(crate) fn with_sort_name(mut entry: Entry) -> Entry {
     entry
 }
 
-/// Whether a location is a prefix of a store's keys. A prefix exists only as long as a key begins
-/// with it.
+/// Returns whether a location is a prefix of a store's keys. A prefix exists only as long as a key
+/// begins with it.
 pub(crate) fn is_prefix(location: &Location) -> bool {
     matches!(location, Location::Object(object) if !object.key.is_empty())
 }

@@ -141,13 +141,13 @@ impl Manifest {
         Ok(Self { path: path.to_owned(), header })
     }
 
-    /// The header.
+    /// Returns the header.
     #[must_use]
     pub fn header(&self) -> &ManifestHeader {
         &self.header
     }
 
-    /// The number of shards.
+    /// Returns the number of shards.
     #[must_use]
     pub fn count(&self) -> u32 {
         // The number of shards was checked when the manifest was opened, so it fits.

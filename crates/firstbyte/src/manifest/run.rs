@@ -57,13 +57,13 @@ impl ShardRun {
         Ok(Self { manifest, shard, marks: Arc::new(Mutex::new(marks)) })
     }
 
-    /// The manifest.
+    /// Returns the manifest.
     #[must_use]
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// The shard.
+    /// Returns the shard.
     #[must_use]
     pub fn shard(&self) -> Shard {
         self.shard

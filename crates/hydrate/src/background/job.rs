@@ -59,7 +59,7 @@ impl HydrationJob {
         Ok(job)
     }
 
-    /// The progress so far.
+    /// Returns the progress so far.
     #[must_use]
     pub fn progress(&self) -> HydrationProgress {
         self.state.snapshot()
@@ -317,7 +317,7 @@ impl ActiveFile {
         busy
     }
 
-    /// Whether all fetches of this round have been submitted.
+    /// Returns whether all fetches of this round have been submitted.
     fn is_submitted(&self) -> bool {
         self.next >= self.blocks.end || self.shared.has_failed()
     }
@@ -327,7 +327,8 @@ impl ActiveFile {
         self.cost.saturating_sub(self.fetched())
     }
 
-    /// Bytes fetched, including blocks fetched more than once.
+    /// Returns the number of bytes fetched. Blocks that were fetched several times count several
+    /// times.
     fn fetched(&self) -> u64 {
         self.shared.counted() - self.cached
     }
@@ -346,8 +347,8 @@ impl ActiveFile {
         }
     }
 
-    /// Whether the missing blocks were fetched before and then evicted by other processes or
-    /// threads. If so, the job gives up instead of fetching the same blocks again and again.
+    /// Returns whether the missing blocks were fetched before and then evicted by other processes
+    /// or threads. If so, the job gives up instead of fetching the same blocks again and again.
     fn is_evicted_by_others(&self) -> bool {
         let missing = self.blocks.clone().filter(|block| !self.version.table.blocks.is_cached(*block));
         self.fetched() + missing.count() as u64 * BLOCK > 2 * self.bytes.len().max(BLOCK)

@@ -99,7 +99,7 @@ impl Fetch {
         self.job.as_ref().map_or(Exempt::Pinned, |job| job.exempt())
     }
 
-    /// Whether a reader or a job still wants the bytes.
+    /// Returns whether a reader or a job still wants the bytes.
     pub(crate) fn is_wanted(&self) -> bool {
         let has_handle = self.handle.as_ref().is_none_or(|handle| handle.strong_count() > 0);
         let has_job = self.job.as_ref().is_none_or(|job| !job.is_cancelled());

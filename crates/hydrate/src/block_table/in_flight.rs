@@ -65,10 +65,11 @@ struct Tracked {
 }
 
 impl Tracked {
-    /// Whether the fetch brings a block soon enough for a reader to wait: the block is near, or at
-    /// its rate so far the fetch brings the block before a far server would answer a new request.
-    /// Waiting is also right with a near server, because a new request costs the server as much:
-    /// MinIO needs 2 ms of processor time for a request, in which it could send 4 MiB.
+    /// Returns whether the fetch brings a block soon enough for a reader to wait: the block is
+    /// near, or at its rate so far the fetch brings the block before a far server would answer a
+    /// new request. Waiting is also right with a near server, because a new request costs the
+    /// server as much: MinIO needs 2 ms of processor time for a request, in which it could send 4
+    /// MiB.
     fn brings_soon(&self, block: u64, now: Instant) -> bool {
         let left = block.saturating_sub(self.next);
         let arrived = self.next - self.blocks.start;
@@ -165,7 +166,7 @@ impl InFlight {
         }
     }
 
-    /// Whether a fetch has demand priority now.
+    /// Returns whether a fetch has demand priority now.
     pub(crate) fn is_promoted(&self, id: FetchId) -> bool {
         self.fetches.get(&id).is_some_and(|fetch| fetch.priority == Priority::Demand)
     }
@@ -177,7 +178,7 @@ impl InFlight {
         }
     }
 
-    /// Whether the fetch pauses while readers fetch.
+    /// Returns whether the fetch pauses while readers fetch.
     pub(crate) fn yields(&self, id: FetchId) -> bool {
         self.fetches.get(&id).is_some_and(|fetch| fetch.pace != FetchPace::Steady)
     }
@@ -236,17 +237,17 @@ impl InFlight {
         blocks.filter(move |block| self.owners.get(block) == Some(&id))
     }
 
-    /// Whether fetch `id` owns a block.
+    /// Returns whether fetch `id` owns a block.
     pub(crate) fn is_owned_by(&self, block: u64, id: FetchId) -> bool {
         self.owners.get(&block) == Some(&id)
     }
 
-    /// Whether a block is being fetched.
+    /// Returns whether a block is being fetched.
     pub(crate) fn is_owned(&self, block: u64) -> bool {
         self.owners.contains_key(&block)
     }
 
-    /// Whether a fetch still owns blocks.
+    /// Returns whether a fetch still owns blocks.
     pub(crate) fn is_needed(&self, id: FetchId) -> bool {
         self.fetches.get(&id).is_some_and(|fetch| fetch.owned > 0)
     }

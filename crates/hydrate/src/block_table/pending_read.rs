@@ -104,8 +104,8 @@ impl PendingRead {
         }
     }
 
-    /// Whether one long part of this read contains all of `bytes`, a range of the object. The
-    /// reader of such a part is unlikely to request the same bytes again.
+    /// Returns whether one long part of this read contains all of `bytes`, a range of the object.
+    /// The reader of such a part is unlikely to request the same bytes again.
     pub(crate) fn takes(&self, bytes: ByteRange) -> bool {
         let within =
             |range: ByteRange| range.start <= bytes.start && bytes.end <= range.end && range.len() >= SEGMENT;
@@ -211,17 +211,18 @@ impl PendingRead {
         self.progress.lock().receiver = None;
     }
 
-    /// Whether the receiver is a callback. A callback has no thread that wakes at the deadline.
+    /// Returns whether the receiver is a callback. A callback has no thread that wakes at the
+    /// deadline.
     pub(super) fn is_callback(&self) -> bool {
         matches!(self.progress.lock().receiver, Some(Receiver::Callback(..)))
     }
 
-    /// Whether the read has not ended.
+    /// Returns whether the read has not ended.
     pub(crate) fn is_open(&self) -> bool {
         self.progress.lock().receiver.is_some()
     }
 
-    /// The time at which the read fails.
+    /// Returns the time at which the read fails.
     pub(crate) fn deadline(&self) -> Instant {
         self.progress.lock().deadline
     }

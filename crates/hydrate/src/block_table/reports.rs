@@ -25,12 +25,12 @@ impl BlockTable {
         self.state.lock().in_flight.start(id, Instant::now());
     }
 
-    /// Whether a reader now waits for a fetch that began as read-ahead.
+    /// Returns whether a reader now waits for a fetch that began as read-ahead.
     pub(crate) fn is_promoted(&self, id: FetchId) -> bool {
         self.state.lock().in_flight.is_promoted(id)
     }
 
-    /// Whether a fetch pauses while readers fetch.
+    /// Returns whether a fetch pauses while readers fetch.
     pub(crate) fn yields(&self, id: FetchId) -> bool {
         self.state.lock().in_flight.yields(id)
     }
@@ -45,12 +45,12 @@ impl BlockTable {
         self.state.lock().in_flight.remaining(id)
     }
 
-    /// Whether a fetch has yet to bring a block.
+    /// Returns whether a fetch has yet to bring a block.
     pub(crate) fn is_owned_by(&self, id: FetchId, block: u64) -> bool {
         self.state.lock().in_flight.is_owned_by(block, id)
     }
 
-    /// Whether a fetch has any block left to bring.
+    /// Returns whether a fetch has any block left to bring.
     pub(crate) fn is_needed(&self, id: FetchId) -> bool {
         self.state.lock().in_flight.is_needed(id)
     }
@@ -134,8 +134,8 @@ impl BlockTable {
         requests
     }
 
-    /// Whether a long read waits for a block that has arrived. Such a block is not kept in memory,
-    /// where it would displace blocks that short reads come back to.
+    /// Returns whether a long read waits for a block that has arrived. Such a block is not kept in
+    /// memory, where it would displace blocks that short reads come back to.
     fn is_taken(&self, block: u64) -> bool {
         let bytes = self.blocks.bytes(&(block..block + 1));
         let state = self.state.lock();

@@ -399,7 +399,7 @@ impl BlockMap {
         self.words().filter(|(_, word)| is_present(word)).count() as u64
     }
 
-    /// Whether the map is still as long as when it was mapped.
+    /// Returns whether the map is still as long as when it was mapped.
     pub(super) fn is_whole(&self) -> bool {
         let is_marked = self.live().generation.load(Ordering::Acquire) & INTACT != 0;
         is_marked && length(&self.file).is_ok_and(|length| length == self.mapping.len() as u64)
@@ -426,7 +426,7 @@ impl BlockMap {
         self.known[to_usize(page / 64)].fetch_or(bit, Ordering::Relaxed) & bit == 0
     }
 
-    /// Whether another process, or an earlier open, has allocated the page.
+    /// Returns whether another process, or an earlier open, has allocated the page.
     fn exists(&self, index: u64) -> bool {
         let start = index * page();
         // No other module uses the file's position.

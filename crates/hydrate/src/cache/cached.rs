@@ -134,8 +134,8 @@ impl CachedVersion {
         (self.inner.presence(block) == Presence::Present).then(|| BlockWord(word).crc())
     }
 
-    /// Whether a block is cached. Includes blocks from before an unclean stop, though a read may
-    /// still find them wrong.
+    /// Returns whether a block is cached. Includes blocks from before an unclean stop, though a
+    /// read may still find them wrong.
     #[must_use]
     pub fn is_present(&self, block: u64) -> bool {
         block < self.blocks() && self.inner.presence(block) != Presence::Absent
@@ -208,8 +208,8 @@ pub struct PinnedBlocks {
 }
 
 impl PinnedBlocks {
-    /// Whether the file was never cut short by another program. If so, the bytes read from the file
-    /// are right.
+    /// Returns whether the file was never cut short by another program. If so, the bytes read from
+    /// the file are right.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         !self.cached.inner.is_cut()
@@ -252,15 +252,15 @@ impl OpenVersion {
         self.map.live().generation.load(Ordering::Acquire)
     }
 
-    /// Whether no block was removed since `generation` was loaded. If so, the bytes that were read
-    /// since then are not from a hole.
+    /// Returns whether no block was removed since `generation` was loaded. If so, the bytes that
+    /// were read since then are not from a hole.
     pub(super) fn is_generation(&self, generation: u64) -> bool {
         fence(Ordering::Acquire);
         self.generation() == generation && generation & INTACT != 0
     }
 
-    /// Whether another program has cut the data file short. If so, all processes stop reading and
-    /// filling the file. The file is created again when no process has it open.
+    /// Returns whether another program has cut the data file short. If so, all processes stop
+    /// reading and filling the file. The file is created again when no process has it open.
     pub(super) fn is_cut(&self) -> bool {
         if length(self.data.file()).is_ok_and(|length| length == self.identity.size()) {
             return false;

@@ -40,7 +40,7 @@ const SECONDS: u64 = 1 << 40;
 pub struct Timestamp(u64);
 
 impl Timestamp {
-    /// The current time.
+    /// Returns the current time.
     #[must_use]
     pub fn now() -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -231,7 +231,7 @@ pub(super) fn shard(index: u64) -> PathBuf {
     Path::new(OBJECTS).join(format!("{:02x}", index % SHARDS))
 }
 
-/// Whether the cache may contain versions. Reads one directory.
+/// Returns whether the cache may contain versions. Reads one directory.
 pub(super) fn has_contents(directory: &PrivateDirectory) -> bool {
     let is_empty = directory.names(Path::new(OBJECTS)).is_ok_and(|names| names.is_empty());
     !is_empty || directory.has(Path::new(PACKS))
@@ -276,7 +276,7 @@ impl Name {
         format!("{:032x}-", xxh3_128(location_text(location).as_bytes()))
     }
 
-    /// Whether a file name is that of a map, which consists of two hashes.
+    /// Returns whether a file name is that of a map, which consists of two hashes.
     fn is_of_map(name: &[u8]) -> bool {
         let is_hash = |part: &[u8], digits| part.len() == digits && part.iter().all(u8::is_ascii_hexdigit);
         let Some(stem) = name.strip_suffix(b".map") else { return false };
@@ -371,7 +371,7 @@ pub(super) fn store_hash(endpoint: &str) -> String {
     Hasher::of(Algorithm::Sha256, endpoint.as_bytes()).to_hex()[..32].to_owned()
 }
 
-/// Whether two locations name the same object.
+/// Returns whether two locations name the same object.
 pub(super) fn is_same(found: &Location, wanted: &Location) -> bool {
     Name::prefix(found) == Name::prefix(wanted)
 }

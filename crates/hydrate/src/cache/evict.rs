@@ -82,8 +82,8 @@ pub(super) fn make_room(shared: &Arc<Shared>, bytes: u64, exempt: Exempt) -> boo
     usage.room() >= bytes
 }
 
-/// Whether evicting versions that are not exempt could make `bytes` fit. Reads headers until the
-/// answer is yes, and evicts nothing.
+/// Returns whether evicting versions that are not exempt could make `bytes` fit. Reads headers
+/// until the answer is yes, and evicts nothing.
 fn could_make_room(shared: &Shared, bytes: u64, exempt: Exempt) -> bool {
     let mut left = bytes.saturating_sub(shared.usage.room());
     if bytes > shared.usage.limits().size.unwrap_or(u64::MAX) {
@@ -440,7 +440,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Whether opening a version needs no room, because it is packed or has files.
+    /// Returns whether opening a version needs no room, because it is packed or has files.
     #[must_use]
     pub fn opens_without_room(&self, location: &Location, version: &Version) -> bool {
         if self.packed(location, version).is_some() {
@@ -468,7 +468,7 @@ impl Cache {
         self.shared.usage.capacity()
     }
 
-    /// Whether `bytes` fit without eviction.
+    /// Returns whether `bytes` fit without eviction.
     #[must_use]
     pub fn has_room(&self, bytes: u64) -> bool {
         self.shared.usage.room() >= bytes

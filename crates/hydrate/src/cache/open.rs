@@ -150,7 +150,7 @@ impl DataFile {
 }
 
 impl MapHeader {
-    /// Whether the map describes this data file.
+    /// Returns whether the map describes this data file.
     fn is_about(&self, data: &DataFile) -> bool {
         self.live.data.load(Ordering::Relaxed) == data.inode
     }

@@ -93,7 +93,7 @@ impl Packed {
         let _ = self.checksum.set(checksum);
     }
 
-    /// Whether the object is cached. A read may still find its record damaged.
+    /// Returns whether the object is cached. A read may still find its record damaged.
     #[must_use]
     pub fn is_present(&self) -> bool {
         self.seen().is_some()
@@ -162,7 +162,7 @@ impl Packed {
         expected.verify(&Hasher::of(expected.algorithm, content), &place).map_err(Error::Checksum)
     }
 
-    /// Whether the object is cached and matches the store's checksum, if the store has one.
+    /// Returns whether the object is cached and matches the store's checksum, if the store has one.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.seen().is_some_and(|seen| seen.flags & COMPLETE != 0)

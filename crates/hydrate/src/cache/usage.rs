@@ -102,8 +102,8 @@ impl CacheUsage {
         self.page.at(0)
     }
 
-    /// Whether the count is exact, apart from bytes that were in transition in processes that have
-    /// been killed.
+    /// Returns whether the count is exact, apart from bytes that were in transition in processes
+    /// that have been killed.
     pub(super) fn is_exact(&self) -> bool {
         self.counters().exact.load(Ordering::Acquire) != 0
     }
@@ -120,7 +120,7 @@ impl CacheUsage {
         let _ = unlock(&self.file, &RECOUNT);
     }
 
-    /// Whether the bytes have been counted.
+    /// Returns whether the bytes have been counted.
     pub(super) fn is_known(&self) -> bool {
         self.used() < UNKNOWN / 2
     }

@@ -54,14 +54,14 @@ pub enum VersionVerification {
 }
 
 impl CachedVersion {
-    /// Whether every block is present. Some may be unverified.
+    /// Returns whether every block is present. Some may be unverified.
     #[must_use]
     pub fn has_all_blocks(&self) -> bool {
         let near = self.inner.map.live().present.load(Ordering::Acquire) + COUNT_ERROR >= self.blocks();
         near && self.next_missing(0).is_none()
     }
 
-    /// Whether all blocks are present and the whole version was verified.
+    /// Returns whether all blocks are present and the whole version was verified.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.inner.is_complete()
@@ -129,7 +129,7 @@ impl CachedVersion {
         self.is_synced().then(|| self.inner.data.file().try_clone().ok())?
     }
 
-    /// Whether the version is synced once it is complete.
+    /// Returns whether the version is synced once it is complete.
     fn is_synced(&self) -> bool {
         self.size() >= SYNC_FROM && self.inner.retention == Retention::Persistent
     }
@@ -331,7 +331,7 @@ impl OpenVersion {
         }
     }
 
-    /// Whether a block is present and right. A wrong block is dropped.
+    /// Returns whether a block is present and right. A wrong block is dropped.
     pub(super) fn verify_block(&self, block: u64) -> bool {
         match self.check(block, &mut vec![0; self.block_len(block)]) {
             Check::Right(_) => true,
@@ -403,8 +403,8 @@ impl Cache {
     }
 }
 
-/// Whether the creation of a version was interrupted. Because the header is written last, such a
-/// version has no blocks.
+/// Returns whether the creation of a version was interrupted. Because the header is written last,
+/// such a version has no blocks.
 fn is_unfinished(directory: &PrivateDirectory, paths: &CachePaths) -> bool {
     let mut magic = [0; 8];
     let unwritten = directory.file(&paths.map, FileAccess::Read).is_ok_and(|map| {

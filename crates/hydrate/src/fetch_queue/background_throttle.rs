@@ -74,7 +74,7 @@ impl BackgroundThrottle {
         pace.next - now
     }
 
-    /// Whether background work may continue at once because no reader is present.
+    /// Returns whether background work may continue at once because no reader is present.
     pub(crate) fn is_clear(&self, now: Instant) -> bool {
         let mut pace = self.pace.lock();
         let clear = !pace.has_readers(now);

@@ -120,8 +120,8 @@ impl Queues {
         self.concurrency.saturating_sub(running).min(fetches_that_fit(free, self.background.front()))
     }
 
-    /// Whether another thread may become idle. Idle threads and their buffers use no more than the
-    /// memory that no fetch uses.
+    /// Returns whether another thread may become idle. Idle threads and their buffers use no more
+    /// than the memory that no fetch uses.
     pub(super) fn can_idle(&self, buffer: &mut Vec<u8>) -> bool {
         let threads = self.idle as u64 + 1;
         if threads * WHOLE_BLOCK_MEMORY > self.memory {
@@ -180,8 +180,8 @@ impl Queues {
         self.non_demand_budget += memory;
     }
 
-    /// Whether there is nothing to supervise. Queued fetches count as work, because the supervisor
-    /// is not woken when they start.
+    /// Returns whether there is nothing to supervise. Queued fetches count as work, because the
+    /// supervisor is not woken when they start.
     pub(super) fn is_idle(&self) -> bool {
         let queued = self.demand.len() + self.ahead.len() + self.background.len();
         self.running + queued == 0 && self.waiting.is_empty()

@@ -181,7 +181,7 @@ impl<'a> Scheduler<'a> {
         self.attention.notify_one();
     }
 
-    /// Whether no worker has a task and none will get one.
+    /// Returns whether no worker has a task and none will get one.
     fn is_over(&self, queue: &Queue) -> bool {
         queue.busy == 0 && (self.context.has_ended() || queue.is_exhausted())
     }
@@ -218,8 +218,8 @@ impl<'a> Scheduler<'a> {
         is_tree && (error.concerns_store() || self.is_bucket_denied(error))
     }
 
-    /// Whether access to the whole bucket of a denied object is denied. S3 does not report this, so
-    /// the bucket is asked once per run, and only if no object has been copied.
+    /// Returns whether access to the whole bucket of a denied object is denied. S3 does not report
+    /// this, so the bucket is asked once per run, and only if no object has been copied.
     fn is_bucket_denied(&self, error: &StoreError) -> bool {
         let StoreError::Denied { location, .. } = error else { return false };
         let Ok(Location::Object(object)) = Location::parse(location.as_ref()) else { return false };

@@ -118,7 +118,7 @@ impl Queue {
         })
     }
 
-    /// Whether no more upload parts may be sent now.
+    /// Returns whether no more upload parts may be sent now.
     pub(super) fn is_full_of_parts(&self) -> bool {
         self.parts_in_flight().count >= self.parts.most()
     }
@@ -135,8 +135,8 @@ impl Queue {
         self.open.iter().map(|open| open.pending.len()).sum()
     }
 
-    /// Whether the waiting objects are large on average. An object of unknown length counts as
-    /// empty.
+    /// Returns whether the waiting objects are large on average. An object of unknown length counts
+    /// as empty.
     pub(super) fn is_large(&self) -> bool {
         let started = self.open.iter().filter(|open| !open.pending.is_empty()).count();
         let objects = (started + self.jobs.len()) as u64;
@@ -154,7 +154,7 @@ impl Queue {
         self.jobs.len() + self.pieces()
     }
 
-    /// Whether there are no unclaimed tasks and no more will come.
+    /// Returns whether there are no unclaimed tasks and no more will come.
     pub(super) fn is_exhausted(&self) -> bool {
         !self.feeding && self.waiting() == 0
     }

@@ -127,7 +127,7 @@ impl Scheduler<'_> {
         self.started(requester, job, started);
     }
 
-    /// Whether a job that was named has to be skipped.
+    /// Returns whether a job that was named has to be skipped.
     fn is_skipped(&self, job: &CopyJob) -> Result<bool> {
         let Context { store, single, settings, run_kind, .. } = &self.context;
         let CopyJob { source, destination, .. } = job;

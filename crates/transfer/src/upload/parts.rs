@@ -93,7 +93,7 @@ pub(crate) fn put_over(
     put(requester, destination, payload, size, options)
 }
 
-/// Whether the directory of a file lists the file's name in exactly this spelling.
+/// Returns whether the directory of a file lists the file's name in exactly this spelling.
 fn is_listed(store: &Store, location: &Location) -> Result<bool> {
     let (Some(directory), Some(name)) = (location.parent(), location.file_name()) else { return Ok(true) };
     for entry in store.list(&directory, &ListOptions::default())? {

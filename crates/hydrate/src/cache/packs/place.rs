@@ -25,7 +25,7 @@ impl RecordPlace {
         self.0
     }
 
-    /// Whether this is the word of a slot without a record.
+    /// Returns whether this is the word of a slot without a record.
     pub(super) fn is_absent(self) -> bool {
         self.0 == 0
     }

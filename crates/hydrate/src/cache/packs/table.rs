@@ -78,7 +78,7 @@ pub(in super::super) struct Seen {
 }
 
 impl Seen {
-    /// Whether the slot is in use: its object is cached, or pinned before it is fetched.
+    /// Returns whether the slot is in use: its object is cached, or pinned before it is fetched.
     fn is_live(&self) -> bool {
         !self.place.is_absent() || self.is_pinned()
     }
@@ -87,7 +87,7 @@ impl Seen {
         self.flags & PINNED != 0
     }
 
-    /// Whether the object is exempt from an eviction.
+    /// Returns whether the object is exempt from an eviction.
     pub(in super::super) fn is_exempt(&self, exempt: Exempt) -> bool {
         exempt.covers(self.is_pinned(), self.last_use)
     }
