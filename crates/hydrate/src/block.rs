@@ -15,7 +15,7 @@ pub const BLOCK: u64 = 128 << 10;
 /// separate request.
 pub(crate) const SEGMENT: u64 = ROUND_TRIP_BYTES;
 
-/// Returns the bytes of a block. For the last block they extend past the end of the file.
+/// Returns the byte range of a block. The range of the last block extends past the end of the file.
 pub(crate) fn block_range(block: u64) -> ByteRange {
     ByteRange::at(block * BLOCK, BLOCK)
 }

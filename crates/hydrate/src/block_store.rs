@@ -196,8 +196,8 @@ impl BlockStore {
     }
 
     /// Fills a block by calling `transfer`, which writes the block into the cached file: see
-    /// [`Cached::receive`]. If `transfer` is called, the block is cached afterwards or an error is
-    /// returned.
+    /// [`CachedVersion::receive`](crate::cache::CachedVersion::receive). If `transfer` is called, the
+    /// block is cached afterwards, or an error is returned.
     pub(crate) fn receive(
         &self,
         block: u64,

@@ -1,23 +1,24 @@
-//! A persistent cache of blocks of remote objects: each version has a sparse data file, and a map
-//! of its blocks. Objects of at most one block are packed into common files instead.
+//! Caches blocks of remote objects on disk. Each version of an object has a sparse data file, and a
+//! map of its blocks. Objects of at most one block are packed into common files instead.
 //!
 //! ```text
 //! DIR/format                 firstbyte cache 3
-//! DIR/usage                  bytes used, counted by all processes together
-//! DIR/objects/ab/NAME.data   sparse, of the object's length
-//! DIR/objects/ab/NAME.map    which object it is, and a word for each block
+//! DIR/usage                  number of bytes used, which all processes count together
+//! DIR/objects/ab/NAME.data   sparse file as long as the object
+//! DIR/objects/ab/NAME.map    identity of the object, and a word for each block
 //! DIR/packs/                 small objects: see `packs`
 //! ```
 //! Any number of processes on one machine may use a directory at once, and any may be killed at
 //! any time. Invariants:
 //!
-//! - A block is returned as it was filled, or not at all, after a kill and after a power cut.
+//! - After a kill or a power cut, a block is either returned as it was filled, or counts as absent.
 //! - The limits hold at every instant.
 //! - Opening takes constant time.
 //! - After any failure in the directory, reads can still use the store.
 //!
-//! Assumed: no other program writes the files, and the file system has sparse files and record
-//! locks. [`Cache::verify`] finds changes by other programs; reads do not.
+//! The cache assumes that no other program writes its files, and that the file system supports
+//! sparse files and record locks. [`Cache::verify`] finds changes by other programs; most reads do
+//! not.
 
 mod block_map;
 mod cached;

@@ -25,7 +25,7 @@ const MOST_SHOWN: usize = 20;
 pub struct MergedReceipts {
     /// The id of the manifest.
     pub manifest: String,
-    /// Number of the manifest's shards.
+    /// Number of shards of the manifest.
     pub shards: u32,
     /// Totals of all objects of the manifest.
     pub planned: ObjectTotals,

@@ -65,7 +65,7 @@ impl HydrationJob {
         self.state.snapshot()
     }
 
-    /// Ends the job soon. Cached blocks stay.
+    /// Cancels the job, which ends after its running fetches. Cached blocks stay.
     pub fn cancel(&self) {
         self.state.cancel();
     }

@@ -28,7 +28,7 @@ pub(crate) struct MemoryBlocks {
     table: Mutex<Table>,
 }
 
-/// The bytes of a block. Readers copy from it after they have released the table.
+/// The bytes of a block. Readers copy them after they have released the lock on the table.
 type Bytes = Arc<Vec<u8>>;
 
 #[derive(Default)]

@@ -30,7 +30,7 @@ pub(crate) enum Delivery {
     Copied,
 }
 
-/// The receiver of the bytes.
+/// The receiver of the bytes of a read.
 pub(crate) enum Receiver {
     /// A thread that owns the memory of these parts, which are sorted by offset. The thread calls
     /// [`PendingRead::wait`].

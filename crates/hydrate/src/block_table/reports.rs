@@ -55,8 +55,8 @@ impl BlockTable {
         self.state.lock().in_flight.is_needed(id)
     }
 
-    /// Stores a fetched block, evicting versions that are not `exempt`. Returns whether it is
-    /// cached.
+    /// Stores a fetched block, evicting versions that are not `exempt`. Returns whether the
+    /// block is cached.
     pub(crate) fn store(&self, block: u64, bytes: &[u8], outcome: CacheOutcome, exempt: Exempt) -> bool {
         self.blocks.store(block, bytes, outcome, exempt, || !self.is_taken(block))
     }

@@ -1,16 +1,16 @@
-//! The map file of a cached version: a header, then one word for each block.
+//! Reads and writes the map file of a cached version: a header, then one word for each block.
 //!
 //! ```text
 //! 0    magic and format (8), object size (8), block size (4), length of the text (4),
 //!      CRC-32C of these and the text (4), zero (4)
 //! 32   mutable fields, each an atomic u64: see `Live`
-//! 128  the text: see `Identity`; then, from the next multiple of 8, a word for each block:
+//! 128  the text: see `CachedIdentity`; then, from the next multiple of 8, a word for each block:
 //!      bit 63 present | bit 62 referenced | bits 32..62 stamp | bits 0..32 CRC-32C of the block
 //! ```
-//! Numbers are in native byte order, so a cache copied to a machine of the other order is corrupt
-//! there. The file is sparse: for 5 TiB it is 320 MiB long, and a page exists only if some of its
-//! words were written. Readers check which pages exist, and writers allocate a page before they use
-//! it.
+//! Numbers are in native byte order, so a cache that is copied to a machine with the other byte
+//! order is corrupt there. The file is sparse: the map of an object of 5 TiB is 320 MiB long, but
+//! a page of the map exists only if some of its words were written. Readers check which pages
+//! exist, and writers allocate a page before they use it.
 
 use std::fs::File;
 use std::io;

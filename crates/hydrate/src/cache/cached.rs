@@ -23,7 +23,7 @@ use super::lock::{Mode, leases, pins};
 use super::open::OpenVersion;
 use crate::block::BLOCK;
 
-/// One version of an object, open in the cache. Clones share it.
+/// One version of an object that is open in the cache. Clones share the open version.
 #[derive(Clone, Debug)]
 pub struct CachedVersion {
     pub(super) inner: Arc<OpenVersion>,

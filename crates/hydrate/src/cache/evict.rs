@@ -402,7 +402,7 @@ impl Cache {
     /// Releases one version of a location.
     ///
     /// # Errors
-    /// [`Error::Cache`]: its files cannot be used.
+    /// [`Error::Cache`]: the version's files cannot be used.
     pub fn release_version(&self, location: &Location, version: &Version) -> Result<Released> {
         let mut released = Released::default();
         if let Some(packed) = self.packed(location, version) {

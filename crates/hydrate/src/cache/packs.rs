@@ -1,22 +1,23 @@
-//! Packs objects of at most one block into common files, so that they need no files, locks and maps
-//! of their own.
+//! Packs objects of at most one block into common files, so that these objects need no files, locks
+//! and maps of their own.
 //!
 //! ```text
 //! DIR/packs/state      counters and facts that all processes share: see `state`
 //! DIR/packs/N.table    which record holds which object: see `table`
 //! DIR/packs/N.pack     records, one after another: see `record`
 //! ```
-//! A process appends to a pack that no other process has locked, and then publishes the record's
-//! place in the table, which every process maps. No byte of a pack is ever overwritten, and no
-//! pack's number is used twice, so a place names one record for ever. To remove a record, its place
-//! is cleared in the table and then punched out of the pack.
+//! A process appends a record to a pack that no other process has locked, and then publishes the
+//! record's place in the table, which every process maps. No byte of a pack is ever overwritten,
+//! and the number of a pack is never used again, so a place always refers to the same record. To
+//! remove a record, its place is cleared in the table, and then the record is punched out of the
+//! pack.
 //!
 //! Invariants:
 //!
-//! - A record carries the identity of its object and a CRC of everything, and both are compared at
-//!   each read. So a place that is outdated, lost or wrong is a miss.
-//! - Only the thread that clears a place subtracts its bytes from the count.
-//! - A record is published after it was written: a process may be killed at any instant.
+//! - A record contains the identity of its object and a CRC of the whole record. Each read compares
+//!   both, so a place that is outdated, lost or wrong is only a miss.
+//! - Only the thread that clears a place subtracts the record's bytes from the count.
+//! - A record is published after it was written, because a process may be killed at any moment.
 //!
 //! Called by [`Packed`](super::packed::Packed), and by eviction, release, status and verification.
 

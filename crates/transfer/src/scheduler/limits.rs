@@ -18,7 +18,7 @@ const LONG_BODY: u64 = 16 << 10;
 /// The limits of one run.
 #[derive(Clone, Debug)]
 pub(super) struct RunLimits {
-    /// Decides how many workers take part, from the start on.
+    /// Decides how many workers are active, from the start of the run on.
     pub(super) controller: Controller,
     /// Maximum number of workers, limited by memory, file descriptors and the rate limit.
     pub(super) workers: usize,

@@ -1,12 +1,12 @@
-//! The record of one object in a pack.
+//! Encodes and decodes the record of one object in a pack.
 //!
 //! ```text
 //! 0    magic (8), CRC-32C of all that follows (4), length of the text (4), of the content (4),
 //!      zero (12)
-//! 32   the text: see `Identity`; then the content
+//! 32   the text: see `CachedIdentity`; then the content
 //! ```
 //! Numbers are in native byte order. A record begins at a multiple of [`ALIGNMENT`], so that its
-//! pages can be punched without touching its neighbours.
+//! pages can be punched without changing other records.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
